@@ -1,0 +1,63 @@
+// The environment variables of the library: read once, checked, and kept as typed values.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+namespace mscclpp {
+
+/// The values that the environment gives. Names in the comments; a variable that is unset or empty has the default.
+/// Not here: MSCCLPP_SECRET, which is read when it is used and never kept.
+class Env {
+ public:
+  /// Reads the environment as it is now. Throws Error(InvalidUsage) that names the variable, its value and what is
+  /// allowed. Most callers want `env()`.
+  Env();
+
+  // Log (logger.hpp): the second three are the older spelling, used where the first three are unset.
+  const std::string logLevel;     ///< MSCCLPP_LOG_LEVEL: NONE, ERROR (as if unset), WARN, INFO or DEBUG.
+  const std::string logSubsys;    ///< MSCCLPP_LOG_SUBSYS: ALL, or a list of ENV,GPU,NET,CONN,EXEC,NCCL,ALGO; ^ = but.
+  const std::string logFile;      ///< MSCCLPP_LOG_FILE: a path, %h = host name, %p = process id; default: stderr.
+  const std::string debug;        ///< MSCCLPP_DEBUG: VERSION, WARN, INFO, ABORT or TRACE.
+  const std::string debugSubsys;  ///< MSCCLPP_DEBUG_SUBSYS: NCCL's names (INIT, COLL, P2P, ...) or ALL; ^ = but.
+  const std::string debugFile;    ///< MSCCLPP_DEBUG_FILE.
+
+  // Finding and watching the other ranks (bootstrap.hpp).
+  const std::string hostid;        ///< MSCCLPP_HOSTID: ranks with equal text count as one host.
+  const std::string socketFamily;  ///< MSCCLPP_SOCKET_FAMILY: AF_INET, AF_INET6 or nothing (either).
+  const std::string socketIfname;  ///< MSCCLPP_SOCKET_IFNAME: comma list of prefixes, ^ excludes, = matches exactly.
+  const std::string commId;        ///< MSCCLPP_COMM_ID: "ip:port" at which the ranks of a launched tool meet.
+  const std::chrono::milliseconds bootstrapTimeout;  ///< MSCCLPP_BOOTSTRAP_TIMEOUT: seconds a call waits, 30.
+  const std::chrono::milliseconds heartbeatTimeout;  ///< MSCCLPP_HEARTBEAT_TIMEOUT: seconds of silence until a rank
+                                                     ///< counts as lost, 5; 0 = only a closed connection counts.
+
+  // Waiting.
+  const std::chrono::milliseconds waitTimeout;  ///< MSCCLPP_WAIT_TIMEOUT: seconds that a device wait may last, 30.
+
+  // InfiniBand.
+  const std::string hcaDevices;  ///< MSCCLPP_HCA_DEVICES: comma list of the devices that IB0, IB1, ... mean.
+  const std::string ibvSo;       ///< MSCCLPP_IBV_SO: path of libibverbs.
+  const std::string ibvMode;     ///< MSCCLPP_IBV_MODE: host (default) or host-no-atomic.
+  const int ibGidIndex;          ///< MSCCLPP_IB_GID_INDEX: 0 to 255, 0.
+  const bool forceDisableGdr;    ///< MSCCLPP_FORCE_DISABLE_GDR.
+
+  // GPU.
+  const bool forceDisableNvls;         ///< MSCCLPP_FORCE_DISABLE_NVLS is true, or NCCL_NVLS_ENABLE is 0.
+  const bool cudaIpcUseDefaultStream;  ///< MSCCLPP_CUDAIPC_USE_DEFAULT_STREAM.
+
+  // The NCCL layer.
+  const std::string ncclSharedLibPath;           ///< MSCCLPP_NCCL_LIB_PATH: the NCCL to fall back to.
+  const std::string forceNcclFallbackOperation;  ///< MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION: all, or a comma list of
+                                                 ///< allreduce, allgather, broadcast, reducescatter.
+  const bool ncclSymmetricMemory;                ///< MSCCLPP_NCCL_SYMMETRIC_MEMORY.
+
+  // Files.
+  const std::string cacheDir;      ///< MSCCLPP_CACHE_DIR: default $HOME/.cache/mscclpp.
+  const std::string npkitDumpDir;  ///< MSCCLPP_NPKIT_DUMP_DIR.
+};
+
+/// The environment as it was at the first call in this process. Any thread may call it.
+std::shared_ptr<Env> env();
+
+}  // namespace mscclpp
