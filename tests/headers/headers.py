@@ -1,0 +1,82 @@
+#!/usr/bin/env python3
+"""Compiles each public header alone, and twice in one file, with one compiler.
+
+usage: headers.py [--nvcc] [--only GLOB] -- COMPILER ARGUMENT...
+
+With --nvcc: the headers that a kernel may include. Otherwise: those that need no nvcc. Exit code 1 names each header
+that does not stand alone. `--self` checks instead that a header which does not is found out.
+"""
+
+import argparse
+import concurrent.futures
+import fnmatch
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+INCLUDE = pathlib.Path(__file__).resolve().parents[2] / "include"
+HOST_ONLY = ("mscclpp/host/", "mscclpp/emulation/")  # may need what nvcc's device pass does not have
+UMBRELLAS = ("mscclpp/core.hpp", "mscclpp/algorithm.hpp")  # include host headers
+
+
+def names(nvcc):
+    for path in sorted(INCLUDE.glob("mscclpp/**/*.[hc]*")):
+        name = path.relative_to(INCLUDE).as_posix()
+        if name.endswith(".hpp") and not (nvcc and (name.startswith(HOST_ONLY) or name in UMBRELLAS)):
+            yield name
+        elif name.endswith(".cuh") and nvcc:
+            yield name
+
+
+def compile_alone(compiler, nvcc, name, include=INCLUDE):
+    """Returns the compiler's complaint, or an empty string."""
+    with tempfile.TemporaryDirectory() as folder:
+        source = pathlib.Path(folder) / ("alone.cu" if nvcc else "alone.cpp")
+        source.write_text(f'#include "{name}"\n#include "{name}"\n')
+        # nvcc has no syntax-only mode that is faster than compiling what is almost an empty file.
+        mode = ["-c", "-o", str(pathlib.Path(folder) / "alone.o")] if nvcc else ["-fsyntax-only"]
+        command = compiler + mode + ["-I", str(include), str(source)]
+        result = subprocess.run(command, capture_output=True, text=True)
+        return "" if result.returncode == 0 else result.stderr or f"exit code {result.returncode}"
+
+
+def self_test(compiler, nvcc):
+    bad = {
+        "missing_include.hpp": "#pragma once\ninline std::map<int, int> m;\n",
+        "no_guard.hpp": "struct Twice {};\n",
+        "warning.hpp": "#pragma once\ninline int f(int unused) { int x; return 0; }\n",
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        for name, text in bad.items():
+            (pathlib.Path(folder) / name).write_text(text)
+            if not compile_alone(compiler, nvcc, name, folder):
+                print(f"{name} went unnoticed")
+                return 1
+    print("headers that do not stand alone are found out")
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--nvcc", action="store_true")
+    parser.add_argument("--only", default="*", help="headers to compile, e.g. '*/sync/*'")
+    parser.add_argument("--self", action="store_true", dest="self_test")
+    parser.add_argument("compiler", nargs="+")
+    options = parser.parse_args()
+    if options.self_test:
+        return self_test(options.compiler, options.nvcc)
+
+    chosen = [name for name in names(options.nvcc) if fnmatch.fnmatch(name, options.only)]
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        complaints = list(pool.map(lambda name: compile_alone(options.compiler, options.nvcc, name), chosen))
+    bad = {name: text for name, text in zip(chosen, complaints) if text}
+    for name, text in bad.items():
+        print(f"==== {name}\n{text}")
+    print(f"{len(chosen) - len(bad)} of {len(chosen)} headers stand alone")
+    return 1 if bad or not chosen else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

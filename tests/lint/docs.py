@@ -1,0 +1,92 @@
+#!/usr/bin/env python3
+"""Checks the documentation: links and paths lead somewhere, complete C++ snippets compile.
+
+usage: docs.py [--toolkit FOLDER]
+"""
+
+import argparse
+import fnmatch
+import posixpath
+import re
+import subprocess
+import sys
+
+import lint
+
+FOLDERS = ("include/", "host/", "kernels/", "tests/", "bench/", "examples/", "docs/", "python/", "compat/", "packaging/")
+
+
+def without_code(text):
+    """The text with fenced blocks blanked out; line numbers stay."""
+    return re.sub(r"^```.*?^```", lambda match: "\n" * match.group(0).count("\n"), text, flags=re.S | re.M)
+
+
+def anchors(text):
+    """The anchors of a page's headings."""
+    for heading in re.findall(r"^#+\s+(.*)$", without_code(text), flags=re.M):
+        yield re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def exists(tree, path):
+    path = path.rstrip("/")
+    return any(fnmatch.fnmatch(name, path) or name.startswith(path + "/") for name in tree)
+
+
+def pages(tree):
+    return ((path, text) for path, text in tree.items() if path.endswith(".md"))
+
+
+def links(tree):
+    """A relative link leads to a file of the repository, and its anchor to a heading."""
+    for path, text in pages(tree):
+        for number, line in enumerate(without_code(text).splitlines(), 1):
+            for target in re.findall(r"\]\(([^)\s]+)\)", line):
+                if re.match(r"\w+:", target):
+                    continue
+                file, _, anchor = target.partition("#")
+                full = posixpath.normpath(posixpath.join(posixpath.dirname(path), file)) if file else path
+                if not exists(tree, full):
+                    yield f"{path}:{number}: {target}: no such file"
+                elif anchor and anchor not in anchors(tree.get(full, "")):
+                    yield f"{path}:{number}: {target}: no such heading"
+
+
+def paths(tree):
+    """A path in backticks that starts with a folder of the repository exists; * and <name> stand for anything."""
+    for path, text in pages(tree):
+        for number, line in enumerate(without_code(text).splitlines(), 1):
+            for name in re.findall(r"`([\w./*<>-]+)`", line):
+                pattern = re.sub(r"<\w+>", "*", name)
+                beside = posixpath.join(posixpath.dirname(path), pattern)
+                if name.startswith(FOLDERS) and not exists(tree, pattern) and not exists(tree, beside):
+                    yield f"{path}:{number}: {name}: no such file"
+
+
+RULES = [links, paths]
+
+
+def check_snippets(tree, toolkit="/usr/local/cuda"):
+    """A block marked cpp that starts with #include is a whole translation unit and must compile."""
+    findings = []
+    for path, text in pages(tree):
+        for match in re.finditer(r"^```cpp\n(#include.*?)^```", text, flags=re.S | re.M):
+            command = ["g++", "-std=c++20", "-fsyntax-only", "-xc++", f"-I{lint.ROOT}/include"]
+            command += ["-isystem", f"{toolkit}/include/cccl", "-isystem", f"{toolkit}/include", "-"]
+            result = subprocess.run(command, input=match.group(1), capture_output=True, text=True)
+            if result.returncode != 0:
+                findings.append(f"{path}:{text[:match.start()].count(chr(10)) + 1}: does not compile:\n{result.stderr}")
+    return findings
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--toolkit", default="/usr/local/cuda")
+    tree = lint.read_tree()
+    findings = [finding for rule in RULES for finding in rule(tree)]
+    findings += check_snippets(tree, parser.parse_args().toolkit)
+    print("\n".join(findings) if findings else "every link leads somewhere, every snippet compiles")
+    return 1 if findings else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
