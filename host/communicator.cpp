@@ -1,0 +1,226 @@
+#include "mscclpp/host/communicator.hpp"
+
+#include <chrono>
+#include <stdexcept>
+#include <string>
+
+#include "communicator_state.hpp"
+#include "mscclpp/host/error.hpp"
+
+namespace mscclpp {
+
+namespace {
+constexpr std::chrono::seconds selfTimeout{30};
+}
+
+// The receives of one (rank, tag) that are still due. One thread at a time takes messages from the bootstrap.
+struct Communicator::State::Line {
+  std::mutex mutex;
+  std::deque<std::shared_ptr<Receive>> due;
+};
+
+class Communicator::State::Receive {
+ public:
+  Receive(Channel channel, Line& line) : channel(channel), line(line) {}
+
+  Channel channel;
+  Line& line;
+  bool done = false;
+  Bytes bytes;
+  std::exception_ptr failure;
+};
+
+Communicator::State::State(std::shared_ptr<Bootstrap> bootstrap, std::shared_ptr<Context> context)
+    : bootstrap_(std::move(bootstrap)), context_(context ? std::move(context) : Context::create()) {
+  if (!bootstrap_) throw Error("Communicator: the bootstrap must not be null", ErrorCode::InvalidUsage);
+  liveness_ = dynamic_cast<Liveness*>(bootstrap_.get());
+  if (liveness_ != nullptr) {
+    subscription_ = liveness_->onFailure([this](const RankFailure& failure) { onFailure(failure); });
+  }
+}
+
+Communicator::State::~State() {
+  if (liveness_ != nullptr) liveness_->unsubscribe(subscription_);
+}
+
+void Communicator::State::checkChannel(int rank, int tag) const {
+  if (rank < 0 || rank >= bootstrap_->getNranks()) {
+    throw Error(
+        "Communicator: there is no rank " + std::to_string(rank) + " among " + std::to_string(bootstrap_->getNranks()),
+        ErrorCode::InvalidUsage);
+  }
+  if (tag < 0) throw Error("Communicator: a tag must not be negative", ErrorCode::InvalidUsage);
+}
+
+void Communicator::State::send(const Bytes& bytes, int rank, int tag) {
+  checkChannel(rank, tag);
+  if (rank != bootstrap_->getRank()) return bootstrap_->send(bytes, rank, tag);
+  {
+    std::lock_guard lock(selfMutex_);
+    self_[tag].push_back(bytes);
+  }
+  selfArrived_.notify_all();
+}
+
+std::shared_ptr<Communicator::State::Receive> Communicator::State::expect(int rank, int tag) {
+  checkChannel(rank, tag);
+  std::lock_guard lock(mutex_);
+  auto& line = lines_[{rank, tag}];
+  if (!line) line = std::make_unique<Line>();
+  auto receive = std::make_shared<Receive>(Channel{rank, tag}, *line);
+  std::lock_guard lineLock(line->mutex);
+  line->due.push_back(receive);
+  return receive;
+}
+
+Communicator::State::Bytes Communicator::State::complete(Receive& receive) {
+  std::lock_guard lock(receive.line.mutex);
+  auto& due = receive.line.due;
+  while (!receive.done) {
+    // A failed receive leaves the line in disorder: which message was lost is unknown. So all later ones fail alike.
+    const auto first = due.front();
+    try {
+      first->bytes = receiveNow(first->channel.first, first->channel.second);
+    } catch (...) {
+      for (const auto& waiting : due) {
+        waiting->failure = std::current_exception();
+        waiting->done = true;
+      }
+      due.clear();
+      break;
+    }
+    first->done = true;
+    due.pop_front();
+  }
+  if (receive.failure) std::rethrow_exception(receive.failure);
+  return std::move(receive.bytes);
+}
+
+Communicator::State::Bytes Communicator::State::receiveNow(int rank, int tag) {
+  if (rank == bootstrap_->getRank()) return takeFromSelf(tag);
+  Bytes bytes;
+  bootstrap_->recv(bytes, rank, tag);
+  return bytes;
+}
+
+Communicator::State::Bytes Communicator::State::takeFromSelf(int tag) {
+  std::unique_lock lock(selfMutex_);
+  auto& queue = self_[tag];
+  if (!selfArrived_.wait_for(lock, selfTimeout, [&] { return !queue.empty(); })) {
+    throw Error("Communicator: this rank receives from itself on tag " + std::to_string(tag) +
+                    ", but has sent nothing there; send before asking the future",
+                ErrorCode::Timeout);
+  }
+  Bytes bytes = std::move(queue.front());
+  queue.pop_front();
+  return bytes;
+}
+
+void Communicator::State::remember(const Connection& connection, int rank, int tag) {
+  std::lock_guard lock(mutex_);
+  std::erase_if(connections_, [](const auto& entry) { return entry.first.expired(); });
+  connections_[connection.base_] = {rank, tag};
+}
+
+Communicator::State::Channel Communicator::State::channelOf(const Connection& connection) const {
+  std::lock_guard lock(mutex_);
+  const auto found = connections_.find(connection.base_);
+  if (!connection.base_ || found == connections_.end()) {
+    throw std::out_of_range("Communicator: the connection was not made by connect() of this communicator");
+  }
+  return found->second;
+}
+
+void Communicator::State::watch(const std::shared_ptr<detail::WaitWatch>& watch) {
+  std::lock_guard lock(watchMutex_);
+  std::erase_if(watches_, [](const auto& known) { return known.expired(); });
+  watches_.push_back(watch);
+  if (failure_) {
+    watch->abort(*failure_);
+  } else if (aborted_) {
+    watch->abort();
+  }
+}
+
+void Communicator::State::abort() noexcept {
+  std::lock_guard lock(watchMutex_);
+  aborted_ = true;
+  for (const auto& known : watches_) {
+    if (const auto watch = known.lock()) watch->abort();
+  }
+}
+
+void Communicator::State::onFailure(const RankFailure& failure) noexcept {
+  std::lock_guard lock(watchMutex_);
+  try {
+    if (!failure_) failure_ = failure;
+  } catch (...) {  // no memory for the reason: the rank will do
+    failure_ = RankFailure{failure.rank, {}};
+  }
+  for (const auto& known : watches_) {
+    if (const auto watch = known.lock()) watch->abort(failure);
+  }
+}
+
+Communicator::Communicator(std::shared_ptr<Bootstrap> bootstrap, std::shared_ptr<Context> context)
+    : state_(std::make_shared<State>(std::move(bootstrap), std::move(context))) {}
+
+Communicator::~Communicator() = default;
+
+std::shared_ptr<Bootstrap> Communicator::bootstrap() const {
+  return state_->bootstrap();
+}
+std::shared_ptr<Context> Communicator::context() const {
+  return state_->context();
+}
+
+RegisteredMemory Communicator::registerMemory(void* data, std::size_t size, TransportFlags transports) {
+  return context()->registerMemory(data, size, transports);
+}
+
+void Communicator::sendMemory(RegisteredMemory memory, int remoteRank, int tag) {
+  state_->send(memory.serialize(), remoteRank, tag);
+}
+
+std::shared_future<RegisteredMemory> Communicator::recvMemory(int remoteRank, int tag) {
+  return std::async(std::launch::deferred, [state = state_, receive = state_->expect(remoteRank, tag)] {
+    return RegisteredMemory::deserialize(state->complete(*receive));
+  });
+}
+
+std::shared_future<Connection> Communicator::connect(const Endpoint& localEndpoint, int remoteRank, int tag) {
+  state_->send(localEndpoint.serialize(), remoteRank, tag);
+  return std::async(std::launch::deferred,
+                    [state = state_, receive = state_->expect(remoteRank, tag), localEndpoint, remoteRank, tag] {
+                      const Endpoint remoteEndpoint = Endpoint::deserialize(state->complete(*receive));
+                      Connection connection = state->context()->connect(localEndpoint, remoteEndpoint);
+                      state->remember(connection, remoteRank, tag);
+                      return connection;
+                    });
+}
+
+std::shared_future<Connection> Communicator::connect(const EndpointConfig& localConfig, int remoteRank, int tag) {
+  return connect(context()->createEndpoint(localConfig), remoteRank, tag);
+}
+
+std::shared_future<Semaphore> Communicator::buildSemaphore(const Connection& connection, int remoteRank, int tag) {
+  SemaphoreStub local(connection);
+  state_->send(local.serialize(), remoteRank, tag);
+  return std::async(std::launch::deferred,
+                    [state = state_, receive = state_->expect(remoteRank, tag), local = std::move(local)] {
+                      return Semaphore(local, SemaphoreStub::deserialize(state->complete(*receive)));
+                    });
+}
+
+int Communicator::remoteRankOf(const Connection& connection) const {
+  return state_->channelOf(connection).first;
+}
+int Communicator::tagOf(const Connection& connection) const {
+  return state_->channelOf(connection).second;
+}
+
+void Communicator::abort() noexcept {
+  state_->abort();
+}
+
+}  // namespace mscclpp

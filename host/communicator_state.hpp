@@ -1,0 +1,76 @@
+// What a communicator owns, shared with the futures that it gives out.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/liveness.hpp"
+#include "wait_watch.hpp"
+
+namespace mscclpp {
+
+class Communicator::State {
+ public:
+  using Channel = std::pair<int, int>;  ///< rank and tag
+  using Bytes = std::vector<char>;
+
+  State(std::shared_ptr<Bootstrap> bootstrap, std::shared_ptr<Context> context);
+  ~State();
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+
+  const std::shared_ptr<Bootstrap>& bootstrap() const noexcept { return bootstrap_; }
+  const std::shared_ptr<Context>& context() const noexcept { return context_; }
+
+  void send(const Bytes& bytes, int rank, int tag);
+
+  /// A place in the line for messages from one (rank, tag).
+  class Receive;
+  std::shared_ptr<Receive> expect(int rank, int tag);
+  /// Receives for every place up to this one; returns its message.
+  Bytes complete(Receive& receive);
+
+  void remember(const Connection& connection, int rank, int tag);
+  Channel channelOf(const Connection& connection) const;
+
+  void watch(const std::shared_ptr<detail::WaitWatch>& watch);
+  void abort() noexcept;
+
+ private:
+  struct Line;
+
+  void checkChannel(int rank, int tag) const;
+  void onFailure(const RankFailure& failure) noexcept;
+  Bytes receiveNow(int rank, int tag);
+  Bytes takeFromSelf(int tag);
+
+  std::shared_ptr<Bootstrap> bootstrap_;
+  std::shared_ptr<Context> context_;
+
+  mutable std::mutex mutex_;
+  std::map<Channel, std::unique_ptr<Line>> lines_;  // never removed: receives refer to them
+  std::map<std::weak_ptr<detail::ConnectionBase>, Channel, std::owner_less<>> connections_;
+
+  // What this rank sent to itself, by tag.
+  std::mutex selfMutex_;
+  std::condition_variable selfArrived_;
+  std::map<int, std::deque<Bytes>> self_;
+
+  // Whose waits end when this communicator is aborted or a rank is lost.
+  std::mutex watchMutex_;
+  std::vector<std::weak_ptr<detail::WaitWatch>> watches_;
+  bool aborted_ = false;
+  std::optional<RankFailure> failure_;
+  Liveness* liveness_ = nullptr;
+  Liveness::Subscription subscription_ = 0;
+};
+
+}  // namespace mscclpp

@@ -1,0 +1,80 @@
+#include "mscclpp/host/connection.hpp"
+
+#include <atomic>
+#include <string>
+
+#include "connection_base.hpp"
+#include "mscclpp/host/context.hpp"
+#include "mscclpp/host/error.hpp"
+
+namespace mscclpp {
+
+namespace {
+
+constexpr std::chrono::seconds defaultFlushTimeout{30};
+
+void checkRange(const char* which, const RegisteredMemory& memory, std::uint64_t offset, std::uint64_t size,
+                Transport transport) {
+  if (offset > memory.size() || size > memory.size() - offset) {
+    throw Error(std::string("Connection: offset ") + std::to_string(offset) + " and size " + std::to_string(size) +
+                    " leave the " + which + " memory of " + std::to_string(memory.size()) + " bytes",
+                ErrorCode::InvalidUsage);
+  }
+  if (!memory.transports().has(transport)) {
+    throw Error(std::string("Connection: the ") + which + " memory is reached by " + toString(memory.transports()) +
+                    ", but the connection uses " + toString(transport) + "; register it for that transport",
+                ErrorCode::InvalidUsage);
+  }
+}
+
+}  // namespace
+
+detail::ConnectionBase& Connection::base() const {
+  if (!base_) {
+    throw Error("this Connection is empty: take one from Communicator::connect or Context::connect",
+                ErrorCode::InvalidUsage);
+  }
+  return *base_;
+}
+
+void Connection::write(RegisteredMemory dst, std::uint64_t dstOffset, RegisteredMemory src, std::uint64_t srcOffset,
+                       std::uint64_t size) {
+  auto& connection = base();
+  checkRange("destination", dst, dstOffset, size, transport());
+  checkRange("source", src, srcOffset, size, transport());
+  if (size != 0) connection.write(dst, dstOffset, src, srcOffset, size);
+}
+
+void Connection::updateAndSync(RegisteredMemory dst, std::uint64_t dstOffset, std::uint64_t* src,
+                               std::uint64_t newValue) {
+  auto& connection = base();
+  checkRange("destination", dst, dstOffset, sizeof(newValue), transport());
+  if (dstOffset % sizeof(newValue) != 0 || reinterpret_cast<std::uintptr_t>(dst.data()) % sizeof(newValue) != 0) {
+    throw Error("Connection::updateAndSync: the destination must be aligned to 8 bytes", ErrorCode::InvalidUsage);
+  }
+  if (src == nullptr) throw Error("Connection::updateAndSync: src must not be null", ErrorCode::InvalidUsage);
+  std::atomic_ref(*src).store(newValue, std::memory_order_relaxed);
+  connection.updateAndSync(dst, dstOffset, newValue);
+}
+
+void Connection::flush(std::int64_t timeoutUsec) {
+  base().flush(timeoutUsec < 0 ? defaultFlushTimeout : std::chrono::microseconds(timeoutUsec));
+}
+
+Transport Connection::transport() const {
+  return base().local().transport();
+}
+Transport Connection::remoteTransport() const {
+  return base().remote().transport();
+}
+std::shared_ptr<Context> Connection::context() const {
+  return base().context();
+}
+const Device& Connection::localDevice() const {
+  return base().local().device();
+}
+int Connection::getMaxWriteQueueSize() const {
+  return base().local().maxWriteQueueSize();
+}
+
+}  // namespace mscclpp

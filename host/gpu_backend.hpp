@@ -1,0 +1,33 @@
+// What the host part needs of CUDA. Implemented in host/cuda/; without_cuda.cpp stands in where there is no toolkit.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "connection_base.hpp"
+#include "memory_transport.hpp"
+
+namespace mscclpp::detail {
+
+/// The device that is current in this thread.
+int currentGpu();
+/// Throws Error(InvalidUsage) unless there is such a device.
+void checkGpu(int device);
+
+/// Zero-filled memory of a GPU that can be registered with CudaIpc.
+std::shared_ptr<void> allocateGpuMemory(int device, std::size_t bytes);
+/// Fills with zeros and waits for that.
+void zeroGpuMemory(void* data, std::size_t bytes);
+/// Zero-filled host memory at an address that kernels can use too.
+std::shared_ptr<void> allocateGpuVisibleHostMemory(std::size_t bytes);
+
+/// GPU memory: as the functions for host memory in memory_transport.hpp. `map` and `adopt` make it accessible to the
+/// current device.
+SharedPiece shareGpuMemory(void* data, std::size_t size, OfferTable& offers);
+MappedPiece mapGpuMemory(const MemoryHandle& handle, std::size_t size);
+std::shared_ptr<const void> adoptGpuMemory(void* data, std::size_t size);
+
+std::shared_ptr<ConnectionBase> connectCudaIpc(std::shared_ptr<Context> context, const Endpoint& local,
+                                               const Endpoint& remote);
+
+}  // namespace mscclpp::detail

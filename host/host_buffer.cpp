@@ -1,0 +1,103 @@
+#include "mscclpp/host/host_buffer.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdint>
+#include <map>
+#include <mutex>
+
+#include "host_allocation.hpp"
+#include "mscclpp/host/error.hpp"
+
+namespace mscclpp {
+
+namespace detail {
+
+namespace {
+
+struct Registry {
+  std::mutex mutex;
+  std::map<std::uintptr_t, std::weak_ptr<HostAllocation>> byBase;
+};
+
+// Never destroyed: an allocation with static storage may outlive any other static object.
+Registry& registry() {
+  static auto* instance = new Registry;
+  return *instance;
+}
+
+std::size_t wholePages(std::size_t bytes) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
+  if (bytes > SIZE_MAX - page) throw Error("HostBuffer: the size overflows", ErrorCode::InvalidUsage);
+  return (bytes + page - 1) / page * page;
+}
+
+}  // namespace
+
+HostAllocation::HostAllocation(std::size_t bytes, const std::string& name)
+    : bytes_(wholePages(bytes)), id_(randomId()) {
+  fd_ = UniqueFd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
+  if (!fd_) throw SysError("memfd_create", errno);
+  // fallocate rather than ftruncate: too little memory is an error here instead of a SIGBUS at some later store.
+  if (const int error = ::posix_fallocate(fd_.get(), 0, static_cast<off_t>(bytes_)); error != 0) {
+    throw SysError("reserving " + std::to_string(bytes_) + " bytes of shared memory", error);
+  }
+  // No process can shrink it under another's feet.
+  if (::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
+    throw SysError("sealing shared memory", errno);
+  }
+  void* mapped = ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd_.get(), 0);
+  if (mapped == MAP_FAILED) throw SysError("mapping shared memory", errno);
+  base_ = static_cast<char*>(mapped);
+}
+
+HostAllocation::~HostAllocation() {
+  {
+    std::lock_guard lock(registry().mutex);
+    registry().byBase.erase(reinterpret_cast<std::uintptr_t>(base_));
+  }
+  ::munmap(base_, bytes_);
+}
+
+std::shared_ptr<HostAllocation> HostAllocation::create(std::size_t bytes, const std::string& name) {
+  std::shared_ptr<HostAllocation> allocation(new HostAllocation(bytes, name));
+  std::lock_guard lock(registry().mutex);
+  registry().byBase[reinterpret_cast<std::uintptr_t>(allocation->base())] = allocation;
+  return allocation;
+}
+
+std::shared_ptr<HostAllocation> HostAllocation::find(const void* pointer, std::size_t size) {
+  const auto address = reinterpret_cast<std::uintptr_t>(pointer);
+  // Outlives the lock: if this turns out to be the last reference, the destructor takes the lock itself.
+  std::shared_ptr<HostAllocation> allocation;
+  std::lock_guard lock(registry().mutex);
+  const auto next = registry().byBase.upper_bound(address);
+  if (next == registry().byBase.begin()) return nullptr;
+  allocation = std::prev(next)->second.lock();
+  if (!allocation) return nullptr;
+  const std::size_t offset = address - std::prev(next)->first;
+  const bool inside = offset <= allocation->bytes() && size <= allocation->bytes() - offset;
+  return inside ? allocation : nullptr;
+}
+
+}  // namespace detail
+
+HostBuffer::HostBuffer(std::size_t bytes, const std::string& name)
+    : allocation_(bytes == 0 ? nullptr : detail::HostAllocation::create(bytes, name)), bytes_(bytes) {}
+
+HostBuffer::HostBuffer(HostBuffer&&) noexcept = default;
+HostBuffer& HostBuffer::operator=(HostBuffer&&) noexcept = default;
+HostBuffer::~HostBuffer() = default;
+
+void* HostBuffer::data() const noexcept {
+  return allocation_ ? allocation_->base() : nullptr;
+}
+
+std::shared_ptr<void> HostBuffer::memory() const noexcept {
+  return {allocation_, data()};
+}
+
+}  // namespace mscclpp

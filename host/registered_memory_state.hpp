@@ -1,0 +1,24 @@
+// What a RegisteredMemory stands for.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "mscclpp/host/registered_memory.hpp"
+
+namespace mscclpp {
+
+struct RegisteredMemory::State {
+  /// Usable in this process, or null.
+  void* data = nullptr;
+  /// In the owner's process.
+  std::uint64_t originalAddress = 0;
+  std::size_t size = 0;
+  TransportFlags transports;
+  std::vector<char> serialized;
+  /// Keep the memory on offer (owner) or mapped (peer).
+  std::vector<std::shared_ptr<const void>> owners;
+};
+
+}  // namespace mscclpp

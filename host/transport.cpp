@@ -1,0 +1,71 @@
+#include "mscclpp/host/transport.hpp"
+
+#include <ostream>
+
+#include "mscclpp/host/device.hpp"
+
+namespace mscclpp {
+
+std::string toString(Transport transport) {
+  switch (transport) {
+    case Transport::CudaIpc:
+      return "IPC";
+    case Transport::Ethernet:
+      return "ETH";
+    case Transport::SharedMemory:
+      return "SHM";
+    case Transport::IB0:
+    case Transport::IB1:
+    case Transport::IB2:
+    case Transport::IB3:
+    case Transport::IB4:
+    case Transport::IB5:
+    case Transport::IB6:
+    case Transport::IB7:
+      return "IB" + std::to_string(static_cast<int>(transport) - static_cast<int>(Transport::IB0));
+    case Transport::Unknown:
+    case Transport::NumTransports:
+      break;
+  }
+  return "UNK";
+}
+
+std::string toString(TransportFlags flags) {
+  std::string text;
+  for (int index = 0; index < static_cast<int>(Transport::NumTransports); ++index) {
+    const auto transport = static_cast<Transport>(index);
+    if (!flags.has(transport)) continue;
+    if (!text.empty()) text += '|';
+    text += toString(transport);
+  }
+  return text.empty() ? "none" : text;
+}
+
+std::ostream& operator<<(std::ostream& out, Transport transport) {
+  return out << toString(transport);
+}
+
+std::string toString(DeviceType type) {
+  switch (type) {
+    case DeviceType::CPU:
+      return "CPU";
+    case DeviceType::GPU:
+      return "GPU";
+    case DeviceType::Unknown:
+      break;
+  }
+  return "UNK";
+}
+
+std::string toString(const Device& device) {
+  return device.id < 0 ? toString(device.type) : toString(device.type) + " " + std::to_string(device.id);
+}
+
+std::ostream& operator<<(std::ostream& out, DeviceType type) {
+  return out << toString(type);
+}
+std::ostream& operator<<(std::ostream& out, const Device& device) {
+  return out << toString(device);
+}
+
+}  // namespace mscclpp

@@ -1,0 +1,48 @@
+// Where registrations and connections come from; usable with any way of carrying bytes between the ranks.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "mscclpp/host/connection.hpp"
+#include "mscclpp/host/endpoint.hpp"
+#include "mscclpp/host/registered_memory.hpp"
+#include "mscclpp/host/transport.hpp"
+
+namespace mscclpp {
+
+namespace detail {
+class ContextState;
+}
+
+/// One rank's resources for reaching others. Its functions may be called by any thread.
+class Context : public std::enable_shared_from_this<Context> {
+ public:
+  static std::shared_ptr<Context> create();
+  ~Context();
+  Context(const Context&) = delete;
+  Context& operator=(const Context&) = delete;
+
+  /// Lets peers reach [data, data + size) by `transports`. CudaIpc takes GPU memory (GpuBuffer, cudaMalloc, or cuMem
+  /// memory that can be exported as a POSIX descriptor); SharedMemory takes memory inside a HostBuffer; NoTransports
+  /// takes any memory, for use as the local side. Throws Error(InvalidUsage) for memory that a transport cannot reach.
+  RegisteredMemory registerMemory(void* data, std::size_t size, TransportFlags transports);
+
+  /// This rank's side of a connection. Throws Error(InvalidUsage) for a transport that does not serve the device.
+  Endpoint createEndpoint(EndpointConfig config);
+
+  /// Connects a local endpoint of this context to a peer's; the peer does the same with the roles exchanged. Sends
+  /// nothing. Throws Error(InvalidUsage) if the two do not fit.
+  Connection connect(const Endpoint& localEndpoint, const Endpoint& remoteEndpoint);
+
+ private:
+  friend class SemaphoreStub;
+  Context();
+  /// `owner` lives as long as the registration.
+  RegisteredMemory registerMemory(void* data, std::size_t size, TransportFlags transports,
+                                  std::shared_ptr<const void> owner);
+
+  std::unique_ptr<detail::ContextState> state_;
+};
+
+}  // namespace mscclpp

@@ -1,0 +1,96 @@
+// The ways in which one rank's bytes reach another: their names, and sets of them.
+#pragma once
+
+#include <bitset>
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+
+namespace mscclpp {
+
+/// A way to reach another rank's memory.
+enum class Transport {
+  Unknown,
+  CudaIpc,  ///< GPU memory of the same host, mapped into this process
+  IB0,      ///< the first verbs device, and so on
+  IB1,
+  IB2,
+  IB3,
+  IB4,
+  IB5,
+  IB6,
+  IB7,
+  Ethernet,      ///< TCP
+  SharedMemory,  ///< host memory of the same host, mapped into this process: what CPU ranks use
+  NumTransports,
+};
+
+/// Short names for logs: UNK, IPC, IB0 to IB7, ETH, SHM.
+std::string toString(Transport transport);
+std::ostream& operator<<(std::ostream& out, Transport transport);
+
+/// A set of transports.
+class TransportFlags {
+ public:
+  constexpr TransportFlags() = default;
+  /// The set of one; Unknown gives the empty set.
+  constexpr TransportFlags(Transport transport) : bits_(bitOf(transport)) {}  // NOLINT: implicit, as in `A | B`
+
+  constexpr bool has(Transport transport) const { return (bits_ & bitOf(transport)) != 0; }
+  constexpr bool none() const { return bits_ == 0; }
+  constexpr bool any() const { return bits_ != 0; }
+  /// Whether every known transport is in the set.
+  constexpr bool all() const { return bits_ == everyBit(); }
+  std::size_t count() const { return toBitset().count(); }
+  std::bitset<static_cast<std::size_t>(Transport::NumTransports)> toBitset() const { return bits_; }
+
+  constexpr TransportFlags& operator|=(TransportFlags other) { return *this = *this | other; }
+  constexpr TransportFlags& operator&=(TransportFlags other) { return *this = *this & other; }
+  constexpr TransportFlags& operator^=(TransportFlags other) { return *this = *this ^ other; }
+  friend constexpr TransportFlags operator|(TransportFlags a, TransportFlags b) { return fromBits(a.bits_ | b.bits_); }
+  friend constexpr TransportFlags operator&(TransportFlags a, TransportFlags b) { return fromBits(a.bits_ & b.bits_); }
+  friend constexpr TransportFlags operator^(TransportFlags a, TransportFlags b) { return fromBits(a.bits_ ^ b.bits_); }
+  constexpr TransportFlags operator~() const { return fromBits(everyBit() & ~bits_); }
+  friend constexpr bool operator==(TransportFlags, TransportFlags) = default;
+
+ private:
+  static constexpr std::uint32_t bitOf(Transport transport) {
+    return transport == Transport::Unknown || transport == Transport::NumTransports
+               ? 0
+               : std::uint32_t{1} << static_cast<unsigned>(transport);
+  }
+  static constexpr std::uint32_t everyBit() {
+    return (std::uint32_t{1} << static_cast<unsigned>(Transport::NumTransports)) - 2;
+  }
+  static constexpr TransportFlags fromBits(std::uint32_t bits) {
+    TransportFlags flags;
+    flags.bits_ = bits;
+    return flags;
+  }
+
+  std::uint32_t bits_ = 0;
+};
+
+constexpr TransportFlags operator|(Transport a, Transport b) {
+  return TransportFlags(a) | TransportFlags(b);
+}
+constexpr TransportFlags operator&(Transport a, Transport b) {
+  return TransportFlags(a) & TransportFlags(b);
+}
+constexpr TransportFlags operator^(Transport a, Transport b) {
+  return TransportFlags(a) ^ TransportFlags(b);
+}
+constexpr TransportFlags operator~(Transport transport) {
+  return ~TransportFlags(transport);
+}
+
+/// The names in the set, joined by '|'; "none" for the empty one.
+std::string toString(TransportFlags flags);
+
+inline constexpr TransportFlags NoTransports{};
+inline constexpr TransportFlags AllIBTransports = Transport::IB0 | Transport::IB1 | Transport::IB2 | Transport::IB3 |
+                                                  Transport::IB4 | Transport::IB5 | Transport::IB6 | Transport::IB7;
+inline constexpr TransportFlags AllTransports = ~NoTransports;
+
+}  // namespace mscclpp
