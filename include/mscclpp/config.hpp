@@ -12,14 +12,13 @@
 #else
 #define MSCCLPP_HOST_DEVICE
 #define MSCCLPP_DEVICE
-#define MSCCLPP_NOINLINE [[gnu::noinline]]
-#define MSCCLPP_INLINE [[gnu::always_inline]] inline
+#define MSCCLPP_NOINLINE __attribute__((noinline))
+#define MSCCLPP_INLINE __attribute__((always_inline)) inline
 #endif
 
-// Unrolls the next loop by N (a constant expression): nvcc and gcc spell the pragma differently.
-#define MSCCLPP_PRAGMA(text) _Pragma(#text)
-#if defined(__CUDACC__) || defined(__clang__)
-#define MSCCLPP_UNROLL MSCCLPP_PRAGMA(unroll)
+// Unrolls the next loop wholly. GPU code needs it: a register array indexed in a loop that stays a loop goes to local memory. CPU compilers judge for themselves.
+#if defined(__CUDACC__)
+#define MSCCLPP_UNROLL _Pragma("unroll")
 #else
-#define MSCCLPP_UNROLL MSCCLPP_PRAGMA(GCC unroll 16)
+#define MSCCLPP_UNROLL
 #endif

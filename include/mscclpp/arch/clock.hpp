@@ -1,0 +1,39 @@
+// Time as seen by the executing thread.
+#pragma once
+
+#include "mscclpp/arch/word.hpp"
+#include "mscclpp/config.hpp"
+
+#if !defined(__CUDACC_RTC__)
+#include <ctime>
+#endif
+
+namespace mscclpp::arch {
+
+/// Nanoseconds on a clock that never goes back. GPU: %globaltimer, which may tick in steps of a microsecond or more. CPU: CLOCK_MONOTONIC.
+MSCCLPP_INLINE std::uint64_t nanoseconds() {
+#if defined(__CUDA_ARCH__)
+  std::uint64_t now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)::"memory");
+  return now;
+#elif !defined(__CUDACC_RTC__)
+  std::timespec now;
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  return static_cast<std::uint64_t>(now.tv_sec) * 1'000'000'000u + static_cast<std::uint64_t>(now.tv_nsec);
+#else
+  return 0;
+#endif
+}
+
+/// Cycles of the executing multiprocessor; nanoseconds on a CPU. For differences within one thread only.
+MSCCLPP_INLINE std::uint64_t cycles() {
+#if defined(__CUDA_ARCH__)
+  std::uint64_t now;
+  asm volatile("mov.u64 %0, %%clock64;" : "=l"(now)::"memory");
+  return now;
+#else
+  return nanoseconds();
+#endif
+}
+
+}  // namespace mscclpp::arch

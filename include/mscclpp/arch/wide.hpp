@@ -1,0 +1,42 @@
+// Plain (unordered) 16-byte accesses to memory that no other thread touches meanwhile, such as a user's input and output.
+#pragma once
+
+#include "mscclpp/arch/word.hpp"
+#include "mscclpp/config.hpp"
+
+#if !defined(__CUDACC_RTC__)
+#include <cstring>
+#endif
+
+namespace mscclpp::arch {
+
+/// Whether loadWide and storeWide need a 16-byte aligned address: GPUs do.
+#if defined(__CUDA_ARCH__)
+inline constexpr bool wideNeedsAlignment = true;
+#else
+inline constexpr bool wideNeedsAlignment = false;
+#endif
+
+MSCCLPP_INLINE Word16 loadWide(const void* address) {
+#if defined(__CUDA_ARCH__)
+  const uint4 v = *static_cast<const uint4*>(address);
+  return {static_cast<std::uint64_t>(v.y) << 32 | v.x, static_cast<std::uint64_t>(v.w) << 32 | v.z};
+#elif !defined(__CUDACC_RTC__)
+  Word16 word;
+  std::memcpy(&word, address, sizeof(word));
+  return word;
+#else
+  return {};
+#endif
+}
+
+MSCCLPP_INLINE void storeWide(void* address, Word16 word) {
+#if defined(__CUDA_ARCH__)
+  *static_cast<uint4*>(address) = uint4{static_cast<unsigned>(word.lo), static_cast<unsigned>(word.lo >> 32),
+                                        static_cast<unsigned>(word.hi), static_cast<unsigned>(word.hi >> 32)};
+#elif !defined(__CUDACC_RTC__)
+  std::memcpy(address, &word, sizeof(word));
+#endif
+}
+
+}  // namespace mscclpp::arch

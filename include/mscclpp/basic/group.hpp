@@ -1,0 +1,119 @@
+// Groups of GPU threads: the only place that reads threadIdx and its kin.
+#pragma once
+
+#include "mscclpp/arch/barrier.hpp"
+#include "mscclpp/arch/warp.hpp"
+#include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/config.hpp"
+
+namespace mscclpp {
+
+/// One thread on its own; the group for calls that a single thread makes. Works on both backends.
+struct ThisThread {
+  MSCCLPP_INLINE int rank() const { return 0; }
+  MSCCLPP_INLINE int size() const { return 1; }
+  MSCCLPP_INLINE void sync() const {}
+  MSCCLPP_INLINE bool all(bool predicate) const { return predicate; }
+  MSCCLPP_INLINE bool any(bool predicate) const { return predicate; }
+};
+static_assert(ThreadGroup<ThisThread>);
+
+/// MSCCL++'s (threadId, numThreads) pair as a group, for calls that need no sync.
+class ThreadRange {
+ public:
+  MSCCLPP_INLINE ThreadRange(std::uint32_t rank, std::uint32_t size)
+      : rank_(static_cast<int>(rank)), size_(static_cast<int>(size)) {}
+  MSCCLPP_INLINE int rank() const { return rank_; }
+  MSCCLPP_INLINE int size() const { return size_; }
+  MSCCLPP_INLINE void sync() const {}
+
+ private:
+  int rank_;
+  int size_;
+};
+
+#if defined(__CUDACC__)
+
+namespace gpu {
+
+/// This thread's index in its block, over all three dimensions.
+MSCCLPP_DEVICE __forceinline__ int threadInBlock() {
+  return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
+}
+/// Threads of the block.
+MSCCLPP_DEVICE __forceinline__ int blockThreads() { return static_cast<int>(blockDim.x * blockDim.y * blockDim.z); }
+
+/// Width consecutive lanes of a warp, aligned to Width: a whole warp by default.
+template <int Width = 32>
+struct WarpTile {
+  static_assert(Width > 0 && Width <= 32 && (Width & (Width - 1)) == 0, "a tile is a power of two of lanes, 32 at most");
+  static constexpr int width = Width;
+  static constexpr bool lockstepStores = Width == 32;
+
+  MSCCLPP_DEVICE __forceinline__ int rank() const { return threadInBlock() % Width; }
+  MSCCLPP_DEVICE __forceinline__ int size() const { return Width; }
+  MSCCLPP_DEVICE __forceinline__ void sync() const { arch::warpSync(mask()); }
+  MSCCLPP_DEVICE __forceinline__ std::uint32_t shuffle(std::uint32_t value, int source) const {
+    return arch::warpShuffle(mask(), value, source, Width);
+  }
+  MSCCLPP_DEVICE __forceinline__ bool all(bool predicate) const { return arch::warpAll(mask(), predicate); }
+  MSCCLPP_DEVICE __forceinline__ bool any(bool predicate) const { return arch::warpAny(mask(), predicate); }
+
+ private:
+  MSCCLPP_DEVICE __forceinline__ std::uint32_t mask() const {
+    if constexpr (Width == 32) {
+      return 0xffffffffu;
+    } else {
+      return ((1u << Width) - 1u) << (threadInBlock() % 32 / Width * Width);
+    }
+  }
+};
+static_assert(WarpGroup<WarpTile<>>);
+
+/// Warps [first, first + count) of the block, which sync through hardware barrier `barrier` (1 to 15; distinct for spans in use at one time).
+class WarpSpan {
+ public:
+  MSCCLPP_DEVICE __forceinline__ WarpSpan(int first, int count, int barrier)
+      : first_(first), count_(count), barrier_(barrier) {}
+  MSCCLPP_DEVICE __forceinline__ int rank() const { return threadInBlock() - first_ * 32; }
+  MSCCLPP_DEVICE __forceinline__ int size() const { return count_ * 32; }
+  MSCCLPP_DEVICE __forceinline__ void sync() const { arch::namedBarrierSync(barrier_, count_ * 32); }
+
+ private:
+  int first_;
+  int count_;
+  int barrier_;
+};
+static_assert(ThreadGroup<WarpSpan>);
+
+/// All threads of the block.
+struct Block {
+  MSCCLPP_DEVICE __forceinline__ int rank() const { return threadInBlock(); }
+  MSCCLPP_DEVICE __forceinline__ int size() const { return blockThreads(); }
+  MSCCLPP_DEVICE __forceinline__ void sync() const { arch::blockSync(); }
+};
+static_assert(ThreadGroup<Block>);
+
+/// The blocks of this launch along x, or a contiguous part of them: a user's kernel hands `Grid{first, count}` to a collective and keeps the rest.
+class Grid {
+ public:
+  MSCCLPP_DEVICE __forceinline__ Grid() : first_(0), count_(static_cast<int>(gridDim.x)) {}
+  MSCCLPP_DEVICE __forceinline__ Grid(int first, int count) : first_(first), count_(count) {}
+  MSCCLPP_DEVICE __forceinline__ int blockIndex() const { return static_cast<int>(blockIdx.x) - first_; }
+  MSCCLPP_DEVICE __forceinline__ int blockCount() const { return count_; }
+  MSCCLPP_DEVICE __forceinline__ Block block() const { return {}; }
+  MSCCLPP_DEVICE __forceinline__ WarpTile<> warp() const { return {}; }
+  MSCCLPP_DEVICE __forceinline__ int warpIndex() const { return threadInBlock() / 32; }
+  MSCCLPP_DEVICE __forceinline__ int warpCount() const { return blockThreads() / 32; }
+
+ private:
+  int first_;
+  int count_;
+};
+static_assert(mscclpp::Grid<Grid>);
+
+}  // namespace gpu
+
+#endif  // __CUDACC__
+
+}  // namespace mscclpp

@@ -1,0 +1,97 @@
+// Reduction operators. Each combines two accumulators and finishes the result over all ranks; none has state.
+#pragma once
+
+#include "mscclpp/basic/element.hpp"
+#include "mscclpp/basic/vector.hpp"
+#include "mscclpp/config.hpp"
+
+namespace mscclpp {
+
+/// a + b. Integers wrap.
+struct Sum {
+  template <class A>
+  MSCCLPP_INLINE static A combine(A a, A b) {
+    return a + b;
+  }
+  template <class A>
+  MSCCLPP_INLINE static A finish(A total, int /*ranks*/) {
+    return total;
+  }
+};
+
+/// a * b. Integers wrap.
+struct Product {
+  template <class A>
+  MSCCLPP_INLINE static A combine(A a, A b) {
+    return a * b;
+  }
+  template <class A>
+  MSCCLPP_INLINE static A finish(A total, int /*ranks*/) {
+    return total;
+  }
+};
+
+/// The smaller; a number wins over a NaN (IEEE 754 minimumNumber but for the sign of equal zeros, where the lower rank's stays).
+struct Min {
+  template <class A>
+  MSCCLPP_INLINE static A combine(A a, A b) {
+    return b < a || a != a ? b : a;
+  }
+  template <class A>
+  MSCCLPP_INLINE static A finish(A total, int /*ranks*/) {
+    return total;
+  }
+};
+
+/// The larger; a number wins over a NaN, and of equal zeros the lower rank's stays.
+struct Max {
+  template <class A>
+  MSCCLPP_INLINE static A combine(A a, A b) {
+    return a < b || a != a ? b : a;
+  }
+  template <class A>
+  MSCCLPP_INLINE static A finish(A total, int /*ranks*/) {
+    return total;
+  }
+};
+
+/// The sum over the number of ranks, divided once at the end; integers round toward zero.
+struct Average {
+  template <class A>
+  MSCCLPP_INLINE static A combine(A a, A b) {
+    return a + b;
+  }
+  template <class A>
+  MSCCLPP_INLINE static A finish(A total, int ranks) {
+    return total / static_cast<A>(ranks);
+  }
+};
+
+/// A running reduction of packs of T in T's accumulator type. The order of `add` calls is the order of the arithmetic: callers go rank by rank from 0,
+/// so that every rank computes the same bits.
+template <class T, class Op>
+class PackReducer {
+ public:
+  MSCCLPP_INLINE explicit PackReducer(const Pack<T>& first) {
+    MSCCLPP_UNROLL
+    for (int i = 0; i < packSize<T>; ++i) total_[i] = widen<T>(first[i]);
+  }
+
+  MSCCLPP_INLINE void add(const Pack<T>& next) {
+    MSCCLPP_UNROLL
+    for (int i = 0; i < packSize<T>; ++i) total_[i] = Op::combine(total_[i], widen<T>(next[i]));
+  }
+
+  /// The result over `ranks` packs, rounded once.
+  MSCCLPP_INLINE Pack<T> finish(int ranks) const {
+    Pack<T> result;
+    MSCCLPP_UNROLL
+    for (int i = 0; i < packSize<T>; ++i) result[i] = narrow<T>(Op::finish(total_[i], ranks));
+    return result;
+  }
+
+ private:
+  Accumulator<T> total_[packSize<T>];
+};
+
+}  // namespace mscclpp

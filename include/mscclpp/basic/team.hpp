@@ -1,0 +1,37 @@
+// Who takes part in a collective, and in which order a rank visits the others.
+#pragma once
+
+#include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/config.hpp"
+
+namespace mscclpp {
+
+/// Ranks of a collective. Ranks > 0 fixes their number at compile time, which unrolls every loop over peers; 0 leaves it to run time.
+template <int Ranks = 0>
+class Team {
+ public:
+  Team() = default;
+  MSCCLPP_HOST_DEVICE Team(int rank, int size) : rank_(rank), size_(size) {}
+
+  MSCCLPP_INLINE int rank() const { return rank_; }
+  MSCCLPP_INLINE int size() const {
+    if constexpr (Ranks > 0) {
+      return Ranks;
+    } else {
+      return size_;
+    }
+  }
+  /// The i-th other rank, i in [0, size - 1), starting after this one: no two ranks visit the same peer at the same step.
+  MSCCLPP_INLINE int peer(int i) const { return wrap(rank_ + 1 + i); }
+  /// The same order begun `rotation` peers further on (any non-negative value): blocks that rotate differently spread over the links.
+  MSCCLPP_INLINE int peer(int i, int rotation) const { return peer((i + rotation) % (size() - 1)); }
+
+ private:
+  MSCCLPP_INLINE int wrap(int rank) const { return rank >= size() ? rank - size() : rank; }
+
+  int rank_;
+  int size_;
+};
+static_assert(TeamLike<Team<>> && TeamLike<Team<8>>);
+
+}  // namespace mscclpp

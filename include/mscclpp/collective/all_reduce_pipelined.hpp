@@ -1,0 +1,201 @@
+// All-reduce of messages of any size: tiles are pushed through a ring of scratch slots, and one step counter a pair of blocks orders everything.
+#pragma once
+
+#include "mscclpp/arch/memory.hpp"
+#include "mscclpp/arch/wide.hpp"
+#include "mscclpp/basic/team.hpp"
+#include "mscclpp/collective/config.hpp"
+#include "mscclpp/collective/epoch.hpp"
+#include "mscclpp/collective/stages.hpp"
+#include "mscclpp/config.hpp"
+#include "mscclpp/sync/window.hpp"
+
+namespace mscclpp {
+
+/// Scratch of a pipelined all-reduce. Block b of every rank talks to block b of the others only, through its own ring and counters.
+struct PipelineScratch {
+  std::size_t tilePacks;  ///< packs that a block sends to each peer in a step; a multiple of 8
+  int ranks;
+  int blocks;  ///< of every launch on this scratch
+  int slots;   ///< ring slots: at least 2 * lookahead
+
+  /// Bytes of the tiles that one block's one phase (inputs or results) keeps in flight from all ranks.
+  MSCCLPP_HOST_DEVICE std::size_t ringBytes() const {
+    return static_cast<std::size_t>(slots) * static_cast<std::size_t>(ranks) * tilePacks * sizeof(Word16);
+  }
+  MSCCLPP_HOST_DEVICE std::size_t blockBytes() const { return 2 * ringBytes(); }
+  MSCCLPP_HOST_DEVICE std::size_t countersOffset() const { return blockBytes() * static_cast<std::size_t>(blocks); }
+  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const {
+    return countersOffset() + static_cast<std::size_t>(blocks) * counterStride();
+  }
+  /// A block's counters have lines of their own: one 64-bit word a rank.
+  MSCCLPP_HOST_DEVICE std::size_t counterStride() const { return roundUp(static_cast<std::size_t>(ranks) * sizeof(std::uint64_t), 128); }
+
+  /// Offset of the tile that `from` writes for `block` in `phase` (0: inputs, 1: results) of tile number `tile`.
+  MSCCLPP_HOST_DEVICE std::size_t tileOffset(int block, int phase, std::size_t tile, int from) const {
+    const std::size_t slot = tile % static_cast<std::size_t>(slots);
+    return static_cast<std::size_t>(block) * blockBytes() + static_cast<std::size_t>(phase) * ringBytes() +
+           (slot * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from)) * tilePacks * sizeof(Word16);
+  }
+  MSCCLPP_HOST_DEVICE std::size_t counterOffset(int block, int from) const {
+    return countersOffset() + static_cast<std::size_t>(block) * counterStride() + static_cast<std::size_t>(from) * sizeof(std::uint64_t);
+  }
+};
+
+/// The pipelined form of AllReduce (collective/all_reduce.hpp says what the parameters mean).
+///
+/// Step t of a block: wait until every peer has ended step t - L (L = lookahead); push tile t of each peer's slice to that peer; reduce tile t - L of the own
+/// slice and push the result to all; store tile t - 2L of the others' results; publish "step t ended" with release. That one counter says three things: the
+/// peer's tiles have arrived (pushed in step t - L or before), its results have arrived, and its ring slots are free. A slot is used again after
+/// `slots` tiles; the peer reads a slot at most 2L steps after it was filled, so 2L slots suffice (docs/memory_model.md has the inequality).
+template <class T, class Op, AllReduceConfig config>
+struct AllReducePipelined {
+  using Message = PackedMessage<T>;
+  static constexpr int ranks = config.ranks;
+  static constexpr std::size_t lookahead = static_cast<std::size_t>(config.lookahead);
+  static_assert(config.lookahead >= 1, "a pipelined all-reduce needs a lookahead of 1 step or more");
+
+  template <class Args, class Grid, class Source, class Sink>
+  static MSCCLPP_INLINE void run(const Grid& grid, const Args& args, const Source& source, const Sink& sink) {
+    const auto block = grid.block();
+    const int blockIndex = grid.blockIndex();
+    const auto& team = args.team;
+    const PipelineScratch& scratch = args.pipeline;
+    const Message message{args.count};
+    auto wait = args.wait;
+
+    const std::size_t packs = message.packs();
+    const std::size_t slice = roundUp(ceilDivide(packs, static_cast<std::size_t>(team.size())), 8);
+    const std::size_t stride = scratch.tilePacks * static_cast<std::size_t>(grid.blockCount());
+    const std::size_t tiles = ceilDivide(slice, stride);
+    const std::size_t steps = tiles + 2 * lookahead;
+    // Counters never go back: a call starts where the last one ended. Every block of the launch takes the same number of steps.
+    const std::uint64_t base = args.epochs.current(grid);
+    const int rotation = blockIndex;
+
+    // The packs of tile `tile` of rank's slice that this block moves, as indices into the message.
+    const auto tileOf = [&](int rank, std::size_t tile) {
+      const Range whole = steppedPart(packs, slice, static_cast<std::size_t>(rank));
+      const std::size_t start = tile * stride + static_cast<std::size_t>(blockIndex) * scratch.tilePacks;
+      const Range part = steppedPart(whole.size() > start ? whole.size() - start : 0, scratch.tilePacks, 0);
+      return Range{whole.begin + start, whole.begin + start + part.size()};
+    };
+
+    for (std::size_t step = 0; step < steps; ++step) {
+      if (step >= lookahead) {
+        const std::uint64_t needed = base + step - lookahead + 1;
+        for (int i = block.rank(); i < team.size() - 1; i += block.size()) awaitPeer(wait, args, team.peer(i), blockIndex, needed);
+        block.sync();
+      }
+      if (step < tiles) {
+        MSCCLPP_UNROLL
+        for (int i = 0; i < team.size() - 1; ++i) {
+          const int peer = team.peer(i, rotation);
+          push(block, message, tileOf(peer, step), args.window.at(peer, scratch.tileOffset(blockIndex, 0, step, team.rank())), source);
+        }
+      }
+      if (step >= lookahead && step - lookahead < tiles) {
+        const std::size_t tile = step - lookahead;
+        reduceAndShare(block, args, message, tileOf(team.rank(), tile), tile, blockIndex, rotation, source, sink);
+      }
+      if (step >= 2 * lookahead) {
+        const std::size_t tile = step - 2 * lookahead;
+        MSCCLPP_UNROLL
+        for (int i = 0; i < team.size() - 1; ++i) {
+          const int peer = team.peer(i, rotation);
+          collect(block, message, tileOf(peer, tile), args.window.at(team.rank(), scratch.tileOffset(blockIndex, 1, tile, peer)), sink);
+        }
+      }
+      block.sync();
+      // Nobody waits for the last steps: they only collect.
+      if (step + lookahead < steps) {
+        for (int i = block.rank(); i < team.size() - 1; i += block.size()) {
+          arch::store<arch::Order::Release, arch::Scope::System>(counter(args, team.peer(i), blockIndex, team.rank()), base + step + 1);
+        }
+      }
+    }
+    // Only this block uses this word: every launch on this scratch has the same grid.
+    if (block.rank() == 0) args.epochs.words[blockIndex] = base + steps;
+  }
+
+ private:
+  /// Packs in flight a thread before the first store.
+  static constexpr int unroll = 2;
+
+  template <class Args>
+  static MSCCLPP_INLINE std::uint64_t* counter(const Args& args, int at, int block, int from) {
+    return reinterpret_cast<std::uint64_t*>(args.window.at(at, args.pipeline.counterOffset(block, from)));
+  }
+
+  template <class Wait, class Args>
+  static MSCCLPP_INLINE void awaitPeer(Wait& wait, const Args& args, int peer, int block, std::uint64_t needed) {
+    const WaitSite site{WaitOperation::Progress, args.team.rank(), peer, static_cast<std::uint32_t>(block), needed};
+    const std::uint64_t* word = counter(args, args.team.rank(), block, peer);
+    wait.until(site, [&](std::uint64_t& seen) {
+      seen = arch::load<arch::Order::Acquire, arch::Scope::System>(word);
+      return seen >= needed;
+    });
+  }
+
+  /// push: a tile of this rank's input into a peer's slot.
+  template <class Block, class Source>
+  static MSCCLPP_INLINE void push(const Block& block, const Message& message, Range packs, std::byte* slot, const Source& source) {
+    forPacks(block, packs.size(), [&](auto& values, std::size_t i, int u) { values[u] = toWord<T>(message.load(source, packs.begin + i)); },
+             [&](const Word16& value, std::size_t i) { arch::storeWide(slot + i * sizeof(Word16), value); });
+  }
+
+  /// collect: a tile of a peer's results into the output.
+  template <class Block, class Sink>
+  static MSCCLPP_INLINE void collect(const Block& block, const Message& message, Range packs, const std::byte* slot, const Sink& sink) {
+    forPacks(block, packs.size(), [&](auto& values, std::size_t i, int u) { values[u] = arch::loadWide(slot + i * sizeof(Word16)); },
+             [&](const Word16& value, std::size_t i) { message.store(sink, packs.begin + i, fromWord<T>(value)); });
+  }
+
+  /// reduce and share: a tile of the own slice, in rank order, into the output and every peer's slot.
+  template <class Block, class Args, class Source, class Sink>
+  static MSCCLPP_INLINE void reduceAndShare(const Block& block, const Args& args, const Message& message, Range packs, std::size_t tile,
+                                            int blockIndex, int rotation, const Source& source, const Sink& sink) {
+    const auto& team = args.team;
+    const PipelineScratch& scratch = args.pipeline;
+    forPacks(block, packs.size(),
+             [&](auto& values, std::size_t i, int u) {
+               const Pack<T> own = message.load(source, packs.begin + i);
+               const auto contribution = [&](int from) {
+                 return fromWord<T>(arch::loadWide(args.window.at(team.rank(), scratch.tileOffset(blockIndex, 0, tile, from)) + i * sizeof(Word16)));
+               };
+               PackReducer<T, Op> reducer(team.rank() == 0 ? own : contribution(0));
+               MSCCLPP_UNROLL
+               for (int r = 1; r < team.size(); ++r) reducer.add(r == team.rank() ? own : contribution(r));
+               values[u] = toWord<T>(reducer.finish(team.size()));
+             },
+             [&](const Word16& value, std::size_t i) {
+               MSCCLPP_UNROLL
+               for (int p = 0; p < team.size() - 1; ++p) {
+                 arch::storeWide(args.window.at(team.peer(p, rotation), scratch.tileOffset(blockIndex, 1, tile, team.rank())) + i * sizeof(Word16),
+                                 value);
+               }
+               message.store(sink, packs.begin + i, fromWord<T>(value));
+             });
+  }
+
+  /// For this thread's packs i of n: `produce` a few into registers, then `consume` them.
+  template <class Block, class Produce, class Consume>
+  static MSCCLPP_INLINE void forPacks(const Block& block, std::size_t n, const Produce& produce, const Consume& consume) {
+    const auto step = static_cast<std::size_t>(block.size());
+    auto i = static_cast<std::size_t>(block.rank());
+    for (; i + (unroll - 1) * step < n; i += unroll * step) {
+      Word16 values[unroll];
+      MSCCLPP_UNROLL
+      for (int u = 0; u < unroll; ++u) produce(values, i + static_cast<std::size_t>(u) * step, u);
+      MSCCLPP_UNROLL
+      for (int u = 0; u < unroll; ++u) consume(values[u], i + static_cast<std::size_t>(u) * step);
+    }
+    for (; i < n; i += step) {
+      Word16 values[1];
+      produce(values, i, 0);
+      consume(values[0], i);
+    }
+  }
+};
+
+}  // namespace mscclpp

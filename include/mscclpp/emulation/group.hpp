@@ -1,0 +1,107 @@
+// Groups of CPU threads that stand in for the threads of a GPU: blocks, warps of any width, grids.
+#pragma once
+
+#include <deque>
+#include <vector>
+
+#include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/emulation/barrier.hpp"
+
+namespace mscclpp::emulation {
+
+/// What the lanes of one emulated warp share.
+struct WarpState {
+  WarpState(int width, std::chrono::seconds patience)
+      : barrier(width, patience), exchange{std::vector<std::uint32_t>(width), std::vector<std::uint32_t>(width)} {}
+  Barrier barrier;
+  std::vector<std::uint32_t> exchange[2];  // two, used in turn: one barrier an exchange is then enough
+};
+
+/// What the threads of one emulated block share.
+struct BlockState {
+  BlockState(int threads, int width, std::chrono::seconds patience) : barrier(threads, patience) {
+    for (int w = 0; w < threads / width; ++w) warps.emplace_back(width, patience);
+  }
+  Barrier barrier;
+  std::deque<WarpState> warps;
+};
+
+/// Model of WarpGroup. Width: lanes; any number that divides the block.
+template <int Width>
+class Warp {
+ public:
+  static constexpr int width = Width;
+  static constexpr bool lockstepStores = false;
+
+  Warp(WarpState& state, int lane, unsigned& exchanges) : state_(&state), lane_(lane), exchanges_(&exchanges) {}
+  int rank() const { return lane_; }
+  int size() const { return Width; }
+  void sync() const { state_->barrier.wait(); }
+  std::uint32_t shuffle(std::uint32_t value, int source) const { return publish(value)[static_cast<std::size_t>(source % Width)]; }
+  bool all(bool predicate) const {
+    for (const auto vote : publish(predicate)) {
+      if (vote == 0) return false;
+    }
+    return true;
+  }
+  bool any(bool predicate) const {
+    for (const auto vote : publish(predicate)) {
+      if (vote != 0) return true;
+    }
+    return false;
+  }
+
+ private:
+  /// Every lane's value, valid until this lane's next exchange but one.
+  const std::vector<std::uint32_t>& publish(std::uint32_t value) const {
+    auto& exchange = state_->exchange[(*exchanges_)++ % 2];
+    exchange[static_cast<std::size_t>(lane_)] = value;
+    state_->barrier.wait();
+    return exchange;
+  }
+
+  WarpState* state_;
+  int lane_;
+  unsigned* exchanges_;
+};
+static_assert(WarpGroup<Warp<4>>);
+
+/// Model of ThreadGroup: all threads of an emulated block.
+class Block {
+ public:
+  Block(BlockState& state, int rank, int size) : state_(&state), rank_(rank), size_(size) {}
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  void sync() const { state_->barrier.wait(); }
+
+ private:
+  BlockState* state_;
+  int rank_;
+  int size_;
+};
+static_assert(ThreadGroup<Block>);
+
+/// Model of Grid, as one thread sees it.
+template <int Width>
+class Grid {
+ public:
+  Grid(BlockState& state, int blockIndex, int blockCount, int thread, int threads, unsigned& exchanges)
+      : state_(&state), blockIndex_(blockIndex), blockCount_(blockCount), thread_(thread), threads_(threads), exchanges_(&exchanges) {}
+  int blockIndex() const { return blockIndex_; }
+  int blockCount() const { return blockCount_; }
+  Block block() const { return {*state_, thread_, threads_}; }
+  Warp<Width> warp() const { return {state_->warps[static_cast<std::size_t>(thread_ / Width)], thread_ % Width, *exchanges_}; }
+  int warpIndex() const { return thread_ / Width; }
+  int warpCount() const { return threads_ / Width; }
+
+ private:
+  BlockState* state_;
+  int blockIndex_;
+  int blockCount_;
+  int thread_;
+  int threads_;
+  unsigned* exchanges_;
+};
+static_assert(mscclpp::Grid<Grid<4>>);
+
+}  // namespace mscclpp::emulation

@@ -1,0 +1,45 @@
+// The one generic kernel, and the one way to launch it.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include "mscclpp/arch/launch.hpp"
+#include "mscclpp/basic/group.hpp"
+
+namespace mscclpp {
+
+/// The most threads that a block of the generic kernel may have: leaves each thread 128 registers.
+inline constexpr int maxBlockThreads = 512;
+
+/// Blocks and threads of a launch.
+struct LaunchShape {
+  int blocks;
+  int threads;  ///< a block; a multiple of 32, maxBlockThreads at most
+};
+
+/// Runs a collective over the whole grid. Parameters stay in constant memory, so that a peer's address costs no load from global memory.
+template <class Collective, class Source, class Sink>
+__global__ void __launch_bounds__(maxBlockThreads, 1) collectiveKernel(const __grid_constant__ typename Collective::Args args,
+                                                            const __grid_constant__ Source source, const __grid_constant__ Sink sink) {
+  arch::launchDependents();
+  arch::waitForPrerequisites();
+  Collective::run(gpu::Grid(), args, source, sink);
+}
+
+/// Enqueues collectiveKernel on stream. Capturable in a graph. The start of the kernel overlaps the end of the one before it (programmatic dependent launch),
+/// while its accesses to memory still come after it. Returns the launch's error, if any.
+template <class Collective, class Source, class Sink>
+cudaError_t launch(LaunchShape shape, cudaStream_t stream, const typename Collective::Args& args, const Source& source, const Sink& sink) {
+  cudaLaunchAttribute overlap[1] = {};
+  overlap[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap[0].val.programmaticStreamSerializationAllowed = 1;
+  cudaLaunchConfig_t config = {};
+  config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
+  config.blockDim = dim3(static_cast<unsigned>(shape.threads));
+  config.stream = stream;
+  config.attrs = overlap;
+  config.numAttrs = 1;
+  return cudaLaunchKernelEx(&config, collectiveKernel<Collective, Source, Sink>, args, source, sink);
+}
+
+}  // namespace mscclpp

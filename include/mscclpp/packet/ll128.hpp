@@ -1,0 +1,105 @@
+// LL128: lines of 128 bytes that carry 120 bytes of data and one 8-byte flag, written by eight lanes at once. (The protocol is NCCL's.)
+#pragma once
+
+#include "mscclpp/arch/memory.hpp"
+#include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/basic/partition.hpp"
+#include "mscclpp/config.hpp"
+
+namespace mscclpp {
+
+/// How the flag of a line is kept from overtaking the line's data.
+enum class LineStore {
+  Whole,   ///< the warp's one store of the line reaches the peer's memory whole: true on NVLink between GPUs, pinned by a litmus test, not promised by PTX
+  Ordered  ///< data first, then the flag with release: correct everywhere, a fence slower
+};
+
+/// Packs as LL128 lines. A row is one 16-byte store a lane, width / 8 lines, and 15/16 of its bytes are data; so a row has 15 * width / 16 packs, held by
+/// the lowest lanes, and two 64-bit shuffles move their halves to the lanes that store them. width: a multiple of 16. The flag is the whole 64-bit epoch.
+template <LineStore lineStore>
+struct LL128 {
+  static constexpr bool wholeRows = true;
+  static constexpr int initialByte = 0;  // epochs start at 1
+  static constexpr int laneBytes = 16;
+  static constexpr int lanesPerLine = 8;
+  static constexpr int packsPerLinePair = 15;
+
+  static constexpr MSCCLPP_HOST_DEVICE int packsPerRow(int width) { return width / 16 * packsPerLinePair; }
+  static constexpr MSCCLPP_HOST_DEVICE std::size_t bytes(std::size_t packs) { return ceilDivide(packs, 30) * 512; }
+  static MSCCLPP_INLINE std::uint64_t nextEpoch(std::uint64_t epoch) { return epoch + 1; }
+
+  template <class Warp>
+  static MSCCLPP_INLINE void write(const Warp& warp, std::byte* slots, std::size_t row, const Word16& pack, std::uint64_t epoch) {
+    checkWarp<Warp>();
+    // Lane l stores words w and w + 1 of the row's data; word 2p + h is half h of lane p's pack.
+    const int lane = warp.rank();
+    const bool oddLine = lane / lanesPerLine % 2 != 0;
+    const int word = lane / lanesPerLine * packsPerLinePair + lane % lanesPerLine * 2;
+    const std::uint64_t lo = shuffle(warp, pack.lo, (word + 1) / 2);
+    const std::uint64_t hi = shuffle(warp, pack.hi, word / 2);
+    const Word16 stored{oddLine ? hi : lo, holdsFlag(lane) ? epoch : (oddLine ? lo : hi)};
+    Word16* to = slot(warp, slots, row);
+    if constexpr (lineStore == LineStore::Whole) {
+      arch::store<arch::Order::Relaxed, arch::Scope::System>(to, stored);
+    } else {
+      arch::store<arch::Order::Relaxed, arch::Scope::System>(&to->lo, stored.lo);
+      if (!holdsFlag(lane)) arch::store<arch::Order::Relaxed, arch::Scope::System>(&to->hi, stored.hi);
+      warp.sync();  // makes the other lanes' stores part of what the flag releases
+      if (holdsFlag(lane)) arch::store<arch::Order::Release, arch::Scope::System>(&to->hi, stored.hi);
+    }
+  }
+
+  /// Uniform over the warp: true for all lanes or for none.
+  template <class Warp>
+  static MSCCLPP_INLINE bool tryRead(const Warp& warp, const std::byte* slots, std::size_t row, Word16& pack, std::uint64_t epoch,
+                                     unsigned /*attempt*/) {
+    checkWarp<Warp>();
+    const int lane = warp.rank();
+    const Word16* from = slot(warp, const_cast<std::byte*>(slots), row);
+    Word16 stored{0, 0};
+    if constexpr (lineStore == LineStore::Whole) {
+      stored = arch::load<arch::Order::Relaxed, arch::Scope::System>(from);
+      if (!warp.all(!holdsFlag(lane) || stored.hi == epoch)) return false;
+    } else {
+      bool arrived = true;
+      if (holdsFlag(lane)) arrived = arch::load<arch::Order::Acquire, arch::Scope::System>(&from->hi) == epoch;
+      if (!warp.all(arrived)) return false;
+      stored.lo = arch::load<arch::Order::Relaxed, arch::Scope::System>(&from->lo);
+      if (!holdsFlag(lane)) stored.hi = arch::load<arch::Order::Relaxed, arch::Scope::System>(&from->hi);
+    }
+    const bool oddLine = lane / lanesPerLine % 2 != 0;
+    const std::uint64_t lo = oddLine ? stored.hi : stored.lo;
+    const std::uint64_t hi = oddLine ? stored.lo : stored.hi;
+    pack.lo = shuffle(warp, lo, laneOfWord(2 * lane));
+    pack.hi = shuffle(warp, hi, laneOfWord(2 * lane + 1));
+    return true;
+  }
+
+  template <class Warp>
+  static MSCCLPP_INLINE void consumed(const Warp&, std::byte*, std::size_t) {}
+
+ private:
+  template <class Warp>
+  static constexpr void checkWarp() {
+    static_assert(Warp::width % 16 == 0, "LL128 needs warps of 16 or 32 lanes: choose another protocol for this group");
+    static_assert(lineStore == LineStore::Ordered || Warp::lockstepStores, "only a GPU warp stores a line whole: use LineStore::Ordered for this group");
+  }
+
+  static MSCCLPP_INLINE bool holdsFlag(int lane) { return lane % lanesPerLine == lanesPerLine - 1; }
+  static MSCCLPP_INLINE int laneOfWord(int word) { return word / packsPerLinePair * lanesPerLine + word % packsPerLinePair / 2; }
+
+  template <class Warp>
+  static MSCCLPP_INLINE Word16* slot(const Warp& warp, std::byte* slots, std::size_t row) {
+    return reinterpret_cast<Word16*>(slots) + row * Warp::width + static_cast<std::size_t>(warp.rank());
+  }
+
+  template <class Warp>
+  static MSCCLPP_INLINE std::uint64_t shuffle(const Warp& warp, std::uint64_t value, int source) {
+    const int from = source < Warp::width ? source : Warp::width - 1;  // lanes that hold no pack read anything
+    const std::uint32_t low = warp.shuffle(static_cast<std::uint32_t>(value), from);
+    const std::uint32_t high = warp.shuffle(static_cast<std::uint32_t>(value >> 32), from);
+    return static_cast<std::uint64_t>(high) << 32 | low;
+  }
+};
+
+}  // namespace mscclpp

@@ -1,0 +1,41 @@
+// LL16 packet: 8 bytes of data and two 4-byte flags in 16 bytes that a GPU stores and loads whole. (The LL protocol is NCCL's; the name is MSCCL++'s.)
+#pragma once
+
+#include "mscclpp/arch/memory.hpp"
+#include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/config.hpp"
+
+namespace mscclpp {
+
+/// Each 8-byte half carries its own flag, so that 8-byte atomicity, all that a CPU gives, is enough. A flag must differ from every flag that the slot
+/// may still hold. No other synchronisation is needed: data and flag arrive together. Memory starts as zero and flag 0 is never used.
+struct alignas(16) LL16Packet {
+  struct alignas(8) Payload {
+    std::uint32_t x;
+    std::uint32_t y;
+  };
+
+  std::uint32_t data1;
+  std::uint32_t flag1;
+  std::uint32_t data2;
+  std::uint32_t flag2;
+
+  /// Sends payload; one store.
+  MSCCLPP_INLINE void write(Payload payload, std::uint32_t flag) {
+    const std::uint64_t mark = static_cast<std::uint64_t>(flag) << 32;
+    arch::store<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<Word16*>(this), Word16{mark | payload.x, mark | payload.y});
+  }
+
+  /// Whether the payload of this flag has arrived; if so, it is in `payload`. One load, no waiting.
+  MSCCLPP_INLINE bool tryRead(std::uint32_t flag, Payload& payload) const {
+    const Word16 word = arch::load<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<const Word16*>(this));
+    payload = {static_cast<std::uint32_t>(word.lo), static_cast<std::uint32_t>(word.hi)};
+    return static_cast<std::uint32_t>(word.lo >> 32) == flag && static_cast<std::uint32_t>(word.hi >> 32) == flag;
+  }
+
+  /// Forgets what the slot holds.
+  MSCCLPP_INLINE void clear() { arch::store<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<Word16*>(this), Word16{0, 0}); }
+};
+static_assert(sizeof(LL16Packet) == 16 && Packet<LL16Packet>);
+
+}  // namespace mscclpp

@@ -1,0 +1,35 @@
+// LL8 packet: 4 bytes of data and a 4-byte flag in one 8-byte word.
+#pragma once
+
+#include "mscclpp/arch/memory.hpp"
+#include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/config.hpp"
+
+namespace mscclpp {
+
+/// A flag must differ from every flag that the slot may still hold; data and flag arrive together. Memory starts as zero and flag 0 is never used.
+struct alignas(8) LL8Packet {
+  using Payload = std::uint32_t;
+
+  std::uint32_t data;
+  std::uint32_t flag;
+
+  /// Sends payload; one store.
+  MSCCLPP_INLINE void write(Payload payload, std::uint32_t newFlag) {
+    arch::store<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<std::uint64_t*>(this),
+                                                           static_cast<std::uint64_t>(newFlag) << 32 | payload);
+  }
+
+  /// Whether the payload of this flag has arrived; if so, it is in `payload`. One load, no waiting.
+  MSCCLPP_INLINE bool tryRead(std::uint32_t expected, Payload& payload) const {
+    const auto word = arch::load<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<const std::uint64_t*>(this));
+    payload = static_cast<std::uint32_t>(word);
+    return static_cast<std::uint32_t>(word >> 32) == expected;
+  }
+
+  /// Forgets what the slot holds.
+  MSCCLPP_INLINE void clear() { arch::store<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<std::uint64_t*>(this), std::uint64_t{0}); }
+};
+static_assert(sizeof(LL8Packet) == 8 && Packet<LL8Packet>);
+
+}  // namespace mscclpp

@@ -1,0 +1,71 @@
+// Packs as rows of flagged packets (LL8, LL16): each thread sends and receives its own pack, with no word to any other thread.
+#pragma once
+
+#include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/basic/partition.hpp"
+#include "mscclpp/config.hpp"
+#include "mscclpp/packet/ll16.hpp"
+#include "mscclpp/packet/ll8.hpp"
+
+namespace mscclpp {
+
+/// A pack is 16 / sizeof(Payload) packets. They are interleaved 32 packs at a time, so that each store of a warp covers contiguous memory: the links carry
+/// whole lines or they crawl.
+template <class PacketType>
+struct PacketRows {
+  using Payload = typename PacketType::Payload;
+  static constexpr int packetsPerPack = 16 / static_cast<int>(sizeof(Payload));
+  static constexpr int interleave = 32;
+
+  static constexpr bool wholeRows = false;
+  static constexpr int initialByte = 0;  // flag 0 is never sent
+
+  static constexpr MSCCLPP_HOST_DEVICE int packsPerRow(int width) { return width; }
+  /// Bytes of a slot array for that many packs.
+  static constexpr MSCCLPP_HOST_DEVICE std::size_t bytes(std::size_t packs) {
+    return roundUp(packs, interleave) * packetsPerPack * sizeof(PacketType);
+  }
+
+  /// The flag is the low half of the epoch; 0 marks an empty slot, so the epochs that have it are skipped, by three to keep parity alternating.
+  static MSCCLPP_INLINE std::uint64_t nextEpoch(std::uint64_t epoch) {
+    return epoch + (static_cast<std::uint32_t>(epoch) == 0xffffffffu ? 3 : 1);
+  }
+
+  template <class Warp>
+  static MSCCLPP_INLINE void write(const Warp& warp, std::byte* slots, std::size_t row, const Word16& pack, std::uint64_t epoch) {
+    const auto payloads = arch::bitCast<Payloads>(pack);
+    MSCCLPP_UNROLL
+    for (int k = 0; k < packetsPerPack; ++k) packet(warp, slots, row, k)->write(payloads.at[k], static_cast<std::uint32_t>(epoch));
+  }
+
+  template <class Warp>
+  static MSCCLPP_INLINE bool tryRead(const Warp& warp, const std::byte* slots, std::size_t row, Word16& pack, std::uint64_t epoch,
+                                     unsigned /*attempt*/) {
+    Payloads payloads;
+    bool complete = true;
+    MSCCLPP_UNROLL
+    for (int k = 0; k < packetsPerPack; ++k) {
+      const auto* from = packet(warp, const_cast<std::byte*>(slots), row, k);
+      complete &= from->tryRead(static_cast<std::uint32_t>(epoch), payloads.at[k]);
+    }
+    pack = arch::bitCast<Word16>(payloads);
+    return complete;
+  }
+
+  template <class Warp>
+  static MSCCLPP_INLINE void consumed(const Warp&, std::byte*, std::size_t) {}
+
+ private:
+  struct alignas(16) Payloads {
+    Payload at[packetsPerPack];
+  };
+
+  template <class Warp>
+  static MSCCLPP_INLINE PacketType* packet(const Warp& warp, std::byte* slots, std::size_t row, int k) {
+    const std::size_t pack = row * Warp::width + static_cast<std::size_t>(warp.rank());
+    const std::size_t index = pack / interleave * (interleave * packetsPerPack) + static_cast<std::size_t>(k) * interleave + pack % interleave;
+    return reinterpret_cast<PacketType*>(slots) + index;
+  }
+};
+
+}  // namespace mscclpp

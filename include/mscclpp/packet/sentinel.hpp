@@ -1,0 +1,68 @@
+// Sentinel: packs without flags. A slot holds poison until its data arrives, and the receiver poisons it again. (Known as "Lamport" in TensorRT-LLM.)
+#pragma once
+
+#include "mscclpp/arch/memory.hpp"
+#include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/basic/partition.hpp"
+#include "mscclpp/config.hpp"
+
+namespace mscclpp {
+
+/// All 16 bytes of a slot are data, so the link carries no overhead. A half of the payload that happens to equal the poison is announced in an escape
+/// word beside the slots: (epoch, which halves), so any bit pattern arrives right; such data costs a slower read, never a wrong one.
+/// Layout: blocks of 32 slots followed by their 32 escape words. A slot must be re-poisoned (consumed) before its next writer can run: see docs/memory_model.md.
+struct Sentinel {
+  static constexpr bool wholeRows = false;
+  /// The poison is this byte throughout: about -1e34 as bf16 or float, rare in any data, and a memset makes it.
+  static constexpr int initialByte = 0xf7;
+  static constexpr std::uint64_t poison = 0xf7f7f7f7f7f7f7f7u;
+  /// How many failed reads go by before the escape word is looked at: the look would double the time of each attempt.
+  static constexpr unsigned attemptsPerEscapeCheck = 8;
+
+  static constexpr MSCCLPP_HOST_DEVICE int packsPerRow(int width) { return width; }
+  static constexpr MSCCLPP_HOST_DEVICE std::size_t bytes(std::size_t packs) { return ceilDivide(packs, blockPacks) * blockBytes; }
+  static MSCCLPP_INLINE std::uint64_t nextEpoch(std::uint64_t epoch) { return epoch + 1; }
+
+  template <class Warp>
+  static MSCCLPP_INLINE void write(const Warp& warp, std::byte* slots, std::size_t row, const Word16& pack, std::uint64_t epoch) {
+    const std::size_t index = packIndex(warp, row);
+    arch::store<arch::Order::Relaxed, arch::Scope::System>(slot(slots, index), pack);
+    const unsigned halves = (pack.lo == poison ? 1u : 0u) | (pack.hi == poison ? 2u : 0u);
+    if (halves != 0) arch::store<arch::Order::Relaxed, arch::Scope::System>(escape(slots, index), epoch << 2 | halves);
+  }
+
+  template <class Warp>
+  static MSCCLPP_INLINE bool tryRead(const Warp& warp, const std::byte* slots, std::size_t row, Word16& pack, std::uint64_t epoch, unsigned attempt) {
+    const std::size_t index = packIndex(warp, row);
+    pack = arch::load<arch::Order::Relaxed, arch::Scope::System>(slot(const_cast<std::byte*>(slots), index));
+    const unsigned missing = (pack.lo == poison ? 1u : 0u) | (pack.hi == poison ? 2u : 0u);
+    if (missing == 0) return true;
+    if (attempt % attemptsPerEscapeCheck != attemptsPerEscapeCheck - 1) return false;
+    const auto announced = arch::load<arch::Order::Relaxed, arch::Scope::System>(escape(const_cast<std::byte*>(slots), index));
+    return announced >> 2 == epoch && (missing & ~static_cast<unsigned>(announced & 3)) == 0;
+  }
+
+  /// Makes the slot ready for its next use. Called by the thread that read it.
+  template <class Warp>
+  static MSCCLPP_INLINE void consumed(const Warp& warp, std::byte* slots, std::size_t row) {
+    arch::store<arch::Order::Relaxed, arch::Scope::System>(slot(slots, packIndex(warp, row)), Word16{poison, poison});
+  }
+
+ private:
+  static constexpr std::size_t blockPacks = 32;
+  static constexpr std::size_t slotBytes = blockPacks * sizeof(Word16);
+  static constexpr std::size_t blockBytes = slotBytes + blockPacks * sizeof(std::uint64_t);
+
+  template <class Warp>
+  static MSCCLPP_INLINE std::size_t packIndex(const Warp& warp, std::size_t row) {
+    return row * Warp::width + static_cast<std::size_t>(warp.rank());
+  }
+  static MSCCLPP_INLINE Word16* slot(std::byte* slots, std::size_t index) {
+    return reinterpret_cast<Word16*>(slots + index / blockPacks * blockBytes) + index % blockPacks;
+  }
+  static MSCCLPP_INLINE std::uint64_t* escape(std::byte* slots, std::size_t index) {
+    return reinterpret_cast<std::uint64_t*>(slots + index / blockPacks * blockBytes + slotBytes) + index % blockPacks;
+  }
+};
+
+}  // namespace mscclpp

@@ -1,0 +1,43 @@
+// Barrier over the blocks of one launch on one GPU. All of them must be resident at once.
+#pragma once
+
+#include "mscclpp/arch/atomic.hpp"
+#include "mscclpp/arch/memory.hpp"
+#include "mscclpp/basic/wait.hpp"
+#include "mscclpp/config.hpp"
+
+namespace mscclpp {
+
+/// Lives in device memory, zero at first; serves one grid at a time and any number of blocks from use to use.
+/// The last to arrive empties the count and opens the next generation, so neither word ever needs a reset.
+struct GridBarrier {
+  std::uint32_t arrived;
+  std::uint32_t generation;
+
+  /// Waits until every block of grid has called it; what their threads wrote before is visible to all afterwards. Called by all threads of each block.
+  template <class GridType, WaitPolicy Wait>
+  MSCCLPP_INLINE bool sync(const GridType& grid, Wait& wait) {
+    using namespace arch;
+    bool passed = true;
+    const auto block = grid.block();
+    block.sync();
+    if (block.rank() == 0) {
+      const std::uint32_t before = load<Order::Relaxed, Scope::Device>(&generation);
+      const auto blocks = static_cast<std::uint32_t>(grid.blockCount());
+      if (fetchAdd<Order::AcqRel, Scope::Device>(&arrived, 1u) == blocks - 1) {
+        store<Order::Relaxed, Scope::Device>(&arrived, 0u);
+        store<Order::Release, Scope::Device>(&generation, before + 1);
+      } else {
+        const auto index = static_cast<std::uint32_t>(grid.blockIndex());
+        passed = wait.until(WaitSite{WaitOperation::GridBarrier, -1, -1, index, before + 1}, [&](std::uint64_t& seen) {
+          seen = load<Order::Acquire, Scope::Device>(&generation);
+          return seen != before;
+        });
+      }
+    }
+    block.sync();
+    return passed;
+  }
+};
+
+}  // namespace mscclpp

@@ -1,0 +1,50 @@
+// Barrier over the ranks of a team: each rank writes its epoch into a word at every peer and waits for theirs. One word a pair, one hop, no root.
+#pragma once
+
+#include "mscclpp/arch/memory.hpp"
+#include "mscclpp/basic/team.hpp"
+#include "mscclpp/basic/wait.hpp"
+#include "mscclpp/config.hpp"
+#include "mscclpp/sync/window.hpp"
+
+namespace mscclpp {
+
+/// Device view. One barrier serves one group a rank (say, block b of every rank) at a time; its words start as zero.
+/// Window bytes: windowBytes(size). epoch: one local 64-bit word, zero at first, advanced here, so that a captured graph replays correctly.
+template <int Ranks = 0>
+struct TeamBarrier {
+  Team<Ranks> team;
+  Window<Ranks> window;
+  std::uint64_t* epoch;
+
+  static constexpr std::size_t windowBytes(int size) { return static_cast<std::size_t>(size) * sizeof(std::uint64_t); }
+
+  /// Waits until every rank has called it. Called by all threads of group. Release: what the group's threads wrote before is visible to every
+  /// rank's group afterwards. arch::Order::Relaxed orders nothing but the arrival itself and saves about half a microsecond.
+  template <arch::Order order = arch::Order::AcqRel, ThreadGroup Group, WaitPolicy Wait>
+  MSCCLPP_INLINE bool sync(const Group& group, Wait& wait, std::uint32_t block = 0) {
+    static_assert(order == arch::Order::AcqRel || order == arch::Order::Relaxed, "a barrier is AcqRel or Relaxed");
+    constexpr bool ordered = order == arch::Order::AcqRel;
+    const std::uint64_t next = *epoch + 1;
+    bool arrived = true;
+    group.sync();
+    if (group.rank() == 0) *epoch = next;  // between the two syncs: everyone has read it, nobody reads it again before the second
+    for (int i = group.rank(); i < team.size() - 1; i += group.size()) {
+      arch::store<ordered ? arch::Order::Release : arch::Order::Relaxed, arch::Scope::System>(word(team.peer(i), team.rank()), next);
+    }
+    for (int i = group.rank(); i < team.size() - 1; i += group.size()) {
+      const int peer = team.peer(i);
+      arrived &= wait.until(WaitSite{WaitOperation::TeamBarrier, team.rank(), peer, block, next}, [&](std::uint64_t& seen) {
+        seen = arch::load<ordered ? arch::Order::Acquire : arch::Order::Relaxed, arch::Scope::System>(word(team.rank(), peer));
+        return seen >= next;
+      });
+    }
+    group.sync();
+    return arrived;
+  }
+
+ private:
+  MSCCLPP_INLINE std::uint64_t* word(int at, int from) const { return reinterpret_cast<std::uint64_t*>(window.at(at)) + from; }
+};
+
+}  // namespace mscclpp
