@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""Shows that misuse does not compile, and that the compiler says why.
+
+usage: compile_fail.py [--self | SOURCE...] -- COMPILER ARGUMENT...
+
+A source has a line `// EXPECT: REGEX`: compiling it must fail with a message that the regex matches. So that it fails
+for this reason alone, it must compile with -DCORRECT, under which it shows the right use (`#ifdef CORRECT`).
+"""
+
+import argparse
+import concurrent.futures
+import os
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+INCLUDE = pathlib.Path(__file__).resolve().parents[2] / "include"
+
+
+def complaint(compiler, source):
+    """Returns why a source is not the failure that it says, or None."""
+    expected = re.search(r"^// EXPECT: (.+)$", source.read_text(), flags=re.M)
+    if not expected:
+        return "has no line `// EXPECT: REGEX`"
+    command = compiler + ["-fsyntax-only", "-I", str(INCLUDE), str(source)]
+    correct = subprocess.run(command + ["-DCORRECT"], capture_output=True, text=True)
+    if correct.returncode != 0:
+        return f"does not compile with -DCORRECT:\n{correct.stderr}"
+    wrong = subprocess.run(command, capture_output=True, text=True)
+    if wrong.returncode == 0:
+        return "compiles without -DCORRECT"
+    errors = "\n".join(line for line in wrong.stderr.splitlines() if re.search(r"\b(error|note)\b", line))
+    if not re.search(expected.group(1), errors):
+        return f"fails, but does not say {expected.group(1)}:\n{errors}"
+    return None
+
+
+def self_test(compiler):
+    good = "// EXPECT: only this\n#ifndef CORRECT\n#error only this\n#endif\n"
+    samples = {
+        good: True,
+        good.replace("// EXPECT", "// EXPECTED"): False,
+        good.replace("#error only this", "#error another"): False,
+        good.replace("#ifndef CORRECT\n", "").replace("#endif\n", ""): False,
+        good.replace("#error only this\n", ""): False,
+    }
+    with tempfile.TemporaryDirectory() as folder:
+        for number, (text, accepted) in enumerate(samples.items()):
+            source = pathlib.Path(folder) / f"sample{number}.cpp"
+            source.write_text(text)
+            if (complaint(compiler, source) is None) != accepted:
+                print(f"wrong verdict on sample {number}:\n{text}")
+                return 1
+    print("sources that fail for another reason, or not at all, are found out")
+    return 0
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--self", action="store_true", dest="self_test")
+    parser.add_argument("sources", nargs="*", type=pathlib.Path)
+    split = sys.argv.index("--") if "--" in sys.argv else len(sys.argv)
+    compiler = sys.argv[split + 1 :]
+    options = parser.parse_args(sys.argv[1:split])
+    if options.self_test:
+        return self_test(compiler)
+    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+        complaints = list(pool.map(lambda source: complaint(compiler, source), options.sources))
+    bad = {source: text for source, text in zip(options.sources, complaints) if text}
+    for source, text in bad.items():
+        print(f"{source}: {text}")
+    print(f"{len(complaints) - len(bad)} of {len(complaints)} misuses are refused with their message")
+    return 1 if bad or not complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
