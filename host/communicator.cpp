@@ -1,17 +1,13 @@
 #include "mscclpp/host/communicator.hpp"
 
-#include <chrono>
 #include <stdexcept>
 #include <string>
 
 #include "communicator_state.hpp"
+#include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
 
 namespace mscclpp {
-
-namespace {
-constexpr std::chrono::seconds selfTimeout{30};
-}
 
 // The receives of one (rank, tag) that are still due. One thread at a time takes messages from the bootstrap.
 struct Communicator::State::Line {
@@ -106,7 +102,7 @@ Communicator::State::Bytes Communicator::State::receiveNow(int rank, int tag) {
 Communicator::State::Bytes Communicator::State::takeFromSelf(int tag) {
   std::unique_lock lock(selfMutex_);
   auto& queue = self_[tag];
-  if (!selfArrived_.wait_for(lock, selfTimeout, [&] { return !queue.empty(); })) {
+  if (!selfArrived_.wait_for(lock, env()->bootstrapTimeout, [&] { return !queue.empty(); })) {
     throw Error("Communicator: this rank receives from itself on tag " + std::to_string(tag) +
                     ", but has sent nothing there; send before asking the future",
                 ErrorCode::Timeout);

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
 
 namespace mscclpp::detail {
@@ -52,6 +53,10 @@ std::shared_ptr<Mapping> MappingTable::find(const MemoryHandle& handle, int devi
     throw Error("a peer describes one of its allocations in two ways", ErrorCode::RemoteError);
   }
   return mapping;
+}
+
+std::chrono::milliseconds fetchTimeout() {
+  return env()->bootstrapTimeout;
 }
 
 void checkBounds(const MemoryHandle& handle, std::size_t size) {

@@ -102,8 +102,8 @@ class MappingTable {
   std::map<Key, std::weak_ptr<Mapping>> mappings_;
 };
 
-/// How long a peer's memory server may take to answer.
-inline constexpr std::chrono::seconds fetchTimeout{30};
+/// How long a peer's memory server may take to answer: MSCCLPP_BOOTSTRAP_TIMEOUT, as for any word from a peer.
+std::chrono::milliseconds fetchTimeout();
 
 /// Host memory. `share` throws Error(InvalidUsage) unless it lies in a HostBuffer; `adopt` is for memory of this very
 /// process: it returns what keeps it alive, null if that is unknown.

@@ -5,11 +5,11 @@
 
 #include <cerrno>
 #include <climits>
-#include <cstdlib>
 #include <fstream>
 #include <mutex>
 #include <string>
 
+#include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
 
 namespace mscclpp::detail {
@@ -24,7 +24,7 @@ std::uint64_t stableHash(const std::string& text) {
 }
 
 std::string hostIdentity() {
-  if (const char* given = std::getenv("MSCCLPP_HOSTID"); given != nullptr && *given != '\0') return given;
+  if (!env()->hostid.empty()) return env()->hostid;
   char name[HOST_NAME_MAX + 1] = {};
   ::gethostname(name, HOST_NAME_MAX);
   std::string bootId;

@@ -20,7 +20,7 @@ namespace {
 class HostMapping : public Mapping {
  public:
   explicit HostMapping(const MemoryHandle& handle) : Mapping(handle.allocationBytes) {
-    const UniqueFd fd = FdServer::fetch(handle.fdKey(), fetchTimeout);
+    const UniqueFd fd = FdServer::fetch(handle.fdKey(), fetchTimeout());
     struct stat status {};
     if (::fstat(fd.get(), &status) != 0) throw SysError("fstat of a peer's memory", errno);
     // Size and seal together promise that no access within the mapping can fault later.

@@ -1,0 +1,247 @@
+// GPU memory of one machine: exported as a descriptor or a runtime IPC handle, and mapped by the peers.
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <thread>
+
+#include "../gpu_backend.hpp"
+#include "driver.hpp"
+#include "mapped_range.hpp"
+#include "mscclpp/host/env.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/gpu_guard.hpp"
+#include "mscclpp/host/gpu_memory.hpp"
+
+namespace mscclpp::detail {
+
+namespace {
+
+struct Range {
+  CUdeviceptr base = 0;
+  std::size_t bytes = 0;
+  int device = -1;
+};
+
+Range rangeOf(void* data, std::size_t size) {
+  Range range;
+  range.device = gpuIdFromAddress(data);
+  if (range.device < 0) {
+    throw Error(
+        "registerMemory: Transport::CudaIpc needs GPU memory, and this is host memory; allocate it with GpuBuffer, or "
+        "register host memory of a HostBuffer with Transport::SharedMemory",
+        ErrorCode::InvalidUsage);
+  }
+  const auto address = reinterpret_cast<CUdeviceptr>(data);
+  MSCCLPP_CUTHROW(driver().memGetAddressRange(&range.base, &range.bytes, address));
+  const std::size_t offset = address - range.base;
+  if (size > range.bytes - offset) {
+    throw Error("registerMemory: " + std::to_string(size) + " bytes exceed the allocation, which has " +
+                    std::to_string(range.bytes - offset) + " from there on; register each allocation by itself",
+                ErrorCode::InvalidUsage);
+  }
+  return range;
+}
+
+// The driver numbers the allocations of a process, so that an address used again is told apart.
+Id128 allocationId(const Range& range) {
+  unsigned long long number = 0;
+  static_cast<void>(driver().pointerGetAttribute(&number, CU_POINTER_ATTRIBUTE_BUFFER_ID, range.base));
+  Id128 id = processId();
+  for (std::size_t i = 0; i < 8; ++i) {
+    id[i] ^= static_cast<std::uint8_t>(number >> 8 * i);
+    id[i + 8] ^= static_cast<std::uint8_t>(range.base >> 8 * i);
+  }
+  return id;
+}
+
+OfferTable::Source exportDescriptor(const PhysicalHandle& physical) {
+  CUmemAllocationProp properties{};
+  MSCCLPP_CUTHROW(driver().memGetAllocationPropertiesFromHandle(&properties, physical.get()));
+  if ((properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0) {
+    throw Error(
+        "registerMemory: this cuMem memory cannot be shared, as it was made without "
+        "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; allocate it with GpuBuffer, or request that handle type",
+        ErrorCode::InvalidUsage);
+  }
+  int fd = -1;
+  MSCCLPP_CUTHROW(
+      driver().memExportToShareableHandle(&fd, physical.get(), CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
+  return {fd, std::make_shared<UniqueFd>(fd)};
+}
+
+class DescriptorMapping : public Mapping {
+ public:
+  DescriptorMapping(const MemoryHandle& handle, int device) : Mapping(handle.allocationBytes), device_(device) {
+    const UniqueFd fd = FdServer::fetch(handle.fdKey(), fetchTimeout());
+    CUmemGenericAllocationHandle imported;
+    MSCCLPP_CUTHROW(driver().memImportFromShareableHandle(&imported, reinterpret_cast<void*>(std::intptr_t{fd.get()}),
+                                                          CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
+    const PhysicalHandle physical(imported);
+    const std::size_t alignment = getCuAllocationGranularity(CU_MEM_ALLOC_GRANULARITY_RECOMMENDED);
+    base_ = static_cast<char*>(mapPhysical(physical, bytes(), alignment, device));
+  }
+  ~DescriptorMapping() override {
+    try {
+      AvoidCudaGraphCaptureGuard captureGuard;
+      CudaDeviceGuard deviceGuard(device_);
+      unmapPhysical(base_, bytes());
+    } catch (const BaseError&) {  // the runtime is gone, and the mapping with it
+    }
+  }
+
+ private:
+  int device_;
+};
+
+class RuntimeMapping : public Mapping {
+ public:
+  RuntimeMapping(const MemoryHandle& handle, int device) : Mapping(handle.allocationBytes), device_(device) {
+    cudaIpcMemHandle_t ipc;
+    static_assert(sizeof(ipc) == sizeof(handle.access));
+    std::memcpy(&ipc, handle.access.data(), sizeof(ipc));
+    void* mapped = nullptr;
+    MSCCLPP_CUDATHROW(cudaIpcOpenMemHandle(&mapped, ipc, cudaIpcMemLazyEnablePeerAccess));
+    base_ = static_cast<char*>(mapped);
+  }
+  ~RuntimeMapping() override {
+    try {
+      AvoidCudaGraphCaptureGuard captureGuard;
+      CudaDeviceGuard deviceGuard(device_);
+      static_cast<void>(cudaIpcCloseMemHandle(base_));
+    } catch (const BaseError&) {  // the runtime is gone, and the mapping with it
+    }
+  }
+
+ private:
+  int device_;
+};
+
+/// Copies on a stream of its own, which orders them. The stream is made at the first use: most connections only carry
+/// the channels of kernels.
+class CudaIpcConnection : public ConnectionBase {
+ public:
+  using ConnectionBase::ConnectionBase;
+
+  void write(const RegisteredMemory& dst, std::uint64_t dstOffset, const RegisteredMemory& src, std::uint64_t srcOffset,
+             std::uint64_t size) override {
+    CudaDeviceGuard deviceGuard(local().device().id);
+    AvoidCudaGraphCaptureGuard captureGuard;
+    MSCCLPP_CUDATHROW(cudaMemcpyAsync(static_cast<char*>(dst.data()) + dstOffset,
+                                      static_cast<const char*>(src.data()) + srcOffset, size, cudaMemcpyDefault,
+                                      stream()));
+  }
+
+  void updateAndSync(const RegisteredMemory& dst, std::uint64_t dstOffset, std::uint64_t newValue) override {
+    CudaDeviceGuard deviceGuard(local().device().id);
+    AvoidCudaGraphCaptureGuard captureGuard;
+    // The value travels in the command, so it may change again at once; the default flags fence the earlier copies.
+    const auto address = reinterpret_cast<CUdeviceptr>(dst.data()) + dstOffset;
+    MSCCLPP_CUTHROW(driver().streamWriteValue64(stream(), address, newValue, CU_STREAM_WRITE_VALUE_DEFAULT));
+  }
+
+  void flush(std::chrono::microseconds timeout) override {
+    CudaDeviceGuard deviceGuard(local().device().id);
+    AvoidCudaGraphCaptureGuard captureGuard;
+    const auto start = std::chrono::steady_clock::now();
+    while (true) {
+      const cudaError_t state = cudaStreamQuery(stream());
+      if (state == cudaSuccess) return;
+      if (state != cudaErrorNotReady) MSCCLPP_CUDATHROW(state);
+      const auto waited = std::chrono::steady_clock::now() - start;
+      if (waited >= timeout) {
+        throw Error("Connection::flush: copies to GPU memory of a peer did not complete in " +
+                        std::to_string(timeout.count()) + " us",
+                    ErrorCode::Timeout);
+      }
+      // Copies are short as a rule; long ones need no close watch.
+      if (waited < std::chrono::microseconds(200)) {
+        std::this_thread::yield();
+      } else {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    }
+  }
+
+ private:
+  cudaStream_t stream() {
+    if (env()->cudaIpcUseDefaultStream) return nullptr;
+    if (stream_.empty()) stream_.set(cudaStreamNonBlocking);
+    return stream_;
+  }
+
+  CudaStreamWithFlags stream_;
+};
+
+}  // namespace
+
+SharedPiece shareGpuMemory(void* data, std::size_t size, OfferTable& offers) {
+  AvoidCudaGraphCaptureGuard captureGuard;
+  const Range range = rangeOf(data, size);
+  CudaDeviceGuard deviceGuard(range.device);
+  MemoryHandle handle{};
+  handle.allocationBytes = range.bytes;
+  handle.offset = reinterpret_cast<CUdeviceptr>(data) - range.base;
+  handle.allocation = allocationId(range);
+
+  CUmemGenericAllocationHandle retained;
+  if (driver().memRetainAllocationHandle(&retained, data) == CUDA_SUCCESS) {
+    const PhysicalHandle physical(retained);
+    auto offer = offers.offer(handle.allocation, [&] { return exportDescriptor(physical); });
+    handle.kind = HandleKind::CudaFd;
+    handle.setAccess(offer->key());
+    return {{handle}, offer};
+  }
+  cudaIpcMemHandle_t ipc;
+  if (const cudaError_t result = cudaIpcGetMemHandle(&ipc, data); result != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    throw Error(std::string("registerMemory: this GPU memory cannot be shared (") + cudaGetErrorString(result) +
+                    "); allocate it with GpuBuffer or cudaMalloc: memory of a stream-ordered pool, managed memory and "
+                    "memory mapped from a peer cannot be passed on",
+                ErrorCode::InvalidUsage);
+  }
+  handle.kind = HandleKind::CudaIpc;
+  std::memcpy(handle.access.data(), &ipc, sizeof(ipc));
+  return {{handle}, nullptr};
+}
+
+MappedPiece mapGpuMemory(const MemoryHandle& handle, std::size_t size) {
+  checkBounds(handle, size);
+  AvoidCudaGraphCaptureGuard captureGuard;
+  const int device = currentGpu();
+  auto mapping = MappingTable::instance().find(handle, device, [&]() -> std::shared_ptr<Mapping> {
+    if (handle.kind == HandleKind::CudaFd) return std::make_shared<DescriptorMapping>(handle, device);
+    return std::make_shared<RuntimeMapping>(handle, device);
+  });
+  return {mapping->base() + handle.offset, mapping};
+}
+
+std::shared_ptr<const void> adoptGpuMemory(void* data, std::size_t size) {
+  AvoidCudaGraphCaptureGuard captureGuard;
+  const Range range = rangeOf(data, size);
+  const int device = currentGpu();
+  if (range.device == device) return nullptr;
+  if (isCuMemMapAllocated(data)) {
+    allowAccess(range.base, range.bytes, device);
+    return nullptr;
+  }
+  int possible = 0;
+  MSCCLPP_CUDATHROW(cudaDeviceCanAccessPeer(&possible, device, range.device));
+  if (possible == 0) {
+    throw Error("GPU " + std::to_string(device) + " cannot reach the memory of GPU " + std::to_string(range.device),
+                ErrorCode::InvalidUsage);
+  }
+  const cudaError_t result = cudaDeviceEnablePeerAccess(range.device, 0);
+  if (result == cudaErrorPeerAccessAlreadyEnabled) {
+    static_cast<void>(cudaGetLastError());
+  } else {
+    MSCCLPP_CUDATHROW(result);
+  }
+  return nullptr;
+}
+
+std::shared_ptr<ConnectionBase> connectCudaIpc(std::shared_ptr<Context> context, const Endpoint& local,
+                                               const Endpoint& remote) {
+  return std::make_shared<CudaIpcConnection>(std::move(context), local, remote);
+}
+
+}  // namespace mscclpp::detail

@@ -1,0 +1,67 @@
+#include "driver.hpp"
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/gpu.hpp"
+#include "mscclpp/host/gpu_guard.hpp"
+
+namespace mscclpp::detail {
+
+namespace {
+
+// `version` is that of the function's type, as in PFN_<name>_v<version>: the driver may hold several.
+template <typename Function>
+void load(Function& function, const char* name, unsigned int version) {
+  void* address = nullptr;
+  cudaDriverEntryPointQueryResult found = cudaDriverEntryPointSymbolNotFound;
+  MSCCLPP_CUDATHROW(cudaGetDriverEntryPointByVersion(name, &address, version, cudaEnableDefault, &found));
+  if (found != cudaDriverEntryPointSuccess || address == nullptr) {
+    throw Error(std::string("the CUDA driver has no ") + name + " (as of CUDA " + std::to_string(version / 1000) + "." +
+                    std::to_string(version % 1000 / 10) + "); install a newer driver",
+                ErrorCode::SystemError);
+  }
+  function = reinterpret_cast<Function>(address);
+}
+
+Driver loadAll() {
+  Driver d{};
+  load(d.getErrorString, "cuGetErrorString", 6000);
+  load(d.deviceGetAttribute, "cuDeviceGetAttribute", 2000);
+  load(d.pointerGetAttribute, "cuPointerGetAttribute", 4000);
+  load(d.memGetAddressRange, "cuMemGetAddressRange", 3020);
+  load(d.memGetAllocationGranularity, "cuMemGetAllocationGranularity", 10020);
+  load(d.memCreate, "cuMemCreate", 10020);
+  load(d.memRelease, "cuMemRelease", 10020);
+  load(d.memRetainAllocationHandle, "cuMemRetainAllocationHandle", 11000);
+  load(d.memGetAllocationPropertiesFromHandle, "cuMemGetAllocationPropertiesFromHandle", 10020);
+  load(d.memAddressReserve, "cuMemAddressReserve", 10020);
+  load(d.memAddressFree, "cuMemAddressFree", 10020);
+  load(d.memMap, "cuMemMap", 10020);
+  load(d.memUnmap, "cuMemUnmap", 10020);
+  load(d.memSetAccess, "cuMemSetAccess", 10020);
+  load(d.memExportToShareableHandle, "cuMemExportToShareableHandle", 10020);
+  load(d.memImportFromShareableHandle, "cuMemImportFromShareableHandle", 10020);
+  load(d.streamWriteValue64, "cuStreamWriteValue64", 11070);
+  return d;
+}
+
+}  // namespace
+
+const Driver& driver() {
+  static const Driver table = loadAll();
+  // The runtime makes a device's context with the first call that needs it; driver calls do not.
+  AvoidCudaGraphCaptureGuard captureGuard;
+  MSCCLPP_CUDATHROW(cudaFree(nullptr));
+  return table;
+}
+
+PFN_cuMulticastGetGranularity_v12010 loadMulticastGetGranularity() {
+  PFN_cuMulticastGetGranularity_v12010 function = nullptr;
+  load(function, "cuMulticastGetGranularity", 12010);
+  return function;
+}
+
+}  // namespace mscclpp::detail

@@ -1,0 +1,36 @@
+// The functions of the CUDA driver that the library uses. It is never linked: a binary starts without a driver too.
+#pragma once
+
+#include <cuda.h>
+#include <cudaTypedefs.h>
+
+namespace mscclpp::detail {
+
+struct Driver {
+  PFN_cuGetErrorString_v6000 getErrorString;
+  PFN_cuDeviceGetAttribute_v2000 deviceGetAttribute;
+  PFN_cuPointerGetAttribute_v4000 pointerGetAttribute;
+  PFN_cuMemGetAddressRange_v3020 memGetAddressRange;
+  PFN_cuMemGetAllocationGranularity_v10020 memGetAllocationGranularity;
+  PFN_cuMemCreate_v10020 memCreate;
+  PFN_cuMemRelease_v10020 memRelease;
+  PFN_cuMemRetainAllocationHandle_v11000 memRetainAllocationHandle;
+  PFN_cuMemGetAllocationPropertiesFromHandle_v10020 memGetAllocationPropertiesFromHandle;
+  PFN_cuMemAddressReserve_v10020 memAddressReserve;
+  PFN_cuMemAddressFree_v10020 memAddressFree;
+  PFN_cuMemMap_v10020 memMap;
+  PFN_cuMemUnmap_v10020 memUnmap;
+  PFN_cuMemSetAccess_v10020 memSetAccess;
+  PFN_cuMemExportToShareableHandle_v10020 memExportToShareableHandle;
+  PFN_cuMemImportFromShareableHandle_v10020 memImportFromShareableHandle;
+  PFN_cuStreamWriteValue64_v11070 streamWriteValue64;
+};
+
+/// Loaded at the first call, which makes sure that the current device has a context: every later driver call finds one.
+/// Throws Error(SystemError) if there is no driver or it is too old.
+const Driver& driver();
+
+/// Loaded only by those who may use multicast.
+PFN_cuMulticastGetGranularity_v12010 loadMulticastGetGranularity();
+
+}  // namespace mscclpp::detail

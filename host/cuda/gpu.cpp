@@ -1,0 +1,74 @@
+#include "mscclpp/host/gpu.hpp"
+
+#include <string>
+
+#include "../gpu_backend.hpp"
+#include "driver.hpp"
+#include "mscclpp/host/env.hpp"
+#include "mscclpp/host/error.hpp"
+
+namespace mscclpp {
+
+namespace detail {
+
+namespace {
+
+std::string place(const char* call, const char* file, int line) {
+  return std::string(call) + " at " + file + ":" + std::to_string(line) + ": ";
+}
+
+}  // namespace
+
+void throwOnError(cudaError_t result, const char* call, const char* file, int line) {
+  if (result == cudaSuccess) return;
+  ::cudaGetLastError();  // an error that is reported here must not surface again in somebody's later check
+  throw CudaError(place(call, file, line) + ::cudaGetErrorString(result), result);
+}
+
+void throwOnError(CUresult result, const char* call, const char* file, int line) {
+  if (result == CUDA_SUCCESS) return;
+  const char* reason = nullptr;
+  driver().getErrorString(result, &reason);
+  throw CuError(place(call, file, line) + (reason == nullptr ? "unknown error" : reason), result);
+}
+
+int currentGpu() {
+  int device = -1;
+  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
+  return device;
+}
+
+void checkGpu(int device) {
+  int count = 0;
+  MSCCLPP_CUDATHROW(cudaGetDeviceCount(&count));
+  if (device < 0 || device >= count) {
+    throw Error("there is no GPU " + std::to_string(device) + " among " + std::to_string(count),
+                ErrorCode::InvalidUsage);
+  }
+}
+
+}  // namespace detail
+
+bool isNvlsSupported() {
+  if (env()->forceDisableNvls) return false;
+  int supported = 0;
+  MSCCLPP_CUTHROW(
+      detail::driver().deviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, detail::currentGpu()));
+  return supported != 0;
+}
+
+bool isBulkSupported() {
+  int major = 0;
+  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, detail::currentGpu()));
+  return major >= 9;
+}
+
+bool isCuMemMapAllocated(void* pointer) {
+  const auto& driver = detail::driver();
+  CUmemGenericAllocationHandle handle;
+  if (driver.memRetainAllocationHandle(&handle, pointer) != CUDA_SUCCESS) return false;
+  MSCCLPP_CUTHROW(driver.memRelease(handle));
+  return true;
+}
+
+}  // namespace mscclpp

@@ -1,0 +1,32 @@
+// An address range with physical GPU memory behind it (virtual memory management).
+#pragma once
+
+#include <cuda.h>
+
+#include <cstddef>
+
+namespace mscclpp::detail {
+
+/// Owns a handle of physical memory. Mappings of it keep the memory, not the handle.
+class PhysicalHandle {
+ public:
+  explicit PhysicalHandle(CUmemGenericAllocationHandle handle) noexcept : handle_(handle) {}
+  ~PhysicalHandle();
+  PhysicalHandle(const PhysicalHandle&) = delete;
+  PhysicalHandle& operator=(const PhysicalHandle&) = delete;
+  CUmemGenericAllocationHandle get() const noexcept { return handle_; }
+
+ private:
+  CUmemGenericAllocationHandle handle_;
+};
+
+/// Maps the whole of `handle` at a new address and lets `device` read and write there.
+void* mapPhysical(const PhysicalHandle& handle, std::size_t bytes, std::size_t alignment, int device);
+
+/// Lets one more device read and write a mapping.
+void allowAccess(CUdeviceptr base, std::size_t bytes, int device);
+
+/// Waits until the current device no longer uses it, unmaps it and gives the address back.
+void unmapPhysical(void* base, std::size_t bytes) noexcept;
+
+}  // namespace mscclpp::detail
