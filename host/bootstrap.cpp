@@ -9,9 +9,6 @@ namespace mscclpp {
 
 namespace {
 
-// A user's tags run from 0 to INT_MAX, so the library takes the negative ones.
-constexpr int groupBarrierTag = -1;
-
 // A vector travels as its length and then pieces, since one message is at most INT_MAX bytes.
 constexpr std::size_t pieceBytes = std::size_t{1} << 28;
 
@@ -35,8 +32,8 @@ void Bootstrap::groupBarrier(const std::vector<int>& ranks) {
   const int position = static_cast<int>(self - members.begin());
   for (int distance = 1; distance < size; distance *= 2) {
     char token = 0;
-    send(&token, 1, members[(position + distance) % size], groupBarrierTag);
-    recv(&token, 1, members[(position - distance + size) % size], groupBarrierTag);
+    send(&token, 1, members[(position + distance) % size], GroupBarrierTag);
+    recv(&token, 1, members[(position - distance + size) % size], GroupBarrierTag);
   }
 }
 

@@ -21,6 +21,10 @@ class Bootstrap {
   /// The longest vector that `recv(std::vector<char>&, ...)` accepts, in bytes; a longer one is an error, not memory.
   static constexpr std::size_t MaxVectorBytes = std::size_t{1} << 30;
 
+  /// The tag of groupBarrier's messages, not to be used for others: the largest that every MPI accepts, so that a
+  /// bootstrap over MPI can pass it on.
+  static constexpr int GroupBarrierTag = 32767;
+
   virtual ~Bootstrap() = default;
 
   virtual int getRank() const = 0;
@@ -40,7 +44,7 @@ class Bootstrap {
   virtual void barrier() = 0;
 
   /// Returns once each of `ranks` has called it with the same set. The caller is one of them; order does not matter.
-  /// Its messages use a tag of the library's own, so they never meet the user's.
+  /// Its messages use GroupBarrierTag.
   void groupBarrier(const std::vector<int>& ranks);
 
   /// Sends a vector of any length up to MaxVectorBytes; the receiver need not know the length.

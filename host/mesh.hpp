@@ -1,0 +1,109 @@
+// One connection to every other rank, served by one thread: messages by tag, heartbeats, farewells and bad news.
+//
+// The thread alone touches the sockets. Callers put frames into outboxes and take messages from a mailbox, both under
+// one mutex, so no call ever blocks on the network itself, and two ranks that send to each other cannot deadlock.
+//
+// A connection that ends without a farewell means that its rank died. Whoever notices first tells the others before it
+// wakes its own callers: even if those give up at once, the news that travels ahead of their farewell names the rank
+// that failed first.
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "deadline.hpp"
+#include "mscclpp/host/liveness.hpp"
+#include "unique_fd.hpp"
+
+namespace mscclpp::detail {
+
+class Mesh {
+ public:
+  /// `heartbeatTimeout`: how long a peer may be silent; 0 = for ever.
+  Mesh(int rank, int numRanks, std::chrono::milliseconds heartbeatTimeout);
+  /// Sends a farewell to all peers, gives them a moment to take it, and joins the thread.
+  ~Mesh();
+  Mesh(const Mesh&) = delete;
+  Mesh& operator=(const Mesh&) = delete;
+
+  /// Hands over an authenticated connection. The first one starts the thread.
+  void addPeer(int rank, UniqueFd socket);
+
+  /// Makes this rank the failed one: the peers learn why, and all calls here throw.
+  void fail(const std::string& reason);
+
+  /// Returns when the message is in the outbox; blocks only while the outbox is full. `operation` names the caller in
+  /// errors. Sending to oneself is allowed.
+  void send(int peer, int tag, const void* data, std::size_t size, const char* operation, Deadline deadline);
+  /// Takes the next message of (peer, tag), whose size must be `size`.
+  void recv(int peer, int tag, void* data, std::size_t size, const char* operation, Deadline deadline);
+
+  /// Throws if a failure is known.
+  void check(const char* operation) const;
+
+  std::optional<RankFailure> failure() const;
+  Liveness::Subscription subscribe(Liveness::FailureCallback callback);
+  void unsubscribe(Liveness::Subscription subscription) noexcept;
+
+ private:
+  using Bytes = std::vector<char>;
+  enum class State { Absent, Alive, Departed, Lost };
+  enum class Frame : std::uint32_t { Message = 1, Heartbeat, Farewell, Failure };
+  struct Header;
+  struct Peer;
+
+  // Callers, with the mutex held.
+  void enqueue(Peer& peer, Frame frame, int tag, const void* data, std::size_t size);
+  std::string describe(const char* operation, int peer, int tag) const;
+  [[noreturn]] void throwFailure(const std::string& description) const;
+  void wake() noexcept;
+
+  // The thread.
+  void run() noexcept;
+  void serve();
+  void readFrom(Peer& peer);
+  void writeTo(Peer& peer);
+  void beat();
+  void startLeaving();
+  bool handle(Peer& peer);
+  void lose(Peer& peer, const std::string& reason);
+  void announce(RankFailure failure);
+  void runCallbacks(const RankFailure& failure);
+
+  const int rank_;
+  const std::chrono::milliseconds heartbeatTimeout_;
+  const pid_t owner_;
+  UniqueFd wakeup_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<Peer> peers_;
+  std::map<std::pair<int, int>, std::deque<Bytes>> mailbox_;
+  std::optional<RankFailure> failure_;
+  bool announcing_ = false;  // the first failure is on its way to the peers
+  bool leaving_ = false;
+
+  // Held while callbacks run, so that unsubscribe can wait for them.
+  std::mutex callbackMutex_;
+  std::map<Liveness::Subscription, Liveness::FailureCallback> callbacks_;
+  Liveness::Subscription nextSubscription_ = 1;
+  bool callbacksRan_ = false;
+
+  std::thread thread_;
+  bool progressed_ = false;  // the thread's own: it wrote something since it last looked
+};
+
+}  // namespace mscclpp::detail

@@ -1,0 +1,203 @@
+#include "socket_address.hpp"
+
+#include <arpa/inet.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netdb.h>
+#include <netinet/in.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "mscclpp/host/env.hpp"
+#include "mscclpp/host/error.hpp"
+
+namespace mscclpp::detail {
+
+bool SocketAddress::isLoopback() const {
+  if (family == Family::V4) return bytes[0] == 127;
+  return family == Family::V6 && std::all_of(bytes.begin(), bytes.end() - 1, [](auto b) { return b == 0; }) &&
+         bytes[15] == 1;
+}
+
+bool SocketAddress::isWildcard() const {
+  return std::all_of(bytes.begin(), bytes.end(), [](auto b) { return b == 0; });
+}
+
+bool SocketAddress::isLinkLocal() const {
+  if (family == Family::V4) return bytes[0] == 169 && bytes[1] == 254;
+  return bytes[0] == 0xfe && (bytes[1] & 0xc0) == 0x80;
+}
+
+std::string SocketAddress::toString() const {
+  char text[INET6_ADDRSTRLEN] = "?";
+  const bool v4 = family == Family::V4;
+  ::inet_ntop(v4 ? AF_INET : AF_INET6, bytes.data(), text, sizeof(text));
+  return (v4 ? std::string(text) : '[' + std::string(text) + ']') + ':' + std::to_string(port);
+}
+
+socklen_t SocketAddress::toSockaddr(sockaddr_storage& storage) const {
+  std::memset(&storage, 0, sizeof(storage));
+  if (family == Family::V4) {
+    auto& v4 = reinterpret_cast<sockaddr_in&>(storage);
+    v4.sin_family = AF_INET;
+    v4.sin_port = htons(port);
+    std::memcpy(&v4.sin_addr, bytes.data(), sizeof(v4.sin_addr));
+    return sizeof(v4);
+  }
+  if (family == Family::V6) {
+    auto& v6 = reinterpret_cast<sockaddr_in6&>(storage);
+    v6.sin6_family = AF_INET6;
+    v6.sin6_port = htons(port);
+    v6.sin6_scope_id = isLinkLocal() ? scope : 0;
+    std::memcpy(&v6.sin6_addr, bytes.data(), sizeof(v6.sin6_addr));
+    return sizeof(v6);
+  }
+  throw Error("an address is neither IPv4 nor IPv6: the token or message that carried it is damaged",
+              ErrorCode::InvalidUsage);
+}
+
+SocketAddress SocketAddress::fromSockaddr(const sockaddr* address) {
+  SocketAddress result{};
+  if (address != nullptr && address->sa_family == AF_INET) {
+    const auto* v4 = reinterpret_cast<const sockaddr_in*>(address);
+    result.family = Family::V4;
+    result.port = ntohs(v4->sin_port);
+    std::memcpy(result.bytes.data(), &v4->sin_addr, sizeof(v4->sin_addr));
+  } else if (address != nullptr && address->sa_family == AF_INET6) {
+    const auto* v6 = reinterpret_cast<const sockaddr_in6*>(address);
+    result.family = Family::V6;
+    result.port = ntohs(v6->sin6_port);
+    result.scope = v6->sin6_scope_id;
+    std::memcpy(result.bytes.data(), &v6->sin6_addr, sizeof(v6->sin6_addr));
+  }
+  return result;
+}
+
+namespace {
+
+SocketAddress lookUp(const std::string& host, const std::string& family, const std::string& text) {
+  addrinfo hints{};
+  hints.ai_family = family == "AF_INET" ? AF_INET : family == "AF_INET6" ? AF_INET6 : AF_UNSPEC;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int status = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
+  if (status != 0) {
+    throw Error("\"" + text + "\": " + host + " is no address and no known host name (" + ::gai_strerror(status) + ")",
+                ErrorCode::InvalidUsage);
+  }
+  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
+  SocketAddress first = SocketAddress::fromSockaddr(found->ai_addr);
+  for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
+    // All ranks must come to the same choice, whatever order their resolvers give: IPv4 where there is one.
+    if (entry->ai_family == AF_INET) return SocketAddress::fromSockaddr(entry->ai_addr);
+  }
+  return first;
+}
+
+}  // namespace
+
+MeetingPoint parseMeetingPoint(const std::string& text) {
+  const auto refuse = [&](const std::string& why) -> Error {
+    return Error(
+        "\"" + text + "\" is no rendezvous address: " + why + "; expected ip:port, [ip6]:port or ifname:ip:port",
+        ErrorCode::InvalidUsage);
+  };
+  const std::size_t lastColon = text.rfind(':');
+  if (lastColon == std::string::npos) throw refuse("the port is missing");
+  const std::string portText = text.substr(lastColon + 1);
+  std::uint16_t port = 0;
+  const auto [end, status] = std::from_chars(portText.data(), portText.data() + portText.size(), port);
+  if (status != std::errc() || end != portText.data() + portText.size() || port == 0) {
+    throw refuse("the port must be a number from 1 to 65535");
+  }
+
+  MeetingPoint result;
+  std::string host = text.substr(0, lastColon);
+  if (host.ends_with(']')) {
+    const std::size_t bracket = host.find('[');
+    if (bracket == std::string::npos || (bracket > 0 && host[bracket - 1] != ':')) throw refuse("\"[\" is missing");
+    if (bracket > 0) result.interface = host.substr(0, bracket - 1);
+    if (bracket == 1) throw refuse("the interface name is empty");
+    host = host.substr(bracket + 1, host.size() - bracket - 2);
+  } else if (const std::size_t colon = host.find(':'); colon != std::string::npos) {
+    if (host.find(':', colon + 1) != std::string::npos) throw refuse("an IPv6 address needs brackets");
+    if (colon == 0) throw refuse("the interface name is empty");
+    result.interface = host.substr(0, colon);
+    host = host.substr(colon + 1);
+  }
+  if (host.empty()) throw refuse("the address is empty");
+  result.address = lookUp(host, env()->socketFamily, text);
+  result.address.port = port;
+  if (result.address.isWildcard()) {
+    throw refuse("a wildcard would listen on every network; name the address of rank 0's host");
+  }
+  return result;
+}
+
+InterfaceFilter::InterfaceFilter(const std::string& list) : list_(list) {
+  const auto strip = [this](char mark) {
+    const bool found = list_.starts_with(mark);
+    if (found) list_.erase(0, 1);
+    return found;
+  };
+  exclude_ = strip('^');
+  exact_ = strip('=');
+}
+
+bool InterfaceFilter::admits(const std::string& name) const {
+  std::string_view rest = list_;
+  while (!rest.empty()) {
+    const std::size_t comma = std::min(rest.find(','), rest.size());
+    const std::string_view item = rest.substr(0, comma);
+    if (!item.empty() && (exact_ ? name == item : name.starts_with(item))) return !exclude_;
+    rest.remove_prefix(std::min(comma + 1, rest.size()));
+  }
+  return exclude_;
+}
+
+SocketAddress chooseLocalAddress(const std::string& interfaces, const std::string& family) {
+  ifaddrs* list = nullptr;
+  if (::getifaddrs(&list) != 0) throw SysError("cannot list the network interfaces", errno);
+  const std::unique_ptr<ifaddrs, decltype(&::freeifaddrs)> owner(list, ::freeifaddrs);
+
+  const InterfaceFilter filter(interfaces);
+  const auto unwanted = [](const std::string& name, bool loopback) {
+    if (loopback) return 3;
+    if (name.starts_with("docker")) return 2;
+    return name.starts_with("ib") ? 0 : 1;
+  };
+  SocketAddress best{};
+  int bestScore = -1;
+  std::string present;
+  for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
+    SocketAddress address = SocketAddress::fromSockaddr(entry->ifa_addr);
+    if (address.family == SocketAddress::Family::None || (entry->ifa_flags & IFF_UP) == 0) continue;
+    const std::string name = entry->ifa_name;
+    present += (present.empty() ? "" : ", ") + name;
+    if (!interfaces.empty() && !filter.admits(name)) continue;
+    if (family == "AF_INET" && address.family != SocketAddress::Family::V4) continue;
+    if (family == "AF_INET6" && address.family != SocketAddress::Family::V6) continue;
+    // Smaller is better: first the interface, then an address that needs no scope, then IPv4.
+    const int score = (interfaces.empty() ? unwanted(name, address.isLoopback()) * 4 : 0) +
+                      (address.isLinkLocal() ? 2 : 0) + (address.family == SocketAddress::Family::V6 ? 1 : 0);
+    if (bestScore < 0 || score < bestScore) {
+      best = address;
+      bestScore = score;
+    }
+  }
+  if (bestScore < 0) {
+    throw Error("no network interface fits MSCCLPP_SOCKET_IFNAME or the given name (\"" + interfaces +
+                    "\") and MSCCLPP_SOCKET_FAMILY (\"" + family + "\"); this host has: " + present,
+                ErrorCode::InvalidUsage);
+  }
+  best.port = 0;
+  return best;
+}
+
+}  // namespace mscclpp::detail

@@ -1,0 +1,62 @@
+// Internet addresses: as text, as bytes that travel to other ranks, and those of this host's interfaces.
+#pragma once
+
+#include <sys/socket.h>
+
+#include <array>
+#include <cstdint>
+#include <string>
+
+namespace mscclpp::detail {
+
+/// An IPv4 or IPv6 address and port in one layout for both. It travels as its bytes: no padding, little-endian hosts.
+struct SocketAddress {
+  enum class Family : std::uint16_t { None = 0, V4 = 4, V6 = 6 };
+
+  Family family;
+  std::uint16_t port;
+  std::uint32_t scope;                 ///< The interface index of a link-local IPv6 address, meaningful on its host.
+  std::array<std::uint8_t, 16> bytes;  ///< In network order; IPv4 uses the first four.
+
+  bool operator==(const SocketAddress&) const = default;
+
+  bool isLoopback() const;
+  bool isWildcard() const;
+  bool isLinkLocal() const;
+  std::string toString() const;
+
+  /// Fills `storage`; returns the length that belongs to it. Throws Error(InvalidUsage) for an unknown family.
+  socklen_t toSockaddr(sockaddr_storage& storage) const;
+  /// Family None if it is neither IPv4 nor IPv6.
+  static SocketAddress fromSockaddr(const sockaddr* address);
+};
+static_assert(sizeof(SocketAddress) == 24);
+
+/// Where ranks meet: "ip:port", "[ip6]:port" or "name:port", with "ifname:" in front if an interface is prescribed.
+struct MeetingPoint {
+  std::string interface;  ///< Empty if none is prescribed.
+  SocketAddress address;
+};
+
+/// Throws Error(InvalidUsage) which says what is wrong with `text`. A host name is looked up.
+MeetingPoint parseMeetingPoint(const std::string& text);
+
+/// Which interfaces may be used: a comma list of name prefixes; leading "^" turns it into an exclusion and "=" makes
+/// the names exact ("^=" does both).
+class InterfaceFilter {
+ public:
+  explicit InterfaceFilter(const std::string& list);
+  bool admits(const std::string& name) const;
+
+ private:
+  std::string list_;
+  bool exclude_ = false;
+  bool exact_ = false;
+};
+
+/// An address of this host, port 0, that other hosts can best use. `interfaces` is in InterfaceFilter's form; when
+/// empty, ib* is preferred, then anything but docker* and lo, then docker*, then lo. `family` is "AF_INET",
+/// "AF_INET6" or "" (IPv4 first). Throws Error(InvalidUsage) that lists what there is if nothing fits.
+SocketAddress chooseLocalAddress(const std::string& interfaces, const std::string& family);
+
+}  // namespace mscclpp::detail

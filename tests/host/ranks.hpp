@@ -1,0 +1,105 @@
+// Runs one body per rank, on threads of this process or in processes of their own, and collects what went wrong.
+#pragma once
+
+#include <poll.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace mscclpp::test {
+
+/// What a rank threw, or nothing; one string a rank.
+using Outcomes = std::vector<std::string>;
+
+inline Outcomes onThreads(int numRanks, const std::function<void(int)>& body) {
+  Outcomes outcomes(numRanks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < numRanks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        body(rank);
+      } catch (const std::exception& error) {
+        outcomes[rank] = error.what();
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  return outcomes;
+}
+
+/// A forked child that runs a body; what the body threw comes back through a pipe.
+class ChildProcess {
+ public:
+  explicit ChildProcess(const std::function<void()>& body) {
+    std::array<int, 2> ends{};
+    if (::pipe(ends.data()) != 0) throw std::runtime_error("pipe");
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      ::close(ends[0]);
+      std::string outcome;
+      try {
+        body();
+      } catch (const std::exception& error) {
+        outcome = error.what();
+      }
+      if (!outcome.empty() && ::write(ends[1], outcome.data(), outcome.size()) < 0) ::_exit(2);
+      ::_exit(outcome.empty() ? 0 : 1);
+    }
+    ::close(ends[1]);
+    pipe_ = ends[0];
+  }
+  ChildProcess(ChildProcess&& other) noexcept : pid_(other.pid_), pipe_(other.pipe_) {
+    other.pid_ = -1;
+    other.pipe_ = -1;
+  }
+  ~ChildProcess() {
+    if (pid_ < 0) return;
+    ::kill(pid_, SIGKILL);
+    wait();
+  }
+
+  pid_t pid() const { return pid_; }
+  void kill(int signal) const { ::kill(pid_, signal); }
+
+  /// Blocks until the child has ended. Returns what it threw; "signal N" if a signal ended it.
+  std::string wait() {
+    std::string outcome;
+    std::array<char, 4096> buffer;
+    for (ssize_t count; (count = ::read(pipe_, buffer.data(), buffer.size())) > 0;)
+      outcome.append(buffer.data(), count);
+    ::close(pipe_);
+    int status = 0;
+    ::waitpid(pid_, &status, 0);
+    pid_ = -1;
+    if (WIFSIGNALED(status)) return "signal " + std::to_string(WTERMSIG(status));
+    if (WEXITSTATUS(status) != 0 && outcome.empty()) return "exit status " + std::to_string(WEXITSTATUS(status));
+    return outcome;
+  }
+
+ private:
+  pid_t pid_ = -1;
+  int pipe_ = -1;
+};
+
+inline Outcomes onProcesses(int numRanks, const std::function<void(int)>& body) {
+  std::vector<ChildProcess> children;
+  for (int rank = 0; rank < numRanks; ++rank) children.emplace_back([&, rank] { body(rank); });
+  Outcomes outcomes;
+  for (auto& child : children) outcomes.push_back(child.wait());
+  return outcomes;
+}
+
+inline double secondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace mscclpp::test
