@@ -19,8 +19,9 @@ struct LaunchShape {
 
 /// Runs a collective over the whole grid. Parameters stay in constant memory, so that a peer's address costs no load from global memory.
 template <class Collective, class Source, class Sink>
-__global__ void __launch_bounds__(maxBlockThreads, 1) collectiveKernel(const __grid_constant__ typename Collective::Args args,
-                                                            const __grid_constant__ Source source, const __grid_constant__ Sink sink) {
+__global__ void __launch_bounds__(maxBlockThreads, 1)
+    collectiveKernel(const __grid_constant__ typename Collective::Args args, const __grid_constant__ Source source,
+                     const __grid_constant__ Sink sink) {
   arch::launchDependents();
   arch::waitForPrerequisites();
   Collective::run(gpu::Grid(), args, source, sink);
@@ -29,7 +30,8 @@ __global__ void __launch_bounds__(maxBlockThreads, 1) collectiveKernel(const __g
 /// Enqueues collectiveKernel on stream. Capturable in a graph. The start of the kernel overlaps the end of the one before it (programmatic dependent launch),
 /// while its accesses to memory still come after it. Returns the launch's error, if any.
 template <class Collective, class Source, class Sink>
-cudaError_t launch(LaunchShape shape, cudaStream_t stream, const typename Collective::Args& args, const Source& source, const Sink& sink) {
+cudaError_t launch(LaunchShape shape, cudaStream_t stream, const typename Collective::Args& args, const Source& source,
+                   const Sink& sink) {
   cudaLaunchAttribute overlap[1] = {};
   overlap[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap[0].val.programmaticStreamSerializationAllowed = 1;

@@ -11,36 +11,36 @@ namespace mscclpp::arch {
 namespace ptx {
 
 // One row a memory order and scope: atom (with a result), compare-and-swap, red (without).
-#define MSCCLPP_ARCH_ATOMIC(suffix, text)                                                                          \
-  MSCCLPP_DEVICE __forceinline__ std::uint32_t add##suffix(std::uint32_t* a, std::uint32_t v) {                    \
-    std::uint32_t old;                                                                                             \
-    asm volatile("atom." text ".global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(a), "r"(v) : "memory");            \
-    return old;                                                                                                    \
-  }                                                                                                                \
-  MSCCLPP_DEVICE __forceinline__ std::uint64_t add##suffix(std::uint64_t* a, std::uint64_t v) {                    \
-    std::uint64_t old;                                                                                             \
-    asm volatile("atom." text ".global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(a), "l"(v) : "memory");            \
-    return old;                                                                                                    \
-  }                                                                                                                \
-  MSCCLPP_DEVICE __forceinline__ std::uint32_t swap##suffix(std::uint32_t* a, std::uint32_t v) {                   \
-    std::uint32_t old;                                                                                             \
-    asm volatile("atom." text ".global.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(a), "r"(v) : "memory");           \
-    return old;                                                                                                    \
-  }                                                                                                                \
-  MSCCLPP_DEVICE __forceinline__ std::uint64_t swap##suffix(std::uint64_t* a, std::uint64_t v) {                   \
-    std::uint64_t old;                                                                                             \
-    asm volatile("atom." text ".global.exch.b64 %0, [%1], %2;" : "=l"(old) : "l"(a), "l"(v) : "memory");           \
-    return old;                                                                                                    \
-  }                                                                                                                \
-  MSCCLPP_DEVICE __forceinline__ std::uint32_t cas##suffix(std::uint32_t* a, std::uint32_t c, std::uint32_t v) {   \
-    std::uint32_t old;                                                                                             \
+#define MSCCLPP_ARCH_ATOMIC(suffix, text)                                                                           \
+  MSCCLPP_DEVICE __forceinline__ std::uint32_t add##suffix(std::uint32_t* a, std::uint32_t v) {                     \
+    std::uint32_t old;                                                                                              \
+    asm volatile("atom." text ".global.add.u32 %0, [%1], %2;" : "=r"(old) : "l"(a), "r"(v) : "memory");             \
+    return old;                                                                                                     \
+  }                                                                                                                 \
+  MSCCLPP_DEVICE __forceinline__ std::uint64_t add##suffix(std::uint64_t* a, std::uint64_t v) {                     \
+    std::uint64_t old;                                                                                              \
+    asm volatile("atom." text ".global.add.u64 %0, [%1], %2;" : "=l"(old) : "l"(a), "l"(v) : "memory");             \
+    return old;                                                                                                     \
+  }                                                                                                                 \
+  MSCCLPP_DEVICE __forceinline__ std::uint32_t swap##suffix(std::uint32_t* a, std::uint32_t v) {                    \
+    std::uint32_t old;                                                                                              \
+    asm volatile("atom." text ".global.exch.b32 %0, [%1], %2;" : "=r"(old) : "l"(a), "r"(v) : "memory");            \
+    return old;                                                                                                     \
+  }                                                                                                                 \
+  MSCCLPP_DEVICE __forceinline__ std::uint64_t swap##suffix(std::uint64_t* a, std::uint64_t v) {                    \
+    std::uint64_t old;                                                                                              \
+    asm volatile("atom." text ".global.exch.b64 %0, [%1], %2;" : "=l"(old) : "l"(a), "l"(v) : "memory");            \
+    return old;                                                                                                     \
+  }                                                                                                                 \
+  MSCCLPP_DEVICE __forceinline__ std::uint32_t cas##suffix(std::uint32_t* a, std::uint32_t c, std::uint32_t v) {    \
+    std::uint32_t old;                                                                                              \
     asm volatile("atom." text ".global.cas.b32 %0, [%1], %2, %3;" : "=r"(old) : "l"(a), "r"(c), "r"(v) : "memory"); \
-    return old;                                                                                                    \
-  }                                                                                                                \
-  MSCCLPP_DEVICE __forceinline__ std::uint64_t cas##suffix(std::uint64_t* a, std::uint64_t c, std::uint64_t v) {   \
-    std::uint64_t old;                                                                                             \
+    return old;                                                                                                     \
+  }                                                                                                                 \
+  MSCCLPP_DEVICE __forceinline__ std::uint64_t cas##suffix(std::uint64_t* a, std::uint64_t c, std::uint64_t v) {    \
+    std::uint64_t old;                                                                                              \
     asm volatile("atom." text ".global.cas.b64 %0, [%1], %2, %3;" : "=l"(old) : "l"(a), "l"(c), "l"(v) : "memory"); \
-    return old;                                                                                                    \
+    return old;                                                                                                     \
   }
 MSCCLPP_ARCH_ATOMIC(RelaxedDevice, "relaxed.gpu")
 MSCCLPP_ARCH_ATOMIC(RelaxedSystem, "relaxed.sys")
@@ -52,12 +52,12 @@ MSCCLPP_ARCH_ATOMIC(AcqRelDevice, "acq_rel.gpu")
 MSCCLPP_ARCH_ATOMIC(AcqRelSystem, "acq_rel.sys")
 #undef MSCCLPP_ARCH_ATOMIC
 
-#define MSCCLPP_ARCH_REDUCE(suffix, text)                                                       \
-  MSCCLPP_DEVICE __forceinline__ void reduce##suffix(std::uint32_t* a, std::uint32_t v) {       \
-    asm volatile("red." text ".global.add.u32 [%0], %1;" ::"l"(a), "r"(v) : "memory");          \
-  }                                                                                             \
-  MSCCLPP_DEVICE __forceinline__ void reduce##suffix(std::uint64_t* a, std::uint64_t v) {       \
-    asm volatile("red." text ".global.add.u64 [%0], %1;" ::"l"(a), "l"(v) : "memory");          \
+#define MSCCLPP_ARCH_REDUCE(suffix, text)                                                 \
+  MSCCLPP_DEVICE __forceinline__ void reduce##suffix(std::uint32_t* a, std::uint32_t v) { \
+    asm volatile("red." text ".global.add.u32 [%0], %1;" ::"l"(a), "r"(v) : "memory");    \
+  }                                                                                       \
+  MSCCLPP_DEVICE __forceinline__ void reduce##suffix(std::uint64_t* a, std::uint64_t v) { \
+    asm volatile("red." text ".global.add.u64 [%0], %1;" ::"l"(a), "l"(v) : "memory");    \
   }
 MSCCLPP_ARCH_REDUCE(RelaxedDevice, "relaxed.gpu")
 MSCCLPP_ARCH_REDUCE(RelaxedSystem, "relaxed.sys")
@@ -68,19 +68,19 @@ MSCCLPP_ARCH_REDUCE(ReleaseSystem, "release.sys")
 }  // namespace ptx
 
 // Picks the row of the table for an order and a scope.
-#define MSCCLPP_ARCH_PICK(op, order, scope, ...)                                                                    \
-  if constexpr (order == Order::Relaxed) {                                                                          \
-    if constexpr (scope == Scope::Device) return ptx::op##RelaxedDevice(__VA_ARGS__);                               \
-    return ptx::op##RelaxedSystem(__VA_ARGS__);                                                                     \
-  } else if constexpr (order == Order::Acquire) {                                                                   \
-    if constexpr (scope == Scope::Device) return ptx::op##AcquireDevice(__VA_ARGS__);                               \
-    return ptx::op##AcquireSystem(__VA_ARGS__);                                                                     \
-  } else if constexpr (order == Order::Release) {                                                                   \
-    if constexpr (scope == Scope::Device) return ptx::op##ReleaseDevice(__VA_ARGS__);                               \
-    return ptx::op##ReleaseSystem(__VA_ARGS__);                                                                     \
-  } else {                                                                                                          \
-    if constexpr (scope == Scope::Device) return ptx::op##AcqRelDevice(__VA_ARGS__);                                \
-    return ptx::op##AcqRelSystem(__VA_ARGS__);                                                                      \
+#define MSCCLPP_ARCH_PICK(op, order, scope, ...)                                      \
+  if constexpr (order == Order::Relaxed) {                                            \
+    if constexpr (scope == Scope::Device) return ptx::op##RelaxedDevice(__VA_ARGS__); \
+    return ptx::op##RelaxedSystem(__VA_ARGS__);                                       \
+  } else if constexpr (order == Order::Acquire) {                                     \
+    if constexpr (scope == Scope::Device) return ptx::op##AcquireDevice(__VA_ARGS__); \
+    return ptx::op##AcquireSystem(__VA_ARGS__);                                       \
+  } else if constexpr (order == Order::Release) {                                     \
+    if constexpr (scope == Scope::Device) return ptx::op##ReleaseDevice(__VA_ARGS__); \
+    return ptx::op##ReleaseSystem(__VA_ARGS__);                                       \
+  } else {                                                                            \
+    if constexpr (scope == Scope::Device) return ptx::op##AcqRelDevice(__VA_ARGS__);  \
+    return ptx::op##AcqRelSystem(__VA_ARGS__);                                        \
   }
 #else
 constexpr int hostOrder(Order order) {
@@ -129,7 +129,8 @@ MSCCLPP_INLINE T compareExchange(T* address, T expected, T desired) {
 /// Adds value to *address without asking for the result: the cheapest way to signal a peer. Order: Relaxed or Release.
 template <Order order, Scope scope, class T>
 MSCCLPP_INLINE void reduceAdd(T* address, T value) {
-  static_assert(order == Order::Relaxed || order == Order::Release, "a reduction returns nothing, so it can only release");
+  static_assert(order == Order::Relaxed || order == Order::Release,
+                "a reduction returns nothing, so it can only release");
 #if defined(__CUDA_ARCH__)
   if constexpr (order == Order::Relaxed) {
     if constexpr (scope == Scope::Device) return ptx::reduceRelaxedDevice(address, value);

@@ -14,16 +14,16 @@ namespace mscclpp::arch {
 namespace ptx {
 
 // Each line is one PTX instruction: the table of this header.
-#define MSCCLPP_ARCH_LOAD(name, text4, text8)                                                    \
-  MSCCLPP_DEVICE __forceinline__ std::uint32_t name(const std::uint32_t* address) {              \
-    std::uint32_t value;                                                                         \
-    asm volatile(text4 " %0, [%1];" : "=r"(value) : "l"(address) : "memory");                    \
-    return value;                                                                                \
-  }                                                                                              \
-  MSCCLPP_DEVICE __forceinline__ std::uint64_t name(const std::uint64_t* address) {              \
-    std::uint64_t value;                                                                         \
-    asm volatile(text8 " %0, [%1];" : "=l"(value) : "l"(address) : "memory");                    \
-    return value;                                                                                \
+#define MSCCLPP_ARCH_LOAD(name, text4, text8)                                       \
+  MSCCLPP_DEVICE __forceinline__ std::uint32_t name(const std::uint32_t* address) { \
+    std::uint32_t value;                                                            \
+    asm volatile(text4 " %0, [%1];" : "=r"(value) : "l"(address) : "memory");       \
+    return value;                                                                   \
+  }                                                                                 \
+  MSCCLPP_DEVICE __forceinline__ std::uint64_t name(const std::uint64_t* address) { \
+    std::uint64_t value;                                                            \
+    asm volatile(text8 " %0, [%1];" : "=l"(value) : "l"(address) : "memory");       \
+    return value;                                                                   \
   }
 MSCCLPP_ARCH_LOAD(loadVolatile, "ld.volatile.global.u32", "ld.volatile.global.u64")
 MSCCLPP_ARCH_LOAD(loadRelaxedDevice, "ld.relaxed.gpu.global.u32", "ld.relaxed.gpu.global.u64")
@@ -32,12 +32,12 @@ MSCCLPP_ARCH_LOAD(loadAcquireDevice, "ld.acquire.gpu.global.u32", "ld.acquire.gp
 MSCCLPP_ARCH_LOAD(loadAcquireSystem, "ld.acquire.sys.global.u32", "ld.acquire.sys.global.u64")
 #undef MSCCLPP_ARCH_LOAD
 
-#define MSCCLPP_ARCH_STORE(name, text4, text8)                                                   \
-  MSCCLPP_DEVICE __forceinline__ void name(std::uint32_t* address, std::uint32_t value) {        \
-    asm volatile(text4 " [%0], %1;" ::"l"(address), "r"(value) : "memory");                      \
-  }                                                                                              \
-  MSCCLPP_DEVICE __forceinline__ void name(std::uint64_t* address, std::uint64_t value) {        \
-    asm volatile(text8 " [%0], %1;" ::"l"(address), "l"(value) : "memory");                      \
+#define MSCCLPP_ARCH_STORE(name, text4, text8)                                            \
+  MSCCLPP_DEVICE __forceinline__ void name(std::uint32_t* address, std::uint32_t value) { \
+    asm volatile(text4 " [%0], %1;" ::"l"(address), "r"(value) : "memory");               \
+  }                                                                                       \
+  MSCCLPP_DEVICE __forceinline__ void name(std::uint64_t* address, std::uint64_t value) { \
+    asm volatile(text8 " [%0], %1;" ::"l"(address), "l"(value) : "memory");               \
   }
 MSCCLPP_ARCH_STORE(storeVolatile, "st.volatile.global.u32", "st.volatile.global.u64")
 MSCCLPP_ARCH_STORE(storeRelaxedDevice, "st.relaxed.gpu.global.u32", "st.relaxed.gpu.global.u64")
@@ -47,19 +47,19 @@ MSCCLPP_ARCH_STORE(storeReleaseSystem, "st.release.sys.global.u32", "st.release.
 #undef MSCCLPP_ARCH_STORE
 
 // 16 bytes as one 128-bit scalar, which the PTX memory model keeps whole (a .v4 vector access is four accesses to it).
-#define MSCCLPP_ARCH_WIDE(suffix, text)                                                                                \
-  MSCCLPP_DEVICE __forceinline__ Word16 load##suffix(const Word16* address) {                                          \
-    Word16 value;                                                                                                      \
-    asm volatile("{ .reg .b128 wide; ld." text ".global.b128 wide, [%2]; mov.b128 {%0, %1}, wide; }"                   \
-                 : "=l"(value.lo), "=l"(value.hi)                                                                      \
-                 : "l"(address)                                                                                        \
-                 : "memory");                                                                                          \
-    return value;                                                                                                      \
-  }                                                                                                                    \
-  MSCCLPP_DEVICE __forceinline__ void store##suffix(Word16* address, Word16 value) {                                   \
-    asm volatile("{ .reg .b128 wide; mov.b128 wide, {%1, %2}; st." text ".global.b128 [%0], wide; }" ::"l"(address),   \
-                 "l"(value.lo), "l"(value.hi)                                                                          \
-                 : "memory");                                                                                          \
+#define MSCCLPP_ARCH_WIDE(suffix, text)                                                                              \
+  MSCCLPP_DEVICE __forceinline__ Word16 load##suffix(const Word16* address) {                                        \
+    Word16 value;                                                                                                    \
+    asm volatile("{ .reg .b128 wide; ld." text ".global.b128 wide, [%2]; mov.b128 {%0, %1}, wide; }"                 \
+                 : "=l"(value.lo), "=l"(value.hi)                                                                    \
+                 : "l"(address)                                                                                      \
+                 : "memory");                                                                                        \
+    return value;                                                                                                    \
+  }                                                                                                                  \
+  MSCCLPP_DEVICE __forceinline__ void store##suffix(Word16* address, Word16 value) {                                 \
+    asm volatile("{ .reg .b128 wide; mov.b128 wide, {%1, %2}; st." text ".global.b128 [%0], wide; }" ::"l"(address), \
+                 "l"(value.lo), "l"(value.hi)                                                                        \
+                 : "memory");                                                                                        \
   }
 MSCCLPP_ARCH_WIDE(Volatile, "volatile")
 MSCCLPP_ARCH_WIDE(RelaxedDevice, "relaxed.gpu")
@@ -73,7 +73,8 @@ MSCCLPP_ARCH_WIDE(RelaxedSystem, "relaxed.sys")
 template <Order order, Scope scope, class T>
 MSCCLPP_INLINE T load(const T* address) {
   static_assert(order != Order::Release && order != Order::AcqRel, "a load is Volatile, Relaxed or Acquire");
-  static_assert(sizeof(T) < 16 || order != Order::Acquire, "16 bytes load Volatile or Relaxed: publish them with a 4- or 8-byte flag");
+  static_assert(sizeof(T) < 16 || order != Order::Acquire,
+                "16 bytes load Volatile or Relaxed: publish them with a 4- or 8-byte flag");
   const auto* word = reinterpret_cast<const WordFor<T>*>(address);
 #if defined(__CUDA_ARCH__)
   if constexpr (order == Order::Volatile) {
@@ -89,7 +90,8 @@ MSCCLPP_INLINE T load(const T* address) {
   }
 #else
   if constexpr (sizeof(T) == 16) {
-    return bitCast<T>(Word16{__atomic_load_n(&word->lo, __ATOMIC_RELAXED), __atomic_load_n(&word->hi, __ATOMIC_RELAXED)});
+    return bitCast<T>(
+        Word16{__atomic_load_n(&word->lo, __ATOMIC_RELAXED), __atomic_load_n(&word->hi, __ATOMIC_RELAXED)});
   } else {
     return bitCast<T>(__atomic_load_n(word, order == Order::Acquire ? __ATOMIC_ACQUIRE : __ATOMIC_RELAXED));
   }
@@ -100,7 +102,8 @@ MSCCLPP_INLINE T load(const T* address) {
 template <Order order, Scope scope, class T>
 MSCCLPP_INLINE void store(T* address, T value) {
   static_assert(order != Order::Acquire && order != Order::AcqRel, "a store is Volatile, Relaxed or Release");
-  static_assert(sizeof(T) < 16 || order != Order::Release, "16 bytes store Volatile or Relaxed: publish them with a 4- or 8-byte flag");
+  static_assert(sizeof(T) < 16 || order != Order::Release,
+                "16 bytes store Volatile or Relaxed: publish them with a 4- or 8-byte flag");
   auto* word = reinterpret_cast<WordFor<T>*>(address);
   const auto bits = bitCast<WordFor<T>>(value);
 #if defined(__CUDA_ARCH__)

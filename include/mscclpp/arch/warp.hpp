@@ -21,8 +21,8 @@ MSCCLPP_INLINE void warpSync([[maybe_unused]] std::uint32_t mask) {
 }
 
 /// The value that lane `source` of mask passes in. width: lanes of a tile (a power of two); source counts within the caller's tile.
-MSCCLPP_INLINE std::uint32_t warpShuffle([[maybe_unused]] std::uint32_t mask, std::uint32_t value, [[maybe_unused]] int source,
-                                         [[maybe_unused]] int width) {
+MSCCLPP_INLINE std::uint32_t warpShuffle([[maybe_unused]] std::uint32_t mask, std::uint32_t value,
+                                         [[maybe_unused]] int source, [[maybe_unused]] int width) {
 #if defined(__CUDA_ARCH__)
   return __shfl_sync(mask, value, source, width);
 #else

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mscclpp/arch/word.hpp"
+#include "mscclpp/config.hpp"
 
 #if defined(__CUDACC_RTC__)
 #include <cuda/std/concepts>
@@ -57,10 +58,10 @@ concept Grid = requires(const G& grid) {
 struct WaitSite;
 namespace detail {
 struct AnyAttempt {
-  bool operator()(std::uint64_t& seen) const;
+  MSCCLPP_HOST_DEVICE bool operator()(std::uint64_t& seen) const;
 };
 struct AnyWarp {
-  bool any(bool predicate) const;
+  MSCCLPP_HOST_DEVICE bool any(bool predicate) const;
 };
 }  // namespace detail
 
@@ -88,17 +89,21 @@ concept Packet = requires(P& packet, const P& arrived, typename P::Payload paylo
 };
 
 /// How 16-byte packs travel through slots that carry their own arrival marks, a row of a warp's packs at a time. One slot array serves one sender and one
-/// receiver; each write of a slot uses a new epoch, and the receiver calls consumed() after it has read. Rows must be written and read by warps of one
-/// width. wholeRows: all lanes of the warp must take part in every row. Models: packet/packet_rows.hpp, packet/ll128.hpp, packet/sentinel.hpp.
+/// receiver; each write of a slot uses a new epoch. To receive: fetch() issues the loads, without a branch, so that rows of several senders are in flight
+/// together; arrived() says whether that was all of it; unpack() gives the pack; consumed() readies the slot for its next use. Rows are written and read by
+/// warps of one width. wholeRows: all lanes of the warp must take part in every row. Models: packet/packet_rows.hpp, ll128.hpp, sentinel.hpp.
 template <class P, class Warp>
-concept PackProtocol = requires(const Warp& warp, std::byte* slots, std::size_t row, Word16& pack, std::uint64_t epoch, unsigned attempt) {
+concept PackProtocol = requires(const Warp& warp, std::byte* slots, std::size_t row, const Word16& pack,
+                                std::uint64_t epoch, unsigned attempt, typename P::Fetched& fetched) {
   { P::wholeRows } -> detail::ConvertibleTo<bool>;
   { P::packsPerRow(1) } -> detail::ConvertibleTo<int>;
   { P::bytes(row) } -> detail::ConvertibleTo<std::size_t>;
   { P::initialByte } -> detail::ConvertibleTo<int>;
   { P::nextEpoch(epoch) } -> detail::SameAs<std::uint64_t>;
   P::write(warp, slots, row, pack, epoch);
-  { P::tryRead(warp, slots, row, pack, epoch, attempt) } -> detail::SameAs<bool>;
+  { P::fetch(warp, slots, row, epoch) } -> detail::SameAs<typename P::Fetched>;
+  { P::arrived(warp, slots, row, fetched, epoch, attempt) } -> detail::SameAs<bool>;
+  { P::unpack(warp, fetched) } -> detail::SameAs<Word16>;
   P::consumed(warp, slots, row);
 };
 

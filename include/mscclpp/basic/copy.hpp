@@ -37,7 +37,8 @@ MSCCLPP_INLINE void copyAs(std::byte* dst, const std::byte* src, std::size_t byt
   const std::size_t tail = head + words * sizeof(Word);
   for (std::size_t i = static_cast<std::size_t>(rank); i < head; i += static_cast<std::size_t>(size)) dst[i] = src[i];
   copyWords<Word, 4>(dst + head, src + head, words, rank, size);
-  for (std::size_t i = tail + static_cast<std::size_t>(rank); i < bytes; i += static_cast<std::size_t>(size)) dst[i] = src[i];
+  for (std::size_t i = tail + static_cast<std::size_t>(rank); i < bytes; i += static_cast<std::size_t>(size))
+    dst[i] = src[i];
 }
 
 }  // namespace detail

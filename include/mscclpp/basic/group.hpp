@@ -41,12 +41,15 @@ MSCCLPP_DEVICE __forceinline__ int threadInBlock() {
   return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
 }
 /// Threads of the block.
-MSCCLPP_DEVICE __forceinline__ int blockThreads() { return static_cast<int>(blockDim.x * blockDim.y * blockDim.z); }
+MSCCLPP_DEVICE __forceinline__ int blockThreads() {
+  return static_cast<int>(blockDim.x * blockDim.y * blockDim.z);
+}
 
 /// Width consecutive lanes of a warp, aligned to Width: a whole warp by default.
 template <int Width = 32>
 struct WarpTile {
-  static_assert(Width > 0 && Width <= 32 && (Width & (Width - 1)) == 0, "a tile is a power of two of lanes, 32 at most");
+  static_assert(Width > 0 && Width <= 32 && (Width & (Width - 1)) == 0,
+                "a tile is a power of two of lanes, 32 at most");
   static constexpr int width = Width;
   static constexpr bool lockstepStores = Width == 32;
 

@@ -13,8 +13,12 @@ struct Range {
   MSCCLPP_INLINE std::size_t size() const { return end - begin; }
 };
 
-MSCCLPP_INLINE constexpr std::size_t ceilDivide(std::size_t n, std::size_t parts) { return (n + parts - 1) / parts; }
-MSCCLPP_INLINE constexpr std::size_t roundUp(std::size_t n, std::size_t multiple) { return ceilDivide(n, multiple) * multiple; }
+MSCCLPP_INLINE constexpr std::size_t ceilDivide(std::size_t n, std::size_t parts) {
+  return (n + parts - 1) / parts;
+}
+MSCCLPP_INLINE constexpr std::size_t roundUp(std::size_t n, std::size_t multiple) {
+  return ceilDivide(n, multiple) * multiple;
+}
 
 /// Part `index` of n things in `parts` parts whose sizes differ by one at most; earlier parts are the larger. Keeps order; empty parts are possible.
 MSCCLPP_INLINE constexpr Range evenPart(std::size_t n, std::size_t parts, std::size_t index) {

@@ -92,11 +92,12 @@ class BoundedWait {
  private:
   /// Arguments by value: a reference would put the caller's state into memory for the sake of a path that is hardly ever taken.
   MSCCLPP_INLINE bool mustEnd(const WaitSite& site, std::uint64_t seen, std::uint64_t start) const {
-    return control_ == nullptr ? timeout_ != 0 && arch::nanoseconds() - start >= timeout_ : mustEnd(control_, timeout_, site, seen, start);
+    return control_ == nullptr ? timeout_ != 0 && arch::nanoseconds() - start >= timeout_
+                               : mustEnd(control_, timeout_, site, seen, start);
   }
 
-  static MSCCLPP_HOST_DEVICE MSCCLPP_NOINLINE bool mustEnd(WaitControl* control, std::uint64_t timeout, WaitSite site, std::uint64_t seen,
-                                                           std::uint64_t start) {
+  static MSCCLPP_HOST_DEVICE MSCCLPP_NOINLINE bool mustEnd(WaitControl* control, std::uint64_t timeout, WaitSite site,
+                                                           std::uint64_t seen, std::uint64_t start) {
     using namespace arch;
     if (load<Order::Relaxed, Scope::System>(&control->expired) != 0) return true;
     const std::uint64_t waited = nanoseconds() - start;

@@ -1,24 +1,20 @@
 // What a wait that ended without success leaves in host-visible memory, and how the host ends waits: plain bytes, the same on both sides.
 #pragma once
 
-#if defined(__CUDACC_RTC__)
-#include <cuda/std/cstdint>
-#else
-#include <cstdint>
-#endif
+#include "mscclpp/arch/word.hpp"
 
 namespace mscclpp {
 
 /// What the waiting code was waiting for.
 enum class WaitOperation : std::uint32_t {
   Unknown = 0,
-  Packet,         ///< a packet of a peer (flag not yet that of this call)
-  Semaphore,      ///< a signal of a peer
-  TeamBarrier,    ///< the arrival of a peer at a team barrier
-  GridBarrier,    ///< the arrival of the other blocks of this grid
-  Progress,       ///< a peer's step counter in a pipelined collective
-  Fifo,           ///< room in a FIFO, or its entry being handled
-  Barrier,        ///< a hardware barrier in shared memory
+  Packet,       ///< a packet of a peer (flag not yet that of this call)
+  Semaphore,    ///< a signal of a peer
+  TeamBarrier,  ///< the arrival of a peer at a team barrier
+  GridBarrier,  ///< the arrival of the other blocks of this grid
+  Progress,     ///< a peer's step counter in a pipelined collective
+  Fifo,         ///< room in a FIFO, or its entry being handled
+  Barrier,      ///< a hardware barrier in shared memory
 };
 
 /// Why the wait ended.
@@ -29,9 +25,9 @@ struct WaitRecord {
   std::uint32_t state;  ///< 0 = empty, 1 = being written, 2 = valid
   WaitOutcome outcome;
   WaitOperation operation;
-  std::int32_t rank;      ///< who waited
-  std::int32_t peer;      ///< for whom; -1 if not for one peer
-  std::uint32_t block;    ///< block index of the waiter
+  std::int32_t rank;    ///< who waited
+  std::int32_t peer;    ///< for whom; -1 if not for one peer
+  std::uint32_t block;  ///< block index of the waiter
   std::uint64_t expected;
   std::uint64_t seen;
   std::uint64_t waitedNanoseconds;

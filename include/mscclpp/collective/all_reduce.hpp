@@ -20,11 +20,11 @@ namespace mscclpp {
 template <int Ranks>
 struct AllReduceArgs {
   Team<Ranks> team;
-  Window<Ranks> window;      ///< the scratch window, its bytes at first as `initialByte` of the protocol says
-  EpochWords epochs;         ///< local; Schedule::Whole starts them at 1, Schedule::Pipelined at 0
-  std::size_t capacityPacks; ///< Schedule::Whole: packs of the longest message
-  PipelineScratch pipeline;  ///< Schedule::Pipelined
-  std::size_t count;         ///< elements of this message
+  Window<Ranks> window;       ///< the scratch window, its bytes at first as `initialByte` of the protocol says
+  EpochWords epochs;          ///< local; Schedule::Whole starts them at 1, Schedule::Pipelined at 0
+  std::size_t capacityPacks;  ///< Schedule::Whole: packs of the longest message
+  PipelineScratch pipeline;   ///< Schedule::Pipelined
+  std::size_t count;          ///< elements of this message
   BoundedWait wait;
 };
 
@@ -38,10 +38,13 @@ struct AllReduceArgs {
 /// source(first, valid) and sink(first, pack, valid) are called once for each pack (basic/access.hpp); by which thread depends on the config.
 template <class T, class Op, AllReduceConfig config>
 struct AllReduce {
-  static_assert(ReduceOp<Op, Accumulator<T>>, "Op must offer combine and finish on Accumulator<T>: see basic/concepts.hpp");
-  static_assert((config.schedule == Schedule::Pipelined) == (config.protocol == Protocol::Simple),
-                "packets (LL8, LL16, LL128, Sentinel) go with Schedule::Whole, Protocol::Simple with Schedule::Pipelined");
-  static_assert(config.schedule == Schedule::Whole || config.pattern == Pattern::TwoShot, "a pipelined all-reduce is two-shot");
+  static_assert(ReduceOp<Op, Accumulator<T>>,
+                "Op must offer combine and finish on Accumulator<T>: see basic/concepts.hpp");
+  static_assert(
+      (config.schedule == Schedule::Pipelined) == (config.protocol == Protocol::Simple),
+      "packets (LL8, LL16, LL128, Sentinel) go with Schedule::Whole, Protocol::Simple with Schedule::Pipelined");
+  static_assert(config.schedule == Schedule::Whole || config.pattern == Pattern::TwoShot,
+                "a pipelined all-reduce is two-shot");
 
   using Element = T;
   using Args = AllReduceArgs<config.ranks>;

@@ -29,7 +29,8 @@ struct PacketScratch {
 
   /// Offset in the window of the slots that `from` writes in `phase` (0: inputs, 1: results) of a call.
   MSCCLPP_HOST_DEVICE std::size_t offset(std::uint64_t epoch, int phase, int from) const {
-    return (epoch & 1) * halfBytes() + static_cast<std::size_t>(phase) * phaseBytes() + static_cast<std::size_t>(from) * arrayBytes();
+    return (epoch & 1) * halfBytes() + static_cast<std::size_t>(phase) * phaseBytes() +
+           static_cast<std::size_t>(from) * arrayBytes();
   }
 };
 
@@ -52,9 +53,11 @@ struct AllReducePackets {
     const std::size_t warps = static_cast<std::size_t>(grid.warpCount()) * grid.blockCount();
     auto wait = args.wait;
     if constexpr (config.pattern == Pattern::OneShot) {
-      oneShot(warp, warpIndex, warps, wait, args, scratch, message, epoch, static_cast<std::uint32_t>(grid.blockIndex()), source, sink);
+      oneShot(warp, warpIndex, warps, wait, args, scratch, message, epoch,
+              static_cast<std::uint32_t>(grid.blockIndex()), source, sink);
     } else {
-      twoShot(warp, warpIndex, warps, wait, args, scratch, message, epoch, static_cast<std::uint32_t>(grid.blockIndex()), source, sink);
+      twoShot(warp, warpIndex, warps, wait, args, scratch, message, epoch,
+              static_cast<std::uint32_t>(grid.blockIndex()), source, sink);
     }
     args.epochs.advance(grid, P::nextEpoch(epoch));
   }
@@ -65,9 +68,9 @@ struct AllReducePackets {
   }
 
   template <class Warp, class Wait, class Args, class Source, class Sink>
-  static MSCCLPP_INLINE void oneShot(const Warp& warp, std::size_t firstRow, std::size_t stride, Wait& wait, const Args& args,
-                                     const Scratch& scratch, const Message& message, std::uint64_t epoch, std::uint32_t block, const Source& source,
-                                     const Sink& sink) {
+  static MSCCLPP_INLINE void oneShot(const Warp& warp, std::size_t firstRow, std::size_t stride, Wait& wait,
+                                     const Args& args, const Scratch& scratch, const Message& message,
+                                     std::uint64_t epoch, std::uint32_t block, const Source& source, const Sink& sink) {
     const auto& team = args.team;
     const std::size_t packs = message.packs();
     const std::size_t outgoing = scratch.offset(epoch, 0, team.rank());
@@ -75,7 +78,8 @@ struct AllReducePackets {
       const auto at = stage::position<P>(warp, row, packs);
       const Word16 own = loadIf(at.active, message, source, at.pack);
       MSCCLPP_UNROLL
-      for (int i = 0; i < team.size() - 1; ++i) stage::send<P>(warp, args.window.at(team.peer(i), outgoing), at, own, epoch);
+      for (int i = 0; i < team.size() - 1; ++i)
+        stage::send<P>(warp, args.window.at(team.peer(i), outgoing), at, own, epoch);
       const auto slotsOf = [&](int from) { return args.window.at(team.rank(), scratch.offset(epoch, 0, from)); };
       const Pack<T> result =
           stage::reduce<P, T, Op>(warp, wait, site(team, block, epoch), team, slotsOf, at, epoch, fromWord<T>(own));
@@ -84,15 +88,17 @@ struct AllReducePackets {
   }
 
   template <class Warp, class Wait, class Args, class Source, class Sink>
-  static MSCCLPP_INLINE void twoShot(const Warp& warp, std::size_t firstRow, std::size_t stride, Wait& wait, const Args& args,
-                                     const Scratch& scratch, const Message& message, std::uint64_t epoch, std::uint32_t block, const Source& source,
-                                     const Sink& sink) {
+  static MSCCLPP_INLINE void twoShot(const Warp& warp, std::size_t firstRow, std::size_t stride, Wait& wait,
+                                     const Args& args, const Scratch& scratch, const Message& message,
+                                     std::uint64_t epoch, std::uint32_t block, const Source& source, const Sink& sink) {
     const auto& team = args.team;
     const std::size_t packs = message.packs();
     const std::size_t slice = Scratch::slicePacks(packs, team.size());
     const std::size_t rows = stage::rowsOf<P, Warp>(slice);
     const int rotation = static_cast<int>(block);
-    const auto slicePacksOf = [&](int rank) { return steppedPart(packs, slice, static_cast<std::size_t>(rank)).size(); };
+    const auto slicePacksOf = [&](int rank) {
+      return steppedPart(packs, slice, static_cast<std::size_t>(rank)).size();
+    };
 
     // Scatter: each peer gets its slice of this rank's input.
     const std::size_t inputs = scratch.offset(epoch, 0, team.rank());

@@ -29,7 +29,9 @@ struct PipelineScratch {
     return countersOffset() + static_cast<std::size_t>(blocks) * counterStride();
   }
   /// A block's counters have lines of their own: one 64-bit word a rank.
-  MSCCLPP_HOST_DEVICE std::size_t counterStride() const { return roundUp(static_cast<std::size_t>(ranks) * sizeof(std::uint64_t), 128); }
+  MSCCLPP_HOST_DEVICE std::size_t counterStride() const {
+    return roundUp(static_cast<std::size_t>(ranks) * sizeof(std::uint64_t), 128);
+  }
 
   /// Offset of the tile that `from` writes for `block` in `phase` (0: inputs, 1: results) of tile number `tile`.
   MSCCLPP_HOST_DEVICE std::size_t tileOffset(int block, int phase, std::size_t tile, int from) const {
@@ -38,7 +40,8 @@ struct PipelineScratch {
            (slot * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from)) * tilePacks * sizeof(Word16);
   }
   MSCCLPP_HOST_DEVICE std::size_t counterOffset(int block, int from) const {
-    return countersOffset() + static_cast<std::size_t>(block) * counterStride() + static_cast<std::size_t>(from) * sizeof(std::uint64_t);
+    return countersOffset() + static_cast<std::size_t>(block) * counterStride() +
+           static_cast<std::size_t>(from) * sizeof(std::uint64_t);
   }
 };
 
@@ -84,14 +87,16 @@ struct AllReducePipelined {
     for (std::size_t step = 0; step < steps; ++step) {
       if (step >= lookahead) {
         const std::uint64_t needed = base + step - lookahead + 1;
-        for (int i = block.rank(); i < team.size() - 1; i += block.size()) awaitPeer(wait, args, team.peer(i), blockIndex, needed);
+        for (int i = block.rank(); i < team.size() - 1; i += block.size())
+          awaitPeer(wait, args, team.peer(i), blockIndex, needed);
         block.sync();
       }
       if (step < tiles) {
         MSCCLPP_UNROLL
         for (int i = 0; i < team.size() - 1; ++i) {
           const int peer = team.peer(i, rotation);
-          push(block, message, tileOf(peer, step), args.window.at(peer, scratch.tileOffset(blockIndex, 0, step, team.rank())), source);
+          push(block, message, tileOf(peer, step),
+               args.window.at(peer, scratch.tileOffset(blockIndex, 0, step, team.rank())), source);
         }
       }
       if (step >= lookahead && step - lookahead < tiles) {
@@ -103,14 +108,16 @@ struct AllReducePipelined {
         MSCCLPP_UNROLL
         for (int i = 0; i < team.size() - 1; ++i) {
           const int peer = team.peer(i, rotation);
-          collect(block, message, tileOf(peer, tile), args.window.at(team.rank(), scratch.tileOffset(blockIndex, 1, tile, peer)), sink);
+          collect(block, message, tileOf(peer, tile),
+                  args.window.at(team.rank(), scratch.tileOffset(blockIndex, 1, tile, peer)), sink);
         }
       }
       block.sync();
       // Nobody waits for the last steps: they only collect.
       if (step + lookahead < steps) {
         for (int i = block.rank(); i < team.size() - 1; i += block.size()) {
-          arch::store<arch::Order::Release, arch::Scope::System>(counter(args, team.peer(i), blockIndex, team.rank()), base + step + 1);
+          arch::store<arch::Order::Release, arch::Scope::System>(counter(args, team.peer(i), blockIndex, team.rank()),
+                                                                 base + step + 1);
         }
       }
     }
@@ -139,48 +146,60 @@ struct AllReducePipelined {
 
   /// push: a tile of this rank's input into a peer's slot.
   template <class Block, class Source>
-  static MSCCLPP_INLINE void push(const Block& block, const Message& message, Range packs, std::byte* slot, const Source& source) {
-    forPacks(block, packs.size(), [&](auto& values, std::size_t i, int u) { values[u] = toWord<T>(message.load(source, packs.begin + i)); },
-             [&](const Word16& value, std::size_t i) { arch::storeWide(slot + i * sizeof(Word16), value); });
+  static MSCCLPP_INLINE void push(const Block& block, const Message& message, Range packs, std::byte* slot,
+                                  const Source& source) {
+    forPacks(
+        block, packs.size(),
+        [&](auto& values, std::size_t i, int u) { values[u] = toWord<T>(message.load(source, packs.begin + i)); },
+        [&](const Word16& value, std::size_t i) { arch::storeWide(slot + i * sizeof(Word16), value); });
   }
 
   /// collect: a tile of a peer's results into the output.
   template <class Block, class Sink>
-  static MSCCLPP_INLINE void collect(const Block& block, const Message& message, Range packs, const std::byte* slot, const Sink& sink) {
-    forPacks(block, packs.size(), [&](auto& values, std::size_t i, int u) { values[u] = arch::loadWide(slot + i * sizeof(Word16)); },
-             [&](const Word16& value, std::size_t i) { message.store(sink, packs.begin + i, fromWord<T>(value)); });
+  static MSCCLPP_INLINE void collect(const Block& block, const Message& message, Range packs, const std::byte* slot,
+                                     const Sink& sink) {
+    forPacks(
+        block, packs.size(),
+        [&](auto& values, std::size_t i, int u) { values[u] = arch::loadWide(slot + i * sizeof(Word16)); },
+        [&](const Word16& value, std::size_t i) { message.store(sink, packs.begin + i, fromWord<T>(value)); });
   }
 
   /// reduce and share: a tile of the own slice, in rank order, into the output and every peer's slot.
   template <class Block, class Args, class Source, class Sink>
-  static MSCCLPP_INLINE void reduceAndShare(const Block& block, const Args& args, const Message& message, Range packs, std::size_t tile,
-                                            int blockIndex, int rotation, const Source& source, const Sink& sink) {
+  static MSCCLPP_INLINE void reduceAndShare(const Block& block, const Args& args, const Message& message, Range packs,
+                                            std::size_t tile, int blockIndex, int rotation, const Source& source,
+                                            const Sink& sink) {
     const auto& team = args.team;
     const PipelineScratch& scratch = args.pipeline;
-    forPacks(block, packs.size(),
-             [&](auto& values, std::size_t i, int u) {
-               const Pack<T> own = message.load(source, packs.begin + i);
-               const auto contribution = [&](int from) {
-                 return fromWord<T>(arch::loadWide(args.window.at(team.rank(), scratch.tileOffset(blockIndex, 0, tile, from)) + i * sizeof(Word16)));
-               };
-               PackReducer<T, Op> reducer(team.rank() == 0 ? own : contribution(0));
-               MSCCLPP_UNROLL
-               for (int r = 1; r < team.size(); ++r) reducer.add(r == team.rank() ? own : contribution(r));
-               values[u] = toWord<T>(reducer.finish(team.size()));
-             },
-             [&](const Word16& value, std::size_t i) {
-               MSCCLPP_UNROLL
-               for (int p = 0; p < team.size() - 1; ++p) {
-                 arch::storeWide(args.window.at(team.peer(p, rotation), scratch.tileOffset(blockIndex, 1, tile, team.rank())) + i * sizeof(Word16),
-                                 value);
-               }
-               message.store(sink, packs.begin + i, fromWord<T>(value));
-             });
+    forPacks(
+        block, packs.size(),
+        [&](auto& values, std::size_t i, int u) {
+          const Pack<T> own = message.load(source, packs.begin + i);
+          const auto contribution = [&](int from) {
+            return fromWord<T>(arch::loadWide(
+                args.window.at(team.rank(), scratch.tileOffset(blockIndex, 0, tile, from)) + i * sizeof(Word16)));
+          };
+          PackReducer<T, Op> reducer(team.rank() == 0 ? own : contribution(0));
+          MSCCLPP_UNROLL
+          for (int r = 1; r < team.size(); ++r) reducer.add(r == team.rank() ? own : contribution(r));
+          values[u] = toWord<T>(reducer.finish(team.size()));
+        },
+        [&](const Word16& value, std::size_t i) {
+          MSCCLPP_UNROLL
+          for (int p = 0; p < team.size() - 1; ++p) {
+            arch::storeWide(
+                args.window.at(team.peer(p, rotation), scratch.tileOffset(blockIndex, 1, tile, team.rank())) +
+                    i * sizeof(Word16),
+                value);
+          }
+          message.store(sink, packs.begin + i, fromWord<T>(value));
+        });
   }
 
   /// For this thread's packs i of n: `produce` a few into registers, then `consume` them.
   template <class Block, class Produce, class Consume>
-  static MSCCLPP_INLINE void forPacks(const Block& block, std::size_t n, const Produce& produce, const Consume& consume) {
+  static MSCCLPP_INLINE void forPacks(const Block& block, std::size_t n, const Produce& produce,
+                                      const Consume& consume) {
     const auto step = static_cast<std::size_t>(block.size());
     auto i = static_cast<std::size_t>(block.rank());
     for (; i + (unroll - 1) * step < n; i += unroll * step) {

@@ -21,7 +21,7 @@ enum class Protocol {
 /// Who reduces what.
 enum class Pattern {
   OneShot,  ///< every rank sends its whole input to every other and reduces everything itself: one hop, (n-1) x the bytes
-  TwoShot   ///< every rank reduces its slice and sends the result to every other: two hops, 2 (n-1)/n x the bytes
+  TwoShot  ///< every rank reduces its slice and sends the result to every other: two hops, 2 (n-1)/n x the bytes
 };
 
 /// How the work is cut in time.
@@ -34,7 +34,8 @@ struct AllReduceConfig {
   Protocol protocol = Protocol::LL16;
   Pattern pattern = Pattern::OneShot;
   Schedule schedule = Schedule::Whole;
-  int ranks = 0;      ///< > 0: fixed at compile time, which unrolls all loops over peers; 0: any team size, decided at run time
+  int ranks =
+      0;  ///< > 0: fixed at compile time, which unrolls all loops over peers; 0: any team size, decided at run time
   int lookahead = 2;  ///< Pipelined: how many tiles a rank may run ahead of what it has received
 };
 

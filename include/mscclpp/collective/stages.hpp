@@ -60,20 +60,26 @@ MSCCLPP_INLINE RowPosition position(const Warp& warp, std::size_t row, std::size
 
 /// send: one pack a thread into one slot array.
 template <class P, class Warp>
-MSCCLPP_INLINE void send(const Warp& warp, std::byte* slots, const RowPosition& at, const Word16& pack, std::uint64_t epoch) {
+MSCCLPP_INLINE void send(const Warp& warp, std::byte* slots, const RowPosition& at, const Word16& pack,
+                         std::uint64_t epoch) {
   if (at.present) P::write(warp, slots, at.row, pack, epoch);
 }
 
 /// receive: packs from N slot arrays, all asked for at once; each slot is then made ready for its next use. False: the wait gave up.
 template <class P, int N, class Warp, WaitPolicy Wait>
-MSCCLPP_INLINE bool receive(const Warp& warp, Wait& wait, const WaitSite& site, std::byte* const (&slots)[N], const RowPosition (&at)[N],
-                            std::uint64_t epoch, Word16 (&packs)[N]) {
+MSCCLPP_INLINE bool receive(const Warp& warp, Wait& wait, const WaitSite& site, std::byte* const (&slots)[N],
+                            const RowPosition (&at)[N], std::uint64_t epoch, Word16 (&packs)[N]) {
+  typename P::Fetched fetched[N] = {};
   unsigned tries = 0;
   const auto attempt = [&](std::uint64_t& seen) {
     bool complete = true;
     MSCCLPP_UNROLL
     for (int i = 0; i < N; ++i) {
-      if (at[i].present) complete &= P::tryRead(warp, slots[i], at[i].row, packs[i], epoch, tries);
+      if (at[i].present) fetched[i] = P::fetch(warp, slots[i], at[i].row, epoch);
+    }
+    MSCCLPP_UNROLL
+    for (int i = 0; i < N; ++i) {
+      if (at[i].present) complete &= P::arrived(warp, slots[i], at[i].row, fetched[i], epoch, tries);
     }
     ++tries;
     seen = complete ? epoch : 0;
@@ -87,7 +93,10 @@ MSCCLPP_INLINE bool receive(const Warp& warp, Wait& wait, const WaitSite& site, 
   }
   MSCCLPP_UNROLL
   for (int i = 0; i < N; ++i) {
-    if (at[i].present) P::consumed(warp, slots[i], at[i].row);
+    if (at[i].present) {
+      packs[i] = P::unpack(warp, fetched[i]);
+      P::consumed(warp, slots[i], at[i].row);
+    }
   }
   return arrived;
 }
@@ -95,8 +104,8 @@ MSCCLPP_INLINE bool receive(const Warp& warp, Wait& wait, const WaitSite& site, 
 /// reduce: own pack and those of all peers, in rank order from 0, so that every rank computes the same bits.
 /// slotsOf(rank) is the slot array that `rank` writes for us.
 template <class P, class T, class Op, int Ranks, class Warp, WaitPolicy Wait, class SlotsOf>
-MSCCLPP_INLINE Pack<T> reduce(const Warp& warp, Wait& wait, WaitSite site, const Team<Ranks>& team, const SlotsOf& slotsOf, const RowPosition& at,
-                              std::uint64_t epoch, const Pack<T>& own) {
+MSCCLPP_INLINE Pack<T> reduce(const Warp& warp, Wait& wait, WaitSite site, const Team<Ranks>& team,
+                              const SlotsOf& slotsOf, const RowPosition& at, std::uint64_t epoch, const Pack<T>& own) {
   if constexpr (Ranks > 1) {
     // All peers' loads are in flight together; slot i belongs to the i-th rank that is not this one.
     std::byte* slots[Ranks - 1];

@@ -31,9 +31,10 @@ class Barrier {
       all_.notify_all();
       return;
     }
-    if (!all_.wait_until(lock, std::chrono::steady_clock::now() + patience_, [&] { return generation_ != generation; })) {
-      throw Deadlock("emulated threads did not all reach a sync(): " + std::to_string(arrived_) + " of " + std::to_string(threads_) +
-                     " came; every thread of a group must make the same calls");
+    if (!all_.wait_until(lock, std::chrono::steady_clock::now() + patience_,
+                         [&] { return generation_ != generation; })) {
+      throw Deadlock("emulated threads did not all reach a sync(): " + std::to_string(arrived_) + " of " +
+                     std::to_string(threads_) + " came; every thread of a group must make the same calls");
     }
   }
 

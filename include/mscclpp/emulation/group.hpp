@@ -37,7 +37,9 @@ class Warp {
   int rank() const { return lane_; }
   int size() const { return Width; }
   void sync() const { state_->barrier.wait(); }
-  std::uint32_t shuffle(std::uint32_t value, int source) const { return publish(value)[static_cast<std::size_t>(source % Width)]; }
+  std::uint32_t shuffle(std::uint32_t value, int source) const {
+    return publish(value)[static_cast<std::size_t>(source % Width)];
+  }
   bool all(bool predicate) const {
     for (const auto vote : publish(predicate)) {
       if (vote == 0) return false;
@@ -86,11 +88,18 @@ template <int Width>
 class Grid {
  public:
   Grid(BlockState& state, int blockIndex, int blockCount, int thread, int threads, unsigned& exchanges)
-      : state_(&state), blockIndex_(blockIndex), blockCount_(blockCount), thread_(thread), threads_(threads), exchanges_(&exchanges) {}
+      : state_(&state),
+        blockIndex_(blockIndex),
+        blockCount_(blockCount),
+        thread_(thread),
+        threads_(threads),
+        exchanges_(&exchanges) {}
   int blockIndex() const { return blockIndex_; }
   int blockCount() const { return blockCount_; }
   Block block() const { return {*state_, thread_, threads_}; }
-  Warp<Width> warp() const { return {state_->warps[static_cast<std::size_t>(thread_ / Width)], thread_ % Width, *exchanges_}; }
+  Warp<Width> warp() const {
+    return {state_->warps[static_cast<std::size_t>(thread_ / Width)], thread_ % Width, *exchanges_};
+  }
   int warpIndex() const { return thread_ / Width; }
   int warpCount() const { return threads_ / Width; }
 

@@ -17,15 +17,16 @@ namespace mscclpp::emulation {
 struct Shape {
   int ranks = 1;
   int blocks = 1;
-  int threads = 1;                                ///< a block; a multiple of the warp width
-  std::chrono::seconds patience{20};              ///< after which a sync() that not all threads reach throws Deadlock
+  int threads = 1;                    ///< a block; a multiple of the warp width
+  std::chrono::seconds patience{20};  ///< after which a sync() that not all threads reach throws Deadlock
 };
 
 /// Calls body(rank, grid) in every thread and returns when all have ended. Width: lanes of the emulated warps. The first exception of a thread is thrown here.
 template <int Width = 1, class Body>
 void launch(const Shape& shape, const Body& body) {
   if (shape.ranks < 1 || shape.blocks < 1 || shape.threads < 1 || shape.threads % Width != 0) {
-    throw std::invalid_argument("emulation::launch: ranks, blocks and threads must be positive, and threads a multiple of the warp width");
+    throw std::invalid_argument(
+        "emulation::launch: ranks, blocks and threads must be positive, and threads a multiple of the warp width");
   }
   std::deque<BlockState> blocks;
   std::vector<std::thread> threads;

@@ -10,7 +10,7 @@ namespace mscclpp {
 
 /// How the flag of a line is kept from overtaking the line's data.
 enum class LineStore {
-  Whole,   ///< the warp's one store of the line reaches the peer's memory whole: true on NVLink between GPUs, pinned by a litmus test, not promised by PTX
+  Whole,  ///< the warp's one store of the line reaches the peer's memory whole: true on NVLink between GPUs, pinned by a litmus test, not promised by PTX
   Ordered  ///< data first, then the flag with release: correct everywhere, a fence slower
 };
 
@@ -18,6 +18,10 @@ enum class LineStore {
 /// the lowest lanes, and two 64-bit shuffles move their halves to the lanes that store them. width: a multiple of 16. The flag is the whole 64-bit epoch.
 template <LineStore lineStore>
 struct LL128 {
+  struct Fetched {
+    Word16 stored;
+  };
+
   static constexpr bool wholeRows = true;
   static constexpr int initialByte = 0;  // epochs start at 1
   static constexpr int laneBytes = 16;
@@ -29,7 +33,8 @@ struct LL128 {
   static MSCCLPP_INLINE std::uint64_t nextEpoch(std::uint64_t epoch) { return epoch + 1; }
 
   template <class Warp>
-  static MSCCLPP_INLINE void write(const Warp& warp, std::byte* slots, std::size_t row, const Word16& pack, std::uint64_t epoch) {
+  static MSCCLPP_INLINE void write(const Warp& warp, std::byte* slots, std::size_t row, const Word16& pack,
+                                   std::uint64_t epoch) {
     checkWarp<Warp>();
     // Lane l stores words w and w + 1 of the row's data; word 2p + h is half h of lane p's pack.
     const int lane = warp.rank();
@@ -49,30 +54,38 @@ struct LL128 {
     }
   }
 
+  template <class Warp>
+  static MSCCLPP_INLINE Fetched fetch(const Warp& warp, std::byte* slots, std::size_t row, std::uint64_t /*epoch*/) {
+    checkWarp<Warp>();
+    const Word16* from = slot(warp, slots, row);
+    if constexpr (lineStore == LineStore::Whole) {
+      return {arch::load<arch::Order::Relaxed, arch::Scope::System>(from)};
+    } else {
+      return {Word16{0, holdsFlag(warp.rank()) ? arch::load<arch::Order::Acquire, arch::Scope::System>(&from->hi) : 0}};
+    }
+  }
+
   /// Uniform over the warp: true for all lanes or for none.
   template <class Warp>
-  static MSCCLPP_INLINE bool tryRead(const Warp& warp, const std::byte* slots, std::size_t row, Word16& pack, std::uint64_t epoch,
-                                     unsigned /*attempt*/) {
-    checkWarp<Warp>();
-    const int lane = warp.rank();
-    const Word16* from = slot(warp, const_cast<std::byte*>(slots), row);
-    Word16 stored{0, 0};
-    if constexpr (lineStore == LineStore::Whole) {
-      stored = arch::load<arch::Order::Relaxed, arch::Scope::System>(from);
-      if (!warp.all(!holdsFlag(lane) || stored.hi == epoch)) return false;
-    } else {
-      bool arrived = true;
-      if (holdsFlag(lane)) arrived = arch::load<arch::Order::Acquire, arch::Scope::System>(&from->hi) == epoch;
-      if (!warp.all(arrived)) return false;
-      stored.lo = arch::load<arch::Order::Relaxed, arch::Scope::System>(&from->lo);
-      if (!holdsFlag(lane)) stored.hi = arch::load<arch::Order::Relaxed, arch::Scope::System>(&from->hi);
+  static MSCCLPP_INLINE bool arrived(const Warp& warp, std::byte* slots, std::size_t row, Fetched& fetched,
+                                     std::uint64_t epoch, unsigned /*attempt*/) {
+    const bool holds = holdsFlag(warp.rank());
+    if (!warp.all(!holds || fetched.stored.hi == epoch)) return false;
+    if constexpr (lineStore == LineStore::Ordered) {
+      const Word16* from = slot(warp, slots, row);
+      fetched.stored.lo = arch::load<arch::Order::Relaxed, arch::Scope::System>(&from->lo);
+      if (!holds) fetched.stored.hi = arch::load<arch::Order::Relaxed, arch::Scope::System>(&from->hi);
     }
-    const bool oddLine = lane / lanesPerLine % 2 != 0;
-    const std::uint64_t lo = oddLine ? stored.hi : stored.lo;
-    const std::uint64_t hi = oddLine ? stored.lo : stored.hi;
-    pack.lo = shuffle(warp, lo, laneOfWord(2 * lane));
-    pack.hi = shuffle(warp, hi, laneOfWord(2 * lane + 1));
     return true;
+  }
+
+  template <class Warp>
+  static MSCCLPP_INLINE Word16 unpack(const Warp& warp, const Fetched& fetched) {
+    const int lane = warp.rank();
+    const bool oddLine = lane / lanesPerLine % 2 != 0;
+    const std::uint64_t lo = oddLine ? fetched.stored.hi : fetched.stored.lo;
+    const std::uint64_t hi = oddLine ? fetched.stored.lo : fetched.stored.hi;
+    return {shuffle(warp, lo, laneOfWord(2 * lane)), shuffle(warp, hi, laneOfWord(2 * lane + 1))};
   }
 
   template <class Warp>
@@ -80,13 +93,16 @@ struct LL128 {
 
  private:
   template <class Warp>
-  static constexpr void checkWarp() {
+  static constexpr MSCCLPP_HOST_DEVICE void checkWarp() {
     static_assert(Warp::width % 16 == 0, "LL128 needs warps of 16 or 32 lanes: choose another protocol for this group");
-    static_assert(lineStore == LineStore::Ordered || Warp::lockstepStores, "only a GPU warp stores a line whole: use LineStore::Ordered for this group");
+    static_assert(lineStore == LineStore::Ordered || Warp::lockstepStores,
+                  "only a GPU warp stores a line whole: use LineStore::Ordered for this group");
   }
 
   static MSCCLPP_INLINE bool holdsFlag(int lane) { return lane % lanesPerLine == lanesPerLine - 1; }
-  static MSCCLPP_INLINE int laneOfWord(int word) { return word / packsPerLinePair * lanesPerLine + word % packsPerLinePair / 2; }
+  static MSCCLPP_INLINE int laneOfWord(int word) {
+    return word / packsPerLinePair * lanesPerLine + word % packsPerLinePair / 2;
+  }
 
   template <class Warp>
   static MSCCLPP_INLINE Word16* slot(const Warp& warp, std::byte* slots, std::size_t row) {

@@ -23,7 +23,8 @@ struct alignas(16) LL16Packet {
   /// Sends payload; one store.
   MSCCLPP_INLINE void write(Payload payload, std::uint32_t flag) {
     const std::uint64_t mark = static_cast<std::uint64_t>(flag) << 32;
-    arch::store<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<Word16*>(this), Word16{mark | payload.x, mark | payload.y});
+    arch::store<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<Word16*>(this),
+                                                           Word16{mark | payload.x, mark | payload.y});
   }
 
   /// Whether the payload of this flag has arrived; if so, it is in `payload`. One load, no waiting.
@@ -34,7 +35,9 @@ struct alignas(16) LL16Packet {
   }
 
   /// Forgets what the slot holds.
-  MSCCLPP_INLINE void clear() { arch::store<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<Word16*>(this), Word16{0, 0}); }
+  MSCCLPP_INLINE void clear() {
+    arch::store<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<Word16*>(this), Word16{0, 0});
+  }
 };
 static_assert(sizeof(LL16Packet) == 16 && Packet<LL16Packet>);
 

@@ -22,13 +22,16 @@ struct alignas(8) LL8Packet {
 
   /// Whether the payload of this flag has arrived; if so, it is in `payload`. One load, no waiting.
   MSCCLPP_INLINE bool tryRead(std::uint32_t expected, Payload& payload) const {
-    const auto word = arch::load<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<const std::uint64_t*>(this));
+    const auto word =
+        arch::load<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<const std::uint64_t*>(this));
     payload = static_cast<std::uint32_t>(word);
     return static_cast<std::uint32_t>(word >> 32) == expected;
   }
 
   /// Forgets what the slot holds.
-  MSCCLPP_INLINE void clear() { arch::store<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<std::uint64_t*>(this), std::uint64_t{0}); }
+  MSCCLPP_INLINE void clear() {
+    arch::store<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<std::uint64_t*>(this), std::uint64_t{0});
+  }
 };
 static_assert(sizeof(LL8Packet) == 8 && Packet<LL8Packet>);
 

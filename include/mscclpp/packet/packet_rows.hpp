@@ -17,6 +17,14 @@ struct PacketRows {
   static constexpr int packetsPerPack = 16 / static_cast<int>(sizeof(Payload));
   static constexpr int interleave = 32;
 
+  struct alignas(16) Payloads {
+    Payload at[packetsPerPack];
+  };
+  struct Fetched {
+    Payloads payloads;
+    bool complete;
+  };
+
   static constexpr bool wholeRows = false;
   static constexpr int initialByte = 0;  // flag 0 is never sent
 
@@ -32,38 +40,46 @@ struct PacketRows {
   }
 
   template <class Warp>
-  static MSCCLPP_INLINE void write(const Warp& warp, std::byte* slots, std::size_t row, const Word16& pack, std::uint64_t epoch) {
+  static MSCCLPP_INLINE void write(const Warp& warp, std::byte* slots, std::size_t row, const Word16& pack,
+                                   std::uint64_t epoch) {
     const auto payloads = arch::bitCast<Payloads>(pack);
     MSCCLPP_UNROLL
-    for (int k = 0; k < packetsPerPack; ++k) packet(warp, slots, row, k)->write(payloads.at[k], static_cast<std::uint32_t>(epoch));
+    for (int k = 0; k < packetsPerPack; ++k)
+      packet(warp, slots, row, k)->write(payloads.at[k], static_cast<std::uint32_t>(epoch));
   }
 
   template <class Warp>
-  static MSCCLPP_INLINE bool tryRead(const Warp& warp, const std::byte* slots, std::size_t row, Word16& pack, std::uint64_t epoch,
-                                     unsigned /*attempt*/) {
-    Payloads payloads;
-    bool complete = true;
+  static MSCCLPP_INLINE Fetched fetch(const Warp& warp, std::byte* slots, std::size_t row, std::uint64_t epoch) {
+    Fetched fetched;
+    fetched.complete = true;
     MSCCLPP_UNROLL
     for (int k = 0; k < packetsPerPack; ++k) {
-      const auto* from = packet(warp, const_cast<std::byte*>(slots), row, k);
-      complete &= from->tryRead(static_cast<std::uint32_t>(epoch), payloads.at[k]);
+      fetched.complete &=
+          packet(warp, slots, row, k)->tryRead(static_cast<std::uint32_t>(epoch), fetched.payloads.at[k]);
     }
-    pack = arch::bitCast<Word16>(payloads);
-    return complete;
+    return fetched;
+  }
+
+  template <class Warp>
+  static MSCCLPP_INLINE bool arrived(const Warp&, std::byte*, std::size_t, const Fetched& fetched, std::uint64_t,
+                                     unsigned) {
+    return fetched.complete;
+  }
+
+  template <class Warp>
+  static MSCCLPP_INLINE Word16 unpack(const Warp&, const Fetched& fetched) {
+    return arch::bitCast<Word16>(fetched.payloads);
   }
 
   template <class Warp>
   static MSCCLPP_INLINE void consumed(const Warp&, std::byte*, std::size_t) {}
 
  private:
-  struct alignas(16) Payloads {
-    Payload at[packetsPerPack];
-  };
-
   template <class Warp>
   static MSCCLPP_INLINE PacketType* packet(const Warp& warp, std::byte* slots, std::size_t row, int k) {
     const std::size_t pack = row * Warp::width + static_cast<std::size_t>(warp.rank());
-    const std::size_t index = pack / interleave * (interleave * packetsPerPack) + static_cast<std::size_t>(k) * interleave + pack % interleave;
+    const std::size_t index = pack / interleave * (interleave * packetsPerPack) +
+                              static_cast<std::size_t>(k) * interleave + pack % interleave;
     return reinterpret_cast<PacketType*>(slots) + index;
   }
 };

@@ -12,6 +12,10 @@ namespace mscclpp {
 /// word beside the slots: (epoch, which halves), so any bit pattern arrives right; such data costs a slower read, never a wrong one.
 /// Layout: blocks of 32 slots followed by their 32 escape words. A slot must be re-poisoned (consumed) before its next writer can run: see docs/memory_model.md.
 struct Sentinel {
+  struct Fetched {
+    Word16 pack;
+  };
+
   static constexpr bool wholeRows = false;
   /// The poison is this byte throughout: about -1e34 as bf16 or float, rare in any data, and a memset makes it.
   static constexpr int initialByte = 0xf7;
@@ -20,11 +24,14 @@ struct Sentinel {
   static constexpr unsigned attemptsPerEscapeCheck = 8;
 
   static constexpr MSCCLPP_HOST_DEVICE int packsPerRow(int width) { return width; }
-  static constexpr MSCCLPP_HOST_DEVICE std::size_t bytes(std::size_t packs) { return ceilDivide(packs, blockPacks) * blockBytes; }
+  static constexpr MSCCLPP_HOST_DEVICE std::size_t bytes(std::size_t packs) {
+    return ceilDivide(packs, blockPacks) * blockBytes;
+  }
   static MSCCLPP_INLINE std::uint64_t nextEpoch(std::uint64_t epoch) { return epoch + 1; }
 
   template <class Warp>
-  static MSCCLPP_INLINE void write(const Warp& warp, std::byte* slots, std::size_t row, const Word16& pack, std::uint64_t epoch) {
+  static MSCCLPP_INLINE void write(const Warp& warp, std::byte* slots, std::size_t row, const Word16& pack,
+                                   std::uint64_t epoch) {
     const std::size_t index = packIndex(warp, row);
     arch::store<arch::Order::Relaxed, arch::Scope::System>(slot(slots, index), pack);
     const unsigned halves = (pack.lo == poison ? 1u : 0u) | (pack.hi == poison ? 2u : 0u);
@@ -32,14 +39,23 @@ struct Sentinel {
   }
 
   template <class Warp>
-  static MSCCLPP_INLINE bool tryRead(const Warp& warp, const std::byte* slots, std::size_t row, Word16& pack, std::uint64_t epoch, unsigned attempt) {
-    const std::size_t index = packIndex(warp, row);
-    pack = arch::load<arch::Order::Relaxed, arch::Scope::System>(slot(const_cast<std::byte*>(slots), index));
-    const unsigned missing = (pack.lo == poison ? 1u : 0u) | (pack.hi == poison ? 2u : 0u);
+  static MSCCLPP_INLINE Fetched fetch(const Warp& warp, std::byte* slots, std::size_t row, std::uint64_t /*epoch*/) {
+    return {arch::load<arch::Order::Relaxed, arch::Scope::System>(slot(slots, packIndex(warp, row)))};
+  }
+
+  template <class Warp>
+  static MSCCLPP_INLINE bool arrived(const Warp& warp, std::byte* slots, std::size_t row, const Fetched& fetched,
+                                     std::uint64_t epoch, unsigned attempt) {
+    const unsigned missing = (fetched.pack.lo == poison ? 1u : 0u) | (fetched.pack.hi == poison ? 2u : 0u);
     if (missing == 0) return true;
     if (attempt % attemptsPerEscapeCheck != attemptsPerEscapeCheck - 1) return false;
-    const auto announced = arch::load<arch::Order::Relaxed, arch::Scope::System>(escape(const_cast<std::byte*>(slots), index));
+    const auto announced = arch::load<arch::Order::Relaxed, arch::Scope::System>(escape(slots, packIndex(warp, row)));
     return announced >> 2 == epoch && (missing & ~static_cast<unsigned>(announced & 3)) == 0;
+  }
+
+  template <class Warp>
+  static MSCCLPP_INLINE Word16 unpack(const Warp&, const Fetched& fetched) {
+    return fetched.pack;
   }
 
   /// Makes the slot ready for its next use. Called by the thread that read it.

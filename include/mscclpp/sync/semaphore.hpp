@@ -20,7 +20,9 @@ struct SemaphoreHandle {
   std::int32_t peer;                    ///< for reports only
 
   /// Tells the peer. Everything this thread wrote before, and what it knows of through a group sync, is visible to whoever passes wait() there.
-  MSCCLPP_INLINE void signal() { arch::reduceAdd<arch::Order::Release, arch::Scope::System>(remoteInboundToken, std::uint64_t{1}); }
+  MSCCLPP_INLINE void signal() {
+    arch::reduceAdd<arch::Order::Release, arch::Scope::System>(remoteInboundToken, std::uint64_t{1});
+  }
 
   /// Tells the peer, ordering nothing: half the latency, for pure synchronisation.
   MSCCLPP_INLINE void relaxedSignal() {

@@ -17,7 +17,9 @@ struct TeamBarrier {
   Window<Ranks> window;
   std::uint64_t* epoch;
 
-  static constexpr std::size_t windowBytes(int size) { return static_cast<std::size_t>(size) * sizeof(std::uint64_t); }
+  static constexpr MSCCLPP_HOST_DEVICE std::size_t windowBytes(int size) {
+    return static_cast<std::size_t>(size) * sizeof(std::uint64_t);
+  }
 
   /// Waits until every rank has called it. Called by all threads of group. Release: what the group's threads wrote before is visible to every
   /// rank's group afterwards. arch::Order::Relaxed orders nothing but the arrival itself and saves about half a microsecond.
@@ -28,23 +30,29 @@ struct TeamBarrier {
     const std::uint64_t next = *epoch + 1;
     bool arrived = true;
     group.sync();
-    if (group.rank() == 0) *epoch = next;  // between the two syncs: everyone has read it, nobody reads it again before the second
+    if (group.rank() == 0)
+      *epoch = next;  // between the two syncs: everyone has read it, nobody reads it again before the second
     for (int i = group.rank(); i < team.size() - 1; i += group.size()) {
-      arch::store<ordered ? arch::Order::Release : arch::Order::Relaxed, arch::Scope::System>(word(team.peer(i), team.rank()), next);
+      arch::store<ordered ? arch::Order::Release : arch::Order::Relaxed, arch::Scope::System>(
+          word(team.peer(i), team.rank()), next);
     }
     for (int i = group.rank(); i < team.size() - 1; i += group.size()) {
       const int peer = team.peer(i);
-      arrived &= wait.until(WaitSite{WaitOperation::TeamBarrier, team.rank(), peer, block, next}, [&](std::uint64_t& seen) {
-        seen = arch::load<ordered ? arch::Order::Acquire : arch::Order::Relaxed, arch::Scope::System>(word(team.rank(), peer));
-        return seen >= next;
-      });
+      arrived &=
+          wait.until(WaitSite{WaitOperation::TeamBarrier, team.rank(), peer, block, next}, [&](std::uint64_t& seen) {
+            seen = arch::load < ordered ? arch::Order::Acquire : arch::Order::Relaxed,
+            arch::Scope::System > (word(team.rank(), peer));
+            return seen >= next;
+          });
     }
     group.sync();
     return arrived;
   }
 
  private:
-  MSCCLPP_INLINE std::uint64_t* word(int at, int from) const { return reinterpret_cast<std::uint64_t*>(window.at(at)) + from; }
+  MSCCLPP_INLINE std::uint64_t* word(int at, int from) const {
+    return reinterpret_cast<std::uint64_t*>(window.at(at)) + from;
+  }
 };
 
 }  // namespace mscclpp

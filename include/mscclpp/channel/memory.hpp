@@ -1,0 +1,128 @@
+// Memory channel: a peer's memory mapped here, and a semaphore beside it. GPU threads move the data themselves.
+#pragma once
+
+#include "mscclpp/basic/copy.hpp"
+#include "mscclpp/basic/group.hpp"
+#include "mscclpp/basic/wait.hpp"
+#include "mscclpp/config.hpp"
+#include "mscclpp/packet/copy_packets.hpp"
+#include "mscclpp/packet/ll16.hpp"
+#include "mscclpp/sync/semaphore.hpp"
+
+namespace mscclpp {
+
+/// Synchronisation only. Each call is made by one thread; see sync/semaphore.hpp for what is ordered.
+struct BaseMemoryChannelHandle {
+  SemaphoreHandle semaphore_;
+
+  MSCCLPP_INLINE void signal() { semaphore_.signal(); }
+  MSCCLPP_INLINE void relaxedSignal() { semaphore_.relaxedSignal(); }
+  MSCCLPP_INLINE bool poll() { return semaphore_.poll(); }
+  MSCCLPP_INLINE bool wait() { return semaphore_.wait(); }
+  MSCCLPP_INLINE bool relaxedWait() { return semaphore_.relaxedWait(); }
+  template <WaitPolicy Wait>
+  MSCCLPP_INLINE bool wait(Wait& policy) {
+    return semaphore_.wait(policy);
+  }
+};
+
+/// Data and synchronisation. Offsets and sizes are in bytes unless a name says otherwise.
+///
+/// put, get and the packet calls are made by every thread of a group and sync nothing: the pattern is put by all, group.sync(), signal() by one thread; at the
+/// peer wait() by one thread, group.sync(), and all may read. There is no flush: a put is done when it is visible, which is what signal() orders.
+struct MemoryChannelHandle : BaseMemoryChannelHandle {
+  void* dst_;           ///< the peer's memory, mapped here
+  void* src_;           ///< this rank's
+  void* packetBuffer_;  ///< where the peer's packets land here; null if none was given
+
+  /// Element `index` (in T) of the peer's memory, by a load.
+  template <class T>
+  MSCCLPP_INLINE T read(std::size_t index) const {
+    return static_cast<const T*>(dst_)[index];
+  }
+  /// Stores value as element `index` (in T) of the peer's memory.
+  template <class T>
+  MSCCLPP_INLINE void write(std::size_t index, const T& value) {
+    static_cast<T*>(dst_)[index] = value;
+  }
+
+  /// Copies from this rank's memory to the peer's. Any size and alignment.
+  template <ThreadGroup Group>
+  MSCCLPP_INLINE void put(const Group& group, std::size_t dstOffset, std::size_t srcOffset, std::size_t bytes) {
+    copy(group, at(dst_, dstOffset), at(src_, srcOffset), bytes);
+  }
+  /// Copies from the peer's memory to this rank's; the offsets name the same sides as in put.
+  template <ThreadGroup Group>
+  MSCCLPP_INLINE void get(const Group& group, std::size_t dstOffset, std::size_t srcOffset, std::size_t bytes) {
+    copy(group, at(src_, srcOffset), at(dst_, dstOffset), bytes);
+  }
+
+  /// Sends `bytes` bytes of this rank's memory as packets into the peer's memory; dstOffset counts packet bytes there. No signal is needed.
+  template <class PacketType = LL16Packet, ThreadGroup Group>
+  MSCCLPP_INLINE void putPackets(const Group& group, std::size_t dstOffset, std::size_t srcOffset, std::size_t bytes,
+                                 std::uint32_t flag) {
+    copyToPackets<PacketType>(group, at(dst_, dstOffset), at(src_, srcOffset), bytes, flag);
+  }
+  /// Receives packets from packetBuffer_ (offset in packet bytes) into this rank's memory. False: the wait gave up.
+  template <class PacketType = LL16Packet, ThreadGroup Group>
+  MSCCLPP_INLINE bool unpackPackets(const Group& group, std::size_t packetOffset, std::size_t srcOffset,
+                                    std::size_t bytes, std::uint32_t flag) {
+    BoundedWait policy(semaphore_.waitControl, semaphore_.waitTimeout);
+    return copyFromPackets<PacketType>(group, at(src_, srcOffset), at(packetBuffer_, packetOffset), bytes, flag, policy,
+                                       semaphore_.rank, semaphore_.peer);
+  }
+  /// Waits for packet `index` of packetBuffer_ and returns its payload. Called by one thread.
+  template <class PacketType = LL16Packet>
+  MSCCLPP_INLINE typename PacketType::Payload unpackPacket(std::size_t index, std::uint32_t flag) {
+    typename PacketType::Payload payload{};
+    BoundedWait policy(semaphore_.waitControl, semaphore_.waitTimeout);
+    const auto* packet = static_cast<const PacketType*>(packetBuffer_) + index;
+    policy.until(WaitSite{WaitOperation::Packet, semaphore_.rank, semaphore_.peer, 0, flag}, [&](std::uint64_t& seen) {
+      const bool complete = packet->tryRead(flag, payload);
+      seen = complete ? flag : 0;
+      return complete;
+    });
+    return payload;
+  }
+
+  // MSCCL++'s forms: thread `threadId` of `numThreads`, which act as one group.
+  MSCCLPP_INLINE void put(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t bytes, std::uint32_t threadId,
+                          std::uint32_t numThreads) {
+    put(ThreadRange(threadId, numThreads), dstOffset, srcOffset, bytes);
+  }
+  MSCCLPP_INLINE void put(std::uint64_t offset, std::uint64_t bytes, std::uint32_t threadId, std::uint32_t numThreads) {
+    put(ThreadRange(threadId, numThreads), offset, offset, bytes);
+  }
+  MSCCLPP_INLINE void get(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t bytes, std::uint32_t threadId,
+                          std::uint32_t numThreads) {
+    get(ThreadRange(threadId, numThreads), dstOffset, srcOffset, bytes);
+  }
+  MSCCLPP_INLINE void get(std::uint64_t offset, std::uint64_t bytes, std::uint32_t threadId, std::uint32_t numThreads) {
+    get(ThreadRange(threadId, numThreads), offset, offset, bytes);
+  }
+  template <class PacketType = LL16Packet>
+  MSCCLPP_INLINE void putPackets(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t bytes,
+                                 std::uint32_t threadId, std::uint32_t numThreads, std::uint32_t flag) {
+    putPackets<PacketType>(ThreadRange(threadId, numThreads), dstOffset, srcOffset, bytes, flag);
+  }
+  template <class PacketType = LL16Packet>
+  MSCCLPP_INLINE void putPackets(std::uint64_t offset, std::uint64_t bytes, std::uint32_t threadId,
+                                 std::uint32_t numThreads, std::uint32_t flag) {
+    putPackets<PacketType>(ThreadRange(threadId, numThreads), offset, offset, bytes, flag);
+  }
+  template <class PacketType = LL16Packet>
+  MSCCLPP_INLINE bool unpackPackets(std::uint64_t packetOffset, std::uint64_t srcOffset, std::uint64_t bytes,
+                                    std::uint32_t threadId, std::uint32_t numThreads, std::uint32_t flag) {
+    return unpackPackets<PacketType>(ThreadRange(threadId, numThreads), packetOffset, srcOffset, bytes, flag);
+  }
+  template <class PacketType = LL16Packet>
+  MSCCLPP_INLINE bool unpackPackets(std::uint64_t offset, std::uint64_t bytes, std::uint32_t threadId,
+                                    std::uint32_t numThreads, std::uint32_t flag) {
+    return unpackPackets<PacketType>(ThreadRange(threadId, numThreads), offset, offset, bytes, flag);
+  }
+
+ private:
+  static MSCCLPP_INLINE std::byte* at(void* base, std::size_t offset) { return static_cast<std::byte*>(base) + offset; }
+};
+
+}  // namespace mscclpp
