@@ -90,6 +90,12 @@ Mesh::~Mesh() {
   thread_.join();
 }
 
+void Mesh::setHeartbeatTimeout(std::chrono::milliseconds timeout) {
+  if (thread_.joinable())
+    throw Error("the heartbeat timeout cannot change once the ranks have met", ErrorCode::InvalidUsage);
+  heartbeatTimeout_ = timeout;
+}
+
 void Mesh::addPeer(int rank, UniqueFd socket) {
   {
     std::lock_guard lock(mutex_);
@@ -344,8 +350,8 @@ void Mesh::readFrom(Peer& peer) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return;
     if (count <= 0) {
-      lose(peer, count == 0 ? "its process ended or was killed (the connection closed without a farewell)"
-                            : std::string("its connection broke: ") + std::strerror(errno));
+      const std::string how = count == 0 ? "closed without a farewell" : std::strerror(errno);
+      lose(peer, "its process ended or was killed (connection: " + how + ")");
       return;
     }
     const std::size_t received = static_cast<std::size_t>(count);
@@ -474,14 +480,18 @@ void Mesh::lose(Peer& peer, const std::string& reason) {
   {
     std::lock_guard lock(mutex_);
     isFailure = peer.state == State::Alive && !leaving_;
-    if (peer.state == State::Alive) peer.state = State::Lost;
     peer.socket = UniqueFd();
     peer.outbox.clear();
     peer.writing.clear();
     peer.outboxBytes = 0;
   }
-  changed_.notify_all();
+  // The state comes last: a caller that sees it also sees the failure.
   if (isFailure) announce({peer.rank, reason});
+  {
+    std::lock_guard lock(mutex_);
+    if (peer.state == State::Alive) peer.state = State::Lost;
+  }
+  changed_.notify_all();
 }
 
 // Spreads the news, then wakes the callers; only the first failure counts.

@@ -39,6 +39,9 @@ class Mesh {
   Mesh(const Mesh&) = delete;
   Mesh& operator=(const Mesh&) = delete;
 
+  /// Before the first addPeer.
+  void setHeartbeatTimeout(std::chrono::milliseconds timeout);
+
   /// Hands over an authenticated connection. The first one starts the thread.
   void addPeer(int rank, UniqueFd socket);
 
@@ -84,7 +87,7 @@ class Mesh {
   void runCallbacks(const RankFailure& failure);
 
   const int rank_;
-  const std::chrono::milliseconds heartbeatTimeout_;
+  std::chrono::milliseconds heartbeatTimeout_;
   const pid_t owner_;
   UniqueFd wakeup_;
 

@@ -215,6 +215,11 @@ void TcpBootstrap::setTimeout(std::chrono::milliseconds timeout) {
   session_->timeout = timeout;
 }
 
+void TcpBootstrap::setHeartbeatTimeout(std::chrono::milliseconds timeout) {
+  if (timeout < 0ms) throw Error("setHeartbeatTimeout: the timeout must not be negative", ErrorCode::InvalidUsage);
+  session_->mesh.setHeartbeatTimeout(timeout);
+}
+
 std::optional<RankFailure> TcpBootstrap::failure() const {
   return session_->mesh.failure();
 }

@@ -1,16 +1,17 @@
 // Runs one body per rank, on threads of this process or in processes of their own, and collects what went wrong.
 #pragma once
 
-#include <poll.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <array>
 #include <chrono>
-#include <cstdio>
 #include <exception>
 #include <functional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
@@ -96,6 +97,20 @@ inline Outcomes onProcesses(int numRanks, const std::function<void(int)>& body) 
   Outcomes outcomes;
   for (auto& child : children) outcomes.push_back(child.wait());
   return outcomes;
+}
+
+/// A TCP port that nobody used a moment ago.
+inline int freePort() {
+  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  auto* generic = reinterpret_cast<sockaddr*>(&address);
+  const bool bound = ::bind(fd, generic, length) == 0 && ::getsockname(fd, generic, &length) == 0;
+  ::close(fd);
+  if (!bound) throw std::runtime_error("no free port");
+  return ntohs(address.sin_port);
 }
 
 inline double secondsSince(std::chrono::steady_clock::time_point start) {

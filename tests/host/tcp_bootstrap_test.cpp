@@ -2,11 +2,15 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <climits>
+#include <cstdint>
+#include <cstdlib>
 #include <memory>
-#include <numeric>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "mscclpp/host/bootstrap.hpp"
@@ -83,5 +87,239 @@ TEST_CASE("ranks in processes exchange all kinds of messages") {
     TcpBootstrap bootstrap(rank, 4);
     bootstrap.initialize(id);
     exercise(bootstrap);
+  }));
+}
+
+TEST_CASE("a rendezvous can be an address") {
+  for (std::string host : {"127.0.0.1", "lo:127.0.0.1", "[::1]", "lo:[::1]", "localhost"}) {
+    const std::string address = host + ':' + std::to_string(test::freePort());
+    CAPTURE(address);
+    requireSuccess(onThreads(3, [&](int rank) {
+      // Rank 0 comes last: the others find nobody at first.
+      if (rank == 0) std::this_thread::sleep_for(100ms);
+      TcpBootstrap bootstrap(rank, 3);
+      bootstrap.initialize(address);
+      exercise(bootstrap);
+      expect(bootstrap.getUniqueId() != UniqueId{}, "a token for the address");
+    }));
+  }
+}
+
+TEST_CASE("a token from getUniqueId describes the same rendezvous as the address") {
+  const std::string address = "127.0.0.1:" + std::to_string(test::freePort());
+  std::vector<UniqueId> ids(2);
+  requireSuccess(onThreads(2, [&](int rank) {
+    TcpBootstrap bootstrap(rank, 2);
+    bootstrap.initialize(address);
+    ids[rank] = bootstrap.getUniqueId();
+  }));
+  CHECK(ids[0] == ids[1]);
+  requireSuccess(onThreads(2, [&](int rank) {
+    TcpBootstrap bootstrap(rank, 2);
+    bootstrap.initialize(ids[0]);
+    exercise(bootstrap);
+  }));
+}
+
+TEST_CASE("many bootstraps live side by side, and one after another") {
+  const std::vector<UniqueId> ids = {TcpBootstrap::createUniqueId(), TcpBootstrap::createUniqueId(),
+                                     TcpBootstrap::createUniqueId()};
+  CHECK(ids[0] != ids[1]);
+  requireSuccess(onThreads(2, [&](int rank) {
+    std::vector<std::unique_ptr<TcpBootstrap>> bootstraps;
+    for (const UniqueId& id : ids) {
+      bootstraps.push_back(std::make_unique<TcpBootstrap>(rank, 2));
+      bootstraps.back()->initialize(id);
+    }
+    for (auto& bootstrap : bootstraps) exercise(*bootstrap);
+    bootstraps.erase(bootstraps.begin() + 1);
+    for (auto& bootstrap : bootstraps) exercise(*bootstrap);
+  }));
+  for (int round = 0; round < 20; ++round) {
+    const UniqueId id = TcpBootstrap::createUniqueId();
+    requireSuccess(onThreads(3, [&](int rank) {
+      TcpBootstrap bootstrap(rank, 3);
+      bootstrap.initialize(id);
+      bootstrap.barrier();
+    }));
+  }
+}
+
+TEST_CASE("tokens may be made and thrown away") {
+  for (int i = 0; i < 200; ++i) TcpBootstrap::createUniqueId();
+}
+
+TEST_CASE("a rank sends to itself, before or after it receives from others") {
+  TcpBootstrap bootstrap(0, 1);
+  bootstrap.initialize(TcpBootstrap::createUniqueId());
+  for (int value : {1, 2, 3}) bootstrap.send(&value, sizeof(value), 0, 4);
+  for (int expected : {1, 2, 3}) {
+    int value = 0;
+    bootstrap.recv(&value, sizeof(value), 0, 4);
+    CHECK(value == expected);
+  }
+  bootstrap.send(std::vector<char>{'a', 'b'}, 0, 0);
+  std::vector<char> received;
+  bootstrap.recv(received, 0, 0);
+  CHECK(received == std::vector<char>{'a', 'b'});
+  bootstrap.groupBarrier({0});
+}
+
+TEST_CASE("messages of any size arrive whole, in both directions at once") {
+  const UniqueId id = TcpBootstrap::createUniqueId();
+  requireSuccess(onThreads(2, [&](int rank) {
+    TcpBootstrap bootstrap(rank, 2);
+    bootstrap.initialize(id);
+    for (int size : {0, 1, 15, 4096, 1 << 20, (64 << 20) + 3}) {
+      std::vector<char> sent(size), received(size);
+      for (int i = 0; i < size; ++i) sent[i] = static_cast<char>(i * 31 + i / 251 + rank);
+      bootstrap.send(sent.data(), size, 1 - rank, 0);
+      bootstrap.recv(received.data(), size, 1 - rank, 0);
+      for (int i = 0; i < size; ++i) {
+        if (received[i] != static_cast<char>(i * 31 + i / 251 + 1 - rank)) {
+          throw std::runtime_error("byte " + std::to_string(i) + " of " + std::to_string(size) + " is wrong");
+        }
+      }
+      bootstrap.send(sent, 1 - rank, 3);
+      bootstrap.recv(received, 1 - rank, 3);
+      expect(received.size() == sent.size(), "the vector's length");
+    }
+  }));
+}
+
+TEST_CASE("a sender far ahead of its receiver waits, and loses nothing") {
+  const UniqueId id = TcpBootstrap::createUniqueId();
+  requireSuccess(onThreads(2, [&](int rank) {
+    TcpBootstrap bootstrap(rank, 2);
+    bootstrap.initialize(id);
+    std::vector<char> block(8 << 20);
+    for (int i = 0; i < 24; ++i) {
+      block.assign(block.size(), static_cast<char>(i));
+      if (rank == 0) bootstrap.send(block.data(), static_cast<int>(block.size()), 1, 0);
+      if (rank == 1) {
+        bootstrap.recv(block.data(), static_cast<int>(block.size()), 0, 0);
+        expect(block.front() == i && block.back() == i, "block " + std::to_string(i));
+      }
+    }
+    bootstrap.barrier();
+  }));
+}
+
+TEST_CASE("threads of one rank use different tags at once") {
+  const UniqueId id = TcpBootstrap::createUniqueId();
+  requireSuccess(onThreads(2, [&](int rank) {
+    TcpBootstrap bootstrap(rank, 2);
+    bootstrap.initialize(id);
+    requireSuccess(onThreads(4, [&](int tag) {
+      for (int i = 0; i < 200; ++i) {
+        int value = tag * 1000 + i;
+        bootstrap.send(&value, sizeof(value), 1 - rank, tag);
+        bootstrap.recv(&value, sizeof(value), 1 - rank, tag);
+        expect(value == tag * 1000 + i, "order within a tag");
+      }
+    }));
+  }));
+}
+
+TEST_CASE("groupBarrier holds its members back and keeps clear of the user's tag 0") {
+  const UniqueId id = TcpBootstrap::createUniqueId();
+  std::atomic<int> arrived{0};
+  requireSuccess(onThreads(4, [&](int rank) {
+    TcpBootstrap bootstrap(rank, 4);
+    bootstrap.initialize(id);
+    if (rank != 2) {
+      const std::vector<int> group = rank == 0 ? std::vector<int>{3, 0, 1} : std::vector<int>{0, 1, 3};
+      int word = rank;
+      if (rank == 1) bootstrap.send(&word, sizeof(word), 0, 0);
+      if (rank == 3) std::this_thread::sleep_for(50ms);
+      ++arrived;
+      bootstrap.groupBarrier(group);
+      expect(arrived == 3, "all members arrived");
+      if (rank == 0) {
+        bootstrap.recv(&word, sizeof(word), 1, 0);
+        expect(word == 1, "the user's message of tag 0");
+      }
+    }
+    bootstrap.barrier();
+    if (rank == 0) {
+      CHECK_THROWS_AS(bootstrap.groupBarrier({1, 2}), Error);
+      CHECK_THROWS_AS(bootstrap.groupBarrier({0, 4}), Error);
+    }
+  }));
+}
+
+TEST_CASE("wrong use is refused with a sentence that helps") {
+  CHECK_THROWS_AS(TcpBootstrap(2, 2), Error);
+  CHECK_THROWS_AS(TcpBootstrap(-1, 2), Error);
+  CHECK_THROWS_AS(TcpBootstrap(0, 0), Error);
+
+  TcpBootstrap bootstrap(0, 1);
+  int word = 0;
+  CHECK_THROWS_WITH_AS(bootstrap.barrier(), "barrier: call initialize first (mscclpp failure: InvalidUsage)", Error);
+  CHECK_THROWS_AS(bootstrap.getUniqueId(), Error);
+  CHECK_THROWS_WITH_AS(
+      bootstrap.initialize(UniqueId{}),
+      "this is no UniqueId: pass on all 128 bytes that TcpBootstrap::createUniqueId returned on rank 0 "
+      "(mscclpp failure: InvalidUsage)",
+      Error);
+  UniqueId damaged = TcpBootstrap::createUniqueId();
+  damaged[20] ^= 1;
+  CHECK_THROWS_AS(bootstrap.initialize(damaged), Error);
+  for (std::string address : {"", "127.0.0.1", "127.0.0.1:", "127.0.0.1:0", "127.0.0.1:65536", "127.0.0.1:12x",
+                              "::1:80", ":127.0.0.1:80", "[::1:80", "0.0.0.0:80", "[::]:80", "nosuchname.invalid:80"}) {
+    CAPTURE(address);
+    CHECK_THROWS_AS(bootstrap.initialize(address), Error);
+  }
+  CHECK_THROWS_AS(bootstrap.initialize("nosuchif:127.0.0.1:41982", 0), Error);
+  // A rendezvous that others can reach needs a secret.
+  CHECK_THROWS_WITH_AS(bootstrap.initialize("192.0.2.1:4000"), doctest::Contains("MSCCLPP_SECRET"), Error);
+  // Not an address of this host.
+  {
+    ::setenv("MSCCLPP_SECRET", "0123456789abcdef", 1);
+    TcpBootstrap elsewhere(0, 2);
+    CHECK_THROWS_WITH_AS(elsewhere.initialize("192.0.2.1:4000"), doctest::Contains("is not an address of this host"),
+                         Error);
+    ::setenv("MSCCLPP_SECRET", "short", 1);
+    TcpBootstrap unsafe(0, 2);
+    CHECK_THROWS_WITH_AS(unsafe.initialize("127.0.0.1:4000"), doctest::Contains("MSCCLPP_SECRET is too short"), Error);
+    ::unsetenv("MSCCLPP_SECRET");
+  }
+
+  bootstrap.initialize(TcpBootstrap::createUniqueId());
+  CHECK_THROWS_WITH_AS(bootstrap.initialize(TcpBootstrap::createUniqueId()), doctest::Contains("called before"), Error);
+  CHECK_THROWS_WITH_AS(bootstrap.send(&word, -4, 0, 0),
+                       "send: the size must not be negative, but it is -4 (mscclpp failure: InvalidUsage)", Error);
+  CHECK_THROWS_AS(bootstrap.recv(&word, INT_MIN, 0, 0), Error);
+  CHECK_THROWS_AS(bootstrap.send(nullptr, 4, 0, 0), Error);
+  CHECK_THROWS_AS(bootstrap.send(&word, 4, 1, 0), Error);
+  CHECK_THROWS_AS(bootstrap.recv(&word, 4, -1, 0), Error);
+  CHECK_THROWS_AS(bootstrap.send(&word, 4, 0, -1), Error);
+  CHECK_THROWS_AS(bootstrap.allGather(&word, -1), Error);
+  CHECK_THROWS_AS(bootstrap.broadcast(&word, 4, 1), Error);
+  CHECK_THROWS_AS(bootstrap.setTimeout(0ms), Error);
+  bootstrap.send(&word, 4, 0, 0);
+  long two = 0;
+  CHECK_THROWS_WITH_AS(bootstrap.recv(&two, 8, 0, 0), doctest::Contains("sent 4 bytes where 8 were expected"), Error);
+  // A length beyond the limit is refused before there is memory for it.
+  std::uint64_t monstrous = std::uint64_t{1} << 60;
+  bootstrap.send(&monstrous, sizeof(monstrous), 0, 2);
+  std::vector<char> bytes;
+  CHECK_THROWS_WITH_AS(bootstrap.recv(bytes, 0, 2),
+                       doctest::Contains("announced a vector of 1152921504606846976 bytes"), Error);
+}
+
+TEST_CASE("a port that another job uses is named") {
+  const std::string address = "127.0.0.1:" + std::to_string(test::freePort());
+  std::atomic<bool> done{false};
+  requireSuccess(onThreads(2, [&](int thread) {
+    TcpBootstrap bootstrap(0, 2);
+    if (thread == 0) {
+      CHECK_THROWS_WITH_AS(bootstrap.initialize(address, 1), doctest::Contains("missing 1 of 2"), Error);
+      done = true;
+    } else {
+      std::this_thread::sleep_for(200ms);
+      CHECK_THROWS_WITH_AS(bootstrap.initialize(address, 1), doctest::Contains("in use by another job"), Error);
+      CHECK(!done);
+    }
   }));
 }

@@ -106,6 +106,10 @@ class TcpBootstrap : public Bootstrap, public Liveness {
   /// How long any later blocking call waits before it throws Error(Timeout): 30 s, or MSCCLPP_BOOTSTRAP_TIMEOUT.
   void setTimeout(std::chrono::milliseconds timeout);
 
+  /// Before initialize: after how much silence a rank counts as lost; the same on every rank. 5 s, or
+  /// MSCCLPP_HEARTBEAT_TIMEOUT; 0 = only a closed connection counts, for work under a debugger.
+  void setHeartbeatTimeout(std::chrono::milliseconds timeout);
+
   /// The first rank that was noticed to be lost.
   std::optional<RankFailure> failure() const override;
   Subscription onFailure(FailureCallback callback) override;
