@@ -16,8 +16,9 @@
 #define MSCCLPP_INLINE __attribute__((always_inline)) inline
 #endif
 
-// Unrolls the next loop wholly. GPU code needs it: a register array indexed in a loop that stays a loop goes to local memory. CPU compilers judge for themselves.
-#if defined(__CUDACC__)
+// Unrolls the next loop wholly. GPU code needs it: a register array indexed in a loop that stays a loop goes to local memory. CPU compilers judge for themselves,
+// also when nvcc calls one: it would warn of a pragma that it does not know.
+#if defined(__CUDA_ARCH__) || defined(__CUDACC_RTC__)
 #define MSCCLPP_UNROLL _Pragma("unroll")
 #else
 #define MSCCLPP_UNROLL

@@ -3,7 +3,11 @@
 #include "mscclpp/arch/word.hpp"
 
 #ifdef CORRECT
-unsigned bits(float value) { return mscclpp::arch::bitCast<unsigned>(value); }
+unsigned bits(float value) {
+  return mscclpp::arch::bitCast<unsigned>(value);
+}
 #else
-unsigned bits(double value) { return mscclpp::arch::bitCast<unsigned>(value); }
+unsigned bits(double value) {
+  return mscclpp::arch::bitCast<unsigned>(value);
+}
 #endif

@@ -11,5 +11,4 @@ constexpr Protocol protocol = Protocol::LL16;
 #endif
 
 template struct mscclpp::AllReduce<
-    float, Sum,
-    AllReduceConfig{.protocol = protocol, .pattern = Pattern::TwoShot, .schedule = Schedule::Pipelined}>;
+    float, Sum, AllReduceConfig{.protocol = protocol, .pattern = Pattern::TwoShot, .schedule = Schedule::Pipelined}>;

@@ -5,7 +5,9 @@
 struct Concatenate {
   static float combine(float a, float b) { return 10 * a + b; }
 #ifdef CORRECT
-  static float finish(float total, int) { return total; }
+  static float finish(float total, int) {
+    return total;
+  }
 #endif
 };
 

@@ -13,4 +13,6 @@ struct Crew {
 template <mscclpp::ThreadGroup Group>
 void work(const Group&);
 
-void start(const Crew& crew) { work(crew); }
+void start(const Crew& crew) {
+  work(crew);
+}

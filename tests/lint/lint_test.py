@@ -46,7 +46,11 @@ SAMPLES = {
         )
     ],
     rules.include_paths: [
-        ({"tests/arch/a.cpp": '#include "../basic/a.hpp"\n'}, {"host/cuda/a.cpp": '#include "../memory.hpp"\n'}),
+        (
+            {"include/mscclpp/arch/a.hpp": '#include "../basic/a.hpp"\n'},
+            {"host/cuda/a.cpp": '#include "../memory.hpp"\n'},
+        ),
+        ({"examples/a.cpp": '#include "../host/a.hpp"\n'}, {"tests/host/a.cpp": '#include "../../host/a.hpp"\n'}),
         ({"include/mscclpp/arch/a.hpp": '#include "atomic.hpp"\n'}, ATOMIC),
         (
             {"tests/a.cpp": "#include <mscclpp/arch/atomc.hpp>\n"} | ATOMIC,
@@ -64,7 +68,7 @@ SAMPLES = {
     rules.thread_indices: [
         (
             {"include/mscclpp/collective/a.hpp": "if (threadIdx.x == 0) f();\n"},
-            {"include/mscclpp/basic/group.hpp": "return threadIdx.x;\n", "examples/a.cu": "return blockIdx.x;\n"},
+            {"include/mscclpp/basic/group.hpp": "return threadIdx.x;\n", "examples/a.cu": "return blockIdx.x;\n", "kernels/a.cu": "config.gridDim = 1;\n"},
         )
     ],
     rules.kernels: [

@@ -23,9 +23,8 @@ inline std::string compileToPtx(const std::string& source) {
   } owner{program};
 
   // CCCL before the toolkit: that is where the standard library of device code is.
-  const char* options[] = {MSCCLPP_TEST_NVRTC_ARCH,          "--std=c++20",
-                           "-I" MSCCLPP_TEST_INCLUDE,        "-I" MSCCLPP_TEST_CCCL_INCLUDE,
-                           "-I" MSCCLPP_TEST_TOOLKIT_INCLUDE};
+  const char* options[] = {MSCCLPP_TEST_NVRTC_ARCH, "--std=c++20", "-I" MSCCLPP_TEST_INCLUDE,
+                           "-I" MSCCLPP_TEST_CCCL_INCLUDE, "-I" MSCCLPP_TEST_TOOLKIT_INCLUDE};
   const nvrtcResult compiled = nvrtcCompileProgram(program, std::size(options), options);
   std::size_t logSize = 0;
   checkNvrtc(nvrtcGetProgramLogSize(program, &logSize));

@@ -41,7 +41,9 @@ TEST_CASE("a host header in device code is an error that names it") {
   CHECK(errorOf("#include <thread>\n").find("thread") != std::string::npos);
 }
 
-TEST_CASE("a warning is an error") { CHECK(errorOf("__global__ void k() { int unused; }\n") != ""); }
+TEST_CASE("a warning is an error") {
+  CHECK(errorOf("__global__ void k() { int unused; }\n") != "");
+}
 
 TEST_CASE("every device header compiles alone") {
   const auto headers = deviceHeaders();
