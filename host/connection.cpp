@@ -21,8 +21,8 @@ void checkRange(const char* which, const RegisteredMemory& memory, std::uint64_t
                 ErrorCode::InvalidUsage);
   }
   if (!memory.transports().has(transport)) {
-    throw Error(std::string("Connection: the ") + which + " memory is reached by " + toString(memory.transports()) +
-                    ", but the connection uses " + toString(transport) + "; register it for that transport",
+    throw Error(std::string("Connection: the ") + which + " memory is reached by " + nameOf(memory.transports()) +
+                    ", but the connection uses " + nameOf(transport) + "; register it for that transport",
                 ErrorCode::InvalidUsage);
   }
 }

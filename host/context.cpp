@@ -50,7 +50,7 @@ RegisteredMemory Context::registerMemory(void* data, std::size_t size, Transport
                                          std::shared_ptr<const void> owner) {
   if (data == nullptr || size == 0) invalid("registerMemory: there must be a pointer and at least one byte");
   if ((transports & (AllIBTransports | Transport::Ethernet)).any()) {
-    invalid("registerMemory: " + toString(transports) +
+    invalid("registerMemory: " + nameOf(transports) +
             ": this version reaches memory by CudaIpc and SharedMemory alone; leave the network transports out");
   }
   auto state = std::make_shared<RegisteredMemory::State>();
@@ -103,11 +103,11 @@ Endpoint Context::createEndpoint(EndpointConfig config) {
 Connection Context::connect(const Endpoint& localEndpoint, const Endpoint& remoteEndpoint) {
   const Transport transport = localEndpoint.transport();
   if (transport != remoteEndpoint.transport()) {
-    invalid("connect: this rank's endpoint uses " + toString(transport) + " and the peer's " +
-            toString(remoteEndpoint.transport()) + "; both sides must name the same transport");
+    invalid("connect: this rank's endpoint uses " + nameOf(transport) + " and the peer's " +
+            nameOf(remoteEndpoint.transport()) + "; both sides must name the same transport");
   }
   if (isNetwork(transport)) {
-    invalid("connect: connections over " + toString(transport) +
+    invalid("connect: connections over " + nameOf(transport) +
             " are not part of this version; ranks of one host use CudaIpc (GPUs) or SharedMemory (CPUs)");
   }
   if (transport == Transport::Unknown) invalid("connect: an endpoint is empty; make it with createEndpoint");
@@ -115,7 +115,7 @@ Connection Context::connect(const Endpoint& localEndpoint, const Endpoint& remot
     invalid("connect: the local endpoint was made by another process; the arguments are (local, remote)");
   }
   if (localEndpoint.hostHash() != remoteEndpoint.hostHash()) {
-    invalid("connect: the peer is on another host, which " + toString(transport) +
+    invalid("connect: the peer is on another host, which " + nameOf(transport) +
             " does not reach; if it is the same host, set MSCCLPP_HOSTID to the same text for all of its ranks");
   }
   auto connect = transport == Transport::CudaIpc ? detail::connectCudaIpc : detail::connectSharedMemory;

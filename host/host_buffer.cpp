@@ -31,8 +31,12 @@ Registry& registry() {
 
 std::size_t wholePages(std::size_t bytes) {
   const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));
-  if (bytes > SIZE_MAX - page) throw Error("HostBuffer: the size overflows", ErrorCode::InvalidUsage);
-  return (bytes + page - 1) / page * page;
+  const std::size_t pages = bytes / page + (bytes % page == 0 ? 0 : 1);
+  // Pages come with their first use, as for any memory; what cannot ever fit is refused now.
+  if (pages > static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES))) {
+    throw SysError("HostBuffer: " + std::to_string(bytes) + " bytes are more than this machine has", ENOMEM);
+  }
+  return pages * page;
 }
 
 }  // namespace
@@ -41,10 +45,7 @@ HostAllocation::HostAllocation(std::size_t bytes, const std::string& name)
     : bytes_(wholePages(bytes)), id_(randomId()) {
   fd_ = UniqueFd(::memfd_create(name.c_str(), MFD_CLOEXEC | MFD_ALLOW_SEALING));
   if (!fd_) throw SysError("memfd_create", errno);
-  // fallocate rather than ftruncate: too little memory is an error here instead of a SIGBUS at some later store.
-  if (const int error = ::posix_fallocate(fd_.get(), 0, static_cast<off_t>(bytes_)); error != 0) {
-    throw SysError("reserving " + std::to_string(bytes_) + " bytes of shared memory", error);
-  }
+  if (::ftruncate(fd_.get(), static_cast<off_t>(bytes_)) != 0) throw SysError("sizing shared memory", errno);
   // No process can shrink it under another's feet.
   if (::fcntl(fd_.get(), F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) != 0) {
     throw SysError("sealing shared memory", errno);

@@ -128,7 +128,7 @@ RegisteredMemory RegisteredMemory::deserialize(const std::vector<char>& data) {
     }
   } else if ((memory.transports & mappableTransports).any()) {
     failure = std::make_exception_ptr(
-        Error("the memory was registered on another host, where only " + toString(memory.transports) +
+        Error("the memory was registered on another host, where only " + nameOf(memory.transports) +
                   " reaches it; if this is the same host, set MSCCLPP_HOSTID to the same text for all of its ranks",
               ErrorCode::InvalidUsage));
   }

@@ -53,7 +53,7 @@ void throwDisagreement(const std::vector<Report>& reports) {
     const Report& other = reports[rank];
     if (other.bytes == first.bytes && other.where == first.where) continue;
     auto describe = [](const Report& report) {
-      return std::to_string(report.bytes) + " bytes on " + toString(report.where);
+      return std::to_string(report.bytes) + " bytes on " + nameOf(report.where);
     };
     throw Error("SymmetricMemory: rank 0 asks for " + describe(first) + ", but rank " + std::to_string(rank) + " for " +
                     describe(other) + "; every rank must ask for the same",

@@ -6,7 +6,7 @@
 
 namespace mscclpp {
 
-std::string toString(Transport transport) {
+std::string nameOf(Transport transport) {
   switch (transport) {
     case Transport::CudaIpc:
       return "IPC";
@@ -30,22 +30,22 @@ std::string toString(Transport transport) {
   return "UNK";
 }
 
-std::string toString(TransportFlags flags) {
+std::string nameOf(TransportFlags flags) {
   std::string text;
   for (int index = 0; index < static_cast<int>(Transport::NumTransports); ++index) {
     const auto transport = static_cast<Transport>(index);
     if (!flags.has(transport)) continue;
     if (!text.empty()) text += '|';
-    text += toString(transport);
+    text += nameOf(transport);
   }
   return text.empty() ? "none" : text;
 }
 
 std::ostream& operator<<(std::ostream& out, Transport transport) {
-  return out << toString(transport);
+  return out << nameOf(transport);
 }
 
-std::string toString(DeviceType type) {
+std::string nameOf(DeviceType type) {
   switch (type) {
     case DeviceType::CPU:
       return "CPU";
@@ -57,15 +57,15 @@ std::string toString(DeviceType type) {
   return "UNK";
 }
 
-std::string toString(const Device& device) {
-  return device.id < 0 ? toString(device.type) : toString(device.type) + " " + std::to_string(device.id);
+std::string nameOf(const Device& device) {
+  return device.id < 0 ? nameOf(device.type) : nameOf(device.type) + " " + std::to_string(device.id);
 }
 
 std::ostream& operator<<(std::ostream& out, DeviceType type) {
-  return out << toString(type);
+  return out << nameOf(type);
 }
 std::ostream& operator<<(std::ostream& out, const Device& device) {
-  return out << toString(device);
+  return out << nameOf(device);
 }
 
 }  // namespace mscclpp

@@ -20,9 +20,9 @@ struct Device {
 };
 
 /// "CPU", "GPU", "UNK".
-std::string toString(DeviceType type);
+std::string nameOf(DeviceType type);
 /// "CPU", or "GPU 3".
-std::string toString(const Device& device);
+std::string nameOf(const Device& device);
 std::ostream& operator<<(std::ostream& out, DeviceType type);
 std::ostream& operator<<(std::ostream& out, const Device& device);
 

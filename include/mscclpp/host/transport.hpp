@@ -27,7 +27,7 @@ enum class Transport {
 };
 
 /// Short names for logs: UNK, IPC, IB0 to IB7, ETH, SHM.
-std::string toString(Transport transport);
+std::string nameOf(Transport transport);
 std::ostream& operator<<(std::ostream& out, Transport transport);
 
 /// A set of transports.
@@ -86,7 +86,7 @@ constexpr TransportFlags operator~(Transport transport) {
 }
 
 /// The names in the set, joined by '|'; "none" for the empty one.
-std::string toString(TransportFlags flags);
+std::string nameOf(TransportFlags flags);
 
 inline constexpr TransportFlags NoTransports{};
 inline constexpr TransportFlags AllIBTransports = Transport::IB0 | Transport::IB1 | Transport::IB2 | Transport::IB3 |

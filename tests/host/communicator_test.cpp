@@ -1,0 +1,161 @@
+#include "mscclpp/host/communicator.hpp"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/host_buffer.hpp"
+#include "process_resources.hpp"
+#include "spawned_ranks.hpp"
+
+using namespace mscclpp;
+using namespace mscclpp::test;
+
+namespace {
+
+std::shared_ptr<Bootstrap> aloneBootstrap() {
+  return std::make_shared<SocketpairBootstrap>(0, std::vector<int>{-1});
+}
+
+// Sizes tell the memories apart.
+RegisteredMemory memoryOf(Communicator& communicator, const HostBuffer& buffer, std::size_t size) {
+  return communicator.registerMemory(buffer.data(), size, Transport::SharedMemory);
+}
+
+void receiveOutOfOrder(std::shared_ptr<Bootstrap> bootstrap) {
+  const int peer = 1 - bootstrap->getRank();
+  Communicator communicator(bootstrap);
+  HostBuffer buffer(4096);
+  std::vector<RegisteredMemory> sent;
+  const auto send = [&](std::size_t size, int tag) {
+    sent.push_back(communicator.registerMemory(buffer.data(), size, Transport::SharedMemory));
+    communicator.sendMemory(sent.back(), peer, tag);
+  };
+  for (std::size_t i = 1; i <= 5; ++i) send(i, 7);
+  for (std::size_t i = 1; i <= 3; ++i) send(100 + i, 8);
+  std::vector<std::shared_future<RegisteredMemory>> first;
+  std::vector<std::shared_future<RegisteredMemory>> second;
+  for (int i = 0; i < 5; ++i) first.push_back(communicator.recvMemory(peer, 7));
+  for (int i = 0; i < 3; ++i) second.push_back(communicator.recvMemory(peer, 8));
+  // Later before earlier, and another tag in between.
+  CHECK(first[3].get().size() == 4);
+  CHECK(second[2].get().size() == 103);
+  CHECK(first[0].get().size() == 1);
+  CHECK(first[4].get().size() == 5);
+  CHECK(second[0].get().size() == 101);
+  CHECK(first[1].get().size() == 2);
+  CHECK(first[1].get().size() == 2);  // shared: asking again is free
+  first[2] = {};                      // never asked: its message is not taken for another's
+  CHECK(second[1].get().size() == 102);
+  send(50, 7);
+  CHECK(communicator.recvMemory(peer, 7).get().size() == 50);
+  bootstrap->barrier();
+}
+
+void mixKinds(std::shared_ptr<Bootstrap> bootstrap) {
+  const int rank = bootstrap->getRank();
+  Communicator communicator(bootstrap);
+  std::vector<std::shared_future<Connection>> connecting;
+  for (int peer = 0; peer < bootstrap->getNranks(); ++peer) {
+    connecting.push_back(communicator.connect(Transport::SharedMemory, peer, 2));
+  }
+  std::vector<std::shared_future<Semaphore>> building;
+  for (int peer = 0; peer < bootstrap->getNranks(); ++peer) {
+    building.push_back(communicator.buildSemaphore(connecting[static_cast<std::size_t>(peer)].get(), peer, 2));
+  }
+  for (int peer = bootstrap->getNranks() - 1; peer >= 0; --peer) {
+    const auto semaphore = building[static_cast<std::size_t>(peer)].get();
+    CHECK(communicator.remoteRankOf(semaphore.connection()) == peer);
+    auto* token = static_cast<std::uint64_t*>(semaphore.remoteMemory().data());
+    *token = static_cast<std::uint64_t>(rank) + 1;
+  }
+  bootstrap->barrier();
+  for (int peer = 0; peer < bootstrap->getNranks(); ++peer) {
+    const auto semaphore = building[static_cast<std::size_t>(peer)].get();
+    CHECK(*static_cast<std::uint64_t*>(semaphore.localMemory().data()) == static_cast<std::uint64_t>(peer) + 1);
+  }
+  bootstrap->barrier();
+}
+
+}  // namespace
+
+TEST_CASE("futures of one tag complete in call order, ranks as threads") {
+  runAsThreads(2, receiveOutOfOrder);
+}
+TEST_CASE("futures of one tag complete in call order, ranks as processes") {
+  runAsProcesses(2, "one process receives out of order");
+}
+TEST_CASE("one process receives out of order" * doctest::skip()) {
+  receiveOutOfOrder(bootstrapOfProcess());
+}
+
+TEST_CASE("connections and semaphores with every rank, itself included, ranks as threads") {
+  runAsThreads(3, mixKinds);
+}
+TEST_CASE("connections and semaphores with every rank, itself included, ranks as processes") {
+  runAsProcesses(3, "one process connects to all");
+}
+TEST_CASE("one process connects to all" * doctest::skip()) {
+  auto bootstrap = bootstrapOfProcess();
+  const std::size_t descriptors = openDescriptors();
+  const std::size_t threads = liveThreads();
+  mixKinds(bootstrap);
+  CHECK(openDescriptors() == descriptors);
+  CHECK(liveThreads() == threads);
+}
+
+TEST_CASE("a rank sends to itself in either order") {
+  Communicator communicator(aloneBootstrap());
+  HostBuffer buffer(64);
+  auto before = communicator.recvMemory(0, 4);
+  communicator.sendMemory(memoryOf(communicator, buffer, 10), 0, 4);
+  communicator.sendMemory(memoryOf(communicator, buffer, 11), 0, 5);
+  CHECK(communicator.recvMemory(0, 5).get().size() == 11);
+  CHECK(before.get().size() == 10);
+  CHECK(before.get().data() == buffer.data());
+}
+
+TEST_CASE("futures outlive the communicator") {
+  std::shared_future<RegisteredMemory> future;
+  HostBuffer buffer(64);
+  RegisteredMemory memory;
+  {
+    Communicator communicator(aloneBootstrap());
+    memory = memoryOf(communicator, buffer, 10);
+    communicator.sendMemory(memory, 0);
+    future = communicator.recvMemory(0);
+  }
+  CHECK(future.get().size() == 10);
+}
+
+TEST_CASE("misuse is told") {
+  CHECK_THROWS_AS(Communicator(nullptr), Error);
+  Communicator communicator(aloneBootstrap());
+  HostBuffer buffer(64);
+  CHECK_THROWS_AS(communicator.sendMemory(memoryOf(communicator, buffer, 1), 1), Error);
+  CHECK_THROWS_AS(communicator.sendMemory(memoryOf(communicator, buffer, 1), -1), Error);
+  CHECK_THROWS_AS(communicator.recvMemory(0, -1), Error);
+  CHECK_THROWS_AS(communicator.sendMemory(RegisteredMemory(), 0), Error);
+  CHECK_THROWS_AS(communicator.remoteRankOf(Connection()), std::out_of_range);
+  const auto endpoint = communicator.context()->createEndpoint(Transport::SharedMemory);
+  const auto foreign = communicator.context()->connect(endpoint, endpoint);
+  CHECK_THROWS_AS(communicator.tagOf(foreign), std::out_of_range);
+  // A message of another kind is an error that says so.
+  communicator.sendMemory(memoryOf(communicator, buffer, 1), 0, 1);
+  auto connecting = communicator.connect(endpoint, 0, 1);
+  CHECK_THROWS_WITH_AS(connecting.get(), doctest::Contains("serialised Endpoint"), Error);
+}
+
+TEST_CASE("a failed receive fails the later ones of its tag too") {
+  auto mesh = SocketpairBootstrap::makeMesh(2);
+  ::close(mesh[1][0]);  // the peer is gone
+  Communicator communicator(std::make_shared<SocketpairBootstrap>(0, mesh[0]));
+  auto first = communicator.recvMemory(1);
+  auto second = communicator.recvMemory(1);
+  CHECK_THROWS_AS(second.get(), Error);
+  CHECK_THROWS_AS(first.get(), Error);
+}
