@@ -72,13 +72,13 @@ def main():
         ]
         cells = ["-" if s is None else f"{max(s - e, 0):.2f}" for s, e in zip(seconds, empty)]
         read = lines(gcc, name) if name.endswith(".hpp") else "-"
-        rows.append(f"| `{name.removeprefix('mscclpp/')}` | {read} | {cells[0]} | {cells[1]} |")
+        rows.append(f"| `{name}` | {read} | {cells[0]} | {cells[1]} |")
         print(rows[-1], file=sys.stderr)
 
     page = [
         "# What a header costs to include",
         "",
-        "Processor seconds of compiling a file that includes one header of `include/mscclpp/`, less those of an empty file",
+        "Processor seconds of compiling a file that includes one header of `include/`, less those of an empty file",
         f"({empty[0]:.2f} s with g++, {empty[1]:.2f} s with nvcc); lines are those left after preprocessing by g++.",
         "A dash: not meant for this compiler.",
         "",

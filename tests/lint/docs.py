@@ -52,13 +52,15 @@ def links(tree):
 
 
 def paths(tree):
-    """A path in backticks that starts with a folder of the repository exists; * and <name> stand for anything."""
+    """A path in backticks that starts with a folder of the repository exists: there, beside the page, or among
+    the headers. * and <name> stand for anything."""
     for path, text in pages(tree):
         for number, line in enumerate(without_code(text).splitlines(), 1):
             for name in re.findall(r"`([\w./*<>-]+)`", line):
                 pattern = re.sub(r"<\w+>", "*", name)
-                beside = posixpath.join(posixpath.dirname(path), pattern)
-                if name.startswith(FOLDERS) and not exists(tree, pattern) and not exists(tree, beside):
+                places = ("", posixpath.dirname(path), "include/mscclpp")
+                found = any(exists(tree, posixpath.join(place, pattern)) for place in places)
+                if name.startswith(FOLDERS) and not found:
                     yield f"{path}:{number}: {name}: no such file"
 
 
