@@ -76,7 +76,7 @@ concept WaitPolicy = requires(W& wait, const WaitSite& site, const detail::AnyWa
 
 /// A stateless reduction on an accumulator type. Models: basic/reduce_op.hpp.
 template <class Op, class A>
-concept ReduceOp = requires(A a, A b) {
+concept ReductionOperator = requires(A a, A b) {
   { Op::combine(a, b) } -> detail::SameAs<A>;
   { Op::finish(a, 1) } -> detail::SameAs<A>;
 };
@@ -109,7 +109,7 @@ concept PackProtocol = requires(const Warp& warp, std::byte* slots, std::size_t 
 
 /// One side of a pair of counters: signal() tells the peer, wait() waits for its next signal. Models: sync/semaphore.hpp.
 template <class S, class W>
-concept Semaphore = requires(S& semaphore, W& wait) {
+concept SemaphoreLike = requires(S& semaphore, W& wait) {
   semaphore.signal();
   { semaphore.wait(wait) } -> detail::SameAs<bool>;
   { semaphore.poll() } -> detail::SameAs<bool>;

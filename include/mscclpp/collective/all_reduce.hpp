@@ -38,7 +38,7 @@ struct AllReduceArgs {
 /// source(first, valid) and sink(first, pack, valid) are called once for each pack (basic/access.hpp); by which thread depends on the config.
 template <class T, class Op, AllReduceConfig config>
 struct AllReduce {
-  static_assert(ReduceOp<Op, Accumulator<T>>,
+  static_assert(ReductionOperator<Op, Accumulator<T>>,
                 "Op must offer combine and finish on Accumulator<T>: see basic/concepts.hpp");
   static_assert(
       (config.schedule == Schedule::Pipelined) == (config.protocol == Protocol::Simple),

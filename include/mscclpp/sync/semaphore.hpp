@@ -69,6 +69,6 @@ struct SemaphoreHandle {
   }
 };
 
-static_assert(Semaphore<SemaphoreHandle, BoundedWait>);
+static_assert(SemaphoreLike<SemaphoreHandle, BoundedWait>);
 
 }  // namespace mscclpp

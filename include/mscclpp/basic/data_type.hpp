@@ -1,0 +1,103 @@
+// Element types and reduction operators as run-time values, and the one place where they become types.
+#pragma once
+
+#include "mscclpp/basic/element.hpp"
+#include "mscclpp/basic/reduce_op.hpp"
+
+namespace mscclpp {
+
+/// Element types of the host API. The first ones have MSCCL++'s names and values; those that it names but the hardware path does not offer (FNUZ and B15
+/// forms of fp8) are known here so that they can be refused by name.
+enum class DataType {
+  INT32,
+  UINT32,
+  FLOAT16,
+  FLOAT32,
+  BFLOAT16,
+  FLOAT8_E4M3FN,
+  FLOAT8_E4M3FNUZ,
+  FLOAT8_E5M2,
+  FLOAT8_E5M2FNUZ,
+  UINT8,
+  FLOAT8_E4M3B15,
+  INT8,
+  INT16,
+  UINT16,
+  INT64,
+  UINT64,
+  FLOAT64,
+  AUTO = 255
+};
+
+/// Reduction operators of the host API, with NCCL's values.
+enum class ReduceOp { SUM = 0, PROD = 1, MAX = 2, MIN = 3, AVG = 4, NOP = 255 };
+
+/// Stands for a type in a call of visit().
+template <class T>
+struct TypeTag {
+  using Type = T;
+};
+
+/// Calls f(TypeTag<T>{}) with the element type that `type` names; f's result is returned. otherwise() is called for a type that has none.
+template <class F, class Otherwise>
+constexpr auto visit(DataType type, F&& f, Otherwise&& otherwise) {
+  switch (type) {
+    case DataType::INT8:
+      return f(TypeTag<std::int8_t>{});
+    case DataType::UINT8:
+      return f(TypeTag<std::uint8_t>{});
+    case DataType::INT16:
+      return f(TypeTag<std::int16_t>{});
+    case DataType::UINT16:
+      return f(TypeTag<std::uint16_t>{});
+    case DataType::INT32:
+      return f(TypeTag<std::int32_t>{});
+    case DataType::UINT32:
+      return f(TypeTag<std::uint32_t>{});
+    case DataType::INT64:
+      return f(TypeTag<std::int64_t>{});
+    case DataType::UINT64:
+      return f(TypeTag<std::uint64_t>{});
+    case DataType::FLOAT16:
+      return f(TypeTag<f16>{});
+    case DataType::BFLOAT16:
+      return f(TypeTag<bf16>{});
+    case DataType::FLOAT32:
+      return f(TypeTag<float>{});
+    case DataType::FLOAT64:
+      return f(TypeTag<double>{});
+    case DataType::FLOAT8_E4M3FN:
+      return f(TypeTag<f8e4m3>{});
+    case DataType::FLOAT8_E5M2:
+      return f(TypeTag<f8e5m2>{});
+    default:
+      return otherwise();
+  }
+}
+
+/// The same for operators.
+template <class F, class Otherwise>
+constexpr auto visit(ReduceOp op, F&& f, Otherwise&& otherwise) {
+  switch (op) {
+    case ReduceOp::SUM:
+      return f(TypeTag<Sum>{});
+    case ReduceOp::PROD:
+      return f(TypeTag<Product>{});
+    case ReduceOp::MAX:
+      return f(TypeTag<Max>{});
+    case ReduceOp::MIN:
+      return f(TypeTag<Min>{});
+    case ReduceOp::AVG:
+      return f(TypeTag<Average>{});
+    default:
+      return otherwise();
+  }
+}
+
+/// Bytes of one element; 0 for a type that visit() does not offer.
+constexpr std::size_t sizeOf(DataType type) {
+  return visit(
+      type, [](auto tag) { return sizeof(typename decltype(tag)::Type); }, [] { return std::size_t{0}; });
+}
+
+}  // namespace mscclpp

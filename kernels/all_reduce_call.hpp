@@ -1,0 +1,48 @@
+// One all-reduce call with everything that is known only at run time, and how a compiled variant is found for it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "mscclpp/basic/data_type.hpp"
+#include "mscclpp/basic/wait.hpp"
+#include "mscclpp/collective/all_reduce_pipelined.hpp"
+
+struct CUstream_st;
+
+namespace mscclpp::kernels {
+
+struct Shape {
+  int blocks;
+  int threads;
+};
+
+struct AllReduceCall {
+  int rank;
+  int ranks;
+  std::byte* const* window;  ///< `ranks` addresses
+  std::uint64_t* epochs;
+  std::size_t capacityPacks;
+  PipelineScratch pipeline;
+  BoundedWait wait;
+  const void* input;
+  void* output;
+  std::size_t count;
+  Shape shape;          ///< GPU only
+  CUstream_st* stream;  ///< GPU only
+};
+
+/// Runs the call (CPU) or enqueues it (GPU). Returns 0 or a CUDA error number.
+using AllReduceFunction = int (*)(const AllReduceCall&);
+
+/// The compiled variant of algorithm number `algorithm` for T, op and a team of `ranks`; null if there is none.
+namespace gpu {
+template <class T>
+AllReduceFunction findAllReduce(std::size_t algorithm, ReduceOp op, int ranks);
+}
+namespace cpu {
+template <class T>
+AllReduceFunction findAllReduce(std::size_t algorithm, ReduceOp op, int ranks);
+}
+
+}  // namespace mscclpp::kernels

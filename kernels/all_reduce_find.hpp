@@ -1,0 +1,66 @@
+// From run-time values to a compiled variant: the body of findAllReduce on both backends.
+#pragma once
+
+#include <utility>
+
+#include "all_reduce_algorithms.hpp"
+#include "all_reduce_call.hpp"
+#include "mscclpp/collective/all_reduce.hpp"
+
+namespace mscclpp::kernels {
+
+/// The arguments of a collective for a call.
+template <int Ranks>
+AllReduceArgs<Ranks> argsFor(const AllReduceCall& call) {
+  AllReduceArgs<Ranks> args{};
+  args.team = Team<Ranks>(call.rank, call.ranks);
+  for (int r = 0; r < call.ranks; ++r) args.window.base[r] = call.window[r];
+  args.epochs = {call.epochs};
+  args.capacityPacks = call.capacityPacks;
+  args.pipeline = call.pipeline;
+  args.count = call.count;
+  args.wait = call.wait;
+  return args;
+}
+
+/// Backend: static constexpr bool offers(const AllReduceAlgorithm&), and template <class Collective> static int run(const AllReduceCall&).
+template <class Backend, class T, class Op, std::size_t index>
+AllReduceFunction variantFor(int ranks) {
+  constexpr AllReduceAlgorithm algorithm = allReduceAlgorithms[index];
+  if constexpr (!Backend::offers(algorithm)) {
+    return nullptr;
+  } else if constexpr (hasEveryVariant<T, Op>) {
+    AllReduceFunction found = nullptr;
+    const auto consider = [&]<int Ranks>(std::integral_constant<int, Ranks>) {
+      constexpr AllReduceConfig config{algorithm.config.protocol, algorithm.config.pattern, algorithm.config.schedule, Ranks,
+                                       algorithm.config.lookahead};
+      if (Ranks == ranks || Ranks == 0) found = &Backend::template run<AllReduce<T, Op, config>>;
+    };
+    consider(std::integral_constant<int, 0>{});
+    [&]<std::size_t... i>(std::index_sequence<i...>) {
+      (consider(std::integral_constant<int, fixedTeamSizes[i]>{}), ...);
+    }(std::make_index_sequence<fixedTeamSizes.size()>{});
+    return found;
+  } else if constexpr (compiledForEveryType(algorithm)) {
+    return &Backend::template run<AllReduce<T, Op, algorithm.config>>;
+  } else {
+    return nullptr;
+  }
+}
+
+template <class Backend, class T>
+AllReduceFunction find(std::size_t algorithm, ReduceOp op, int ranks) {
+  return visit(
+      op,
+      [&](auto tag) {
+        using Op = typename decltype(tag)::Type;
+        AllReduceFunction found = nullptr;
+        [&]<std::size_t... i>(std::index_sequence<i...>) {
+          ((i == algorithm ? void(found = variantFor<Backend, T, Op, i>(ranks)) : void()), ...);
+        }(std::make_index_sequence<allReduceAlgorithms.size()>{});
+        return found;
+      },
+      [] { return AllReduceFunction{nullptr}; });
+}
+
+}  // namespace mscclpp::kernels

@@ -1,0 +1,26 @@
+// What the host side of a collective needs from the place where it runs: memory of that place, and its compiled variants.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "all_reduce_call.hpp"
+
+namespace mscclpp::kernels {
+
+struct Backend {
+  /// Zero-filled memory that only this rank uses.
+  std::shared_ptr<void> (*allocate)(std::size_t bytes);
+  /// Both return when done.
+  void (*fill)(void* address, int byte, std::size_t bytes);
+  void (*upload)(void* address, const void* from, std::size_t bytes);
+  /// The text of an error number that an AllReduceFunction returned.
+  const char* (*errorText)(int error);
+  AllReduceFunction (*findAllReduce)(std::size_t algorithm, DataType type, ReduceOp op, int ranks);
+};
+
+/// Of the current device. Throws Error(InvalidUsage) in a build without CUDA.
+const Backend& gpuBackend();
+const Backend& cpuBackend();
+
+}  // namespace mscclpp::kernels

@@ -1,0 +1,251 @@
+// Scratch, choice and checks of the compiled collectives.
+#include "mscclpp/kernels/collectives.hpp"
+
+#include <limits>
+#include <optional>
+#include <string_view>
+
+#include "all_reduce_algorithms.hpp"
+#include "all_reduce_tuning.hpp"
+#include "backend.hpp"
+#include "mscclpp/collective/all_reduce_packets.hpp"
+#include "mscclpp/host/env.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/symmetric_memory.hpp"
+#include "mscclpp/host/wait_monitor.hpp"
+
+namespace mscclpp {
+
+namespace {
+
+using namespace kernels;
+
+/// Calls f(TypeTag<P>) with the pack protocol of a packet algorithm.
+template <class F>
+auto visitProtocol(Protocol protocol, F&& f) {
+  switch (protocol) {
+    case Protocol::LL8:
+      return f(TypeTag<PackProtocolOf<Protocol::LL8>::Type>{});
+    case Protocol::LL128:
+      return f(TypeTag<PackProtocolOf<Protocol::LL128>::Type>{});
+    case Protocol::LL128Ordered:
+      return f(TypeTag<PackProtocolOf<Protocol::LL128Ordered>::Type>{});
+    case Protocol::Sentinel:
+      return f(TypeTag<PackProtocolOf<Protocol::Sentinel>::Type>{});
+    default:
+      return f(TypeTag<PackProtocolOf<Protocol::LL16>::Type>{});
+  }
+}
+
+std::size_t packetWindowBytes(const AllReduceConfig& config, std::size_t capacityPacks, int ranks) {
+  return visitProtocol(config.protocol, [&](auto tag) {
+    using P = typename decltype(tag)::Type;
+    return config.pattern == Pattern::OneShot ? PacketScratch<P, Pattern::OneShot>{capacityPacks, ranks}.windowBytes()
+                                              : PacketScratch<P, Pattern::TwoShot>{capacityPacks, ranks}.windowBytes();
+  });
+}
+
+/// What one algorithm owns: a part of the window, and its epochs.
+struct Region {
+  std::size_t algorithm;
+  std::size_t offset;
+  std::size_t bytes;
+  int initialByte;
+  std::uint64_t firstEpoch;
+  std::size_t capacityPacks;
+  PipelineScratch pipeline;
+  std::vector<std::byte*> window;
+  std::shared_ptr<void> epochs;
+};
+
+Region describe(std::size_t index, std::size_t offset, int ranks, const PipelineTuning& tuning) {
+  const AllReduceAlgorithm& algorithm = allReduceAlgorithms[index];
+  Region region{index, offset, 0, 0, 1, 0, {}, {}, {}};
+  if (algorithm.config.schedule == Schedule::Pipelined) {
+    region.pipeline = {tuning.tilePacks, ranks, tuning.blocks, 2 * algorithm.config.lookahead};
+    region.bytes = region.pipeline.windowBytes();
+    region.firstEpoch = 0;
+  } else {
+    region.capacityPacks = algorithm.maxBytes / sizeof(Word16);
+    region.bytes = packetWindowBytes(algorithm.config, region.capacityPacks, ranks);
+    region.initialByte = visitProtocol(algorithm.config.protocol, [](auto tag) { return decltype(tag)::Type::initialByte; });
+  }
+  return region;
+}
+
+constexpr std::size_t regionAlignment = 4096;
+
+std::string text(DataType type) { return std::to_string(static_cast<int>(type)); }
+std::string text(ReduceOp op) { return std::to_string(static_cast<int>(op)); }
+
+[[noreturn]] void refuse(const std::string& why) { throw Error("all-reduce: " + why, ErrorCode::InvalidUsage); }
+
+}  // namespace
+
+class Collectives::State {
+ public:
+  State(std::shared_ptr<Communicator> communicator, DeviceType where, Algorithms algorithms)
+      : communicator_(std::move(communicator)),
+        rank_(communicator_->bootstrap()->getRank()),
+        ranks_(communicator_->bootstrap()->getNranks()),
+        onGpu_(where == DeviceType::GPU),
+        backend_(onGpu_ ? gpuBackend() : cpuBackend()),
+        monitor_(*communicator_, where) {
+    if (ranks_ > maxTeamSize) {
+      refuse("teams have up to " + std::to_string(maxTeamSize) + " ranks, this one has " + std::to_string(ranks_) + ": split the communicator");
+    }
+    std::size_t bytes = 0;
+    for (std::size_t i = 0; i < allReduceAlgorithms.size(); ++i) {
+      const AllReduceAlgorithm& algorithm = allReduceAlgorithms[i];
+      if (!(onGpu_ ? algorithm.onGpu : algorithm.onCpu)) continue;
+      if (algorithms == Algorithms::Chosen && !isChosen(algorithm.name)) continue;
+      regions_.push_back(describe(i, bytes, ranks_, pipelineTuning()));
+      bytes += roundUp(regions_.back().bytes, regionAlignment);
+    }
+    memory_.emplace(*communicator_, bytes, where);
+    for (Region& region : regions_) {
+      for (int r = 0; r < ranks_; ++r) region.window.push_back(static_cast<std::byte*>(memory_->peer(r)) + region.offset);
+      backend_.fill(local(region), region.initialByte, region.bytes);
+      region.epochs = backend_.allocate(maxBlocks * sizeof(std::uint64_t));
+      setEpoch(region, region.firstEpoch);
+    }
+    communicator_->bootstrap()->barrier();  // nobody sends before every window is ready
+  }
+
+  void allReduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, CUstream_st* stream,
+                 const std::string& name) {
+    if (monitor_.failed()) monitor_.check();
+    if (sizeOf(type) == 0) refuse("data type " + text(type) + " is not supported");
+    if (count == 0) return;
+    if (input == nullptr || output == nullptr) {
+      refuse(std::string(input == nullptr ? "input" : "output") + " is null and count is not 0");
+    }
+    if (count > std::numeric_limits<std::size_t>::max() / 2 / sizeOf(type)) {
+      refuse("count is larger than any memory; was it a negative number?");
+    }
+    const std::size_t bytes = count * sizeOf(type);
+    Region& region = name.empty() ? choose(bytes, type, op) : named(name, bytes, type, op);
+    const AllReduceFunction function = backend_.findAllReduce(region.algorithm, type, op, ranks_);
+    if (function == nullptr) refuse("operator " + text(op) + " is not supported");
+    const AllReduceConfig& config = allReduceAlgorithms[region.algorithm].config;
+    const Shape shape = config.schedule == Schedule::Pipelined ? Shape{pipelineTuning().blocks, pipelineTuning().threads}
+                                                               : packetShape(config, ceilDivide(bytes, sizeof(Word16)), ranks_);
+    const std::chrono::nanoseconds timeout = env()->waitTimeout;
+    const BoundedWait wait(monitor_.deviceControl(), static_cast<std::uint64_t>(timeout.count()));
+    const int error = function({rank_, ranks_, region.window.data(), static_cast<std::uint64_t*>(region.epochs.get()),
+                                region.capacityPacks, region.pipeline, wait, input, output, count, shape, stream});
+    if (error != 0) throw CudaError(std::string("all-reduce: the launch failed: ") + backend_.errorText(error), error);
+    if (!onGpu_ && monitor_.failed()) monitor_.check();
+  }
+
+  void check() const { monitor_.check(); }
+
+  std::vector<std::string> algorithms() const {
+    std::vector<std::string> names;
+    for (const Region& region : regions_) names.emplace_back(allReduceAlgorithms[region.algorithm].name);
+    return names;
+  }
+
+  Region& choose(std::size_t bytes, DataType type, ReduceOp op) {
+    const auto pick = [&](const auto& choices) -> Region& {
+      for (const SizeChoice& choice : choices) {
+        if (bytes > choice.maxBytes) continue;
+        Region* region = find(choice.algorithm);
+        if (region != nullptr && backend_.findAllReduce(region->algorithm, type, op, ranks_) != nullptr) return *region;
+      }
+      return regions_.back();
+    };
+    return onGpu_ ? pick(gpuChoices) : pick(cpuChoices);
+  }
+
+  void setEpochs(std::uint64_t epoch) {
+    for (Region& region : regions_) setEpoch(region, epoch);
+    communicator_->bootstrap()->barrier();
+  }
+
+ private:
+  const PipelineTuning& pipelineTuning() const { return onGpu_ ? gpuPipeline : cpuPipeline; }
+  std::byte* local(const Region& region) const { return region.window[static_cast<std::size_t>(rank_)]; }
+
+  bool isChosen(std::string_view name) const {
+    const auto among = [&](const auto& choices) {
+      for (const SizeChoice& choice : choices) {
+        if (name == choice.algorithm) return true;
+      }
+      return false;
+    };
+    return name == allReduceAlgorithms[fallbackAlgorithm].name || (onGpu_ ? among(gpuChoices) : among(cpuChoices));
+  }
+
+  Region* find(std::string_view name) {
+    for (Region& region : regions_) {
+      if (name == allReduceAlgorithms[region.algorithm].name) return &region;
+    }
+    return nullptr;
+  }
+
+  Region& named(const std::string& name, std::size_t bytes, DataType type, ReduceOp op) {
+    Region* region = find(name);
+    if (region == nullptr) {
+      std::string known;
+      for (const std::string& each : algorithms()) known += (known.empty() ? "" : ", ") + each;
+      refuse("no algorithm \"" + name + "\" here; there are: " + known);
+    }
+    const AllReduceAlgorithm& algorithm = allReduceAlgorithms[region->algorithm];
+    if (algorithm.maxBytes != noLimit && bytes > algorithm.maxBytes) {
+      refuse(name + " takes messages of up to " + std::to_string(algorithm.maxBytes) + " bytes, not " + std::to_string(bytes) +
+             ": leave the algorithm to the library, or name " + allReduceAlgorithms[fallbackAlgorithm].name);
+    }
+    if (backend_.findAllReduce(region->algorithm, type, op, ranks_) == nullptr) {
+      refuse(name + " is not compiled for data type " + text(type) + " and operator " + text(op) +
+             ": leave the algorithm to the library");
+    }
+    return *region;
+  }
+
+  void setEpoch(Region& region, std::uint64_t epoch) {
+    const std::vector<std::uint64_t> words(maxBlocks, epoch);
+    backend_.upload(region.epochs.get(), words.data(), words.size() * sizeof(std::uint64_t));
+    // The counters of a pipeline only rise: they start where the epochs start.
+    if (allReduceAlgorithms[region.algorithm].config.schedule == Schedule::Pipelined && epoch != 0) {
+      const std::size_t offset = region.pipeline.countersOffset();
+      const std::vector<std::uint64_t> counters((region.bytes - offset) / sizeof(std::uint64_t), epoch);
+      backend_.upload(local(region) + offset, counters.data(), counters.size() * sizeof(std::uint64_t));
+    }
+  }
+
+  std::shared_ptr<Communicator> communicator_;
+  int rank_;
+  int ranks_;
+  bool onGpu_;
+  const Backend& backend_;
+  WaitMonitor monitor_;
+  std::optional<SymmetricMemory> memory_;
+  std::vector<Region> regions_;
+};
+
+Collectives::Collectives(std::shared_ptr<Communicator> communicator, DeviceType where, Algorithms algorithms) {
+  if (communicator == nullptr) throw Error("Collectives: the communicator is null", ErrorCode::InvalidUsage);
+  if (where != DeviceType::GPU && where != DeviceType::CPU) {
+    throw Error("Collectives: where must be DeviceType::GPU or DeviceType::CPU", ErrorCode::InvalidUsage);
+  }
+  state_ = std::make_unique<State>(std::move(communicator), where, algorithms);
+}
+Collectives::~Collectives() = default;
+
+void Collectives::allReduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, CUstream_st* stream,
+                            const std::string& algorithm) {
+  state_->allReduce(input, output, count, type, op, stream, algorithm);
+}
+
+void Collectives::check() const { state_->check(); }
+
+std::vector<std::string> Collectives::algorithms() const { return state_->algorithms(); }
+
+std::string Collectives::chosen(std::size_t count, DataType type, ReduceOp op) const {
+  return kernels::allReduceAlgorithms[state_->choose(count * sizeOf(type), type, op).algorithm].name;
+}
+
+void Collectives::setEpoch(std::uint64_t epoch) { state_->setEpochs(epoch); }
+
+}  // namespace mscclpp

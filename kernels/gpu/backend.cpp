@@ -1,0 +1,26 @@
+// The GPU as a place where collectives run.
+#include "../backend.hpp"
+
+#include <cuda_runtime.h>
+
+#include "mscclpp/host/gpu_memory.hpp"
+
+namespace mscclpp::kernels {
+
+const Backend& gpuBackend() {
+  static const Backend backend{
+      [](std::size_t bytes) { return std::static_pointer_cast<void>(mscclpp::detail::gpuCallocShared<char>(bytes)); },
+      [](void* address, int byte, std::size_t bytes) { gpuMemset(address, byte, bytes); },
+      [](void* address, const void* from, std::size_t bytes) {
+        gpuMemcpy<char>(static_cast<char*>(address), static_cast<const char*>(from), bytes, cudaMemcpyHostToDevice);
+      },
+      [](int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); },
+      [](std::size_t algorithm, DataType type, ReduceOp op, int ranks) {
+        return visit(
+            type, [&](auto tag) { return gpu::findAllReduce<typename decltype(tag)::Type>(algorithm, op, ranks); },
+            [] { return AllReduceFunction{nullptr}; });
+      }};
+  return backend;
+}
+
+}  // namespace mscclpp::kernels
