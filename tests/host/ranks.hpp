@@ -9,8 +9,10 @@
 
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <exception>
 #include <functional>
+#include <iostream>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -43,6 +45,8 @@ class ChildProcess {
   explicit ChildProcess(const std::function<void()>& body) {
     std::array<int, 2> ends{};
     if (::pipe(ends.data()) != 0) throw std::runtime_error("pipe");
+    std::fflush(nullptr);  // else the child's copy of the buffers would be written too
+    std::cout.flush();
     pid_ = ::fork();
     if (pid_ == 0) {
       ::close(ends[0]);

@@ -1,0 +1,45 @@
+// The error family: codes, names and texts.
+#include "mscclpp/host/error.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cerrno>
+#include <string>
+
+using namespace mscclpp;
+
+TEST_CASE("every code has its name") {
+  CHECK(errorToString(ErrorCode::SystemError) == "SystemError");
+  CHECK(errorToString(ErrorCode::InternalError) == "InternalError");
+  CHECK(errorToString(ErrorCode::RemoteError) == "RemoteError");
+  CHECK(errorToString(ErrorCode::InvalidUsage) == "InvalidUsage");
+  CHECK(errorToString(ErrorCode::Timeout) == "Timeout");
+  CHECK(errorToString(ErrorCode::Aborted) == "Aborted");
+  CHECK(errorToString(ErrorCode::ExecutorError) == "ExecutorError");
+  CHECK(errorToString(static_cast<ErrorCode>(99)) == "UnknownError");
+}
+
+TEST_CASE("an error says what failed and in which layer") {
+  const Error error("no such rank", ErrorCode::InvalidUsage);
+  CHECK(error.getErrorCode() == ErrorCode::InvalidUsage);
+  CHECK(std::string(error.what()) == "no such rank (mscclpp failure: InvalidUsage)");
+
+  const SysError system("cannot open a socket", EMFILE);
+  CHECK(system.getErrorCode() == EMFILE);
+  CHECK(std::string(system.what()) == "cannot open a socket (System failure: Too many open files)");
+  CHECK(std::string(CudaError("copy", 700).what()) == "copy (Cuda failure: 700)");
+  CHECK(std::string(CuError("map", 2).what()) == "map (Cu failure: 2)");
+  CHECK(std::string(IbError("post", EINVAL).what()) == "post (Ib failure: Invalid argument)");
+  CHECK(std::string(BaseError(7).what()) == "error 7");
+}
+
+TEST_CASE("the family is caught by its root, and keeps its number") {
+  int number = 0;
+  try {
+    throw CuError("map", 2);
+  } catch (const BaseError& error) {
+    number = error.getErrorCode();
+  }
+  CHECK(number == 2);
+  CHECK_THROWS_AS(throw Error("", ErrorCode::Timeout), std::exception);
+}
