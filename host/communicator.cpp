@@ -127,6 +127,17 @@ Communicator::State::Channel Communicator::State::channelOf(const Connection& co
   return found->second;
 }
 
+std::shared_ptr<WaitMonitor> Communicator::State::monitor(DeviceType where) {
+  std::lock_guard lock(mutex_);
+  auto& monitor = monitors_[where];
+  if (!monitor) {
+    auto made = std::make_shared<WaitMonitor>(where);
+    watch(made->watch_);
+    monitor = std::move(made);
+  }
+  return monitor;
+}
+
 void Communicator::State::watch(const std::shared_ptr<detail::WaitWatch>& watch) {
   std::lock_guard lock(watchMutex_);
   std::erase_if(watches_, [](const auto& known) { return known.expired(); });
@@ -202,10 +213,11 @@ std::shared_future<Connection> Communicator::connect(const EndpointConfig& local
 std::shared_future<Semaphore> Communicator::buildSemaphore(const Connection& connection, int remoteRank, int tag) {
   SemaphoreStub local(connection);
   state_->send(local.serialize(), remoteRank, tag);
-  return std::async(std::launch::deferred,
-                    [state = state_, receive = state_->expect(remoteRank, tag), local = std::move(local)] {
-                      return Semaphore(local, SemaphoreStub::deserialize(state->complete(*receive)));
-                    });
+  return std::async(std::launch::deferred, [state = state_, receive = state_->expect(remoteRank, tag),
+                                            local = std::move(local), remoteRank] {
+    const auto remote = SemaphoreStub::deserialize(state->complete(*receive));
+    return Semaphore(local, remote, state->monitor(local.device().type), state->bootstrap()->getRank(), remoteRank);
+  });
 }
 
 int Communicator::remoteRankOf(const Connection& connection) const {
@@ -213,6 +225,10 @@ int Communicator::remoteRankOf(const Connection& connection) const {
 }
 int Communicator::tagOf(const Connection& connection) const {
   return state_->channelOf(connection).second;
+}
+
+std::shared_ptr<WaitMonitor> Communicator::monitor(DeviceType where) {
+  return state_->monitor(where);
 }
 
 void Communicator::abort() noexcept {

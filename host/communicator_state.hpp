@@ -41,6 +41,7 @@ class Communicator::State {
   void remember(const Connection& connection, int rank, int tag);
   Channel channelOf(const Connection& connection) const;
 
+  std::shared_ptr<WaitMonitor> monitor(DeviceType where);
   void watch(const std::shared_ptr<detail::WaitWatch>& watch);
   void abort() noexcept;
 
@@ -58,6 +59,8 @@ class Communicator::State {
   mutable std::mutex mutex_;
   std::map<Channel, std::unique_ptr<Line>> lines_;  // never removed: receives refer to them
   std::map<std::weak_ptr<detail::ConnectionBase>, Channel, std::owner_less<>> connections_;
+
+  std::map<DeviceType, std::shared_ptr<WaitMonitor>> monitors_;
 
   // What this rank sent to itself, by tag.
   std::mutex selfMutex_;

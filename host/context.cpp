@@ -76,6 +76,10 @@ RegisteredMemory Context::registerMemory(void* data, std::size_t size, Transport
   return RegisteredMemory(std::move(state));
 }
 
+std::shared_ptr<std::uint64_t> Context::takeCounter(const Device& device) {
+  return state_->tokens(device)->take();
+}
+
 Endpoint Context::createEndpoint(EndpointConfig config) {
   const DeviceType type = config.device.type;
   switch (config.transport) {

@@ -1,7 +1,6 @@
 #include "mscclpp/host/semaphore.hpp"
 
 #include "byte_stream.hpp"
-#include "context_state.hpp"
 #include "mscclpp/host/context.hpp"
 #include "mscclpp/host/error.hpp"
 
@@ -14,7 +13,7 @@ constexpr detail::Form form{"SemaphoreStub", 0x414d4553, 1};
 SemaphoreStub::SemaphoreStub(const Connection& connection)
     : connection_(connection), device_(connection.localDevice()) {
   const auto context = connection.context();
-  auto token = context->state_->tokens(device_)->take();
+  auto token = context->takeCounter(device_);
   std::uint64_t* counter = token.get();
   memory_ = context->registerMemory(counter, sizeof(*counter), connection.transport(), std::move(token));
 }
@@ -35,6 +34,14 @@ SemaphoreStub SemaphoreStub::deserialize(const std::vector<char>& data) {
   stub.memory_ = RegisteredMemory::deserialize(memory);
   if (stub.memory_.size() != sizeof(std::uint64_t)) reader.fail("its counter is not 8 bytes long");
   return stub;
+}
+
+Semaphore::Semaphore(const SemaphoreStub& local, const SemaphoreStub& remote, std::shared_ptr<WaitMonitor> monitor,
+                     int rank, int peer)
+    : Semaphore(local, remote) {
+  monitor_ = std::move(monitor);
+  rank_ = rank;
+  peer_ = peer;
 }
 
 Semaphore::Semaphore(const SemaphoreStub& local, const SemaphoreStub& remote)

@@ -12,6 +12,7 @@
 #include "mscclpp/host/registered_memory.hpp"
 #include "mscclpp/host/semaphore.hpp"
 #include "mscclpp/host/transport.hpp"
+#include "mscclpp/host/wait_monitor.hpp"
 
 namespace mscclpp {
 
@@ -53,6 +54,10 @@ class Communicator {
   /// The peer of a connection that connect() made, and its tag. Throws std::out_of_range for any other.
   int remoteRankOf(const Connection& connection) const;
   int tagOf(const Connection& connection) const;
+
+  /// Watches the waits of kernels on every semaphore that this communicator built for such devices: call its check()
+  /// after a kernel.
+  std::shared_ptr<WaitMonitor> monitor(DeviceType where);
 
   /// Gives up, from any thread: every wait of a WaitMonitor of this communicator ends soon with Error(Aborted), and so
   /// does every later one. Losing a rank, where the bootstrap notices it, does the same with Error(RemoteError).

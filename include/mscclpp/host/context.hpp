@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 #include "mscclpp/host/connection.hpp"
@@ -37,10 +38,14 @@ class Context : public std::enable_shared_from_this<Context> {
 
  private:
   friend class SemaphoreStub;
+  friend class MemoryDevice2DeviceSemaphore;
+  friend class Host2DeviceSemaphore;
   Context();
   /// `owner` lives as long as the registration.
   RegisteredMemory registerMemory(void* data, std::size_t size, TransportFlags transports,
                                   std::shared_ptr<const void> owner);
+  /// A zero 8-byte counter in memory of the device that peers can map.
+  std::shared_ptr<std::uint64_t> takeCounter(const Device& device);
 
   std::unique_ptr<detail::ContextState> state_;
 };

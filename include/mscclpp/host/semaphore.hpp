@@ -10,6 +10,8 @@
 
 namespace mscclpp {
 
+class WaitMonitor;
+
 /// One end of a semaphore before the ends meet: an 8-byte counter, zero at first, in the memory of the connection's
 /// local device. The peer increments it.
 class SemaphoreStub {
@@ -43,17 +45,28 @@ class Semaphore {
   Semaphore() = default;
   /// `local` was made here from a connection, `remote` came from the peer of that connection.
   Semaphore(const SemaphoreStub& local, const SemaphoreStub& remote);
+  /// The same with who reports and ends failed waits, and the ranks that the report names.
+  Semaphore(const SemaphoreStub& local, const SemaphoreStub& remote, std::shared_ptr<WaitMonitor> monitor, int rank,
+            int peer);
 
   const Connection& connection() const noexcept { return connection_; }
   /// The counter that the peer increments.
   const RegisteredMemory& localMemory() const noexcept { return local_; }
   /// The counter that this rank increments.
   const RegisteredMemory& remoteMemory() const noexcept { return remote_; }
+  /// Null if the semaphore was not built by a communicator.
+  const std::shared_ptr<WaitMonitor>& monitor() const noexcept { return monitor_; }
+  /// This rank and its peer; -1 if unknown.
+  int rank() const noexcept { return rank_; }
+  int peer() const noexcept { return peer_; }
 
  private:
   Connection connection_;
   RegisteredMemory local_;
   RegisteredMemory remote_;
+  std::shared_ptr<WaitMonitor> monitor_;
+  int rank_ = -1;
+  int peer_ = -1;
 };
 
 }  // namespace mscclpp

@@ -41,6 +41,7 @@ class WaitMonitor {
   void check() const;
 
  private:
+  friend class Communicator;
   std::shared_ptr<detail::WaitWatch> watch_;
 };
 

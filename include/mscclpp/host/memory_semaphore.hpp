@@ -1,0 +1,38 @@
+// A semaphore that kernels signal and wait on by themselves, over mapped memory.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "mscclpp/host/semaphore.hpp"
+#include "mscclpp/sync/semaphore.hpp"
+
+namespace mscclpp {
+
+class Communicator;
+
+/// Owner of the device handles at this end. One per semaphore: it counts what has been consumed here. Works for GPUs
+/// (CudaIpc) and for kernels on CPU threads (SharedMemory). A wait is bounded by MSCCLPP_WAIT_TIMEOUT; if the semaphore
+/// came from a communicator, Communicator::abort() and the loss of a rank end it too, and Communicator::monitor() tells.
+class MemoryDevice2DeviceSemaphore {
+ public:
+  using DeviceHandle = SemaphoreHandle;
+
+  /// Throws Error(InvalidUsage) if the peer's counter is not mapped here.
+  explicit MemoryDevice2DeviceSemaphore(const Semaphore& semaphore);
+  /// Builds the semaphore with the peer of `connection`, which must do the same; blocks until it has.
+  MemoryDevice2DeviceSemaphore(Communicator& communicator, const Connection& connection);
+  MemoryDevice2DeviceSemaphore(MemoryDevice2DeviceSemaphore&&) noexcept = default;
+  MemoryDevice2DeviceSemaphore& operator=(MemoryDevice2DeviceSemaphore&&) noexcept = default;
+
+  const Connection& connection() const noexcept { return semaphore_.connection(); }
+  DeviceHandle deviceHandle() const;
+
+ private:
+  Semaphore semaphore_;
+  std::shared_ptr<std::uint64_t> consumed_;
+};
+
+using SmDevice2DeviceSemaphore [[deprecated("use MemoryDevice2DeviceSemaphore")]] = MemoryDevice2DeviceSemaphore;
+
+}  // namespace mscclpp

@@ -1,0 +1,21 @@
+// The device side of a semaphore whose signals come from the peer's host: it waits, and cannot signal.
+#pragma once
+
+#include "mscclpp/config.hpp"
+#include "mscclpp/sync/semaphore.hpp"
+
+namespace mscclpp {
+
+/// Each call is made by one thread, one at a time; what is ordered and when it gives up: sync/semaphore.hpp.
+struct Host2DeviceSemaphoreHandle {
+  SemaphoreHandle inbound_;  ///< without a remote counter
+
+  MSCCLPP_INLINE bool poll() { return inbound_.poll(); }
+  MSCCLPP_INLINE bool wait() { return inbound_.wait(); }
+  template <WaitPolicy Wait>
+  MSCCLPP_INLINE bool wait(Wait& policy) {
+    return inbound_.wait(policy);
+  }
+};
+
+}  // namespace mscclpp
