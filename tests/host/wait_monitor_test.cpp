@@ -99,7 +99,7 @@ TEST_CASE("a monitor without trouble") {
   CHECK(monitor.deviceControl()->expired == 0);
   CHECK_FALSE(monitor.failed());
   monitor.check();
-  CHECK_THROWS_AS(WaitMonitor(DeviceType::Unknown), Error);
+  CHECK_THROWS_AS(WaitMonitor{DeviceType::Unknown}, Error);
 }
 
 TEST_CASE("an expired wait is told in full") {
