@@ -287,7 +287,6 @@ void Mesh::serve() {
   const auto interval = std::max(heartbeatTimeout_ / (silentBeatsAllowed + 1), 1ms);
   Deadline nextBeat = Deadline::after(interval);
   Deadline leaveBy = Deadline::after(0ms);
-  bool left = false;
   std::vector<pollfd> entries;
   std::vector<Peer*> owners;
   while (true) {
@@ -296,7 +295,7 @@ void Mesh::serve() {
     bool leaveNow = false;
     {
       std::lock_guard lock(mutex_);
-      leaveNow = leaving_ && !left;
+      leaveNow = leaving_ && !left_;
       for (Peer& peer : peers_) {
         if (!peer.socket) continue;
         const bool wantsToWrite = !peer.writing.empty() || !peer.outbox.empty() || peer.finishWriting;
@@ -306,15 +305,15 @@ void Mesh::serve() {
     }
     if (leaveNow) {
       startLeaving();
-      left = true;
+      left_ = true;
       leaveBy = Deadline::after(farewellPatience);
       continue;
     }
     if (std::exchange(progressed_, false)) leaveBy = Deadline::after(farewellPatience);
-    if (left && (owners.size() == 1 || leaveBy.expired())) return;
+    if (left_ && (owners.size() == 1 || leaveBy.expired())) return;
 
     int timeout = beating ? nextBeat.pollTimeout() : -1;
-    if (left) timeout = leaveBy.pollTimeout(interval);
+    if (left_) timeout = leaveBy.pollTimeout(interval);
     if (::poll(entries.data(), entries.size(), timeout) < 0 && errno != EINTR) throw SysError("poll", errno);
     if ((entries[0].revents & POLLIN) != 0) {
       std::uint64_t count;
@@ -453,10 +452,12 @@ void Mesh::beat() {
       if (peer.outboxBytes == 0 && !leaving_) enqueue(peer, Frame::Heartbeat, 0, nullptr, 0);
     }
     writeTo(peer);
-    if (++peer.silentBeats > silentBeatsAllowed) {
-      lose(peer,
-           "nothing was heard of it for " + secondsText(heartbeatTimeout_) + " (it is stopped, or the network is cut)");
-    }
+    if (++peer.silentBeats <= silentBeatsAllowed) continue;
+    const std::string reason =
+        "nothing was heard of it for " + secondsText(heartbeatTimeout_) + " (it is stopped, or the network is cut)";
+    // Before the connection closes: should the peer wake up again, it is to learn why it was given up.
+    if (!left_) announce({peer.rank, reason});
+    lose(peer, reason);
   }
 }
 

@@ -106,7 +106,9 @@ class Mesh {
   bool callbacksRan_ = false;
 
   std::thread thread_;
-  bool progressed_ = false;  // the thread's own: it wrote something since it last looked
+  // The thread's own.
+  bool left_ = false;        // the farewells are on their way
+  bool progressed_ = false;  // something was written since it last looked
 };
 
 }  // namespace mscclpp::detail
