@@ -83,7 +83,7 @@ TEST_CASE("a descriptor is fetched as often as wanted, until its offer ends") {
     CHECK_THROWS_WITH_AS(FdServer::fetch(last, patience), doctest::Contains("gone"), Error);
   }
   CHECK(openDescriptors() == descriptors);
-  CHECK(liveThreads() == threads);
+  CHECK(threadsReturnTo(threads));
 }
 
 TEST_CASE("many threads fetch at once") {

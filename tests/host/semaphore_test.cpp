@@ -28,7 +28,7 @@ std::shared_ptr<Bootstrap> aloneBootstrap() {
   return std::make_shared<SocketpairBootstrap>(0, std::vector<int>{-1});
 }
 
-// Two ranks hand a token to and fro, by each kind of semaphore.
+// Two ranks pass a word back and forth, by each kind of semaphore.
 void alternate(std::shared_ptr<Bootstrap> bootstrap) {
   const int rank = bootstrap->getRank();
   const int peer = 1 - rank;
