@@ -112,7 +112,7 @@ SAMPLES = {
         )
     ],
     rules.portable: [
-        ({"docs/a.md": "see /home/someone/notes\n"}, {"docs/a.md": "see /usr/local/cuda and a/work/b\n"}),
+        ({"docs/a.md": "see /home/jane/notes\n"}, {"docs/a.md": "see /usr/local/cuda, /home/someone and a/work/b\n"}),
         ({"dev": "curl https://example.org/x\n"}, {"docs/a.md": "https://docs.nvidia.com/cuda\n"}),
     ],
     rules.plain_text: [
