@@ -13,7 +13,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
-#include <memory>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -47,6 +46,9 @@ void asRank(const std::function<void(ProcessGroup&)>& body) {
   if (!ProcessGroup::fromEnvironment()) return;  // not started by a case of this file
   std::_Exit(runRanks(1, {}, body));
 }
+
+// Where a rank tells the test its process id: a descriptor that stays open across exec.
+constexpr int pidPipe = 100;
 
 void waitForDeath() {
   while (true) ::pause();
@@ -99,8 +101,12 @@ TEST_CASE("rank: one fails and one hangs" * doctest::skip()) {
   });
 }
 
-TEST_CASE("rank: all wait for ever" * doctest::skip()) {
-  asRank([](ProcessGroup&) { waitForDeath(); });
+TEST_CASE("rank: all say who they are and wait for ever" * doctest::skip()) {
+  asRank([](ProcessGroup&) {
+    const pid_t self = ::getpid();
+    if (::write(pidPipe, &self, sizeof(self)) != sizeof(self)) throw std::runtime_error("nobody listens");
+    waitForDeath();
+  });
 }
 
 TEST_CASE("a program starts its own ranks, which find each other") {
@@ -124,20 +130,18 @@ TEST_CASE("ranks that neither end nor listen are killed") {
 }
 
 TEST_CASE("ranks die with the process that started them") {
-  auto launcher = std::make_unique<ChildProcess>([] { launch(2, "rank: all wait for ever"); });
-  const std::string command = "pgrep -P " + std::to_string(launcher->pid());
-  std::vector<pid_t> ranks;
-  for (int i = 0; i < 200 && ranks.size() < 2; ++i) {
-    std::this_thread::sleep_for(20ms);
-    ranks.clear();
-    if (FILE* list = ::popen(command.c_str(), "r")) {
-      for (int pid; std::fscanf(list, "%d", &pid) == 1;) ranks.push_back(pid);
-      ::pclose(list);
-    }
-  }
-  REQUIRE(ranks.size() == 2);
-  launcher->kill(SIGKILL);
-  CHECK(launcher->wait() == "signal 9");
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  ChildProcess launcher([&] {
+    ::dup2(ends[1], pidPipe);
+    launch(2, "rank: all say who they are and wait for ever");
+  });
+  ::close(ends[1]);
+  std::vector<pid_t> ranks(2);
+  for (pid_t& pid : ranks) REQUIRE(::read(ends[0], &pid, sizeof(pid)) == sizeof(pid));
+  ::close(ends[0]);
+  launcher.kill(SIGKILL);
+  CHECK(launcher.wait() == "signal 9");
   for (pid_t pid : ranks) {
     // Gone, or a zombie that the system's first process has yet to reap.
     const auto isAlive = [&] {
