@@ -43,8 +43,10 @@ CudaStreamWithFlags::~CudaStreamWithFlags() {
 
 void CudaStreamWithFlags::set(unsigned int flags) {
   if (!empty()) throw Error("CudaStreamWithFlags: there is a stream already", ErrorCode::InvalidUsage);
-  MSCCLPP_CUDATHROW(cudaGetDevice(&deviceId_));
+  int device = -1;
+  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
   MSCCLPP_CUDATHROW(cudaStreamCreateWithFlags(&stream_, flags));
+  deviceId_ = device;
 }
 
 }  // namespace mscclpp

@@ -156,18 +156,29 @@ void gpuMemcpyBytes(void* dst, const void* src, std::size_t bytes, cudaMemcpyKin
   MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
 }
 
+namespace {
+
+std::size_t shareableGranularity(std::size_t bytes, GpuBufferGranularity granularity) {
+  if (isNvlsSupported()) {
+    try {
+      return getMulticastGranularity(bytes, granularity == GpuBufferGranularity::MultiCastMinimum
+                                                ? CU_MULTICAST_GRANULARITY_MINIMUM
+                                                : CU_MULTICAST_GRANULARITY_RECOMMENDED);
+    } catch (const CuError&) {  // a GPU that could, in a machine whose fabric cannot
+    }
+  }
+  return getCuAllocationGranularity(CU_MEM_ALLOC_GRANULARITY_MINIMUM);
+}
+
+}  // namespace
+
 GpuAllocation allocateShareable(std::size_t bytes, GpuBufferGranularity granularity) {
   if (bytes == 0) return {};
   const int device = currentGpu();
   if (!isShareableVirtualMemorySupported(device)) {
     return {std::shared_ptr<void>(gpuCalloc(bytes), gpuFree), bytes, device};
   }
-  std::size_t unit = getCuAllocationGranularity(CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-  if (isNvlsSupported()) {
-    unit = getMulticastGranularity(bytes, granularity == GpuBufferGranularity::MultiCastMinimum
-                                              ? CU_MULTICAST_GRANULARITY_MINIMUM
-                                              : CU_MULTICAST_GRANULARITY_RECOMMENDED);
-  }
+  const std::size_t unit = shareableGranularity(bytes, granularity);
   const std::size_t size = roundUp(bytes, unit);
   return {std::shared_ptr<void>(gpuCallocPhysical(size, unit, unit), gpuFreePhysical), size, device};
 }
