@@ -32,6 +32,8 @@ enum class DataType {
 /// Reduction operators of the host API, with NCCL's values.
 enum class ReduceOp { SUM = 0, PROD = 1, MAX = 2, MIN = 3, AVG = 4, NOP = 255 };
 
+#if !defined(__CUDACC_RTC__)  // run-time values become types on the host
+
 /// Stands for a type in a call of visit().
 template <class T>
 struct TypeTag {
@@ -99,5 +101,7 @@ constexpr std::size_t sizeOf(DataType type) {
   return visit(
       type, [](auto tag) { return sizeof(typename decltype(tag)::Type); }, [] { return std::size_t{0}; });
 }
+
+#endif
 
 }  // namespace mscclpp
