@@ -192,6 +192,7 @@ bool FdServer::answer(Client& client) {
 }
 
 void FdServer::serve() noexcept {
+  ::pthread_setname_np(::pthread_self(), "mscclpp-fd");
   std::vector<Client> clients;
   std::vector<pollfd> polled;
   clients.reserve(maxClients);
