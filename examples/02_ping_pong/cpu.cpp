@@ -1,0 +1,34 @@
+// 02 on two CPU ranks: host memory that both processes map, and a group of one thread.
+#include "example.hpp"
+#include "mscclpp/basic/serial_group.hpp"
+#include "mscclpp/host/host_buffer.hpp"
+#include "ping_pong.hpp"
+
+using namespace mscclpp;
+
+namespace {
+
+constexpr int count = 1000;
+constexpr int turns = 100;
+
+void play(ProcessGroup& group) {
+  example::require(group.size() == 2, "ping-pong is for two ranks");
+  Communicator communicator(group.connect());
+  const HostBuffer memory(count * sizeof(std::uint32_t));
+  auto* ball = static_cast<std::uint32_t*>(memory.data());
+  const MemoryChannel channel =
+      example::connectTo(1 - group.rank(), communicator, ball, memory.bytes(), Transport::SharedMemory);
+
+  example::playPingPong(cpu::SerialGroup(), channel.deviceHandle(), ball, count, turns, group.rank());
+
+  communicator.monitor(DeviceType::CPU)->check();  // throws if a wait failed
+  for (int i = 0; i < count; ++i) example::require(ball[i] == turns, "word " + std::to_string(i) + " is wrong");
+  if (group.rank() == 0) std::printf("%d words went to and fro %d times: right\n", count, turns);
+  communicator.bootstrap()->barrier();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return example::runOnRanks(2, argc, argv, play);
+}

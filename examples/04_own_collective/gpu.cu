@@ -1,0 +1,72 @@
+// 04 on GPUs: the collective inside a kernel of one's own, a rank a GPU.
+#include <vector>
+
+#include "all_gather.hpp"
+#include "gpu_example.hpp"
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/symmetric_memory.hpp"
+
+using namespace mscclpp;
+
+namespace {
+
+using Collective = example::AllGather<float, Protocol::LL16>;
+
+constexpr std::size_t capacityPacks = 16384;
+constexpr int blocks = 32;
+constexpr int threads = 256;
+
+// Whatever the kernel has to do beside it goes before, after, or into the source and the sink.
+__global__ void __launch_bounds__(threads)
+    gatherKernel(const __grid_constant__ Collective::Args args, const float* input, float* output) {
+  Collective::run(gpu::Grid(), args, LoadFrom<float>(input), example::Concatenate<float>{output, args.count});
+}
+
+void gather(ProcessGroup& group) {
+  const int rank = group.rank();
+  const int ranks = group.size();
+  Communicator communicator(group.connect());
+  WaitMonitor monitor(communicator, DeviceType::GPU);
+
+  // Scratch that all ranks map. It starts as zeros, which is what LL16 packets start as.
+  static_assert(Collective::P::initialByte == 0);
+  const SymmetricMemory scratch(communicator, Collective::Scratch{capacityPacks, ranks}.windowBytes(), DeviceType::GPU);
+  const GpuBuffer<std::uint64_t> epochs(maxBlocks);
+  gpuMemcpy(epochs.data(), std::vector<std::uint64_t>(maxBlocks, 1).data(), maxBlocks);
+
+  Collective::Args args{};
+  args.team = Team<>(rank, ranks);
+  for (int peer = 0; peer < ranks; ++peer) args.window.base[peer] = static_cast<std::byte*>(scratch.peer(peer));
+  args.epochs = {epochs.data()};
+  args.capacityPacks = capacityPacks;
+  args.wait = BoundedWait(monitor.deviceControl(), 30'000'000'000);
+
+  for (const std::size_t count : {1, 1001, 65536, 3, 65535}) {
+    std::vector<float> data(count);
+    for (std::size_t i = 0; i < count; ++i) data[i] = example::contribution(rank, i);
+    const GpuBuffer<float> input(count);
+    const GpuBuffer<float> output(count * static_cast<std::size_t>(ranks));
+    gpuMemcpy(input.data(), data.data(), count);
+
+    args.count = count;
+    gatherKernel<<<blocks, threads>>>(args, input.data(), output.data());
+    MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
+    monitor.check();
+
+    std::vector<float> gathered(output.nelems());
+    gpuMemcpy(gathered.data(), output.data(), gathered.size());
+    for (std::size_t i = 0; i < gathered.size(); ++i) {
+      example::require(gathered[i] == example::contribution(static_cast<int>(i / count), i % count),
+                       "element " + std::to_string(i) + " of " + std::to_string(count) + " is wrong");
+    }
+  }
+  if (rank == 0) std::printf("all-gather over %d GPUs: right\n", ranks);
+  communicator.bootstrap()->barrier();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return example::runOnGpus(2, 8, argc, argv, gather);
+}

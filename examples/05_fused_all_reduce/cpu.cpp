@@ -1,0 +1,51 @@
+// 05 on CPU ranks: processes, each with a grid of one thread.
+#include "mscclpp/basic/serial_group.hpp"
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/symmetric_memory.hpp"
+#include "problem.hpp"
+
+using namespace mscclpp;
+
+namespace {
+
+void layer(ProcessGroup& group) {
+  const int rank = group.rank();
+  const int ranks = group.size();
+  const example::Problem problem{.tokens = 7, .width = 101, .depth = 16};
+  Communicator communicator(group.connect());
+  WaitMonitor monitor(communicator, DeviceType::CPU);
+
+  const SymmetricMemory scratch(communicator, example::Scratch{problem.packs(), ranks}.windowBytes(), DeviceType::CPU);
+  std::vector<std::uint64_t> epochs(maxBlocks, 1);
+  GridBarrier barrier{};
+  const std::vector<float> input = problem.input(rank), weight = problem.weight(rank), residual = problem.residual(),
+                           gain = problem.gain();
+  std::vector<float> hidden(problem.elements()), output(problem.elements());
+  const example::Layer layer{problem.tokens,  problem.width, problem.depth, input.data(), weight.data(),
+                             residual.data(), gain.data(),   hidden.data(), output.data()};
+
+  example::Collective::Args args{};
+  args.team = Team<>(rank, ranks);
+  for (int peer = 0; peer < ranks; ++peer) args.window.base[peer] = static_cast<std::byte*>(scratch.peer(peer));
+  args.epochs = {epochs.data()};
+  args.capacityPacks = problem.packs();
+  args.count = problem.elements();
+  args.wait = BoundedWait(monitor.deviceControl(), 30'000'000'000);
+
+  // Epochs advance in args.epochs: a call is followed by the next, with nothing to set up in between.
+  for (int call = 0; call < 3; ++call) {
+    std::fill(output.begin(), output.end(), 0.0f);
+    example::runLayer(cpu::SerialGrid(), args, layer, barrier);
+    monitor.check();
+    problem.check(output, ranks);
+    example::requireSameBits(*communicator.bootstrap(), output);
+  }
+  if (rank == 0) std::printf("linear layer, all-reduce, residual and RMSNorm over %d CPU ranks: right\n", ranks);
+  communicator.bootstrap()->barrier();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return example::runOnRanks(4, argc, argv, layer);
+}

@@ -1,0 +1,71 @@
+// 05 on GPUs: the whole layer as one kernel, a rank a GPU.
+#include "gpu_example.hpp"
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/symmetric_memory.hpp"
+#include "problem.hpp"
+
+using namespace mscclpp;
+
+namespace {
+
+constexpr int blocks = 32;  // few enough to be resident at once, which the grid barrier needs
+constexpr int threads = 256;
+
+__global__ void __launch_bounds__(threads)
+    layerKernel(const __grid_constant__ example::Collective::Args args, const __grid_constant__ example::Layer layer,
+                GridBarrier* barrier) {
+  example::runLayer(gpu::Grid(), args, layer, *barrier);
+}
+
+GpuBuffer<float> onGpu(const std::vector<float>& values) {
+  GpuBuffer<float> buffer(values.size());
+  gpuMemcpy(buffer.data(), values.data(), values.size());
+  return buffer;
+}
+
+void layer(ProcessGroup& group) {
+  const int rank = group.rank();
+  const int ranks = group.size();
+  const example::Problem problem{.tokens = 33, .width = 1021, .depth = 64};
+  Communicator communicator(group.connect());
+  WaitMonitor monitor(communicator, DeviceType::GPU);
+
+  const SymmetricMemory scratch(communicator, example::Scratch{problem.packs(), ranks}.windowBytes(), DeviceType::GPU);
+  const GpuBuffer<std::uint64_t> epochs(maxBlocks);
+  gpuMemcpy(epochs.data(), std::vector<std::uint64_t>(maxBlocks, 1).data(), maxBlocks);
+  const GpuBuffer<GridBarrier> barrier(1);
+  const auto input = onGpu(problem.input(rank)), weight = onGpu(problem.weight(rank)),
+             residual = onGpu(problem.residual()), gain = onGpu(problem.gain());
+  const GpuBuffer<float> hidden(problem.elements()), output(problem.elements());
+  const example::Layer layer{problem.tokens,  problem.width, problem.depth, input.data(), weight.data(),
+                             residual.data(), gain.data(),   hidden.data(), output.data()};
+
+  example::Collective::Args args{};
+  args.team = Team<>(rank, ranks);
+  for (int peer = 0; peer < ranks; ++peer) args.window.base[peer] = static_cast<std::byte*>(scratch.peer(peer));
+  args.epochs = {epochs.data()};
+  args.capacityPacks = problem.packs();
+  args.count = problem.elements();
+  args.wait = BoundedWait(monitor.deviceControl(), 30'000'000'000);
+
+  // Epochs advance on the device: a call is followed by the next, with nothing to set up in between.
+  for (int call = 0; call < 3; ++call) {
+    gpuMemset(output.data(), 0, output.bytes());
+    layerKernel<<<blocks, threads>>>(args, layer, barrier.data());
+    MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
+    monitor.check();
+    std::vector<float> result(problem.elements());
+    gpuMemcpy(result.data(), output.data(), result.size());
+    problem.check(result, ranks);
+    example::requireSameBits(*communicator.bootstrap(), result);
+  }
+  if (rank == 0) std::printf("linear layer, all-reduce, residual and RMSNorm over %d GPUs, one kernel: right\n", ranks);
+  communicator.bootstrap()->barrier();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return example::runOnGpus(2, 8, argc, argv, layer);
+}
