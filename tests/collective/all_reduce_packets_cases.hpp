@@ -1,0 +1,283 @@
+// Cases of collective/all_reduce_packets.hpp, for one pattern: the file that includes this one defines allReducePattern.
+#pragma once
+
+#include <array>
+#include <utility>
+
+#include "collective/all_reduce_run.hpp"
+
+namespace mscclpp::test {
+
+/// The most threads an emulated launch may have; each is a thread of the operating system.
+inline constexpr int emulatedThreads = 96;
+
+template <Protocol protocol, int Ranks = 0>
+inline constexpr AllReduceConfig packetConfig{protocol, allReducePattern, Schedule::Whole, Ranks};
+
+/// LL128 needs warps of 16 lanes or more.
+inline constexpr int widthFor(Protocol protocol) {
+  return protocol == Protocol::LL128 || protocol == Protocol::LL128Ordered ? 16 : 4;
+}
+
+template <Protocol protocol, int Ranks = 0, class T = float, class Op = Sum>
+using PacketRun = AllReduceRun<AllReduce<T, Op, packetConfig<protocol, Ranks>>, Op, Backend<widthFor(protocol)>>;
+
+/// Calls f.template operator()<protocol>() for every protocol that this backend has.
+template <class F>
+void forEachProtocol(const F& f) {
+  f.template operator()<Protocol::LL8>();
+  f.template operator()<Protocol::LL16>();
+  f.template operator()<Protocol::LL128Ordered>();
+  f.template operator()<Protocol::Sentinel>();
+  if constexpr (Backend<>::onGpu) f.template operator()<Protocol::LL128>();
+}
+
+inline constexpr std::size_t capacityPacks = 69;
+
+template <class T>
+std::size_t capacityOf() {
+  return capacityPacks * static_cast<std::size_t>(packSize<T>);
+}
+
+/// Lengths at which something changes, places that are not aligned, and the same buffer for input and output.
+template <class T>
+std::vector<Message> awkwardMessages() {
+  const std::size_t pack = packSize<T>;
+  const std::size_t capacity = capacityOf<T>();
+  return {{1},
+          {pack, true},
+          {pack + 1, false, 1, 0},
+          {8 * pack - 1, false, 0, 1},
+          {capacity},
+          {capacity - 1, true, 1},
+          {3},
+          {17 * pack + 1, false, 1, 1},
+          {capacity, true}};
+}
+
+template <Protocol protocol>
+Shape smallShape(int ranks) {
+  if (Backend<>::onGpu) return {ranks, 2, 2};
+  const int warps = emulatedThreads / (ranks * widthFor(protocol));
+  return {ranks, warps >= 4 ? 2 : 1, warps >= 2 ? 2 : 1};
+}
+
+template <Protocol protocol, int Ranks>
+void checkFixedTeam() {
+  CAPTURE(Ranks);
+  PacketRun<protocol, Ranks> run(Ranks, capacityPacks);
+  run.check(smallShape<protocol>(Ranks), awkwardMessages<float>());
+  run.check(smallShape<protocol>(Ranks), {{0}, {5}, {capacityOf<float>()}});
+}
+
+TEST_CASE("packets: fixed team sizes") {
+  forEachProtocol([]<Protocol protocol>() {
+    CAPTURE(protocol);
+    checkFixedTeam<protocol, 2>();
+    checkFixedTeam<protocol, 4>();
+    checkFixedTeam<protocol, 8>();
+    if constexpr (!Backend<>::onGpu) {
+      checkFixedTeam<protocol, 3>();
+      checkFixedTeam<protocol, 5>();
+    }
+  });
+}
+
+TEST_CASE("packets: team sizes that are known at run time only") {
+  forEachProtocol([]<Protocol protocol>() {
+    CAPTURE(protocol);
+    for (int ranks = 2; ranks <= 8; ++ranks) {
+      CAPTURE(ranks);
+      PacketRun<protocol> run(ranks, capacityPacks);
+      run.check(smallShape<protocol>(ranks), awkwardMessages<float>());
+      run.check(smallShape<protocol>(ranks), {{capacityOf<float>()}, {2}});
+    }
+  });
+}
+
+template <class T, class Op>
+void checkElements() {
+  PacketRun<Protocol::LL16, 2, T, Op> run(2, capacityPacks);
+  run.check(smallShape<Protocol::LL16>(2), awkwardMessages<T>());
+  PacketRun<Protocol::Sentinel, 0, T, Op> anySize(3, capacityPacks);
+  anySize.check(smallShape<Protocol::Sentinel>(3), awkwardMessages<T>());
+}
+
+TEST_CASE("packets: element types and operators") {
+  checkElements<std::int8_t, Sum>();
+  checkElements<bf16, Average>();
+  checkElements<double, Product>();
+  if constexpr (!Backend<>::onGpu) {
+    checkElements<std::uint16_t, Max>();
+    checkElements<f16, Min>();
+    checkElements<f8e4m3, Sum>();
+  }
+}
+
+TEST_CASE("packets: calls with changing lengths and ranks that come late, many more than there are slots") {
+  forEachProtocol([]<Protocol protocol>() {
+    CAPTURE(protocol);
+    PacketRun<protocol> run(3, capacityPacks);
+    run.faults.everyoneSlow = true;
+    run.faults.delay = 20'000;
+    std::mt19937_64 random(7);
+    for (int launch = 0; launch < 4; ++launch) {
+      std::vector<Message> messages;
+      for (int m = 0; m < maxMessages; ++m) {
+        const std::size_t count = random() % 3 == 0 ? random() % capacityOf<float>() : random() % 40;
+        messages.push_back({count, random() % 2 == 0, static_cast<int>(random() % 4), static_cast<int>(random() % 4)});
+      }
+      run.check(smallShape<protocol>(3), messages);
+    }
+  });
+}
+
+TEST_CASE("packets: grids that change from call to call advance every epoch word by one") {
+  forEachProtocol([]<Protocol protocol>() {
+    CAPTURE(protocol);
+    PacketRun<protocol> run(2, capacityPacks);
+    std::uint64_t epoch = 1;
+    for (const auto& [blocks, warps] : {std::pair{1, 1}, {3, 1}, {2, 1}, {1, 3}, {3, 1}, {1, 2}, {2, 1}}) {
+      CAPTURE(blocks);
+      CAPTURE(warps);
+      run.check({2, blocks, warps}, {{capacityOf<float>()}, {9}});
+      epoch += 2;
+      for (int rank = 0; rank < 2; ++rank) CHECK(run.epochs(rank) == std::vector<std::uint64_t>(maxBlocks, epoch));
+    }
+  });
+}
+
+TEST_CASE("packets: the 32-bit flag wraps") {
+  forEachProtocol([]<Protocol protocol>() {
+    CAPTURE(protocol);
+    constexpr std::uint64_t wrap = std::uint64_t{1} << 32;
+    for (const std::uint64_t first : {wrap - 6, wrap - 5}) {
+      PacketRun<protocol> run(2, capacityPacks, first);
+      const std::size_t longest = capacityOf<float>();
+      run.check(smallShape<protocol>(2), {{longest}, {7}, {longest}, {longest}, {1}, {longest}, {longest}, {longest}});
+      const bool skipsZero = protocol == Protocol::LL8 || protocol == Protocol::LL16;
+      CHECK(run.epochs(0).front() == first + 8 + (skipsZero ? 2 : 0));
+    }
+  });
+}
+
+TEST_CASE("packets: a rank that does not come, or whose packets are lost, ends in a record") {
+  forEachProtocol([]<Protocol protocol>() {
+    CAPTURE(protocol);
+    {
+      PacketRun<protocol> run(3, capacityPacks);
+      run.timeout = 100'000'000;
+      run.faults.silentRank = 1;
+      const auto outcome = run.run(smallShape<protocol>(3), {{capacityOf<float>()}});
+      REQUIRE(outcome.record);
+      CHECK(outcome.record->outcome == WaitOutcome::Deadline);
+      CHECK(outcome.record->operation == WaitOperation::Packet);
+      CHECK(outcome.record->rank != 1);
+    }
+    {
+      PacketRun<protocol> run(3, capacityPacks);
+      run.timeout = 100'000'000;
+      run.faults.cutFrom = 2;
+      run.faults.cutTo = 0;
+      const auto outcome = run.run(smallShape<protocol>(3), {{capacityOf<float>()}});
+      REQUIRE(outcome.record);
+      CHECK(outcome.record->outcome == WaitOutcome::Deadline);
+      CHECK(outcome.record->expected == 1);
+      // With a run-time team each peer is waited for by itself, so the record names it.
+      if (outcome.record->rank == 0) CHECK(outcome.record->peer == 2);
+      CHECK(outcome.difference != "");
+    }
+  });
+}
+
+template <class P>
+void checkScratch() {
+  using Scratch = PacketScratch<P, allReducePattern>;
+  constexpr int phases = allReducePattern == Pattern::OneShot ? 1 : 2;
+  for (std::size_t capacity = 0; capacity <= 130; ++capacity) {
+    for (int ranks = 2; ranks <= 9; ++ranks) {
+      const Scratch scratch{capacity, ranks};
+      std::size_t slice = 0;
+      for (std::size_t packs = 0; packs <= capacity; ++packs) {
+        slice = std::max(slice, Scratch::slicePacks(packs, ranks));
+        REQUIRE(Scratch::slicePacks(packs, ranks) * (phases == 1 ? 1 : static_cast<std::size_t>(ranks)) >= packs);
+      }
+      std::vector<std::size_t> starts;
+      for (std::uint64_t epoch = 6; epoch <= 7; ++epoch) {
+        for (int phase = 0; phase < phases; ++phase) {
+          for (int from = 0; from < ranks; ++from) starts.push_back(scratch.offset(epoch, phase, from));
+        }
+      }
+      starts.push_back(scratch.windowBytes());
+      std::sort(starts.begin(), starts.end());
+      REQUIRE(starts.back() == scratch.windowBytes());
+      for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
+        REQUIRE(starts[i] % 16 == 0);
+        REQUIRE(starts[i + 1] - starts[i] >= P::bytes(slice));
+      }
+    }
+  }
+}
+
+TEST_CASE("packets: slot arrays of all senders, phases and halves lie apart") {
+  checkScratch<PackProtocolOf<Protocol::LL8>::Type>();
+  checkScratch<PackProtocolOf<Protocol::LL16>::Type>();
+  checkScratch<PackProtocolOf<Protocol::LL128>::Type>();
+  checkScratch<PackProtocolOf<Protocol::Sentinel>::Type>();
+}
+
+/// A wrong all-reduce: each rank reduces in an order that begins with itself.
+template <class T, class Op, AllReduceConfig config>
+struct OwnFirstAllReduce {
+  using Element = T;
+  using Args = AllReduceArgs<config.ranks>;
+  static constexpr AllReduceConfig configuration = config;
+
+  template <class GridType, class Source, class Sink>
+  static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
+    using P = typename PackProtocolOf<config.protocol>::Type;
+    const PacketScratch<P, Pattern::OneShot> scratch{args.capacityPacks, args.team.size()};
+    const std::uint64_t epoch = args.epochs.current(grid);
+    const PackedMessage<T> message{args.count};
+    const auto warp = grid.warp();
+    auto wait = args.wait;
+    const auto firstRow = static_cast<std::size_t>(grid.blockIndex() * grid.warpCount() + grid.warpIndex());
+    const auto warps = static_cast<std::size_t>(grid.blockCount() * grid.warpCount());
+    for (std::size_t row = firstRow; row < stage::rowsOf<P, decltype(warp)>(message.packs()); row += warps) {
+      const auto at = stage::position<P>(warp, row, message.packs());
+      if (!at.active) continue;
+      const Pack<T> own = message.load(source, at.pack);
+      PackReducer<T, Op> reducer(own);
+      for (int i = 0; i < args.team.size() - 1; ++i) {
+        stage::send<P>(warp, args.window.at(args.team.peer(i), scratch.offset(epoch, 0, args.team.rank())), at,
+                       toWord<T>(own), epoch);
+      }
+      for (int i = 0; i < args.team.size() - 1; ++i) {
+        std::byte* slots[1] = {args.window.at(args.team.rank(), scratch.offset(epoch, 0, args.team.peer(i)))};
+        const stage::RowPosition positions[1] = {at};
+        Word16 packs[1] = {};
+        stage::receive<P, 1>(warp, wait, WaitSite{WaitOperation::Packet, args.team.rank(), -1, 0, epoch}, slots,
+                             positions, epoch, packs);
+        reducer.add(fromWord<T>(packs[0]));
+      }
+      message.store(sink, at.pack, reducer.finish(args.team.size()));
+    }
+    args.epochs.advance(grid, P::nextEpoch(epoch));
+  }
+};
+
+TEST_CASE("packets: these checks catch a reduction whose order depends on the rank") {
+  if constexpr (allReducePattern == Pattern::OneShot) {
+    using Wrong = OwnFirstAllReduce<float, Sum, packetConfig<Protocol::LL16>>;
+    AllReduceRun<Wrong, Sum, Backend<>> run(4, capacityPacks);
+    const auto outcome = run.run(smallShape<Protocol::LL16>(4), {{capacityOf<float>()}});
+    CHECK_FALSE(outcome.record);
+    CHECK(outcome.difference.find("output differs") != std::string::npos);
+    // On integers any order gives the same: nothing else is wrong with it.
+    using Right = OwnFirstAllReduce<std::int32_t, Sum, packetConfig<Protocol::LL16>>;
+    AllReduceRun<Right, Sum, Backend<>> sameBits(4, capacityPacks);
+    sameBits.check(smallShape<Protocol::LL16>(4), awkwardMessages<std::int32_t>());
+  }
+}
+
+}  // namespace mscclpp::test

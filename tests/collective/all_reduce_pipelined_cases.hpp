@@ -1,0 +1,199 @@
+// Cases of collective/all_reduce_pipelined.hpp.
+#pragma once
+
+#include "collective/all_reduce_run.hpp"
+
+namespace mscclpp::test {
+
+template <int lookahead, int Ranks = 0>
+inline constexpr AllReduceConfig pipelinedConfig{Protocol::Simple, Pattern::TwoShot, Schedule::Pipelined, Ranks,
+                                                 lookahead};
+
+template <int lookahead, int Ranks = 0, class T = float, class Op = Sum>
+using PipelinedRun = AllReduceRun<AllReduce<T, Op, pipelinedConfig<lookahead, Ranks>>, Op, Backend<>>;
+
+inline constexpr std::size_t tilePacks = 8;
+
+/// Elements of `tiles` tiles of every block and rank.
+template <class T>
+std::size_t tilesOf(std::size_t tiles, const Shape& shape) {
+  return tiles * tilePacks * static_cast<std::size_t>(shape.blocks * shape.ranks * packSize<T>);
+}
+
+/// Messages of no tile, a part of one, about one, and many more than there are slots.
+template <class T>
+std::vector<Message> tiledMessages(const Shape& shape) {
+  return {{1},
+          {tilesOf<T>(1, shape), true},
+          {tilesOf<T>(1, shape) + 1, false, 1, 0},
+          {0},
+          {tilesOf<T>(9, shape) - 1, false, 0, 1},
+          {3, true, 1},
+          {tilesOf<T>(13, shape), false, 1, 1},
+          {tilesOf<T>(5, shape) + 7, true}};
+}
+
+template <int lookahead, int Ranks, class T = float, class Op = Sum>
+void checkPipeline(int ranks, int blocks, int warps, int spareSlots) {
+  CAPTURE(lookahead);
+  CAPTURE(ranks);
+  CAPTURE(blocks);
+  CAPTURE(warps);
+  const Shape shape{ranks, blocks, warps};
+  PipelinedRun<lookahead, Ranks, T, Op> run(ranks,
+                                            PipelineScratch{tilePacks, ranks, blocks, 2 * lookahead + spareSlots});
+  run.check(shape, tiledMessages<T>(shape));
+  run.check(shape, {{tilesOf<T>(11, shape) + 2}, {5}});
+}
+
+template <int lookahead>
+void checkLookahead() {
+  checkPipeline<lookahead, 2>(2, 2, 3, 0);
+  checkPipeline<lookahead, 4>(4, 1, 2, 0);
+  checkPipeline<lookahead, 8>(8, 1, 2, 1);
+  for (int ranks = 2; ranks <= 8; ++ranks)
+    checkPipeline<lookahead, 0>(ranks, ranks < 4 ? 2 : 1, ranks % 2 + 1, ranks % 3);
+}
+
+TEST_CASE("pipeline: team sizes with lookahead 1") {
+  checkLookahead<1>();
+}
+TEST_CASE("pipeline: team sizes with lookahead 2") {
+  checkLookahead<2>();
+}
+TEST_CASE("pipeline: team sizes with lookahead 3") {
+  checkLookahead<3>();
+}
+
+TEST_CASE("pipeline: element types and operators") {
+  checkPipeline<2, 2, std::int8_t, Sum>(2, 1, 2, 0);
+  checkPipeline<2, 2, bf16, Average>(2, 2, 2, 0);
+  checkPipeline<1, 0, double, Product>(3, 1, 1, 0);
+  if constexpr (!Backend<>::onGpu) {
+    checkPipeline<2, 0, std::uint16_t, Max>(3, 1, 1, 0);
+    checkPipeline<2, 0, f16, Min>(3, 1, 2, 0);
+    checkPipeline<2, 0, f8e5m2, Sum>(3, 1, 2, 0);
+  }
+}
+
+template <int lookahead>
+void checkLateRanks() {
+  CAPTURE(lookahead);
+  const Shape shape{3, 1, 2};
+  PipelinedRun<lookahead> run(3, PipelineScratch{tilePacks, 3, 1, 2 * lookahead});
+  run.faults.everyoneSlow = true;
+  run.faults.delay = 20'000;
+  std::mt19937_64 random(7);
+  for (int launch = 0; launch < 3; ++launch) {
+    std::vector<Message> messages;
+    for (int m = 0; m < maxMessages; ++m) {
+      const std::size_t count = random() % (random() % 3 == 0 ? tilesOf<float>(10, shape) : 200);
+      messages.push_back({count, random() % 2 == 0, static_cast<int>(random() % 4), static_cast<int>(random() % 4)});
+    }
+    run.check(shape, messages);
+  }
+}
+
+TEST_CASE("pipeline: calls with changing lengths and ranks that come late") {
+  checkLateRanks<1>();
+  checkLateRanks<2>();
+  checkLateRanks<3>();
+}
+
+TEST_CASE("pipeline: counters that start at a large number") {
+  const Shape shape{2, 2, 2};
+  PipelinedRun<2> run(2, PipelineScratch{tilePacks, 2, 2, 4}, (std::uint64_t{1} << 32) - 5);
+  run.check(shape, tiledMessages<float>(shape));
+}
+
+/// With too few slots a rank that runs ahead overwrites what a slow one has still to read.
+template <int lookahead>
+void checkTooFewSlots(int slots) {
+  CAPTURE(lookahead);
+  CAPTURE(slots);
+  const Shape shape{2, 1, 2};
+  const auto spoiled = [&](int ringSlots) {
+    PipelinedRun<lookahead> run(2, PipelineScratch{tilePacks, 2, 1, ringSlots});
+    run.faults.slowRank = 1;
+    run.faults.delay = 2'000'000;
+    const auto outcome = run.run(shape, {{tilesOf<float>(8, shape)}});
+    CHECK_FALSE(outcome.record);
+    return outcome.difference != "";
+  };
+  bool caught = false;
+  for (int attempt = 0; attempt < 5 && !caught; ++attempt) caught = spoiled(slots);
+  CHECK(caught);
+  CHECK_FALSE(spoiled(2 * lookahead));
+}
+
+#if !defined(__SANITIZE_THREAD__)  // the mistake is a data race, and shall be one
+TEST_CASE("pipeline: these checks catch a ring with too few slots") {
+  checkTooFewSlots<1>(1);
+  checkTooFewSlots<2>(3);
+  checkTooFewSlots<2>(1);
+  checkTooFewSlots<3>(5);
+  checkTooFewSlots<3>(1);
+}
+#endif
+
+TEST_CASE("pipeline: a rank that does not come, or whose signals are lost, ends in a record") {
+  const Shape shape{3, 1, 2};
+  for (const bool silent : {true, false}) {
+    CAPTURE(silent);
+    PipelinedRun<2> run(3, PipelineScratch{tilePacks, 3, 1, 4});
+    run.timeout = 100'000'000;
+    if (silent) {
+      run.faults.silentRank = 1;
+    } else {
+      run.faults.cutFrom = 1;
+      run.faults.cutTo = 0;
+    }
+    const auto outcome = run.run(shape, {{tilesOf<float>(6, shape)}});
+    REQUIRE(outcome.record);
+    CHECK(outcome.record->outcome == WaitOutcome::Deadline);
+    CHECK(outcome.record->operation == WaitOperation::Progress);
+    CHECK(outcome.difference != "");
+    if (silent) CHECK(outcome.record->rank != 1);
+    // The first to give up is rank 0, which misses rank 1, or rank 2, which soon misses rank 0.
+    if (outcome.record->rank == 0) CHECK(outcome.record->peer == 1);
+    CHECK(outcome.record->seen < outcome.record->expected);
+  }
+}
+
+TEST_CASE("pipeline: tiles and counters of all blocks, phases, slots and senders lie apart") {
+  for (const std::size_t packs : {8, 16, 40}) {
+    for (int ranks = 2; ranks <= 9; ++ranks) {
+      for (int blocks = 1; blocks <= 5; ++blocks) {
+        for (int slots = 2; slots <= 7; ++slots) {
+          const PipelineScratch scratch{packs, ranks, blocks, slots};
+          struct Part {
+            std::size_t begin, end;
+          };
+          std::vector<Part> parts;
+          for (int block = 0; block < blocks; ++block) {
+            for (int from = 0; from < ranks; ++from) {
+              for (int phase = 0; phase < 2; ++phase) {
+                for (int slot = 0; slot < slots; ++slot) {
+                  const auto tile = static_cast<std::size_t>(slot);
+                  const std::size_t at = scratch.tileOffset(block, phase, tile, from);
+                  REQUIRE(at % 128 == 0);
+                  REQUIRE(at == scratch.tileOffset(block, phase, tile + static_cast<std::size_t>(slots), from));
+                  parts.push_back({at, at + packs * 16});
+                }
+              }
+              const std::size_t at = scratch.counterOffset(block, from);
+              REQUIRE(at >= scratch.countersOffset());
+              REQUIRE(at % 8 == 0);
+              parts.push_back({at, at + 8});
+            }
+          }
+          std::sort(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.begin < b.begin; });
+          for (std::size_t i = 0; i + 1 < parts.size(); ++i) REQUIRE(parts[i].end <= parts[i + 1].begin);
+          REQUIRE(parts.back().end <= scratch.windowBytes());
+        }
+      }
+    }
+  }
+}
+
+}  // namespace mscclpp::test

@@ -1,0 +1,55 @@
+// What a reduction must give, and inputs that make it hard.
+#pragma once
+
+#include <cstring>
+#include <random>
+#include <vector>
+
+#include "backend/data.hpp"
+#include "mscclpp/basic/reduce_op.hpp"
+#include "mscclpp/packet/sentinel.hpp"
+
+namespace mscclpp::test {
+
+template <class T>
+bool isNan(T value) {
+  const auto wide = widen<T>(value);
+  return wide != wide;
+}
+
+/// The reduction as it is defined: rank by rank from 0, in the accumulator type, rounded once.
+template <class T, class Op>
+std::vector<T> referenceOf(const std::vector<std::vector<T>>& inputs) {
+  std::vector<T> results(inputs[0].size());
+  for (std::size_t i = 0; i < results.size(); ++i) {
+    Accumulator<T> total = widen<T>(inputs[0][i]);
+    for (std::size_t rank = 1; rank < inputs.size(); ++rank) total = Op::combine(total, widen<T>(inputs[rank][i]));
+    results[i] = narrow<T>(Op::finish(total, static_cast<int>(inputs.size())));
+  }
+  return results;
+}
+
+/// Inputs of all ranks for one message. Among the values: zeros of both signs, NaN, infinities, and packs whose bytes are
+/// the poison of the sentinel protocol, in inputs and in results.
+template <class T>
+std::vector<std::vector<T>> inputsOf(std::size_t count, int ranks, unsigned seed) {
+  std::vector<std::vector<T>> inputs;
+  for (int rank = 0; rank < ranks; ++rank) {
+    inputs.push_back(randomElements<T>(count, seed * 64 + static_cast<unsigned>(rank)));
+  }
+  constexpr std::size_t half = 8 / sizeof(T);
+  std::mt19937_64 random(seed);
+  for (std::size_t first = 0; first + half <= count; first += half) {
+    const auto kind = random() % 16;
+    const auto poisoned = random() % static_cast<std::uint64_t>(ranks);
+    for (std::size_t rank = 0; rank < inputs.size() && kind < 4; ++rank) {
+      const bool poison = kind < 2 ? rank == poisoned : rank == 0;
+      // Poison plus zeros is poison: the result needs its escape too.
+      if (poison || kind >= 2)
+        std::memset(static_cast<void*>(&inputs[rank][first]), poison ? Sentinel::initialByte : 0, 8);
+    }
+  }
+  return inputs;
+}
+
+}  // namespace mscclpp::test
