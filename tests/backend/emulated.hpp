@@ -1,0 +1,87 @@
+// The CPU backend of the device tests: emulated threads in ordinary memory.
+#pragma once
+
+#include <cstring>
+#include <optional>
+#include <stdexcept>
+#include <thread>
+#include <vector>
+
+#include "backend/shape.hpp"
+#include "mscclpp/basic/wait.hpp"
+#include "mscclpp/emulation/launch.hpp"
+#include "mscclpp/emulation/symmetric_buffers.hpp"
+
+namespace mscclpp::test {
+
+/// A buffer a rank, of the same size on each.
+class EmulatedBuffers {
+ public:
+  EmulatedBuffers(int ranks, std::size_t bytes, int initialByte) : bytes_(bytes), buffers_(ranks, bytes, initialByte) {}
+
+  Window<> window() const { return buffers_.window(); }
+  void write(int rank, const void* from, std::size_t bytes, std::size_t offset = 0) {
+    if (bytes != 0) std::memcpy(buffers_.at(rank) + offset, from, bytes);
+  }
+  template <class T>
+  void write(int rank, const std::vector<T>& from, std::size_t offset = 0) {
+    write(rank, from.data(), from.size() * sizeof(T), offset);
+  }
+  /// The whole buffer, as elements.
+  template <class T = std::byte>
+  std::vector<T> read(int rank) const {
+    std::vector<T> to(bytes_ / sizeof(T));
+    if (!to.empty()) std::memcpy(static_cast<void*>(to.data()), buffers_.at(rank), to.size() * sizeof(T));
+    return to;
+  }
+
+ private:
+  std::size_t bytes_;
+  emulation::SymmetricBuffers buffers_;
+};
+
+/// Width: lanes of a warp.
+template <int Width>
+class EmulatedBackend {
+ public:
+  static constexpr bool onGpu = false;
+  static constexpr int warpWidth = Width;
+
+  /// bytes a rank, each set to initialByte; readable and writable by all ranks.
+  EmulatedBuffers allocate(int ranks, std::size_t bytes, int initialByte) const { return {ranks, bytes, initialByte}; }
+
+  BoundedWait wait(std::uint64_t timeout = waitTimeout) { return {&control_, timeout}; }
+  WaitControl* control() { return &control_; }
+
+  /// Runs body(rank, grid) in every thread, and meanwhile(control) beside them. Returns the record of the first wait that failed, if any.
+  template <class Body, class Meanwhile>
+  std::optional<WaitRecord> run(const Shape& shape, const Body& body, const Meanwhile& meanwhile) {
+    std::thread beside([&] { meanwhile(control_); });
+    try {
+      emulation::launch<Width>({shape.ranks, shape.blocks, shape.warps * Width}, body);
+    } catch (...) {
+      beside.join();
+      throw;
+    }
+    beside.join();
+    const WaitRecord record = control_.record;
+    const bool expired = control_.expired != 0;
+    control_ = {};
+    return expired ? std::optional(record) : std::nullopt;
+  }
+  template <class Body>
+  std::optional<WaitRecord> run(const Shape& shape, const Body& body) {
+    return run(shape, body, [](WaitControl&) {});
+  }
+
+  /// run(), where no wait may fail.
+  template <class Body>
+  void launch(const Shape& shape, const Body& body) {
+    if (const auto record = run(shape, body)) throw std::runtime_error(describe(*record));
+  }
+
+ private:
+  WaitControl control_{};
+};
+
+}  // namespace mscclpp::test

@@ -1,0 +1,183 @@
+// The GPU backend of the device tests: one process, the ranks spread over all GPUs, or all on the one there is.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "backend/shape.hpp"
+#include "mscclpp/basic/group.hpp"
+#include "mscclpp/basic/wait.hpp"
+#include "mscclpp/sync/window.hpp"
+
+namespace mscclpp::test {
+
+inline void checkCuda(cudaError_t error, const char* what) {
+  if (error != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
+}
+
+/// How many GPUs the ranks go round. Every one of them may access the memory of the others.
+inline int gpuCount() {
+  static const int count = [] {
+    int found = 0;
+    checkCuda(cudaGetDeviceCount(&found), "cudaGetDeviceCount");
+    for (int a = 0; a < found; ++a) {
+      for (int b = 0; b < found; ++b) {
+        int canAccess = a == b;
+        if (a != b) checkCuda(cudaDeviceCanAccessPeer(&canAccess, a, b), "cudaDeviceCanAccessPeer");
+        if (!canAccess) return 1;
+      }
+    }
+    for (int a = 0; a < found; ++a) {
+      checkCuda(cudaSetDevice(a), "cudaSetDevice");
+      for (int b = 0; b < found; ++b) {
+        if (a != b) checkCuda(cudaDeviceEnablePeerAccess(b, 0), "cudaDeviceEnablePeerAccess");
+      }
+    }
+    return found;
+  }();
+  return count;
+}
+
+inline void useGpuOf(int rank) {
+  const int gpus = gpuCount();
+  checkCuda(cudaSetDevice(rank % gpus), "cudaSetDevice");
+}
+
+/// A buffer a rank, of the same size on each, in the memory of the rank's GPU.
+class GpuBuffers {
+ public:
+  GpuBuffers(int ranks, std::size_t bytes, int initialByte) : bytes_(bytes) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      useGpuOf(rank);
+      void* buffer = nullptr;
+      checkCuda(cudaMalloc(&buffer, bytes == 0 ? 1 : bytes), "cudaMalloc");
+      buffers_.push_back(buffer);
+      checkCuda(cudaMemset(buffer, initialByte, bytes), "cudaMemset");
+      checkCuda(cudaDeviceSynchronize(), "cudaMemset");
+    }
+  }
+  ~GpuBuffers() {
+    for (void* buffer : buffers_) cudaFree(buffer);
+  }
+  GpuBuffers(const GpuBuffers&) = delete;
+  GpuBuffers& operator=(const GpuBuffers&) = delete;
+
+  Window<> window() const {
+    Window<> result{};
+    for (std::size_t r = 0; r < buffers_.size(); ++r) result.base[r] = static_cast<std::byte*>(buffers_[r]);
+    return result;
+  }
+  void write(int rank, const void* from, std::size_t bytes, std::size_t offset = 0) {
+    useGpuOf(rank);
+    checkCuda(cudaMemcpy(static_cast<std::byte*>(buffers_[rank]) + offset, from, bytes, cudaMemcpyDefault),
+              "cudaMemcpy");
+    checkCuda(cudaDeviceSynchronize(), "cudaMemcpy");
+  }
+  template <class T>
+  void write(int rank, const std::vector<T>& from, std::size_t offset = 0) {
+    write(rank, from.data(), from.size() * sizeof(T), offset);
+  }
+  template <class T = std::byte>
+  std::vector<T> read(int rank) const {
+    useGpuOf(rank);
+    std::vector<T> to(bytes_ / sizeof(T));
+    checkCuda(cudaMemcpy(to.data(), buffers_[rank], to.size() * sizeof(T), cudaMemcpyDefault), "cudaMemcpy");
+    return to;
+  }
+
+ private:
+  std::size_t bytes_;
+  std::vector<void*> buffers_;
+};
+
+template <class Body>
+__global__ void runBody(int rank, const __grid_constant__ Body body) {
+  body(rank, gpu::Grid());
+}
+
+/// One stream for each rank, non-blocking, so that the kernels of all ranks run side by side.
+class GpuStreams {
+ public:
+  explicit GpuStreams(int ranks) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      useGpuOf(rank);
+      checkCuda(cudaStreamCreateWithFlags(&streams_.emplace_back(), cudaStreamNonBlocking), "cudaStreamCreate");
+    }
+  }
+  ~GpuStreams() {
+    for (auto stream : streams_) cudaStreamDestroy(stream);
+  }
+  GpuStreams(const GpuStreams&) = delete;
+  GpuStreams& operator=(const GpuStreams&) = delete;
+  cudaStream_t operator[](int rank) const { return streams_[static_cast<std::size_t>(rank)]; }
+
+ private:
+  std::vector<cudaStream_t> streams_;
+};
+
+/// The kernels of all ranks must fit on the GPUs together: keep shapes small.
+class GpuBackend {
+ public:
+  static constexpr bool onGpu = true;
+  static constexpr int warpWidth = 32;
+
+  GpuBackend() {
+    gpuCount();
+    void* memory = nullptr;
+    checkCuda(cudaHostAlloc(&memory, sizeof(WaitControl), cudaHostAllocMapped | cudaHostAllocPortable),
+              "cudaHostAlloc");
+    control_ = new (memory) WaitControl{};
+  }
+  ~GpuBackend() { cudaFreeHost(control_); }
+  GpuBackend(const GpuBackend&) = delete;
+  GpuBackend& operator=(const GpuBackend&) = delete;
+
+  GpuBuffers allocate(int ranks, std::size_t bytes, int initialByte) const { return {ranks, bytes, initialByte}; }
+
+  BoundedWait wait(std::uint64_t timeout = waitTimeout) { return {control_, timeout}; }
+  WaitControl* control() { return control_; }
+
+  template <class Body, class Meanwhile>
+  std::optional<WaitRecord> run(const Shape& shape, const Body& body, const Meanwhile& meanwhile) {
+    // Loading a kernel may wait for those that run, and those wait for it: so load it everywhere first.
+    for (int rank = 0; rank < shape.ranks; ++rank) {
+      useGpuOf(rank);
+      cudaFuncAttributes attributes;
+      checkCuda(cudaFuncGetAttributes(&attributes, runBody<Body>), "cudaFuncGetAttributes");
+    }
+    const GpuStreams streams(shape.ranks);
+    for (int rank = 0; rank < shape.ranks; ++rank) {
+      useGpuOf(rank);
+      runBody<<<shape.blocks, shape.warps * warpWidth, 0, streams[rank]>>>(rank, body);
+      checkCuda(cudaGetLastError(), "launch");
+    }
+    meanwhile(*control_);
+    for (int rank = 0; rank < shape.ranks; ++rank) {
+      useGpuOf(rank);
+      checkCuda(cudaStreamSynchronize(streams[rank]), "kernel");
+    }
+    checkCuda(cudaGetLastError(), "kernel");
+    const WaitRecord record = control_->record;
+    const bool expired = control_->expired != 0;
+    *control_ = {};
+    return expired ? std::optional(record) : std::nullopt;
+  }
+  template <class Body>
+  std::optional<WaitRecord> run(const Shape& shape, const Body& body) {
+    return run(shape, body, [](WaitControl&) {});
+  }
+
+  template <class Body>
+  void launch(const Shape& shape, const Body& body) {
+    if (const auto record = run(shape, body)) throw std::runtime_error(describe(*record));
+  }
+
+ private:
+  WaitControl* control_;
+};
+
+}  // namespace mscclpp::test

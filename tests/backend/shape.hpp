@@ -1,0 +1,29 @@
+// What both backends of the device tests say about a launch and about a wait that failed in it.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "mscclpp/basic/wait_record.hpp"
+
+namespace mscclpp::test {
+
+/// How long a wait of a test may last before the test fails: far longer than any takes, sanitizers included.
+inline constexpr std::uint64_t waitTimeout = 10'000'000'000;
+
+struct Shape {
+  int ranks = 1;
+  int blocks = 1;
+  int warps = 1;  ///< a block
+};
+
+inline std::string describe(const WaitRecord& record) {
+  return "a wait ended: outcome " + std::to_string(static_cast<int>(record.outcome)) + ", operation " +
+         std::to_string(static_cast<int>(record.operation)) + ", rank " + std::to_string(record.rank) + ", peer " +
+         std::to_string(record.peer) + ", block " + std::to_string(record.block) + ", expected " +
+         std::to_string(record.expected) + ", seen " + std::to_string(record.seen) + ", waited " +
+         std::to_string(record.waitedNanoseconds) + " ns";
+}
+
+}  // namespace mscclpp::test

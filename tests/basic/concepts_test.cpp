@@ -1,0 +1,170 @@
+// The least that each concept asks for: an archetype satisfies it, and without any one part it does not.
+#include "mscclpp/basic/concepts.hpp"
+
+#include <doctest/doctest.h>
+
+#include "mscclpp/basic/group.hpp"
+#include "mscclpp/basic/serial_group.hpp"
+#include "mscclpp/basic/wait.hpp"
+
+using namespace mscclpp;
+
+namespace {
+
+struct MinimalGroup {
+  int rank() const;
+  int size() const;
+  void sync() const;
+};
+static_assert(ThreadGroup<MinimalGroup>);
+static_assert(!WarpGroup<MinimalGroup>);
+static_assert(!ThreadGroup<int>);
+
+struct NoSync {
+  int rank() const;
+  int size() const;
+};
+static_assert(!ThreadGroup<NoSync>);
+
+struct SyncNeedsMutable {
+  int rank() const;
+  int size() const;
+  void sync();
+};
+static_assert(!ThreadGroup<SyncNeedsMutable>);
+
+struct MinimalWarp : MinimalGroup {
+  static constexpr int width = 2;
+  static constexpr bool lockstepStores = false;
+  std::uint32_t shuffle(std::uint32_t, int) const;
+  bool all(bool) const;
+  bool any(bool) const;
+};
+static_assert(WarpGroup<MinimalWarp>);
+
+struct WarpThatVotesInInts : MinimalWarp {
+  int all(bool) const;
+};
+static_assert(!WarpGroup<WarpThatVotesInInts>);
+
+struct MinimalGrid {
+  int blockIndex() const;
+  int blockCount() const;
+  MinimalGroup block() const;
+  MinimalWarp warp() const;
+  int warpIndex() const;
+  int warpCount() const;
+};
+static_assert(Grid<MinimalGrid>);
+
+struct GridWithoutWarps : MinimalGrid {
+  MinimalGroup warp() const;
+};
+static_assert(!Grid<GridWithoutWarps>);
+
+struct MinimalWait {
+  template <class Attempt>
+  bool until(const WaitSite&, Attempt&&);
+  template <class Warp, class Attempt>
+  bool untilTogether(const Warp&, const WaitSite&, Attempt&&);
+};
+static_assert(WaitPolicy<MinimalWait>);
+
+struct WaitThatNeverFails {
+  template <class Attempt>
+  void until(const WaitSite&, Attempt&&);
+  template <class Warp, class Attempt>
+  void untilTogether(const Warp&, const WaitSite&, Attempt&&);
+};
+static_assert(!WaitPolicy<WaitThatNeverFails>);
+
+struct MinimalOp {
+  static float combine(float, float);
+  static float finish(float, int);
+};
+static_assert(ReductionOperator<MinimalOp, float>);
+static_assert(!ReductionOperator<MinimalOp, int>, "results are of the accumulator's type");
+
+struct MinimalPacket {
+  using Payload = std::uint32_t;
+  void write(Payload, std::uint32_t);
+  bool tryRead(std::uint32_t, Payload&) const;
+};
+static_assert(Packet<MinimalPacket>);
+
+struct PacketReadMutably {
+  using Payload = std::uint32_t;
+  void write(Payload, std::uint32_t);
+  bool tryRead(std::uint32_t, Payload&);
+};
+static_assert(!Packet<PacketReadMutably>);
+
+struct MinimalProtocol {
+  struct Fetched {};
+  static constexpr bool wholeRows = false;
+  static constexpr int initialByte = 0;
+  static constexpr int packsPerRow(int width) { return width; }
+  static std::size_t bytes(std::size_t);
+  static std::uint64_t nextEpoch(std::uint64_t);
+  static void write(const MinimalWarp&, std::byte*, std::size_t, const Word16&, std::uint64_t);
+  static Fetched fetch(const MinimalWarp&, std::byte*, std::size_t, std::uint64_t);
+  static bool arrived(const MinimalWarp&, std::byte*, std::size_t, Fetched&, std::uint64_t, unsigned);
+  static Word16 unpack(const MinimalWarp&, const Fetched&);
+  static void consumed(const MinimalWarp&, std::byte*, std::size_t);
+};
+static_assert(PackProtocol<MinimalProtocol, MinimalWarp>);
+static_assert(!PackProtocol<MinimalPacket, MinimalWarp>);
+
+struct MinimalSemaphore {
+  void signal();
+  bool wait(MinimalWait&);
+  bool poll();
+};
+static_assert(SemaphoreLike<MinimalSemaphore, MinimalWait>);
+static_assert(!SemaphoreLike<MinimalSemaphore, SpinWait>);
+
+struct MinimalTeam {
+  int rank() const;
+  int size() const;
+  int peer(int) const;
+};
+static_assert(TeamLike<MinimalTeam>);
+static_assert(!TeamLike<MinimalGroup>);
+
+}  // namespace
+
+TEST_CASE("group: groups of one thread") {
+  const cpu::SerialGrid grid;
+  CHECK(grid.blockIndex() == 0);
+  CHECK(grid.blockCount() == 1);
+  CHECK(grid.warpIndex() == 0);
+  CHECK(grid.warpCount() == 1);
+  const auto warp = grid.warp();
+  CHECK(warp.rank() == 0);
+  CHECK(warp.size() == 1);
+  CHECK(warp.shuffle(17, 0) == 17);
+  CHECK((warp.all(true) && warp.any(true)));
+  CHECK_FALSE((warp.all(false) || warp.any(false)));
+  CHECK(ThisThread().rank() == 0);
+  CHECK(ThisThread().size() == 1);
+  CHECK(ThisThread().any(true));
+  CHECK_FALSE(ThisThread().all(false));
+  const ThreadRange range(3, 8);
+  CHECK(range.rank() == 3);
+  CHECK(range.size() == 8);
+}
+
+TEST_CASE("wait: TryOnce tries once, SpinWait until it succeeds") {
+  int tries = 0;
+  const auto third = [&](std::uint64_t&) { return ++tries >= 3; };
+  const WaitSite site{WaitOperation::Unknown, 0, 0, 0, 0};
+  CHECK_FALSE(TryOnce().until(site, third));
+  CHECK(tries == 1);
+  CHECK_FALSE(TryOnce().untilTogether(ThisThread(), site, third));
+  CHECK(tries == 2);
+  CHECK(SpinWait().until(site, third));
+  CHECK(tries == 3);
+  tries = 0;
+  CHECK(SpinWait().untilTogether(ThisThread(), site, third));
+  CHECK(tries == 3);
+}

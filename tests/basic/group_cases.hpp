@@ -1,0 +1,141 @@
+// Cases of basic/group.hpp and emulation/group.hpp: threads know their place, sync() orders, warps exchange registers.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include "backend/backend.hpp"
+#include "backend/data.hpp"
+#include "mscclpp/basic/concepts.hpp"
+
+namespace mscclpp::test {
+
+/// Each thread leaves what it knows about itself.
+struct PlacesBody {
+  struct Place {
+    int blockIndex, blockCount, blockRank, blockSize, warpIndex, warpCount, warpRank, warpSize;
+  };
+  Window<> places;
+
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
+    const auto block = grid.block();
+    const auto warp = grid.warp();
+    auto* to = reinterpret_cast<Place*>(places.at(rank));
+    to[grid.blockIndex() * block.size() + block.rank()] =
+        Place{grid.blockIndex(), grid.blockCount(), block.rank(), block.size(),
+              grid.warpIndex(),  grid.warpCount(),  warp.rank(),  warp.size()};
+  }
+};
+
+TEST_CASE("group: every thread knows its place") {
+  Backend<> backend;
+  constexpr int width = Backend<>::warpWidth;
+  const Shape shape{2, 3, 2};
+  const int threads = shape.warps * width;
+  auto places = backend.allocate(shape.ranks, sizeof(PlacesBody::Place) * shape.blocks * threads, poisonByte);
+  backend.launch(shape, PlacesBody{places.window()});
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    std::vector<int> expected;
+    for (int b = 0; b < shape.blocks; ++b) {
+      for (int t = 0; t < threads; ++t) {
+        for (int value : {b, shape.blocks, t, threads, t / width, shape.warps, t % width, width})
+          expected.push_back(value);
+      }
+    }
+    CHECK(places.read<int>(rank) == expected);
+  }
+}
+
+/// Round after round, each thread reads what its neighbour wrote before the sync.
+struct NeighbourBody {
+  Window<> slots;
+  Window<> seen;
+  int rounds;
+
+  template <class Group>
+  static MSCCLPP_HOST_DEVICE void run(const Group& group, int* slot, int* out, int rounds) {
+    for (int round = 0; round < rounds; ++round) {
+      slot[group.rank()] = round * 1000 + group.rank();
+      group.sync();
+      out[round * group.size() + group.rank()] = slot[(group.rank() + 1) % group.size()];
+      group.sync();
+    }
+  }
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
+    const auto block = grid.block();
+    const auto warp = grid.warp();
+    const int threads = block.size();
+    auto* slot = reinterpret_cast<int*>(slots.at(rank));
+    auto* out = reinterpret_cast<int*>(seen.at(rank));
+    run(block, slot, out, rounds);
+    run(warp, slot + grid.warpIndex() * warp.size(), out + rounds * threads + grid.warpIndex() * rounds * warp.size(),
+        rounds);
+  }
+};
+
+TEST_CASE("group: sync() lets a block and a warp see each other's writes") {
+  Backend<> backend;
+  constexpr int width = Backend<>::warpWidth;
+  const int rounds = 50;
+  const Shape shape{1, 1, 3};
+  const int threads = shape.warps * width;
+  auto slots = backend.allocate(1, threads * sizeof(int), poisonByte);
+  auto seen = backend.allocate(1, 2 * rounds * threads * sizeof(int), poisonByte);
+  backend.launch(shape, NeighbourBody{slots.window(), seen.window(), rounds});
+  std::vector<int> expected;
+  const auto expect = [&](int size) {
+    for (int round = 0; round < rounds; ++round) {
+      for (int r = 0; r < size; ++r) expected.push_back(round * 1000 + (r + 1) % size);
+    }
+  };
+  expect(threads);
+  for (int w = 0; w < shape.warps; ++w) expect(width);
+  CHECK(seen.read<int>(0) == expected);
+}
+
+/// Shuffles from every lane and to the next, and votes in which each lane in turn differs.
+struct WarpBody {
+  Window<> out;
+
+  template <class Warp>
+  static MSCCLPP_HOST_DEVICE void run(const Warp& warp, std::uint32_t* to) {
+    const int lane = warp.rank();
+    const auto valueOf = [](int source) { return static_cast<std::uint32_t>(source * 3 + 7); };
+    std::uint32_t wrong = 0;
+    for (int source = 0; source < Warp::width; ++source) {
+      if (warp.shuffle(valueOf(lane), source) != valueOf(source)) wrong |= 1;
+      if (warp.all(lane != source)) wrong |= 2;
+      if (!warp.any(lane == source)) wrong |= 4;
+    }
+    const int next = (lane + 1) % Warp::width;
+    if (warp.shuffle(valueOf(lane), next) != valueOf(next)) wrong |= 8;
+    if (!warp.all(true)) wrong |= 16;
+    if (warp.any(false)) wrong |= 32;
+    if (warp.size() != Warp::width || lane < 0 || lane >= Warp::width) wrong |= 64;
+    warp.sync();
+    *to = wrong;
+  }
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
+    run(grid.warp(), reinterpret_cast<std::uint32_t*>(out.at(rank)) + grid.block().rank());
+  }
+};
+
+template <class BackendType>
+void checkWarps(int warps) {
+  BackendType backend;
+  const auto threads = static_cast<std::size_t>(warps * BackendType::warpWidth);
+  auto out = backend.allocate(1, threads * sizeof(std::uint32_t), poisonByte);
+  backend.launch({1, 1, warps}, WarpBody{out.window()});
+  CHECK(out.template read<std::uint32_t>(0) == std::vector<std::uint32_t>(threads, 0));
+}
+
+TEST_CASE("group: warps shuffle and vote") {
+  checkWarps<Backend<1>>(3);
+  checkWarps<Backend<4>>(3);
+  checkWarps<Backend<8>>(2);
+  checkWarps<Backend<16>>(1);
+}
+
+}  // namespace mscclpp::test

@@ -1,0 +1,109 @@
+// Cases of basic/reduce_op.hpp: every operator on every type, against a reference that shares no code with it.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <type_traits>
+
+#include "backend/backend.hpp"
+#include "backend/data.hpp"
+#include "basic/float_format.hpp"
+#include "mscclpp/basic/reduce_op.hpp"
+
+namespace mscclpp::test {
+
+template <class T, class Op>
+struct ReduceBody {
+  Window<> to;
+  Window<> from;  // `ranks` arrays of `packs` packs
+  int packs;
+  int ranks;
+
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
+    const auto block = grid.block();
+    const auto* in = reinterpret_cast<const Pack<T>*>(from.at(rank));
+    for (int p = block.rank(); p < packs; p += block.size()) {
+      PackReducer<T, Op> reducer(in[p]);
+      for (int r = 1; r < ranks; ++r) reducer.add(in[r * packs + p]);
+      reinterpret_cast<Pack<T>*>(to.at(rank))[p] = reducer.finish(ranks);
+    }
+  }
+};
+
+/// An integer's reduction by the definition: modulo 2^bits of the accumulator.
+template <class T, class Op>
+T integerReference(const std::vector<T>& values) {
+  using A = Accumulator<T>;
+  if constexpr (std::is_same_v<Op, Min>) return *std::min_element(values.begin(), values.end());
+  if constexpr (std::is_same_v<Op, Max>) return *std::max_element(values.begin(), values.end());
+  constexpr bool product = std::is_same_v<Op, Product>;
+  std::uint64_t total = product ? 1 : 0;
+  for (const T value : values) {
+    const auto next = static_cast<std::uint64_t>(value);
+    total = product ? total * next : total + next;
+  }
+  if constexpr (std::is_same_v<Op, Average>)
+    return static_cast<T>(static_cast<A>(total) / static_cast<A>(values.size()));
+  return static_cast<T>(total);
+}
+
+/// A floating element's reduction by the definition, in the accumulator's arithmetic; element_cases.hpp checks narrow.
+template <class T, class Op>
+T floatReference(const std::vector<T>& values) {
+  using A = Accumulator<T>;
+  A total = static_cast<A>(decode(values[0]));
+  for (std::size_t r = 1; r < values.size(); ++r) {
+    const A next = static_cast<A>(decode(values[r]));
+    if constexpr (std::is_same_v<Op, Product>) {
+      total = total * next;
+    } else if constexpr (std::is_same_v<Op, Min>) {
+      if (std::isnan(total) || next < total) total = next;
+    } else if constexpr (std::is_same_v<Op, Max>) {
+      if (std::isnan(total) || next > total) total = next;
+    } else {
+      total = total + next;
+    }
+  }
+  if constexpr (std::is_same_v<Op, Average>) total = total / static_cast<A>(values.size());
+  return narrow<T>(total);
+}
+
+template <class T, class Op>
+void checkReduction(int ranks) {
+  constexpr int packs = 100;
+  constexpr std::size_t count = packs * packSize<T>;
+  const auto inputs = randomElements<T>(count * static_cast<std::size_t>(ranks), static_cast<unsigned>(ranks));
+  Backend<> backend;
+  auto to = backend.allocate(1, count * sizeof(T), poisonByte);
+  auto from = backend.allocate(1, inputs.size() * sizeof(T), 0);
+  from.write(0, inputs);
+  backend.launch({1, 1, 1}, ReduceBody<T, Op>{to.window(), from.window(), packs, ranks});
+  const auto results = to.template read<T>(0);
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    std::vector<T> values;
+    for (int r = 0; r < ranks; ++r) values.push_back(inputs[static_cast<std::size_t>(r) * count + i]);
+    if constexpr (std::is_integral_v<T>) {
+      wrong += results[i] != integerReference<T, Op>(values);
+    } else {
+      wrong += !sameValue(decode(results[i]), decode(floatReference<T, Op>(values)));
+    }
+  }
+  INFO(ranks << " ranks");
+  CHECK(wrong == 0);
+}
+
+TEST_CASE_TEMPLATE("reduce_op: all operators", T, f16, bf16, f8e4m3, f8e5m2, float, double, std::int8_t, std::uint8_t,
+                   std::int16_t, std::uint16_t, std::int32_t, std::uint32_t, std::int64_t, std::uint64_t) {
+  for (int ranks : {1, 2, 3, 8}) {
+    checkReduction<T, Sum>(ranks);
+    checkReduction<T, Product>(ranks);
+    checkReduction<T, Min>(ranks);
+    checkReduction<T, Max>(ranks);
+    checkReduction<T, Average>(ranks);
+  }
+}
+
+}  // namespace mscclpp::test

@@ -1,0 +1,46 @@
+// The order in which a rank visits its peers.
+#include "mscclpp/basic/team.hpp"
+
+#include <doctest/doctest.h>
+
+#include <set>
+
+using namespace mscclpp;
+
+TEST_CASE("team: a rank visits every peer once, and at no step two ranks visit the same one") {
+  for (int size = 2; size <= 9; ++size) {
+    for (int rotation = 0; rotation < 2 * size; ++rotation) {
+      for (int rank = 0; rank < size; ++rank) {
+        const Team<> team(rank, size);
+        std::set<int> visited;
+        for (int i = 0; i < size - 1; ++i) visited.insert(team.peer(i, rotation));
+        REQUIRE(visited.size() == static_cast<std::size_t>(size - 1));
+        REQUIRE(visited.count(rank) == 0);
+        REQUIRE(*visited.begin() >= 0);
+        REQUIRE(*visited.rbegin() < size);
+        REQUIRE(team.peer(0, rotation) == team.peer(rotation % (size - 1)));
+      }
+      for (int i = 0; i < size - 1; ++i) {
+        std::set<int> targets;
+        for (int rank = 0; rank < size; ++rank) targets.insert(Team<>(rank, size).peer(i, rotation));
+        REQUIRE(targets.size() == static_cast<std::size_t>(size));
+      }
+    }
+  }
+}
+
+TEST_CASE("team: the first peer is the next rank") {
+  CHECK(Team<>(2, 4).peer(0) == 3);
+  CHECK(Team<>(3, 4).peer(0) == 0);
+  CHECK(Team<>(3, 4).peer(2) == 2);
+}
+
+TEST_CASE("team: a fixed size agrees with the same size at run time") {
+  for (int rank = 0; rank < 8; ++rank) {
+    const Team<8> fixed(rank, 8);
+    const Team<> free(rank, 8);
+    CHECK(fixed.size() == 8);
+    CHECK(fixed.rank() == free.rank());
+    for (int i = 0; i < 7; ++i) CHECK(fixed.peer(i, 3) == free.peer(i, 3));
+  }
+}

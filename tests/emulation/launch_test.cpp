@@ -1,0 +1,109 @@
+// Emulated launches: who runs, and what becomes of mistakes.
+#include "mscclpp/emulation/launch.hpp"
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <set>
+#include <string>
+#include <tuple>
+
+#include "mscclpp/emulation/symmetric_buffers.hpp"
+
+using namespace mscclpp;
+
+TEST_CASE("launch: every thread of every block of every rank runs once") {
+  std::mutex mutex;
+  std::multiset<std::tuple<int, int, int>> ran;
+  emulation::launch<2>({3, 2, 4}, [&](int rank, const auto& grid) {
+    const std::lock_guard lock(mutex);
+    ran.emplace(rank, grid.blockIndex(), grid.block().rank());
+  });
+  CHECK(ran.size() == 3 * 2 * 4);
+  CHECK(std::set(ran.begin(), ran.end()).size() == ran.size());
+}
+
+TEST_CASE("launch: all run at the same time") {
+  std::atomic<int> present = 0;
+  emulation::launch<1>({2, 3, 2}, [&](int, const auto&) {
+    ++present;
+    while (present < 12) std::this_thread::yield();
+  });
+  CHECK(present == 12);
+}
+
+TEST_CASE("launch: a thread that skips a sync is a deadlock, which is reported") {
+  std::string message;
+  try {
+    emulation::launch<2>({1, 1, 4, std::chrono::seconds(1)}, [](int, const auto& grid) {
+      if (grid.block().rank() != 3) grid.block().sync();
+    });
+  } catch (const emulation::Deadlock& deadlock) {
+    message = deadlock.what();
+  }
+  CHECK(message.find("3 of 4") != std::string::npos);
+}
+
+TEST_CASE("launch: a lane that skips a vote is a deadlock") {
+  CHECK_THROWS_AS(emulation::launch<2>({1, 1, 2, std::chrono::seconds(1)},
+                                       [](int, const auto& grid) {
+                                         if (grid.warp().rank() == 0) grid.warp().all(true);
+                                       }),
+                  emulation::Deadlock);
+}
+
+TEST_CASE("launch: the first exception of a thread is thrown, after all have ended") {
+  std::atomic<int> ended = 0;
+  CHECK_THROWS_WITH(emulation::launch<1>({2, 1, 2},
+                                         [&](int rank, const auto& grid) {
+                                           if (rank == 1 && grid.block().rank() == 1) throw std::runtime_error("mine");
+                                           std::this_thread::sleep_for(std::chrono::milliseconds(20));
+                                           ++ended;
+                                         }),
+                    "mine");
+  CHECK(ended == 3);
+}
+
+TEST_CASE("launch: an exception wins over the deadlock that it causes") {
+  CHECK_THROWS_WITH(emulation::launch<1>({1, 1, 2, std::chrono::seconds(1)},
+                                         [](int, const auto& grid) {
+                                           if (grid.block().rank() == 0) throw std::runtime_error("cause");
+                                           grid.block().sync();
+                                         }),
+                    "cause");
+}
+
+TEST_CASE("launch: shapes that cannot be are refused") {
+  const auto nothing = [](int, const auto&) {};
+  CHECK_THROWS_AS(emulation::launch<1>({0, 1, 1}, nothing), std::invalid_argument);
+  CHECK_THROWS_AS(emulation::launch<1>({1, 0, 1}, nothing), std::invalid_argument);
+  CHECK_THROWS_AS(emulation::launch<1>({1, 1, 0}, nothing), std::invalid_argument);
+  CHECK_THROWS_AS(emulation::launch<1>({1, 1, -4}, nothing), std::invalid_argument);
+  CHECK_THROWS_AS(emulation::launch<4>({1, 1, 6}, nothing), std::invalid_argument);
+}
+
+TEST_CASE("launch: any width of a warp that divides the block") {
+  std::atomic<int> sum = 0;
+  emulation::launch<3>({1, 1, 6}, [&](int, const auto& grid) {
+    const auto warp = grid.warp();
+    if (warp.all(grid.warpCount() == 2) && warp.shuffle(static_cast<std::uint32_t>(warp.rank()), 2) == 2) ++sum;
+  });
+  CHECK(sum == 6);
+}
+
+TEST_CASE("symmetric_buffers: filled, aligned, distinct, and in one window") {
+  const emulation::SymmetricBuffers buffers(3, 1000, 0x7f);
+  const auto window = buffers.window<3>();
+  std::set<std::byte*> bases;
+  for (int rank = 0; rank < 3; ++rank) {
+    CHECK(reinterpret_cast<std::uintptr_t>(buffers.at(rank)) % 128 == 0);
+    CHECK(window.at(rank) == buffers.at(rank));
+    CHECK(window.from(16).at(rank, 4) == buffers.at(rank) + 20);
+    bases.insert(window.at(rank));
+    int other = 0;
+    for (int i = 0; i < 1000; ++i) other += *window.at(rank, static_cast<std::size_t>(i)) != std::byte{0x7f};
+    CHECK(other == 0);
+  }
+  CHECK(bases.size() == 3);
+  CHECK(emulation::SymmetricBuffers(1, 0).at(0) != nullptr);
+}

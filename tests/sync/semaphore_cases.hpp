@@ -1,0 +1,151 @@
+// Cases of sync/semaphore.hpp: signals are counted, and what was written before one is seen after it.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include "backend/backend.hpp"
+#include "backend/data.hpp"
+#include "mscclpp/sync/semaphore.hpp"
+
+namespace mscclpp::test {
+
+/// One rank's memory in these tests.
+struct SemaphoreMemory {
+  std::uint64_t inbound;
+  std::uint64_t expected;
+  std::uint64_t payload[32];
+  std::uint64_t result[32];
+};
+
+/// The semaphore of `rank` with the other one of two.
+inline MSCCLPP_HOST_DEVICE SemaphoreHandle semaphoreOf(const Window<>& memory, int rank, WaitControl* control,
+                                                       std::uint64_t timeout) {
+  auto* own = reinterpret_cast<SemaphoreMemory*>(memory.at(rank));
+  auto* other = reinterpret_cast<SemaphoreMemory*>(memory.at(1 - rank));
+  return {&own->inbound, &other->inbound, &own->expected, control, timeout, rank, 1 - rank};
+}
+
+/// Message passing in turns: plain stores to the peer, a signal, and the peer's answer.
+struct PingPongBody {
+  Window<> memory;
+  WaitControl* control;
+  int rounds;
+
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
+    auto semaphore = semaphoreOf(memory, rank, control, waitTimeout);
+    const auto warp = grid.warp();
+    const int lane = warp.rank();
+    auto* own = reinterpret_cast<SemaphoreMemory*>(memory.at(rank));
+    auto* other = reinterpret_cast<SemaphoreMemory*>(memory.at(1 - rank));
+    std::uint64_t wrong = 0;
+    for (int round = 0; round < rounds; ++round) {
+      if (round % 2 == rank) {
+        other->payload[lane] = static_cast<std::uint64_t>(round) * 100 + lane;
+        warp.sync();
+        if (lane == 0) semaphore.signal();
+      } else {
+        if (lane == 0) semaphore.wait();
+        warp.sync();
+        if (own->payload[lane] != static_cast<std::uint64_t>(round) * 100 + lane) ++wrong;
+        warp.sync();
+      }
+    }
+    own->result[lane] = wrong;
+  }
+};
+
+TEST_CASE("semaphore: what was written before a signal is seen after the wait") {
+  Backend<> backend;
+  auto memory = backend.allocate(2, sizeof(SemaphoreMemory), 0);
+  const int rounds = 1000;
+  backend.launch({2, 1, 1}, PingPongBody{memory.window(), backend.control(), rounds});
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto after = memory.read<SemaphoreMemory>(rank)[0];
+    CHECK(after.inbound == rounds / 2);
+    CHECK(after.expected == rounds / 2);
+    for (const auto wrong : after.result) CHECK(wrong == 0);
+  }
+}
+
+/// Rank 0 signals `signals` times in a row and then relaxed as often; rank 1 consumes them by wait, relaxedWait and poll, and finds no more.
+struct AccumulationBody {
+  Window<> memory;
+  WaitControl* control;
+  int signals;
+
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
+    if (grid.block().rank() != 0) return;
+    auto semaphore = semaphoreOf(memory, rank, control, waitTimeout);
+    if (rank == 0) {
+      for (int i = 0; i < signals; ++i) semaphore.signal();
+      for (int i = 0; i < signals; ++i) semaphore.relaxedSignal();
+      semaphore.wait();  // until rank 1 has counted
+      semaphore.signal();
+      return;
+    }
+    std::uint64_t consumed = 0;
+    for (int i = 0; i < signals; ++i) consumed += i % 2 == 0 ? semaphore.wait() : semaphore.relaxedWait();
+    const auto start = arch::nanoseconds();
+    while (consumed < 2u * signals && arch::nanoseconds() - start < waitTimeout) consumed += semaphore.poll();
+    auto* own = reinterpret_cast<SemaphoreMemory*>(memory.at(1));
+    own->result[0] = consumed;
+    own->result[1] = semaphore.poll();
+    TryOnce once;
+    auto copy = semaphore;
+    std::uint64_t scratch = *semaphore.expectedInboundToken;
+    copy.expectedInboundToken = &scratch;
+    own->result[2] = copy.wait(once);
+    semaphore.signal();
+    own->result[3] = semaphore.wait();
+  }
+};
+
+TEST_CASE("semaphore: signals accumulate, and each lets one wait or poll pass") {
+  Backend<> backend;
+  auto memory = backend.allocate(2, sizeof(SemaphoreMemory), 0);
+  backend.launch({2, 1, 1}, AccumulationBody{memory.window(), backend.control(), 50});
+  const auto after = memory.read<SemaphoreMemory>(1)[0];
+  CHECK(after.result[0] == 100);
+  CHECK(after.result[1] == 0);
+  CHECK(after.result[2] == 0);
+  CHECK(after.result[3] == 1);
+  CHECK(after.inbound == 101);
+  CHECK(after.expected == 101);
+}
+
+/// Rank 1 waits for a third signal, of which only two come.
+struct MissingSignalBody {
+  Window<> memory;
+  WaitControl* control;
+
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
+    if (grid.block().rank() != 0) return;
+    auto semaphore = semaphoreOf(memory, rank, control, 30'000'000);
+    for (int i = 0; i < 3; ++i) {
+      if (rank == 1) {
+        reinterpret_cast<SemaphoreMemory*>(memory.at(1))->result[i] = semaphore.wait();
+      } else if (i < 2) {
+        semaphore.signal();
+      }
+    }
+  }
+};
+
+TEST_CASE("semaphore: a missing signal ends in a record") {
+  Backend<> backend;
+  auto memory = backend.allocate(2, sizeof(SemaphoreMemory), 0);
+  const auto record = backend.run({2, 1, 1}, MissingSignalBody{memory.window(), backend.control()});
+  REQUIRE(record);
+  CHECK(record->operation == WaitOperation::Semaphore);
+  CHECK(record->rank == 1);
+  CHECK(record->peer == 0);
+  CHECK(record->expected == 3);
+  CHECK(record->seen == 2);
+  const auto after = memory.read<SemaphoreMemory>(1)[0];
+  CHECK((after.result[0] == 1 && after.result[1] == 1 && after.result[2] == 0));
+}
+
+}  // namespace mscclpp::test
