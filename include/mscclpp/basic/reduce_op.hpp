@@ -7,11 +7,40 @@
 
 namespace mscclpp {
 
+namespace detail {
+
+/// The type whose arithmetic wraps where that of A, a signed integer, would overflow; otherwise A.
+template <class A>
+struct WrappingOf {
+  using Type = A;
+};
+template <>
+struct WrappingOf<std::int32_t> {
+  using Type = std::uint32_t;
+};
+template <>
+struct WrappingOf<std::int64_t> {
+  using Type = std::uint64_t;
+};
+
+template <class A>
+MSCCLPP_INLINE A wrappingAdd(A a, A b) {
+  using Wrapping = typename WrappingOf<A>::Type;
+  return static_cast<A>(static_cast<Wrapping>(a) + static_cast<Wrapping>(b));
+}
+template <class A>
+MSCCLPP_INLINE A wrappingMultiply(A a, A b) {
+  using Wrapping = typename WrappingOf<A>::Type;
+  return static_cast<A>(static_cast<Wrapping>(a) * static_cast<Wrapping>(b));
+}
+
+}  // namespace detail
+
 /// a + b. Integers wrap.
 struct Sum {
   template <class A>
   MSCCLPP_INLINE static A combine(A a, A b) {
-    return a + b;
+    return detail::wrappingAdd(a, b);
   }
   template <class A>
   MSCCLPP_INLINE static A finish(A total, int /*ranks*/) {
@@ -23,7 +52,7 @@ struct Sum {
 struct Product {
   template <class A>
   MSCCLPP_INLINE static A combine(A a, A b) {
-    return a * b;
+    return detail::wrappingMultiply(a, b);
   }
   template <class A>
   MSCCLPP_INLINE static A finish(A total, int /*ranks*/) {
@@ -59,7 +88,7 @@ struct Max {
 struct Average {
   template <class A>
   MSCCLPP_INLINE static A combine(A a, A b) {
-    return a + b;
+    return detail::wrappingAdd(a, b);
   }
   template <class A>
   MSCCLPP_INLINE static A finish(A total, int ranks) {

@@ -1,0 +1,73 @@
+// The instructions of arch/ that are not accesses to memory: warps, barriers, clocks, launches.
+#include "mscclpp/arch/barrier.hpp"
+#include "mscclpp/arch/clock.hpp"
+#include "mscclpp/arch/launch.hpp"
+#include "mscclpp/arch/pause.hpp"
+#include "mscclpp/arch/warp.hpp"
+#include "mscclpp/basic/group.hpp"
+
+using namespace mscclpp;
+
+__global__ void warp(std::uint32_t* words, std::uint32_t mask) {
+  const std::uint32_t value = words[threadIdx.x];
+  arch::warpSync(mask);
+  // PTX: bar\.warp\.sync
+  words[32] = arch::warpShuffle(mask, value, 3, 32);
+  // PTX: shfl\.sync\.idx\.b32
+  words[33] = arch::warpBallot(mask, value == 1);
+  // PTX: vote\.sync\.ballot\.b32
+  words[34] = arch::warpAll(mask, value == 2);
+  // PTX: vote\.sync\.all\.pred
+  words[35] = arch::warpAny(mask, value == 3);
+  // PTX: vote\.sync\.any\.pred
+}
+
+// A whole warp's mask is a constant; a tile of 8 lanes has its own (255, moved) and its own segments (6175 = 24 << 8 | 31).
+__global__ void tiles(std::uint32_t* words) {
+  const std::uint32_t value = words[threadIdx.x];
+  words[32] = gpu::WarpTile<32>().shuffle(value, 1);
+  // PTX: mov\.u32 .*, 31;
+  // PTX: mov\.u32 .*, -1;
+  // PTX: shfl\.sync\.idx\.b32
+  words[33] = gpu::WarpTile<8>().shuffle(value, 1);
+  // PTX: mov\.u32 .*, 255;
+  // PTX: mov\.u32 .*, 6175;
+  // PTX: shfl\.sync\.idx\.b32
+}
+
+__global__ void barriers(int* words) {
+  words[0] = 1;
+  arch::blockSync();
+  words[1] = 1;
+  arch::namedBarrierSync(3, 64);
+  words[2] = 1;
+  // PTX: st\.(global\.)?[bu]32
+  // PTX: bar(rier\.cta)?\.sync 0
+  // PTX: st\.(global\.)?[bu]32
+  // PTX: barrier\.cta\.sync %r\d+, %r\d+
+  // PTX: st\.(global\.)?[bu]32
+}
+
+__global__ void clocks(std::uint64_t* words) {
+  words[0] = arch::nanoseconds();
+  // PTX: mov\.u64 .*%globaltimer
+  words[1] = arch::cycles();
+  // PTX: mov\.u64 .*%clock64
+}
+
+__global__ void dependentLaunch(int* words) {
+  arch::launchDependents();
+  arch::waitForPrerequisites();
+  words[0] = 1;
+  // PTX: griddepcontrol\.launch_dependents
+  // PTX: griddepcontrol\.wait
+  // PTX: st\.(global\.)?[bu]32
+}
+
+// A GPU polls on at once.
+__global__ void pauses(unsigned* words) {
+  words[0] = 1;
+  arch::pauseAfterFailure(words[1]);
+  // PTX: st\.(global\.)?[bu]32
+  // PTX-NOT: nanosleep
+}
