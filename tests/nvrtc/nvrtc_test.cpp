@@ -70,3 +70,37 @@ TEST_CASE("a whole all-reduce compiles into a kernel") {
   CHECK(ptx.find(".entry allReduce") != std::string::npos);
   CHECK(ptx.find("st.relaxed.sys.global") != std::string::npos);
 }
+
+TEST_CASE("an all-reduce fuses into a user's kernel, with a source and a sink of their own") {
+  const std::string ptx = compileToPtx(R"(
+    #include <mscclpp/basic/group.hpp>
+    #include <mscclpp/collective/all_reduce.hpp>
+
+    using namespace mscclpp;
+    using Collective = AllReduce<bf16, Sum, AllReduceConfig{.protocol = Protocol::LL16, .pattern = Pattern::OneShot, .ranks = 4}>;
+
+    // Blocks 0 to 3 reduce a product and add a residual to the sum; the others go on with something else.
+    extern "C" __global__ void fused(const __grid_constant__ Collective::Args args, const float* left, const float* right,
+                                     float* residual, int* others) {
+      if (blockIdx.x >= 4) {
+        others[blockIdx.x] = threadIdx.x;
+        return;
+      }
+      const auto source = [=](std::size_t first, int valid) {
+        Pack<bf16> pack = fromWord<bf16>(Word16{0, 0});
+        for (int i = 0; i < packSize<bf16>; ++i)
+          if (i < valid) pack[i] = narrow<bf16>(left[first + i] * right[first + i]);
+        return pack;
+      };
+      const auto sink = [=](std::size_t first, const Pack<bf16>& sum, int valid) {
+        for (int i = 0; i < packSize<bf16>; ++i)
+          if (i < valid) residual[first + i] += widen<bf16>(sum[i]);
+      };
+      Collective::run(gpu::Grid(0, 4), args, source, sink);
+    }
+  )");
+  CHECK(ptx.find(".entry fused") != std::string::npos);
+  CHECK(ptx.find("st.relaxed.sys.global.b128") != std::string::npos);
+  CHECK(ptx.find("ld.relaxed.sys.global.b128") != std::string::npos);
+  CHECK(ptx.find("fence") == std::string::npos);  // packets need none
+}
