@@ -1,8 +1,11 @@
 // Cases of collective/all_reduce_packets.hpp, for one pattern: the file that includes this one defines allReducePattern.
 #pragma once
 
-#include <array>
+#include <algorithm>
+#include <random>
+#include <type_traits>
 #include <utility>
+#include <vector>
 
 #include "collective/all_reduce_run.hpp"
 
@@ -22,14 +25,14 @@ inline constexpr int widthFor(Protocol protocol) {
 template <Protocol protocol, int Ranks = 0, class T = float, class Op = Sum>
 using PacketRun = AllReduceRun<AllReduce<T, Op, packetConfig<protocol, Ranks>>, Op, Backend<widthFor(protocol)>>;
 
-/// Calls f.template operator()<protocol>() for every protocol that this backend has.
+/// Calls f(std::integral_constant<Protocol, ...>) for every protocol that this backend has.
 template <class F>
 void forEachProtocol(const F& f) {
-  f.template operator()<Protocol::LL8>();
-  f.template operator()<Protocol::LL16>();
-  f.template operator()<Protocol::LL128Ordered>();
-  f.template operator()<Protocol::Sentinel>();
-  if constexpr (Backend<>::onGpu) f.template operator()<Protocol::LL128>();
+  f(std::integral_constant<Protocol, Protocol::LL8>{});
+  f(std::integral_constant<Protocol, Protocol::LL16>{});
+  f(std::integral_constant<Protocol, Protocol::LL128Ordered>{});
+  f(std::integral_constant<Protocol, Protocol::Sentinel>{});
+  if constexpr (Backend<>::onGpu) f(std::integral_constant<Protocol, Protocol::LL128>{});
 }
 
 inline constexpr std::size_t capacityPacks = 69;
@@ -71,7 +74,8 @@ void checkFixedTeam() {
 }
 
 TEST_CASE("packets: fixed team sizes") {
-  forEachProtocol([]<Protocol protocol>() {
+  forEachProtocol([](auto tag) {
+    constexpr Protocol protocol = tag.value;
     CAPTURE(protocol);
     checkFixedTeam<protocol, 2>();
     checkFixedTeam<protocol, 4>();
@@ -84,7 +88,8 @@ TEST_CASE("packets: fixed team sizes") {
 }
 
 TEST_CASE("packets: team sizes that are known at run time only") {
-  forEachProtocol([]<Protocol protocol>() {
+  forEachProtocol([](auto tag) {
+    constexpr Protocol protocol = tag.value;
     CAPTURE(protocol);
     for (int ranks = 2; ranks <= 8; ++ranks) {
       CAPTURE(ranks);
@@ -115,7 +120,8 @@ TEST_CASE("packets: element types and operators") {
 }
 
 TEST_CASE("packets: calls with changing lengths and ranks that come late, many more than there are slots") {
-  forEachProtocol([]<Protocol protocol>() {
+  forEachProtocol([](auto tag) {
+    constexpr Protocol protocol = tag.value;
     CAPTURE(protocol);
     PacketRun<protocol> run(3, capacityPacks);
     run.faults.everyoneSlow = true;
@@ -133,7 +139,8 @@ TEST_CASE("packets: calls with changing lengths and ranks that come late, many m
 }
 
 TEST_CASE("packets: grids that change from call to call advance every epoch word by one") {
-  forEachProtocol([]<Protocol protocol>() {
+  forEachProtocol([](auto tag) {
+    constexpr Protocol protocol = tag.value;
     CAPTURE(protocol);
     PacketRun<protocol> run(2, capacityPacks);
     std::uint64_t epoch = 1;
@@ -148,7 +155,8 @@ TEST_CASE("packets: grids that change from call to call advance every epoch word
 }
 
 TEST_CASE("packets: the 32-bit flag wraps") {
-  forEachProtocol([]<Protocol protocol>() {
+  forEachProtocol([](auto tag) {
+    constexpr Protocol protocol = tag.value;
     CAPTURE(protocol);
     constexpr std::uint64_t wrap = std::uint64_t{1} << 32;
     for (const std::uint64_t first : {wrap - 6, wrap - 5}) {
@@ -162,7 +170,8 @@ TEST_CASE("packets: the 32-bit flag wraps") {
 }
 
 TEST_CASE("packets: a rank that does not come, or whose packets are lost, ends in a record") {
-  forEachProtocol([]<Protocol protocol>() {
+  forEachProtocol([](auto tag) {
+    constexpr Protocol protocol = tag.value;
     CAPTURE(protocol);
     {
       PacketRun<protocol> run(3, capacityPacks);

@@ -42,9 +42,10 @@ inline void runAsThreads(int nRanks, const RankBody& body) {
 }
 
 /// Starts this program once a rank, to run the test case `testCase` alone. That case is marked doctest::skip() and gets
-/// its bootstrap from bootstrapOfProcess(). A rank that fails, or lasts longer than `limit`, fails the test.
+/// its bootstrap from bootstrapOfProcess(). A rank that fails, or lasts longer than `limit`, fails the test. Rank
+/// `killedRank` must be ended by SIGKILL.
 inline void runAsProcesses(int nRanks, const std::string& testCase,
-                           std::chrono::seconds limit = std::chrono::seconds(45)) {
+                           std::chrono::seconds limit = std::chrono::seconds(45), int killedRank = -1) {
   auto mesh = SocketpairBootstrap::makeMesh(nRanks);
   std::vector<pid_t> children;
   for (int rank = 0; rank < nRanks; ++rank) {
@@ -90,6 +91,11 @@ inline void runAsProcesses(int nRanks, const std::string& testCase,
       ::kill(children[rank], SIGKILL);
       ::waitpid(children[rank], &status, 0);
       CHECK_MESSAGE(false, "a rank did not end in time");
+      continue;
+    }
+    if (static_cast<int>(rank) == killedRank) {
+      CHECK(WIFSIGNALED(status));
+      CHECK(WTERMSIG(status) == SIGKILL);
       continue;
     }
     CHECK(WIFEXITED(status));

@@ -1,0 +1,519 @@
+// The compiled collectives on GPUs, one rank a process and GPU.
+#include <doctest/doctest.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "host/spawned_ranks.hpp"
+#include "kernels/element_kinds.hpp"
+#include "mscclpp/arch/clock.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/gpu_guard.hpp"
+#include "mscclpp/host/gpu_memory.hpp"
+#include "mscclpp/kernels/collectives.hpp"
+
+using namespace mscclpp;
+using namespace mscclpp::test;
+
+namespace {
+
+constexpr int limitSeconds = 90;
+
+int gpus() {
+  int count = 0;
+  MSCCLPP_CUDATHROW(cudaGetDeviceCount(&count));
+  return std::min(count, 8);
+}
+
+void onEveryGpu(const std::string& testCase, int killedRank = -1) {
+  runAsProcesses(gpus(), testCase, std::chrono::seconds(limitSeconds), killedRank);
+}
+
+double secondsSince(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// This process as a rank, with a bootstrap that notices when another dies.
+struct GpuRank {
+  int rank;
+  int ranks;
+  std::shared_ptr<TcpBootstrap> bootstrap;
+  std::shared_ptr<Communicator> communicator;
+  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
+
+  GpuRank() {
+    ::alarm(limitSeconds);  // whatever happens, this process ends
+    const auto sockets = bootstrapOfProcess();
+    rank = sockets->getRank();
+    ranks = sockets->getNranks();
+    MSCCLPP_CUDATHROW(cudaSetDevice(rank));
+    std::vector<UniqueId> ids(static_cast<std::size_t>(ranks));
+    if (rank == 0) ids[0] = TcpBootstrap::createUniqueId();
+    sockets->allGather(ids.data(), sizeof(UniqueId));
+    bootstrap = std::make_shared<TcpBootstrap>(rank, ranks);
+    bootstrap->initialize(ids[0]);
+    communicator = std::make_shared<Communicator>(bootstrap);
+  }
+
+  void report(const std::string& what) const {
+    if (rank == 0) std::printf("%d GPUs: %s (%.1f s)\n", ranks, what.c_str(), secondsSince(start));
+  }
+};
+
+template <class T>
+detail::UniqueGpuPtr<T> onGpu(const std::vector<T>& values) {
+  auto memory = detail::gpuCallocUnique<T>(values.size());
+  gpuMemcpy(memory.get(), values.data(), values.size(), cudaMemcpyHostToDevice);
+  return memory;
+}
+
+/// One call with these inputs, `shift` elements off alignment, checked in every byte and against the other ranks.
+void checkCall(const GpuRank& rank, Collectives& collectives, cudaStream_t stream, DataType type, ReduceOp op,
+               const std::vector<Bytes>& inputs, const std::string& algorithm, bool inPlace, std::size_t shift) {
+  const Bytes& input = inputs[static_cast<std::size_t>(rank.rank)];
+  const std::size_t margin = 128;
+  const std::size_t start = margin + shift * sizeOf(type);
+  Bytes from(start + input.size() + margin, poisonByte);
+  std::copy(input.begin(), input.end(), from.begin() + static_cast<std::ptrdiff_t>(start));
+  const auto source = onGpu(from);
+  const auto other = onGpu(Bytes(from.size(), poisonByte));
+  auto* target = inPlace ? source.get() : other.get();
+  collectives.allReduce(source.get() + start, target + start, input.size() / sizeOf(type), type, op, stream, algorithm);
+  MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
+  collectives.check();
+  Bytes all(from.size());
+  gpuMemcpy(all.data(), target, all.size(), cudaMemcpyDeviceToHost);
+  const auto begin = all.begin() + static_cast<std::ptrdiff_t>(start);
+  const auto end = begin + static_cast<std::ptrdiff_t>(input.size());
+  const Bytes output(begin, end);
+  const std::string difference = differenceOf(type, op, inputs, output);
+  CHECK(difference == "");
+  CHECK(std::count(all.begin(), begin, poisonByte) == begin - all.begin());
+  CHECK(std::count(end, all.end(), poisonByte) == all.end() - end);
+  CHECK(sameOnAllRanks(*rank.bootstrap, hashOf(output)));
+}
+
+std::vector<std::string> algorithmsFor(const Collectives& collectives, std::size_t count, DataType type, ReduceOp op) {
+  std::vector<std::string> names{""};
+  for (const auto& name : collectives.algorithms()) {
+    if (collectives.serves(name, count, type, op)) names.push_back(name);
+  }
+  return names;
+}
+
+// ---- Data that kernels make and check ----
+
+MSCCLPP_HOST_DEVICE std::uint64_t mix(std::uint64_t x) {
+  x ^= x >> 31;
+  x *= 0x7fb5d329728ea185u;
+  x ^= x >> 27;
+  x *= 0x81dadef4bc2dd44du;
+  return x ^ x >> 33;
+}
+
+/// Element i of rank's input in call number `call`: integers whose sum is exact in any order, and pairs whose sum is the
+/// poison of the sentinel protocol.
+MSCCLPP_HOST_DEVICE float inputElement(int rank, std::uint64_t call, std::size_t i) {
+  if (mix(call * 0x9e3779b9u + i / 2) % 64 == 0) return rank == 0 ? arch::bitCast<float>(0xf7f7f7f7u) : 0.0f;
+  const std::uint64_t bits = mix((call << 40) ^ (static_cast<std::uint64_t>(rank) << 32) ^ i);
+  return static_cast<float>(static_cast<std::int64_t>(bits & 0xfffff) - 0x80000);
+}
+
+__global__ void fillInput(float* input, std::size_t count, const std::uint64_t* round, int call, int rank) {
+  const std::uint64_t number = *round * 1000 + static_cast<std::uint64_t>(call);
+  for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    input[i] = inputElement(rank, number, i);
+  }
+}
+
+__global__ void checkOutput(const float* output, std::size_t count, const std::uint64_t* round, int call, int ranks,
+                            unsigned long long* wrong) {
+  const std::uint64_t number = *round * 1000 + static_cast<std::uint64_t>(call);
+  for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    float total = 0;
+    for (int rank = 0; rank < ranks; ++rank) total += inputElement(rank, number, i);
+    if (output[i] != total) atomicAdd(wrong, 1ull);
+  }
+}
+
+/// Takes a time that differs from rank to rank, call to call and round to round: mostly a few microseconds, seldom 200.
+__global__ void dawdle(const std::uint64_t* round, int call, int rank) {
+  const std::uint64_t bits =
+      mix(*round * 7919 + static_cast<std::uint64_t>(call) * 31 + static_cast<std::uint64_t>(rank));
+  const std::uint64_t nanoseconds = bits % 128 == 0 ? 200'000 : bits / 128 % 6'000;
+  const auto begin = arch::nanoseconds();
+  while (arch::nanoseconds() - begin < nanoseconds) {
+  }
+}
+
+__global__ void nextRound(std::uint64_t* round) {
+  ++*round;
+}
+
+__global__ void addHash(const unsigned char* data, std::size_t bytes, unsigned long long* hash) {
+  unsigned long long sum = 0;
+  for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < bytes; i += gridDim.x * blockDim.x) {
+    sum += mix(i * 256 + data[i]);
+  }
+  atomicAdd(hash, sum);
+}
+
+/// What is enqueued inside record(), as a graph that can be launched again and again.
+class Graph {
+ public:
+  Graph(cudaStream_t stream, const std::function<void()>& record) : stream_(stream) {
+    MSCCLPP_CUDATHROW(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+    record();
+    cudaGraph_t graph = nullptr;
+    MSCCLPP_CUDATHROW(cudaStreamEndCapture(stream, &graph));
+    MSCCLPP_CUDATHROW(cudaGraphInstantiate(&executable_, graph, 0));
+    MSCCLPP_CUDATHROW(cudaGraphDestroy(graph));
+  }
+  ~Graph() { cudaGraphExecDestroy(executable_); }
+  Graph(const Graph&) = delete;
+  Graph& operator=(const Graph&) = delete;
+  void launch() const { MSCCLPP_CUDATHROW(cudaGraphLaunch(executable_, stream_)); }
+
+ private:
+  cudaStream_t stream_;
+  cudaGraphExec_t executable_ = nullptr;
+};
+
+/// Calls on one stream that fill their input anew each time and check their output, all on the GPU.
+class CheckedCalls {
+ public:
+  CheckedCalls(const GpuRank& rank, Collectives& collectives, std::size_t maxCount)
+      : rank_(rank), collectives_(collectives), maxCount_(maxCount) {}
+
+  cudaStream_t stream() { return stream_; }
+
+  /// Enqueues a call; every second one is in place.
+  void enqueue(std::size_t count, const std::string& algorithm, bool skewed = true) {
+    const int call = calls_++;
+    REQUIRE(count <= maxCount_);
+    REQUIRE(call < 1000);
+    float* output = call % 2 == 0 ? input_.get() : output_.get();
+    const auto blocks = static_cast<unsigned>(std::min<std::size_t>(count / 512 + 1, 64));
+    fillInput<<<blocks, 256, 0, stream_>>>(input_.get(), count, round_.get(), call, rank_.rank);
+    if (skewed) dawdle<<<1, 1, 0, stream_>>>(round_.get(), call, rank_.rank);
+    collectives_.allReduce(input_.get(), output, count, DataType::FLOAT32, ReduceOp::SUM, stream_, algorithm);
+    checkOutput<<<blocks, 256, 0, stream_>>>(output, count, round_.get(), call, rank_.ranks, wrong_.get());
+    MSCCLPP_CUDATHROW(cudaGetLastError());
+  }
+  void enqueueNextRound() {
+    nextRound<<<1, 1, 0, stream_>>>(round_.get());
+    calls_ = 0;
+  }
+
+  /// Waits, and returns how many elements were wrong.
+  unsigned long long wrongElements() {
+    MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream_));
+    collectives_.check();
+    unsigned long long wrong = 0;
+    gpuMemcpy(&wrong, wrong_.get(), 1, cudaMemcpyDeviceToHost);
+    return wrong;
+  }
+
+ private:
+  const GpuRank& rank_;
+  Collectives& collectives_;
+  std::size_t maxCount_;
+  CudaStreamWithFlags stream_{cudaStreamNonBlocking};
+  detail::UniqueGpuPtr<float> input_ = detail::gpuCallocUnique<float>(maxCount_);
+  detail::UniqueGpuPtr<float> output_ = detail::gpuCallocUnique<float>(maxCount_);
+  detail::UniqueGpuPtr<std::uint64_t> round_ = detail::gpuCallocUnique<std::uint64_t>();
+  detail::UniqueGpuPtr<unsigned long long> wrong_ = detail::gpuCallocUnique<unsigned long long>();
+  int calls_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("every element type with every operator and every algorithm") {
+  onEveryGpu("a rank with every element type");
+}
+TEST_CASE("a rank with every element type" * doctest::skip()) {
+  GpuRank rank;
+  Collectives collectives(rank.communicator, DeviceType::GPU, Collectives::Algorithms::All);
+  const CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  unsigned calls = 0;
+  for (const DataType type : elementTypes) {
+    for (const std::size_t count : {std::size_t{1}, std::size_t{37}, std::size_t{8191}}) {
+      const auto inputs = inputBytes(type, count, rank.ranks, static_cast<unsigned>(count));
+      for (const ReduceOp op : operators) {
+        for (const auto& algorithm : algorithmsFor(collectives, count, type, op)) {
+          INFO("type " << static_cast<int>(type) << ", operator " << static_cast<int>(op) << ", " << algorithm);
+          checkCall(rank, collectives, stream, type, op, inputs, algorithm, calls % 2 == 0, calls / 2 % 3);
+          ++calls;
+        }
+      }
+    }
+  }
+  rank.report(std::to_string(calls) + " calls over 14 element types, 5 operators and every algorithm, whole outputs");
+}
+
+TEST_CASE("lengths, alignment, in place") {
+  onEveryGpu("a rank with many lengths");
+}
+TEST_CASE("a rank with many lengths" * doctest::skip()) {
+  GpuRank rank;
+  Collectives collectives(rank.communicator, DeviceType::GPU, Collectives::Algorithms::All);
+  const CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  unsigned calls = 0;
+  for (const std::size_t count : {3, 1000, 4097, 16384, 65536, 100'003, 1'000'001, 5'000'003}) {
+    for (const DataType type : {DataType::FLOAT32, DataType::BFLOAT16}) {
+      if (type == DataType::FLOAT32 && count > 2'000'000) continue;
+      const auto inputs = inputBytes(type, count, rank.ranks, ++calls);
+      for (const auto& algorithm : algorithmsFor(collectives, count, type, ReduceOp::SUM)) {
+        INFO(count << " elements, " << algorithm);
+        for (const bool inPlace : {false, true}) {
+          checkCall(rank, collectives, stream, type, ReduceOp::SUM, inputs, algorithm, inPlace, calls++ % 3);
+        }
+      }
+    }
+  }
+  rank.report(std::to_string(calls) + " calls of 3 to 5,000,003 elements, whole outputs");
+}
+
+TEST_CASE("1,000 replays of a graph give the same bits on all ranks") {
+  onEveryGpu("a rank that replays a graph");
+}
+TEST_CASE("a rank that replays a graph" * doctest::skip()) {
+  GpuRank rank;
+  Collectives collectives(rank.communicator, DeviceType::GPU, Collectives::Algorithms::All);
+  const CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  constexpr int replays = 1000;
+  int graphs = 0;
+  for (const std::size_t count : {1001, 60'000}) {
+    for (const DataType type : {DataType::BFLOAT16, DataType::FLOAT32}) {
+      const auto inputs = inputBytes(type, count, rank.ranks, 99);
+      const auto input = onGpu(inputs[static_cast<std::size_t>(rank.rank)]);
+      const std::size_t bytes = count * sizeOf(type);
+      const auto output = detail::gpuCallocUnique<unsigned char>(bytes);
+      for (const auto& algorithm : algorithmsFor(collectives, count, type, ReduceOp::SUM)) {
+        CAPTURE(algorithm);
+        const auto hash = detail::gpuCallocUnique<unsigned long long>();
+        const auto hashNow = [&] {
+          MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
+          collectives.check();
+          unsigned long long value = 0;
+          gpuMemcpy(&value, hash.get(), 1, cudaMemcpyDeviceToHost);
+          return value;
+        };
+        const Graph graph(stream, [&] {
+          collectives.allReduce(input.get(), output.get(), count, type, ReduceOp::SUM, stream, algorithm);
+          addHash<<<32, 256, 0, stream>>>(output.get(), bytes, hash.get());
+          MSCCLPP_CUDATHROW(cudaGetLastError());
+        });
+        graph.launch();
+        const auto once = hashNow();
+        for (int i = 1; i < replays; ++i) graph.launch();
+        const auto total = hashNow();
+        CHECK(total == once * replays);
+        CHECK(sameOnAllRanks(*rank.bootstrap, once));
+        ++graphs;
+      }
+    }
+  }
+  rank.report(std::to_string(graphs) + " graphs replayed 1,000 times, hashes of all outputs");
+}
+
+TEST_CASE("100,000 calls of ranks that come late at random") {
+  onEveryGpu("a rank that comes late");
+}
+TEST_CASE("a rank that comes late" * doctest::skip()) {
+  GpuRank rank;
+  Collectives collectives(rank.communicator, DeviceType::GPU, Collectives::Algorithms::All);
+  constexpr int callsOfGraph = 100;
+  constexpr int rounds = 1000;
+  constexpr std::size_t longest = 300'000;
+  CheckedCalls calls(rank, collectives, longest);
+  std::mt19937_64 random(11);  // the same calls on every rank
+  const Graph graph(calls.stream(), [&] {
+    for (int call = 0; call < callsOfGraph; ++call) {
+      const std::size_t count =
+          call % 25 == 24 ? longest - random() % 1000 : 1 + random() % (call % 2 == 0 ? 300 : 20'000);
+      const auto names = algorithmsFor(collectives, count, DataType::FLOAT32, ReduceOp::SUM);
+      calls.enqueue(count, names[random() % names.size()]);
+    }
+    calls.enqueueNextRound();
+  });
+  for (int round = 0; round < rounds; ++round) graph.launch();
+  CHECK(calls.wrongElements() == 0);
+  rank.report(std::to_string(callsOfGraph * rounds) + " calls with random delays, whole outputs");
+}
+
+TEST_CASE("a graph replayed while the call number passes 2^32") {
+  onEveryGpu("a rank whose call number wraps");
+}
+TEST_CASE("a rank whose call number wraps" * doctest::skip()) {
+  GpuRank rank;
+  Collectives collectives(rank.communicator, DeviceType::GPU, Collectives::Algorithms::All);
+  constexpr std::size_t longest = 20'000;
+  CheckedCalls calls(rank, collectives, longest);
+  const auto names = algorithmsFor(collectives, longest, DataType::FLOAT32, ReduceOp::SUM);
+  const Graph graph(calls.stream(), [&] {
+    for (const auto& name : names) {
+      calls.enqueue(longest, name);
+      calls.enqueue(7, name);
+      calls.enqueue(longest, name);
+      calls.enqueue(longest / 2, name);
+      calls.enqueue(longest, name);
+    }
+    calls.enqueueNextRound();
+  });
+  graph.launch();
+  CHECK(calls.wrongElements() == 0);
+  rank.bootstrap->barrier();
+  collectives.setEpoch((std::uint64_t{1} << 32) - 20);
+  for (int replay = 0; replay < 20; ++replay) graph.launch();
+  CHECK(calls.wrongElements() == 0);
+  rank.report("100 calls of each algorithm from call number 2^32 - 20 on");
+}
+
+TEST_CASE("two contexts on two streams at once") {
+  onEveryGpu("a rank with two streams");
+}
+TEST_CASE("a rank with two streams" * doctest::skip()) {
+  GpuRank rank;
+  Collectives first(rank.communicator, DeviceType::GPU);
+  Collectives second(rank.communicator, DeviceType::GPU);
+  // Short enough that both kernels are resident together: kernels that wait for each other's GPUs must be.
+  constexpr std::size_t longest = 4096;
+  CheckedCalls one(rank, first, longest);
+  CheckedCalls two(rank, second, longest);
+  // Loading a kernel may wait for those that run: so load all first.
+  const auto enqueueRound = [&](CheckedCalls& calls, unsigned seed) {
+    std::mt19937_64 random(seed);
+    for (int call = 0; call < 50; ++call) calls.enqueue(1 + random() % longest, "");
+    calls.enqueueNextRound();
+  };
+  enqueueRound(one, 1);
+  CHECK(one.wrongElements() == 0);
+  enqueueRound(two, 2);
+  CHECK(two.wrongElements() == 0);
+  const Graph graphOne(one.stream(), [&] { enqueueRound(one, 3); });
+  const Graph graphTwo(two.stream(), [&] { enqueueRound(two, 4); });
+  rank.bootstrap->barrier();
+  for (int round = 0; round < 100; ++round) {
+    // Ranks start the two in different orders.
+    if ((round + rank.rank) % 2 == 0) {
+      graphOne.launch();
+      graphTwo.launch();
+    } else {
+      graphTwo.launch();
+      graphOne.launch();
+    }
+  }
+  CHECK(one.wrongElements() == 0);
+  CHECK(two.wrongElements() == 0);
+  rank.report("5,000 calls on each of two streams at once");
+}
+
+namespace {
+
+struct Failure {
+  ErrorCode code;
+  std::string text;
+  double seconds;  ///< from the failing call to its error
+};
+
+/// Makes calls, a few at a time, until one fails.
+Failure callUntilFailure(Collectives& collectives, cudaStream_t stream, std::size_t count) {
+  const auto values = detail::gpuCallocUnique<float>(count);
+  while (true) {
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      for (int call = 0; call < 10; ++call) {
+        collectives.allReduce(values.get(), values.get(), count, DataType::FLOAT32, ReduceOp::SUM, stream);
+      }
+      MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
+      collectives.check();
+    } catch (const Error& error) {
+      // The kernels end too.
+      MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
+      return {error.getErrorCode(), error.what(), secondsSince(start)};
+    }
+  }
+}
+
+void checkFailure(const Failure& failure, ErrorCode code, const std::string& part) {
+  CHECK(failure.code == code);
+  CHECK_MESSAGE(failure.text.find(part) != std::string::npos, failure.text);
+  CHECK(failure.seconds < 5);
+}
+
+void loseARank(std::size_t count) {
+  GpuRank rank;
+  Collectives collectives(rank.communicator, DeviceType::GPU);
+  const CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  if (rank.rank == rank.ranks - 1) {
+    std::thread([] {
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      std::raise(SIGKILL);
+    }).detach();
+  }
+  const auto failure = callUntilFailure(collectives, stream, count);
+  checkFailure(failure, ErrorCode::RemoteError, "rank " + std::to_string(rank.ranks - 1) + " was lost");
+  CHECK_THROWS_AS(collectives.check(), Error);
+  rank.report("a killed rank was named after " + std::to_string(failure.seconds) + " s: " + failure.text);
+}
+
+}  // namespace
+
+TEST_CASE("a killed rank is named to the others within 5 s, and their kernels end") {
+  onEveryGpu("a rank that loses another in short calls", gpus() - 1);
+  onEveryGpu("a rank that loses another in long calls", gpus() - 1);
+}
+TEST_CASE("a rank that loses another in short calls" * doctest::skip()) {
+  loseARank(1000);
+}
+TEST_CASE("a rank that loses another in long calls" * doctest::skip()) {
+  loseARank(20'000'000);
+}
+
+TEST_CASE("a rank that does not call: waits end at their deadline") {
+  onEveryGpu("a rank that waits in vain");
+}
+TEST_CASE("a rank that waits in vain" * doctest::skip()) {
+  ::setenv("MSCCLPP_WAIT_TIMEOUT", "0.5", 1);
+  for (const std::size_t count : {std::size_t{1000}, std::size_t{20'000'000}}) {
+    GpuRank rank;
+    Collectives collectives(rank.communicator, DeviceType::GPU);
+    const CudaStreamWithFlags stream(cudaStreamNonBlocking);
+    if (rank.rank != 1) {
+      const auto failure = callUntilFailure(collectives, stream, count);
+      checkFailure(failure, ErrorCode::Timeout, "past its deadline");
+      rank.report("a wait in vain ended after " + std::to_string(failure.seconds) + " s: " + failure.text);
+    }
+    rank.bootstrap->barrier();
+  }
+}
+
+TEST_CASE("abort from another thread ends the kernels") {
+  onEveryGpu("a rank that is aborted");
+}
+TEST_CASE("a rank that is aborted" * doctest::skip()) {
+  GpuRank rank;
+  Collectives collectives(rank.communicator, DeviceType::GPU);
+  const CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  if (rank.rank == 0) {
+    std::thread other([&] {
+      std::this_thread::sleep_for(std::chrono::milliseconds(500));
+      rank.communicator->abort();
+    });
+    const auto failure = callUntilFailure(collectives, stream, 1000);
+    other.join();
+    checkFailure(failure, ErrorCode::Aborted, "aborted");
+    rank.report("abort() ended the kernels");
+  }
+  rank.bootstrap->barrier();
+}
