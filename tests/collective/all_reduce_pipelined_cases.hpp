@@ -1,6 +1,10 @@
 // Cases of collective/all_reduce_pipelined.hpp.
 #pragma once
 
+#include <algorithm>
+#include <random>
+#include <vector>
+
 #include "collective/all_reduce_run.hpp"
 
 namespace mscclpp::test {
@@ -126,7 +130,8 @@ void checkTooFewSlots(int slots) {
   CHECK_FALSE(spoiled(2 * lookahead));
 }
 
-#if !defined(__SANITIZE_THREAD__)  // the mistake is a data race, and shall be one
+// A ring that is too small is a data race, and shall be one; and after a failed wait a call runs on with whatever it finds.
+#if !defined(__SANITIZE_THREAD__)
 TEST_CASE("pipeline: these checks catch a ring with too few slots") {
   checkTooFewSlots<1>(1);
   checkTooFewSlots<2>(3);
@@ -134,7 +139,6 @@ TEST_CASE("pipeline: these checks catch a ring with too few slots") {
   checkTooFewSlots<3>(5);
   checkTooFewSlots<3>(1);
 }
-#endif
 
 TEST_CASE("pipeline: a rank that does not come, or whose signals are lost, ends in a record") {
   const Shape shape{3, 1, 2};
@@ -159,6 +163,7 @@ TEST_CASE("pipeline: a rank that does not come, or whose signals are lost, ends 
     CHECK(outcome.record->seen < outcome.record->expected);
   }
 }
+#endif
 
 TEST_CASE("pipeline: tiles and counters of all blocks, phases, slots and senders lie apart") {
   for (const std::size_t packs : {8, 16, 40}) {
