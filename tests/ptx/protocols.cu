@@ -49,6 +49,7 @@ __global__ void ll128OrderedFetch(std::byte* slots, std::uint64_t epoch, Word16*
   if (P::arrived(warp, slots, 0, fetched, epoch, 0)) to[threadIdx.x] = P::unpack(warp, fetched);
   // PTX: ld\.acquire\.sys\.global\.u64
   // PTX: vote\.sync\.all
+  // PTX: bar\.warp\.sync
   // PTX: ld\.relaxed\.sys\.global\.u64
 }
 

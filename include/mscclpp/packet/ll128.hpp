@@ -72,6 +72,7 @@ struct LL128 {
     const bool holds = holdsFlag(warp.rank());
     if (!warp.all(!holds || fetched.stored.hi == epoch)) return false;
     if constexpr (lineStore == LineStore::Ordered) {
+      warp.sync();  // the vote orders nothing: this makes the flag lanes' acquire hold for the lanes that load the data
       const Word16* from = slot(warp, slots, row);
       fetched.stored.lo = arch::load<arch::Order::Relaxed, arch::Scope::System>(&from->lo);
       if (!holds) fetched.stored.hi = arch::load<arch::Order::Relaxed, arch::Scope::System>(&from->hi);
