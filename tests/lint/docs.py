@@ -64,7 +64,16 @@ def paths(tree):
                     yield f"{path}:{number}: {name}: no such file"
 
 
-RULES = [links, paths]
+def variables(tree):
+    """Every environment variable of the library is documented."""
+    page = "docs/environment.md"
+    declared = re.findall(r"\b(?:MSCCLPP|NCCL)_[A-Z_]+", tree.get("include/mscclpp/host/env.hpp", ""))
+    for name in sorted(set(declared)):
+        if not re.search(rf"`{name}\b", tree.get(page, "")):
+            yield f"{page}:1: does not describe {name} (include/mscclpp/host/env.hpp)"
+
+
+RULES = [links, paths, variables]
 
 
 def check_snippets(tree, toolkit="/usr/local/cuda"):

@@ -126,6 +126,12 @@ SAMPLES = {
         ({"docs/a.md": "[a](docs/a.md)\n"}, {"docs/a.md": "[a](../README.md) [b](#here)\n# Here\n", "README.md": ""}),
         ({"README.md": "[a](#nowhere)\n# Here\n"}, {"README.md": "[a](#two-words)\n# Two words\n"}),
     ],
+    docs.variables: [
+        (
+            {"include/mscclpp/host/env.hpp": "// MSCCLPP_AB\n", "docs/environment.md": "`MSCCLPP_A`, `MSCCLPP_ABC`\n"},
+            {"include/mscclpp/host/env.hpp": "// MSCCLPP_AB\n", "docs/environment.md": "`MSCCLPP_AB=1`\n"},
+        ),
+    ],
     docs.paths: [
         ({"README.md": "see `include/mscclpp/none.hpp`\n"}, {"README.md": "see `docs/`, `host/x_*.cpp`\n", "docs/a.md": "", "host/x_y.cpp": ""}),
     ],
