@@ -12,11 +12,10 @@ namespace mscclpp::kernels {
 
 struct AllReduceAlgorithm {
   const char* name;
-  AllReduceConfig config;   ///< ranks = 0; the compiled variants differ in it
-  std::size_t maxBytes;     ///< of a message, which sizes the scratch; 0: no limit
+  AllReduceConfig config;  ///< ranks = 0; the compiled variants differ in it
+  std::size_t maxBytes;    ///< of a message, which sizes the scratch; 0: no limit
   bool onGpu;
   bool onCpu;
-  bool chosen;              ///< whether the choice by size ever takes it
 };
 
 inline constexpr std::size_t KiB = 1024;
@@ -25,14 +24,15 @@ inline constexpr std::size_t noLimit = 0;
 
 // clang-format off
 inline constexpr std::array allReduceAlgorithms = {
-    //                 name                 protocol             pattern           schedule              max bytes   gpu    cpu   chosen
-    AllReduceAlgorithm{"one_shot_ll8",      {Protocol::LL8,      Pattern::OneShot, Schedule::Whole},     256 * KiB,  true,  true, true},
-    AllReduceAlgorithm{"one_shot_ll16",     {Protocol::LL16,     Pattern::OneShot, Schedule::Whole},     256 * KiB,  true,  true, true},
-    AllReduceAlgorithm{"one_shot_sentinel", {Protocol::Sentinel, Pattern::OneShot, Schedule::Whole},     1 * MiB,    true,  true, false},
-    AllReduceAlgorithm{"two_shot_ll16",     {Protocol::LL16,     Pattern::TwoShot, Schedule::Whole},     1 * MiB,    true,  true, true},
-    AllReduceAlgorithm{"two_shot_ll128",    {Protocol::LL128,    Pattern::TwoShot, Schedule::Whole},     4 * MiB,    true,  false, false},
-    AllReduceAlgorithm{"two_shot_sentinel", {Protocol::Sentinel, Pattern::TwoShot, Schedule::Whole},     16 * MiB,   true,  true, true},
-    AllReduceAlgorithm{"pipelined",         {Protocol::Simple,   Pattern::TwoShot, Schedule::Pipelined}, noLimit,    true,  true, true},
+    //                 name                 protocol             pattern           schedule              max bytes   gpu    cpu
+    AllReduceAlgorithm{"one_shot_ll8",      {Protocol::LL8,      Pattern::OneShot, Schedule::Whole},     256 * KiB,  true,  true},
+    AllReduceAlgorithm{"one_shot_ll16",     {Protocol::LL16,     Pattern::OneShot, Schedule::Whole},     256 * KiB,  true,  true},
+    AllReduceAlgorithm{"one_shot_ll128",    {Protocol::LL128,    Pattern::OneShot, Schedule::Whole},     256 * KiB,  true,  false},
+    AllReduceAlgorithm{"one_shot_sentinel", {Protocol::Sentinel, Pattern::OneShot, Schedule::Whole},     256 * KiB,  true,  true},
+    AllReduceAlgorithm{"two_shot_ll16",     {Protocol::LL16,     Pattern::TwoShot, Schedule::Whole},     1 * MiB,    true,  true},
+    AllReduceAlgorithm{"two_shot_ll128",    {Protocol::LL128,    Pattern::TwoShot, Schedule::Whole},     4 * MiB,    true,  false},
+    AllReduceAlgorithm{"two_shot_sentinel", {Protocol::Sentinel, Pattern::TwoShot, Schedule::Whole},     16 * MiB,   true,  true},
+    AllReduceAlgorithm{"pipelined",         {Protocol::Simple,   Pattern::TwoShot, Schedule::Pipelined}, noLimit,    true,  true},
 };
 // clang-format on
 
@@ -45,8 +45,8 @@ inline constexpr std::array fixedTeamSizes = {2, 4, 8};
 /// Types and operators that inference and training reduce all day: every algorithm, every fixed team size. The others have the algorithms below, for any
 /// team size.
 template <class T, class Op>
-inline constexpr bool hasEveryVariant =
-    std::is_same_v<Op, Sum> && (std::is_same_v<T, f16> || std::is_same_v<T, bf16> || std::is_same_v<T, float>);
+inline constexpr bool hasEveryVariant = std::is_same_v<Op, Sum> &&
+                                        (std::is_same_v<T, f16> || std::is_same_v<T, bf16> || std::is_same_v<T, float>);
 
 constexpr bool compiledForEveryType(const AllReduceAlgorithm& algorithm) {
   return algorithm.config.schedule == Schedule::Pipelined ||

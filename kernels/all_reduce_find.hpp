@@ -32,14 +32,15 @@ AllReduceFunction variantFor(int ranks) {
   } else if constexpr (hasEveryVariant<T, Op>) {
     AllReduceFunction found = nullptr;
     const auto consider = [&]<int Ranks>(std::integral_constant<int, Ranks>) {
-      constexpr AllReduceConfig config{algorithm.config.protocol, algorithm.config.pattern, algorithm.config.schedule, Ranks,
-                                       algorithm.config.lookahead};
+      constexpr AllReduceConfig config{algorithm.config.protocol, algorithm.config.pattern, algorithm.config.schedule,
+                                       Ranks, algorithm.config.lookahead};
       if (Ranks == ranks || Ranks == 0) found = &Backend::template run<AllReduce<T, Op, config>>;
     };
     consider(std::integral_constant<int, 0>{});
     [&]<std::size_t... i>(std::index_sequence<i...>) {
       (consider(std::integral_constant<int, fixedTeamSizes[i]>{}), ...);
-    }(std::make_index_sequence<fixedTeamSizes.size()>{});
+    }
+    (std::make_index_sequence<fixedTeamSizes.size()>{});
     return found;
   } else if constexpr (compiledForEveryType(algorithm)) {
     return &Backend::template run<AllReduce<T, Op, algorithm.config>>;
@@ -57,7 +58,8 @@ AllReduceFunction find(std::size_t algorithm, ReduceOp op, int ranks) {
         AllReduceFunction found = nullptr;
         [&]<std::size_t... i>(std::index_sequence<i...>) {
           ((i == algorithm ? void(found = variantFor<Backend, T, Op, i>(ranks)) : void()), ...);
-        }(std::make_index_sequence<allReduceAlgorithms.size()>{});
+        }
+        (std::make_index_sequence<allReduceAlgorithms.size()>{});
         return found;
       },
       [] { return AllReduceFunction{nullptr}; });

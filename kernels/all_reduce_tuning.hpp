@@ -18,9 +18,9 @@ struct SizeChoice {
 
 // H200, NVSwitch, 4 GPUs, bf16, no multicast.
 inline constexpr std::array gpuChoices = {
-    SizeChoice{32 * KiB, "one_shot_ll8"},
-    SizeChoice{96 * KiB, "one_shot_ll16"},
-    SizeChoice{192 * KiB, "two_shot_ll16"},
+    SizeChoice{24 * KiB, "one_shot_ll8"},
+    SizeChoice{160 * KiB, "one_shot_ll128"},
+    SizeChoice{1 * MiB, "two_shot_ll128"},
     SizeChoice{16 * MiB, "two_shot_sentinel"},
 };
 
@@ -35,20 +35,23 @@ struct PipelineTuning {
   int blocks;
   int threads;
 };
-inline constexpr PipelineTuning gpuPipeline{1024, 128, 512};
+inline constexpr PipelineTuning gpuPipeline{512, 128, 544};
 inline constexpr PipelineTuning cpuPipeline{2048, 1, 1};
 
-/// Blocks and threads of a packet algorithm on a GPU: one pack a thread as long as there are SMs, first in many small blocks, whose stores drain side by
-/// side, then in larger ones.
+/// Blocks and threads of a packet algorithm on a GPU: a row of packs a warp as long as there are SMs, first in many small blocks, whose stores drain side
+/// by side, then in larger ones.
 constexpr Shape packetShape(const AllReduceConfig& config, std::size_t packs, int ranks) {
-  constexpr std::size_t smallBlock = 64;
-  constexpr std::size_t largeBlock = 512;
-  constexpr std::size_t blocks = 128;
+  constexpr std::size_t warpThreads = 32;
+  constexpr std::size_t smallBlock = 2;
+  constexpr std::size_t largeBlock = 16;
+  constexpr std::size_t maxCount = 128;
+  const std::size_t packsPerRow = config.protocol == Protocol::LL128 ? 30 : 32;
   const std::size_t units =
       config.pattern == Pattern::OneShot ? packs : ceilDivide(packs, static_cast<std::size_t>(ranks));
-  const std::size_t count = std::clamp<std::size_t>(ceilDivide(units, smallBlock), 1, blocks);
-  const std::size_t threads = std::clamp(roundUp(ceilDivide(units, count), smallBlock), smallBlock, largeBlock);
-  return {static_cast<int>(count), static_cast<int>(threads)};
+  const std::size_t rows = ceilDivide(units, packsPerRow);
+  const std::size_t blocks = std::clamp<std::size_t>(ceilDivide(rows, smallBlock), 1, maxCount);
+  const std::size_t warps = std::clamp(ceilDivide(rows, blocks), smallBlock, largeBlock);
+  return {static_cast<int>(blocks), static_cast<int>(warps * warpThreads)};
 }
 
 }  // namespace mscclpp::kernels

@@ -68,17 +68,24 @@ Region describe(std::size_t index, std::size_t offset, int ranks, const Pipeline
   } else {
     region.capacityPacks = algorithm.maxBytes / sizeof(Word16);
     region.bytes = packetWindowBytes(algorithm.config, region.capacityPacks, ranks);
-    region.initialByte = visitProtocol(algorithm.config.protocol, [](auto tag) { return decltype(tag)::Type::initialByte; });
+    region.initialByte =
+        visitProtocol(algorithm.config.protocol, [](auto tag) { return decltype(tag)::Type::initialByte; });
   }
   return region;
 }
 
 constexpr std::size_t regionAlignment = 4096;
 
-std::string text(DataType type) { return std::to_string(static_cast<int>(type)); }
-std::string text(ReduceOp op) { return std::to_string(static_cast<int>(op)); }
+std::string text(DataType type) {
+  return std::to_string(static_cast<int>(type));
+}
+std::string text(ReduceOp op) {
+  return std::to_string(static_cast<int>(op));
+}
 
-[[noreturn]] void refuse(const std::string& why) { throw Error("all-reduce: " + why, ErrorCode::InvalidUsage); }
+[[noreturn]] void refuse(const std::string& why) {
+  throw Error("all-reduce: " + why, ErrorCode::InvalidUsage);
+}
 
 }  // namespace
 
@@ -92,7 +99,8 @@ class Collectives::State {
         backend_(onGpu_ ? gpuBackend() : cpuBackend()),
         monitor_(*communicator_, where) {
     if (ranks_ > maxTeamSize) {
-      refuse("teams have up to " + std::to_string(maxTeamSize) + " ranks, this one has " + std::to_string(ranks_) + ": split the communicator");
+      refuse("teams have up to " + std::to_string(maxTeamSize) + " ranks, this one has " + std::to_string(ranks_) +
+             ": split the communicator");
     }
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < allReduceAlgorithms.size(); ++i) {
@@ -104,7 +112,8 @@ class Collectives::State {
     }
     memory_.emplace(*communicator_, bytes, where);
     for (Region& region : regions_) {
-      for (int r = 0; r < ranks_; ++r) region.window.push_back(static_cast<std::byte*>(memory_->peer(r)) + region.offset);
+      for (int r = 0; r < ranks_; ++r)
+        region.window.push_back(static_cast<std::byte*>(memory_->peer(r)) + region.offset);
       backend_.fill(local(region), region.initialByte, region.bytes);
       region.epochs = backend_.allocate(maxBlocks * sizeof(std::uint64_t));
       setEpoch(region, region.firstEpoch);
@@ -128,8 +137,9 @@ class Collectives::State {
     const AllReduceFunction function = backend_.findAllReduce(region.algorithm, type, op, ranks_);
     if (function == nullptr) refuse("operator " + text(op) + " is not supported");
     const AllReduceConfig& config = allReduceAlgorithms[region.algorithm].config;
-    const Shape shape = config.schedule == Schedule::Pipelined ? Shape{pipelineTuning().blocks, pipelineTuning().threads}
-                                                               : packetShape(config, ceilDivide(bytes, sizeof(Word16)), ranks_);
+    const Shape shape = config.schedule == Schedule::Pipelined
+                            ? Shape{pipelineTuning().blocks, pipelineTuning().threads}
+                            : packetShape(config, ceilDivide(bytes, sizeof(Word16)), ranks_);
     const std::chrono::nanoseconds timeout = env()->waitTimeout;
     const BoundedWait wait(monitor_.deviceControl(), static_cast<std::uint64_t>(timeout.count()));
     const int error = function({rank_, ranks_, region.window.data(), static_cast<std::uint64_t*>(region.epochs.get()),
@@ -158,6 +168,12 @@ class Collectives::State {
     return onGpu_ ? pick(gpuChoices) : pick(cpuChoices);
   }
 
+  bool serves(const std::string& name, std::size_t bytes, DataType type, ReduceOp op) {
+    const Region* region = find(name);
+    return region != nullptr && !isTooLong(allReduceAlgorithms[region->algorithm], bytes) &&
+           backend_.findAllReduce(region->algorithm, type, op, ranks_) != nullptr;
+  }
+
   void setEpochs(std::uint64_t epoch) {
     for (Region& region : regions_) setEpoch(region, epoch);
     communicator_->bootstrap()->barrier();
@@ -177,6 +193,10 @@ class Collectives::State {
     return name == allReduceAlgorithms[fallbackAlgorithm].name || (onGpu_ ? among(gpuChoices) : among(cpuChoices));
   }
 
+  static bool isTooLong(const AllReduceAlgorithm& algorithm, std::size_t bytes) {
+    return algorithm.maxBytes != noLimit && bytes > algorithm.maxBytes;
+  }
+
   Region* find(std::string_view name) {
     for (Region& region : regions_) {
       if (name == allReduceAlgorithms[region.algorithm].name) return &region;
@@ -192,9 +212,10 @@ class Collectives::State {
       refuse("no algorithm \"" + name + "\" here; there are: " + known);
     }
     const AllReduceAlgorithm& algorithm = allReduceAlgorithms[region->algorithm];
-    if (algorithm.maxBytes != noLimit && bytes > algorithm.maxBytes) {
-      refuse(name + " takes messages of up to " + std::to_string(algorithm.maxBytes) + " bytes, not " + std::to_string(bytes) +
-             ": leave the algorithm to the library, or name " + allReduceAlgorithms[fallbackAlgorithm].name);
+    if (isTooLong(algorithm, bytes)) {
+      refuse(name + " takes messages of up to " + std::to_string(algorithm.maxBytes) + " bytes, not " +
+             std::to_string(bytes) + ": leave the algorithm to the library, or name " +
+             allReduceAlgorithms[fallbackAlgorithm].name);
     }
     if (backend_.findAllReduce(region->algorithm, type, op, ranks_) == nullptr) {
       refuse(name + " is not compiled for data type " + text(type) + " and operator " + text(op) +
@@ -233,19 +254,29 @@ Collectives::Collectives(std::shared_ptr<Communicator> communicator, DeviceType 
 }
 Collectives::~Collectives() = default;
 
-void Collectives::allReduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, CUstream_st* stream,
-                            const std::string& algorithm) {
+void Collectives::allReduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                            CUstream_st* stream, const std::string& algorithm) {
   state_->allReduce(input, output, count, type, op, stream, algorithm);
 }
 
-void Collectives::check() const { state_->check(); }
+void Collectives::check() const {
+  state_->check();
+}
 
-std::vector<std::string> Collectives::algorithms() const { return state_->algorithms(); }
+std::vector<std::string> Collectives::algorithms() const {
+  return state_->algorithms();
+}
 
 std::string Collectives::chosen(std::size_t count, DataType type, ReduceOp op) const {
   return kernels::allReduceAlgorithms[state_->choose(count * sizeOf(type), type, op).algorithm].name;
 }
 
-void Collectives::setEpoch(std::uint64_t epoch) { state_->setEpochs(epoch); }
+bool Collectives::serves(const std::string& algorithm, std::size_t count, DataType type, ReduceOp op) const {
+  return state_->serves(algorithm, count * sizeOf(type), type, op);
+}
+
+void Collectives::setEpoch(std::uint64_t epoch) {
+  state_->setEpochs(epoch);
+}
 
 }  // namespace mscclpp

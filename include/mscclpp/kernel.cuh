@@ -8,18 +8,15 @@
 
 namespace mscclpp {
 
-/// The most threads that a block of the generic kernel may have: leaves each thread 128 registers.
-inline constexpr int maxBlockThreads = 512;
-
 /// Blocks and threads of a launch.
 struct LaunchShape {
   int blocks;
-  int threads;  ///< a block; a multiple of 32, maxBlockThreads at most
+  int threads;  ///< a block; a multiple of 32, Collective::maxBlockThreads at most
 };
 
 /// Runs a collective over the whole grid. Parameters stay in constant memory, so that a peer's address costs no load from global memory.
 template <class Collective, class Source, class Sink>
-__global__ void __launch_bounds__(maxBlockThreads, 1)
+__global__ void __launch_bounds__(Collective::maxBlockThreads, 1)
     collectiveKernel(const __grid_constant__ typename Collective::Args args, const __grid_constant__ Source source,
                      const __grid_constant__ Sink sink) {
   arch::launchDependents();

@@ -12,10 +12,9 @@ struct Backend {
   template <class Collective>
   static int run(const AllReduceCall& call) {
     using T = typename Collective::Element;
-    return static_cast<int>(launch<Collective>(LaunchShape{call.shape.blocks, call.shape.threads}, call.stream,
-                                               argsFor<Collective::configuration.ranks>(call),
-                                               LoadFrom<T>(static_cast<const T*>(call.input)),
-                                               StoreTo<T>(static_cast<T*>(call.output))));
+    return static_cast<int>(launch<Collective>(
+        LaunchShape{call.shape.blocks, call.shape.threads}, call.stream, argsFor<Collective::configuration.ranks>(call),
+        LoadFrom<T>(static_cast<const T*>(call.input)), StoreTo<T>(static_cast<T*>(call.output))));
   }
 };
 

@@ -19,4 +19,11 @@ MSCCLPP_INLINE void namedBarrierSync([[maybe_unused]] int id, [[maybe_unused]] i
 #endif
 }
 
+/// Counts the calling thread into a named barrier without waiting: others wait in namedBarrierSync. What the thread wrote before is visible to them.
+MSCCLPP_INLINE void namedBarrierArrive([[maybe_unused]] int id, [[maybe_unused]] int threads) {
+#if defined(__CUDA_ARCH__)
+  asm volatile("barrier.cta.arrive %0, %1;" ::"r"(id), "r"(threads) : "memory");
+#endif
+}
+
 }  // namespace mscclpp::arch

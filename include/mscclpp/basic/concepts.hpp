@@ -55,6 +55,16 @@ concept Grid = requires(const G& grid) {
   { grid.warpCount() } -> detail::ConvertibleTo<int>;
 };
 
+/// A grid whose blocks can split into worker warps and a control warp that meet at numbered meetings, 0 to 3: each is attended by the whole block, one side
+/// arriving and going on, the other waiting until all have come and then seeing what they wrote before.
+template <class G>
+concept SplitGrid = Grid<G> && requires(const G& grid) {
+  { grid.isControl() } -> detail::SameAs<bool>;
+  { grid.workers() } -> ThreadGroup;
+  grid.meetingArrive(0);
+  grid.meetingWait(0);
+};
+
 struct WaitSite;
 namespace detail {
 struct AnyAttempt {

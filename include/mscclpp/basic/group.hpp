@@ -109,11 +109,23 @@ class Grid {
   MSCCLPP_DEVICE __forceinline__ int warpIndex() const { return threadInBlock() / 32; }
   MSCCLPP_DEVICE __forceinline__ int warpCount() const { return blockThreads() / 32; }
 
+  // The block as workers and one control warp, its last (concept SplitGrid).
+  MSCCLPP_DEVICE __forceinline__ bool isControl() const { return warpIndex() == warpCount() - 1; }
+  MSCCLPP_DEVICE __forceinline__ WarpSpan workers() const { return {0, warpCount() - 1, 1}; }
+  MSCCLPP_DEVICE __forceinline__ void meetingArrive(int meeting) const {
+    arch::namedBarrierArrive(firstMeetingBarrier + meeting, blockThreads());
+  }
+  MSCCLPP_DEVICE __forceinline__ void meetingWait(int meeting) const {
+    arch::namedBarrierSync(firstMeetingBarrier + meeting, blockThreads());
+  }
+
  private:
+  static constexpr int firstMeetingBarrier = 2;  // 0 is the block's, 1 the workers'
+
   int first_;
   int count_;
 };
-static_assert(mscclpp::Grid<Grid>);
+static_assert(mscclpp::Grid<Grid> && SplitGrid<Grid>);
 
 }  // namespace gpu
 

@@ -49,6 +49,8 @@ struct AllReduce {
   using Element = T;
   using Args = AllReduceArgs<config.ranks>;
   static constexpr AllReduceConfig configuration = config;
+  /// Threads that a block of the generic kernel may have: 16 warps, and a control warp where the schedule uses one.
+  static constexpr int maxBlockThreads = config.schedule == Schedule::Pipelined ? 544 : 512;
 
   template <Grid GridType, class Source, class Sink>
   static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {

@@ -58,8 +58,8 @@ struct AllReducePipelined {
   static constexpr std::size_t lookahead = static_cast<std::size_t>(config.lookahead);
   static_assert(config.lookahead >= 1, "a pipelined all-reduce needs a lookahead of 1 step or more");
 
-  template <class Args, class Grid, class Source, class Sink>
-  static MSCCLPP_INLINE void run(const Grid& grid, const Args& args, const Source& source, const Sink& sink) {
+  template <class Args, Grid GridType, class Source, class Sink>
+  static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
     const auto block = grid.block();
     const int blockIndex = grid.blockIndex();
     const auto& team = args.team;
@@ -84,50 +84,103 @@ struct AllReducePipelined {
       return Range{whole.begin + start, whole.begin + start + part.size()};
     };
 
-    for (std::size_t step = 0; step < steps; ++step) {
-      if (step >= lookahead) {
-        const std::uint64_t needed = base + step - lookahead + 1;
-        for (int i = block.rank(); i < team.size() - 1; i += block.size())
-          awaitPeer(wait, args, team.peer(i), blockIndex, needed);
-        block.sync();
+    // The three parts of a step, for the threads of any group.
+    const auto await = [&](const auto& group, std::size_t step) {
+      if (step < lookahead) return;
+      for (int i = group.rank(); i < team.size() - 1; i += group.size()) {
+        awaitPeer(wait, args, team.peer(i), blockIndex, base + step - lookahead + 1);
       }
+    };
+    const auto work = [&](const auto& group, std::size_t step) {
       if (step < tiles) {
         MSCCLPP_UNROLL
         for (int i = 0; i < team.size() - 1; ++i) {
           const int peer = team.peer(i, rotation);
-          push(block, message, tileOf(peer, step),
+          push(group, message, tileOf(peer, step),
                args.window.at(peer, scratch.tileOffset(blockIndex, 0, step, team.rank())), source);
         }
       }
       if (step >= lookahead && step - lookahead < tiles) {
         const std::size_t tile = step - lookahead;
-        reduceAndShare(block, args, message, tileOf(team.rank(), tile), tile, blockIndex, rotation, source, sink);
+        reduceAndShare(group, args, message, tileOf(team.rank(), tile), tile, blockIndex, rotation, source, sink);
       }
       if (step >= 2 * lookahead) {
         const std::size_t tile = step - 2 * lookahead;
         MSCCLPP_UNROLL
         for (int i = 0; i < team.size() - 1; ++i) {
           const int peer = team.peer(i, rotation);
-          collect(block, message, tileOf(peer, tile),
+          collect(group, message, tileOf(peer, tile),
                   args.window.at(team.rank(), scratch.tileOffset(blockIndex, 1, tile, peer)), sink);
         }
       }
-      block.sync();
-      // Nobody waits for the last steps: they only collect.
-      if (step + lookahead < steps) {
-        for (int i = block.rank(); i < team.size() - 1; i += block.size()) {
-          arch::store<arch::Order::Release, arch::Scope::System>(counter(args, team.peer(i), blockIndex, team.rank()),
-                                                                 base + step + 1);
-        }
+    };
+    const auto publish = [&](const auto& group, std::size_t step) {
+      if (step + lookahead >= steps) return;  // nobody waits for the last steps: they only collect
+      for (int i = group.rank(); i < team.size() - 1; i += group.size()) {
+        arch::store<arch::Order::Release, arch::Scope::System>(counter(args, team.peer(i), blockIndex, team.rank()),
+                                                               base + step + 1);
+      }
+    };
+
+    if constexpr (SplitGrid<GridType> && lookahead >= 2) {
+      if (grid.warpCount() > 1) {
+        stepsWithControlWarp(grid, steps, await, work, publish);
+        finish(block, args, blockIndex, base + steps);
+        return;
       }
     }
-    // Only this block uses this word: every launch on this scratch has the same grid.
-    if (block.rank() == 0) args.epochs.words[blockIndex] = base + steps;
+    for (std::size_t step = 0; step < steps; ++step) {
+      await(block, step);
+      block.sync();
+      work(block, step);
+      block.sync();
+      publish(block, step);
+    }
+    finish(block, args, blockIndex, base + steps);
   }
 
  private:
   /// Packs in flight a thread before the first store.
   static constexpr int unroll = 2;
+
+  /// The steps with the last warp of the block waiting and publishing for the others: a release waits until all the block's stores have landed, a
+  /// microsecond or two in which the workers already do the next step. The control warp is one step ahead in waiting and never two, so that two
+  /// meetings of each kind, used in turn, suffice; for that it waits for step t + 1 before it publishes step t, which with a lookahead of 1 would be a
+  /// circle through the peers.
+  template <class GridType, class Await, class Work, class Publish>
+  static MSCCLPP_INLINE void stepsWithControlWarp(const GridType& grid, std::size_t steps, const Await& await,
+                                                  const Work& work, const Publish& publish) {
+    const auto ready = [](std::size_t step) { return static_cast<int>(step % 2); };
+    const auto done = [](std::size_t step) { return 2 + static_cast<int>(step % 2); };
+    if (grid.isControl()) {
+      const auto warp = grid.warp();
+      const auto admit = [&](std::size_t step) {
+        await(warp, step);
+        warp.sync();
+        grid.meetingArrive(ready(step));
+      };
+      admit(0);
+      for (std::size_t step = 0; step < steps; ++step) {
+        if (step + 1 < steps) admit(step + 1);
+        grid.meetingWait(done(step));
+        publish(warp, step);
+      }
+    } else {
+      const auto workers = grid.workers();
+      for (std::size_t step = 0; step < steps; ++step) {
+        grid.meetingWait(ready(step));
+        work(workers, step);
+        grid.meetingArrive(done(step));
+      }
+    }
+  }
+
+  template <class Block, class Args>
+  static MSCCLPP_INLINE void finish(const Block& block, const Args& args, int blockIndex, std::uint64_t next) {
+    block.sync();  // every thread has read the word
+    // Only this block uses this word: every launch on this scratch has the same grid.
+    if (block.rank() == 0) args.epochs.words[blockIndex] = next;
+  }
 
   template <class Args>
   static MSCCLPP_INLINE std::uint64_t* counter(const Args& args, int at, int block, int from) {

@@ -5,6 +5,7 @@
 #include <condition_variable>
 #include <mutex>
 #include <stdexcept>
+#include <string>
 
 namespace mscclpp::emulation {
 
@@ -20,13 +21,20 @@ class Barrier {
   Barrier(const Barrier&) = delete;
   Barrier& operator=(const Barrier&) = delete;
 
-  /// Waits for `threads` calls. Orders the callers' memory accesses. Throws Deadlock after the patience of the launch.
+  /// Counts the caller in, without waiting.
+  void arrive() {
+    std::unique_lock lock(mutex_);
+    if (countIn()) {
+      lock.unlock();
+      all_.notify_all();
+    }
+  }
+
+  /// Waits for `threads` calls, of this or of arrive(). Orders the callers' memory accesses. Throws Deadlock after the patience of the launch.
   void wait() {
     std::unique_lock lock(mutex_);
     const auto generation = generation_;
-    if (++arrived_ == threads_) {
-      arrived_ = 0;
-      ++generation_;
+    if (countIn()) {
       lock.unlock();
       all_.notify_all();
       return;
@@ -39,6 +47,14 @@ class Barrier {
   }
 
  private:
+  /// Whether the caller was the last.
+  bool countIn() {
+    if (++arrived_ < threads_) return false;
+    arrived_ = 0;
+    ++generation_;
+    return true;
+  }
+
   std::mutex mutex_;
   std::condition_variable all_;
   int threads_;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <stdexcept>
 #include <vector>
 
 #include "mscclpp/basic/concepts.hpp"
@@ -21,9 +22,11 @@ struct WarpState {
 struct BlockState {
   BlockState(int threads, int width, std::chrono::seconds patience) : barrier(threads, patience) {
     for (int w = 0; w < threads / width; ++w) warps.emplace_back(width, patience);
+    for (int m = 0; m < 4; ++m) meetings.emplace_back(threads, patience);
   }
   Barrier barrier;
   std::deque<WarpState> warps;
+  std::deque<Barrier> meetings;
 };
 
 /// Model of WarpGroup. Width: lanes; any number that divides the block.
@@ -83,6 +86,19 @@ class Block {
 };
 static_assert(ThreadGroup<Block>);
 
+/// The workers of a split block: all warps but the last.
+class Workers {
+ public:
+  Workers(int rank, int size) : rank_(rank), size_(size) {}
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+  void sync() const { throw std::logic_error("no collective syncs its workers alone"); }
+
+ private:
+  int rank_;
+  int size_;
+};
+
 /// Model of Grid, as one thread sees it.
 template <int Width>
 class Grid {
@@ -103,6 +119,11 @@ class Grid {
   int warpIndex() const { return thread_ / Width; }
   int warpCount() const { return threads_ / Width; }
 
+  bool isControl() const { return warpIndex() == warpCount() - 1; }
+  Workers workers() const { return {thread_, threads_ - Width}; }
+  void meetingArrive(int meeting) const { state_->meetings[static_cast<std::size_t>(meeting)].arrive(); }
+  void meetingWait(int meeting) const { state_->meetings[static_cast<std::size_t>(meeting)].wait(); }
+
  private:
   BlockState* state_;
   int blockIndex_;
@@ -111,6 +132,6 @@ class Grid {
   int threads_;
   unsigned* exchanges_;
 };
-static_assert(mscclpp::Grid<Grid<4>>);
+static_assert(SplitGrid<Grid<4>>);
 
 }  // namespace mscclpp::emulation

@@ -32,8 +32,8 @@ class Collectives {
   /// not be registered, nor aligned beyond the element. All ranks make the same calls in the same order. algorithm: a name of algorithms(), or empty for the
   /// choice by size. On GPUs `stream` is the stream to enqueue on.
   /// Throws Error(InvalidUsage) for null pointers, unknown types and names, and what check() throws for an earlier failure.
-  void allReduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, CUstream_st* stream = nullptr,
-                 const std::string& algorithm = {});
+  void allReduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+                 CUstream_st* stream = nullptr, const std::string& algorithm = {});
 
   /// Throws if a wait of an earlier call failed: Error(RemoteError) that names a rank that was lost, Error(Timeout), or Error(Aborted). On GPUs call it after
   /// synchronising the stream; the outputs since the failure are then meaningless and this context is to be destroyed.
@@ -43,6 +43,9 @@ class Collectives {
   std::vector<std::string> algorithms() const;
   /// The one that a call without a name would use.
   std::string chosen(std::size_t count, DataType type, ReduceOp op) const;
+
+  /// Whether the algorithm of that name takes such a message; false for an unknown name.
+  bool serves(const std::string& algorithm, std::size_t count, DataType type, ReduceOp op) const;
 
   /// For tests: sets the number of the next call, on every rank alike and with no call in progress.
   void setEpoch(std::uint64_t epoch);

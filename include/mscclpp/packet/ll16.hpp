@@ -27,11 +27,20 @@ struct alignas(16) LL16Packet {
                                                            Word16{mark | payload.x, mark | payload.y});
   }
 
+  /// The packet as it is now; one load. Its flags and data can then be looked at without another.
+  MSCCLPP_INLINE LL16Packet load() const {
+    return arch::bitCast<LL16Packet>(
+        arch::load<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<const Word16*>(this)));
+  }
+  /// Of a loaded packet: whether all of it carries this flag, and its data.
+  MSCCLPP_INLINE bool carries(std::uint32_t flag) const { return flag1 == flag && flag2 == flag; }
+  MSCCLPP_INLINE Payload payload() const { return {data1, data2}; }
+
   /// Whether the payload of this flag has arrived; if so, it is in `payload`. One load, no waiting.
   MSCCLPP_INLINE bool tryRead(std::uint32_t flag, Payload& payload) const {
-    const Word16 word = arch::load<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<const Word16*>(this));
-    payload = {static_cast<std::uint32_t>(word.lo), static_cast<std::uint32_t>(word.hi)};
-    return static_cast<std::uint32_t>(word.lo >> 32) == flag && static_cast<std::uint32_t>(word.hi >> 32) == flag;
+    const LL16Packet now = load();
+    payload = now.payload();
+    return now.carries(flag);
   }
 
   /// Forgets what the slot holds.

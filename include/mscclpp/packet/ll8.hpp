@@ -20,12 +20,20 @@ struct alignas(8) LL8Packet {
                                                            static_cast<std::uint64_t>(newFlag) << 32 | payload);
   }
 
+  /// The packet as it is now; one load. Its flag and data can then be looked at without another.
+  MSCCLPP_INLINE LL8Packet load() const {
+    return arch::bitCast<LL8Packet>(
+        arch::load<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<const std::uint64_t*>(this)));
+  }
+  /// Of a loaded packet: whether it carries this flag, and its data.
+  MSCCLPP_INLINE bool carries(std::uint32_t expected) const { return flag == expected; }
+  MSCCLPP_INLINE Payload payload() const { return data; }
+
   /// Whether the payload of this flag has arrived; if so, it is in `payload`. One load, no waiting.
   MSCCLPP_INLINE bool tryRead(std::uint32_t expected, Payload& payload) const {
-    const auto word =
-        arch::load<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<const std::uint64_t*>(this));
-    payload = static_cast<std::uint32_t>(word);
-    return static_cast<std::uint32_t>(word >> 32) == expected;
+    const LL8Packet now = load();
+    payload = now.payload();
+    return now.carries(expected);
   }
 
   /// Forgets what the slot holds.

@@ -17,12 +17,9 @@ struct PacketRows {
   static constexpr int packetsPerPack = 16 / static_cast<int>(sizeof(Payload));
   static constexpr int interleave = 32;
 
-  struct alignas(16) Payloads {
-    Payload at[packetsPerPack];
-  };
+  /// As loaded, not yet looked at: a comparison here would wait for the load, and the next sender's would start only then.
   struct Fetched {
-    Payloads payloads;
-    bool complete;
+    PacketType packets[packetsPerPack];
   };
 
   static constexpr bool wholeRows = false;
@@ -49,32 +46,38 @@ struct PacketRows {
   }
 
   template <class Warp>
-  static MSCCLPP_INLINE Fetched fetch(const Warp& warp, std::byte* slots, std::size_t row, std::uint64_t epoch) {
+  static MSCCLPP_INLINE Fetched fetch(const Warp& warp, std::byte* slots, std::size_t row, std::uint64_t /*epoch*/) {
     Fetched fetched;
-    fetched.complete = true;
     MSCCLPP_UNROLL
-    for (int k = 0; k < packetsPerPack; ++k) {
-      fetched.complete &=
-          packet(warp, slots, row, k)->tryRead(static_cast<std::uint32_t>(epoch), fetched.payloads.at[k]);
-    }
+    for (int k = 0; k < packetsPerPack; ++k) fetched.packets[k] = packet(warp, slots, row, k)->load();
     return fetched;
   }
 
   template <class Warp>
-  static MSCCLPP_INLINE bool arrived(const Warp&, std::byte*, std::size_t, const Fetched& fetched, std::uint64_t,
+  static MSCCLPP_INLINE bool arrived(const Warp&, std::byte*, std::size_t, const Fetched& fetched, std::uint64_t epoch,
                                      unsigned) {
-    return fetched.complete;
+    bool complete = true;
+    MSCCLPP_UNROLL
+    for (int k = 0; k < packetsPerPack; ++k) complete &= fetched.packets[k].carries(static_cast<std::uint32_t>(epoch));
+    return complete;
   }
 
   template <class Warp>
   static MSCCLPP_INLINE Word16 unpack(const Warp&, const Fetched& fetched) {
-    return arch::bitCast<Word16>(fetched.payloads);
+    Payloads payloads;
+    MSCCLPP_UNROLL
+    for (int k = 0; k < packetsPerPack; ++k) payloads.at[k] = fetched.packets[k].payload();
+    return arch::bitCast<Word16>(payloads);
   }
 
   template <class Warp>
   static MSCCLPP_INLINE void consumed(const Warp&, std::byte*, std::size_t) {}
 
  private:
+  struct alignas(16) Payloads {
+    Payload at[packetsPerPack];
+  };
+
   template <class Warp>
   static MSCCLPP_INLINE PacketType* packet(const Warp& warp, std::byte* slots, std::size_t row, int k) {
     const std::size_t pack = row * Warp::width + static_cast<std::size_t>(warp.rank());

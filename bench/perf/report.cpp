@@ -1,0 +1,63 @@
+// Prints measurements: nccl-tests' columns, or lines of JSON.
+#include "report.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+namespace mscclpp::perf {
+
+Report::Report(const Options& options, int ranks, const std::string& place)
+    : options_(options), ranks_(ranks), terminal_(::isatty(STDERR_FILENO) == 1) {
+  if (options.json) return;
+  fmt::print("# all_reduce over {} ranks on {}; {} calls a measurement, median of {}, maximum over the ranks; {}\n",
+             ranks, place, options.method.calls, options.method.repeats, options.inPlace ? "in place" : "out of place");
+  fmt::print("# {:>12} {:>12} {:>9} {:>6} {:>10} {:>9} {:>9} {:>7}  {}\n", "size", "count", "type", "redop", "time",
+             "algbw", "busbw", "#wrong", "algorithm");
+  fmt::print("# {:>12} {:>12} {:>9} {:>6} {:>10} {:>9} {:>9}\n", "(B)", "(elements)", "", "", "(us)", "(GB/s)",
+             "(GB/s)");
+  std::fflush(stdout);
+}
+
+void Report::progress(std::size_t index, std::size_t of, std::size_t bytes) const {
+  if (!terminal_) return;
+  fmt::print(stderr, "\r[{}/{}] {} bytes\x1b[K", index + 1, of, bytes);
+  std::fflush(stderr);
+}
+
+void Report::add(const Row& row) const {
+  if (terminal_) fmt::print(stderr, "\r\x1b[K");
+  const double algorithmBandwidth = static_cast<double>(row.bytes) / row.microseconds / 1e3;
+  const double busBandwidth = algorithmBandwidth * 2 * (ranks_ - 1) / ranks_;
+  if (options_.json) {
+    nlohmann::ordered_json line{{"collective", "all_reduce"},
+                                {"ranks", ranks_},
+                                {"bytes", row.bytes},
+                                {"count", row.count},
+                                {"type", nameOf(options_.type)},
+                                {"op", nameOf(options_.op)},
+                                {"inPlace", options_.inPlace},
+                                {"algorithm", row.what},
+                                {"us", row.microseconds},
+                                {"algbw", algorithmBandwidth},
+                                {"busbw", busBandwidth}};
+    if (row.checked) line["wrong"] = row.wrong;
+    fmt::print("{}\n", line.dump());
+  } else {
+    fmt::print("{:>14} {:>12} {:>9} {:>6} {:>10.2f} {:>9.2f} {:>9.2f} {:>7}  {}\n", row.bytes, row.count,
+               nameOf(options_.type), nameOf(options_.op), row.microseconds, algorithmBandwidth, busBandwidth,
+               row.checked ? std::to_string(row.wrong) : "N/A", row.what);
+  }
+  std::fflush(stdout);
+}
+
+void Report::close(std::size_t wrong) const {
+  if (options_.json) return;
+  fmt::print("# {}\n", !options_.check ? "results were not checked"
+                       : wrong == 0    ? "all results are right"
+                                       : "RESULTS ARE WRONG");
+}
+
+}  // namespace mscclpp::perf
