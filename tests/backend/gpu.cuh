@@ -3,6 +3,7 @@
 
 #include <cuda_runtime.h>
 
+#include <cstdlib>
 #include <optional>
 #include <stdexcept>
 #include <string>
@@ -14,6 +15,9 @@
 #include "mscclpp/sync/window.hpp"
 
 namespace mscclpp::test {
+
+// Before the driver starts: a queue of its own for each stream, since the kernels of all ranks wait for each other.
+inline const int separateQueues = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 
 inline void checkCuda(cudaError_t error, const char* what) {
   if (error != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));

@@ -115,9 +115,9 @@ __global__ void fences(int* words) {
   words[1] = 1;
   fence<Scope::System>();
   words[2] = 1;
-  // PTX: st\.(global\.)?[bu]32
+  // PTX: st\.(global\.)?(b|u)32
   // PTX: fence\.acq_rel\.gpu
-  // PTX: st\.(global\.)?[bu]32
+  // PTX: st\.(global\.)?(b|u)32
   // PTX: fence\.acq_rel\.sys
-  // PTX: st\.(global\.)?[bu]32
+  // PTX: st\.(global\.)?(b|u)32
 }

@@ -73,7 +73,7 @@ __global__ void floats(float* to, const double* from, double* both) {
 
 __global__ void plain(Word16* to, const Word16* from) {
   storeWide(to, loadWide(from));
-  // PTX: ld\.(global\.)?v(4\.[bu]32|2\.[bu]64)
-  // PTX: st\.(global\.)?v(4\.[bu]32|2\.[bu]64)
+  // PTX: ld\.(global\.)?v(4\.(b|u)32|2\.(b|u)64)
+  // PTX: st\.(global\.)?v(4\.(b|u)32|2\.(b|u)64)
   // PTX-NOT: (ld|st)\.(volatile|relaxed)
 }

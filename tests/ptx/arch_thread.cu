@@ -41,11 +41,11 @@ __global__ void barriers(int* words) {
   words[1] = 1;
   arch::namedBarrierSync(3, 64);
   words[2] = 1;
-  // PTX: st\.(global\.)?[bu]32
+  // PTX: st\.(global\.)?(b|u)32
   // PTX: bar(rier\.cta)?\.sync 0
-  // PTX: st\.(global\.)?[bu]32
+  // PTX: st\.(global\.)?(b|u)32
   // PTX: barrier\.cta\.sync %r\d+, %r\d+
-  // PTX: st\.(global\.)?[bu]32
+  // PTX: st\.(global\.)?(b|u)32
 }
 
 __global__ void clocks(std::uint64_t* words) {
@@ -61,13 +61,13 @@ __global__ void dependentLaunch(int* words) {
   words[0] = 1;
   // PTX: griddepcontrol\.launch_dependents
   // PTX: griddepcontrol\.wait
-  // PTX: st\.(global\.)?[bu]32
+  // PTX: st\.(global\.)?(b|u)32
 }
 
 // A GPU polls on at once.
 __global__ void pauses(unsigned* words) {
   words[0] = 1;
   arch::pauseAfterFailure(words[1]);
-  // PTX: st\.(global\.)?[bu]32
+  // PTX: st\.(global\.)?(b|u)32
   // PTX-NOT: nanosleep
 }
