@@ -485,8 +485,8 @@ TEST_CASE("a rank that does not call: waits end at their deadline") {
 }
 TEST_CASE("a rank that waits in vain" * doctest::skip()) {
   ::setenv("MSCCLPP_WAIT_TIMEOUT", "0.5", 1);
+  GpuRank rank;
   for (const std::size_t count : {std::size_t{1000}, std::size_t{20'000'000}}) {
-    GpuRank rank;
     Collectives collectives(rank.communicator, DeviceType::GPU);
     const CudaStreamWithFlags stream(cudaStreamNonBlocking);
     if (rank.rank != 1) {
