@@ -28,15 +28,14 @@ struct OneFlagPacket : LL16Packet {
     dawdle();
     arch::store<arch::Order::Relaxed, arch::Scope::System>(&word->hi, mark | payload.y);
   }
-  bool tryRead(std::uint32_t flag, Payload& payload) const {
-    LL16Packet::tryRead(flag, payload);
-    return arch::load<arch::Order::Relaxed, arch::Scope::System>(&flag1) == flag;
-  }
+  OneFlagPacket load() const { return {LL16Packet::load()}; }
+  bool carries(std::uint32_t flag) const { return flag1 == flag; }
 };
 
 /// LL16 that sends a flag that nobody expects.
 struct WrongFlagPacket : LL16Packet {
   void write(Payload payload, std::uint32_t flag) { LL16Packet::write(payload, flag + 1); }
+  WrongFlagPacket load() const { return {LL16Packet::load()}; }
 };
 
 /// LL16 whose flag is cut to a few bits, so that a slot's old flag comes again.
@@ -45,7 +44,8 @@ struct ShortFlagPacket : LL16Packet {
     if (late) dawdle();
     LL16Packet::write(payload, 1 + flag % 2);
   }
-  bool tryRead(std::uint32_t flag, Payload& payload) const { return LL16Packet::tryRead(1 + flag % 2, payload); }
+  ShortFlagPacket load() const { return {LL16Packet::load()}; }
+  bool carries(std::uint32_t flag) const { return LL16Packet::carries(1 + flag % 2); }
 };
 
 /// LL128 whose flag overtakes the data.
