@@ -20,7 +20,7 @@ struct SizeChoice {
 inline constexpr std::array gpuChoices = {
     SizeChoice{24 * KiB, "one_shot_ll8"},
     SizeChoice{160 * KiB, "one_shot_ll128"},
-    SizeChoice{1 * MiB, "two_shot_ll128"},
+    SizeChoice{3 * MiB, "two_shot_ll128"},
     SizeChoice{16 * MiB, "two_shot_sentinel"},
 };
 

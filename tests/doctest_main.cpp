@@ -1,3 +1,7 @@
-// The main function of every CPU test executable: doctest's own runner.
-#define DOCTEST_CONFIG_IMPLEMENT_WITH_MAIN
-#include <doctest/doctest.h>
+// The main function of every CPU test executable.
+#define DOCTEST_CONFIG_IMPLEMENT
+#include "empty_run.hpp"
+
+int main(int argc, char** argv) {
+  return mscclpp::tests::runCases(argc, argv);
+}

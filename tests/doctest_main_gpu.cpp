@@ -3,12 +3,13 @@
 // MSCCLPP_REQUIRE_GPU=1, set where there must be GPUs, turns the skip into a failure too.
 #define DOCTEST_CONFIG_IMPLEMENT
 #include <cuda_runtime_api.h>
-#include <doctest/doctest.h>
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+
+#include "empty_run.hpp"
 
 #ifndef MSCCLPP_TEST_GPUS
 #define MSCCLPP_TEST_GPUS 1
@@ -44,5 +45,5 @@ int main(int argc, char** argv) {
                  gpuRequired() ? "failed, since MSCCLPP_REQUIRE_GPU=1" : "skipped");
     return gpuRequired() ? EXIT_FAILURE : exitSkipped;
   }
-  return doctest::Context(argc, argv).run();
+  return mscclpp::tests::runCases(argc, argv);
 }
