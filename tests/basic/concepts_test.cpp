@@ -89,6 +89,9 @@ struct MinimalPacket {
   using Payload = std::uint32_t;
   void write(Payload, std::uint32_t);
   bool tryRead(std::uint32_t, Payload&) const;
+  MinimalPacket load() const;
+  bool carries(std::uint32_t) const;
+  Payload payload() const;
 };
 static_assert(Packet<MinimalPacket>);
 
@@ -96,6 +99,9 @@ struct PacketReadMutably {
   using Payload = std::uint32_t;
   void write(Payload, std::uint32_t);
   bool tryRead(std::uint32_t, Payload&);
+  PacketReadMutably load() const;
+  bool carries(std::uint32_t) const;
+  Payload payload() const;
 };
 static_assert(!Packet<PacketReadMutably>);
 

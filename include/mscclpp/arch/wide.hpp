@@ -17,6 +17,26 @@ inline constexpr bool wideNeedsAlignment = true;
 inline constexpr bool wideNeedsAlignment = false;
 #endif
 
+/// One plain load or store of a word of any type, at an address aligned to it, whatever type the memory was written as.
+template <class Word>
+MSCCLPP_INLINE Word loadPlain(const void* address) {
+#if defined(__CUDA_ARCH__) || defined(__CUDACC_RTC__)
+  return *static_cast<const Word*>(address);
+#else
+  Word word;
+  std::memcpy(&word, address, sizeof(word));
+  return word;
+#endif
+}
+template <class Word>
+MSCCLPP_INLINE void storePlain(void* address, const Word& word) {
+#if defined(__CUDA_ARCH__) || defined(__CUDACC_RTC__)
+  *static_cast<Word*>(address) = word;
+#else
+  std::memcpy(address, &word, sizeof(word));
+#endif
+}
+
 MSCCLPP_INLINE Word16 loadWide(const void* address) {
 #if defined(__CUDA_ARCH__)
   const uint4 v = *static_cast<const uint4*>(address);

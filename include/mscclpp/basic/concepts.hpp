@@ -96,6 +96,9 @@ template <class P>
 concept Packet = requires(P& packet, const P& arrived, typename P::Payload payload, std::uint32_t flag) {
   packet.write(payload, flag);
   { arrived.tryRead(flag, payload) } -> detail::SameAs<bool>;
+  { arrived.load() } -> detail::SameAs<P>;
+  { arrived.carries(flag) } -> detail::SameAs<bool>;
+  { arrived.payload() } -> detail::SameAs<typename P::Payload>;
 };
 
 /// How 16-byte packs travel through slots that carry their own arrival marks, a row of a warp's packs at a time. One slot array serves one sender and one

@@ -13,19 +13,17 @@ namespace detail {
 /// Moves `count` words, Unroll loads in flight a thread before the first store.
 template <class Word, int Unroll>
 MSCCLPP_INLINE void copyWords(std::byte* dst, const std::byte* src, std::size_t count, int rank, int size) {
-  const auto move = [](std::byte* to, const std::byte* from) {
-    *reinterpret_cast<Word*>(to) = *reinterpret_cast<const Word*>(from);
-  };
   const std::size_t step = static_cast<std::size_t>(size);
+  const auto at = [](auto* base, std::size_t i) { return base + i * sizeof(Word); };
   std::size_t i = static_cast<std::size_t>(rank);
   for (; i + (Unroll - 1) * step < count; i += Unroll * step) {
     Word words[Unroll];
     MSCCLPP_UNROLL
-    for (int u = 0; u < Unroll; ++u) words[u] = *reinterpret_cast<const Word*>(src + (i + u * step) * sizeof(Word));
+    for (int u = 0; u < Unroll; ++u) words[u] = arch::loadPlain<Word>(at(src, i + u * step));
     MSCCLPP_UNROLL
-    for (int u = 0; u < Unroll; ++u) *reinterpret_cast<Word*>(dst + (i + u * step) * sizeof(Word)) = words[u];
+    for (int u = 0; u < Unroll; ++u) arch::storePlain(at(dst, i + u * step), words[u]);
   }
-  for (; i < count; i += step) move(dst + i * sizeof(Word), src + i * sizeof(Word));
+  for (; i < count; i += step) arch::storePlain(at(dst, i), arch::loadPlain<Word>(at(src, i)));
 }
 
 template <class Word>

@@ -16,7 +16,7 @@
 namespace mscclpp {
 
 /// What every rank hands to an all-reduce, by value: plain data, fit for kernel parameters and __constant__ memory. The host part fills it
-/// (AllReduceContext); all ranks pass the same count.
+/// (Collectives); all ranks pass the same count.
 template <int Ranks>
 struct AllReduceArgs {
   Team<Ranks> team;

@@ -121,6 +121,7 @@ struct AllReducePackets {
       const auto slotsOf = [&](int from) { return args.window.at(team.rank(), scratch.offset(epoch, 0, from)); };
       const Pack<T> result =
           stage::reduce<P, T, Op>(warp, wait, site(team, block, epoch), team, slotsOf, at, epoch, fromWord<T>(own));
+      if (wait.failed()) continue;  // the result is meaningless: let the peers time out too
       MSCCLPP_UNROLL
       for (int i = 0; i < team.size() - 1; ++i) {
         stage::send<P>(warp, args.window.at(team.peer(i, rotation), results), at, toWord<T>(result), epoch);

@@ -116,6 +116,7 @@ struct AllReducePipelined {
     };
     const auto publish = [&](const auto& group, std::size_t step) {
       if (step + lookahead >= steps) return;  // nobody waits for the last steps: they only collect
+      if (wait.failed()) return;              // what this block works on is meaningless: let the peers time out too
       for (int i = group.rank(); i < team.size() - 1; i += group.size()) {
         arch::store<arch::Order::Release, arch::Scope::System>(counter(args, team.peer(i), blockIndex, team.rank()),
                                                                base + step + 1);
@@ -124,7 +125,7 @@ struct AllReducePipelined {
 
     if constexpr (SplitGrid<GridType> && lookahead >= 2) {
       if (grid.warpCount() > 1) {
-        stepsWithControlWarp(grid, steps, await, work, publish);
+        stepsWithControlWarp(grid, steps, await, work, publish, [&] { return wait.failed(); });
         finish(block, args, blockIndex, base + steps);
         return;
       }
@@ -147,9 +148,9 @@ struct AllReducePipelined {
   /// microsecond or two in which the workers already do the next step. The control warp is one step ahead in waiting and never two, so that two
   /// meetings of each kind, used in turn, suffice; for that it waits for step t + 1 before it publishes step t, which with a lookahead of 1 would be a
   /// circle through the peers.
-  template <class GridType, class Await, class Work, class Publish>
+  template <class GridType, class Await, class Work, class Publish, class Failed>
   static MSCCLPP_INLINE void stepsWithControlWarp(const GridType& grid, std::size_t steps, const Await& await,
-                                                  const Work& work, const Publish& publish) {
+                                                  const Work& work, const Publish& publish, const Failed& failed) {
     const auto ready = [](std::size_t step) { return static_cast<int>(step % 2); };
     const auto done = [](std::size_t step) { return 2 + static_cast<int>(step % 2); };
     if (grid.isControl()) {
@@ -163,7 +164,7 @@ struct AllReducePipelined {
       for (std::size_t step = 0; step < steps; ++step) {
         if (step + 1 < steps) admit(step + 1);
         grid.meetingWait(done(step));
-        publish(warp, step);
+        if (!warp.any(failed())) publish(warp, step);
       }
     } else {
       const auto workers = grid.workers();

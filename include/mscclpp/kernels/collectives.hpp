@@ -15,7 +15,9 @@ struct CUstream_st;
 namespace mscclpp {
 
 /// Scratch, epochs and the wait monitor of one sequence of collectives: one stream, or calls ordered among themselves in another way. For streams that run
-/// at the same time make a context each; contexts share nothing. On DeviceType::GPU calls are enqueued on a stream and can be captured in a graph; on
+/// at the same time make a context each; contexts share nothing but the GPU: long messages (algorithm "pipelined") fill
+/// it, so two of them at once on one GPU must start in the same order on every rank, or each waits for the other's blocks
+/// until the deadline. On DeviceType::GPU calls are enqueued on a stream and can be captured in a graph; on
 /// DeviceType::CPU they run in the calling thread, which is this rank.
 class Collectives {
  public:

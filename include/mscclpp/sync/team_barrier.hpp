@@ -27,21 +27,21 @@ struct TeamBarrier {
   MSCCLPP_INLINE bool sync(const Group& group, Wait& wait, std::uint32_t block = 0) {
     static_assert(order == arch::Order::AcqRel || order == arch::Order::Relaxed, "a barrier is AcqRel or Relaxed");
     constexpr bool ordered = order == arch::Order::AcqRel;
+    constexpr arch::Order arrive = ordered ? arch::Order::Release : arch::Order::Relaxed;
+    constexpr arch::Order observe = ordered ? arch::Order::Acquire : arch::Order::Relaxed;
     const std::uint64_t next = *epoch + 1;
     bool arrived = true;
     group.sync();
     if (group.rank() == 0)
       *epoch = next;  // between the two syncs: everyone has read it, nobody reads it again before the second
     for (int i = group.rank(); i < team.size() - 1; i += group.size()) {
-      arch::store<ordered ? arch::Order::Release : arch::Order::Relaxed, arch::Scope::System>(
-          word(team.peer(i), team.rank()), next);
+      arch::store<arrive, arch::Scope::System>(word(team.peer(i), team.rank()), next);
     }
     for (int i = group.rank(); i < team.size() - 1; i += group.size()) {
       const int peer = team.peer(i);
       arrived &=
           wait.until(WaitSite{WaitOperation::TeamBarrier, team.rank(), peer, block, next}, [&](std::uint64_t& seen) {
-            seen = arch::load < ordered ? arch::Order::Acquire : arch::Order::Relaxed,
-            arch::Scope::System > (word(team.rank(), peer));
+            seen = arch::load<observe, arch::Scope::System>(word(team.rank(), peer));
             return seen >= next;
           });
     }
