@@ -144,7 +144,9 @@ TEST_CASE("packets: grids that change from call to call advance every epoch word
     CAPTURE(protocol);
     PacketRun<protocol> run(2, capacityPacks);
     std::uint64_t epoch = 1;
-    for (const auto& [blocks, warps] : {std::pair{1, 1}, {3, 1}, {2, 1}, {1, 3}, {3, 1}, {1, 2}, {2, 1}}) {
+    for (const auto& grid : {std::pair{1, 1}, {3, 1}, {2, 1}, {1, 3}, {3, 1}, {1, 2}, {2, 1}}) {
+      const int blocks = grid.first;
+      const int warps = grid.second;
       CAPTURE(blocks);
       CAPTURE(warps);
       run.check({2, blocks, warps}, {{capacityOf<float>()}, {9}});
@@ -185,7 +187,7 @@ TEST_CASE("packets: a rank that does not come, or whose packets are lost, ends i
     }
     {
       PacketRun<protocol> run(3, capacityPacks);
-      run.timeout = 100'000'000;
+      run.timeout = 1'000'000'000;  // long enough for the others to come, however busy the machine
       run.faults.cutFrom = 2;
       run.faults.cutTo = 0;
       const auto outcome = run.run(smallShape<protocol>(3), {{capacityOf<float>()}});

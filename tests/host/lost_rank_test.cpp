@@ -5,6 +5,7 @@
 #include <chrono>
 #include <functional>
 #include <string>
+#include <thread>
 
 #include "mscclpp/host/bootstrap.hpp"
 #include "mscclpp/host/communicator.hpp"
@@ -61,7 +62,8 @@ TEST_CASE("one process loses a peer" * doctest::skip()) {
     const MemoryDevice2DeviceSemaphore kernelSide(communicator, toMortal.get());
     const Host2HostSemaphore hostSide(communicator, second.get());
     bootstrap->barrier();
-    ::_exit(0);  // no destructor says goodbye
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));  // its last message of the barrier is on its way
+    ::_exit(0);                                                   // no destructor says goodbye
   }
   if (rank == 0) {
     const MemoryDevice2DeviceSemaphore semaphore(communicator, toMortal.get());

@@ -1,6 +1,7 @@
 // Reduction operators. Each combines two accumulators and finishes the result over all ranks; none has state.
 #pragma once
 
+#include "mscclpp/arch/nan.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/basic/vector.hpp"
 #include "mscclpp/config.hpp"
@@ -111,11 +112,11 @@ class PackReducer {
     for (int i = 0; i < packSize<T>; ++i) total_[i] = Op::combine(total_[i], widen<T>(next[i]));
   }
 
-  /// The result over `ranks` packs, rounded once.
+  /// The result over `ranks` packs, rounded once; a NaN is the one quiet NaN, whatever NaNs went in.
   MSCCLPP_INLINE Pack<T> finish(int ranks) const {
     Pack<T> result;
     MSCCLPP_UNROLL
-    for (int i = 0; i < packSize<T>; ++i) result[i] = narrow<T>(Op::finish(total_[i], ranks));
+    for (int i = 0; i < packSize<T>; ++i) result[i] = narrow<T>(arch::canonicalNan(Op::finish(total_[i], ranks)));
     return result;
   }
 
