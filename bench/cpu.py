@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares all-reduce on CPU ranks with Open MPI's MPI_Allreduce in one run, and writes the table bench/results/cpu_all_reduce.txt.
 
-usage: cpu.py [--build FOLDER] [--ranks 2,4] [--rounds 5] [--output FILE]
+usage: cpu.py [--build FOLDER] [--ranks 2,4] [--rounds 3] [--output FILE]
 
 Both are timed alike: float, sum, out of place; calls in a loop by the clock, median of the repeats, maximum over the ranks. The contestants
 take turns for several rounds, so that a disturbance meets all of them, and the median of the rounds counts. Open MPI runs twice a round, as
@@ -57,7 +57,8 @@ def measure(build, ranks, rounds):
     for group in GROUPS:
         times = {}
         for turn in range(rounds):
-            print(f"\r{ranks} ranks, {group[0][0] // KIB} KiB ..., round {turn + 1} of {rounds}\x1b[K", end="", file=sys.stderr)
+            if sys.stderr.isatty():
+                print(f"\r{ranks} ranks, {group[0][0] // KIB} KiB ..., round {turn + 1} of {rounds}\x1b[K", end="", file=sys.stderr)
             for name, command in contestants(build, ranks, group).items():
                 for size, microseconds in run(command).items():
                     times.setdefault((size, name), []).append(microseconds)
@@ -65,7 +66,8 @@ def measure(build, ranks, rounds):
         for size in group[0]:
             mpi = min(MPI, key=lambda name: middle[size, name])
             rows.append((size, middle[size, OURS], middle[size, mpi], mpi))
-    print("\r\x1b[K", end="", file=sys.stderr)
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr)
     return rows
 
 
@@ -93,7 +95,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=str(ROOT / "build"))
     parser.add_argument("--ranks", default="2,4")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--output", default=str(ROOT / "bench/results/cpu_all_reduce.txt"))
     options = parser.parse_args()
     build = pathlib.Path(options.build).resolve()

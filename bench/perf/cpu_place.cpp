@@ -1,5 +1,5 @@
 // A CPU rank as a place to measure in: calls in a loop, by the clock.
-#include <unistd.h>
+#include <sched.h>
 
 #include <chrono>
 #include <cstring>
@@ -12,8 +12,29 @@ namespace mscclpp::perf {
 
 namespace {
 
+std::vector<int> allowedCores() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cores;
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return cores;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (CPU_ISSET(core, &set)) cores.push_back(core);
+  }
+  return cores;
+}
+
+/// Two ranks that the system puts on one core take turns there for a while, though another core is free.
+void bindTo(int core) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(core, &set);
+  ::sched_setaffinity(0, sizeof(set), &set);  // where it is forbidden, the measurement is noisier
+}
+
 class CpuPlace : public Place {
  public:
+  CpuPlace(std::size_t cores, bool bound) : cores_(cores), bound_(bound) {}
+
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     constexpr std::align_val_t alignment{4096};
     return {::operator new(bytes + 1, alignment),
@@ -38,13 +59,22 @@ class CpuPlace : public Place {
     return median(microseconds);
   }
 
-  std::string description() const override { return std::to_string(::sysconf(_SC_NPROCESSORS_ONLN)) + " CPU cores"; }
+  std::string description() const override {
+    return std::to_string(cores_) + " CPU cores" + (bound_ ? ", each rank bound to one" : "");
+  }
+
+ private:
+  std::size_t cores_;
+  bool bound_;
 };
 
 }  // namespace
 
-std::unique_ptr<Place> cpuPlace() {
-  return std::make_unique<CpuPlace>();
+std::unique_ptr<Place> cpuPlace(int localRank, int ranks) {
+  const std::vector<int> cores = allowedCores();
+  const bool bound = ranks <= static_cast<int>(cores.size());
+  if (bound) bindTo(cores[static_cast<std::size_t>(localRank)]);
+  return std::make_unique<CpuPlace>(cores.size(), bound);
 }
 
 }  // namespace mscclpp::perf

@@ -41,8 +41,8 @@ Plan plan(const Options& options) {
   return {true, ranks, fmt::format("{} GPUs, a process each: {} found", ranks, gpus)};
 }
 
-void runRank(const Options& options, bool onGpu, ProcessGroup& group) {
-  const auto place = onGpu ? gpuPlace(group.localRank()) : cpuPlace();
+void runRank(const Options& options, bool onGpu, int ranks, ProcessGroup& group) {
+  const auto place = onGpu ? gpuPlace(group.localRank()) : cpuPlace(group.localRank(), ranks);
   const std::size_t wrong = measureAllReduce(options, group.connect(), *place, onGpu);
   if (wrong != 0) throw Error(fmt::format("{} wrong elements", wrong), ErrorCode::InternalError);
 }
@@ -61,7 +61,7 @@ int main(int argc, char** argv) {
       std::fflush(stdout);
     }
     return runRanks(chosen.ranks, {argv, argv + argc},
-                    [&](ProcessGroup& group) { runRank(options, chosen.onGpu, group); });
+                    [&](ProcessGroup& group) { runRank(options, chosen.onGpu, chosen.ranks, group); });
   } catch (const std::exception& error) {
     fmt::print(stderr, "mscclpp-perf: {}\n", error.what());
     return 1;

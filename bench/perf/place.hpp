@@ -39,6 +39,7 @@ class Place {
 int gpuCount(std::string& why);
 /// GPU number `index` becomes the current device of this process.
 std::unique_ptr<Place> gpuPlace(int index);
-std::unique_ptr<Place> cpuPlace();
+/// The calling process, `localRank` of `ranks` on this machine. With a core for each, it is bound to one, as MPI launchers do it.
+std::unique_ptr<Place> cpuPlace(int localRank, int ranks);
 
 }  // namespace mscclpp::perf

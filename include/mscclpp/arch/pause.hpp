@@ -24,7 +24,7 @@ inline constexpr unsigned attemptsPerDeadlineCheck = 64;
 /// away, since the peer it waits for may need that very core, and after long failure sleeps.
 MSCCLPP_INLINE void pauseAfterFailure([[maybe_unused]] unsigned attempt) {
 #if !defined(__CUDA_ARCH__) && !defined(__CUDACC_RTC__)
-  constexpr unsigned spins = 128;
+  constexpr unsigned spins = 16;  // less than it costs to give the core away and get it back
   constexpr unsigned yields = 4096;
   if (attempt < spins) {
 #if defined(__x86_64__)

@@ -59,4 +59,13 @@ MSCCLPP_INLINE void storeWide(void* address, Word16 word) {
 #endif
 }
 
+/// Copies `bytes` bytes between arrays that do not overlap, all by the calling thread.
+MSCCLPP_INLINE void copyBytes(void* to, const void* from, std::size_t bytes) {
+#if defined(__CUDA_ARCH__) || defined(__CUDACC_RTC__)
+  for (std::size_t i = 0; i < bytes; ++i) static_cast<char*>(to)[i] = static_cast<const char*>(from)[i];
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
 }  // namespace mscclpp::arch

@@ -33,6 +33,12 @@ concept ThreadGroup = requires(const G& group) {
   group.sync();
 };
 
+/// A group that is known at compile time to be one thread: nobody else waits for what it does next, and its accesses go up in memory.
+template <class G>
+concept LoneThread = ThreadGroup<G> && requires {
+  requires G::width == 1;
+};
+
 /// A group whose threads exchange registers. width is a compile-time constant; nobody writes 32.
 /// lockstepStores: a store executed by all lanes to one aligned 128-byte line may reach memory whole (true of GPU warps only).
 template <class G>

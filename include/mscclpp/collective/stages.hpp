@@ -22,6 +22,12 @@ struct PackedMessage {
     const std::size_t left = count - pack * packSize<T>;
     return left < packSize<T> ? static_cast<int>(left) : packSize<T>;
   }
+  /// Bytes of the message in these packs.
+  MSCCLPP_INLINE std::size_t bytes(Range packs) const {
+    if (packs.size() == 0) return 0;
+    const auto last = static_cast<std::size_t>(packSize<T> - valid(packs.end - 1));
+    return (packs.size() * packSize<T> - last) * sizeof(T);
+  }
   template <class Source>
   MSCCLPP_INLINE Pack<T> load(const Source& source, std::size_t pack) const {
     return source(pack * packSize<T>, valid(pack));
