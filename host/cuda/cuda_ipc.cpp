@@ -31,6 +31,7 @@ Range rangeOf(void* data, std::size_t size) {
         "register host memory of a HostBuffer with Transport::SharedMemory",
         ErrorCode::InvalidUsage);
   }
+  const CudaDeviceGuard guard(range.device);  // the driver looks among the allocations of the current device alone
   const auto address = reinterpret_cast<CUdeviceptr>(data);
   MSCCLPP_CUTHROW(driver().memGetAddressRange(&range.base, &range.bytes, address));
   const std::size_t offset = address - range.base;

@@ -66,14 +66,14 @@ class BoundedWait {
   /// The same for the lanes of a warp whose attempts vote: they succeed together, and they give up together.
   template <class Warp, class Attempt>
   MSCCLPP_INLINE bool untilTogether(const Warp& warp, const WaitSite& site, Attempt&& attempt) {
+    // One place for the attempt: it is inlined, and instructions that a short kernel has to fetch are time.
     std::uint64_t seen = 0;
-    if (attempt(seen)) return true;
-    if (ended_) return false;
     std::uint64_t start = 0;
     unsigned nextCheck = arch::attemptsPerDeadlineCheck;
-    for (unsigned failures = 1;; ++failures) {
-      arch::pauseAfterFailure(failures);
+    for (unsigned failures = 0;;) {
       if (attempt(seen)) return true;
+      if (ended_) return false;
+      arch::pauseAfterFailure(++failures);
       if (failures == nextCheck) {
         if (start == 0) start = arch::nanoseconds();
         if (warp.any(mustEnd(site, seen, start))) {
@@ -106,7 +106,7 @@ class BoundedWait {
     if (timeout != 0 && waited >= timeout) outcome = WaitOutcome::Deadline;
     if (outcome == WaitOutcome::Pending) return false;
     WaitRecord& record = control->record;
-    if (compareExchange<Order::Relaxed, Scope::System>(&record.state, 0u, 1u) == 0u) {
+    if (compareExchange<Order::Relaxed, Scope::Device>(&record.state, 0u, 1u) == 0u) {
       record.outcome = outcome;
       record.operation = site.operation;
       record.rank = site.rank;

@@ -80,10 +80,14 @@ struct PacketRows {
 
   template <class Warp>
   static MSCCLPP_INLINE PacketType* packet(const Warp& warp, std::byte* slots, std::size_t row, int k) {
-    const std::size_t pack = row * Warp::width + static_cast<std::size_t>(warp.rank());
-    const std::size_t index = pack / interleave * (interleave * packetsPerPack) +
-                              static_cast<std::size_t>(k) * interleave + pack % interleave;
-    return reinterpret_cast<PacketType*>(slots) + index;
+    const auto lane = static_cast<std::size_t>(warp.rank());
+    auto* const packets = reinterpret_cast<PacketType*>(slots) + static_cast<std::size_t>(k) * interleave;
+    if constexpr (Warp::width == interleave) {  // a row is a block: no division
+      return packets + row * (interleave * packetsPerPack) + lane;
+    } else {
+      const std::size_t pack = row * Warp::width + lane;
+      return packets + pack / interleave * (interleave * packetsPerPack) + pack % interleave;
+    }
   }
 };
 

@@ -32,15 +32,15 @@ struct Sentinel {
   template <class Warp>
   static MSCCLPP_INLINE void write(const Warp& warp, std::byte* slots, std::size_t row, const Word16& pack,
                                    std::uint64_t epoch) {
-    const std::size_t index = packIndex(warp, row);
-    arch::store<arch::Order::Relaxed, arch::Scope::System>(slot(slots, index), pack);
+    arch::store<arch::Order::Relaxed, arch::Scope::System>(slot(warp, slots, row), pack);
     const unsigned halves = (pack.lo == poison ? 1u : 0u) | (pack.hi == poison ? 2u : 0u);
-    if (halves != 0) arch::store<arch::Order::Relaxed, arch::Scope::System>(escape(slots, index), epoch << 2 | halves);
+    if (halves != 0)
+      arch::store<arch::Order::Relaxed, arch::Scope::System>(escape(warp, slots, row), epoch << 2 | halves);
   }
 
   template <class Warp>
   static MSCCLPP_INLINE Fetched fetch(const Warp& warp, std::byte* slots, std::size_t row, std::uint64_t /*epoch*/) {
-    return {arch::load<arch::Order::Relaxed, arch::Scope::System>(slot(slots, packIndex(warp, row)))};
+    return {arch::load<arch::Order::Relaxed, arch::Scope::System>(slot(warp, slots, row))};
   }
 
   template <class Warp>
@@ -49,7 +49,7 @@ struct Sentinel {
     const unsigned missing = (fetched.pack.lo == poison ? 1u : 0u) | (fetched.pack.hi == poison ? 2u : 0u);
     if (missing == 0) return true;
     if (attempt % attemptsPerEscapeCheck != attemptsPerEscapeCheck - 1) return false;
-    const auto announced = arch::load<arch::Order::Relaxed, arch::Scope::System>(escape(slots, packIndex(warp, row)));
+    const auto announced = arch::load<arch::Order::Relaxed, arch::Scope::System>(escape(warp, slots, row));
     return announced >> 2 == epoch && (missing & ~static_cast<unsigned>(announced & 3)) == 0;
   }
 
@@ -61,7 +61,7 @@ struct Sentinel {
   /// Makes the slot ready for its next use. Called by the thread that read it.
   template <class Warp>
   static MSCCLPP_INLINE void consumed(const Warp& warp, std::byte* slots, std::size_t row) {
-    arch::store<arch::Order::Relaxed, arch::Scope::System>(slot(slots, packIndex(warp, row)), Word16{poison, poison});
+    arch::store<arch::Order::Relaxed, arch::Scope::System>(slot(warp, slots, row), Word16{poison, poison});
   }
 
  private:
@@ -69,15 +69,31 @@ struct Sentinel {
   static constexpr std::size_t slotBytes = blockPacks * sizeof(Word16);
   static constexpr std::size_t blockBytes = slotBytes + blockPacks * sizeof(std::uint64_t);
 
+  /// A pack's block and its place there; for whole warps the row and the lane, which spares every address a division.
   template <class Warp>
-  static MSCCLPP_INLINE std::size_t packIndex(const Warp& warp, std::size_t row) {
-    return row * Warp::width + static_cast<std::size_t>(warp.rank());
+  static MSCCLPP_INLINE std::byte* block(const Warp& warp, std::byte* slots, std::size_t row) {
+    if constexpr (Warp::width == blockPacks) {
+      return slots + row * blockBytes;
+    } else {
+      return slots + (row * Warp::width + static_cast<std::size_t>(warp.rank())) / blockPacks * blockBytes;
+    }
   }
-  static MSCCLPP_INLINE Word16* slot(std::byte* slots, std::size_t index) {
-    return reinterpret_cast<Word16*>(slots + index / blockPacks * blockBytes) + index % blockPacks;
+  template <class Warp>
+  static MSCCLPP_INLINE std::size_t place(const Warp& warp, std::size_t row) {
+    const auto lane = static_cast<std::size_t>(warp.rank());
+    if constexpr (Warp::width == blockPacks) {
+      return lane;
+    } else {
+      return (row * Warp::width + lane) % blockPacks;
+    }
   }
-  static MSCCLPP_INLINE std::uint64_t* escape(std::byte* slots, std::size_t index) {
-    return reinterpret_cast<std::uint64_t*>(slots + index / blockPacks * blockBytes + slotBytes) + index % blockPacks;
+  template <class Warp>
+  static MSCCLPP_INLINE Word16* slot(const Warp& warp, std::byte* slots, std::size_t row) {
+    return reinterpret_cast<Word16*>(block(warp, slots, row)) + place(warp, row);
+  }
+  template <class Warp>
+  static MSCCLPP_INLINE std::uint64_t* escape(const Warp& warp, std::byte* slots, std::size_t row) {
+    return reinterpret_cast<std::uint64_t*>(block(warp, slots, row) + slotBytes) + place(warp, row);
   }
 };
 
