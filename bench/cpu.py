@@ -91,6 +91,11 @@ def processor():
     return platform.machine()
 
 
+def scheduling():
+    """What stands before the command if it does not run as other programs do: the real-time policy that keeps a busy machine's other work away."""
+    return "chrt -f 1 " if os.sched_getscheduler(0) == os.SCHED_FIFO else ""
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", default=str(ROOT / "build"))
@@ -107,7 +112,7 @@ def main():
         "Calls in a loop by the clock; median of the repeats, maximum over the ranks, median of the rounds.",
         f"machine: {processor()}, {os.cpu_count()} cores, load before the run {os.getloadavg()[0]:.1f}",
         f"versions: {first_line('mpirun', '--version')}; {first_line('c++', '--version')}; Linux {platform.release()}",
-        f"command: ./dev bench cpu ({options.rounds} rounds)",
+        f"command: {scheduling()}./dev bench cpu ({options.rounds} rounds)",
     ]
     for ranks in map(int, options.ranks.split(",")):
         page += ["", table(ranks, measure(build, ranks, options.rounds))]
