@@ -14,16 +14,16 @@ namespace detail {
 template <class Word, int Unroll>
 MSCCLPP_INLINE void copyWords(std::byte* dst, const std::byte* src, std::size_t count, int rank, int size) {
   const std::size_t step = static_cast<std::size_t>(size);
-  const auto at = [](auto* base, std::size_t i) { return base + i * sizeof(Word); };
+  constexpr std::size_t bytes = sizeof(Word);
   std::size_t i = static_cast<std::size_t>(rank);
   for (; i + (Unroll - 1) * step < count; i += Unroll * step) {
     Word words[Unroll];
     MSCCLPP_UNROLL
-    for (int u = 0; u < Unroll; ++u) words[u] = arch::loadPlain<Word>(at(src, i + u * step));
+    for (int u = 0; u < Unroll; ++u) words[u] = arch::loadPlain<Word>(src + (i + u * step) * bytes);
     MSCCLPP_UNROLL
-    for (int u = 0; u < Unroll; ++u) arch::storePlain(at(dst, i + u * step), words[u]);
+    for (int u = 0; u < Unroll; ++u) arch::storePlain(dst + (i + u * step) * bytes, words[u]);
   }
-  for (; i < count; i += step) arch::storePlain(at(dst, i), arch::loadPlain<Word>(at(src, i)));
+  for (; i < count; i += step) arch::storePlain(dst + i * bytes, arch::loadPlain<Word>(src + i * bytes));
 }
 
 template <class Word>
