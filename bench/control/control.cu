@@ -49,8 +49,8 @@ Enqueue library(std::size_t bytes, LaunchShape shape) {
     args.count = bytes / sizeof(bf16);
     args.wait = BoundedWait(nullptr, 10'000'000'000u);
     return launch<Collective>(shape, gpus[rank].stream, args,
-                              LoadFrom<bf16>(reinterpret_cast<const bf16*>(gpus[rank].input)),
-                              StoreTo<bf16>(reinterpret_cast<bf16*>(gpus[rank].output)));
+                              LoadPacks<bf16>(reinterpret_cast<const bf16*>(gpus[rank].input)),
+                              StorePacks<bf16>(reinterpret_cast<bf16*>(gpus[rank].output)));
   };
 }
 

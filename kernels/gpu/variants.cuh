@@ -12,9 +12,23 @@ struct Backend {
   template <class Collective>
   static int run(const AllReduceCall& call) {
     using T = typename Collective::Element;
-    return static_cast<int>(launch<Collective>(
-        LaunchShape{call.shape.blocks, call.shape.threads}, call.stream, argsFor<Collective::configuration.ranks>(call),
-        LoadFrom<T>(static_cast<const T*>(call.input)), StoreTo<T>(static_cast<T*>(call.output))));
+    const auto* input = static_cast<const T*>(call.input);
+    auto* output = static_cast<T*>(call.output);
+    // Whole packs have a kernel of their own where every microsecond counts.
+    if constexpr (hasEveryVariant<T, typename Collective::Operator>) {
+      if (isWholePacks(input, call.count) && isWholePacks(output, call.count)) {
+        return enqueue<Collective>(call, LoadPacks<T>(input), StorePacks<T>(output));
+      }
+    }
+    return enqueue<Collective>(call, LoadFrom<T>(input), StoreTo<T>(output));
+  }
+
+ private:
+  template <class Collective, class Source, class Sink>
+  static int enqueue(const AllReduceCall& call, const Source& source, const Sink& sink) {
+    const LaunchShape shape{call.shape.blocks, call.shape.threads};
+    return static_cast<int>(
+        launch<Collective>(shape, call.stream, argsFor<Collective::configuration.ranks>(call), source, sink));
   }
 };
 

@@ -47,6 +47,7 @@ struct AllReduce {
                 "a pipelined all-reduce is two-shot");
 
   using Element = T;
+  using Operator = Op;
   using Args = AllReduceArgs<config.ranks>;
   static constexpr AllReduceConfig configuration = config;
   /// Threads that a block of the generic kernel may have: 16 warps, and a control warp where the schedule uses one.
