@@ -268,6 +268,7 @@ TEST_CASE("a last message reaches its receiver though the sender leaves at once"
 
 TEST_CASE("a wait that takes too long says who, what and how long") {
   const UniqueId id = TcpBootstrap::createUniqueId();
+  std::atomic<bool> waited{false};  // however slow the machine, rank 1 is later
   const auto outcomes = onThreads(2, [&](int rank) {
     TcpBootstrap bootstrap(rank, 2);
     bootstrap.initialize(id);
@@ -279,12 +280,13 @@ TEST_CASE("a wait that takes too long says who, what and how long") {
       expectError(ErrorCode::Timeout, "rank 0, recv with rank 0 (tag 7)", 1,
                   [&] { bootstrap.recv(&word, sizeof(word), 0, 7); });
       expectError(ErrorCode::Timeout, "barrier with rank 1: nothing arrived", 1, [&] { bootstrap.barrier(); });
+      waited = true;
       bootstrap.setTimeout(10s);
       // The connection is whole: what comes late can still be had.
       bootstrap.recv(&word, sizeof(word), 1, 7);
     } else {
       int word = 0;
-      std::this_thread::sleep_for(800ms);
+      for (int i = 0; i < 1000 && !waited; ++i) std::this_thread::sleep_for(10ms);
       bootstrap.send(&word, sizeof(word), 0, 7);
       bootstrap.barrier();
     }
