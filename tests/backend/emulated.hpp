@@ -58,7 +58,11 @@ class EmulatedBackend {
   std::optional<WaitRecord> run(const Shape& shape, const Body& body, const Meanwhile& meanwhile) {
     std::thread beside([&] { meanwhile(control_); });
     try {
-      emulation::launch<Width>({shape.ranks, shape.blocks, shape.warps * Width}, body);
+      emulation::launch<Width>({.ranks = shape.ranks,
+                                .blocks = shape.blocks,
+                                .threads = shape.warps * Width,
+                                .sharedBytes = shape.sharedBytes},
+                               body);
     } catch (...) {
       beside.join();
       throw;

@@ -152,11 +152,14 @@ class GpuBackend {
       useGpuOf(rank);
       cudaFuncAttributes attributes;
       checkCuda(cudaFuncGetAttributes(&attributes, runBody<Body>), "cudaFuncGetAttributes");
+      checkCuda(cudaFuncSetAttribute(runBody<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                     static_cast<int>(shape.sharedBytes)),
+                "cudaFuncSetAttribute");
     }
     const GpuStreams streams(shape.ranks);
     for (int rank = 0; rank < shape.ranks; ++rank) {
       useGpuOf(rank);
-      runBody<<<shape.blocks, shape.warps * warpWidth, 0, streams[rank]>>>(rank, body);
+      runBody<<<shape.blocks, shape.warps * warpWidth, shape.sharedBytes, streams[rank]>>>(rank, body);
       checkCuda(cudaGetLastError(), "launch");
     }
     meanwhile(*control_);

@@ -1,6 +1,7 @@
 // What both backends of the device tests say about a launch and about a wait that failed in it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,7 +16,8 @@ inline constexpr std::uint64_t waitTimeout = 10'000'000'000;
 struct Shape {
   int ranks = 1;
   int blocks = 1;
-  int warps = 1;  ///< a block
+  int warps = 1;                ///< a block
+  std::size_t sharedBytes = 0;  ///< of a block, at grid.sharedMemory()
 };
 
 inline std::string describe(const WaitRecord& record) {

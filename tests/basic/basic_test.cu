@@ -1,5 +1,7 @@
 // The cases of basic/ on a GPU, and the groups that only a GPU has.
 #include "basic/access_cases.hpp"
+#include "basic/bulk_cases.hpp"
+#include "basic/bulk_copy_cases.hpp"
 #include "basic/copy_cases.hpp"
 #include "basic/element_cases.hpp"
 #include "basic/group_cases.hpp"

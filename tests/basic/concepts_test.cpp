@@ -114,8 +114,10 @@ struct MinimalProtocol {
   static std::uint64_t nextEpoch(std::uint64_t);
   static void write(const MinimalWarp&, std::byte*, std::size_t, const Word16&, std::uint64_t);
   static Fetched fetch(const MinimalWarp&, std::byte*, std::size_t, std::uint64_t);
-  static bool arrived(const MinimalWarp&, std::byte*, std::size_t, Fetched&, std::uint64_t, unsigned);
-  static Word16 unpack(const MinimalWarp&, const Fetched&);
+  static bool arrived(const MinimalWarp&, std::byte*, std::size_t, Fetched&, std::uint64_t);
+  static Word16 encode(const MinimalWarp&, const Word16&);
+  static Word16 decode(const MinimalWarp&, const Word16&);
+  static Word16 received(const MinimalWarp&, const Fetched&);
   static void consumed(const MinimalWarp&, std::byte*, std::size_t);
 };
 static_assert(PackProtocol<MinimalProtocol, MinimalWarp>);

@@ -84,17 +84,18 @@ struct CopyReduceBody {
   Window<> dst;
   Window<> src;
   std::size_t count;
+  int srcShift;
 
   template <class GridType>
   MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
-    copyReduce<Sum>(grid.block(), reinterpret_cast<T*>(dst.at(rank)) + 1, reinterpret_cast<const T*>(src.at(rank)) + 2,
-                    count);
+    copyReduce<Sum>(grid.block(), reinterpret_cast<T*>(dst.at(rank)) + 1,
+                    reinterpret_cast<const T*>(src.at(rank)) + srcShift, count);
   }
 };
 
 /// The data are small integers, whose sums are exact in every type.
 template <class T>
-void checkCopyReduce(std::size_t count) {
+void checkCopyReduce(std::size_t count, int srcShift) {
   const auto element = [](std::size_t value) { return narrow<T>(static_cast<Accumulator<T>>(value)); };
   Backend<> backend;
   auto dst = backend.allocate(1, (count + 4) * sizeof(T), 0);
@@ -106,18 +107,21 @@ void checkCopyReduce(std::size_t count) {
   }
   dst.write(0, into);
   src.write(0, from);
-  backend.launch({1, 1, 2}, CopyReduceBody<T>{dst.window(), src.window(), count});
-  for (std::size_t i = 0; i < count; ++i) into[i + 1] = element((i + 1) % 5 + (i + 2) % 7);
+  backend.launch({1, 1, 2}, CopyReduceBody<T>{dst.window(), src.window(), count, srcShift});
+  for (std::size_t i = 0; i < count; ++i)
+    into[i + 1] = element((i + 1) % 5 + (i + static_cast<std::size_t>(srcShift)) % 7);
   CHECK(firstDifference(dst.template read<T>(0), into) == -1);
 }
 
 TEST_CASE("copy: copyReduce adds into the destination and touches nothing else") {
   for (std::size_t count : {0, 1, 2, 31, 64, 65, 1000}) {
-    checkCopyReduce<float>(count);
-    checkCopyReduce<bf16>(count);
-    checkCopyReduce<f8e4m3>(count);
-    checkCopyReduce<std::int64_t>(count);
-    checkCopyReduce<std::uint8_t>(count);
+    for (const int srcShift : {1, 2}) {  // a shift of 1 like that of the destination: 16 bytes at a time
+      checkCopyReduce<float>(count, srcShift);
+      checkCopyReduce<bf16>(count, srcShift);
+      checkCopyReduce<f8e4m3>(count, srcShift);
+      checkCopyReduce<std::int64_t>(count, srcShift);
+      checkCopyReduce<std::uint8_t>(count, srcShift);
+    }
   }
 }
 

@@ -9,7 +9,8 @@ using namespace mscclpp;
 
 TEST_CASE("team: a rank visits every peer once, and at no step two ranks visit the same one") {
   for (int size = 2; size <= 9; ++size) {
-    for (int rotation = 0; rotation < 2 * size; ++rotation) {
+    for (std::uint32_t block = 0; block < 2 * static_cast<std::uint32_t>(size); ++block) {
+      const int rotation = Team<>(0, size).rotation(block);
       for (int rank = 0; rank < size; ++rank) {
         const Team<> team(rank, size);
         std::set<int> visited;
@@ -18,7 +19,7 @@ TEST_CASE("team: a rank visits every peer once, and at no step two ranks visit t
         REQUIRE(visited.count(rank) == 0);
         REQUIRE(*visited.begin() >= 0);
         REQUIRE(*visited.rbegin() < size);
-        REQUIRE(team.peer(0, rotation) == team.peer(rotation % (size - 1)));
+        REQUIRE(team.peer(0, rotation) == team.peer(static_cast<int>(block) % (size - 1)));
       }
       for (int i = 0; i < size - 1; ++i) {
         std::set<int> targets;
@@ -27,6 +28,10 @@ TEST_CASE("team: a rank visits every peer once, and at no step two ranks visit t
       }
     }
   }
+}
+
+TEST_CASE("team: a team of one has no rotation") {
+  for (std::uint32_t block = 0; block < 3; ++block) CHECK(Team<>(0, 1).rotation(block) == 0);
 }
 
 TEST_CASE("team: the first peer is the next rank") {

@@ -171,6 +171,35 @@ TEST_CASE("packets: the 32-bit flag wraps") {
   });
 }
 
+TEST_CASE("packets: no slot keeps a 32-bit flag until it comes again") {
+  forEachProtocol([](auto tag) {
+    constexpr Protocol protocol = tag.value;
+    if constexpr (protocol == Protocol::LL8 || protocol == Protocol::LL16) {
+      CAPTURE(protocol);
+      constexpr std::uint32_t first = 0x12345677;
+      PacketRun<protocol> run(3, capacityPacks, first);
+      const auto slotsWithFirstFlags = [&] {
+        std::ptrdiff_t count = 0;
+        for (int rank = 0; rank < 3; ++rank) {
+          for (const std::uint32_t word : run.scratch(rank)) count += word == first || word == first + 1;
+        }
+        return count;
+      };
+      const std::size_t longest = capacityOf<float>();
+      run.check(smallShape<protocol>(3), {{longest}, {longest}});
+      const std::ptrdiff_t all = slotsWithFirstFlags();
+      CHECK(all > 0);
+      run.check(smallShape<protocol>(3), {{5}, {5}});
+      CHECK(slotsWithFirstFlags() > all / 2);
+      run.setEpoch(std::uint64_t{1} << 30);
+      run.check(smallShape<protocol>(3), {{9}, {longest / 2}});
+      CHECK(slotsWithFirstFlags() == 0);
+      run.setEpoch((std::uint64_t{1} << 32) + first);
+      run.check(smallShape<protocol>(3), {{longest}, {longest}, {1}, {longest}});
+    }
+  });
+}
+
 TEST_CASE("packets: a rank that does not come, or whose packets are lost, ends in a record") {
   forEachProtocol([](auto tag) {
     constexpr Protocol protocol = tag.value;
@@ -253,16 +282,18 @@ struct OwnFirstAllReduce {
     const PackedMessage<T> message{args.count};
     const auto warp = grid.warp();
     auto wait = args.wait;
-    const auto firstRow = static_cast<std::size_t>(grid.blockIndex() * grid.warpCount() + grid.warpIndex());
-    const auto warps = static_cast<std::size_t>(grid.blockCount() * grid.warpCount());
-    for (std::size_t row = firstRow; row < stage::rowsOf<P, decltype(warp)>(message.packs()); row += warps) {
-      const auto at = stage::position<P>(warp, row, message.packs());
+    using stage::PackCount;
+    const auto packCount = static_cast<PackCount>(message.packs());
+    const auto firstRow = static_cast<PackCount>(grid.blockIndex() * grid.warpCount() + grid.warpIndex());
+    const auto warps = static_cast<PackCount>(grid.blockCount() * grid.warpCount());
+    for (PackCount row = firstRow; row < stage::rowsOf<P, decltype(warp)>(packCount); row += warps) {
+      const auto at = stage::position<P>(warp, row, packCount);
       if (!at.active) continue;
       const Pack<T> own = message.load(source, at.pack);
       PackReducer<T, Op> reducer(own);
       for (int i = 0; i < args.team.size() - 1; ++i) {
         stage::send<P>(warp, args.window.at(args.team.peer(i), scratch.offset(epoch, 0, args.team.rank())), at,
-                       toWord<T>(own), epoch);
+                       P::encode(warp, toWord<T>(own)), epoch);
       }
       for (int i = 0; i < args.team.size() - 1; ++i) {
         std::byte* slots[1] = {args.window.at(args.team.rank(), scratch.offset(epoch, 0, args.team.peer(i)))};
@@ -270,7 +301,7 @@ struct OwnFirstAllReduce {
         Word16 packs[1] = {};
         stage::receive<P, 1>(warp, wait, WaitSite{WaitOperation::Packet, args.team.rank(), -1, 0, epoch}, slots,
                              positions, epoch, packs);
-        reducer.add(fromWord<T>(packs[0]));
+        reducer.add(fromWord<T>(P::decode(warp, packs[0])));
       }
       message.store(sink, at.pack, reducer.finish(args.team.size()));
     }

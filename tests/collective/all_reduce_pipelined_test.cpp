@@ -1,2 +1,64 @@
 // The pipelined all-reduce on emulated threads.
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "collective/all_reduce_pipelined_cases.hpp"
+#include "mscclpp/emulation/launch.hpp"
+#include "mscclpp/emulation/symmetric_buffers.hpp"
+
+// After a failed wait a call runs on with whatever it finds, which ThreadSanitizer sees.
+#if !defined(__SANITIZE_THREAD__)
+
+using namespace mscclpp;
+
+namespace {
+
+/// Rank 2 comes when rank 0 has given up on it, in one lane of its block; the other ranks wait far longer. Whoever reports no failure must have the right
+/// result: a block with a failed wait passes nothing on, whichever of its lanes it was.
+template <int lookahead>
+void checkNobodyIsFooled(int warps) {
+  CAPTURE(lookahead);
+  CAPTURE(warps);
+  constexpr int ranks = 3;
+  constexpr int width = 4;
+  constexpr std::size_t count = 90;
+  using Collective =
+      AllReduce<float, Sum, AllReduceConfig{Protocol::Simple, Pattern::TwoShot, Schedule::Pipelined, 0, lookahead}>;
+  const PipelineScratch scratch{8, ranks, 1, 2 * lookahead};
+  const emulation::SymmetricBuffers buffers(ranks, scratch.windowBytes(), PipelineScratch::initialByte);
+  std::vector<std::vector<std::uint64_t>> epochs(ranks, std::vector<std::uint64_t>(maxBlocks, 0));
+  const std::vector<float> input(count, 1.0f);
+  std::vector<std::vector<float>> outputs(ranks, std::vector<float>(count, -7.0f));
+  std::vector<WaitControl> controls(ranks);
+  emulation::launch<width>({.ranks = ranks, .blocks = 1, .threads = width * warps}, [&](int rank, const auto& grid) {
+    const auto r = static_cast<std::size_t>(rank);
+    if (rank == 2) {
+      while (std::atomic_ref(controls[0].expired).load() == 0) std::this_thread::yield();
+    }
+    const typename Collective::Args args{.team = {rank, ranks},
+                                         .window = buffers.window(),
+                                         .epochs = {epochs[r].data()},
+                                         .capacityPacks = 0,
+                                         .pipeline = scratch,
+                                         .count = count,
+                                         .wait = {&controls[r], rank == 0 ? 50'000'000u : 1'000'000'000u}};
+    Collective::run(grid, args, LoadFrom<float>(input.data()), StoreTo<float>(outputs[r].data()));
+  });
+  CHECK(controls[0].expired != 0);
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    CAPTURE(rank);
+    if (controls[rank].expired == 0) CHECK(outputs[rank] == std::vector<float>(count, 3.0f));
+  }
+}
+
+}  // namespace
+
+TEST_CASE("pipeline: a rank whose wait failed in one lane fools nobody") {
+  for (const int warps : {1, 3}) {
+    checkNobodyIsFooled<1>(warps);
+    checkNobodyIsFooled<2>(warps);
+  }
+}
+
+#endif

@@ -233,6 +233,12 @@ class CheckedRun {
 
   /// The epoch words of a rank.
   std::vector<std::uint64_t> epochs(int rank) const { return epochs_.template read<std::uint64_t>(rank); }
+  /// As if this many calls had gone by.
+  void setEpoch(std::uint64_t epoch) {
+    for (int rank = 0; rank < ranks_; ++rank) epochs_.write(rank, std::vector<std::uint64_t>(maxBlocks, epoch));
+  }
+  /// The scratch window of a rank.
+  std::vector<std::uint32_t> scratch(int rank) const { return scratch_.template read<std::uint32_t>(rank); }
 
  protected:
   using Buffers = decltype(std::declval<BackendType>().allocate(0, 0, 0));

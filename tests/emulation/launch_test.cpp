@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <mutex>
 #include <set>
 #include <string>
 #include <tuple>
@@ -89,6 +90,26 @@ TEST_CASE("launch: any width of a warp that divides the block") {
     if (warp.all(grid.warpCount() == 2) && warp.shuffle(static_cast<std::uint32_t>(warp.rank()), 2) == 2) ++sum;
   });
   CHECK(sum == 6);
+}
+
+TEST_CASE("launch: shared memory is one a block, aligned, and zero at first") {
+  std::mutex mutex;
+  std::set<std::byte*> places;
+  std::atomic<int> wrong = 0;
+  emulation::launch<2>({.ranks = 2, .blocks = 3, .threads = 4, .sharedBytes = 200}, [&](int rank, const auto& grid) {
+    const auto block = grid.block();
+    std::byte* shared = grid.sharedMemory();
+    wrong += reinterpret_cast<std::uintptr_t>(shared) % 128 != 0;
+    for (int i = 0; i < 200; ++i) wrong += shared[i] != std::byte{0};
+    block.sync();
+    shared[196 + block.rank()] = static_cast<std::byte>(10 * rank + grid.blockIndex());
+    block.sync();
+    for (int i = 196; i < 200; ++i) wrong += shared[i] != static_cast<std::byte>(10 * rank + grid.blockIndex());
+    const std::lock_guard lock(mutex);
+    places.insert(shared);
+  });
+  CHECK(places.size() == 6);
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("symmetric_buffers: filled, aligned, distinct, and in one window") {

@@ -3,7 +3,8 @@
 
 usage: headers.py [--nvcc] [--only GLOB] -- COMPILER ARGUMENT...
 
-With --nvcc: the headers that a kernel may include. Otherwise: those that need no nvcc. Exit code 1 names each header
+With --nvcc: the headers that a kernel may include, and all of compat/, since its users include them in one source.
+Otherwise: those that need no nvcc. Exit code 1 names each header
 that does not stand alone. `--self` checks instead that a header which does not is found out.
 """
 
@@ -16,7 +17,9 @@ import subprocess
 import sys
 import tempfile
 
-INCLUDE = pathlib.Path(__file__).resolve().parents[2] / "include"
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+INCLUDE = ROOT / "include"
+COMPAT = ROOT / "compat/include"
 HOST_ONLY = ("mscclpp/host/", "mscclpp/emulation/")  # may need what nvcc's device pass does not have
 UMBRELLAS = ("mscclpp/core.hpp", "mscclpp/algorithm.hpp")  # include host headers
 
@@ -28,6 +31,8 @@ def names(nvcc):
             yield name
         elif name.endswith(".cuh") and nvcc:
             yield name
+    for path in sorted(COMPAT.glob("mscclpp/**/*.hpp")):
+        yield path.relative_to(COMPAT).as_posix()
 
 
 def compile_alone(compiler, nvcc, name, include=INCLUDE):
@@ -37,7 +42,7 @@ def compile_alone(compiler, nvcc, name, include=INCLUDE):
         source.write_text(f'#include "{name}"\n#include "{name}"\n')
         # nvcc has no syntax-only mode that is faster than compiling what is almost an empty file.
         mode = ["-c", "-o", str(pathlib.Path(folder) / "alone.o")] if nvcc else ["-fsyntax-only"]
-        command = compiler + mode + ["-I", str(include), str(source)]
+        command = compiler + mode + ["-I", str(COMPAT), "-I", str(include), str(source)]
         result = subprocess.run(command, capture_output=True, text=True)
         return "" if result.returncode == 0 else result.stderr or f"exit code {result.returncode}"
 

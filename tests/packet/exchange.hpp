@@ -48,18 +48,22 @@ struct ExchangeBody {
       const std::size_t pack = row * perRow + lane;
       const bool active = lane < perRow && pack < packs;
       if (!P::wholeRows && !active) continue;
-      P::write(warp, outgoing, row, active ? in[pack] : Word16{0, 0}, epoch);
+      P::write(warp, outgoing, row, P::encode(warp, active ? in[pack] : Word16{0, 0}), epoch);
       typename P::Fetched fetched{};
-      unsigned tries = 0;
+      [[maybe_unused]] unsigned tries = 0;
       const auto attempt = [&](std::uint64_t& seen) {
         fetched = P::fetch(warp, incoming, row, epoch);
-        const bool complete = P::arrived(warp, incoming, row, fetched, epoch, tries++);
+        bool complete = P::arrived(warp, incoming, row, fetched, epoch);
+        if constexpr (requires { P::attemptsPerSecondLook; }) {
+          if (!complete && ++tries % P::attemptsPerSecondLook == 0)
+            complete = P::arrivedDisguised(warp, incoming, row, fetched, epoch);
+        }
         seen = complete ? epoch : 0;
         return complete;
       };
       const WaitSite site{WaitOperation::Packet, rank, 1 - rank, 0, epoch};
       P::wholeRows ? wait.untilTogether(warp, site, attempt) : wait.until(site, attempt);
-      const Word16 result = P::unpack(warp, fetched);
+      const Word16 result = P::decode(warp, P::received(warp, fetched));
       P::consumed(warp, incoming, row);
       if (active) out[pack] = result;
     }

@@ -76,8 +76,8 @@ struct NoPoison : Sentinel {
 /// Sentinel that does not announce payloads which look like an empty slot.
 struct NoEscape : Sentinel {
   template <class Warp>
-  static bool arrived(const Warp&, std::byte*, std::size_t, const Fetched& fetched, std::uint64_t, unsigned) {
-    return fetched.pack.lo != poison && fetched.pack.hi != poison;
+  static bool arrivedDisguised(const Warp&, std::byte*, std::size_t, const Fetched&, std::uint64_t) {
+    return false;
   }
 };
 

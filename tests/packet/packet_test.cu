@@ -35,7 +35,7 @@ struct WholeLineLitmusBody {
       for (int row = 0; row < litmusRows; ++row) {
         const std::size_t at = static_cast<std::size_t>(grid.warpIndex() * litmusRows + row);
         if (rank == 0) {
-          P::write(warp, lines.at(1), at, Word16{version, version}, version);
+          P::write(warp, lines.at(1), at, P::encode(warp, Word16{version, version}), version);
           continue;
         }
         const Word16 stored = P::fetch(warp, lines.at(1), at, 0).stored;

@@ -3,6 +3,7 @@
 #include "mscclpp/arch/clock.hpp"
 #include "mscclpp/arch/launch.hpp"
 #include "mscclpp/arch/pause.hpp"
+#include "mscclpp/arch/trap.hpp"
 #include "mscclpp/arch/warp.hpp"
 #include "mscclpp/basic/group.hpp"
 
@@ -70,4 +71,9 @@ __global__ void pauses(unsigned* words) {
   arch::pauseAfterFailure(words[1]);
   // PTX: st\.(global\.)?(b|u)32
   // PTX-NOT: nanosleep
+}
+
+__global__ void ends(const int* words) {
+  if (words[0] == 1) arch::trap();
+  // PTX: trap;
 }

@@ -28,7 +28,9 @@ __global__ void ll8Write(LL8Packet* packet, std::uint32_t flag) {
 }
 
 __global__ void ll128WholeWrite(std::byte* slots, std::uint64_t epoch) {
-  LL128<LineStore::Whole>::write(gpu::WarpTile<>(), slots, 0, Word16{1, threadIdx.x}, epoch);
+  using P = LL128<LineStore::Whole>;
+  const gpu::WarpTile<> warp;
+  P::write(warp, slots, 0, P::encode(warp, Word16{1, threadIdx.x}), epoch);
   // PTX: shfl\.sync\.idx
   // PTX: st\.relaxed\.sys\.global\.b128
   // PTX-NOT: fence|membar|st\.release
@@ -46,7 +48,7 @@ __global__ void ll128OrderedFetch(std::byte* slots, std::uint64_t epoch, Word16*
   using P = LL128<LineStore::Ordered>;
   const gpu::WarpTile<> warp;
   auto fetched = P::fetch(warp, slots, 0, epoch);
-  if (P::arrived(warp, slots, 0, fetched, epoch, 0)) to[threadIdx.x] = P::unpack(warp, fetched);
+  if (P::arrived(warp, slots, 0, fetched, epoch)) to[threadIdx.x] = P::received(warp, fetched);
   // PTX: ld\.acquire\.sys\.global\.u64
   // PTX: vote\.sync\.all
   // PTX: bar\.warp\.sync

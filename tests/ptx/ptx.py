@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """Compares what nvcc makes of a source with the instructions that its comments expect. Needs no GPU.
 
-usage: ptx.py SOURCE.cu -- NVCC ARGUMENT...      |      ptx.py --self
+usage: ptx.py [--assemble] SOURCE.cu -- NVCC ARGUMENT...      |      ptx.py --self
 
 The comments after the line that names a kernel (`__global__ void name(`) speak about that kernel:
   // PTX: REGEX        a line of its PTX, after those of the PTX comments before
   // PTX-NOT: REGEX    no line of its PTX
 Spaces in a regex match any white space. A kernel without a PTX comment is an error, as is a source without kernels.
+--assemble also turns the PTX into machine code: for instructions that no other test compiles, or for another GPU.
 """
 
 import argparse
@@ -102,6 +103,7 @@ def self_test():
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--self", action="store_true", dest="self_test")
+    parser.add_argument("--assemble", action="store_true")
     parser.add_argument("source", nargs="?")
     parser.add_argument("compiler", nargs="*")
     options = parser.parse_args()
@@ -110,6 +112,8 @@ def main():
     with tempfile.NamedTemporaryFile(suffix=".ptx") as output:
         subprocess.run(options.compiler + ["-ptx", "-o", output.name, options.source], check=True)
         ptx = output.read().decode()
+        if options.assemble:
+            subprocess.run(options.compiler + ["-cubin", "-o", output.name, options.source], check=True)
     with open(options.source, encoding="utf-8") as file:
         source = file.read()
     complaints = list(check(source, ptx))

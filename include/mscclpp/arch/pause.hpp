@@ -12,10 +12,10 @@
 
 namespace mscclpp::arch {
 
-/// How many failed attempts make a wait look at the clock: rarely on a GPU, where an attempt costs a trip to L2 (~0.5 us) and a look at
-/// host memory twice that; often on a CPU, where a late attempt has yielded its core anyway.
+/// How many failed attempts make a wait look at the clock: rarely on a GPU, where an attempt costs a trip to L2 (~0.5 us), a look at host memory twice
+/// that, and thousands of waiting threads must not crowd the bus; often on a CPU, where a late attempt has yielded its core anyway.
 #if defined(__CUDA_ARCH__)
-inline constexpr unsigned attemptsPerDeadlineCheck = 4096;
+inline constexpr unsigned attemptsPerDeadlineCheck = 16384;
 #else
 inline constexpr unsigned attemptsPerDeadlineCheck = 64;
 #endif

@@ -71,6 +71,12 @@ concept SplitGrid = Grid<G> && requires(const G& grid) {
   grid.meetingWait(0);
 };
 
+/// A grid whose blocks have memory that only their threads share, 128-byte aligned, as much as the launch was given.
+template <class G>
+concept SharedMemoryGrid = Grid<G> && requires(const G& grid) {
+  { grid.sharedMemory() } -> detail::SameAs<std::byte*>;
+};
+
 struct WaitSite;
 namespace detail {
 struct AnyAttempt {
@@ -108,21 +114,25 @@ concept Packet = requires(P& packet, const P& arrived, typename P::Payload paylo
 };
 
 /// How 16-byte packs travel through slots that carry their own arrival marks, a row of a warp's packs at a time. One slot array serves one sender and one
-/// receiver; each write of a slot uses a new epoch. To receive: fetch() issues the loads, without a branch, so that rows of several senders are in flight
-/// together; arrived() says whether that was all of it; unpack() gives the pack; consumed() readies the slot for its next use. Rows are written and read by
-/// warps of one width. wholeRows: all lanes of the warp must take part in every row. Models: packet/packet_rows.hpp, ll128.hpp, sentinel.hpp.
+/// receiver; each write of a slot uses a new epoch.
+/// encode() turns the packs of a row into the words that its lanes store, decode() turns them back; elements stay whole, so words may be reduced without
+/// being decoded. To receive: fetch() issues the loads, without a branch, so that rows of several senders are in flight together; arrived() says whether that
+/// was all of it; received() gives the word; consumed() readies the slot for its next use. Rows are written and read by warps of one width.
+/// wholeRows: all lanes of the warp must take part in every row. Models: packet/packet_rows.hpp, ll128.hpp, sentinel.hpp.
 template <class P, class Warp>
 concept PackProtocol = requires(const Warp& warp, std::byte* slots, std::size_t row, const Word16& pack,
-                                std::uint64_t epoch, unsigned attempt, typename P::Fetched& fetched) {
+                                std::uint64_t epoch, typename P::Fetched& fetched) {
   { P::wholeRows } -> detail::ConvertibleTo<bool>;
   { P::packsPerRow(1) } -> detail::ConvertibleTo<int>;
   { P::bytes(row) } -> detail::ConvertibleTo<std::size_t>;
   { P::initialByte } -> detail::ConvertibleTo<int>;
   { P::nextEpoch(epoch) } -> detail::SameAs<std::uint64_t>;
+  { P::encode(warp, pack) } -> detail::SameAs<Word16>;
+  { P::decode(warp, pack) } -> detail::SameAs<Word16>;
   P::write(warp, slots, row, pack, epoch);
   { P::fetch(warp, slots, row, epoch) } -> detail::SameAs<typename P::Fetched>;
-  { P::arrived(warp, slots, row, fetched, epoch, attempt) } -> detail::SameAs<bool>;
-  { P::unpack(warp, fetched) } -> detail::SameAs<Word16>;
+  { P::arrived(warp, slots, row, fetched, epoch) } -> detail::SameAs<bool>;
+  { P::received(warp, fetched) } -> detail::SameAs<Word16>;
   P::consumed(warp, slots, row);
 };
 

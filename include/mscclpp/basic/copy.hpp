@@ -1,9 +1,12 @@
 // Copies by a group of threads: any size, any alignment, with the widest accesses that both pointers allow.
 #pragma once
 
+#include "mscclpp/arch/nan.hpp"
 #include "mscclpp/arch/wide.hpp"
 #include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/basic/element.hpp"
+#include "mscclpp/basic/group.hpp"
+#include "mscclpp/basic/reduce_op.hpp"
 #include "mscclpp/config.hpp"
 
 namespace mscclpp {
@@ -59,13 +62,46 @@ MSCCLPP_INLINE void copy(const Group& group, void* dst, const void* src, std::si
   }
 }
 
-/// dst[i] = Op(dst[i], src[i]) for count elements, each rounded once. Called by every thread of group; no sync inside.
+/// MSCCL++'s form, by thread `threadId` of `numThreads`. Without CopyRemainder only the bytes between the first and the last multiple of Alignment (of dst)
+/// are copied, without a look at the others; both pointers must then be congruent modulo Alignment.
+template <int Alignment = 16, bool CopyRemainder = true>
+MSCCLPP_INLINE void copy(void* dst, const void* src, std::uint64_t bytes, std::uint32_t threadId,
+                         std::uint32_t numThreads) {
+  static_assert(Alignment == 4 || Alignment == 8 || Alignment == 16, "copies align to 4, 8 or 16 bytes");
+  const ThreadRange threads(threadId, numThreads);
+  if constexpr (CopyRemainder) {
+    copy(threads, dst, src, bytes);
+  } else {
+    using Word = typename arch::WordOfSize<Alignment>::Type;
+    const std::size_t head = (std::uintptr_t{0} - reinterpret_cast<std::uintptr_t>(dst)) % Alignment;
+    const std::size_t words = head < bytes ? (bytes - head) / Alignment : 0;
+    detail::copyWords<Word, 4>(static_cast<std::byte*>(dst) + head, static_cast<const std::byte*>(src) + head, words,
+                               threads.rank(), threads.size());
+  }
+}
+
+/// dst[i] = the reduction of dst[i] and src[i] under Op, rounded once, for count elements at any addresses that fit the element; 16 bytes at a time where
+/// both arrays allow it. Called by every thread of group; no sync inside.
 template <class Op, ThreadGroup Group, class T>
 MSCCLPP_INLINE void copyReduce(const Group& group, T* dst, const T* src, std::size_t count) {
-  const std::size_t step = static_cast<std::size_t>(group.size());
-  for (std::size_t i = static_cast<std::size_t>(group.rank()); i < count; i += step) {
-    dst[i] = narrow<T>(Op::combine(widen<T>(dst[i]), widen<T>(src[i])));
+  const auto rank = static_cast<std::size_t>(group.rank());
+  const auto step = static_cast<std::size_t>(group.size());
+  const std::size_t misalignment = reinterpret_cast<std::uintptr_t>(dst) % sizeof(Word16);
+  const std::size_t upToAligned = misalignment == 0 ? 0 : (sizeof(Word16) - misalignment) / sizeof(T);
+  const std::size_t head = upToAligned < count ? upToAligned : count;
+  const bool together = reinterpret_cast<std::uintptr_t>(src + head) % sizeof(Word16) == 0;
+  const std::size_t packs = together ? (count - head) / packSize<T> : 0;
+  const auto reduceOne = [&](std::size_t i) {
+    dst[i] = narrow<T>(arch::canonicalNan(Op::finish(Op::combine(widen<T>(dst[i]), widen<T>(src[i])), 2)));
+  };
+  for (std::size_t i = rank; i < head; i += step) reduceOne(i);
+  for (std::size_t p = rank; p < packs; p += step) {
+    const std::size_t first = head + p * packSize<T>;
+    PackReducer<T, Op> reducer(fromWord<T>(arch::loadWide(dst + first)));
+    reducer.add(fromWord<T>(arch::loadWide(src + first)));
+    arch::storeWide(dst + first, toWord<T>(reducer.finish(2)));
   }
+  for (std::size_t i = head + packs * packSize<T> + rank; i < count; i += step) reduceOne(i);
 }
 
 }  // namespace mscclpp

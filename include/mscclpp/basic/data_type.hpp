@@ -34,6 +34,66 @@ enum class ReduceOp { SUM = 0, PROD = 1, MAX = 2, MIN = 3, AVG = 4, NOP = 255 };
 
 #if !defined(__CUDACC_RTC__)  // run-time values become types on the host
 
+/// The name of an element type or operator as tools and errors say it; "unknown" for a value that is none.
+constexpr const char* nameOf(DataType type) {
+  switch (type) {
+    case DataType::INT32:
+      return "int32";
+    case DataType::UINT32:
+      return "uint32";
+    case DataType::FLOAT16:
+      return "half";
+    case DataType::FLOAT32:
+      return "float";
+    case DataType::BFLOAT16:
+      return "bfloat16";
+    case DataType::FLOAT8_E4M3FN:
+      return "fp8_e4m3";
+    case DataType::FLOAT8_E4M3FNUZ:
+      return "fp8_e4m3fnuz";
+    case DataType::FLOAT8_E5M2:
+      return "fp8_e5m2";
+    case DataType::FLOAT8_E5M2FNUZ:
+      return "fp8_e5m2fnuz";
+    case DataType::UINT8:
+      return "uint8";
+    case DataType::FLOAT8_E4M3B15:
+      return "fp8_e4m3b15";
+    case DataType::INT8:
+      return "int8";
+    case DataType::INT16:
+      return "int16";
+    case DataType::UINT16:
+      return "uint16";
+    case DataType::INT64:
+      return "int64";
+    case DataType::UINT64:
+      return "uint64";
+    case DataType::FLOAT64:
+      return "double";
+    case DataType::AUTO:
+      return "auto";
+  }
+  return "unknown";
+}
+constexpr const char* nameOf(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::SUM:
+      return "sum";
+    case ReduceOp::PROD:
+      return "prod";
+    case ReduceOp::MAX:
+      return "max";
+    case ReduceOp::MIN:
+      return "min";
+    case ReduceOp::AVG:
+      return "avg";
+    case ReduceOp::NOP:
+      return "nop";
+  }
+  return "unknown";
+}
+
 /// Stands for a type in a call of visit().
 template <class T>
 struct TypeTag {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mscclpp/arch/barrier.hpp"
+#include "mscclpp/arch/shared_memory.hpp"
 #include "mscclpp/arch/warp.hpp"
 #include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/config.hpp"
@@ -36,13 +37,13 @@ class ThreadRange {
 
 namespace gpu {
 
-/// This thread's index in its block, over all three dimensions.
-MSCCLPP_DEVICE __forceinline__ int threadInBlock() {
-  return static_cast<int>(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z));
+/// This thread's index in its block, over all three dimensions. Unsigned, as is all arithmetic on it: a signed division by 32 is more than a shift.
+MSCCLPP_DEVICE __forceinline__ unsigned threadInBlock() {
+  return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
 /// Threads of the block.
-MSCCLPP_DEVICE __forceinline__ int blockThreads() {
-  return static_cast<int>(blockDim.x * blockDim.y * blockDim.z);
+MSCCLPP_DEVICE __forceinline__ unsigned blockThreads() {
+  return blockDim.x * blockDim.y * blockDim.z;
 }
 
 /// Width consecutive lanes of a warp, aligned to Width: a whole warp by default.
@@ -53,7 +54,7 @@ struct WarpTile {
   static constexpr int width = Width;
   static constexpr bool lockstepStores = Width == 32;
 
-  MSCCLPP_DEVICE __forceinline__ int rank() const { return threadInBlock() % Width; }
+  MSCCLPP_DEVICE __forceinline__ int rank() const { return static_cast<int>(threadInBlock() % Width); }
   MSCCLPP_DEVICE __forceinline__ int size() const { return Width; }
   MSCCLPP_DEVICE __forceinline__ void sync() const { arch::warpSync(mask()); }
   MSCCLPP_DEVICE __forceinline__ std::uint32_t shuffle(std::uint32_t value, int source) const {
@@ -78,7 +79,7 @@ class WarpSpan {
  public:
   MSCCLPP_DEVICE __forceinline__ WarpSpan(int first, int count, int barrier)
       : first_(first), count_(count), barrier_(barrier) {}
-  MSCCLPP_DEVICE __forceinline__ int rank() const { return threadInBlock() - first_ * 32; }
+  MSCCLPP_DEVICE __forceinline__ int rank() const { return static_cast<int>(threadInBlock()) - first_ * 32; }
   MSCCLPP_DEVICE __forceinline__ int size() const { return count_ * 32; }
   MSCCLPP_DEVICE __forceinline__ void sync() const { arch::namedBarrierSync(barrier_, count_ * 32); }
 
@@ -91,8 +92,8 @@ static_assert(ThreadGroup<WarpSpan>);
 
 /// All threads of the block.
 struct Block {
-  MSCCLPP_DEVICE __forceinline__ int rank() const { return threadInBlock(); }
-  MSCCLPP_DEVICE __forceinline__ int size() const { return blockThreads(); }
+  MSCCLPP_DEVICE __forceinline__ int rank() const { return static_cast<int>(threadInBlock()); }
+  MSCCLPP_DEVICE __forceinline__ int size() const { return static_cast<int>(blockThreads()); }
   MSCCLPP_DEVICE __forceinline__ void sync() const { arch::blockSync(); }
 };
 static_assert(ThreadGroup<Block>);
@@ -106,17 +107,19 @@ class Grid {
   MSCCLPP_DEVICE __forceinline__ int blockCount() const { return count_; }
   MSCCLPP_DEVICE __forceinline__ Block block() const { return {}; }
   MSCCLPP_DEVICE __forceinline__ WarpTile<> warp() const { return {}; }
-  MSCCLPP_DEVICE __forceinline__ int warpIndex() const { return threadInBlock() / 32; }
-  MSCCLPP_DEVICE __forceinline__ int warpCount() const { return blockThreads() / 32; }
+  MSCCLPP_DEVICE __forceinline__ int warpIndex() const { return static_cast<int>(threadInBlock() / 32); }
+  MSCCLPP_DEVICE __forceinline__ int warpCount() const { return static_cast<int>(blockThreads() / 32); }
+  /// The dynamic shared memory of the launch.
+  MSCCLPP_DEVICE __forceinline__ std::byte* sharedMemory() const { return arch::dynamicSharedMemory(); }
 
   // The block as workers and one control warp, its last (concept SplitGrid).
   MSCCLPP_DEVICE __forceinline__ bool isControl() const { return warpIndex() == warpCount() - 1; }
   MSCCLPP_DEVICE __forceinline__ WarpSpan workers() const { return {0, warpCount() - 1, 1}; }
   MSCCLPP_DEVICE __forceinline__ void meetingArrive(int meeting) const {
-    arch::namedBarrierArrive(firstMeetingBarrier + meeting, blockThreads());
+    arch::namedBarrierArrive(firstMeetingBarrier + meeting, static_cast<int>(blockThreads()));
   }
   MSCCLPP_DEVICE __forceinline__ void meetingWait(int meeting) const {
-    arch::namedBarrierSync(firstMeetingBarrier + meeting, blockThreads());
+    arch::namedBarrierSync(firstMeetingBarrier + meeting, static_cast<int>(blockThreads()));
   }
 
  private:
@@ -125,7 +128,7 @@ class Grid {
   int first_;
   int count_;
 };
-static_assert(mscclpp::Grid<Grid> && SplitGrid<Grid>);
+static_assert(mscclpp::Grid<Grid> && SplitGrid<Grid> && SharedMemoryGrid<Grid>);
 
 }  // namespace gpu
 

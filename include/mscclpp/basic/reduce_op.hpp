@@ -35,53 +35,45 @@ MSCCLPP_INLINE A wrappingMultiply(A a, A b) {
   return static_cast<A>(static_cast<Wrapping>(a) * static_cast<Wrapping>(b));
 }
 
+/// The part of an operator whose result is what was combined.
+struct TotalIsResult {
+  template <class A>
+  MSCCLPP_INLINE static A finish(A total, int /*ranks*/) {
+    return total;
+  }
+};
+
 }  // namespace detail
 
 /// a + b. Integers wrap.
-struct Sum {
+struct Sum : detail::TotalIsResult {
   template <class A>
   MSCCLPP_INLINE static A combine(A a, A b) {
     return detail::wrappingAdd(a, b);
   }
-  template <class A>
-  MSCCLPP_INLINE static A finish(A total, int /*ranks*/) {
-    return total;
-  }
 };
 
 /// a * b. Integers wrap.
-struct Product {
+struct Product : detail::TotalIsResult {
   template <class A>
   MSCCLPP_INLINE static A combine(A a, A b) {
     return detail::wrappingMultiply(a, b);
   }
-  template <class A>
-  MSCCLPP_INLINE static A finish(A total, int /*ranks*/) {
-    return total;
-  }
 };
 
 /// The smaller; a number wins over a NaN (IEEE 754 minimumNumber but for the sign of equal zeros, where the lower rank's stays).
-struct Min {
+struct Min : detail::TotalIsResult {
   template <class A>
   MSCCLPP_INLINE static A combine(A a, A b) {
     return b < a || a != a ? b : a;
   }
-  template <class A>
-  MSCCLPP_INLINE static A finish(A total, int /*ranks*/) {
-    return total;
-  }
 };
 
 /// The larger; a number wins over a NaN, and of equal zeros the lower rank's stays.
-struct Max {
+struct Max : detail::TotalIsResult {
   template <class A>
   MSCCLPP_INLINE static A combine(A a, A b) {
     return a < b || a != a ? b : a;
-  }
-  template <class A>
-  MSCCLPP_INLINE static A finish(A total, int /*ranks*/) {
-    return total;
   }
 };
 

@@ -23,8 +23,15 @@ class Team {
   }
   /// The i-th other rank, i in [0, size - 1), starting after this one: no two ranks visit the same peer at the same step.
   MSCCLPP_INLINE int peer(int i) const { return wrap(rank_ + 1 + i); }
-  /// The same order begun `rotation` peers further on (any non-negative value): blocks that rotate differently spread over the links.
-  MSCCLPP_INLINE int peer(int i, int rotation) const { return peer((i + rotation) % (size() - 1)); }
+  /// The same order begun `rotation` peers further on, rotation in [0, size - 1): blocks that rotate differently spread over the links.
+  MSCCLPP_INLINE int peer(int i, int rotation) const {
+    const int step = i + rotation;
+    return peer(step >= size() - 1 ? step - (size() - 1) : step);
+  }
+  /// The rotation of the n-th of any number of blocks; 0 in a team of one.
+  MSCCLPP_INLINE int rotation(std::uint32_t n) const {
+    return size() > 1 ? static_cast<int>(n % static_cast<std::uint32_t>(size() - 1)) : 0;
+  }
 
  private:
   MSCCLPP_INLINE int wrap(int rank) const { return rank >= size() ? rank - size() : rank; }

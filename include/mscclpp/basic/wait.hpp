@@ -50,7 +50,7 @@ struct TryOnce {
 
 /// Waits until success, the deadline, or an abort by the host. On failure the first thread of the context writes a WaitRecord, all waits of the context
 /// end soon after, and each further wait of this object makes one attempt only: a kernel runs on to its end with meaningless data, and the host throws.
-/// A successful wait costs no look at clock or host memory; a long one looks once in arch::attemptsPerDeadlineCheck failures, then ever more rarely.
+/// A successful wait costs no look at clock or host memory; a long one looks once in arch::attemptsPerDeadlineCheck failures.
 class BoundedWait {
  public:
   BoundedWait() = default;
@@ -69,19 +69,15 @@ class BoundedWait {
     // One place for the attempt: it is inlined, and instructions that a short kernel has to fetch are time.
     std::uint64_t seen = 0;
     std::uint64_t start = 0;
-    unsigned nextCheck = arch::attemptsPerDeadlineCheck;
     for (unsigned failures = 0;;) {
       if (attempt(seen)) return true;
       if (ended_) return false;
       arch::pauseAfterFailure(++failures);
-      if (failures == nextCheck) {
-        if (start == 0) start = arch::nanoseconds();
-        if (warp.any(mustEnd(site, seen, start))) {
-          ended_ = true;
-          return false;
-        }
-        // Thousands of waiting threads must not crowd the bus to host memory: back off up to 8 times.
-        nextCheck += nextCheck < 8 * arch::attemptsPerDeadlineCheck ? nextCheck : 8 * arch::attemptsPerDeadlineCheck;
+      if (failures % arch::attemptsPerDeadlineCheck != 0) continue;
+      if (start == 0) start = arch::nanoseconds();
+      if (warp.any(mustEnd(control_, timeout_, site, seen, start))) {
+        ended_ = true;
+        return false;
       }
     }
   }
@@ -91,19 +87,15 @@ class BoundedWait {
 
  private:
   /// Arguments by value: a reference would put the caller's state into memory for the sake of a path that is hardly ever taken.
-  MSCCLPP_INLINE bool mustEnd(const WaitSite& site, std::uint64_t seen, std::uint64_t start) const {
-    return control_ == nullptr ? timeout_ != 0 && arch::nanoseconds() - start >= timeout_
-                               : mustEnd(control_, timeout_, site, seen, start);
-  }
-
   static MSCCLPP_HOST_DEVICE MSCCLPP_NOINLINE bool mustEnd(WaitControl* control, std::uint64_t timeout, WaitSite site,
                                                            std::uint64_t seen, std::uint64_t start) {
     using namespace arch;
-    if (load<Order::Relaxed, Scope::System>(&control->expired) != 0) return true;
     const std::uint64_t waited = nanoseconds() - start;
+    if (control == nullptr) return timeout != 0 && waited >= timeout;
+    if (load<Order::Relaxed, Scope::System>(&control->expired) != 0) return true;
     WaitOutcome outcome = WaitOutcome::Pending;
-    if (load<Order::Relaxed, Scope::System>(&control->abort) != 0) outcome = WaitOutcome::Aborted;
     if (timeout != 0 && waited >= timeout) outcome = WaitOutcome::Deadline;
+    if (load<Order::Relaxed, Scope::System>(&control->abort) != 0) outcome = WaitOutcome::Aborted;
     if (outcome == WaitOutcome::Pending) return false;
     WaitRecord& record = control->record;
     if (compareExchange<Order::Relaxed, Scope::Device>(&record.state, 0u, 1u) == 0u) {

@@ -24,6 +24,9 @@ struct BaseMemoryChannelHandle {
   MSCCLPP_INLINE bool wait(Wait& policy) {
     return semaphore_.wait(policy);
   }
+  /// MSCCL++'s forms: a count below 0 means until aborted, any other the handle's own limit.
+  MSCCLPP_INLINE bool wait(std::int64_t maxSpinCount) { return semaphore_.wait(maxSpinCount); }
+  MSCCLPP_INLINE bool relaxedWait(std::int64_t maxSpinCount) { return semaphore_.relaxedWait(maxSpinCount); }
 };
 
 /// Data and synchronisation. Offsets and sizes are in bytes unless a name says otherwise.
@@ -63,19 +66,21 @@ struct MemoryChannelHandle : BaseMemoryChannelHandle {
                                  std::uint32_t flag) {
     copyToPackets<PacketType>(group, at(dst_, dstOffset), at(src_, srcOffset), bytes, flag);
   }
-  /// Receives packets from packetBuffer_ (offset in packet bytes) into this rank's memory. False: the wait gave up.
+  /// Receives packets from packetBuffer_ (offset in packet bytes) into this rank's memory. False: the wait gave up. A count below 0 (MSCCL++'s) waits until
+  /// aborted.
   template <class PacketType = LL16Packet, ThreadGroup Group>
   MSCCLPP_INLINE bool unpackPackets(const Group& group, std::size_t packetOffset, std::size_t srcOffset,
-                                    std::size_t bytes, std::uint32_t flag) {
-    BoundedWait policy(semaphore_.waitControl, semaphore_.waitTimeout);
+                                    std::size_t bytes, std::uint32_t flag, std::int64_t maxSpinCount = 0) {
+    BoundedWait policy(semaphore_.waitControl, maxSpinCount < 0 ? 0 : semaphore_.waitTimeout);
     return copyFromPackets<PacketType>(group, at(src_, srcOffset), at(packetBuffer_, packetOffset), bytes, flag, policy,
                                        semaphore_.rank, semaphore_.peer);
   }
-  /// Waits for packet `index` of packetBuffer_ and returns its payload. Called by one thread.
+  /// Waits for packet `index` of packetBuffer_ and returns its payload. Called by one thread. A count below 0 (MSCCL++'s) waits until aborted.
   template <class PacketType = LL16Packet>
-  MSCCLPP_INLINE typename PacketType::Payload unpackPacket(std::size_t index, std::uint32_t flag) {
+  MSCCLPP_INLINE typename PacketType::Payload unpackPacket(std::size_t index, std::uint32_t flag,
+                                                           std::int64_t maxSpinCount = 0) {
     typename PacketType::Payload payload{};
-    BoundedWait policy(semaphore_.waitControl, semaphore_.waitTimeout);
+    BoundedWait policy(semaphore_.waitControl, maxSpinCount < 0 ? 0 : semaphore_.waitTimeout);
     const auto* packet = static_cast<const PacketType*>(packetBuffer_) + index;
     policy.until(WaitSite{WaitOperation::Packet, semaphore_.rank, semaphore_.peer, 0, flag}, [&](std::uint64_t& seen) {
       const bool complete = packet->tryRead(flag, payload);
@@ -85,20 +90,24 @@ struct MemoryChannelHandle : BaseMemoryChannelHandle {
     return payload;
   }
 
-  // MSCCL++'s forms: thread `threadId` of `numThreads`, which act as one group.
+  // MSCCL++'s forms: thread `threadId` of `numThreads`, which act as one group. Alignment and CopyRemainder are as in copy().
+  template <int Alignment = 16, bool CopyRemainder = true>
   MSCCLPP_INLINE void put(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t bytes, std::uint32_t threadId,
                           std::uint32_t numThreads) {
-    put(ThreadRange(threadId, numThreads), dstOffset, srcOffset, bytes);
+    copy<Alignment, CopyRemainder>(at(dst_, dstOffset), at(src_, srcOffset), bytes, threadId, numThreads);
   }
+  template <int Alignment = 16, bool CopyRemainder = true>
   MSCCLPP_INLINE void put(std::uint64_t offset, std::uint64_t bytes, std::uint32_t threadId, std::uint32_t numThreads) {
-    put(ThreadRange(threadId, numThreads), offset, offset, bytes);
+    put<Alignment, CopyRemainder>(offset, offset, bytes, threadId, numThreads);
   }
+  template <int Alignment = 16, bool CopyRemainder = true>
   MSCCLPP_INLINE void get(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t bytes, std::uint32_t threadId,
                           std::uint32_t numThreads) {
-    get(ThreadRange(threadId, numThreads), dstOffset, srcOffset, bytes);
+    copy<Alignment, CopyRemainder>(at(src_, srcOffset), at(dst_, dstOffset), bytes, threadId, numThreads);
   }
+  template <int Alignment = 16, bool CopyRemainder = true>
   MSCCLPP_INLINE void get(std::uint64_t offset, std::uint64_t bytes, std::uint32_t threadId, std::uint32_t numThreads) {
-    get(ThreadRange(threadId, numThreads), offset, offset, bytes);
+    get<Alignment, CopyRemainder>(offset, offset, bytes, threadId, numThreads);
   }
   template <class PacketType = LL16Packet>
   MSCCLPP_INLINE void putPackets(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t bytes,
@@ -112,13 +121,26 @@ struct MemoryChannelHandle : BaseMemoryChannelHandle {
   }
   template <class PacketType = LL16Packet>
   MSCCLPP_INLINE bool unpackPackets(std::uint64_t packetOffset, std::uint64_t srcOffset, std::uint64_t bytes,
-                                    std::uint32_t threadId, std::uint32_t numThreads, std::uint32_t flag) {
-    return unpackPackets<PacketType>(ThreadRange(threadId, numThreads), packetOffset, srcOffset, bytes, flag);
+                                    std::uint32_t threadId, std::uint32_t numThreads, std::uint32_t flag,
+                                    std::int64_t maxSpinCount = 0) {
+    return unpackPackets<PacketType>(ThreadRange(threadId, numThreads), packetOffset, srcOffset, bytes, flag,
+                                     maxSpinCount);
   }
   template <class PacketType = LL16Packet>
   MSCCLPP_INLINE bool unpackPackets(std::uint64_t offset, std::uint64_t bytes, std::uint32_t threadId,
                                     std::uint32_t numThreads, std::uint32_t flag) {
     return unpackPackets<PacketType>(ThreadRange(threadId, numThreads), offset, offset, bytes, flag);
+  }
+  /// With a count, told from the form with two offsets by the types of `threadId` and the count.
+  template <class PacketType = LL16Packet, detail::SameAs<std::uint32_t> Thread, class SpinCount>
+  MSCCLPP_INLINE bool unpackPackets(std::uint64_t offset, std::uint64_t bytes, Thread threadId,
+                                    std::uint32_t numThreads, std::uint32_t flag,
+                                    SpinCount maxSpinCount) requires(static_cast<SpinCount>(-1) < SpinCount{0}) {
+    return unpackPackets<PacketType>(ThreadRange(threadId, numThreads), offset, offset, bytes, flag, maxSpinCount);
+  }
+  template <class PacketType = LL16Packet, class... Arguments>
+  [[deprecated("use unpackPackets")]] MSCCLPP_INLINE bool getPackets(Arguments... arguments) {
+    return unpackPackets<PacketType>(arguments...);
   }
 
  private:

@@ -3,6 +3,7 @@
 
 #include "mscclpp/basic/access.hpp"
 #include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/basic/reduce_op.hpp"
 #include "mscclpp/basic/team.hpp"
 #include "mscclpp/basic/wait.hpp"
@@ -52,6 +53,16 @@ struct AllReduce {
   static constexpr AllReduceConfig configuration = config;
   /// Threads that a block of the generic kernel may have: 16 warps, and a control warp where the schedule uses one.
   static constexpr int maxBlockThreads = config.schedule == Schedule::Pipelined ? 544 : 512;
+
+  /// Whether a launch of that shape can run with these arguments: the message fits in the scratch, and a pipeline has the blocks that its rings were made
+  /// for. `launch` asks; whoever calls run() from a kernel of their own does.
+  static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
+    if constexpr (config.schedule == Schedule::Pipelined) {
+      return shape.blocks == args.pipeline.blocks && args.pipeline.slots >= 2 * config.lookahead;
+    } else {
+      return ceilDivide(args.count, packSize<T>) <= args.capacityPacks;
+    }
+  }
 
   template <Grid GridType, class Source, class Sink>
   static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {

@@ -15,6 +15,9 @@ namespace mscclpp {
 /// peer, so each of them had entered call k-1 and so had ended call k-2, reading and re-poisoning included. docs/memory_model.md gives the whole argument.
 template <class P, Pattern pattern>
 struct PacketScratch {
+  static constexpr int initialByte = P::initialByte;  ///< of every byte of the window before the first call
+  static constexpr std::uint64_t firstEpoch = 1;
+
   std::size_t capacityPacks;  ///< packs of the longest message
   int ranks;
 
@@ -40,6 +43,7 @@ struct AllReducePackets {
   using P = typename PackProtocolOf<config.protocol>::Type;
   using Scratch = PacketScratch<P, config.pattern>;
   using Message = PackedMessage<T>;
+  using PackCount = stage::PackCount;
   static constexpr int ranks = config.ranks;
 
   template <class Args, class Grid, class Source, class Sink>
@@ -49,8 +53,8 @@ struct AllReducePackets {
     const Message message{args.count};
     const auto warp = grid.warp();
     // Rows go round the blocks first: a small message spreads over all SMs, each of which then has few stores to drain.
-    const std::size_t warpIndex = static_cast<std::size_t>(grid.warpIndex()) * grid.blockCount() + grid.blockIndex();
-    const std::size_t warps = static_cast<std::size_t>(grid.warpCount()) * grid.blockCount();
+    const auto warpIndex = static_cast<PackCount>(grid.warpIndex() * grid.blockCount() + grid.blockIndex());
+    const auto warps = static_cast<PackCount>(grid.warpCount() * grid.blockCount());
     auto wait = args.wait;
     if constexpr (config.pattern == Pattern::OneShot) {
       oneShot(warp, warpIndex, warps, wait, args, scratch, message, epoch,
@@ -63,80 +67,100 @@ struct AllReducePackets {
   }
 
  private:
-  static MSCCLPP_INLINE Word16 loadIf(bool active, const Message& message, const auto& source, std::size_t pack) {
-    return active ? toWord<T>(message.load(source, pack)) : Word16{0, 0};
+  /// The pack at `start` + the thread's position in its row; nothing if it has none there.
+  static MSCCLPP_INLINE Word16 load(const stage::RowPosition& at, const Message& message, const auto& source,
+                                    PackCount start) {
+    return at.active ? toWord<T>(message.load(source, std::size_t{start} + at.pack)) : Word16{0, 0};
+  }
+  static MSCCLPP_INLINE void store(const stage::RowPosition& at, const Message& message, const auto& sink,
+                                   PackCount start, const Word16& pack) {
+    if (at.active) message.store(sink, std::size_t{start} + at.pack, fromWord<T>(pack));
   }
 
   template <class Warp, class Wait, class Args, class Source, class Sink>
-  static MSCCLPP_INLINE void oneShot(const Warp& warp, std::size_t firstRow, std::size_t stride, Wait& wait,
+  static MSCCLPP_INLINE void oneShot(const Warp& warp, PackCount firstRow, PackCount stride, Wait& wait,
                                      const Args& args, const Scratch& scratch, const Message& message,
                                      std::uint64_t epoch, std::uint32_t block, const Source& source, const Sink& sink) {
     const auto& team = args.team;
-    const std::size_t packs = message.packs();
+    const auto packs = static_cast<PackCount>(message.packs());
     const std::size_t outgoing = scratch.offset(epoch, 0, team.rank());
-    for (std::size_t row = firstRow; row < stage::rowsOf<P, Warp>(packs); row += stride) {
+    for (PackCount row = firstRow; row < stage::rowsOf<P, Warp>(packs); row += stride) {
       const auto at = stage::position<P>(warp, row, packs);
-      const Word16 own = loadIf(at.active, message, source, at.pack);
+      if (!at.present) continue;
+      const Word16 own = P::encode(warp, load(at, message, source, 0));
       MSCCLPP_UNROLL
       for (int i = 0; i < team.size() - 1; ++i)
         stage::send<P>(warp, args.window.at(team.peer(i), outgoing), at, own, epoch);
       const auto slotsOf = [&](int from) { return args.window.at(team.rank(), scratch.offset(epoch, 0, from)); };
-      const Pack<T> result =
-          stage::reduce<P, T, Op>(warp, wait, site(team, block, epoch), team, slotsOf, at, epoch, fromWord<T>(own));
-      if (at.active) message.store(sink, at.pack, result);
+      const Word16 result =
+          stage::reduce<P, T, Op>(warp, wait, site(team, block, epoch), team, slotsOf, at, epoch, own);
+      store(at, message, sink, 0, P::decode(warp, result));
     }
+    forgetUnused(warp, firstRow, stride, args, scratch, epoch, 0, [&](int) { return packs; });
   }
 
   template <class Warp, class Wait, class Args, class Source, class Sink>
-  static MSCCLPP_INLINE void twoShot(const Warp& warp, std::size_t firstRow, std::size_t stride, Wait& wait,
+  static MSCCLPP_INLINE void twoShot(const Warp& warp, PackCount firstRow, PackCount stride, Wait& wait,
                                      const Args& args, const Scratch& scratch, const Message& message,
                                      std::uint64_t epoch, std::uint32_t block, const Source& source, const Sink& sink) {
     const auto& team = args.team;
-    const std::size_t packs = message.packs();
-    const std::size_t slice = Scratch::slicePacks(packs, team.size());
-    const std::size_t rows = stage::rowsOf<P, Warp>(slice);
-    const int rotation = static_cast<int>(block);
+    const auto packs = static_cast<PackCount>(message.packs());
+    const auto slice = static_cast<PackCount>(Scratch::slicePacks(packs, team.size()));
+    const PackCount rows = stage::rowsOf<P, Warp>(slice);
+    const int rotation = team.rotation(block);
     const auto slicePacksOf = [&](int rank) {
-      return steppedPart(packs, slice, static_cast<std::size_t>(rank)).size();
+      const PackCount start = static_cast<PackCount>(rank) * slice;
+      return start >= packs ? 0 : packs - start < slice ? packs - start : slice;
     };
 
+    // With a fixed number of ranks, what a row moves for all peers is in flight together.
+    constexpr int batch = ranks > 1 ? ranks - 1 : 1;
     // Scatter: each peer gets its slice of this rank's input.
     const std::size_t inputs = scratch.offset(epoch, 0, team.rank());
-    for (std::size_t row = firstRow; row < rows; row += stride) {
+    for (PackCount row = firstRow; row < rows; row += stride) {
       MSCCLPP_UNROLL
-      for (int i = 0; i < team.size() - 1; ++i) {
-        const int peer = team.peer(i, rotation);
-        const auto at = stage::position<P>(warp, row, slicePacksOf(peer));
-        const Word16 pack = loadIf(at.active, message, source, static_cast<std::size_t>(peer) * slice + at.pack);
-        stage::send<P>(warp, args.window.at(peer, inputs), at, pack, epoch);
+      for (int first = 0; first < team.size() - 1; first += batch) {
+        stage::RowPosition positions[batch];
+        Word16 inputPacks[batch];
+        MSCCLPP_UNROLL
+        for (int i = 0; i < batch; ++i) {
+          const int peer = team.peer(first + i, rotation);
+          positions[i] = stage::position<P>(warp, row, slicePacksOf(peer));
+          inputPacks[i] = load(positions[i], message, source, static_cast<PackCount>(peer) * slice);
+        }
+        MSCCLPP_UNROLL
+        for (int i = 0; i < batch; ++i) {
+          if (!positions[i].present) continue;
+          std::byte* const slots = args.window.at(team.peer(first + i, rotation), inputs);
+          stage::send<P>(warp, slots, positions[i], P::encode(warp, inputPacks[i]), epoch);
+        }
       }
     }
     // Reduce this rank's slice, share each result as soon as it is there.
     const std::size_t results = scratch.offset(epoch, 1, team.rank());
-    const std::size_t sliceStart = static_cast<std::size_t>(team.rank()) * slice;
-    const std::size_t ownPacks = slicePacksOf(team.rank());
-    for (std::size_t row = firstRow; row < stage::rowsOf<P, Warp>(ownPacks); row += stride) {
+    const PackCount sliceStart = static_cast<PackCount>(team.rank()) * slice;
+    const PackCount ownPacks = slicePacksOf(team.rank());
+    for (PackCount row = firstRow; row < stage::rowsOf<P, Warp>(ownPacks); row += stride) {
       const auto at = stage::position<P>(warp, row, ownPacks);
-      const Word16 own = loadIf(at.active, message, source, sliceStart + at.pack);
+      if (!at.present) continue;
+      const Word16 own = P::encode(warp, load(at, message, source, sliceStart));
       const auto slotsOf = [&](int from) { return args.window.at(team.rank(), scratch.offset(epoch, 0, from)); };
-      const Pack<T> result =
-          stage::reduce<P, T, Op>(warp, wait, site(team, block, epoch), team, slotsOf, at, epoch, fromWord<T>(own));
+      const Word16 result =
+          stage::reduce<P, T, Op>(warp, wait, site(team, block, epoch), team, slotsOf, at, epoch, own);
       if (wait.failed()) continue;  // the result is meaningless: let the peers time out too
       MSCCLPP_UNROLL
-      for (int i = 0; i < team.size() - 1; ++i) {
-        stage::send<P>(warp, args.window.at(team.peer(i, rotation), results), at, toWord<T>(result), epoch);
-      }
-      if (at.active) message.store(sink, sliceStart + at.pack, result);
+      for (int i = 0; i < team.size() - 1; ++i)
+        stage::send<P>(warp, args.window.at(team.peer(i, rotation), results), at, result, epoch);
+      store(at, message, sink, sliceStart, P::decode(warp, result));
     }
-    // Collect the other slices: with a fixed number of ranks, all peers' packs of a row are in flight together.
-    constexpr int batch = ranks > 1 ? ranks - 1 : 1;
-    for (std::size_t row = firstRow; row < rows; row += stride) {
+    // Collect the other slices.
+    for (PackCount row = firstRow; row < rows; row += stride) {
       MSCCLPP_UNROLL
       for (int first = 0; first < team.size() - 1; first += batch) {
         std::byte* slots[batch];
         stage::RowPosition positions[batch];
         int peers[batch];
-        Word16 results16[batch] = {};
+        Word16 words[batch] = {};
         MSCCLPP_UNROLL
         for (int i = 0; i < batch; ++i) {
           peers[i] = team.peer(first + i, rotation);
@@ -145,13 +169,30 @@ struct AllReducePackets {
         }
         WaitSite from = site(team, block, epoch);
         if (batch == 1) from.peer = peers[0];
-        stage::receive<P, batch>(warp, wait, from, slots, positions, epoch, results16);
+        stage::receive<P, batch>(warp, wait, from, slots, positions, epoch, words);
         MSCCLPP_UNROLL
         for (int i = 0; i < batch; ++i) {
-          const std::size_t pack = static_cast<std::size_t>(peers[i]) * slice + positions[i].pack;
-          if (positions[i].active) message.store(sink, pack, fromWord<T>(results16[i]));
+          if (positions[i].present)
+            store(positions[i], message, sink, static_cast<PackCount>(peers[i]) * slice, P::decode(warp, words[i]));
         }
       }
+    }
+    forgetUnused(warp, firstRow, stride, args, scratch, epoch, 0, [&](int) { return ownPacks; });
+    forgetUnused(warp, firstRow, stride, args, scratch, epoch, 1, slicePacksOf);
+  }
+
+  /// Now and then, forgets the slots of one phase that this call did not use. No peer writes them meanwhile: the next writer is the call after the next,
+  /// which begins when this one has ended everywhere.
+  template <class Warp, class Args>
+  static MSCCLPP_INLINE void forgetUnused(const Warp& warp, PackCount firstRow, PackCount stride, const Args& args,
+                                          const Scratch& scratch, std::uint64_t epoch, int phase,
+                                          const auto& usedPacksOf) {
+    if (!stage::mustForget<P>(epoch)) return;
+    const auto capacity = static_cast<PackCount>(Scratch::slicePacks(scratch.capacityPacks, scratch.ranks));
+    MSCCLPP_NO_UNROLL
+    for (int from = 0; from < args.team.size(); ++from) {
+      std::byte* const slots = args.window.at(args.team.rank(), scratch.offset(epoch, phase, from));
+      stage::forget<P>(warp, slots, firstRow, stride, usedPacksOf(from), capacity);
     }
   }
 

@@ -16,6 +16,9 @@ namespace mscclpp {
 
 /// Scratch of a pipelined all-reduce. Block b of every rank talks to block b of the others only, through its own ring and counters.
 struct PipelineScratch {
+  static constexpr int initialByte = 0;  ///< of every byte of the window before the first call
+  static constexpr std::uint64_t firstEpoch = 0;
+
   std::size_t tilePacks;  ///< packs that a block sends to each peer in a step; a multiple of 8
   int ranks;
   int blocks;  ///< of every launch on this scratch
@@ -37,10 +40,12 @@ struct PipelineScratch {
 
   /// Offset of the tile that `from` writes for `block` in `phase` (0: inputs, 1: results) of tile number `tile`.
   MSCCLPP_HOST_DEVICE std::size_t tileOffset(int block, int phase, std::size_t tile, int from) const {
-    const std::size_t slot = tile % static_cast<std::size_t>(slots);
+    // Half the width of a size: a 64-bit division is a hundred instructions, and 2^32 tiles are more than any memory.
+    const std::uint32_t slot = static_cast<std::uint32_t>(tile) % static_cast<std::uint32_t>(slots);
     return static_cast<std::size_t>(block) * blockBytes() + static_cast<std::size_t>(phase) * ringBytes() +
-           (slot * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from)) * tilePacks * sizeof(Word16);
+           (slot * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from)) * tileBytes();
   }
+  MSCCLPP_HOST_DEVICE std::size_t tileBytes() const { return tilePacks * sizeof(Word16); }
   MSCCLPP_HOST_DEVICE std::size_t counterOffset(int block, int from) const {
     return countersOffset() + static_cast<std::size_t>(block) * counterStride() +
            static_cast<std::size_t>(from) * sizeof(std::uint64_t);
@@ -80,7 +85,7 @@ struct AllReducePipelined {
     const std::size_t steps = tiles + 2 * lookahead;
     // Counters never go back: a call starts where the last one ended. Every block of the launch takes the same number of steps.
     const std::uint64_t base = args.epochs.current(grid);
-    const int rotation = blockIndex;
+    const int rotation = team.rotation(static_cast<std::uint32_t>(blockIndex));
 
     // The packs of tile `tile` of rank's slice that this block moves, as indices into the message.
     const auto tileOf = [&](int rank, std::size_t tile) {
@@ -99,12 +104,17 @@ struct AllReducePipelined {
     };
     const auto work = [&](const auto& group, std::size_t step) {
       if (step < tiles) {
-        MSCCLPP_UNROLL
-        for (int i = 0; i < team.size() - 1; ++i) {
-          const int peer = team.peer(i, rotation);
-          push(group, message, tileOf(peer, step),
-               args.window.at(peer, scratch.tileOffset(blockIndex, 0, step, team.rank())), source);
-        }
+        const std::size_t offset = scratch.tileOffset(blockIndex, 0, step, team.rank());
+        forPeers(team, rotation, [&](const int(&peers)[batch]) {
+          Range parts[batch];
+          std::byte* slots[batch];
+          MSCCLPP_UNROLL
+          for (int p = 0; p < batch; ++p) {
+            parts[p] = tileOf(peers[p], step);
+            slots[p] = args.window.at(peers[p], offset);
+          }
+          push(group, message, parts, slots, source);
+        });
       }
       if (step >= lookahead && step - lookahead < tiles) {
         const std::size_t tile = step - lookahead;
@@ -112,17 +122,22 @@ struct AllReducePipelined {
       }
       if (step >= 2 * lookahead) {
         const std::size_t tile = step - 2 * lookahead;
-        MSCCLPP_UNROLL
-        for (int i = 0; i < team.size() - 1; ++i) {
-          const int peer = team.peer(i, rotation);
-          collect(group, message, tileOf(peer, tile),
-                  args.window.at(team.rank(), scratch.tileOffset(blockIndex, 1, tile, peer)), sink);
-        }
+        const std::size_t offset = scratch.tileOffset(blockIndex, 1, tile, 0);
+        forPeers(team, rotation, [&](const int(&peers)[batch]) {
+          Range parts[batch];
+          const std::byte* slots[batch];
+          MSCCLPP_UNROLL
+          for (int p = 0; p < batch; ++p) {
+            parts[p] = tileOf(peers[p], tile);
+            slots[p] = args.window.at(team.rank(), offset) + static_cast<std::size_t>(peers[p]) * scratch.tileBytes();
+          }
+          collect(group, message, parts, slots, sink);
+        });
       }
     };
+    // Not after a failed wait: what this block works on is meaningless then, and the peers are to time out too.
     const auto publish = [&](const auto& group, std::size_t step) {
       if (step + lookahead >= steps) return;  // nobody waits for the last steps: they only collect
-      if (wait.failed()) return;              // what this block works on is meaningless: let the peers time out too
       for (int i = group.rank(); i < team.size() - 1; i += group.size()) {
         arch::store<arch::Order::Release, arch::Scope::System>(counter(args, team.peer(i), blockIndex, team.rank()),
                                                                base + step + 1);
@@ -136,19 +151,34 @@ struct AllReducePipelined {
         return;
       }
     }
+    // One warp waits and publishes for the block, so that a wait that failed in one of its lanes keeps all from publishing.
+    const auto warp = grid.warp();
+    const bool speaks = grid.warpIndex() == 0;
     for (std::size_t step = 0; step < steps; ++step) {
-      await(block, step);
+      if (speaks) await(warp, step);
       block.sync();
       work(block, step);
       block.sync();
-      publish(block, step);
+      if (speaks && !warp.any(wait.failed())) publish(warp, step);
     }
     finish(block, args, blockIndex, base + steps);
   }
 
  private:
-  /// Packs in flight a thread before the first store.
-  static constexpr int unroll = 2;
+  /// Peers whose tiles move side by side, a load from each in flight before the first store.
+  static constexpr int batch = ranks > 1 ? ranks - 1 : 1;
+
+  /// Calls f(peers) for all peers of a block with this rotation, a batch at a time.
+  template <class TeamType, class F>
+  static MSCCLPP_INLINE void forPeers(const TeamType& team, int rotation, const F& f) {
+    MSCCLPP_UNROLL
+    for (int first = 0; first < team.size() - 1; first += batch) {
+      int peers[batch];
+      MSCCLPP_UNROLL
+      for (int p = 0; p < batch; ++p) peers[p] = team.peer(first + p, rotation);
+      f(peers);
+    }
+  }
 
   /// The steps with the last warp of the block waiting and publishing for the others: a release waits until all the block's stores have landed, a
   /// microsecond or two in which the workers already do the next step. The control warp is one step ahead in waiting and never two, so that two
@@ -204,31 +234,33 @@ struct AllReducePipelined {
     });
   }
 
-  /// push: a tile of this rank's input into a peer's slot.
+  /// push: a tile of this rank's input into the slot of each peer of a batch.
   template <class Block, class Source>
-  static MSCCLPP_INLINE void push(const Block& block, const Message& message, Range packs, std::byte* slot,
-                                  const Source& source) {
+  static MSCCLPP_INLINE void push(const Block& block, const Message& message, const Range (&parts)[batch],
+                                  std::byte* const (&slots)[batch], const Source& source) {
     if constexpr (CopiesTiles<Block, Source>) {
-      arch::copyBytes(slot, source.data() + packs.begin * packSize<T>, message.bytes(packs));
+      for (int p = 0; p < batch; ++p)
+        arch::copyBytes(slots[p], source.data() + parts[p].begin * packSize<T>, message.bytes(parts[p]));
     } else {
       forPacks(
-          block, packs.size(),
-          [&](auto& values, std::size_t i, int u) { values[u] = toWord<T>(message.load(source, packs.begin + i)); },
-          [&](const Word16& value, std::size_t i) { arch::storeWide(slot + i * sizeof(Word16), value); });
+          block, parts, [&](int p, std::size_t i) { return toWord<T>(message.load(source, parts[p].begin + i)); },
+          [&](int p, std::size_t i, const Word16& value) { arch::storeWide(slots[p] + i * sizeof(Word16), value); });
     }
   }
 
-  /// collect: a tile of a peer's results into the output.
+  /// collect: a tile of the results of each peer of a batch into the output.
   template <class Block, class Sink>
-  static MSCCLPP_INLINE void collect(const Block& block, const Message& message, Range packs, const std::byte* slot,
-                                     const Sink& sink) {
+  static MSCCLPP_INLINE void collect(const Block& block, const Message& message, const Range (&parts)[batch],
+                                     const std::byte* const (&slots)[batch], const Sink& sink) {
     if constexpr (CopiesTiles<Block, Sink>) {
-      arch::copyBytes(sink.data() + packs.begin * packSize<T>, slot, message.bytes(packs));
+      for (int p = 0; p < batch; ++p)
+        arch::copyBytes(sink.data() + parts[p].begin * packSize<T>, slots[p], message.bytes(parts[p]));
     } else {
       forPacks(
-          block, packs.size(),
-          [&](auto& values, std::size_t i, int u) { values[u] = arch::loadWide(slot + i * sizeof(Word16)); },
-          [&](const Word16& value, std::size_t i) { message.store(sink, packs.begin + i, fromWord<T>(value)); });
+          block, parts, [&](int p, std::size_t i) { return arch::loadWide(slots[p] + i * sizeof(Word16)); },
+          [&](int p, std::size_t i, const Word16& value) {
+            message.store(sink, parts[p].begin + i, fromWord<T>(value));
+          });
     }
   }
 
@@ -239,20 +271,16 @@ struct AllReducePipelined {
                                             const Sink& sink) {
     const auto& team = args.team;
     const PipelineScratch& scratch = args.pipeline;
-    const auto reduce = [&](auto& values, std::size_t i, int u) {
-      const Pack<T> own = message.load(source, packs.begin + i);
-      const auto contribution = [&](int from) {
-        return fromWord<T>(arch::loadWide(args.window.at(team.rank(), scratch.tileOffset(blockIndex, 0, tile, from)) +
-                                          i * sizeof(Word16)));
-      };
-      PackReducer<T, Op> reducer(team.rank() == 0 ? own : contribution(0));
-      MSCCLPP_UNROLL
-      for (int r = 1; r < team.size(); ++r) reducer.add(r == team.rank() ? own : contribution(r));
-      values[u] = toWord<T>(reducer.finish(team.size()));
+    const std::byte* const inputs = args.window.at(team.rank(), scratch.tileOffset(blockIndex, 0, tile, 0));
+    const std::size_t tileBytes = scratch.tileBytes();
+    const auto reduce = [&](std::size_t i) {
+      const Word16 own = toWord<T>(message.load(source, packs.begin + i));
+      return reduceInOrder(team, own, [&](int from) {
+        return arch::loadWide(inputs + static_cast<std::size_t>(from) * tileBytes + i * sizeof(Word16));
+      });
     };
-    const auto slotAt = [&](int p) {
-      return args.window.at(team.peer(p, rotation), scratch.tileOffset(blockIndex, 1, tile, team.rank()));
-    };
+    const std::size_t results = scratch.tileOffset(blockIndex, 1, tile, team.rank());
+    const auto slotAt = [&](int p) { return args.window.at(team.peer(p, rotation), results); };
     const auto keep = [&](const Word16& value, std::size_t i) {
       message.store(sink, packs.begin + i, fromWord<T>(value));
     };
@@ -263,22 +291,43 @@ struct AllReducePipelined {
       for (int r = 0; r < team.size(); ++r) {
         contributions[r] = r == team.rank()
                                ? reinterpret_cast<const std::byte*>(source.data() + packs.begin * packSize<T>)
-                               : args.window.at(team.rank(), scratch.tileOffset(blockIndex, 0, tile, r));
+                               : inputs + static_cast<std::size_t>(r) * tileBytes;
       }
-      auto* const results = reinterpret_cast<std::byte*>(sink.data() + packs.begin * packSize<T>);
-      reduceFull(contributions, team.size(), results, full);
+      auto* const output = reinterpret_cast<std::byte*>(sink.data() + packs.begin * packSize<T>);
+      reduceFull(contributions, team.size(), output, full);
       if (full < packs.size()) {
-        Word16 last[1];
-        reduce(last, full, 0);
-        keep(last[0], full);
+        keep(reduce(full), full);
       }
-      for (int p = 0; p < team.size() - 1; ++p) arch::copyBytes(slotAt(p), results, bytes);
+      for (int p = 0; p < team.size() - 1; ++p) arch::copyBytes(slotAt(p), output, bytes);
     } else {
-      forPacks(block, packs.size(), reduce, [&](const Word16& value, std::size_t i) {
+      const auto step = static_cast<std::size_t>(block.size());
+      for (auto i = static_cast<std::size_t>(block.rank()); i < packs.size(); i += step) {
+        const Word16 value = reduce(i);
         MSCCLPP_UNROLL
         for (int p = 0; p < team.size() - 1; ++p) arch::storeWide(slotAt(p) + i * sizeof(Word16), value);
         keep(value, i);
-      });
+      }
+    }
+  }
+
+  /// The own pack and those that load(rank) gives for the others, in rank order.
+  template <class TeamType, class Load>
+  static MSCCLPP_INLINE Word16 reduceInOrder(const TeamType& team, const Word16& own, const Load& load) {
+    if constexpr (ranks > 0) {
+      Word16 terms[ranks];  // all loads are on their way before one is waited for
+      MSCCLPP_UNROLL
+      for (int r = 0; r < ranks; ++r) {
+        terms[r] = own;
+        if (r != team.rank()) terms[r] = load(r);
+      }
+      PackReducer<T, Op> reducer(fromWord<T>(terms[0]));
+      MSCCLPP_UNROLL
+      for (int r = 1; r < ranks; ++r) reducer.add(fromWord<T>(terms[r]));
+      return toWord<T>(reducer.finish(ranks));
+    } else {
+      PackReducer<T, Op> reducer(fromWord<T>(team.rank() == 0 ? own : load(0)));
+      for (int r = 1; r < team.size(); ++r) reducer.add(fromWord<T>(r == team.rank() ? own : load(r)));
+      return toWord<T>(reducer.finish(team.size()));
     }
   }
 
@@ -293,23 +342,24 @@ struct AllReducePipelined {
     }
   }
 
-  /// For this thread's packs i of n: `produce` a few into registers, then `consume` them.
-  template <class Block, class Produce, class Consume>
-  static MSCCLPP_INLINE void forPacks(const Block& block, std::size_t n, const Produce& produce,
-                                      const Consume& consume) {
+  /// For this thread's packs of the parts: load(p, i) for pack i of each part p, then store(p, i, value) for each.
+  template <class Block, class Load, class Store>
+  static MSCCLPP_INLINE void forPacks(const Block& block, const Range (&parts)[batch], const Load& load,
+                                      const Store& store) {
+    std::size_t longest = 0;
+    MSCCLPP_UNROLL
+    for (int p = 0; p < batch; ++p) longest = parts[p].size() > longest ? parts[p].size() : longest;
     const auto step = static_cast<std::size_t>(block.size());
-    auto i = static_cast<std::size_t>(block.rank());
-    for (; i + (unroll - 1) * step < n; i += unroll * step) {
-      Word16 values[unroll];
+    for (auto i = static_cast<std::size_t>(block.rank()); i < longest; i += step) {
+      Word16 values[batch] = {};
       MSCCLPP_UNROLL
-      for (int u = 0; u < unroll; ++u) produce(values, i + static_cast<std::size_t>(u) * step, u);
+      for (int p = 0; p < batch; ++p) {
+        if (i < parts[p].size()) values[p] = load(p, i);
+      }
       MSCCLPP_UNROLL
-      for (int u = 0; u < unroll; ++u) consume(values[u], i + static_cast<std::size_t>(u) * step);
-    }
-    for (; i < n; i += step) {
-      Word16 values[1];
-      produce(values, i, 0);
-      consume(values[0], i);
+      for (int p = 0; p < batch; ++p) {
+        if (i < parts[p].size()) store(p, i, values[p]);
+      }
     }
   }
 };

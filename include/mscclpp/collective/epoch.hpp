@@ -24,6 +24,7 @@ struct EpochWords {
   MSCCLPP_INLINE void advance(const Grid& grid, std::uint64_t next) const {
     const auto block = grid.block();
     block.sync();  // no thread of the block may yet have to read the word
+    MSCCLPP_NO_UNROLL
     for (int word = grid.blockIndex() + block.rank() * grid.blockCount(); word < maxBlocks;
          word += block.size() * grid.blockCount()) {
       words[word] = next;

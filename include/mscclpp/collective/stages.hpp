@@ -40,54 +40,73 @@ struct PackedMessage {
 
 namespace stage {
 
+/// Counts packs, or rows of packs, of a message that fits in scratch: 2^32 packs are 64 GiB. Half as wide as a size, since addresses are most of what a
+/// packet kernel computes.
+using PackCount = std::uint32_t;
+
 /// Where in a slot array a thread's pack of a row lies.
 struct RowPosition {
-  std::size_t row;
-  std::size_t pack;
+  PackCount row;
+  PackCount pack;
   bool active;   ///< the thread holds a pack of the message
   bool present;  ///< the thread takes part in sending and receiving the row
 };
 
 /// Rows that hold `packs` packs.
 template <class P, class Warp>
-MSCCLPP_INLINE std::size_t rowsOf(std::size_t packs) {
-  return ceilDivide(packs, static_cast<std::size_t>(P::packsPerRow(Warp::width)));
+MSCCLPP_INLINE PackCount rowsOf(PackCount packs) {
+  constexpr auto perRow = static_cast<PackCount>(P::packsPerRow(Warp::width));
+  return (packs + perRow - 1) / perRow;
 }
 
 /// The position of the calling thread in `row` of a slot array with `packs` packs.
 template <class P, class Warp>
-MSCCLPP_INLINE RowPosition position(const Warp& warp, std::size_t row, std::size_t packs) {
-  constexpr std::size_t perRow = static_cast<std::size_t>(P::packsPerRow(Warp::width));
-  const auto lane = static_cast<std::size_t>(warp.rank());
-  const std::size_t pack = row * perRow + lane;
+MSCCLPP_INLINE RowPosition position(const Warp& warp, PackCount row, PackCount packs) {
+  constexpr auto perRow = static_cast<PackCount>(P::packsPerRow(Warp::width));
+  const auto lane = static_cast<PackCount>(warp.rank());
+  const PackCount pack = row * perRow + lane;
   const bool active = lane < perRow && pack < packs;
   return {row, pack, active, P::wholeRows ? row * perRow < packs : active};
 }
 
-/// send: one pack a thread into one slot array.
+/// send: a row into one slot array. Here and below, words are packs that P has encoded.
 template <class P, class Warp>
-MSCCLPP_INLINE void send(const Warp& warp, std::byte* slots, const RowPosition& at, const Word16& pack,
+MSCCLPP_INLINE void send(const Warp& warp, std::byte* slots, const RowPosition& at, const Word16& word,
                          std::uint64_t epoch) {
-  if (at.present) P::write(warp, slots, at.row, pack, epoch);
+  if (at.present) P::write(warp, slots, at.row, word, epoch);
 }
 
-/// receive: packs from N slot arrays, all asked for at once; each slot is then made ready for its next use. False: the wait gave up.
+/// One attempt to receive packs from N slot arrays: every load is issued before any is looked at. Whether all packs are there.
+template <class P, int N, class Warp>
+MSCCLPP_INLINE bool tryReceive(const Warp& warp, std::byte* const (&slots)[N], const RowPosition (&at)[N],
+                               std::uint64_t epoch, typename P::Fetched (&fetched)[N], unsigned& failures) {
+  MSCCLPP_UNROLL
+  for (int i = 0; i < N; ++i) {
+    if (at[i].present) fetched[i] = P::fetch(warp, slots[i], at[i].row, epoch);
+  }
+  // No branch for a pack that is not asked for: predicates are cheaper.
+  bool complete = true;
+  MSCCLPP_UNROLL
+  for (int i = 0; i < N; ++i) complete &= !at[i].present | P::arrived(warp, slots[i], at[i].row, fetched[i], epoch);
+  if constexpr (requires { P::attemptsPerSecondLook; }) {
+    if (!complete && ++failures % P::attemptsPerSecondLook == 0) {
+      complete = true;
+      MSCCLPP_UNROLL
+      for (int i = 0; i < N; ++i)
+        complete &= !at[i].present | P::arrivedDisguised(warp, slots[i], at[i].row, fetched[i], epoch);
+    }
+  }
+  return complete;
+}
+
+/// receive: words from N slot arrays, all asked for at once; each slot is then made ready for its next use. False: the wait gave up.
 template <class P, int N, class Warp, WaitPolicy Wait>
 MSCCLPP_INLINE bool receive(const Warp& warp, Wait& wait, const WaitSite& site, std::byte* const (&slots)[N],
-                            const RowPosition (&at)[N], std::uint64_t epoch, Word16 (&packs)[N]) {
+                            const RowPosition (&at)[N], std::uint64_t epoch, Word16 (&words)[N]) {
   typename P::Fetched fetched[N] = {};
-  unsigned tries = 0;
+  unsigned failures = 0;
   const auto attempt = [&](std::uint64_t& seen) {
-    bool complete = true;
-    MSCCLPP_UNROLL
-    for (int i = 0; i < N; ++i) {
-      if (at[i].present) fetched[i] = P::fetch(warp, slots[i], at[i].row, epoch);
-    }
-    MSCCLPP_UNROLL
-    for (int i = 0; i < N; ++i) {
-      if (at[i].present) complete &= P::arrived(warp, slots[i], at[i].row, fetched[i], epoch, tries);
-    }
-    ++tries;
+    const bool complete = tryReceive<P, N>(warp, slots, at, epoch, fetched, failures);
     seen = complete ? epoch : 0;
     return complete;
   };
@@ -100,51 +119,71 @@ MSCCLPP_INLINE bool receive(const Warp& warp, Wait& wait, const WaitSite& site, 
   MSCCLPP_UNROLL
   for (int i = 0; i < N; ++i) {
     if (at[i].present) {
-      packs[i] = P::unpack(warp, fetched[i]);
+      words[i] = P::received(warp, fetched[i]);
       P::consumed(warp, slots[i], at[i].row);
     }
   }
   return arrived;
 }
 
-/// reduce: own pack and those of all peers, in rank order from 0, so that every rank computes the same bits.
+/// Whether the call of this epoch has to forget what it did not use: flags of 32 bits come again (packet/packet_rows.hpp).
+template <class P>
+MSCCLPP_INLINE bool mustForget(std::uint64_t epoch) {
+  if constexpr (requires { P::forgetInterval; }) {
+    return epoch % P::forgetInterval <= 1;
+  } else {
+    return false;
+  }
+}
+
+/// forget: of one slot array, the slots behind the first `used` packs. Every warp calls it, with its first row and the number of warps.
+template <class P, class Warp>
+MSCCLPP_INLINE void forget([[maybe_unused]] const Warp& warp, [[maybe_unused]] std::byte* slots, PackCount firstRow,
+                           PackCount stride, PackCount used, PackCount capacity) {
+  if constexpr (requires { P::forgetInterval; }) {
+    MSCCLPP_NO_UNROLL
+    for (PackCount row = firstRow; row < rowsOf<P, Warp>(capacity); row += stride) {
+      const auto at = position<P>(warp, row, capacity);
+      if (at.active && at.pack >= used) P::forget(warp, slots, row);
+    }
+  }
+}
+
+/// reduce: own word and those of all peers, in rank order from 0, so that every rank computes the same bits.
 /// slotsOf(rank) is the slot array that `rank` writes for us.
 template <class P, class T, class Op, int Ranks, class Warp, WaitPolicy Wait, class SlotsOf>
-MSCCLPP_INLINE Pack<T> reduce(const Warp& warp, Wait& wait, WaitSite site, const Team<Ranks>& team,
-                              const SlotsOf& slotsOf, const RowPosition& at, std::uint64_t epoch, const Pack<T>& own) {
+MSCCLPP_INLINE Word16 reduce(const Warp& warp, Wait& wait, WaitSite site, const Team<Ranks>& team,
+                             const SlotsOf& slotsOf, const RowPosition& at, std::uint64_t epoch, const Word16& own) {
   if constexpr (Ranks > 1) {
-    // All peers' loads are in flight together; slot i belongs to the i-th rank that is not this one.
-    std::byte* slots[Ranks - 1];
-    RowPosition positions[Ranks - 1];
-    Word16 packs[Ranks - 1] = {};
+    // All peers' loads are in flight together; this rank's own place in the order stays empty.
+    std::byte* slots[Ranks];
+    RowPosition positions[Ranks];
+    Word16 words[Ranks];
     MSCCLPP_UNROLL
-    for (int i = 0; i < Ranks - 1; ++i) {
-      slots[i] = slotsOf(i < team.rank() ? i : i + 1);
-      positions[i] = at;
+    for (int r = 0; r < Ranks; ++r) {
+      slots[r] = slotsOf(r);
+      positions[r] = at;
+      positions[r].present = at.present && r != team.rank();
+      words[r] = own;
     }
-    receive<P, Ranks - 1>(warp, wait, site, slots, positions, epoch, packs);
-    PackReducer<T, Op> reducer(team.rank() == 0 ? own : fromWord<T>(packs[0]));
+    receive<P, Ranks>(warp, wait, site, slots, positions, epoch, words);
+    PackReducer<T, Op> reducer(fromWord<T>(words[0]));
     MSCCLPP_UNROLL
-    for (int r = 1; r < Ranks; ++r) {
-      Word16 next = packs[r - 1];
-      if (r < Ranks - 1 && r < team.rank()) next = packs[r < Ranks - 1 ? r : 0];
-      if (r == team.rank()) next = toWord<T>(own);
-      reducer.add(fromWord<T>(next));
-    }
-    return reducer.finish(Ranks);
+    for (int r = 1; r < Ranks; ++r) reducer.add(fromWord<T>(words[r]));
+    return toWord<T>(reducer.finish(Ranks));
   } else {
     const auto contribution = [&](int r) {
-      if (r == team.rank()) return own;
+      if (r == team.rank()) return fromWord<T>(own);
       std::byte* slots[1] = {slotsOf(r)};
       const RowPosition positions[1] = {at};
-      Word16 packs[1] = {};
+      Word16 words[1] = {};
       site.peer = r;
-      receive<P, 1>(warp, wait, site, slots, positions, epoch, packs);
-      return fromWord<T>(packs[0]);
+      receive<P, 1>(warp, wait, site, slots, positions, epoch, words);
+      return fromWord<T>(words[0]);
     };
     PackReducer<T, Op> reducer(contribution(0));
     for (int r = 1; r < team.size(); ++r) reducer.add(contribution(r));
-    return reducer.finish(team.size());
+    return toWord<T>(reducer.finish(team.size()));
   }
 }
 

@@ -20,13 +20,18 @@ struct WarpState {
 
 /// What the threads of one emulated block share.
 struct BlockState {
-  BlockState(int threads, int width, std::chrono::seconds patience) : barrier(threads, patience) {
+  BlockState(int threads, int width, std::chrono::seconds patience, std::size_t sharedBytes = 0)
+      : barrier(threads, patience), shared((sharedBytes + sizeof(SharedLine) - 1) / sizeof(SharedLine)) {
     for (int w = 0; w < threads / width; ++w) warps.emplace_back(width, patience);
     for (int m = 0; m < 4; ++m) meetings.emplace_back(threads, patience);
   }
+  struct alignas(128) SharedLine {
+    std::byte bytes[128];
+  };
   Barrier barrier;
   std::deque<WarpState> warps;
   std::deque<Barrier> meetings;
+  std::vector<SharedLine> shared;
 };
 
 /// Model of WarpGroup. Width: lanes; any number that divides the block.
@@ -118,6 +123,7 @@ class Grid {
   }
   int warpIndex() const { return thread_ / Width; }
   int warpCount() const { return threads_ / Width; }
+  std::byte* sharedMemory() const { return reinterpret_cast<std::byte*>(state_->shared.data()); }
 
   bool isControl() const { return warpIndex() == warpCount() - 1; }
   Workers workers() const { return {thread_, threads_ - Width}; }
@@ -132,6 +138,6 @@ class Grid {
   int threads_;
   unsigned* exchanges_;
 };
-static_assert(SplitGrid<Grid<4>>);
+static_assert(SplitGrid<Grid<4>> && SharedMemoryGrid<Grid<4>>);
 
 }  // namespace mscclpp::emulation

@@ -19,6 +19,7 @@ struct Shape {
   int blocks = 1;
   int threads = 1;                    ///< a block; a multiple of the warp width
   std::chrono::seconds patience{20};  ///< after which a sync() that not all threads reach throws Deadlock
+  std::size_t sharedBytes = 0;        ///< of memory that the threads of a block share
 };
 
 /// Calls body(rank, grid) in every thread and returns when all have ended. Width: lanes of the emulated warps. The first exception of a thread is thrown here.
@@ -34,7 +35,7 @@ void launch(const Shape& shape, const Body& body) {
   std::mutex firstMutex;
   for (int rank = 0; rank < shape.ranks; ++rank) {
     for (int index = 0; index < shape.blocks; ++index) {
-      BlockState& state = blocks.emplace_back(shape.threads, Width, shape.patience);
+      BlockState& state = blocks.emplace_back(shape.threads, Width, shape.patience, shape.sharedBytes);
       for (int thread = 0; thread < shape.threads; ++thread) {
         threads.emplace_back([&, rank, index, thread] {
           unsigned exchanges = 0;

@@ -32,17 +32,34 @@ struct LL128 {
   static constexpr MSCCLPP_HOST_DEVICE std::size_t bytes(std::size_t packs) { return ceilDivide(packs, 30) * 512; }
   static MSCCLPP_INLINE std::uint64_t nextEpoch(std::uint64_t epoch) { return epoch + 1; }
 
+  /// A row's packs as the lanes store them: lane l gets words w and w + 1 of the row's data, where word 2p + h is half h of lane p's pack. The upper word
+  /// of a lane that holds a flag is anything.
   template <class Warp>
-  static MSCCLPP_INLINE void write(const Warp& warp, std::byte* slots, std::size_t row, const Word16& pack,
-                                   std::uint64_t epoch) {
+  static MSCCLPP_INLINE Word16 encode(const Warp& warp, const Word16& pack) {
     checkWarp<Warp>();
-    // Lane l stores words w and w + 1 of the row's data; word 2p + h is half h of lane p's pack.
     const int lane = warp.rank();
     const bool oddLine = lane / lanesPerLine % 2 != 0;
     const int word = lane / lanesPerLine * packsPerLinePair + lane % lanesPerLine * 2;
     const std::uint64_t lo = shuffle(warp, pack.lo, (word + 1) / 2);
     const std::uint64_t hi = shuffle(warp, pack.hi, word / 2);
-    const Word16 stored{oddLine ? hi : lo, holdsFlag(lane) ? epoch : (oddLine ? lo : hi)};
+    return {oddLine ? hi : lo, oddLine ? lo : hi};
+  }
+
+  template <class Warp>
+  static MSCCLPP_INLINE Word16 decode(const Warp& warp, const Word16& word) {
+    const int lane = warp.rank();
+    const bool oddLine = lane / lanesPerLine % 2 != 0;
+    const std::uint64_t lo = oddLine ? word.hi : word.lo;
+    const std::uint64_t hi = oddLine ? word.lo : word.hi;
+    return {shuffle(warp, lo, laneOfWord(2 * lane)), shuffle(warp, hi, laneOfWord(2 * lane + 1))};
+  }
+
+  template <class Warp>
+  static MSCCLPP_INLINE void write(const Warp& warp, std::byte* slots, std::size_t row, const Word16& word,
+                                   std::uint64_t epoch) {
+    checkWarp<Warp>();
+    const int lane = warp.rank();
+    const Word16 stored{word.lo, holdsFlag(lane) ? epoch : word.hi};
     Word16* to = slot(warp, slots, row);
     if constexpr (lineStore == LineStore::Whole) {
       arch::store<arch::Order::Relaxed, arch::Scope::System>(to, stored);
@@ -68,7 +85,7 @@ struct LL128 {
   /// Uniform over the warp: true for all lanes or for none.
   template <class Warp>
   static MSCCLPP_INLINE bool arrived(const Warp& warp, std::byte* slots, std::size_t row, Fetched& fetched,
-                                     std::uint64_t epoch, unsigned /*attempt*/) {
+                                     std::uint64_t epoch) {
     const bool holds = holdsFlag(warp.rank());
     if (!warp.all(!holds || fetched.stored.hi == epoch)) return false;
     if constexpr (lineStore == LineStore::Ordered) {
@@ -81,12 +98,8 @@ struct LL128 {
   }
 
   template <class Warp>
-  static MSCCLPP_INLINE Word16 unpack(const Warp& warp, const Fetched& fetched) {
-    const int lane = warp.rank();
-    const bool oddLine = lane / lanesPerLine % 2 != 0;
-    const std::uint64_t lo = oddLine ? fetched.stored.hi : fetched.stored.lo;
-    const std::uint64_t hi = oddLine ? fetched.stored.lo : fetched.stored.hi;
-    return {shuffle(warp, lo, laneOfWord(2 * lane)), shuffle(warp, hi, laneOfWord(2 * lane + 1))};
+  static MSCCLPP_INLINE Word16 received(const Warp&, const Fetched& fetched) {
+    return fetched.stored;
   }
 
   template <class Warp>

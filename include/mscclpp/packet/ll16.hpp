@@ -1,8 +1,13 @@
 // LL16 packet: 8 bytes of data and two 4-byte flags in 16 bytes that a GPU stores and loads whole. (The LL protocol is NCCL's; the name is MSCCL++'s.)
 #pragma once
 
+#if !defined(__CUDACC_RTC__)
+#include <vector_types.h>
+#endif
+
 #include "mscclpp/arch/memory.hpp"
 #include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/basic/trapping_wait.hpp"
 #include "mscclpp/config.hpp"
 
 namespace mscclpp {
@@ -10,10 +15,7 @@ namespace mscclpp {
 /// Each 8-byte half carries its own flag, so that 8-byte atomicity, all that a CPU gives, is enough. A flag must differ from every flag that the slot
 /// may still hold. No other synchronisation is needed: data and flag arrive together. Memory starts as zero and flag 0 is never used.
 struct alignas(16) LL16Packet {
-  struct alignas(8) Payload {
-    std::uint32_t x;
-    std::uint32_t y;
-  };
+  using Payload = uint2;
 
   std::uint32_t data1;
   std::uint32_t flag1;
@@ -41,6 +43,17 @@ struct alignas(16) LL16Packet {
     const LL16Packet now = load();
     payload = now.payload();
     return now.carries(flag);
+  }
+
+  // MSCCL++'s forms.
+  MSCCLPP_INLINE void write(std::uint32_t first, std::uint32_t second, std::uint32_t flag) {
+    write(Payload{first, second}, flag);
+  }
+  /// The reverse of tryRead: true = not there yet.
+  MSCCLPP_INLINE bool readOnce(std::uint32_t flag, Payload& payload) const { return !tryRead(flag, payload); }
+  /// Waits for the payload of this flag; see TrappingWait for the limit.
+  MSCCLPP_INLINE Payload read(std::uint32_t flag, std::int64_t maxSpinCount = 100000000) const {
+    return detail::readPacket(*this, flag, maxSpinCount);
   }
 
   /// Forgets what the slot holds.

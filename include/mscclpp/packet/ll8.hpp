@@ -3,6 +3,7 @@
 
 #include "mscclpp/arch/memory.hpp"
 #include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/basic/trapping_wait.hpp"
 #include "mscclpp/config.hpp"
 
 namespace mscclpp {
@@ -34,6 +35,14 @@ struct alignas(8) LL8Packet {
     const LL8Packet now = load();
     payload = now.payload();
     return now.carries(expected);
+  }
+
+  // MSCCL++'s forms.
+  /// The reverse of tryRead: true = not there yet.
+  MSCCLPP_INLINE bool readOnce(std::uint32_t expected, Payload& payload) const { return !tryRead(expected, payload); }
+  /// Waits for the payload of this flag; see TrappingWait for the limit.
+  MSCCLPP_INLINE Payload read(std::uint32_t expected, std::int64_t maxSpinCount = 1000000) const {
+    return detail::readPacket(*this, expected, maxSpinCount);
   }
 
   /// Forgets what the slot holds.

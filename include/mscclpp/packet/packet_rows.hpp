@@ -36,6 +36,16 @@ struct PacketRows {
     return epoch + (static_cast<std::uint32_t>(epoch) == 0xffffffffu ? 3 : 1);
   }
 
+  /// A pack travels as it is.
+  template <class Warp>
+  static MSCCLPP_INLINE Word16 encode(const Warp&, const Word16& pack) {
+    return pack;
+  }
+  template <class Warp>
+  static MSCCLPP_INLINE Word16 decode(const Warp&, const Word16& word) {
+    return word;
+  }
+
   template <class Warp>
   static MSCCLPP_INLINE void write(const Warp& warp, std::byte* slots, std::size_t row, const Word16& pack,
                                    std::uint64_t epoch) {
@@ -54,8 +64,8 @@ struct PacketRows {
   }
 
   template <class Warp>
-  static MSCCLPP_INLINE bool arrived(const Warp&, std::byte*, std::size_t, const Fetched& fetched, std::uint64_t epoch,
-                                     unsigned) {
+  static MSCCLPP_INLINE bool arrived(const Warp&, std::byte*, std::size_t, const Fetched& fetched,
+                                     std::uint64_t epoch) {
     bool complete = true;
     MSCCLPP_UNROLL
     for (int k = 0; k < packetsPerPack; ++k) complete &= fetched.packets[k].carries(static_cast<std::uint32_t>(epoch));
@@ -63,7 +73,7 @@ struct PacketRows {
   }
 
   template <class Warp>
-  static MSCCLPP_INLINE Word16 unpack(const Warp&, const Fetched& fetched) {
+  static MSCCLPP_INLINE Word16 received(const Warp&, const Fetched& fetched) {
     Payloads payloads;
     MSCCLPP_UNROLL
     for (int k = 0; k < packetsPerPack; ++k) payloads.at[k] = fetched.packets[k].payload();
@@ -72,6 +82,15 @@ struct PacketRows {
 
   template <class Warp>
   static MSCCLPP_INLINE void consumed(const Warp&, std::byte*, std::size_t) {}
+
+  /// Flags come again after 2^32 epochs, so a slot must not keep its flag that long: a collective forgets the slots that a call leaves unused, once in so
+  /// many epochs (in two neighbouring ones, an even and an odd).
+  static constexpr std::uint64_t forgetInterval = std::uint64_t{1} << 20;
+  template <class Warp>
+  static MSCCLPP_INLINE void forget(const Warp& warp, std::byte* slots, std::size_t row) {
+    MSCCLPP_UNROLL
+    for (int k = 0; k < packetsPerPack; ++k) packet(warp, slots, row, k)->clear();
+  }
 
  private:
   struct alignas(16) Payloads {

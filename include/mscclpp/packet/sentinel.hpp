@@ -20,8 +20,8 @@ struct Sentinel {
   /// The poison is this byte throughout: about -1e34 as bf16 or float, rare in any data, and a memset makes it.
   static constexpr int initialByte = 0xf7;
   static constexpr std::uint64_t poison = 0xf7f7f7f7f7f7f7f7u;
-  /// How many failed reads go by before the escape word is looked at: the look would double the time of each attempt.
-  static constexpr unsigned attemptsPerEscapeCheck = 8;
+  /// How many failed attempts go by before the escape words are looked at: the look would double the time of each attempt.
+  static constexpr unsigned attemptsPerSecondLook = 8;
 
   static constexpr MSCCLPP_HOST_DEVICE int packsPerRow(int width) { return width; }
   static constexpr MSCCLPP_HOST_DEVICE std::size_t bytes(std::size_t packs) {
@@ -29,12 +29,21 @@ struct Sentinel {
   }
   static MSCCLPP_INLINE std::uint64_t nextEpoch(std::uint64_t epoch) { return epoch + 1; }
 
+  /// A pack travels as it is.
+  template <class Warp>
+  static MSCCLPP_INLINE Word16 encode(const Warp&, const Word16& pack) {
+    return pack;
+  }
+  template <class Warp>
+  static MSCCLPP_INLINE Word16 decode(const Warp&, const Word16& word) {
+    return word;
+  }
+
   template <class Warp>
   static MSCCLPP_INLINE void write(const Warp& warp, std::byte* slots, std::size_t row, const Word16& pack,
                                    std::uint64_t epoch) {
     arch::store<arch::Order::Relaxed, arch::Scope::System>(slot(warp, slots, row), pack);
-    const unsigned halves = (pack.lo == poison ? 1u : 0u) | (pack.hi == poison ? 2u : 0u);
-    if (halves != 0)
+    if (const unsigned halves = poisoned(pack); halves != 0)
       arch::store<arch::Order::Relaxed, arch::Scope::System>(escape(warp, slots, row), epoch << 2 | halves);
   }
 
@@ -44,17 +53,19 @@ struct Sentinel {
   }
 
   template <class Warp>
-  static MSCCLPP_INLINE bool arrived(const Warp& warp, std::byte* slots, std::size_t row, const Fetched& fetched,
-                                     std::uint64_t epoch, unsigned attempt) {
-    const unsigned missing = (fetched.pack.lo == poison ? 1u : 0u) | (fetched.pack.hi == poison ? 2u : 0u);
-    if (missing == 0) return true;
-    if (attempt % attemptsPerEscapeCheck != attemptsPerEscapeCheck - 1) return false;
-    const auto announced = arch::load<arch::Order::Relaxed, arch::Scope::System>(escape(warp, slots, row));
-    return announced >> 2 == epoch && (missing & ~static_cast<unsigned>(announced & 3)) == 0;
+  static MSCCLPP_INLINE bool arrived(const Warp&, std::byte*, std::size_t, const Fetched& fetched, std::uint64_t) {
+    return poisoned(fetched.pack) == 0;
+  }
+
+  /// Whether what looks like poison is announced as data.
+  template <class Warp>
+  static MSCCLPP_INLINE bool arrivedDisguised(const Warp& warp, std::byte* slots, std::size_t row,
+                                              const Fetched& fetched, std::uint64_t epoch) {
+    return isDisguised(fetched.pack, escape(warp, slots, row), epoch);
   }
 
   template <class Warp>
-  static MSCCLPP_INLINE Word16 unpack(const Warp&, const Fetched& fetched) {
+  static MSCCLPP_INLINE Word16 received(const Warp&, const Fetched& fetched) {
     return fetched.pack;
   }
 
@@ -68,6 +79,19 @@ struct Sentinel {
   static constexpr std::size_t blockPacks = 32;
   static constexpr std::size_t slotBytes = blockPacks * sizeof(Word16);
   static constexpr std::size_t blockBytes = slotBytes + blockPacks * sizeof(std::uint64_t);
+
+  /// Which halves are the poison: bit 0 the lower, bit 1 the upper.
+  static MSCCLPP_INLINE unsigned poisoned(const Word16& pack) {
+    return (pack.lo == poison ? 1u : 0u) | (pack.hi == poison ? 2u : 0u);
+  }
+
+  static MSCCLPP_HOST_DEVICE MSCCLPP_NOINLINE bool isDisguised(Word16 pack, const std::uint64_t* escapeWord,
+                                                               std::uint64_t epoch) {
+    const unsigned missing = poisoned(pack);
+    if (missing == 0) return true;
+    const auto announced = arch::load<arch::Order::Relaxed, arch::Scope::System>(escapeWord);
+    return announced >> 2 == epoch && (missing & ~static_cast<unsigned>(announced & 3)) == 0;
+  }
 
   /// A pack's block and its place there; for whole warps the row and the lane, which spares every address a division.
   template <class Warp>

@@ -16,6 +16,12 @@ struct Host2DeviceSemaphoreHandle {
   MSCCLPP_INLINE bool wait(Wait& policy) {
     return inbound_.wait(policy);
   }
+
+  // MSCCL++'s forms.
+  MSCCLPP_INLINE bool wait(std::int64_t maxSpinCount) { return inbound_.wait(maxSpinCount); }
+  MSCCLPP_INLINE std::uint64_t loadInbound() const { return inbound_.loadInbound(); }
+  MSCCLPP_INLINE std::uint64_t loadExpectedInbound() const { return inbound_.loadExpectedInbound(); }
+  MSCCLPP_INLINE std::uint64_t incExpectedInbound() { return inbound_.incExpectedInbound(); }
 };
 
 }  // namespace mscclpp

@@ -57,15 +57,36 @@ struct SemaphoreHandle {
     return true;
   }
 
+  // MSCCL++'s forms. It counts attempts in debug builds only; here a count below 0 means until aborted, any other the handle's own limit.
+  MSCCLPP_INLINE bool wait(std::int64_t maxSpinCount) {
+    BoundedWait policy(waitControl, maxSpinCount < 0 ? 0 : waitTimeout);
+    return wait(policy);
+  }
+  MSCCLPP_INLINE bool relaxedWait(std::int64_t maxSpinCount) {
+    BoundedWait policy(waitControl, maxSpinCount < 0 ? 0 : waitTimeout);
+    return relaxedWait(policy);
+  }
+  MSCCLPP_INLINE std::uint64_t loadInbound() const {
+    return arch::load<arch::Order::Acquire, arch::Scope::System>(inboundToken);
+  }
+  MSCCLPP_INLINE std::uint64_t loadInboundRelaxed() const {
+    return arch::load<arch::Order::Relaxed, arch::Scope::System>(inboundToken);
+  }
+  MSCCLPP_INLINE std::uint64_t loadExpectedInbound() const { return *expectedInboundToken; }
+  /// Returns the new value.
+  MSCCLPP_INLINE std::uint64_t incExpectedInbound() { return *expectedInboundToken += 1; }
+
  private:
   template <arch::Order order, class Wait>
   MSCCLPP_INLINE bool waitOrdered(Wait& policy) {
     const std::uint64_t next = *expectedInboundToken + 1;
-    *expectedInboundToken = next;
-    return policy.until(WaitSite{WaitOperation::Semaphore, rank, peer, 0, next}, [&](std::uint64_t& seen) {
-      seen = arch::load<order, arch::Scope::System>(inboundToken);
-      return seen >= next;
-    });
+    const bool arrived =
+        policy.until(WaitSite{WaitOperation::Semaphore, rank, peer, 0, next}, [&](std::uint64_t& seen) {
+          seen = arch::load<order, arch::Scope::System>(inboundToken);
+          return seen >= next;
+        });
+    if (arrived) *expectedInboundToken = next;  // a wait that gave up leaves the signal to the next
+    return arrived;
   }
 };
 

@@ -24,4 +24,12 @@ struct Window {
   }
 };
 
+/// The window whose copies begin at these addresses, one a rank.
+template <int Ranks = 0>
+MSCCLPP_HOST_DEVICE Window<Ranks> windowAt(std::byte* const* bases, int ranks) {
+  Window<Ranks> window{};
+  for (int r = 0; r < ranks; ++r) window.base[r] = bases[r];
+  return window;
+}
+
 }  // namespace mscclpp

@@ -1,0 +1,43 @@
+// Counts what ThreadSanitizer reports, for mutants that must race. Included by one source of an executable; its other cases must be free of races.
+#pragma once
+
+#include <atomic>
+
+#if defined(__SANITIZE_THREAD__)
+#define MSCCLPP_TEST_TSAN 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define MSCCLPP_TEST_TSAN 1
+#endif
+#endif
+
+namespace mscclpp::test {
+
+inline std::atomic<int> raceReports = 0;
+
+/// Whether races are found at all.
+#if defined(MSCCLPP_TEST_TSAN)
+inline constexpr bool findsRaces = true;
+#else
+inline constexpr bool findsRaces = false;
+#endif
+
+/// How many races the run showed.
+template <class Run>
+int racesOf(const Run& run) {
+  const int before = raceReports;
+  run();
+  return raceReports - before;
+}
+
+}  // namespace mscclpp::test
+
+#if defined(MSCCLPP_TEST_TSAN)
+// ThreadSanitizer calls the first for each race it finds; the second keeps the expected ones from failing the test.
+extern "C" void __tsan_on_report(void*) {
+  ++mscclpp::test::raceReports;
+}
+extern "C" const char* __tsan_default_options() {
+  return "exitcode=0 suppress_equal_stacks=0 suppress_equal_addresses=0";
+}
+#endif

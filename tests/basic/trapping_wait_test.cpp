@@ -1,0 +1,76 @@
+// Waits that end what runs: they pass when they may, and a failed one is the end of the process.
+#include "mscclpp/basic/trapping_wait.hpp"
+
+#include <doctest/doctest.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <csignal>
+#include <thread>
+
+#include "mscclpp/packet/ll16.hpp"
+#include "mscclpp/packet/ll8.hpp"
+
+using namespace mscclpp;
+
+namespace {
+
+constexpr WaitSite site{WaitOperation::Unknown, 0, -1, 0, 0};
+
+template <class Body>
+int signalThatEnds(Body body) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const rlimit none{0, 0};
+    ::setrlimit(RLIMIT_CORE, &none);
+    for (int each : {SIGILL, SIGTRAP, SIGABRT}) std::signal(each, SIG_DFL);  // not doctest's
+    body();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
+}  // namespace
+
+TEST_CASE("trapping wait: passes as soon as the attempt does") {
+  std::atomic<bool> ready = false;
+  std::thread other([&] { ready = true; });
+  for (TrappingWait wait : {TrappingWait(), TrappingWait(-1), TrappingWait(100)}) {
+    CHECK(wait.until(site, [&](std::uint64_t&) { return ready.load(); }));
+  }
+  other.join();
+}
+
+TEST_CASE("trapping wait: a wait that fails ends the process") {
+  const int signal = signalThatEnds([] {
+    auto wait = TrappingWait::within(1'000'000);
+    wait.until(site, [](std::uint64_t&) { return false; });
+  });
+  CHECK((signal == SIGILL || signal == SIGTRAP || signal == SIGABRT));
+  CHECK(signalThatEnds([] { arch::trap(); }) == signal);
+}
+
+TEST_CASE("packets: MSCCL++'s forms of writing and reading") {
+  LL16Packet wide{};
+  uint2 pair{};
+  CHECK(wide.readOnce(1, pair));  // true: not there yet
+  std::thread writer([&] { wide.write(7u, 8u, 1u); });
+  pair = wide.read(1, -1);
+  writer.join();
+  CHECK(pair.x == 7);
+  CHECK(pair.y == 8);
+  CHECK_FALSE(wide.readOnce(1, pair));
+  CHECK(wide.readOnce(2, pair));
+
+  LL8Packet narrow{};
+  std::uint32_t word = 0;
+  CHECK(narrow.readOnce(3, word));
+  narrow.write(9, 3);
+  CHECK(narrow.read(3) == 9);
+  CHECK_FALSE(narrow.readOnce(3, word));
+  CHECK(word == 9);
+}

@@ -1,0 +1,13 @@
+// A switch has no minimum of floats.
+// EXPECT: no load-reduce of this kind
+#include "mscclpp/channel/switch.hpp"
+
+using namespace mscclpp;
+
+Vector<float, 4> least(const SwitchChannelHandle& channel) {
+#ifdef CORRECT
+  return channel.reduce<Vector<float, 4>>(0);
+#else
+  return channel.reduce<Vector<float, 4>, Arithmetic::Min>(0);
+#endif
+}
