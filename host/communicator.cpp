@@ -1,9 +1,12 @@
 #include "mscclpp/host/communicator.hpp"
 
+#include <chrono>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include "communicator_state.hpp"
+#include "connection_base.hpp"
 #include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
 
@@ -26,6 +29,23 @@ class Communicator::State::Receive {
   std::exception_ptr failure;
 };
 
+// Either sees that the communicator is aborted, or is seen by abort().
+class Communicator::State::BootstrapCall {
+ public:
+  explicit BootstrapCall(State& state) : calls_(state.calls_) {
+    ++calls_;
+    if (!state.aborted_) return;
+    --calls_;
+    state.refuseIfAborted();
+  }
+  ~BootstrapCall() { --calls_; }
+  BootstrapCall(const BootstrapCall&) = delete;
+  BootstrapCall& operator=(const BootstrapCall&) = delete;
+
+ private:
+  std::atomic<int>& calls_;
+};
+
 Communicator::State::State(std::shared_ptr<Bootstrap> bootstrap, std::shared_ptr<Context> context)
     : bootstrap_(std::move(bootstrap)), context_(context ? std::move(context) : Context::create()) {
   if (!bootstrap_) throw Error("Communicator: the bootstrap must not be null", ErrorCode::InvalidUsage);
@@ -39,6 +59,10 @@ Communicator::State::~State() {
   if (liveness_ != nullptr) liveness_->unsubscribe(subscription_);
 }
 
+void Communicator::State::refuseIfAborted() const {
+  if (aborted_) throw Error("the communicator was aborted; make a new one", ErrorCode::Aborted);
+}
+
 void Communicator::State::checkChannel(int rank, int tag) const {
   if (rank < 0 || rank >= bootstrap_->getNranks()) {
     throw Error(
@@ -50,12 +74,22 @@ void Communicator::State::checkChannel(int rank, int tag) const {
 
 void Communicator::State::send(const Bytes& bytes, int rank, int tag) {
   checkChannel(rank, tag);
-  if (rank != bootstrap_->getRank()) return bootstrap_->send(bytes, rank, tag);
+  if (rank != bootstrap_->getRank()) {
+    const BootstrapCall call(*this);
+    return bootstrap_->send(bytes, rank, tag);
+  }
   {
     std::lock_guard lock(selfMutex_);
     self_[tag].push_back(bytes);
   }
   selfArrived_.notify_all();
+}
+
+void Communicator::State::keep(RegisteredMemory memory) {
+  const auto now = std::chrono::steady_clock::now();
+  std::lock_guard lock(mutex_);
+  while (!sent_.empty() && now - sent_.front().first > env()->bootstrapTimeout) sent_.pop_front();
+  sent_.emplace_back(now, std::move(memory));
 }
 
 std::shared_ptr<Communicator::State::Receive> Communicator::State::expect(int rank, int tag) {
@@ -94,6 +128,7 @@ Communicator::State::Bytes Communicator::State::complete(Receive& receive) {
 
 Communicator::State::Bytes Communicator::State::receiveNow(int rank, int tag) {
   if (rank == bootstrap_->getRank()) return takeFromSelf(tag);
+  const BootstrapCall call(*this);
   Bytes bytes;
   bootstrap_->recv(bytes, rank, tag);
   return bytes;
@@ -102,11 +137,12 @@ Communicator::State::Bytes Communicator::State::receiveNow(int rank, int tag) {
 Communicator::State::Bytes Communicator::State::takeFromSelf(int tag) {
   std::unique_lock lock(selfMutex_);
   auto& queue = self_[tag];
-  if (!selfArrived_.wait_for(lock, env()->bootstrapTimeout, [&] { return !queue.empty(); })) {
+  if (!selfArrived_.wait_for(lock, env()->bootstrapTimeout, [&] { return aborted_ || !queue.empty(); })) {
     throw Error("Communicator: this rank receives from itself on tag " + std::to_string(tag) +
                     ", but has sent nothing there; send before asking the future",
                 ErrorCode::Timeout);
   }
+  refuseIfAborted();
   Bytes bytes = std::move(queue.front());
   queue.pop_front();
   return bytes;
@@ -116,6 +152,7 @@ void Communicator::State::remember(const Connection& connection, int rank, int t
   std::lock_guard lock(mutex_);
   std::erase_if(connections_, [](const auto& entry) { return entry.first.expired(); });
   connections_[connection.base_] = {rank, tag};
+  if (aborted_) connection.base_->abort();
 }
 
 Communicator::State::Channel Communicator::State::channelOf(const Connection& connection) const {
@@ -150,15 +187,33 @@ void Communicator::State::watch(const std::shared_ptr<detail::WaitWatch>& watch)
 }
 
 void Communicator::State::abort() noexcept {
-  std::lock_guard lock(watchMutex_);
-  aborted_ = true;
-  for (const auto& known : watches_) {
-    if (const auto watch = known.lock()) watch->abort();
+  {
+    std::lock_guard lock(watchMutex_);
+    aborted_ = true;
+    for (const auto& known : watches_) {
+      if (const auto watch = known.lock()) watch->abort();
+    }
+  }
+  {
+    std::lock_guard lock(mutex_);
+    for (const auto& [known, channel] : connections_) {
+      if (const auto connection = known.lock()) connection->abort();
+    }
+  }
+  { std::lock_guard lock(selfMutex_); }  // who waits there has seen the flag, or is notified
+  selfArrived_.notify_all();
+  // A call that was about to block when it was looked for is found a little later.
+  const auto patience = std::chrono::steady_clock::now() + std::chrono::milliseconds(200);
+  bootstrap_->abortBlocked();
+  while (calls_ > 0 && std::chrono::steady_clock::now() < patience) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    bootstrap_->abortBlocked();
   }
 }
 
 void Communicator::State::onFailure(const RankFailure& failure) noexcept {
   std::lock_guard lock(watchMutex_);
+  if (aborted_) return;  // the failure may be this rank's own, of being aborted
   try {
     if (!failure_) failure_ = failure;
   } catch (...) {  // no memory for the reason: the rank will do
@@ -187,6 +242,7 @@ RegisteredMemory Communicator::registerMemory(void* data, std::size_t size, Tran
 
 void Communicator::sendMemory(RegisteredMemory memory, int remoteRank, int tag) {
   state_->send(memory.serialize(), remoteRank, tag);
+  state_->keep(std::move(memory));
 }
 
 std::shared_future<RegisteredMemory> Communicator::recvMemory(int remoteRank, int tag) {

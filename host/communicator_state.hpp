@@ -1,6 +1,8 @@
 // What a communicator owns, shared with the futures that it gives out.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <deque>
 #include <exception>
@@ -31,6 +33,8 @@ class Communicator::State {
   const std::shared_ptr<Context>& context() const noexcept { return context_; }
 
   void send(const Bytes& bytes, int rank, int tag);
+  /// Keeps a registration that was sent for as long as its receiver may wait for it, or until the communicator ends.
+  void keep(RegisteredMemory memory);
 
   /// A place in the line for messages from one (rank, tag).
   class Receive;
@@ -47,7 +51,9 @@ class Communicator::State {
 
  private:
   struct Line;
+  class BootstrapCall;
 
+  void refuseIfAborted() const;
   void checkChannel(int rank, int tag) const;
   void onFailure(const RankFailure& failure) noexcept;
   Bytes receiveNow(int rank, int tag);
@@ -60,6 +66,8 @@ class Communicator::State {
   std::map<Channel, std::unique_ptr<Line>> lines_;  // never removed: receives refer to them
   std::map<std::weak_ptr<detail::ConnectionBase>, Channel, std::owner_less<>> connections_;
 
+  std::deque<std::pair<std::chrono::steady_clock::time_point, RegisteredMemory>> sent_;  // with when it was
+
   std::map<DeviceType, std::shared_ptr<WaitMonitor>> monitors_;
 
   // What this rank sent to itself, by tag.
@@ -70,7 +78,8 @@ class Communicator::State {
   // Whose waits end when this communicator is aborted or a rank is lost.
   std::mutex watchMutex_;
   std::vector<std::weak_ptr<detail::WaitWatch>> watches_;
-  bool aborted_ = false;
+  std::atomic<bool> aborted_ = false;
+  std::atomic<int> calls_ = 0;  // of the bootstrap, under way
   std::optional<RankFailure> failure_;
   Liveness* liveness_ = nullptr;
   Liveness::Subscription subscription_ = 0;

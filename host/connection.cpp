@@ -22,7 +22,7 @@ void checkRange(const char* which, const RegisteredMemory& memory, std::uint64_t
   }
   if (!memory.transports().has(transport)) {
     throw Error(std::string("Connection: the ") + which + " memory is reached by " + nameOf(memory.transports()) +
-                    ", but the connection uses " + nameOf(transport) + "; register it for that transport",
+                    ", but the connection uses " + nameOf(transport) + " on that side; register it for that transport",
                 ErrorCode::InvalidUsage);
   }
 }
@@ -37,28 +37,57 @@ detail::ConnectionBase& Connection::base() const {
   return *base_;
 }
 
-void Connection::write(RegisteredMemory dst, std::uint64_t dstOffset, RegisteredMemory src, std::uint64_t srcOffset,
-                       std::uint64_t size) {
+void Connection::write(const RegisteredMemory& dst, std::uint64_t dstOffset, const RegisteredMemory& src,
+                       std::uint64_t srcOffset, std::uint64_t size) {
   auto& connection = base();
-  checkRange("destination", dst, dstOffset, size, transport());
+  checkRange("destination", dst, dstOffset, size, remoteTransport());
   checkRange("source", src, srcOffset, size, transport());
   if (size != 0) connection.write(dst, dstOffset, src, srcOffset, size);
 }
 
-void Connection::updateAndSync(RegisteredMemory dst, std::uint64_t dstOffset, std::uint64_t* src,
+void Connection::updateAndSync(const RegisteredMemory& dst, std::uint64_t dstOffset, std::uint64_t* src,
                                std::uint64_t newValue) {
   auto& connection = base();
-  checkRange("destination", dst, dstOffset, sizeof(newValue), transport());
-  if (dstOffset % sizeof(newValue) != 0 || reinterpret_cast<std::uintptr_t>(dst.data()) % sizeof(newValue) != 0) {
+  checkRange("destination", dst, dstOffset, sizeof(newValue), remoteTransport());
+  // Where it is mapped says nothing about memory that only a network reaches; mappings keep the alignment.
+  if ((reinterpret_cast<std::uintptr_t>(dst.originalDataPtr()) + dstOffset) % sizeof(newValue) != 0) {
     throw Error("Connection::updateAndSync: the destination must be aligned to 8 bytes", ErrorCode::InvalidUsage);
   }
   if (src == nullptr) throw Error("Connection::updateAndSync: src must not be null", ErrorCode::InvalidUsage);
-  std::atomic_ref(*src).store(newValue, std::memory_order_relaxed);
-  connection.updateAndSync(dst, dstOffset, newValue);
+  const std::uint64_t oldValue = std::atomic_ref(*src).exchange(newValue, std::memory_order_relaxed);
+  connection.updateAndSync(dst, dstOffset, oldValue, newValue);
 }
 
 void Connection::flush(std::int64_t timeoutUsec) {
   base().flush(timeoutUsec < 0 ? defaultFlushTimeout : std::chrono::microseconds(timeoutUsec));
+}
+
+std::uint64_t Connection::issued() const {
+  return base().issued();
+}
+std::uint64_t Connection::completed() {
+  return base().completed();
+}
+bool Connection::storeWhenComplete(std::uint64_t* word, std::uint64_t value) {
+  return base().storeWhenComplete(word, value);
+}
+
+bool Connection::writesValues() const {
+  return base().writesValues();
+}
+void Connection::writeValue(const RegisteredMemory& dst, std::uint64_t dstOffset, std::uint64_t value) {
+  if (!writesValues()) {
+    throw Error("Connection::writeValue: connections over " + nameOf(transport()) + " do not write values; use write",
+                ErrorCode::InvalidUsage);
+  }
+  updateAndSync(dst, dstOffset, &value, value);
+}
+
+void Connection::beginBatch() {
+  base().beginBatch();
+}
+void Connection::endBatch() {
+  base().endBatch();
 }
 
 Transport Connection::transport() const {

@@ -17,10 +17,6 @@ namespace {
   throw Error(message, ErrorCode::InvalidUsage);
 }
 
-bool isNetwork(Transport transport) {
-  return (AllIBTransports | Transport::Ethernet).has(transport);
-}
-
 std::uint64_t pidHash() {
   const detail::Id128 id = detail::processId();
   std::uint64_t hash = 0;
@@ -49,10 +45,6 @@ RegisteredMemory Context::registerMemory(void* data, std::size_t size, Transport
 RegisteredMemory Context::registerMemory(void* data, std::size_t size, TransportFlags transports,
                                          std::shared_ptr<const void> owner) {
   if (data == nullptr || size == 0) invalid("registerMemory: there must be a pointer and at least one byte");
-  if ((transports & (AllIBTransports | Transport::Ethernet)).any()) {
-    invalid("registerMemory: " + nameOf(transports) +
-            ": this version reaches memory by CudaIpc and SharedMemory alone; leave the network transports out");
-  }
   auto state = std::make_shared<RegisteredMemory::State>();
   state->data = data;
   state->originalAddress = reinterpret_cast<std::uint64_t>(data);
@@ -72,6 +64,12 @@ RegisteredMemory Context::registerMemory(void* data, std::size_t size, Transport
   if (transports.has(Transport::CudaIpc)) {
     append(form.handles, state->owners, detail::shareGpuMemory(data, size, state_->offers()));
   }
+  for (int index = 0; index < static_cast<int>(Transport::NumTransports); ++index) {
+    const auto transport = static_cast<Transport>(index);
+    if (!(transports & detail::networkTransports).has(transport)) continue;
+    append(form.handles, state->owners, state_->network(transport)->share(data, size));
+  }
+  state->handles = form.handles;
   state->serialized = detail::writeMemory(form);
   return RegisteredMemory(std::move(state));
 }
@@ -88,16 +86,25 @@ Endpoint Context::createEndpoint(EndpointConfig config) {
       break;
     case Transport::CudaIpc:
       if (type != DeviceType::GPU) invalid("createEndpoint: CudaIpc serves DeviceType::GPU; a CPU takes SharedMemory");
-      if (config.device.id < 0) config.device.id = detail::currentGpu();
-      detail::checkGpu(config.device.id);
       break;
     case Transport::Unknown:
     case Transport::NumTransports:
       invalid("createEndpoint: name a transport");
-    default:
-      break;  // networks: an endpoint is only a description until connect
+    default:  // a network
+      if (type == DeviceType::Unknown) {
+        invalid("createEndpoint: " + nameOf(config.transport) +
+                " serves DeviceType::CPU and DeviceType::GPU; name one");
+      }
+  }
+  if (type == DeviceType::GPU) {
+    if (config.device.id < 0) config.device.id = detail::currentGpu();
+    detail::checkGpu(config.device.id);
   }
   Endpoint endpoint;
+  if (detail::networkTransports.has(config.transport)) {
+    endpoint.network_ = state_->network(config.transport)->createEndpoint(config);
+    endpoint.details_ = endpoint.network_->details();
+  }
   endpoint.config_ = config;
   endpoint.hostHash_ = detail::hostHash();
   endpoint.pidHash_ = pidHash();
@@ -106,17 +113,18 @@ Endpoint Context::createEndpoint(EndpointConfig config) {
 
 Connection Context::connect(const Endpoint& localEndpoint, const Endpoint& remoteEndpoint) {
   const Transport transport = localEndpoint.transport();
-  if (transport != remoteEndpoint.transport()) {
+  // The numbers of verbs devices mean something on their own host only.
+  const bool bothVerbs = AllIBTransports.has(transport) && AllIBTransports.has(remoteEndpoint.transport());
+  if (transport != remoteEndpoint.transport() && !bothVerbs) {
     invalid("connect: this rank's endpoint uses " + nameOf(transport) + " and the peer's " +
-            nameOf(remoteEndpoint.transport()) + "; both sides must name the same transport");
-  }
-  if (isNetwork(transport)) {
-    invalid("connect: connections over " + nameOf(transport) +
-            " are not part of this version; ranks of one host use CudaIpc (GPUs) or SharedMemory (CPUs)");
+            nameOf(remoteEndpoint.transport()) + "; both sides must name the same transport (any of IB0 to IB7 fit)");
   }
   if (transport == Transport::Unknown) invalid("connect: an endpoint is empty; make it with createEndpoint");
   if (localEndpoint.pidHash() != pidHash()) {
     invalid("connect: the local endpoint was made by another process; the arguments are (local, remote)");
+  }
+  if (detail::networkTransports.has(transport)) {
+    return Connection(state_->network(transport)->connect(shared_from_this(), localEndpoint, remoteEndpoint));
   }
   if (localEndpoint.hostHash() != remoteEndpoint.hostHash()) {
     invalid("connect: the peer is on another host, which " + nameOf(transport) +

@@ -8,6 +8,7 @@
 
 #include "memory_transport.hpp"
 #include "mscclpp/host/device.hpp"
+#include "network.hpp"
 #include "token_pool.hpp"
 
 namespace mscclpp::detail {
@@ -23,10 +24,19 @@ class ContextState {
     return pool;
   }
 
+  /// Opened at the first call.
+  std::shared_ptr<Network> network(Transport transport) {
+    std::lock_guard lock(mutex_);
+    auto& network = networks_[transport];
+    if (!network) network = openNetwork(transport);
+    return network;
+  }
+
  private:
   OfferTable offers_;
   std::mutex mutex_;
   std::map<std::pair<DeviceType, int>, std::shared_ptr<TokenPool>> pools_;
+  std::map<Transport, std::shared_ptr<Network>> networks_;
 };
 
 }  // namespace mscclpp::detail

@@ -1,18 +1,19 @@
 #include "mscclpp/host/endpoint.hpp"
 
 #include "byte_stream.hpp"
+#include "network.hpp"
 
 namespace mscclpp {
 
 namespace {
-constexpr detail::Form form{"Endpoint", 0x50444e45, 1};
+constexpr detail::Form form{"Endpoint", 0x50444e45, 2};
 }
 
-// The verbs settings stay at home: a later transport adds what its peer needs, under a new version.
+// The verbs settings stay at home: what a peer must know of them is in the details.
 std::vector<char> Endpoint::serialize() const {
   detail::ByteWriter writer(form);
   writer.put(static_cast<std::uint32_t>(config_.transport)).put(static_cast<std::uint32_t>(config_.device.type));
-  writer.put(config_.device.id).put(config_.maxWriteQueueSize).put(hostHash_).put(pidHash_);
+  writer.put(config_.device.id).put(config_.maxWriteQueueSize).put(hostHash_).put(pidHash_).putBytes(details_);
   return writer.finish();
 }
 
@@ -25,7 +26,9 @@ Endpoint Endpoint::deserialize(const std::vector<char>& data) {
   endpoint.config_.maxWriteQueueSize = reader.get<int>();
   endpoint.hostHash_ = reader.get<std::uint64_t>();
   endpoint.pidHash_ = reader.get<std::uint64_t>();
+  endpoint.details_ = reader.getBytes();
   reader.end();
+  if (endpoint.details_.size() > detail::NetworkEndpoint::maxDetails) reader.fail("a field is out of range");
   return endpoint;
 }
 

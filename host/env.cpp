@@ -141,8 +141,9 @@ Env::Env()
       hcaDevices(readText("MSCCLPP_HCA_DEVICES")),
       ibvSo(readText("MSCCLPP_IBV_SO")),
       ibvMode(readChoice("MSCCLPP_IBV_MODE", {"host", "host-no-atomic"}, "host")),
-      ibGidIndex(readInt("MSCCLPP_IB_GID_INDEX", 0, 255, 0)),
+      ibGidIndex(readInt("MSCCLPP_IB_GID_INDEX", 0, 255, -1)),
       forceDisableGdr(readBool("MSCCLPP_FORCE_DISABLE_GDR")),
+      ll128(readChoice("MSCCLPP_LL128", {"auto", "on", "off"}, "auto")),
       // A site that turns multicast off for NCCL means everybody.
       forceDisableNvls(readBool("MSCCLPP_FORCE_DISABLE_NVLS") || readText("NCCL_NVLS_ENABLE") == "0"),
       cudaIpcUseDefaultStream(readBool("MSCCLPP_CUDAIPC_USE_DEFAULT_STREAM")),

@@ -1,8 +1,6 @@
 #include "fd_server.hpp"
 
 #include <poll.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/un.h>
@@ -15,6 +13,8 @@
 #include <vector>
 
 #include "mscclpp/host/error.hpp"
+#include "service_thread.hpp"
+#include "socket.hpp"
 
 namespace mscclpp::detail {
 
@@ -132,18 +132,7 @@ FdServer::FdServer() : name_(randomId()), ownerPid_(::getpid()) {
   if (::listen(listener_.get(), SOMAXCONN) != 0) throw SysError("listen for passing memory descriptors", errno);
   wake_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   if (!wake_) throw SysError("eventfd", errno);
-  // The thread takes no signals: those are the application's.
-  sigset_t all;
-  sigset_t before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread([this] { serve(); });
-  } catch (...) {
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  thread_ = startServiceThread("mscclpp-fd", [this] { serve(); });
 }
 
 FdServer::~FdServer() {
@@ -192,7 +181,6 @@ bool FdServer::answer(Client& client) {
 }
 
 void FdServer::serve() noexcept {
-  ::pthread_setname_np(::pthread_self(), "mscclpp-fd");
   std::vector<Client> clients;
   std::vector<pollfd> polled;
   clients.reserve(maxClients);
@@ -228,7 +216,7 @@ void FdServer::serve() noexcept {
     if ((polled[1].revents & POLLIN) != 0) {
       UniqueFd accepted(::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
       if (!accepted) {
-        outOfDescriptors = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
+        outOfDescriptors = isOutOfDescriptors(errno);
       } else if (isOfThisUser(accepted.get())) {
         clients.emplace_back(std::move(accepted), now);
       }

@@ -11,7 +11,6 @@
 #include <string>
 #include <string_view>
 #include <thread>
-#include <type_traits>
 #include <vector>
 
 #include "mscclpp/host/error.hpp"
@@ -56,31 +55,9 @@ struct Reply {
   Proof proof;
 };
 
-template <class Wire>
-std::string_view bytesOf(const Wire& wire) {
-  // Without padding: the proofs cover every byte, and no stray memory is sent.
-  static_assert(std::is_trivially_copyable_v<Wire> && std::has_unique_object_representations_v<Wire>);
-  return {reinterpret_cast<const char*>(&wire), sizeof(Wire)};
-}
-
-void requireSodium() {
-  if (sodium_init() < 0) throw Error("libsodium cannot find a source of randomness", ErrorCode::SystemError);
-}
-
 Proof prove(const Key& key, std::string_view side, const Greeting& greeting, Hello hello, Verdict verdict) {
   hello.proof = {};
-  Proof proof;
-  crypto_generichash_state state;
-  crypto_generichash_init(&state, key.data(), key.size(), proof.size());
-  for (std::string_view part : {side, bytesOf(greeting), bytesOf(hello), bytesOf(verdict)}) {
-    crypto_generichash_update(&state, reinterpret_cast<const unsigned char*>(part.data()), part.size());
-  }
-  crypto_generichash_final(&state, proof.data(), proof.size());
-  return proof;
-}
-
-bool sameProof(const Proof& a, const Proof& b) {
-  return sodium_memcmp(a.data(), b.data(), a.size()) == 0;
+  return proofOf(key, {side, bytesOf(greeting), bytesOf(hello), bytesOf(verdict)});
 }
 
 constexpr std::string_view connectingSide = "mscclpp connecting";
@@ -131,41 +108,10 @@ UniqueFd introduce(const SocketAddress& address, const Key& key, const Introduct
 
 }  // namespace
 
-Secret makeSecret() {
-  requireSodium();
-  Secret secret;
-  randombytes_buf(secret.data(), secret.size());
-  return secret;
-}
-
-Secret secretFromText(const std::string& text) {
-  requireSodium();
-  Secret secret;
-  crypto_generichash(secret.data(), secret.size(), reinterpret_cast<const unsigned char*>(text.data()), text.size(),
-                     nullptr, 0);
-  return secret;
-}
-
-Key keyFromSecret(const Secret& secret) {
-  requireSodium();
-  constexpr std::string_view label = "mscclpp bootstrap key";
-  Key key;
-  crypto_generichash(key.data(), key.size(), reinterpret_cast<const unsigned char*>(label.data()), label.size(),
-                     secret.data(), secret.size());
-  return key;
-}
-
 Key keyForMeeting(const Key& key, const Nonce& meeting) {
   Key result;
   crypto_generichash(result.data(), result.size(), meeting.data(), meeting.size(), key.data(), key.size());
   return result;
-}
-
-Nonce makeNonce() {
-  requireSodium();
-  Nonce nonce;
-  randombytes_buf(nonce.data(), nonce.size());
-  return nonce;
 }
 
 UniqueFd connectAndIntroduce(const SocketAddress& address, const Key& key, const Introduction& self, Deadline deadline,

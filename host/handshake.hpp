@@ -6,7 +6,6 @@
 // worth nothing for another connection, rank, purpose or direction. A stranger learns a nonce, no more.
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -14,24 +13,13 @@
 #include <optional>
 #include <string>
 
+#include "proof.hpp"
 #include "socket.hpp"
 
 namespace mscclpp::detail {
 
-/// The 128 bits that the ranks of a job share.
-using Secret = std::array<std::uint8_t, 16>;
-/// What proofs are made with; derived from the secret.
-using Key = std::array<std::uint8_t, 32>;
-using Nonce = std::array<std::uint8_t, 32>;
-using Proof = std::array<std::uint8_t, 32>;
-
-Secret makeSecret();
-/// A secret from a text that a person chose.
-Secret secretFromText(const std::string& text);
-Key keyFromSecret(const Secret& secret);
 /// A key for the connections of one meeting: two meetings under the same secret cannot mix.
 Key keyForMeeting(const Key& key, const Nonce& meeting);
-Nonce makeNonce();
 
 /// Why a connection is made; part of the proof.
 enum class Purpose : std::uint32_t { Join = 1, Mesh = 2 };

@@ -32,7 +32,8 @@ Host2HostSemaphore::Host2HostSemaphore(const Semaphore& semaphore)
     : semaphore_(semaphore), connection_(semaphore.connection()), sent_(std::make_unique<std::uint64_t>(0)) {
   if (connection_.transport() == Transport::CudaIpc || connection_.localDevice().type != DeviceType::CPU) {
     throw Error(
-        "Host2HostSemaphore: its counters must be in host memory; connect with DeviceType::CPU and SharedMemory",
+        "Host2HostSemaphore: its counters must be in host memory; connect with DeviceType::CPU, over SharedMemory or a "
+        "network",
         ErrorCode::InvalidUsage);
   }
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "fd_server.hpp"
+#include "mscclpp/host/transport.hpp"
 #include "process_identity.hpp"
 
 namespace mscclpp::detail {
@@ -20,18 +21,20 @@ enum class HandleKind : std::uint32_t {
   SharedMemoryFd = 1,  ///< a memfd, fetched from its owner
   CudaFd = 2,          ///< a cuMem allocation as a POSIX descriptor, fetched from its owner
   CudaIpc = 3,         ///< a cudaMalloc allocation as a runtime IPC handle
+  Verbs = 4,           ///< a memory region of a verbs device
+  Tcp = 5,             ///< a registration that messages over TCP name
 };
 
-/// One way to map one allocation, as it travels. Plain data, the same size for every kind.
+/// One way to reach one piece of memory, as it travels. Plain data, the same size for every kind.
 struct MemoryHandle {
   HandleKind kind;
-  std::uint32_t reserved = 0;
+  Transport transport;
   std::uint64_t allocationBytes;
   /// Of the registered memory within the allocation.
   std::uint64_t offset;
   /// Unique among allocations, so that registrations of one allocation share one mapping.
   Id128 allocation;
-  /// The server and token of a descriptor; or the runtime IPC handle.
+  /// The server and token of a descriptor; the runtime IPC handle; or what a network needs.
   std::array<std::uint8_t, 64> access;
 
   void setAccess(const FdServer::Key& key);

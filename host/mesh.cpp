@@ -1,7 +1,6 @@
 #include "mesh.hpp"
 
 #include <poll.h>
-#include <pthread.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -9,12 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
 
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/logger.hpp"
+#include "service_thread.hpp"
 #include "socket.hpp"
 
 namespace mscclpp::detail {
@@ -106,18 +105,7 @@ void Mesh::addPeer(int rank, UniqueFd socket) {
     wake();
     return;
   }
-  // Signals are for the program's own threads: a new thread inherits the mask.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread([this] { run(); });
-  } catch (...) {
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
-    throw;
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  pthread_setname_np(thread_.native_handle(), "mscclpp-mesh");
+  thread_ = startServiceThread("mscclpp-mesh", [this] { run(); });
 }
 
 // --- callers -----------------------------------------------------------------------------------------------------
@@ -144,6 +132,7 @@ std::string Mesh::describe(const char* operation, int peer, int tag) const {
 }
 
 void Mesh::throwFailure(const std::string& description) const {
+  if (aborted_) throw Error(description + "the communication was aborted", ErrorCode::Aborted);
   throw Error(description + "rank " + std::to_string(failure_->rank) + " failed: " + failure_->reason,
               ErrorCode::RemoteError);
 }
@@ -158,11 +147,19 @@ std::string secondsText(std::chrono::steady_clock::duration duration) {
 
 }  // namespace
 
+template <class Ready>
+bool Mesh::waitUntil(std::unique_lock<std::mutex>& lock, Deadline deadline, const Ready& ready) {
+  ++blocked_;
+  const bool inTime = changed_.wait_until(lock, deadline.when(), ready);
+  --blocked_;
+  return inTime;
+}
+
 void Mesh::send(int peer, int tag, const void* data, std::size_t size, const char* operation, Deadline deadline) {
   const auto start = Deadline::Clock::now();
   std::unique_lock lock(mutex_);
   if (peer == rank_) {
-    if (failure_) throwFailure(describe(operation, peer, tag));
+    if (isBroken()) throwFailure(describe(operation, peer, tag));
     const char* bytes = static_cast<const char*>(data);
     mailbox_[{peer, tag}].emplace_back(bytes, bytes + size);
     changed_.notify_all();
@@ -170,11 +167,11 @@ void Mesh::send(int peer, int tag, const void* data, std::size_t size, const cha
   }
   Peer& target = peers_[peer];
   const auto ready = [&] {
-    return failure_ || target.state != State::Alive || target.outboxBytes == 0 ||
+    return isBroken() || target.state != State::Alive || target.outboxBytes == 0 ||
            target.outboxBytes + size <= outboxLimit;
   };
-  const bool inTime = changed_.wait_until(lock, deadline.when(), ready);
-  if (failure_) throwFailure(describe(operation, peer, tag));
+  const bool inTime = waitUntil(lock, deadline, ready);
+  if (isBroken()) throwFailure(describe(operation, peer, tag));
   if (target.state != State::Alive) {
     throw Error(describe(operation, peer, tag) + "rank " + std::to_string(peer) + " has left the job already",
                 ErrorCode::RemoteError);
@@ -194,12 +191,12 @@ void Mesh::recv(int peer, int tag, void* data, std::size_t size, const char* ope
   auto box = mailbox_.end();
   const auto ready = [&] {
     box = mailbox_.find({peer, tag});
-    return box != mailbox_.end() || failure_ || (peer != rank_ && peers_[peer].state != State::Alive);
+    return box != mailbox_.end() || isBroken() || (peer != rank_ && peers_[peer].state != State::Alive);
   };
-  changed_.wait_until(lock, deadline.when(), ready);
+  waitUntil(lock, deadline, ready);
   if (box == mailbox_.end()) {
     // What had arrived before a failure is still delivered; only a call that would have to wait throws.
-    if (failure_) throwFailure(describe(operation, peer, tag));
+    if (isBroken()) throwFailure(describe(operation, peer, tag));
     if (peer != rank_ && peers_[peer].state != State::Alive) {
       throw Error(describe(operation, peer, tag) + "rank " + std::to_string(peer) +
                       " has left the job without sending this message",
@@ -223,7 +220,7 @@ void Mesh::recv(int peer, int tag, void* data, std::size_t size, const char* ope
 
 void Mesh::check(const char* operation) const {
   std::lock_guard lock(mutex_);
-  if (failure_) throwFailure(describe(operation, -1, -1));
+  if (isBroken()) throwFailure(describe(operation, -1, -1));
 }
 
 void Mesh::fail(const std::string& reason) {
@@ -241,6 +238,20 @@ void Mesh::fail(const std::string& reason) {
   wake();
   changed_.notify_all();
   runCallbacks(failure);
+}
+
+bool Mesh::abortBlocked() noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    if (blocked_ == 0) return false;
+    aborted_ = true;
+  }
+  changed_.notify_all();
+  try {
+    fail("it was aborted in the middle of a call");
+  } catch (const std::exception&) {  // no memory to tell the peers: they learn when this rank leaves
+  }
+  return true;
 }
 
 std::optional<RankFailure> Mesh::failure() const {

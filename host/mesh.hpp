@@ -48,6 +48,10 @@ class Mesh {
   /// Makes this rank the failed one: the peers learn why, and all calls here throw.
   void fail(const std::string& reason);
 
+  /// Ends the calls that are blocked now with Error(Aborted), and all later ones; the peers learn of it. Returns whether
+  /// there were any: if not, nothing happens.
+  bool abortBlocked() noexcept;
+
   /// Returns when the message is in the outbox; blocks only while the outbox is full. `operation` names the caller in
   /// errors. Sending to oneself is allowed.
   void send(int peer, int tag, const void* data, std::size_t size, const char* operation, Deadline deadline);
@@ -70,6 +74,9 @@ class Mesh {
 
   // Callers, with the mutex held.
   void enqueue(Peer& peer, Frame frame, int tag, const void* data, std::size_t size);
+  bool isBroken() const { return failure_.has_value() || aborted_; }
+  template <class Ready>
+  bool waitUntil(std::unique_lock<std::mutex>& lock, Deadline deadline, const Ready& ready);
   std::string describe(const char* operation, int peer, int tag) const;
   [[noreturn]] void throwFailure(const std::string& description) const;
   void wake() noexcept;
@@ -96,6 +103,8 @@ class Mesh {
   std::vector<Peer> peers_;
   std::map<std::pair<int, int>, std::deque<Bytes>> mailbox_;
   std::optional<RankFailure> failure_;
+  int blocked_ = 0;          // calls that wait
+  bool aborted_ = false;     // by this rank, while a call waited
   bool announcing_ = false;  // the first failure is on its way to the peers
   bool leaving_ = false;
 

@@ -150,6 +150,11 @@ std::shared_ptr<TcpBootstrap> ProcessGroup::connect(std::int64_t timeoutSec) {
     // The launcher's own store listens on MASTER_PORT itself.
     const std::string host = masterAddress.find(':') == std::string::npos ? masterAddress : '[' + masterAddress + ']';
     const int port = *readNumber({"MASTER_PORT"}) + 1;
+    if (port > 65535) {
+      throw Error("the ranks meet at the port after MASTER_PORT, and there is none after " + masterPort +
+                      ": choose a smaller one, or set MSCCLPP_COMM_ID to ip:port of the host of rank 0",
+                  ErrorCode::InvalidUsage);
+    }
     bootstrap->initialize(host + ':' + std::to_string(port), timeoutSec);
   } else {
     throw Error(

@@ -7,6 +7,7 @@
 #include "gpu_backend.hpp"
 #include "memory_transport.hpp"
 #include "mscclpp/host/error.hpp"
+#include "network.hpp"
 #include "process_identity.hpp"
 #include "registered_memory_form.hpp"
 #include "registered_memory_state.hpp"
@@ -15,7 +16,7 @@ namespace mscclpp {
 
 namespace {
 
-constexpr detail::Form form{"RegisteredMemory", 0x4d454d52, 1};
+constexpr detail::Form form{"RegisteredMemory", 0x4d454d52, 2};
 constexpr TransportFlags mappableTransports = Transport::CudaIpc | Transport::SharedMemory;
 // Far more than there are kinds: what is larger is garbage.
 constexpr std::uint32_t maxHandles = 16;
@@ -35,6 +36,9 @@ detail::MappedPiece mapPiece(const detail::MemoryHandle& handle, std::size_t siz
     case detail::HandleKind::CudaFd:
     case detail::HandleKind::CudaIpc:
       return detail::mapGpuMemory(handle, size);
+    case detail::HandleKind::Verbs:
+    case detail::HandleKind::Tcp:
+      break;
   }
   throw Error("the memory was registered by a newer library; use the same one on every rank", ErrorCode::InvalidUsage);
 }
@@ -64,8 +68,17 @@ MemoryForm readMemory(const std::vector<char>& bytes) {
   if (memory.transports.toBitset().to_ulong() != transports) reader.fail("it names transports that do not exist");
   const auto handles = reader.get<std::uint32_t>();
   if (handles > maxHandles) reader.fail("a field is out of range");
-  for (std::uint32_t i = 0; i < handles; ++i) memory.handles.push_back(reader.get<MemoryHandle>());
+  TransportFlags reached;
+  for (std::uint32_t i = 0; i < handles; ++i) {
+    const auto& handle = memory.handles.emplace_back(reader.get<MemoryHandle>());
+    if (handle.transport <= Transport::Unknown || handle.transport >= Transport::NumTransports ||
+        !memory.transports.has(handle.transport)) {
+      reader.fail("a handle is of no transport that they name");
+    }
+    reached |= handle.transport;
+  }
   reader.end();
+  if ((memory.transports & networkTransports & ~reached).any()) reader.fail("a transport has no handle");
   if (memory.size == 0 || memory.address + memory.size < memory.address) reader.fail("a field is out of range");
   return memory;
 }
@@ -102,6 +115,7 @@ RegisteredMemory RegisteredMemory::deserialize(const std::vector<char>& data) {
   state->originalAddress = memory.address;
   state->size = memory.size;
   state->transports = memory.transports;
+  state->handles = memory.handles;
   state->serialized = data;
 
   if (memory.process == detail::processId()) {
@@ -117,6 +131,7 @@ RegisteredMemory RegisteredMemory::deserialize(const std::vector<char>& data) {
   std::exception_ptr failure;
   if (memory.hostHash == detail::hostHash()) {
     for (const detail::MemoryHandle& handle : memory.handles) {
+      if (!mappableTransports.has(handle.transport)) continue;
       try {
         auto piece = mapPiece(handle, memory.size);
         state->data = piece.data;

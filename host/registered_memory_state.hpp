@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "memory_transport.hpp"
 #include "mscclpp/host/registered_memory.hpp"
 
 namespace mscclpp {
@@ -16,6 +17,8 @@ struct RegisteredMemory::State {
   std::uint64_t originalAddress = 0;
   std::size_t size = 0;
   TransportFlags transports;
+  /// The ways to reach it, as the owner made them. A network transport in `transports` has its handle here.
+  std::vector<detail::MemoryHandle> handles;
   std::vector<char> serialized;
   /// Keep the memory on offer (owner) or mapped (peer).
   std::vector<std::shared_ptr<const void>> owners;

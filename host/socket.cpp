@@ -194,4 +194,8 @@ bool isClosed(const UniqueFd& socket) {
   return count == 0 || (count < 0 && !wouldBlock(errno) && errno != EINTR);
 }
 
+bool isOutOfDescriptors(int errorNumber) {
+  return errorNumber == EMFILE || errorNumber == ENFILE || errorNumber == ENOBUFS || errorNumber == ENOMEM;
+}
+
 }  // namespace mscclpp::detail

@@ -34,6 +34,9 @@ enum class Transfer { Done, Closed, TimedOut };
 Transfer sendAll(const UniqueFd& socket, const void* data, std::size_t size, Deadline deadline);
 Transfer recvAll(const UniqueFd& socket, void* data, std::size_t size, Deadline deadline);
 
+/// Whether accepting failed with this error number because the process or the system has no descriptors or memory left: who knocked still waits.
+bool isOutOfDescriptors(int errorNumber);
+
 /// Whether the peer has closed the connection, without taking data from it.
 bool isClosed(const UniqueFd& socket);
 

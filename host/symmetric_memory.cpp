@@ -124,4 +124,15 @@ const RegisteredMemory& SymmetricMemory::memory(int rank) const {
   return parts_[static_cast<std::size_t>(rank)];
 }
 
+Window<> SymmetricMemory::window() const {
+  if (nRanks() > maxTeamSize) {
+    throw Error("SymmetricMemory: a window has up to " + std::to_string(maxTeamSize) + " ranks, and here are " +
+                    std::to_string(nRanks()),
+                ErrorCode::InvalidUsage);
+  }
+  Window<> window{};
+  for (int rank = 0; rank < nRanks(); ++rank) window.base[rank] = static_cast<std::byte*>(peer(rank));
+  return window;
+}
+
 }  // namespace mscclpp

@@ -156,6 +156,10 @@ int TcpBootstrap::getNranksPerNode() const {
   return static_cast<int>(std::count(hashes.begin(), hashes.end(), hashes[session_->rank]));
 }
 
+bool TcpBootstrap::abortBlocked() noexcept {
+  return session_->mesh.abortBlocked();
+}
+
 void TcpBootstrap::send(void* data, int size, int peer, int tag) {
   session_->requirePeer("send", peer, tag);
   requireSize("send", data, size);

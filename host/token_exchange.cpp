@@ -84,6 +84,8 @@ void offerToken(const std::string& job, const UniqueId& token, int numRanks, Dea
         throw Error("not all ranks arrived in time: missing " + absent + " of " + std::to_string(numRanks),
                     ErrorCode::Timeout);
       }
+      // Without descriptors to spare a caller waits in the queue, and poll would return at once.
+      if (isOutOfDescriptors(errno)) std::this_thread::sleep_for(std::chrono::milliseconds(10));
       pollfd entry{listener.get(), POLLIN, 0};
       if (::poll(&entry, 1, deadline.pollTimeout()) < 0 && errno != EINTR) throw SysError("poll", errno);
       continue;

@@ -1,6 +1,8 @@
 // Stands in for host/cuda/ in a build without the CUDA toolkit: every use of a GPU is a clear error.
 #include "gpu_backend.hpp"
+#include "gpu_rdma.hpp"
 #include "mscclpp/host/error.hpp"
+#include "multicast_group.hpp"
 
 namespace mscclpp::detail {
 
@@ -21,13 +23,28 @@ int currentGpu() {
 void checkGpu(int) {
   noCuda();
 }
+int gpuOf(const void*) {
+  return -1;
+}
 std::shared_ptr<void> allocateGpuMemory(int, std::size_t) {
   noCuda();
 }
 void zeroGpuMemory(void*, std::size_t) {
   noCuda();
 }
+std::shared_ptr<void> allocatePrivateGpuMemory(int, std::size_t) {
+  noCuda();
+}
 std::shared_ptr<void> allocateGpuVisibleHostMemory(std::size_t) {
+  noCuda();
+}
+void serveGpu(int) {
+  noCuda();
+}
+std::string gpuPciAddress(int) {
+  noCuda();
+}
+std::unique_ptr<StagedCopies> makeStagedCopies(int) {
   noCuda();
 }
 SharedPiece shareGpuMemory(void*, std::size_t, OfferTable&) {
@@ -37,6 +54,21 @@ MappedPiece mapGpuMemory(const MemoryHandle&, std::size_t) {
   noCuda();
 }
 std::shared_ptr<const void> adoptGpuMemory(void*, std::size_t) {
+  noCuda();
+}
+std::string gpuBusId(int) {
+  noCuda();
+}
+std::optional<DmaBuf> exportDmaBuf(void*, std::size_t) {
+  noCuda();
+}
+std::unique_ptr<GpuWordWriter> makeGpuWordWriter(int) {
+  noCuda();
+}
+std::unique_ptr<MulticastGroup> makeGpuMulticastGroup() {
+  noCuda();
+}
+std::string whyNoMulticast(int) {
   noCuda();
 }
 std::shared_ptr<ConnectionBase> connectCudaIpc(std::shared_ptr<Context>, const Endpoint&, const Endpoint&) {

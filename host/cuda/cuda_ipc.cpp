@@ -2,12 +2,10 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
-#include <thread>
 
 #include "../gpu_backend.hpp"
 #include "driver.hpp"
 #include "mapped_range.hpp"
-#include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/gpu_guard.hpp"
 #include "mscclpp/host/gpu_memory.hpp"
@@ -117,62 +115,6 @@ class RuntimeMapping : public Mapping {
   int device_;
 };
 
-/// Copies on a stream of its own, which orders them. The stream is made at the first use: most connections only carry
-/// the channels of kernels.
-class CudaIpcConnection : public ConnectionBase {
- public:
-  using ConnectionBase::ConnectionBase;
-
-  void write(const RegisteredMemory& dst, std::uint64_t dstOffset, const RegisteredMemory& src, std::uint64_t srcOffset,
-             std::uint64_t size) override {
-    CudaDeviceGuard deviceGuard(local().device().id);
-    AvoidCudaGraphCaptureGuard captureGuard;
-    MSCCLPP_CUDATHROW(cudaMemcpyAsync(static_cast<char*>(dst.data()) + dstOffset,
-                                      static_cast<const char*>(src.data()) + srcOffset, size, cudaMemcpyDefault,
-                                      stream()));
-  }
-
-  void updateAndSync(const RegisteredMemory& dst, std::uint64_t dstOffset, std::uint64_t newValue) override {
-    CudaDeviceGuard deviceGuard(local().device().id);
-    AvoidCudaGraphCaptureGuard captureGuard;
-    // The value travels in the command, so it may change again at once; the default flags fence the earlier copies.
-    const auto address = reinterpret_cast<CUdeviceptr>(dst.data()) + dstOffset;
-    MSCCLPP_CUTHROW(driver().streamWriteValue64(stream(), address, newValue, CU_STREAM_WRITE_VALUE_DEFAULT));
-  }
-
-  void flush(std::chrono::microseconds timeout) override {
-    CudaDeviceGuard deviceGuard(local().device().id);
-    AvoidCudaGraphCaptureGuard captureGuard;
-    const auto start = std::chrono::steady_clock::now();
-    while (true) {
-      const cudaError_t state = cudaStreamQuery(stream());
-      if (state == cudaSuccess) return;
-      if (state != cudaErrorNotReady) MSCCLPP_CUDATHROW(state);
-      const auto waited = std::chrono::steady_clock::now() - start;
-      if (waited >= timeout) {
-        throw Error("Connection::flush: copies to GPU memory of a peer did not complete in " +
-                        std::to_string(timeout.count()) + " us",
-                    ErrorCode::Timeout);
-      }
-      // Copies are short as a rule; long ones need no close watch.
-      if (waited < std::chrono::microseconds(200)) {
-        std::this_thread::yield();
-      } else {
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
-      }
-    }
-  }
-
- private:
-  cudaStream_t stream() {
-    if (env()->cudaIpcUseDefaultStream) return nullptr;
-    if (stream_.empty()) stream_.set(cudaStreamNonBlocking);
-    return stream_;
-  }
-
-  CudaStreamWithFlags stream_;
-};
-
 }  // namespace
 
 SharedPiece shareGpuMemory(void* data, std::size_t size, OfferTable& offers) {
@@ -180,6 +122,7 @@ SharedPiece shareGpuMemory(void* data, std::size_t size, OfferTable& offers) {
   const Range range = rangeOf(data, size);
   CudaDeviceGuard deviceGuard(range.device);
   MemoryHandle handle{};
+  handle.transport = Transport::CudaIpc;
   handle.allocationBytes = range.bytes;
   handle.offset = reinterpret_cast<CUdeviceptr>(data) - range.base;
   handle.allocation = allocationId(range);
@@ -238,11 +181,6 @@ std::shared_ptr<const void> adoptGpuMemory(void* data, std::size_t size) {
     MSCCLPP_CUDATHROW(result);
   }
   return nullptr;
-}
-
-std::shared_ptr<ConnectionBase> connectCudaIpc(std::shared_ptr<Context> context, const Endpoint& local,
-                                               const Endpoint& remote) {
-  return std::make_shared<CudaIpcConnection>(std::move(context), local, remote);
 }
 
 }  // namespace mscclpp::detail

@@ -44,7 +44,9 @@ Driver loadAll() {
   load(d.memSetAccess, "cuMemSetAccess", 10020);
   load(d.memExportToShareableHandle, "cuMemExportToShareableHandle", 10020);
   load(d.memImportFromShareableHandle, "cuMemImportFromShareableHandle", 10020);
+  load(d.memcpyAsync, "cuMemcpyAsync", 4000);
   load(d.streamWriteValue64, "cuStreamWriteValue64", 11070);
+  load(d.streamBatchMemOp, "cuStreamBatchMemOp", 11070);
   return d;
 }
 
@@ -58,10 +60,29 @@ const Driver& driver() {
   return table;
 }
 
-PFN_cuMulticastGetGranularity_v12010 loadMulticastGetGranularity() {
-  PFN_cuMulticastGetGranularity_v12010 function = nullptr;
-  load(function, "cuMulticastGetGranularity", 12010);
+PFN_cuMemGetHandleForAddressRange_v11070 loadMemGetHandleForAddressRange() {
+  PFN_cuMemGetHandleForAddressRange_v11070 function = nullptr;
+  load(function, "cuMemGetHandleForAddressRange", 11070);
   return function;
+}
+
+PFN_cuFlushGPUDirectRDMAWrites_v11030 loadFlushGpuDirectRdmaWrites() {
+  PFN_cuFlushGPUDirectRDMAWrites_v11030 function = nullptr;
+  load(function, "cuFlushGPUDirectRDMAWrites", 11030);
+  return function;
+}
+
+const MulticastDriver& multicastDriver() {
+  static const MulticastDriver table = [] {
+    MulticastDriver d{};
+    load(d.getGranularity, "cuMulticastGetGranularity", 12010);
+    load(d.create, "cuMulticastCreate", 12010);
+    load(d.addDevice, "cuMulticastAddDevice", 12010);
+    load(d.bindAddr, "cuMulticastBindAddr", 12010);
+    load(d.unbind, "cuMulticastUnbind", 12010);
+    return d;
+  }();
+  return table;
 }
 
 }  // namespace mscclpp::detail

@@ -23,14 +23,27 @@ struct Driver {
   PFN_cuMemSetAccess_v10020 memSetAccess;
   PFN_cuMemExportToShareableHandle_v10020 memExportToShareableHandle;
   PFN_cuMemImportFromShareableHandle_v10020 memImportFromShareableHandle;
+  PFN_cuMemcpyAsync_v4000 memcpyAsync;
   PFN_cuStreamWriteValue64_v11070 streamWriteValue64;
+  PFN_cuStreamBatchMemOp_v11070 streamBatchMemOp;
 };
 
 /// Loaded at the first call, which makes sure that the current device has a context: every later driver call finds one.
 /// Throws Error(SystemError) if there is no driver or it is too old.
 const Driver& driver();
 
-/// Loaded only by those who may use multicast.
-PFN_cuMulticastGetGranularity_v12010 loadMulticastGetGranularity();
+/// Loaded only by those who let network devices reach GPU memory.
+PFN_cuMemGetHandleForAddressRange_v11070 loadMemGetHandleForAddressRange();
+PFN_cuFlushGPUDirectRDMAWrites_v11030 loadFlushGpuDirectRdmaWrites();
+
+/// Multicast objects. Loaded at the first call, by those who may use them.
+struct MulticastDriver {
+  PFN_cuMulticastGetGranularity_v12010 getGranularity;
+  PFN_cuMulticastCreate_v12010 create;
+  PFN_cuMulticastAddDevice_v12010 addDevice;
+  PFN_cuMulticastBindAddr_v12010 bindAddr;
+  PFN_cuMulticastUnbind_v12010 unbind;
+};
+const MulticastDriver& multicastDriver();
 
 }  // namespace mscclpp::detail

@@ -3,8 +3,8 @@
 #include <string>
 
 #include "../gpu_backend.hpp"
+#include "../multicast_group.hpp"
 #include "driver.hpp"
-#include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
 
 namespace mscclpp {
@@ -47,14 +47,19 @@ void checkGpu(int device) {
   }
 }
 
+int gpuOf(const void* data) {
+  cudaPointerAttributes attributes{};
+  if (cudaPointerGetAttributes(&attributes, data) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());  // no driver, no device: then it is not theirs
+    return -1;
+  }
+  return attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged ? attributes.device : -1;
+}
+
 }  // namespace detail
 
 bool isNvlsSupported() {
-  if (env()->forceDisableNvls) return false;
-  int supported = 0;
-  MSCCLPP_CUTHROW(
-      detail::driver().deviceGetAttribute(&supported, CU_DEVICE_ATTRIBUTE_MULTICAST_SUPPORTED, detail::currentGpu()));
-  return supported != 0;
+  return detail::whyNoMulticast(-1).empty();
 }
 
 bool isBulkSupported() {

@@ -142,9 +142,8 @@ std::size_t getMulticastGranularity(std::size_t bytes, CUmulticastGranularity_fl
   properties.size = bytes;
   properties.handleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR;
   MSCCLPP_CUDATHROW(cudaGetDeviceCount(reinterpret_cast<int*>(&properties.numDevices)));
-  static const auto getGranularity = loadMulticastGetGranularity();
   std::size_t granularity = 0;
-  MSCCLPP_CUTHROW(getGranularity(&granularity, &properties, flags));
+  MSCCLPP_CUTHROW(multicastDriver().getGranularity(&granularity, &properties, flags));
   return granularity;
 }
 
@@ -192,6 +191,12 @@ std::shared_ptr<void> allocateGpuMemory(int device, std::size_t bytes) {
 void zeroGpuMemory(void* data, std::size_t bytes) {
   CudaDeviceGuard deviceGuard(gpuIdFromAddress(data));
   gpuMemset(data, 0, bytes);
+}
+
+std::shared_ptr<void> allocatePrivateGpuMemory(int device, std::size_t bytes) {
+  checkGpu(device);
+  CudaDeviceGuard deviceGuard(device);
+  return {gpuCalloc(bytes), gpuFree};
 }
 
 std::shared_ptr<void> allocateGpuVisibleHostMemory(std::size_t bytes) {

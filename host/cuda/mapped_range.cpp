@@ -20,13 +20,14 @@ void allowAccess(CUdeviceptr base, std::size_t bytes, int device) {
   MSCCLPP_CUTHROW(driver().memSetAccess(base, bytes, &access, 1));
 }
 
-void* mapPhysical(const PhysicalHandle& handle, std::size_t bytes, std::size_t alignment, int device) {
+void* mapPhysical(const PhysicalHandle& handle, std::size_t bytes, std::size_t alignment, int device,
+                  std::size_t offset) {
   const Driver& d = driver();
   CUdeviceptr base = 0;
   MSCCLPP_CUTHROW(d.memAddressReserve(&base, bytes, alignment, 0, 0));
   bool mapped = false;
   try {
-    MSCCLPP_CUTHROW(d.memMap(base, bytes, 0, handle.get(), 0));
+    MSCCLPP_CUTHROW(d.memMap(base, bytes, offset, handle.get(), 0));
     mapped = true;
     allowAccess(base, bytes, device);
   } catch (...) {

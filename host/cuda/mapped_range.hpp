@@ -20,8 +20,10 @@ class PhysicalHandle {
   CUmemGenericAllocationHandle handle_;
 };
 
-/// Maps the whole of `handle` at a new address and lets `device` read and write there.
-void* mapPhysical(const PhysicalHandle& handle, std::size_t bytes, std::size_t alignment, int device);
+/// Maps `bytes` bytes of `handle`, from `offset` on, at a new address and lets `device` read and write there. Memory is
+/// mapped as a whole; a multicast object may be in parts.
+void* mapPhysical(const PhysicalHandle& handle, std::size_t bytes, std::size_t alignment, int device,
+                  std::size_t offset = 0);
 
 /// Lets one more device read and write a mapping.
 void allowAccess(CUdeviceptr base, std::size_t bytes, int device);

@@ -41,18 +41,21 @@ class SharedMemoryConnection : public ConnectionBase {
  public:
   using ConnectionBase::ConnectionBase;
 
-  void write(const RegisteredMemory& dst, std::uint64_t dstOffset, const RegisteredMemory& src, std::uint64_t srcOffset,
-             std::uint64_t size) override {
+  std::uint64_t completed() override { return issued(); }
+  bool writesValues() const override { return true; }
+
+ protected:
+  void startWrite(const RegisteredMemory& dst, std::uint64_t dstOffset, const RegisteredMemory& src,
+                  std::uint64_t srcOffset, std::uint64_t size) override {
     // memmove: on a connection to itself a rank may name overlapping ranges.
     std::memmove(static_cast<char*>(dst.data()) + dstOffset, static_cast<const char*>(src.data()) + srcOffset, size);
   }
 
-  void updateAndSync(const RegisteredMemory& dst, std::uint64_t dstOffset, std::uint64_t newValue) override {
+  void startUpdate(const RegisteredMemory& dst, std::uint64_t dstOffset, std::uint64_t,
+                   std::uint64_t newValue) override {
     auto* word = reinterpret_cast<std::uint64_t*>(static_cast<char*>(dst.data()) + dstOffset);
     std::atomic_ref(*word).store(newValue, std::memory_order_release);
   }
-
-  void flush(std::chrono::microseconds) override {}
 };
 
 }  // namespace
@@ -68,6 +71,7 @@ SharedPiece shareHostMemory(void* data, std::size_t size, OfferTable& offers) {
   auto offer = offers.offer(allocation->id(), [&] { return OfferTable::Source{allocation->fd(), allocation}; });
   MemoryHandle handle{};
   handle.kind = HandleKind::SharedMemoryFd;
+  handle.transport = Transport::SharedMemory;
   handle.allocationBytes = allocation->bytes();
   handle.offset = static_cast<std::uint64_t>(static_cast<char*>(data) - allocation->base());
   handle.allocation = allocation->id();

@@ -16,10 +16,20 @@
 #define MSCCLPP_INLINE __attribute__((always_inline)) inline
 #endif
 
-// Unrolls the next loop wholly. GPU code needs it: a register array indexed in a loop that stays a loop goes to local memory. CPU compilers judge for themselves,
-// also when nvcc calls one: it would warn of a pragma that it does not know.
+// MSCCLPP_UNROLL unrolls the next loop wholly. GPU code needs it: a register array indexed in a loop that stays a loop goes to local memory.
+// MSCCLPP_NO_UNROLL keeps the next loop as it is: one that seldom turns is shorter so. CPU compilers judge for themselves, also when nvcc calls one: it would
+// warn of a pragma that it does not know.
 #if defined(__CUDA_ARCH__) || defined(__CUDACC_RTC__)
 #define MSCCLPP_UNROLL _Pragma("unroll")
+#define MSCCLPP_NO_UNROLL _Pragma("unroll 1")
 #else
 #define MSCCLPP_UNROLL
+#define MSCCLPP_NO_UNROLL
+#endif
+
+// Marks what every compiler takes although the standard has it not; NVRTC needs no mark.
+#if defined(__CUDACC_RTC__)
+#define MSCCLPP_EXTENSION
+#else
+#define MSCCLPP_EXTENSION __extension__
 #endif

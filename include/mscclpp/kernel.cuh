@@ -5,14 +5,10 @@
 
 #include "mscclpp/arch/launch.hpp"
 #include "mscclpp/basic/group.hpp"
+#include "mscclpp/basic/launch_shape.hpp"
+#include "mscclpp/collective/epoch.hpp"
 
 namespace mscclpp {
-
-/// Blocks and threads of a launch.
-struct LaunchShape {
-  int blocks;
-  int threads;  ///< a block; a multiple of 32, Collective::maxBlockThreads at most
-};
 
 /// Runs a collective over the whole grid. Parameters stay in constant memory, so that a peer's address costs no load from global memory.
 template <class Collective, class Source, class Sink>
@@ -25,10 +21,18 @@ __global__ void __launch_bounds__(Collective::maxBlockThreads, 1)
 }
 
 /// Enqueues collectiveKernel on stream. Capturable in a graph. The start of the kernel overlaps the end of the one before it (programmatic dependent launch),
-/// while its accesses to memory still come after it. Returns the launch's error, if any.
+/// while its accesses to memory still come after it. Returns the launch's error, if any:
+/// cudaErrorInvalidConfiguration for a shape that no collective takes, cudaErrorInvalidValue where Collective::accepts says no.
 template <class Collective, class Source, class Sink>
 cudaError_t launch(LaunchShape shape, cudaStream_t stream, const typename Collective::Args& args, const Source& source,
                    const Sink& sink) {
+  if (shape.blocks < 1 || shape.blocks > maxBlocks || shape.threads < 32 || shape.threads % 32 != 0 ||
+      shape.threads > Collective::maxBlockThreads) {
+    return cudaErrorInvalidConfiguration;
+  }
+  if constexpr (requires { Collective::accepts(args, shape); }) {
+    if (!Collective::accepts(args, shape)) return cudaErrorInvalidValue;
+  }
   cudaLaunchAttribute overlap[1] = {};
   overlap[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap[0].val.programmaticStreamSerializationAllowed = 1;

@@ -42,7 +42,7 @@ TEST_CASE("without variables there are defaults") {
   const Env environment;
   CHECK(environment.logLevel == "");
   CHECK(environment.ibvMode == "host");
-  CHECK(environment.ibGidIndex == 0);
+  CHECK(environment.ibGidIndex == -1);
   CHECK(environment.cacheDir == "/home/someone/.cache/mscclpp");
   CHECK(environment.bootstrapTimeout == 30s);
   CHECK(environment.heartbeatTimeout == 5s);
@@ -108,5 +108,5 @@ TEST_CASE("env() reads once") {
   const auto first = env();
   const Variable gid("MSCCLPP_IB_GID_INDEX", "9");
   CHECK(env() == first);
-  CHECK(env()->ibGidIndex == 0);
+  CHECK(env()->ibGidIndex == -1);
 }

@@ -7,6 +7,8 @@
 #include <thread>
 #include <vector>
 
+#include "mscclpp/basic/bulk_copy.hpp"
+#include "mscclpp/basic/group.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/gpu_buffer.hpp"
@@ -97,6 +99,67 @@ __global__ void exchange(MemoryChannelHandle channel, int* source, const int* ta
   }
 }
 
+// Each round: fill my memory, let the copy engine take it to the peer, signal, wait, compare what came.
+__global__ void exchangeInBulk(MemoryChannelHandle channel, std::uint32_t* source, const std::uint32_t* target,
+                               std::size_t words, int rounds, int rank, int* wrong) {
+  const gpu::Block block;
+  BoundedWait wait(channel.semaphore_.waitControl, channel.semaphore_.waitTimeout);
+  BulkCopier<> copier(block, *reinterpret_cast<BulkScratch<>*>(gpu::Grid().sharedMemory()));
+  const auto meet = [&] {
+    block.sync();
+    if (block.rank() == 0) {
+      channel.signal();
+      if (!channel.wait()) atomicAdd(wrong, 1);
+    }
+    block.sync();
+  };
+  for (int round = 0; round < rounds; ++round) {
+    for (std::size_t i = block.rank(); i < words; i += block.size())
+      source[i] = static_cast<std::uint32_t>(1'000'003 * round + 2 * i + rank);
+    block.sync();
+    // In two parts, the second of them off the engine's alignment.
+    const std::size_t part = words / 3 * sizeof(std::uint32_t);
+    auto* to = static_cast<std::byte*>(channel.dst_);
+    const auto* from = static_cast<const std::byte*>(channel.src_);
+    copier.copy(block, to, from, part, wait);
+    copier.copy(block, to + part, from + part, words * sizeof(std::uint32_t) - part, wait);
+    if (!copier.flush(block, wait)) atomicAdd(wrong, 1);
+    meet();
+    for (std::size_t i = block.rank(); i < words; i += block.size()) {
+      if (target[i] != static_cast<std::uint32_t>(1'000'003 * round + 2 * i + 1 - rank)) atomicAdd(wrong, 1);
+    }
+    meet();  // the peer may overwrite what was read here only after this
+  }
+  if (!copier.finish(block, wait)) atomicAdd(wrong, 1);
+}
+
+void copyInBulk(std::shared_ptr<Bootstrap> bootstrap) {
+  const int rank = bootstrap->getRank();
+  const int peer = 1 - rank;
+  MSCCLPP_CUDATHROW(cudaSetDevice(rank));
+  Communicator communicator(bootstrap);
+  constexpr std::size_t words = 1'234'567;
+  const GpuBuffer<std::uint32_t> source(words);
+  const GpuBuffer<std::uint32_t> target(words);
+  const GpuBuffer<int> wrong(1);
+  const auto local = communicator.registerMemory(source.data(), source.bytes(), Transport::CudaIpc);
+  const auto inbox = communicator.registerMemory(target.data(), target.bytes(), Transport::CudaIpc);
+  auto connection = communicator.connect(Transport::CudaIpc, peer).get();
+  communicator.sendMemory(inbox, peer);
+  const auto outbox = communicator.recvMemory(peer).get();
+  const MemoryChannel channel(communicator.buildSemaphore(connection, peer).get(), outbox, local);
+  constexpr auto shared = sizeof(BulkScratch<>);
+  MSCCLPP_CUDATHROW(cudaFuncSetAttribute(exchangeInBulk, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+  bootstrap->barrier();
+  exchangeInBulk<<<1, 256, shared>>>(channel.deviceHandle(), source.data(), target.data(), words, 50, rank,
+                                     wrong.data());
+  MSCCLPP_CUDATHROW(cudaGetLastError());
+  MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
+  communicator.monitor(DeviceType::GPU)->check();
+  CHECK(onHost<int>(wrong.data(), 1)[0] == 0);
+  bootstrap->barrier();
+}
+
 __global__ void waitOnce(BaseMemoryChannelHandle channel, int* result) {
   *result = channel.wait() ? 1 : 2;
 }
@@ -174,4 +237,14 @@ TEST_CASE("channels between GPUs, ranks as processes") {
 }
 TEST_CASE("one process uses channels" * doctest::skip()) {
   useChannels(bootstrapOfProcess());
+}
+
+TEST_CASE("bulk copies between GPUs, ranks as threads") {
+  runAsThreads(2, copyInBulk);
+}
+TEST_CASE("bulk copies between GPUs, ranks as processes") {
+  runAsProcesses(2, "one process copies in bulk");
+}
+TEST_CASE("one process copies in bulk" * doctest::skip()) {
+  copyInBulk(bootstrapOfProcess());
 }

@@ -22,16 +22,6 @@ namespace {
 
 constexpr int mortal = 2;
 
-std::shared_ptr<TcpBootstrap> meet(Bootstrap& rendezvous) {
-  UniqueId id{};
-  if (rendezvous.getRank() == 0) id = TcpBootstrap::createUniqueId();
-  std::vector<UniqueId> ids(static_cast<std::size_t>(rendezvous.getNranks()), id);
-  rendezvous.allGather(ids.data(), sizeof(UniqueId));
-  auto bootstrap = std::make_shared<TcpBootstrap>(rendezvous.getRank(), rendezvous.getNranks());
-  bootstrap->initialize(ids[0]);
-  return bootstrap;
-}
-
 void namesTheLostRank(const std::function<void()>& call) {
   const auto start = std::chrono::steady_clock::now();
   try {
@@ -52,7 +42,7 @@ TEST_CASE("the waits for a lost rank end, naming it") {
 }
 TEST_CASE("one process loses a peer" * doctest::skip()) {
   const auto rendezvous = bootstrapOfProcess();
-  const auto bootstrap = meet(*rendezvous);
+  const auto bootstrap = tcpBootstrapOver(*rendezvous);
   const int rank = bootstrap->getRank();
   Communicator communicator(bootstrap);
   // Signals that will never come, expected of the rank that dies and of one that lives.

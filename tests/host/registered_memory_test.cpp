@@ -98,6 +98,32 @@ TEST_CASE("fields out of range are refused") {
   CHECK(refused(elsewhere));
 }
 
+TEST_CASE("each transport over a network has its handle, and no handle is of another one") {
+  auto context = Context::create();
+  HostBuffer buffer(4096);
+  const auto memory = context->registerMemory(buffer.data(), 100, Transport::SharedMemory | Transport::Ethernet);
+  const auto good = memory.serialize();
+  attack(good, [](const auto& bytes) { RegisteredMemory::deserialize(bytes); });
+  // The transports are at 56, the handles from 64 on, each with its transport behind four bytes.
+  const auto refused = [&](std::size_t offset, std::uint32_t value) {
+    auto changed = good;
+    std::memcpy(changed.data() + offset, &value, sizeof(value));
+    return codeOf([&] { RegisteredMemory::deserialize(changed); }) == ErrorCode::InvalidUsage;
+  };
+  const auto bitOf = [](Transport transport) { return std::uint32_t{1} << static_cast<int>(transport); };
+  const std::uint32_t flags = bitOf(Transport::SharedMemory) | bitOf(Transport::Ethernet);
+  CHECK_FALSE(refused(56, flags));
+  CHECK(refused(56, flags | bitOf(Transport::IB3)));
+  CHECK(refused(56, bitOf(Transport::Ethernet)));
+  CHECK(refused(56, bitOf(Transport::SharedMemory)));
+  for (const auto transport : {Transport::IB0, Transport::Unknown, Transport::NumTransports}) {
+    CHECK(refused(68, static_cast<std::uint32_t>(transport)));
+  }
+  CHECK(refused(68, UINT32_MAX));
+  // Whoever finds no handle for Ethernet is told now, not at the first write.
+  CHECK(refused(68 + (good.size() - 64) / 2, static_cast<std::uint32_t>(Transport::SharedMemory)));
+}
+
 TEST_CASE("an empty registration says so") {
   const RegisteredMemory empty;
   CHECK(empty.data() == nullptr);

@@ -17,6 +17,7 @@
 #include <thread>
 #include <vector>
 
+#include "mscclpp/host/bootstrap.hpp"
 #include "socketpair_bootstrap.hpp"
 
 namespace mscclpp::test {
@@ -112,6 +113,17 @@ inline std::shared_ptr<Bootstrap> bootstrapOfProcess() {
   std::vector<int> sockets;
   for (int socket; words >> socket;) sockets.push_back(socket);
   return std::make_shared<SocketpairBootstrap>(std::atoi(rank), std::move(sockets));
+}
+
+/// A bootstrap over TCP, which notices ranks that die, between the ranks of `rendezvous`.
+inline std::shared_ptr<TcpBootstrap> tcpBootstrapOver(Bootstrap& rendezvous) {
+  UniqueId id{};
+  if (rendezvous.getRank() == 0) id = TcpBootstrap::createUniqueId();
+  std::vector<UniqueId> ids(static_cast<std::size_t>(rendezvous.getNranks()), id);
+  rendezvous.allGather(ids.data(), sizeof(UniqueId));
+  auto bootstrap = std::make_shared<TcpBootstrap>(rendezvous.getRank(), rendezvous.getNranks());
+  bootstrap->initialize(ids[0]);
+  return bootstrap;
 }
 
 }  // namespace mscclpp::test

@@ -29,6 +29,7 @@ void writeEverywhere(std::shared_ptr<Bootstrap> bootstrap) {
     CHECK(memory.local() == memory.peer(rank));
     CHECK_THROWS_AS(memory.peer(nRanks), Error);
     CHECK_THROWS_AS(memory.peer(-1), Error);
+    for (int peer = 0; peer < nRanks; ++peer) CHECK(memory.window().at(peer) == memory.peer(peer));
     const auto* own = static_cast<const char*>(memory.local());
     CHECK(
         std::all_of(own + static_cast<std::size_t>(nRanks) * sizeof(int), own + bytes, [](char b) { return b == 0; }));

@@ -40,7 +40,8 @@ class Communicator {
   /// As Context::registerMemory.
   RegisteredMemory registerMemory(void* data, std::size_t size, TransportFlags transports);
 
-  /// Keep `memory` alive until the peer has received it.
+  /// The registration stays for as long as the peer may wait for it (MSCCLPP_BOOTSTRAP_TIMEOUT), even if this was its last
+  /// copy; over a network it must also stay for as long as it is used.
   void sendMemory(RegisteredMemory memory, int remoteRank, int tag = 0);
   std::shared_future<RegisteredMemory> recvMemory(int remoteRank, int tag = 0);
 
@@ -59,8 +60,11 @@ class Communicator {
   /// after a kernel.
   std::shared_ptr<WaitMonitor> monitor(DeviceType where);
 
-  /// Gives up, from any thread: every wait of a WaitMonitor of this communicator ends soon with Error(Aborted), and so
-  /// does every later one. Losing a rank, where the bootstrap notices it, does the same with Error(RemoteError).
+  /// Gives up, from any thread. What waits ends soon with Error(Aborted), and so does what would wait later: kernels that
+  /// a WaitMonitor of this communicator watches, its futures and sends, and flushes and writes of its connections, a
+  /// proxy's among them. Calls that are blocked in the bootstrap end too, whoever made them (Bootstrap::abortBlocked); if
+  /// there were none the bootstrap stays good, and another communicator can be made over it. Only connect() over Ethernet
+  /// still takes until its own deadline. Losing a rank, where the bootstrap notices it, ends waits with Error(RemoteError).
   void abort() noexcept;
 
   [[deprecated("use sendMemory")]] void sendMemoryOnSetup(RegisteredMemory memory, int remoteRank, int tag) {

@@ -25,15 +25,18 @@ class Context : public std::enable_shared_from_this<Context> {
   Context& operator=(const Context&) = delete;
 
   /// Lets peers reach [data, data + size) by `transports`. CudaIpc takes GPU memory (GpuBuffer, cudaMalloc, or cuMem
-  /// memory that can be exported as a POSIX descriptor); SharedMemory takes memory inside a HostBuffer; NoTransports
-  /// takes any memory, for use as the local side. Throws Error(InvalidUsage) for memory that a transport cannot reach.
+  /// memory that can be exported as a POSIX descriptor); SharedMemory takes memory inside a HostBuffer; Ethernet takes any
+  /// memory, as do IB0 to IB7 if their device can register it; NoTransports takes any, for use as the local side. Throws
+  /// Error(InvalidUsage) for memory that a transport cannot reach, and for a network that this build or host lacks.
   RegisteredMemory registerMemory(void* data, std::size_t size, TransportFlags transports);
 
-  /// This rank's side of a connection. Throws Error(InvalidUsage) for a transport that does not serve the device.
+  /// This rank's side of a connection. CudaIpc serves DeviceType::GPU, SharedMemory DeviceType::CPU, networks either.
+  /// Throws Error(InvalidUsage) for a transport that does not serve the device, and for a network that is not there.
   Endpoint createEndpoint(EndpointConfig config);
 
-  /// Connects a local endpoint of this context to a peer's; the peer does the same with the roles exchanged. Sends
-  /// nothing. Throws Error(InvalidUsage) if the two do not fit.
+  /// Connects a local endpoint of this context to a peer's; the peer does the same with the roles exchanged,
+  /// earlier or later. Over Ethernet it speaks with the peer's context, for MSCCLPP_BOOTSTRAP_TIMEOUT at most, and throws
+  /// Error(RemoteError) or Error(Timeout) if nobody answers there. Throws Error(InvalidUsage) if the two do not fit.
   Connection connect(const Endpoint& localEndpoint, const Endpoint& remoteEndpoint);
 
  private:

@@ -39,10 +39,11 @@ class Env {
   const std::string hcaDevices;  ///< MSCCLPP_HCA_DEVICES: comma list of the devices that IB0, IB1, ... mean.
   const std::string ibvSo;       ///< MSCCLPP_IBV_SO: path of libibverbs.
   const std::string ibvMode;     ///< MSCCLPP_IBV_MODE: host (default) or host-no-atomic.
-  const int ibGidIndex;          ///< MSCCLPP_IB_GID_INDEX: 0 to 255, 0.
+  const int ibGidIndex;          ///< MSCCLPP_IB_GID_INDEX: 0 to 255; -1 if unset: chosen.
   const bool forceDisableGdr;    ///< MSCCLPP_FORCE_DISABLE_GDR.
 
   // GPU.
+  const std::string ll128;             ///< MSCCLPP_LL128: auto (default), on or off.
   const bool forceDisableNvls;         ///< MSCCLPP_FORCE_DISABLE_NVLS is true, or NCCL_NVLS_ENABLE is 0.
   const bool cudaIpcUseDefaultStream;  ///< MSCCLPP_CUDAIPC_USE_DEFAULT_STREAM.
 

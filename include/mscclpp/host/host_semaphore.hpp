@@ -26,6 +26,8 @@ class Host2DeviceSemaphore {
   /// Adds one to the peer's counter, after all earlier operations of the connection have arrived. One thread at a time.
   void signal();
   DeviceHandle deviceHandle() const;
+  /// Who reports and ends its waits; null if the semaphore was not built by a communicator.
+  const std::shared_ptr<WaitMonitor>& monitor() const noexcept { return semaphore_.monitor(); }
 
  private:
   Semaphore semaphore_;

@@ -9,6 +9,10 @@
 
 namespace mscclpp {
 
+namespace detail {
+class ConnectionBase;
+}
+
 /// Made by Context::registerMemory on the owner's side and by `deserialize` on a peer's. A cheap value: copies stand
 /// for the same registration, which ends with the last of them. The owner keeps it (and the memory) alive for as long
 /// as peers may still deserialise it; a peer's keeps the memory mapped.
@@ -18,7 +22,8 @@ class RegisteredMemory {
   RegisteredMemory() = default;
 
   /// Where the memory can be used in this process: a host pointer, or a device pointer for the device that was current
-  /// at registration or deserialisation. Null for a peer's memory that cannot be mapped (registered with NoTransports).
+  /// at registration or deserialisation. Null for a peer's memory that cannot be mapped: registered with NoTransports,
+  /// or within reach of a network alone.
   void* data() const noexcept;
   /// The address in the process that owns the memory.
   void* originalDataPtr() const;
@@ -37,6 +42,7 @@ class RegisteredMemory {
  private:
   friend class Context;
   friend class SemaphoreStub;
+  friend class detail::ConnectionBase;
   struct State;
   explicit RegisteredMemory(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   const State& state() const;

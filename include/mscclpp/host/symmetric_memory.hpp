@@ -7,6 +7,7 @@
 
 #include "mscclpp/host/device.hpp"
 #include "mscclpp/host/registered_memory.hpp"
+#include "mscclpp/sync/window.hpp"
 
 namespace mscclpp {
 
@@ -35,6 +36,8 @@ class SymmetricMemory {
   void* peer(int rank) const { return memory(rank).data(); }
   /// The same as a registration, for connections and channels.
   const RegisteredMemory& memory(int rank) const;
+  /// The parts of all ranks as collectives take them. Throws Error(InvalidUsage) for more ranks than a window has.
+  Window<> window() const;
 
  private:
   int rank_;

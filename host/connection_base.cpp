@@ -1,0 +1,52 @@
+#include "connection_base.hpp"
+
+#include <algorithm>
+#include <string>
+#include <thread>
+
+#include "mscclpp/host/error.hpp"
+#include "registered_memory_state.hpp"
+
+namespace mscclpp::detail {
+
+void ConnectionBase::flush(std::chrono::microseconds timeout) {
+  using Clock = std::chrono::steady_clock;
+  const std::uint64_t target = issued_;
+  const auto start = Clock::now();
+  while (completed() < target) {
+    refuseIfAborted();
+    const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(Clock::now() - start);
+    if (waited >= timeout) {
+      throw Error("Connection::flush: operations over " + path() + " did not complete in " +
+                      std::to_string(timeout.count()) + " us",
+                  ErrorCode::Timeout);
+    }
+    awaitProgress(waited, timeout - waited);
+  }
+}
+
+void ConnectionBase::awaitProgress(std::chrono::microseconds waited, std::chrono::microseconds left) {
+  // Most waits are short; a longer one leaves the core to others.
+  if (waited < std::chrono::microseconds(200)) {
+    std::this_thread::yield();
+  } else {
+    std::this_thread::sleep_for(std::min(left, std::chrono::microseconds(50)));
+  }
+}
+
+void ConnectionBase::refuseIfAborted() const {
+  if (isAborted()) throw Error("the connection over " + path() + " was aborted", ErrorCode::Aborted);
+}
+
+std::string ConnectionBase::path() const {
+  return nameOf(local_.transport());
+}
+
+const MemoryHandle& ConnectionBase::handleOf(const RegisteredMemory& memory, Transport transport) {
+  for (const MemoryHandle& handle : memory.state().handles) {
+    if (handle.transport == transport) return handle;
+  }
+  throw Error("the memory has no handle for " + nameOf(transport), ErrorCode::InternalError);
+}
+
+}  // namespace mscclpp::detail

@@ -1,0 +1,373 @@
+#include "mscclpp/host/proxy_service.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <deque>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "append_only_table.hpp"
+#include "gpu_backend.hpp"
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/logger.hpp"
+#include "semaphore_handle.hpp"
+
+namespace mscclpp {
+
+namespace {
+
+// Kernels poll them: a cache line each.
+constexpr std::size_t flushWordStride = 128;
+
+// Where the transport stores them they are in the GPU's memory, whose kernels see them sooner there; else the proxy stores them.
+std::shared_ptr<void> allocateFlushWords(const Connection& connection, std::size_t bytes) {
+  const Device& device = connection.localDevice();
+  if (connection.transport() == Transport::CudaIpc) return detail::allocatePrivateGpuMemory(device.id, bytes);
+  if (device.type == DeviceType::GPU) return detail::allocateGpuVisibleHostMemory(bytes);
+  return {new char[bytes](), [](void* memory) { delete[] static_cast<char*>(memory); }};
+}
+
+const char* nameOf(TriggerField field) {
+  switch (field) {
+    case TriggerField::Size:
+      return "size";
+    case TriggerField::SrcOffset:
+      return "source offset";
+    case TriggerField::DstOffset:
+      return "destination offset";
+    case TriggerField::SrcMemory:
+      return "number of the source memory";
+    case TriggerField::DstMemory:
+      return "number of the destination memory";
+    case TriggerField::Semaphore:
+      return "number of the semaphore";
+    case TriggerField::None:
+      break;
+  }
+  return "request";
+}
+
+std::string describe(const PortRequest& request) {
+  std::string text;
+  const auto add = [&](TriggerType bit, const char* name) {
+    if ((request.type & bit) != 0) text += (text.empty() ? "" : " + ") + std::string(name);
+  };
+  add(TriggerData, "put");
+  add(TriggerValue, "put of a value");
+  add(TriggerFlag, "signal");
+  add(TriggerSync, "flush");
+  if (text.empty()) text = "type " + std::to_string(request.type);
+  text += ", semaphore " + std::to_string(request.semaphore);
+  if ((request.type & TriggerValue) != 0) {
+    text += ", to memory " + std::to_string(request.dstMemory) + " + " + std::to_string(request.dstOffset);
+  }
+  if ((request.type & TriggerData) != 0) {
+    text += ", " + std::to_string(request.size) + " bytes from memory " + std::to_string(request.srcMemory) + " + " +
+            std::to_string(request.srcOffset) + " to memory " + std::to_string(request.dstMemory) + " + " +
+            std::to_string(request.dstOffset);
+  }
+  return text;
+}
+
+/// How many numbers a trigger's field can hold.
+template <class Trigger>
+struct Limits {
+  static constexpr std::uint64_t memories = std::uint64_t{1} << 32;
+  static constexpr std::uint64_t semaphores = std::uint64_t{1} << 32;
+};
+template <>
+struct Limits<ProxyTrigger> {
+  static constexpr std::uint64_t memories = std::uint64_t{1} << ProxyTrigger::bitsMemoryId;
+  static constexpr std::uint64_t semaphores = std::uint64_t{1} << ProxyTrigger::bitsSemaphoreId;
+};
+
+}  // namespace
+
+/// What the thread works with. The proxy's handler shares it, so it lives as long as the last channel.
+template <PortTriggerLayout Trigger>
+class BasicProxyService<Trigger>::State {
+ public:
+  explicit State(int fifos) : fifos_(static_cast<std::size_t>(fifos)) {}
+
+  struct Port {
+    std::shared_ptr<Host2DeviceSemaphore> semaphore;
+    Connection connection;
+    /// A word for each FIFO, flushWordStride apart: one more than the position of the last request that has completed with all before it.
+    std::shared_ptr<void> flushWords;
+
+    std::shared_ptr<std::uint64_t> flushWord(int fifo) const {
+      return {flushWords, reinterpret_cast<std::uint64_t*>(static_cast<char*>(flushWords.get()) +
+                                                           static_cast<std::size_t>(fifo) * flushWordStride)};
+    }
+  };
+
+  SemaphoreId add(std::shared_ptr<Host2DeviceSemaphore> semaphore) {
+    if (!semaphore) throw Error("ProxyService: the semaphore must not be null", ErrorCode::InvalidUsage);
+    const Connection connection = semaphore->connection();
+    Port port{std::move(semaphore), connection, allocateFlushWords(connection, fifos_ * flushWordStride)};
+    return checkedId(ports_.append(std::move(port), Limits<Trigger>::semaphores), Limits<Trigger>::semaphores,
+                     "semaphores");
+  }
+  MemoryId add(RegisteredMemory memory) {
+    if (memory.size() == 0) throw Error("ProxyService: the memory is empty", ErrorCode::InvalidUsage);
+    return checkedId(memories_.append(std::move(memory), Limits<Trigger>::memories), Limits<Trigger>::memories,
+                     "memories");
+  }
+  MemoryId nextMemory(std::uint32_t count) const {
+    if (count == 0) throw Error("ProxyService: nextMemoryId needs a positive count", ErrorCode::InvalidUsage);
+    const std::uint32_t next = memories_.size();
+    checkedId(next + std::uint64_t{count} - 1, Limits<Trigger>::memories, "memories");
+    return next;
+  }
+  const Port& port(SemaphoreId id) const {
+    const Port* port = ports_.find(id);
+    if (port == nullptr) {
+      throw Error("ProxyService: there is no semaphore " + std::to_string(id) + "; " + std::to_string(ports_.size()) +
+                      " have been added",
+                  ErrorCode::InvalidUsage);
+    }
+    return *port;
+  }
+  /// A source whose words kernels may read themselves, for a connection that writes values; else empty.
+  std::span<const std::byte> readableSource(const Port& port, MemoryId dst, MemoryId src) const {
+    const RegisteredMemory* to = memories_.find(dst);
+    const RegisteredMemory* from = memories_.find(src);
+    const Device& device = port.connection.localDevice();
+    if (to == nullptr || from == nullptr || !port.connection.writesValues()) return {};
+    if (device.type == DeviceType::GPU && detail::gpuOf(from->data()) != device.id) return {};
+    const auto isAligned = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 8 == 0; };
+    if (!isAligned(to->data()) || !isAligned(from->data())) return {};
+    return {static_cast<const std::byte*>(from->data()), from->size()};
+  }
+
+  /// Does what one trigger asks for, or throws an Error that names it.
+  void handle(const Trigger& trigger, TriggerPlace place) {
+    const PortRequest request = trigger.request();
+    try {
+      perform(trigger, request, place);
+    } catch (const Error& error) {
+      startWhatCame();
+      // Without the code that the text of an Error ends in.
+      const std::string what = error.what();
+      throw Error("trigger " + std::to_string(place.position) + " of FIFO " + std::to_string(place.fifo) + " (" +
+                      describe(request) + "): " + what.substr(0, what.rfind(" (mscclpp failure")),
+                  error.getErrorCode());
+    }
+  }
+
+  /// With no thread at work.
+  void flushConnections(std::chrono::microseconds timeout) {
+    for (std::uint32_t id = 0; id < ports_.size(); ++id) ports_.find(id)->connection.flush(timeout.count());
+  }
+
+  /// Starts what one round over the FIFOs asked for. Reports the flushes that are over; returns whether some are not.
+  bool progress() {
+    endBatches();
+    while (!flushes_.empty()) {
+      Flush& flush = flushes_.front();
+      if (flush.connection.completed() < flush.issued) break;
+      report(flush.word.get(), flush.position);
+      flushes_.pop_front();
+    }
+    // Those behind the first may be of faster connections.
+    for (std::size_t i = 1; i < flushes_.size(); ++i) {
+      Flush& flush = flushes_[i];
+      if (flush.connection.completed() >= flush.issued) {
+        report(flush.word.get(), flush.position);
+        flushes_.erase(flushes_.begin() + static_cast<std::ptrdiff_t>(i));
+        --i;
+      }
+    }
+    return !flushes_.empty();
+  }
+
+ private:
+  struct Flush {
+    Connection connection;
+    std::uint64_t issued;
+    std::shared_ptr<std::uint64_t> word;
+    std::uint64_t position;
+  };
+
+  static std::string unknown(const char* what, std::uint32_t id, std::uint32_t known) {
+    return std::string("there is no ") + what + " " + std::to_string(id) + "; " + std::to_string(known) +
+           " have been added";
+  }
+
+  static std::uint32_t checkedId(std::uint64_t id, std::uint64_t limit, const char* what) {
+    if (id >= limit) {
+      throw Error("ProxyService: its triggers have room for " + std::to_string(limit) + " " + what +
+                      "; use WideProxyService, or more services",
+                  ErrorCode::InvalidUsage);
+    }
+    return static_cast<std::uint32_t>(id);
+  }
+
+  static void report(std::uint64_t* word, std::uint64_t position) {
+    std::atomic_ref(*word).store(position + 1, std::memory_order_release);
+  }
+
+  static void checkRange(const char* which, const RegisteredMemory& memory, std::uint64_t offset, std::uint64_t size) {
+    if (offset > memory.size() || size > memory.size() - offset) {
+      throw Error(std::string("the range leaves the ") + which + " memory, which has " + std::to_string(memory.size()) +
+                      " bytes",
+                  ErrorCode::InvalidUsage);
+    }
+  }
+
+  void perform(const Trigger& trigger, const PortRequest& request, TriggerPlace place) {
+    const TriggerType type = request.type;
+    if (type == 0 && trigger.overflow() != TriggerField::None) {
+      throw Error(std::string("the ") + nameOf(trigger.overflow()) + ", " + std::to_string(trigger.overflowValue()) +
+                      ", does not fit the 16-byte trigger; use WideProxyService and its channels",
+                  ErrorCode::InvalidUsage);
+    }
+    const TriggerType beside = (type & TriggerValue) != 0 ? TriggerValue | TriggerFlag : ~TriggerType{0};
+    if (type == 0 || (type & ~(TriggerData | TriggerFlag | TriggerSync | TriggerValue)) != 0 || (type & ~beside) != 0) {
+      throw Error("this is no request of a port channel", ErrorCode::InvalidUsage);
+    }
+    Port* port = ports_.find(request.semaphore);
+    if (port == nullptr) {
+      throw Error(unknown("semaphore", request.semaphore, ports_.size()), ErrorCode::InvalidUsage);
+    }
+    batch(port->connection);
+    if ((type & TriggerData) != 0) {
+      const RegisteredMemory* dst = memories_.find(request.dstMemory);
+      const RegisteredMemory* src = memories_.find(request.srcMemory);
+      if (dst == nullptr) throw Error(unknown("memory", request.dstMemory, memories_.size()), ErrorCode::InvalidUsage);
+      if (src == nullptr) throw Error(unknown("memory", request.srcMemory, memories_.size()), ErrorCode::InvalidUsage);
+      checkRange("destination", *dst, request.dstOffset, request.size);
+      checkRange("source", *src, request.srcOffset, request.size);
+      port->connection.write(*dst, request.dstOffset, *src, request.srcOffset, request.size);
+    }
+    if ((type & TriggerValue) != 0) {
+      const RegisteredMemory* dst = memories_.find(request.dstMemory);
+      if (dst == nullptr) throw Error(unknown("memory", request.dstMemory, memories_.size()), ErrorCode::InvalidUsage);
+      checkRange("destination", *dst, request.dstOffset, sizeof(std::uint64_t));
+      port->connection.writeValue(*dst, request.dstOffset, request.size);
+    }
+    if ((type & TriggerFlag) != 0) port->semaphore->signal();
+    if ((type & TriggerSync) != 0) startFlush(*port, place);
+  }
+
+  // What arrives together is started together.
+  void batch(Connection& connection) {
+    if (std::find(batches_.begin(), batches_.end(), connection) != batches_.end()) return;
+    connection.beginBatch();
+    batches_.push_back(connection);
+  }
+  void endBatches() {
+    for (Connection& connection : batches_) connection.endBatch();
+    batches_.clear();
+  }
+  // Before a bad request ends the thread: those before it were good.
+  void startWhatCame() noexcept {
+    try {
+      endBatches();
+    } catch (const std::exception& error) {
+      logMessage(LogLevel::Error, LogSubsystem::Exec, "starting the requests before a bad one failed: ", error.what());
+    }
+  }
+
+  void startFlush(Port& port, TriggerPlace place) {
+    auto word = port.flushWord(place.fifo);
+    if (port.connection.storeWhenComplete(word.get(), place.position + 1)) return;
+    const std::uint64_t issued = port.connection.issued();
+    if (port.connection.completed() >= issued) {
+      report(word.get(), place.position);
+    } else {
+      flushes_.push_back({port.connection, issued, std::move(word), place.position});
+    }
+  }
+
+  std::size_t fifos_;
+  detail::AppendOnlyTable<Port> ports_;
+  detail::AppendOnlyTable<RegisteredMemory> memories_;
+  // Of the thread alone:
+  std::deque<Flush> flushes_;
+  std::vector<Connection> batches_;
+};
+
+template <PortTriggerLayout Trigger>
+BasicProxyService<Trigger>::BasicProxyService(int fifoSize)
+    : BasicProxyService(ProxyServiceOptions{.fifoSize = fifoSize}) {}
+
+template <PortTriggerLayout Trigger>
+BasicProxyService<Trigger>::BasicProxyService(const ProxyServiceOptions& options)
+    : stopTimeout_(options.thread.stopTimeout),
+      state_(std::make_shared<State>(options.fifos)),
+      proxy_(std::make_shared<ProxyType>(
+          [state = state_](const Trigger& trigger, TriggerPlace place) { state->handle(trigger, place); },
+          ProxyOptions{.thread = options.thread,
+                       .fifos = options.fifos,
+                       .fifoSize = options.fifoSize,
+                       .popsPerReport = std::min(options.popsPerReport, options.fifoSize),
+                       .progress = [state = state_] { return state->progress(); }})) {}
+
+template <PortTriggerLayout Trigger>
+BasicProxyService<Trigger>::~BasicProxyService() {
+  try {
+    proxy_->stop();  // channels may keep it
+  } catch (const std::exception& error) {
+    logMessage(LogLevel::Warn, LogSubsystem::Exec, "a proxy service ended with: ", error.what());
+  }
+}
+
+template <PortTriggerLayout Trigger>
+SemaphoreId BasicProxyService<Trigger>::buildAndAddSemaphore(Communicator& communicator, const Connection& connection) {
+  return addSemaphore(detail::buildSemaphore(communicator, connection));
+}
+template <PortTriggerLayout Trigger>
+SemaphoreId BasicProxyService<Trigger>::addSemaphore(const Semaphore& semaphore) {
+  return addSemaphore(std::make_shared<Host2DeviceSemaphore>(semaphore));
+}
+template <PortTriggerLayout Trigger>
+SemaphoreId BasicProxyService<Trigger>::addSemaphore(std::shared_ptr<Host2DeviceSemaphore> semaphore) {
+  return state_->add(std::move(semaphore));
+}
+template <PortTriggerLayout Trigger>
+MemoryId BasicProxyService<Trigger>::addMemory(RegisteredMemory memory) {
+  return state_->add(std::move(memory));
+}
+template <PortTriggerLayout Trigger>
+MemoryId BasicProxyService<Trigger>::nextMemoryId(std::uint32_t count) const {
+  return state_->nextMemory(count);
+}
+
+template <PortTriggerLayout Trigger>
+std::shared_ptr<Host2DeviceSemaphore> BasicProxyService<Trigger>::semaphore(SemaphoreId id) const {
+  return state_->port(id).semaphore;
+}
+template <PortTriggerLayout Trigger>
+BasicBasePortChannel<Trigger> BasicProxyService<Trigger>::basePortChannel(SemaphoreId id) const {
+  const auto& port = state_->port(id);
+  const int fifo = static_cast<int>(id % static_cast<SemaphoreId>(proxy_->fifos()));
+  return {id, port.semaphore, proxy_, fifo, port.flushWord(fifo)};
+}
+template <PortTriggerLayout Trigger>
+BasicPortChannel<Trigger> BasicProxyService<Trigger>::portChannel(SemaphoreId id, MemoryId dst, MemoryId src) const {
+  return {basePortChannel(id), dst, src, state_->readableSource(state_->port(id), dst, src)};
+}
+
+template <PortTriggerLayout Trigger>
+void BasicProxyService<Trigger>::startProxy(bool blocking) {
+  proxy_->start(blocking);
+}
+template <PortTriggerLayout Trigger>
+void BasicProxyService<Trigger>::stopProxy() {
+  proxy_->stop();
+  if (!proxy_->running()) state_->flushConnections(stopTimeout_);
+}
+template <PortTriggerLayout Trigger>
+void BasicProxyService<Trigger>::check() const {
+  proxy_->check();
+}
+
+template class BasicProxyService<ProxyTrigger>;
+template class BasicProxyService<WideTrigger>;
+
+}  // namespace mscclpp

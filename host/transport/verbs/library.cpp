@@ -1,0 +1,98 @@
+#include "library.hpp"
+
+#include <dlfcn.h>
+
+#include <string>
+
+#include "mscclpp/host/env.hpp"
+#include "mscclpp/host/error.hpp"
+
+namespace mscclpp::detail::ib {
+
+namespace {
+
+constexpr const char* systemLibrary = "libibverbs.so.1";
+
+struct Loaded {
+  bool found = false;
+  /// Why there is none.
+  std::string reason;
+  Library functions{};
+};
+
+template <typename Function>
+void resolve(void* handle, Function& function, const char* name) {
+  function = reinterpret_cast<Function>(::dlsym(handle, name));
+}
+
+template <typename Function>
+void need(void* handle, Function& function, const char* name, std::string& missing) {
+  resolve(handle, function, name);
+  if (function == nullptr) missing += std::string(missing.empty() ? "" : ", ") + name;
+}
+
+Loaded load() {
+  Loaded loaded;
+  const std::string& chosen = env()->ibvSo;
+  // Never closed: drivers of devices register themselves in it for the life of the process.
+  void* handle = ::dlopen(chosen.empty() ? systemLibrary : chosen.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle == nullptr) {
+    const char* reason = ::dlerror();
+    loaded.reason = reason == nullptr ? "unknown reason" : reason;
+    return loaded;
+  }
+  Library& f = loaded.functions;
+  std::string missing;
+  need(handle, f.getDeviceList, "ibv_get_device_list", missing);
+  need(handle, f.freeDeviceList, "ibv_free_device_list", missing);
+  need(handle, f.getDeviceName, "ibv_get_device_name", missing);
+  need(handle, f.openDevice, "ibv_open_device", missing);
+  need(handle, f.closeDevice, "ibv_close_device", missing);
+  need(handle, f.queryDevice, "ibv_query_device", missing);
+  need(handle, f.queryPort, "ibv_query_port", missing);
+  need(handle, f.allocPd, "ibv_alloc_pd", missing);
+  need(handle, f.deallocPd, "ibv_dealloc_pd", missing);
+  need(handle, f.regMr, "ibv_reg_mr", missing);
+  need(handle, f.deregMr, "ibv_dereg_mr", missing);
+  need(handle, f.createCq, "ibv_create_cq", missing);
+  need(handle, f.destroyCq, "ibv_destroy_cq", missing);
+  need(handle, f.createCompChannel, "ibv_create_comp_channel", missing);
+  need(handle, f.destroyCompChannel, "ibv_destroy_comp_channel", missing);
+  need(handle, f.getCqEvent, "ibv_get_cq_event", missing);
+  need(handle, f.ackCqEvents, "ibv_ack_cq_events", missing);
+  need(handle, f.createQp, "ibv_create_qp", missing);
+  need(handle, f.modifyQp, "ibv_modify_qp", missing);
+  need(handle, f.destroyQp, "ibv_destroy_qp", missing);
+  need(handle, f.wcStatusStr, "ibv_wc_status_str", missing);
+  resolve(handle, f.regDmabufMr, "ibv_reg_dmabuf_mr");
+  loaded.found = missing.empty();
+  if (!loaded.found) loaded.reason = "it lacks " + missing;
+  return loaded;
+}
+
+const Loaded& loadedOnce() {
+  static const Loaded loaded = load();
+  return loaded;
+}
+
+}  // namespace
+
+const Library* findLibrary() {
+  const Loaded& loaded = loadedOnce();
+  if (loaded.found) return &loaded.functions;
+  if (!env()->ibvSo.empty()) {
+    throw Error("MSCCLPP_IBV_SO=" + env()->ibvSo + " is not a libibverbs that can be loaded: " + loaded.reason,
+                ErrorCode::InvalidUsage);
+  }
+  return nullptr;
+}
+
+const Library& library() {
+  if (const Library* found = findLibrary()) return *found;
+  throw Error(std::string("InfiniBand and RoCE need ") + systemLibrary + ", which cannot be loaded (" +
+                  loadedOnce().reason +
+                  "); install rdma-core (Debian: ibverbs-providers), or name the library in MSCCLPP_IBV_SO",
+              ErrorCode::SystemError);
+}
+
+}  // namespace mscclpp::detail::ib

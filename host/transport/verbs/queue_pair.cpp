@@ -1,0 +1,132 @@
+#include "queue_pair.hpp"
+
+#include <sodium.h>
+
+#include <algorithm>
+#include <bit>
+#include <cerrno>
+#include <cstring>
+
+#include "mscclpp/host/error.hpp"
+
+namespace mscclpp::detail::ib {
+
+namespace {
+
+// What a small write has room for in its request; devices that offer less are asked for none.
+constexpr std::uint32_t wantedInline = 220;
+// The hop limit of packets: far more than any fabric has.
+constexpr std::uint8_t hopLimit = 64;
+
+Owner<ibv_qp> create(const VerbsDevice& device, ibv_cq* sent, ibv_cq* received, const QueuePairSize& size,
+                     std::uint32_t& inlineBytes) {
+  ibv_qp_init_attr attributes{};
+  attributes.qp_type = IBV_QPT_RC;
+  attributes.send_cq = sent;
+  attributes.recv_cq = received;
+  attributes.cap.max_send_wr = static_cast<std::uint32_t>(size.sends);
+  attributes.cap.max_recv_wr = static_cast<std::uint32_t>(size.receives);
+  attributes.cap.max_send_sge = 1;
+  attributes.cap.max_recv_sge = 1;
+  for (const std::uint32_t bytes : {wantedInline, std::uint32_t{0}}) {
+    ibv_qp_init_attr attempt = attributes;  // the call writes into it
+    attempt.cap.max_inline_data = bytes;
+    Owner<ibv_qp> pair(library().createQp(device.domain(), &attempt));
+    inlineBytes = attempt.cap.max_inline_data;
+    if (pair) return pair;
+  }
+  throw IbError("creating a queue pair of " + device.name() + " for " + std::to_string(size.sends) +
+                    " requests; ask for fewer (EndpointConfig::maxWriteQueueSize)",
+                errno);
+}
+
+void modify(ibv_qp* pair, ibv_qp_attr& attributes, int mask, const char* what) {
+  if (const int failure = library().modifyQp(pair, &attributes, mask); failure != 0) {
+    throw IbError(std::string(what) + " a queue pair", failure);
+  }
+}
+
+}  // namespace
+
+QueuePair::QueuePair(const VerbsDevice& device, const Port& port, const EndpointConfig::Ib& config, ibv_cq* sent,
+                     ibv_cq* received, const QueuePairSize& size)
+    : size_(size),
+      // A guess at it does not let strangers' packets in.
+      firstPacket_(::randombytes_uniform(1U << 24)),
+      inlineBytes_(0),
+      requests_(static_cast<std::size_t>(size.batch)),
+      buffers_(requests_.size()),
+      operations_(std::bit_ceil(static_cast<std::size_t>(size.sends))),
+      mask_(operations_.size() - 1) {
+  pair_ = create(device, sent, received, size, inlineBytes_);
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_INIT;
+  attributes.port_num = port.number;
+  attributes.pkey_index = static_cast<std::uint16_t>(config.pkeyIndex);
+  attributes.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  if (device.hasAtomics()) attributes.qp_access_flags |= IBV_ACCESS_REMOTE_ATOMIC;
+  modify(pair_.get(), attributes, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "preparing");
+}
+
+void QueuePair::connect(const Port& port, const EndpointConfig::Ib& config, const Details& peer,
+                        const QueuePairAddress& target, std::uint32_t atomics) {
+  ibv_qp_attr receive{};
+  receive.qp_state = IBV_QPS_RTR;
+  receive.path_mtu = static_cast<ibv_mtu>(std::min<std::uint32_t>(port.attributes.active_mtu, peer.mtu));
+  receive.dest_qp_num = target.number;
+  receive.rq_psn = target.firstPacket;
+  receive.max_dest_rd_atomic = static_cast<std::uint8_t>(atomics);
+  receive.min_rnr_timer = 12;  // 0.64 ms: what a peer's thread takes to make room for signals
+  receive.ah_attr.port_num = port.number;
+  receive.ah_attr.sl = static_cast<std::uint8_t>(config.sl);
+  receive.ah_attr.dlid = static_cast<std::uint16_t>(peer.lid);
+  // InfiniBand needs the global header only where a port says so, or between subnets (the first half of a GID).
+  const bool otherSubnet = peer.hasGid && std::memcmp(port.gid.data(), peer.gid.data(), 8) != 0;
+  const bool required = (port.attributes.flags & IBV_QPF_GRH_REQUIRED) != 0;
+  receive.ah_attr.is_global = port.ethernet() || required || (otherSubnet && port.gidIndex >= 0) ? 1 : 0;
+  if (receive.ah_attr.is_global != 0) {
+    std::memcpy(receive.ah_attr.grh.dgid.raw, peer.gid.data(), peer.gid.size());
+    receive.ah_attr.grh.sgid_index = static_cast<std::uint8_t>(port.gidIndex);
+    receive.ah_attr.grh.hop_limit = hopLimit;
+    receive.ah_attr.grh.traffic_class = static_cast<std::uint8_t>(config.trafficClass);
+  }
+  modify(pair_.get(), receive,
+         IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN | IBV_QP_MAX_DEST_RD_ATOMIC |
+             IBV_QP_MIN_RNR_TIMER,
+         "addressing the peer with");
+
+  ibv_qp_attr send{};
+  send.qp_state = IBV_QPS_RTS;
+  send.sq_psn = firstPacket_;
+  send.timeout = static_cast<std::uint8_t>(config.timeout);
+  send.retry_cnt = static_cast<std::uint8_t>(config.retryCount);
+  // Without limit: that the peer's host is slow to make room is no failure, and every wait for it has its own timeout.
+  send.rnr_retry = 7;
+  send.max_rd_atomic = static_cast<std::uint8_t>(atomics);
+  modify(pair_.get(), send,
+         IBV_QP_STATE | IBV_QP_SQ_PSN | IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_MAX_QP_RD_ATOMIC,
+         "starting");
+}
+
+void QueuePair::start() {
+  if (batch_ == 0) return;
+  for (int i = 0; i + 1 < batch_; ++i) {
+    requests_[static_cast<std::size_t>(i)].next = &requests_[static_cast<std::size_t>(i) + 1];
+  }
+  requests_[static_cast<std::size_t>(batch_) - 1].send_flags |= IBV_SEND_SIGNALED;
+  batch_ = 0;
+  ibv_send_wr* refused = nullptr;
+  if (const int failure = ibv_post_send(pair_.get(), requests_.data(), &refused); failure != 0) {
+    throw IbError("starting requests of a queue pair", failure);
+  }
+}
+
+void QueuePair::postReceive() {
+  ibv_recv_wr request{};
+  ibv_recv_wr* refused = nullptr;
+  if (const int failure = ibv_post_recv(pair_.get(), &request, &refused); failure != 0) {
+    throw IbError("making room for signals of the peer", failure);
+  }
+}
+
+}  // namespace mscclpp::detail::ib

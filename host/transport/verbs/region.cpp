@@ -1,0 +1,126 @@
+#include "region.hpp"
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <string>
+
+#include "../../gpu_backend.hpp"
+#include "../../gpu_rdma.hpp"
+#include "../../host_allocation.hpp"
+#include "mscclpp/host/env.hpp"
+#include "mscclpp/host/error.hpp"
+
+namespace mscclpp::detail::ib {
+
+namespace {
+
+// No relaxed ordering: a peer may store or add to any word of a region as a signal, which must not overtake data.
+int accessOf(const VerbsDevice& device) {
+  const int access = IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+  return device.hasAtomics() ? access | IBV_ACCESS_REMOTE_ATOMIC : access;
+}
+
+bool haveNvidiaPeermem() {
+  return std::filesystem::exists("/sys/module/nvidia_peermem") || std::filesystem::exists("/sys/module/nv_peer_mem");
+}
+
+Owner<ibv_mr> registerHostMemory(const VerbsDevice& device, void* data, std::size_t size) {
+  Owner<ibv_mr> region(library().regMr(device.domain(), data, size, accessOf(device)));
+  if (!region) {
+    const int reason = errno;
+    throw IbError("registering " + std::to_string(size) + " bytes of host memory with " + device.name() +
+                      (reason == ENOMEM ? "; raise the limit of locked memory (ulimit -l)" : ""),
+                  reason);
+  }
+  return region;
+}
+
+// By dma-buf where the kernel, the driver and libibverbs know it; else by nvidia-peermem, which lets a device register
+// GPU addresses as if they were the host's. Not run yet: no machine with both was at hand.
+Owner<ibv_mr> registerGpuMemory(const VerbsDevice& device, void* data, std::size_t size) {
+  if (env()->forceDisableGdr) {
+    throw Error("registerMemory: MSCCLPP_FORCE_DISABLE_GDR is set, so " + device.name() +
+                    " may not reach GPU memory; unset it, or use Transport::Ethernet",
+                ErrorCode::InvalidUsage);
+  }
+  int reason = ENOTSUP;
+  if (library().regDmabufMr != nullptr) {
+    if (const auto exported = exportDmaBuf(data, size)) {
+      Owner<ibv_mr> region(library().regDmabufMr(device.domain(), exported->offset, size,
+                                                 reinterpret_cast<std::uint64_t>(data), exported->fd.get(),
+                                                 accessOf(device)));
+      if (region) return region;
+      reason = errno;
+    }
+  }
+  if (haveNvidiaPeermem()) {
+    Owner<ibv_mr> region(library().regMr(device.domain(), data, size, accessOf(device)));
+    if (region) return region;
+    reason = errno;
+  }
+  throw IbError("registering " + std::to_string(size) + " bytes of GPU memory with " + device.name() +
+                    " by dma-buf or nvidia-peermem; load the nvidia-peermem module, or use a kernel of 5.12 or later "
+                    "with NVIDIA's open kernel modules",
+                reason);
+}
+
+}  // namespace
+
+Region::Region(std::shared_ptr<VerbsDevice> device, void* data, std::size_t size, std::uint32_t id)
+    : device_(std::move(device)),
+      data_(static_cast<char*>(data)),
+      size_(size),
+      gpu_(gpuOf(data)),
+      id_(id),
+      region_(gpu_ < 0 ? registerHostMemory(*device_, data, size) : registerGpuMemory(*device_, data, size)) {}
+
+void RegionKeys::writeTo(MemoryHandle& handle) const {
+  std::memcpy(handle.access.data(), this, sizeof(*this));
+}
+
+std::shared_ptr<const Region> RegionTable::share(void* data, std::size_t size) {
+  // A registration may outlive its memory, and new memory may then lie at the old address: an address alone says nothing.
+  const auto allocation = HostAllocation::find(data, size);
+  std::shared_ptr<Region> region;
+  {
+    std::lock_guard lock(mutex_);
+    const Range range{allocation ? allocation->id() : Id128{}, data, size};
+    const auto known = allocation ? byRange_.find(range) : byRange_.end();
+    if (known != byRange_.end()) region = known->second.lock();
+    if (!region) {
+      region = std::make_shared<Region>(device_, data, size, ++lastId_);
+      std::erase_if(byRange_, [](const auto& entry) { return entry.second.expired(); });
+      std::erase_if(byId_, [](const auto& entry) { return entry.second.expired(); });
+      if (allocation) byRange_[range] = region;
+      byId_[region->id()] = region;
+    }
+  }
+  const Region* pointer = region.get();
+  return {pointer, [table = shared_from_this(), held = std::move(region)](const Region*) mutable {
+            std::lock_guard lock(table->mutex_);
+            held.reset();
+          }};
+}
+
+RegionTable::Source RegionTable::sourceOf(std::uint32_t id, std::uint64_t address, std::uint64_t size) const {
+  Source source{};
+  use(id, [&](const Region& region) {
+    source = {id, reinterpret_cast<std::uint64_t>(region.data()), region.size(), region.localKey(), region.gpu() < 0};
+  });
+  if (source.address != address || source.size != size) {
+    throw Error(
+        "Connection: the source is no memory of this rank that is registered with this context; pass a "
+        "RegisteredMemory "
+        "that Context::registerMemory returned here",
+        ErrorCode::InvalidUsage);
+  }
+  return source;
+}
+
+std::shared_ptr<Region> RegionTable::find(std::uint32_t id) const {
+  const auto found = byId_.find(id);
+  return found == byId_.end() ? nullptr : found->second.lock();
+}
+
+}  // namespace mscclpp::detail::ib

@@ -1,0 +1,99 @@
+// Memory that a verbs device may read and write: regions, and the table by which signals name them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <utility>
+
+#include "../../memory_transport.hpp"
+#include "verbs_device.hpp"
+
+namespace mscclpp::detail::ib {
+
+/// One registration with the device; ends with the last owner.
+class Region {
+ public:
+  Region(std::shared_ptr<VerbsDevice> device, void* data, std::size_t size, std::uint32_t id);
+
+  char* data() const noexcept { return data_; }
+  std::size_t size() const noexcept { return size_; }
+  /// -1 for host memory.
+  int gpu() const noexcept { return gpu_; }
+  std::uint32_t id() const noexcept { return id_; }
+  std::uint32_t localKey() const noexcept { return region_->lkey; }
+  std::uint32_t remoteKey() const noexcept { return region_->rkey; }
+
+ private:
+  std::shared_ptr<VerbsDevice> device_;
+  char* data_;
+  std::size_t size_;
+  int gpu_;
+  std::uint32_t id_;
+  Owner<ibv_mr> region_;
+};
+
+/// What a registration tells a peer, and its owner, in a MemoryHandle.
+struct RegionKeys {
+  std::uint32_t remoteKey;
+  /// In the owner's table.
+  std::uint32_t id;
+
+  static RegionKeys of(const MemoryHandle& handle) {
+    RegionKeys keys;
+    static_assert(sizeof(keys) <= sizeof(handle.access));
+    std::memcpy(&keys, handle.access.data(), sizeof(keys));
+    return keys;
+  }
+  void writeTo(MemoryHandle& handle) const;
+};
+
+/// The regions of one device in use. Any thread may call it.
+class RegionTable : public std::enable_shared_from_this<RegionTable> {
+ public:
+  explicit RegionTable(std::shared_ptr<VerbsDevice> device) : device_(std::move(device)) {}
+
+  /// A region for exactly this memory. Registering pins its pages, so a part of a HostBuffer is registered once while
+  /// anybody uses it; other memory has no name by which to know it again. When the last pointer has gone, neither the
+  /// device nor a use() touches the memory.
+  std::shared_ptr<const Region> share(void* data, std::size_t size);
+
+  /// A region to read from: its key for the device, and whether the host may read it too.
+  struct Source {
+    std::uint32_t id;
+    std::uint64_t address;
+    std::uint64_t size;
+    std::uint32_t localKey;
+    bool onHost;
+  };
+  /// Throws Error(InvalidUsage) unless the region with this number is [address, address + size): numbers mean something
+  /// in their own table only, and the memory may be a peer's.
+  Source sourceOf(std::uint32_t id, std::uint64_t address, std::uint64_t size) const;
+
+  /// Calls use(region), which stays valid during the call; false if there is no such region (any more).
+  template <typename Use>
+  bool use(std::uint32_t id, Use use) const {
+    std::lock_guard lock(mutex_);
+    const auto region = find(id);
+    if (region) use(*region);
+    return region != nullptr;
+  }
+
+ private:
+  std::shared_ptr<Region> find(std::uint32_t id) const;
+
+  std::shared_ptr<VerbsDevice> device_;
+  // Taken to drop a region too: so none goes while another thread uses it.
+  mutable std::mutex mutex_;
+  std::uint32_t lastId_ = 0;
+  /// An allocation, and a range of it.
+  using Range = std::tuple<Id128, void*, std::size_t>;
+  std::map<Range, std::weak_ptr<Region>> byRange_;
+  std::map<std::uint32_t, std::weak_ptr<Region>> byId_;
+};
+
+}  // namespace mscclpp::detail::ib

@@ -1,0 +1,32 @@
+// Switch channels: memory of every rank of a group behind one multicast address. The owner; the device side is channel/switch.hpp.
+#pragma once
+
+#include <memory>
+
+#include "mscclpp/channel/switch.hpp"
+
+namespace mscclpp {
+
+/// Made by NvlsConnection::bindAllocatedMemory, on every rank of the group. Keeps the memory attached; the ranks
+/// synchronise before the first of them destroys what the others' kernels use. A cheap value.
+class SwitchChannel {
+ public:
+  using DeviceHandle = SwitchChannelHandle;
+
+  /// Stands for nothing: deviceHandle() throws Error(InvalidUsage).
+  SwitchChannel() = default;
+
+  DeviceHandle deviceHandle() const;
+  /// This rank's memory, as it was given.
+  void* getDevicePtr() const;
+
+ private:
+  friend class NvlsConnection;
+  struct State;
+  explicit SwitchChannel(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  const State& state() const;
+
+  std::shared_ptr<const State> state_;
+};
+
+}  // namespace mscclpp

@@ -1,0 +1,169 @@
+// Multicast among CPU ranks, with the agreements that GPUs take: channels that reduce and broadcast, and groups that fail on every rank alike.
+#include "mscclpp/host/nvls.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/host_buffer.hpp"
+#include "process_resources.hpp"
+#include "spawned_ranks.hpp"
+
+using namespace mscclpp;
+using namespace mscclpp::test;
+
+namespace {
+
+using V = Vector<float, 4>;
+
+std::vector<int> everyone(const Bootstrap& bootstrap) {
+  std::vector<int> ranks;
+  for (int rank = bootstrap.getNranks() - 1; rank >= 0; --rank) ranks.push_back(rank);  // any order will do
+  return ranks;
+}
+
+/// Writes rank-dependent numbers, reduces them, and lets one rank broadcast; with two channels of one connection.
+void exchange(SwitchChannelHandle channel, int position, int members, std::size_t vectors) {
+  auto* local = channel.local<V>();
+  for (std::size_t v = 0; v < vectors; ++v) local[v] = V{{static_cast<float>(v), static_cast<float>(position), 1, -2}};
+  channel.signal();
+  REQUIRE(channel.wait());
+  const auto sum = static_cast<float>(members);
+  const float positions = sum * (sum - 1) / 2;
+  for (std::size_t v = 0; v < vectors; ++v) {
+    const auto total = channel.reduce<V>(v);
+    CHECK(total[0] == static_cast<float>(v) * sum);
+    CHECK(total[1] == positions);
+    CHECK(total[2] == sum);
+    CHECK(total[3] == -2 * sum);
+  }
+  channel.signal();
+  REQUIRE(channel.wait());
+  if (position == members - 1) channel.broadcast(1, V{{7, 8, 9, 10}});
+  auto last = channel.semaphore(switchChannelSemaphores - 1);
+  last.signal();
+  REQUIRE(last.wait());
+  CHECK(local[1][0] == 7);
+  CHECK(local[1][3] == 10);
+  CHECK(local[0][1] == static_cast<float>(position));
+}
+
+void reduceAndBroadcast(std::shared_ptr<Bootstrap> bootstrap) {
+  const int rank = bootstrap->getRank();
+  const int nRanks = bootstrap->getNranks();
+  const auto communicator = std::make_shared<Communicator>(bootstrap);
+  const HostBuffer first(8192);
+  const HostBuffer second(4096);
+  {
+    const auto connection = connectNvlsCollective(communicator, everyone(*bootstrap), 8192, DeviceType::CPU);
+    CHECK(connection->bufferSize() == 8192);
+    CHECK(connection->granularity() <= 4096);
+    CHECK(connection->ranks().size() == static_cast<std::size_t>(nRanks));
+    // Of the second buffer only the upper half.
+    const auto channel = connection->bindAllocatedMemory(first.data(), 6144);
+    const auto other = connection->bindAllocatedMemory(
+        reinterpret_cast<unsigned long long>(static_cast<char*>(second.data()) + 2048), 2048);
+    CHECK(channel.getDevicePtr() == first.data());
+    CHECK(channel.deviceHandle().bufferSize == 6144);
+    exchange(channel.deviceHandle(), rank, nRanks, 384);
+    exchange(other.deviceHandle(), rank, nRanks, 128);
+    communicator->monitor(DeviceType::CPU)->check();
+    CHECK_THROWS_WITH_AS(connection->bindAllocatedMemory(first.data(), 16),
+                         doctest::Contains("more than is left of the connection's 8192"), Error);
+    bootstrap->barrier();
+  }
+  // A group of some of the ranks, while the others do something else.
+  if (nRanks > 2) {
+    const bool member = rank != 1;
+    if (member) {
+      std::vector<int> ranks = everyone(*bootstrap);
+      ranks.erase(std::find(ranks.begin(), ranks.end(), 1));
+      const auto channel =
+          connectNvlsCollective(communicator, ranks, 4096, DeviceType::CPU)->bindAllocatedMemory(second.data(), 4096);
+      exchange(channel.deviceHandle(), rank == 0 ? 0 : rank - 1, nRanks - 1,
+               256);  // the channel outlives the connection
+    }
+    bootstrap->barrier();
+  }
+}
+
+/// Each of these is an error on every rank, after which the ranks go on together.
+void disagree(std::shared_ptr<Bootstrap> bootstrap) {
+  const int rank = bootstrap->getRank();
+  const auto communicator = std::make_shared<Communicator>(bootstrap);
+  const auto ranks = everyone(*bootstrap);
+  const auto connect = [&](std::size_t bytes) {
+    return connectNvlsCollective(communicator, ranks, bytes, DeviceType::CPU);
+  };
+  CHECK_THROWS_WITH_AS(connect(rank == 1 ? 200 : 100), doctest::Contains("every rank must ask for the same"), Error);
+  CHECK_THROWS_WITH_AS(connect(rank == 2 ? 0 : 100), doctest::Contains("at least 1"), Error);
+  CHECK_THROWS_AS(connectNvlsCollective(communicator, ranks, 64, rank == 0 ? DeviceType::GPU : DeviceType::CPU),
+                  BaseError);
+  CHECK_THROWS_AS(connectNvlsCollective(nullptr, ranks, 64, DeviceType::CPU), Error);
+  CHECK_THROWS_WITH_AS(connectNvlsCollective(communicator, {rank, rank}, 64, DeviceType::CPU),
+                       doctest::Contains("must be different"), Error);
+  CHECK_THROWS_WITH_AS(connectNvlsCollective(communicator, {rank + 1}, 64, DeviceType::CPU),
+                       doctest::Contains("is not among"), Error);
+
+  const auto connection = connect(4096);
+  const HostBuffer buffer(4096);
+  std::vector<char> ordinary(64);
+  // One rank whose memory no peer can reach: the others are told who and why.
+  const auto bind = [&](void* data, std::size_t bytes) { return connection->bindAllocatedMemory(data, bytes); };
+  if (rank == 1) {
+    CHECK_THROWS_AS(bind(buffer.data(), std::size_t{1} << 40), Error);
+    CHECK_THROWS_AS(bind(nullptr, 64), Error);
+    CHECK_THROWS_WITH_AS(bind(buffer.data(), 24), doctest::Contains("multiples of 16"), Error);
+    CHECK_THROWS_AS(bind(ordinary.data() + (16 - reinterpret_cast<std::uintptr_t>(ordinary.data()) % 16) % 16, 32),
+                    Error);
+    CHECK_THROWS_WITH_AS(bind(buffer.data(), 128), doctest::Contains("64 bytes, and this one 128"), Error);
+  } else {
+    for (int i = 0; i < 4; ++i)
+      CHECK_THROWS_WITH_AS(bind(buffer.data(), 64), doctest::Contains("rank 1 failed to offer memory"), Error);
+    CHECK_THROWS_WITH_AS(bind(buffer.data(), 64), doctest::Contains("128 bytes, and this one 64"), Error);
+  }
+  // A rank that makes another call.
+  if (rank == 1) {
+    CHECK_THROWS_WITH_AS(connect(4096), doctest::Contains("must make the same calls"), Error);
+  } else {
+    CHECK_THROWS_WITH_AS(bind(buffer.data(), 64), doctest::Contains("rank 1 is about to prepare"), Error);
+  }
+  const auto channel = bind(buffer.data(), 4096);
+  exchange(channel.deviceHandle(), rank, bootstrap->getNranks(), 256);
+  bootstrap->barrier();
+}
+
+}  // namespace
+
+TEST_CASE("reduce and broadcast, ranks as threads") {
+  for (int nRanks : {1, 2, 3, 5}) runAsThreads(nRanks, reduceAndBroadcast);
+}
+TEST_CASE("reduce and broadcast, ranks as processes") {
+  for (int nRanks : {2, 4}) runAsProcesses(nRanks, "one process reduces and broadcasts");
+}
+TEST_CASE("one process reduces and broadcasts" * doctest::skip()) {
+  auto bootstrap = bootstrapOfProcess();
+  const std::size_t descriptors = openDescriptors();
+  const std::size_t threads = liveThreads();
+  reduceAndBroadcast(bootstrap);
+  CHECK(openDescriptors() == descriptors);
+  CHECK(threadsReturnTo(threads));
+}
+
+TEST_CASE("groups that disagree are told, ranks as threads") {
+  runAsThreads(3, disagree);
+}
+TEST_CASE("groups that disagree are told, ranks as processes") {
+  runAsProcesses(3, "one process disagrees");
+}
+TEST_CASE("one process disagrees" * doctest::skip()) {
+  disagree(bootstrapOfProcess());
+}
+
+TEST_CASE("an empty switch channel says so") {
+  CHECK_THROWS_WITH_AS(SwitchChannel().deviceHandle(), doctest::Contains("bindAllocatedMemory"), Error);
+  CHECK_THROWS_AS(SwitchChannel().getDevicePtr(), Error);
+}

@@ -1,0 +1,237 @@
+// Cases of host/proxy.hpp: handlers of one's own, starts and stops in any order, and failures that reach the owner.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "backend/backend.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/proxy.hpp"
+
+namespace mscclpp::test {
+
+inline Device proxyDevice() {
+  return Backend<>::onGpu ? Device(DeviceType::GPU, 0) : Device(DeviceType::CPU);
+}
+
+inline ProxyOptions proxyOptions(int fifoSize = 16, int fifos = 1) {
+  return ProxyOptions{.thread = {.device = proxyDevice()}, .fifos = fifos, .fifoSize = fifoSize};
+}
+
+/// One thread pushes first, first + 1, ..., and syncs with the last push if told to.
+struct PushRangeBody {
+  FifoHandle fifo;
+  std::uint64_t first;
+  int count;
+  bool sync;
+  std::uint64_t* synced;  ///< rank 0's window
+
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int /*rank*/, const GridType& grid) const {
+    if (grid.blockIndex() != 0 || grid.block().rank() != 0) return;
+    auto handle = fifo;
+    std::uint64_t position = 0;
+    for (int i = 0; i < count; ++i) position = handle.push(ProxyTrigger{first + static_cast<std::uint64_t>(i), 0});
+    if (sync) *synced += handle.sync(position);
+  }
+};
+
+/// Pushes into the FIFO of a proxy from a launch; `succeeds`: no wait may fail, and the last trigger is waited for.
+template <class ProxyType>
+std::uint64_t pushTo(const ProxyType& proxy, std::uint64_t first, int count, bool sync, int fifo = 0) {
+  Backend<> backend;
+  auto memory = backend.allocate(1, 64, 0);
+  backend.run({1, 1, 1}, PushRangeBody{proxy.fifo(fifo)->deviceHandle(), first, count, sync,
+                                       reinterpret_cast<std::uint64_t*>(memory.window().at(0))});
+  return memory.template read<std::uint64_t>(0)[0];
+}
+
+template <class Predicate>
+bool soon(const Predicate& predicate) {
+  const auto start = arch::nanoseconds();
+  while (!predicate()) {
+    if (arch::nanoseconds() - start > waitTimeout) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return true;
+}
+
+TEST_CASE("proxy: a handler that returns nothing serves custom requests") {
+  int handled[3] = {};
+  int others = 0;
+  bool initialised = false;
+  Proxy proxy(
+      [&](ProxyTrigger trigger) {
+        if (trigger.fst == 1) {
+          ++handled[0];
+        } else if (trigger.fst == 2) {
+          ++handled[1];
+        } else if (trigger.fst == 0xdeadbeef) {
+          ++handled[2];
+        } else {
+          ++others;
+        }
+      },
+      ProxyOptions{.thread = {.device = proxyDevice(), .threadInit = [&] { initialised = true; }}});
+  proxy.start();
+  CHECK(pushTo(proxy, 1, 2, false) == 0);
+  CHECK(pushTo(proxy, 0xdeadbeef, 1, true) == 1);
+  proxy.stop();
+  CHECK(initialised);
+  CHECK(handled[0] == 1);
+  CHECK(handled[1] == 1);
+  CHECK(handled[2] == 1);
+  CHECK(others == 0);
+}
+
+TEST_CASE("proxy: MSCCL++'s handler type, and Stop") {
+  std::vector<std::uint64_t> seen;
+  const ProxyHandler handler = [&](ProxyTrigger trigger) {
+    seen.push_back(trigger.fst);
+    return trigger.fst == 12 ? ProxyHandlerResult::Stop : ProxyHandlerResult::Continue;
+  };
+  Proxy proxy(handler, proxyOptions());
+  pushTo(proxy, 10, 5, false);  // before the start: they wait
+  CHECK(seen.empty());
+  proxy.start(true);
+  CHECK(soon([&] { return !proxy.running(); }));
+  CHECK(seen == std::vector<std::uint64_t>{10, 11, 12});
+  proxy.start();  // goes on after the trigger that said Stop
+  proxy.stop();
+  CHECK(seen == std::vector<std::uint64_t>{10, 11, 12, 13, 14});
+}
+
+TEST_CASE("proxy: a stop handles what has been pushed, and a start goes on") {
+  std::atomic<std::uint64_t> sum = 0;
+  Proxy proxy([&](const ProxyTrigger& trigger) { sum += trigger.fst; }, proxyOptions(512));
+  std::uint64_t expected = 0;
+  for (int round = 0; round < 20; ++round) {
+    if (round % 2 == 0) proxy.start(round % 4 == 0);
+    pushTo(proxy, 1, 100, false);
+    expected += 5050;
+    if (round % 2 == 1) proxy.start();
+    proxy.start();  // again: no effect
+    proxy.stop();
+    proxy.stop();
+    CHECK(sum == expected);
+    CHECK_FALSE(proxy.running());
+  }
+}
+
+TEST_CASE("proxy: each of several FIFOs keeps its order") {
+  std::vector<std::uint64_t> seen[3];
+  bool placed = true;
+  auto options = proxyOptions(8, 3);
+  Proxy proxy(
+      [&](const ProxyTrigger& trigger, TriggerPlace place) {
+        auto& own = seen[place.fifo];
+        placed = placed && place.position == own.size();
+        own.push_back(trigger.fst);
+      },
+      options);
+  proxy.start();
+  std::vector<std::thread> pushers;
+  for (int fifo = 0; fifo < 3; ++fifo) {
+    pushers.emplace_back(
+        [&, fifo] { CHECK(pushTo(proxy, static_cast<std::uint64_t>(fifo) * 1000, 200, true, fifo) == 1); });
+  }
+  for (auto& pusher : pushers) pusher.join();
+  proxy.stop();
+  CHECK(placed);
+  for (int fifo = 0; fifo < 3; ++fifo) {
+    REQUIRE(seen[fifo].size() == 200);
+    for (int i = 0; i < 200; ++i) CHECK(seen[fifo][i] == static_cast<std::uint64_t>(fifo * 1000 + i));
+  }
+  CHECK_THROWS_AS(proxy.fifo(3), Error);
+  CHECK_THROWS_AS(proxy.fifo(-1), Error);
+  CHECK_THROWS_AS(Proxy([](ProxyTrigger) {}, proxyOptions(8, 0)), Error);
+}
+
+TEST_CASE("proxy: an exception of a handler reaches the owner, and ends the waits of kernels") {
+  Proxy proxy(
+      [](const ProxyTrigger& trigger) {
+        if (trigger.fst == 3) throw Error("the third is bad", ErrorCode::InvalidUsage);
+      },
+      proxyOptions());
+  WaitMonitor other(proxyDevice().type);
+  const auto watched = std::make_shared<WaitMonitor>(proxyDevice().type);
+  proxy.endOnFailure(watched);
+  proxy.check();
+  proxy.start();
+  CHECK(pushTo(proxy, 1, 2, true) == 1);
+  const auto start = arch::nanoseconds();
+  CHECK(pushTo(proxy, 3, 1, true) == 0);  // far sooner than the wait's own limit of 30 s
+  CHECK(arch::nanoseconds() - start < 2 * waitTimeout);
+  CHECK_THROWS_WITH_AS(proxy.check(), doctest::Contains("the third is bad"), Error);
+  CHECK_THROWS_AS(proxy.stop(), Error);
+  CHECK_FALSE(proxy.running());
+  CHECK(watched->failed());
+  CHECK_FALSE(other.failed());
+  const auto late = std::make_shared<WaitMonitor>(proxyDevice().type);
+  proxy.endOnFailure(late);
+  CHECK(late->failed());
+  CHECK_THROWS_WITH_AS(proxy.start(), doctest::Contains("failed before"), Error);
+}
+
+TEST_CASE("proxy: an exception of its start reaches the owner") {
+  auto options = proxyOptions();
+  options.thread.threadInit = [] { throw Error("no start today", ErrorCode::SystemError); };
+  Proxy proxy([](ProxyTrigger) {}, options);
+  CHECK_THROWS_WITH_AS(proxy.start(true), doctest::Contains("no start today"), Error);
+  CHECK_THROWS_AS(proxy.check(), Error);
+}
+
+TEST_CASE("proxy: a stop does not wait for ever for requests that keep coming") {
+  std::atomic<bool> leave = false;
+  auto options = proxyOptions();
+  options.thread.stopTimeout = std::chrono::milliseconds(50);
+  options.progress = [&] { return !leave.load(); };  // something that never comes to its end
+  Proxy proxy([](ProxyTrigger) {}, options);
+  proxy.start(true);
+  CHECK_THROWS_WITH_AS(proxy.stop(), doctest::Contains("50 ms"), Error);
+  leave = true;
+}
+
+TEST_CASE("proxy: stop from inside a handler does not wait for itself") {
+  Proxy* self = nullptr;
+  std::atomic<int> handled = 0;
+  Proxy proxy(
+      [&](ProxyTrigger) {
+        ++handled;
+        self->stop();
+      },
+      proxyOptions());
+  self = &proxy;
+  pushTo(proxy, 1, 3, false);
+  proxy.start();
+  CHECK(soon([&] { return !proxy.running(); }));
+  CHECK(handled == 3);
+}
+
+TEST_CASE("proxy: one that sleeps while idle still wakes up, and its destructor joins it") {
+  std::atomic<int> handled = 0;
+  {
+    auto options = proxyOptions();
+    options.thread.sleepAfter = std::chrono::microseconds(100);
+    Proxy proxy([&](ProxyTrigger) { ++handled; }, options);
+    proxy.start(true);
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(pushTo(proxy, 1, 3, true) == 1);
+    pushTo(proxy, 1, 2, false);
+  }
+  CHECK(handled == 5);  // the destructor stops as stop() does
+}
+
+TEST_CASE("proxy: a FIFO outlives its proxy for those who hold it") {
+  std::shared_ptr<Fifo> fifo;
+  {
+    Proxy proxy([](ProxyTrigger) {}, proxyOptions());
+    fifo = proxy.fifo();
+  }
+  ProxyTrigger trigger;
+  CHECK_FALSE(fifo->poll(trigger));
+}
+
+}  // namespace mscclpp::test
