@@ -36,6 +36,15 @@ inline constexpr std::array allReduceAlgorithms = {
 };
 // clang-format on
 
+/// Packet kernels count packs in 32 bits.
+constexpr bool fitPackCounts() {
+  for (const AllReduceAlgorithm& algorithm : allReduceAlgorithms) {
+    if (algorithm.maxBytes / 16 > 0x7fffffffu) return false;
+  }
+  return true;
+}
+static_assert(fitPackCounts());
+
 /// The last entry serves every message, type, operator and team size.
 inline constexpr std::size_t fallbackAlgorithm = allReduceAlgorithms.size() - 1;
 

@@ -5,17 +5,13 @@
 #include <cstdint>
 
 #include "mscclpp/basic/data_type.hpp"
+#include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/collective/all_reduce_pipelined.hpp"
 
 struct CUstream_st;
 
 namespace mscclpp::kernels {
-
-struct Shape {
-  int blocks;
-  int threads;
-};
 
 struct AllReduceCall {
   int rank;
@@ -28,7 +24,7 @@ struct AllReduceCall {
   const void* input;
   void* output;
   std::size_t count;
-  Shape shape;          ///< GPU only
+  LaunchShape shape;    ///< GPU only
   CUstream_st* stream;  ///< GPU only
 };
 

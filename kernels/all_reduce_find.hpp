@@ -12,15 +12,13 @@ namespace mscclpp::kernels {
 /// The arguments of a collective for a call.
 template <int Ranks>
 AllReduceArgs<Ranks> argsFor(const AllReduceCall& call) {
-  AllReduceArgs<Ranks> args{};
-  args.team = Team<Ranks>(call.rank, call.ranks);
-  for (int r = 0; r < call.ranks; ++r) args.window.base[r] = call.window[r];
-  args.epochs = {call.epochs};
-  args.capacityPacks = call.capacityPacks;
-  args.pipeline = call.pipeline;
-  args.count = call.count;
-  args.wait = call.wait;
-  return args;
+  return {.team = {call.rank, call.ranks},
+          .window = windowAt<Ranks>(call.window, call.ranks),
+          .epochs = {call.epochs},
+          .capacityPacks = call.capacityPacks,
+          .pipeline = call.pipeline,
+          .count = call.count,
+          .wait = call.wait};
 }
 
 /// Backend: static constexpr bool offers(const AllReduceAlgorithm&), and template <class Collective> static int run(const AllReduceCall&).

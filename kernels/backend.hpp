@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "all_reduce_call.hpp"
+#include "mscclpp/host/bootstrap.hpp"
 
 namespace mscclpp::kernels {
 
@@ -16,6 +17,8 @@ struct Backend {
   void (*upload)(void* address, const void* from, std::size_t bytes);
   /// The text of an error number that an AllReduceFunction returned.
   const char* (*errorText)(int error);
+  /// Whether LL128 with whole lines may be used between all ranks; the same answer on each. Collective.
+  bool (*linesStayWhole)(Bootstrap& bootstrap);
   AllReduceFunction (*findAllReduce)(std::size_t algorithm, DataType type, ReduceOp op, int ranks);
 };
 

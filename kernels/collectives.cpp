@@ -20,29 +20,33 @@ namespace {
 
 using namespace kernels;
 
-/// Calls f(TypeTag<P>) with the pack protocol of a packet algorithm.
+/// Calls f(scratch) with the scratch of an algorithm: PacketScratch of its protocol and pattern, or PipelineScratch.
 template <class F>
-auto visitProtocol(Protocol protocol, F&& f) {
-  switch (protocol) {
+void visitScratch(const AllReduceAlgorithm& algorithm, int ranks, const PipelineTuning& tuning, const F& f) {
+  const AllReduceConfig& config = algorithm.config;
+  const std::size_t capacity = algorithm.maxBytes / sizeof(Word16);
+  const auto packets = [&]<Protocol protocol>() {
+    using P = typename PackProtocolOf<protocol>::Type;
+    if (config.pattern == Pattern::OneShot) {
+      f(PacketScratch<P, Pattern::OneShot>{capacity, ranks});
+    } else {
+      f(PacketScratch<P, Pattern::TwoShot>{capacity, ranks});
+    }
+  };
+  switch (config.protocol) {
     case Protocol::LL8:
-      return f(TypeTag<PackProtocolOf<Protocol::LL8>::Type>{});
+      return packets.template operator()<Protocol::LL8>();
+    case Protocol::LL16:
+      return packets.template operator()<Protocol::LL16>();
     case Protocol::LL128:
-      return f(TypeTag<PackProtocolOf<Protocol::LL128>::Type>{});
+      return packets.template operator()<Protocol::LL128>();
     case Protocol::LL128Ordered:
-      return f(TypeTag<PackProtocolOf<Protocol::LL128Ordered>::Type>{});
+      return packets.template operator()<Protocol::LL128Ordered>();
     case Protocol::Sentinel:
-      return f(TypeTag<PackProtocolOf<Protocol::Sentinel>::Type>{});
-    default:
-      return f(TypeTag<PackProtocolOf<Protocol::LL16>::Type>{});
+      return packets.template operator()<Protocol::Sentinel>();
+    case Protocol::Simple:
+      return f(PipelineScratch{tuning.tilePacks, ranks, tuning.blocks, 2 * config.lookahead});
   }
-}
-
-std::size_t packetWindowBytes(const AllReduceConfig& config, std::size_t capacityPacks, int ranks) {
-  return visitProtocol(config.protocol, [&](auto tag) {
-    using P = typename decltype(tag)::Type;
-    return config.pattern == Pattern::OneShot ? PacketScratch<P, Pattern::OneShot>{capacityPacks, ranks}.windowBytes()
-                                              : PacketScratch<P, Pattern::TwoShot>{capacityPacks, ranks}.windowBytes();
-  });
 }
 
 /// What one algorithm owns: a part of the window, and its epochs.
@@ -59,29 +63,21 @@ struct Region {
 };
 
 Region describe(std::size_t index, std::size_t offset, int ranks, const PipelineTuning& tuning) {
-  const AllReduceAlgorithm& algorithm = allReduceAlgorithms[index];
-  Region region{index, offset, 0, 0, 1, 0, {}, {}, {}};
-  if (algorithm.config.schedule == Schedule::Pipelined) {
-    region.pipeline = {tuning.tilePacks, ranks, tuning.blocks, 2 * algorithm.config.lookahead};
-    region.bytes = region.pipeline.windowBytes();
-    region.firstEpoch = 0;
-  } else {
-    region.capacityPacks = algorithm.maxBytes / sizeof(Word16);
-    region.bytes = packetWindowBytes(algorithm.config, region.capacityPacks, ranks);
-    region.initialByte =
-        visitProtocol(algorithm.config.protocol, [](auto tag) { return decltype(tag)::Type::initialByte; });
-  }
+  Region region{index, offset, 0, 0, 0, 0, {}, {}, {}};
+  visitScratch(allReduceAlgorithms[index], ranks, tuning, [&](const auto& scratch) {
+    region.bytes = scratch.windowBytes();
+    region.initialByte = scratch.initialByte;
+    region.firstEpoch = scratch.firstEpoch;
+    if constexpr (requires { scratch.capacityPacks; }) {
+      region.capacityPacks = scratch.capacityPacks;
+    } else {
+      region.pipeline = scratch;
+    }
+  });
   return region;
 }
 
 constexpr std::size_t regionAlignment = 4096;
-
-std::string text(DataType type) {
-  return std::to_string(static_cast<int>(type));
-}
-std::string text(ReduceOp op) {
-  return std::to_string(static_cast<int>(op));
-}
 
 [[noreturn]] void refuse(const std::string& why) {
   throw Error("all-reduce: " + why, ErrorCode::InvalidUsage);
@@ -102,10 +98,11 @@ class Collectives::State {
       refuse("teams have up to " + std::to_string(maxTeamSize) + " ranks, this one has " + std::to_string(ranks_) +
              ": split the communicator");
     }
+    linesStayWhole_ = backend_.linesStayWhole(*communicator_->bootstrap());
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < allReduceAlgorithms.size(); ++i) {
       const AllReduceAlgorithm& algorithm = allReduceAlgorithms[i];
-      if (!(onGpu_ ? algorithm.onGpu : algorithm.onCpu)) continue;
+      if (!isPossible(algorithm)) continue;
       if (algorithms == Algorithms::Chosen && !isChosen(algorithm.name)) continue;
       regions_.push_back(describe(i, bytes, ranks_, pipelineTuning()));
       bytes += roundUp(regions_.back().bytes, regionAlignment);
@@ -124,7 +121,7 @@ class Collectives::State {
   void allReduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, CUstream_st* stream,
                  const std::string& name) {
     if (monitor_.failed()) monitor_.check();
-    if (sizeOf(type) == 0) refuse("data type " + text(type) + " is not supported");
+    if (sizeOf(type) == 0) refuse(std::string("data type ") + nameOf(type) + " is not supported");
     if (count == 0) return;
     if (input == nullptr || output == nullptr) {
       refuse(std::string(input == nullptr ? "input" : "output") + " is null and count is not 0");
@@ -132,14 +129,20 @@ class Collectives::State {
     if (count > std::numeric_limits<std::size_t>::max() / 2 / sizeOf(type)) {
       refuse("count is larger than any memory; was it a negative number?");
     }
+    for (const void* buffer : {input, static_cast<const void*>(output)}) {
+      if (reinterpret_cast<std::uintptr_t>(buffer) % sizeOf(type) != 0) {
+        refuse(std::string(buffer == input ? "input" : "output") + " must be aligned to its elements, which are " +
+               std::to_string(sizeOf(type)) + " bytes long");
+      }
+    }
     const std::size_t bytes = count * sizeOf(type);
     Region& region = name.empty() ? choose(bytes, type, op) : named(name, bytes, type, op);
     const AllReduceFunction function = backend_.findAllReduce(region.algorithm, type, op, ranks_);
-    if (function == nullptr) refuse("operator " + text(op) + " is not supported");
+    if (function == nullptr) refuse(std::string("operator ") + nameOf(op) + " is not supported");
     const AllReduceConfig& config = allReduceAlgorithms[region.algorithm].config;
-    const Shape shape = config.schedule == Schedule::Pipelined
-                            ? Shape{pipelineTuning().blocks, pipelineTuning().threads}
-                            : packetShape(config, ceilDivide(bytes, sizeof(Word16)), ranks_);
+    const LaunchShape shape = config.schedule == Schedule::Pipelined
+                                  ? LaunchShape{pipelineTuning().blocks, pipelineTuning().threads}
+                                  : packetShape(config, ceilDivide(bytes, sizeof(Word16)), ranks_);
     const std::chrono::nanoseconds timeout = env()->waitTimeout;
     const BoundedWait wait(monitor_.deviceControl(), static_cast<std::uint64_t>(timeout.count()));
     const int error = function({rank_, ranks_, region.window.data(), static_cast<std::uint64_t*>(region.epochs.get()),
@@ -183,6 +186,11 @@ class Collectives::State {
   const PipelineTuning& pipelineTuning() const { return onGpu_ ? gpuPipeline : cpuPipeline; }
   std::byte* local(const Region& region) const { return region.window[static_cast<std::size_t>(rank_)]; }
 
+  bool isPossible(const AllReduceAlgorithm& algorithm) const {
+    if (algorithm.config.protocol == Protocol::LL128 && !linesStayWhole_) return false;
+    return onGpu_ ? algorithm.onGpu : algorithm.onCpu;
+  }
+
   bool isChosen(std::string_view name) const {
     const auto among = [&](const auto& choices) {
       for (const SizeChoice& choice : choices) {
@@ -218,7 +226,7 @@ class Collectives::State {
              allReduceAlgorithms[fallbackAlgorithm].name);
     }
     if (backend_.findAllReduce(region->algorithm, type, op, ranks_) == nullptr) {
-      refuse(name + " is not compiled for data type " + text(type) + " and operator " + text(op) +
+      refuse(name + " is not compiled for data type " + nameOf(type) + " and operator " + nameOf(op) +
              ": leave the algorithm to the library");
     }
     return *region;
@@ -239,6 +247,7 @@ class Collectives::State {
   int rank_;
   int ranks_;
   bool onGpu_;
+  bool linesStayWhole_ = false;
   const Backend& backend_;
   WaitMonitor monitor_;
   std::optional<SymmetricMemory> memory_;

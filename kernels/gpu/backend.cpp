@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include "mscclpp/host/gpu_memory.hpp"
+#include "whole_lines.hpp"
 
 namespace mscclpp::kernels {
 
@@ -15,6 +16,7 @@ const Backend& gpuBackend() {
         gpuMemcpy<char>(static_cast<char*>(address), static_cast<const char*>(from), bytes, cudaMemcpyHostToDevice);
       },
       [](int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); },
+      gpu::linesStayWhole,
       [](std::size_t algorithm, DataType type, ReduceOp op, int ranks) {
         return visit(
             type, [&](auto tag) { return gpu::findAllReduce<typename decltype(tag)::Type>(algorithm, op, ranks); },

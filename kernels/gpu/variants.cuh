@@ -26,9 +26,8 @@ struct Backend {
  private:
   template <class Collective, class Source, class Sink>
   static int enqueue(const AllReduceCall& call, const Source& source, const Sink& sink) {
-    const LaunchShape shape{call.shape.blocks, call.shape.threads};
     return static_cast<int>(
-        launch<Collective>(shape, call.stream, argsFor<Collective::configuration.ranks>(call), source, sink));
+        launch<Collective>(call.shape, call.stream, argsFor<Collective::configuration.ranks>(call), source, sink));
   }
 };
 

@@ -283,6 +283,24 @@ TEST_CASE("a rank with many lengths" * doctest::skip()) {
   rank.report(std::to_string(calls) + " calls of 3 to 5,000,003 elements, whole outputs");
 }
 
+TEST_CASE("without LL128 where lines may be split") {
+  onEveryGpu("a rank whose lines may be split");
+}
+TEST_CASE("a rank whose lines may be split" * doctest::skip()) {
+  ::setenv("MSCCLPP_LL128", std::getenv("MSCCLPP_TEST_RANK") == std::string("0") ? "off" : "auto",
+           1);  // before the library reads it
+  GpuRank rank;
+  Collectives collectives(rank.communicator, DeviceType::GPU, Collectives::Algorithms::All);
+  for (const auto& name : collectives.algorithms()) CHECK(name.find("ll128") == std::string::npos);
+  const CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  for (const std::size_t count : {std::size_t{100}, std::size_t{20000}, std::size_t{300000}}) {
+    const auto inputs = inputBytes(DataType::BFLOAT16, count, rank.ranks, 1);
+    CHECK(collectives.chosen(count, DataType::BFLOAT16, ReduceOp::SUM).find("ll128") == std::string::npos);
+    checkCall(rank, collectives, stream, DataType::BFLOAT16, ReduceOp::SUM, inputs, "", false, 0);
+  }
+  rank.report("LL128 switched off by one rank");
+}
+
 TEST_CASE("1,000 replays of a graph give the same bits on all ranks") {
   onEveryGpu("a rank that replays a graph");
 }
