@@ -1,0 +1,195 @@
+// Kills a random rank at a random moment of a random collective, again and again: each survivor must throw an error that
+// names it within 5 s, leave nothing behind, and set up again in the same process with the others.
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "mscclpp/host/error.hpp"
+#include "rank.hpp"
+#include "wire.hpp"
+
+namespace {
+
+using namespace mscclpp;
+using namespace mscclpp::faults;
+using namespace std::chrono_literals;
+using Clock = std::chrono::steady_clock;
+
+constexpr auto setUpLimit = 60s;
+constexpr auto noticeLimit = 5s;
+constexpr auto cleanLimit = 30s;
+constexpr int latestKill = 60;  // milliseconds after the first call
+
+struct Options {
+  int rounds = 20;
+  int ranks = 4;
+  unsigned seed = std::random_device()();
+  std::string device = "cpu";
+};
+
+/// One rank's process, which may live through many generations.
+struct Process {
+  int slot;  ///< which GPU
+  pid_t pid;
+  int socket;
+  std::array<int, 3> holds{-1, -1, -1};  ///< at the end of its last generation
+};
+
+class Controller {
+ public:
+  explicit Controller(const Options& options) : options_(options), random_(options.seed) {}
+  ~Controller() {
+    while (!processes_.empty()) end(processes_.size() - 1);
+  }
+
+  void round() {
+    // Now and then the survivors go on among themselves.
+    const bool isRefilled = processes_.size() < 2 || random_() % 2 == 0;
+    for (int slot = 0; isRefilled && slot < options_.ranks; ++slot) fill(slot);
+    meet();
+    const auto victim = random_() % processes_.size();
+    std::this_thread::sleep_for(std::chrono::microseconds(random_() % (latestKill * 1000)));
+    const auto killed = Clock::now();
+    end(victim);
+    const std::string name = "rank " + std::to_string(victim) + " was lost";
+    for (Process& process : processes_) {
+      const Note failed = expect(process, Word::Failed, killed + noticeLimit);
+      slowest_ = std::max(slowest_, std::chrono::duration<double>(Clock::now() - killed).count());
+      calls_ += failed.calls;
+      if (failed.code != static_cast<int>(ErrorCode::RemoteError) || std::string(failed.text).find(name) != 0) {
+        fail(process, std::string("did not name rank ") + std::to_string(victim) + ": " + failed.text);
+      }
+    }
+    for (Process& process : processes_) checkClean(process);
+  }
+
+  double slowest() const { return slowest_; }
+  std::uint64_t calls() const { return calls_; }
+
+ private:
+  void fill(int slot) {
+    const auto place =
+        std::find_if(processes_.begin(), processes_.end(), [&](const auto& p) { return p.slot >= slot; });
+    if (place != processes_.end() && place->slot == slot) return;
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) throw std::runtime_error("socketpair");
+    const pid_t pid = ::fork();  // this process has no threads and never touches a GPU
+    if (pid == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      ::close(ends[0]);
+      for (const Process& other : processes_) ::close(other.socket);
+      const bool onGpu = options_.device == "gpu";
+      serve(ends[1], onGpu, [&] { return onGpu ? perf::gpuPlace(slot) : perf::cpuPlace(slot, 1 << 20); });
+      ::_exit(0);
+    }
+    ::close(ends[1]);
+    processes_.insert(place, Process{slot, pid, ends[0]});
+  }
+
+  // Everybody meets and has begun to call collectives.
+  void meet() {
+    say(processes_[0].socket, Note{.word = Word::MakeId});
+    Note start = expect(processes_[0], Word::Id, Clock::now() + setUpLimit);
+    start.word = Word::Start;
+    start.ranks = static_cast<std::int32_t>(processes_.size());
+    start.seed = random_();
+    for (Process& process : processes_) {
+      say(process.socket, start);
+      ++start.rank;
+    }
+    for (Process& process : processes_) expect(process, Word::Calling, Clock::now() + setUpLimit);
+  }
+
+  void checkClean(Process& process) {
+    const Note clean = expect(process, Word::Clean, Clock::now() + cleanLimit);
+    const std::array<int, 3> holds{clean.holds[0], clean.holds[1], clean.holds[2]};
+    // The first generation opens what a process keeps, such as the log and the context of a GPU.
+    if (process.holds[0] >= 0 && holds != process.holds) {
+      fail(process, "held " + text(process.holds) + " a generation ago, and now " + text(holds));
+    }
+    if (holds[2] != 0) fail(process, "still maps shared memory: " + text(holds));
+    process.holds = holds;
+  }
+
+  static std::string text(const std::array<int, 3>& holds) {
+    return std::to_string(holds[0]) + " descriptors, " + std::to_string(holds[1]) + " threads, " +
+           std::to_string(holds[2]) + " mappings";
+  }
+
+  Note expect(Process& process, Word word, Clock::time_point until) {
+    Note note{};
+    const Heard heard = hear(process.socket, note, until);
+    if (heard == Heard::Gone) fail(process, "crashed");
+    if (heard == Heard::Nothing) fail(process, "hangs");
+    if (note.word != word) fail(process, std::string("failed otherwise: ") + note.text);
+    return note;
+  }
+
+  [[noreturn]] void fail(const Process& process, const std::string& what) {
+    throw std::runtime_error("the process of slot " + std::to_string(process.slot) + " " + what);
+  }
+
+  void end(std::size_t index) {
+    const Process process = processes_[index];
+    ::kill(process.pid, SIGKILL);
+    ::waitpid(process.pid, nullptr, 0);
+    ::close(process.socket);
+    processes_.erase(processes_.begin() + static_cast<std::ptrdiff_t>(index));
+  }
+
+  Options options_;
+  std::mt19937 random_;
+  std::vector<Process> processes_;  // by slot; the position is the rank
+  double slowest_ = 0;
+  std::uint64_t calls_ = 0;
+};
+
+std::size_t sharedFiles() {
+  std::size_t count = 0;
+  for (const auto& file : std::filesystem::directory_iterator("/dev/shm")) {
+    count += file.path().filename().string().find("mscclpp") != std::string::npos ? 1 : 0;
+  }
+  return count;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Options options;
+  CLI::App app("Kills random ranks at random moments, and looks after the survivors.");
+  app.add_option("--rounds", options.rounds, "how many ranks to kill")->capture_default_str();
+  app.add_option("-n,--ranks", options.ranks, "processes at most")->check(CLI::Range(2, 8))->capture_default_str();
+  app.add_option("--seed", options.seed, "to repeat a run");
+  app.add_option("--device", options.device)->check(CLI::IsMember({"cpu", "gpu"}))->capture_default_str();
+  CLI11_PARSE(app, argc, argv);
+  int round = 0;
+  try {
+    const std::size_t filesBefore = sharedFiles();
+    const auto start = Clock::now();
+    {
+      Controller controller(options);
+      for (; round < options.rounds; ++round) controller.round();
+      const std::chrono::duration<double> passed = Clock::now() - start;
+      std::printf("%d ranks killed in %.1f s (seed %u): %llu calls before, each survivor threw within %.2f s\n", round,
+                  passed.count(), options.seed, static_cast<unsigned long long>(controller.calls()),
+                  controller.slowest());
+    }
+    if (sharedFiles() > filesBefore) throw std::runtime_error("files are left in /dev/shm");
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "round %d of --seed %u --ranks %d: %s\n", round, options.seed, options.ranks, error.what());
+    return 1;
+  }
+  return 0;
+}

@@ -1,0 +1,94 @@
+// Environment variables, addresses and lists of interfaces: any text is understood, or refused in words.
+//
+// An input is a line of text for each variable, or for "address" and "interfaces".
+#include <dlfcn.h>
+#include <netdb.h>
+
+#include <cstdlib>
+#include <sstream>
+#include <string>
+
+#include "../../host/socket_address.hpp"
+#include "check.hpp"
+#include "mscclpp/host/env.hpp"
+
+using namespace mscclpp;
+using namespace mscclpp::fuzz;
+using namespace std::chrono_literals;
+
+namespace {
+
+constexpr const char* names[] = {
+    "MSCCLPP_LOG_LEVEL",
+    "MSCCLPP_LOG_SUBSYS",
+    "MSCCLPP_DEBUG",
+    "MSCCLPP_DEBUG_SUBSYS",
+    "MSCCLPP_SOCKET_FAMILY",
+    "MSCCLPP_BOOTSTRAP_TIMEOUT",
+    "MSCCLPP_HEARTBEAT_TIMEOUT",
+    "MSCCLPP_WAIT_TIMEOUT",
+    "MSCCLPP_IBV_MODE",
+    "MSCCLPP_IB_GID_INDEX",
+    "MSCCLPP_FORCE_DISABLE_GDR",
+    "MSCCLPP_LL128",
+    "MSCCLPP_LOG_FILE",
+    "MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION",
+};
+
+void readVariables(const std::string& text) {
+  std::istringstream lines(text);
+  std::string line;
+  for (const char* name : names) {
+    if (std::getline(lines, line)) ::setenv(name, line.c_str(), 1);
+  }
+  accepts([] {
+    const Env env;
+    check(env.bootstrapTimeout >= 1ms && env.waitTimeout >= 1ms, "a timeout is not zero");
+    check(env.bootstrapTimeout <= 1000000s && env.waitTimeout <= 1000000s, "a timeout ends");
+    check(env.heartbeatTimeout >= 0ms && env.heartbeatTimeout <= 1000000s, "a heartbeat is no negative time");
+    check(env.ibGidIndex >= -1 && env.ibGidIndex <= 255, "an index is in its range");
+  });
+  for (const char* name : names) ::unsetenv(name);
+}
+
+void readAddress(const std::string& text) {
+  accepts([&] {
+    const detail::MeetingPoint point = detail::parseMeetingPoint(text);
+    const std::string shown = point.address.toString();
+    if (point.address.scope != 0) return;
+    const detail::MeetingPoint again = detail::parseMeetingPoint(shown);
+    check(again.address == point.address, "an address is read as it is shown");
+  });
+}
+
+void readInterfaces(const std::string& text) {
+  const detail::InterfaceFilter filter(text);
+  const bool isExclusion = text.starts_with('^');
+  if (!isExclusion && filter.admits("eth0")) check(text.find('e') != std::string::npos, "what is admitted was named");
+}
+
+}  // namespace
+
+/// Instead of the system's, which would ask name servers for what the fuzzer invents.
+extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints, addrinfo** found) {
+  static const auto real = reinterpret_cast<decltype(&getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
+  addrinfo numeric = *hints;
+  numeric.ai_flags |= AI_NUMERICHOST;
+  return real(host, service, &numeric, found);
+}
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string text(reinterpret_cast<const char*>(data), size);
+  if (text.find('\0') != std::string::npos) return -1;  // no environment holds one
+  const std::size_t line = text.find('\n');
+  const std::string kind = text.substr(0, line);
+  const std::string rest = line == std::string::npos ? "" : text.substr(line + 1);
+  if (kind == "address") {
+    readAddress(rest);
+  } else if (kind == "interfaces") {
+    readInterfaces(rest);
+  } else {
+    readVariables(text);
+  }
+  return 0;
+}

@@ -1,0 +1,61 @@
+// The receiving end of a TCP connection, and the visitor before it, fed with plain bytes of any kind.
+#include <sys/socket.h>
+
+#include <cstring>
+
+#include "../../host/transport/tcp/handshake.hpp"
+#include "../../host/transport/tcp/inbound.hpp"
+#include "check.hpp"
+
+using namespace mscclpp;
+using namespace mscclpp::detail;
+using namespace mscclpp::detail::tcp;
+using namespace mscclpp::fuzz;
+using namespace std::chrono_literals;
+
+namespace {
+
+void feedInbound(const std::uint8_t* data, std::size_t size) {
+  auto [peer, own] = makeSocketPair();
+  Registry registry;
+  std::vector<char> memory(64);
+  registry.add(std::make_shared<Registration>(memory.data(), memory.size(), -1));
+  Inbound inbound(std::move(own), registry, nullptr);
+  while (size > 0) {
+    const ssize_t count = ::send(peer.get(), data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (count > 0) {
+      data += count;
+      size -= static_cast<std::size_t>(count);
+    }
+    if (!inbound.serve()) return;
+  }
+  inbound.serve();
+  check(memory == std::vector<char>(64), "who does not know the name of memory cannot write it");
+}
+
+// The first byte says how long the first part is.
+void feedVisitor(const std::uint8_t* data, std::size_t size) {
+  auto [peer, own] = makeSocketPair();
+  Visitor visitor(std::move(own), Deadline::after(1s));
+  const std::size_t first = size > 0 ? std::min<std::size_t>(data[0], size) : 0;
+  [[maybe_unused]] ssize_t sent = ::send(peer.get(), data, first, MSG_NOSIGNAL | MSG_DONTWAIT);
+  Visitor::State state = visitor.listen();
+  sent = ::send(peer.get(), data + first, std::min<std::size_t>(size - first, 4096), MSG_NOSIGNAL | MSG_DONTWAIT);
+  if (state == Visitor::State::Waiting) state = visitor.listen();
+  if (state != Visitor::State::Complete) return;
+  const Key key = keyOf({});
+  check(!visitor.hasProven(key), "nobody proves a secret without it");
+  check(visitor.dismiss(Verdict::Refused, std::nullopt).has_value(), "a stranger is told");
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return -1;
+  if (data[0] % 2 == 0) {
+    feedInbound(data + 1, size - 1);
+  } else {
+    feedVisitor(data + 1, size - 1);
+  }
+  return 0;
+}
