@@ -16,7 +16,8 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CONSUMER = HERE / "consumer"
-PACKAGES = {"headers_only": "mscclpp", "with_host": "mscclpp-host", "with_kernels": "mscclpp-kernels"}
+PACKAGES = {"headers_only": "mscclpp", "with_host": "mscclpp-host", "with_kernels": "mscclpp-kernels",
+            "with_mscclpp_names": "mscclpp-compat"}
 
 
 def run(*command, **options):
@@ -60,7 +61,7 @@ def as_subproject(meson, _, folder, toolkit):
     targets = run("ninja", "-C", folder / "out", "-t", "targets", "all")
     if "doctest_main" in targets:
         raise SystemExit("as a subproject it brings its tests along")
-    programs = ("headers_only", "with_host")  # the collectives would take minutes to compile once more
+    programs = ("headers_only", "with_host", "with_mscclpp_names")  # the collectives would take minutes to compile once more
     run("ninja", "-C", folder / "out", *programs)
     return [folder / "out" / program for program in programs]
 

@@ -1,0 +1,4 @@
+// MSCCL++'s exceptions.
+#pragma once
+
+#include "mscclpp/host/error.hpp"

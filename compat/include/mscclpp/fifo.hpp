@@ -1,0 +1,5 @@
+// MSCCL++'s FIFO from a GPU to the host.
+#pragma once
+
+#include "mscclpp/fifo_device.hpp"
+#include "mscclpp/host/fifo.hpp"

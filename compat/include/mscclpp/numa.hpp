@@ -1,0 +1,4 @@
+// MSCCL++'s functions about NUMA nodes.
+#pragma once
+
+#include "mscclpp/host/numa.hpp"

@@ -1,0 +1,8 @@
+// MSCCL++'s port channels and the service behind them.
+#pragma once
+
+#include "mscclpp/host/port_channel.hpp"
+#include "mscclpp/host/proxy_service.hpp"
+#include "mscclpp/port_channel_device.hpp"
+#include "mscclpp/proxy.hpp"
+#include "mscclpp/semaphore.hpp"

@@ -1,0 +1,5 @@
+// MSCCL++'s proxy.
+#pragma once
+
+#include "mscclpp/fifo.hpp"
+#include "mscclpp/host/proxy.hpp"

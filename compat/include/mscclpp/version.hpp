@@ -1,0 +1,7 @@
+// The version of MSCCL++'s interface that these headers offer; the library's own is in its pkg-config files.
+#pragma once
+
+#define MSCCLPP_MAJOR 0
+#define MSCCLPP_MINOR 9
+#define MSCCLPP_PATCH 0
+#define MSCCLPP_VERSION (MSCCLPP_MAJOR * 10000 + MSCCLPP_MINOR * 100 + MSCCLPP_PATCH)
