@@ -41,13 +41,14 @@ template <Protocol protocol, Pattern pattern>
 Enqueue library(std::size_t bytes, LaunchShape shape) {
   using Collective = AllReduce<bf16, Sum, AllReduceConfig{protocol, pattern, Schedule::Whole, ranks}>;
   return [=](int rank) {
-    typename Collective::Args args{};
-    args.team = Team<ranks>(rank, ranks);
+    typename Collective::Args args{.team = {rank, ranks},
+                                   .window = {},
+                                   .epochs = {gpus[rank].epochs},
+                                   .capacityPacks = bytes / 16,
+                                   .pipeline = {},
+                                   .count = bytes / sizeof(bf16),
+                                   .wait = {nullptr, 10'000'000'000u}};
     for (int r = 0; r < ranks; ++r) args.window.base[r] = gpus[r].window;
-    args.epochs = {gpus[rank].epochs};
-    args.capacityPacks = bytes / 16;
-    args.count = bytes / sizeof(bf16);
-    args.wait = BoundedWait(nullptr, 10'000'000'000u);
     return launch<Collective>(shape, gpus[rank].stream, args,
                               LoadPacks<bf16>(reinterpret_cast<const bf16*>(gpus[rank].input)),
                               StorePacks<bf16>(reinterpret_cast<bf16*>(gpus[rank].output)));

@@ -48,6 +48,11 @@ __device__ __forceinline__ uint4 rounded(const float (&sum)[8]) {
   return {words[0], words[1], words[2], words[3]};
 }
 
+__device__ __forceinline__ int peerOf(int rank, int p, int rotation) {
+  const int step = p + rotation >= ranks - 1 ? p + rotation - (ranks - 1) : p + rotation;
+  return rank + 1 + step >= ranks ? rank + 1 + step - ranks : rank + 1 + step;
+}
+
 __device__ __forceinline__ void advance(const Args& a, unsigned long long next) {
   __syncthreads();
   for (int w = blockIdx.x + threadIdx.x * gridDim.x; w < epochWords; w += blockDim.x * gridDim.x) a.epochs[w] = next;
@@ -123,12 +128,13 @@ __global__ void __launch_bounds__(512, 1)
   const int warp = threadIdx.x / 32 * gridDim.x + blockIdx.x;
   const int lane = threadIdx.x % 32;
   const int warps = blockDim.x / 32 * gridDim.x;
+  const int rotation = blockIdx.x % (ranks - 1);
   const auto packsOf = [&](int r) { return r * slice >= a.packs ? 0 : min(slice, a.packs - r * slice); };
   for (size_t row = warp; row * 32 < slice; row += warps) {
     const size_t i = row * 32 + lane;
 #pragma unroll
     for (int p = 0; p < ranks - 1; ++p) {
-      const int peer = (a.rank + 1 + (p + blockIdx.x) % (ranks - 1)) % ranks;
+      const int peer = peerOf(a.rank, p, rotation);
       if (i >= packsOf(peer)) continue;
       const uint4 v = in[peer * slice + i];
       store16(a.window[peer] + half + a.rank * arrayBytes + row * 768 + lane * 16,
@@ -164,7 +170,7 @@ __global__ void __launch_bounds__(512, 1)
     const uint4 v = rounded(sum);
 #pragma unroll
     for (int p = 0; p < ranks - 1; ++p) {
-      const int peer = (a.rank + 1 + (p + blockIdx.x) % (ranks - 1)) % ranks;
+      const int peer = peerOf(a.rank, p, rotation);
       store16(a.window[peer] + results + a.rank * arrayBytes + slot, static_cast<unsigned long long>(v.y) << 32 | v.x,
               static_cast<unsigned long long>(v.w) << 32 | v.z);
     }

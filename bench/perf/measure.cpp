@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/error.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 #include "nccl.hpp"
 #include "reference.hpp"
@@ -73,6 +74,15 @@ std::vector<Contestant> contestants(const Options& options, Collectives& collect
   return all;
 }
 
+void checkNames(const std::vector<std::string>& wanted, const std::vector<std::string>& offered) {
+  for (const std::string& name : wanted) {
+    if (name == "all" || std::find(offered.begin(), offered.end(), name) != offered.end()) continue;
+    std::string known = "all";
+    for (const std::string& each : offered) known += ", " + each;
+    throw Error("there is no algorithm \"" + name + "\" here; there are: " + known, ErrorCode::InvalidUsage);
+  }
+}
+
 }  // namespace
 
 std::size_t measureAllReduce(const Options& options, std::shared_ptr<Bootstrap> bootstrap, Place& place, bool onGpu) {
@@ -80,6 +90,7 @@ std::size_t measureAllReduce(const Options& options, std::shared_ptr<Bootstrap> 
   auto communicator = std::make_shared<Communicator>(bootstrap);
   Collectives collectives(communicator, onGpu ? DeviceType::GPU : DeviceType::CPU,
                           options.algorithms.empty() ? Collectives::Algorithms::Chosen : Collectives::Algorithms::All);
+  checkNames(options.algorithms, collectives.algorithms());
   std::unique_ptr<Nccl> nccl;
   if (options.nccl) nccl = std::make_unique<Nccl>(options.ncclLibrary, *bootstrap);
 
@@ -94,6 +105,7 @@ std::size_t measureAllReduce(const Options& options, std::shared_ptr<Bootstrap> 
   }
 
   std::size_t wrongInAll = 0;
+  std::size_t measured = 0;
   const auto all = contestants(options, collectives, nccl.get(), maxBytes);
   for (std::size_t s = 0; s < options.sizes.size(); ++s) {
     const std::size_t count = options.sizes[s] / elementBytes;
@@ -103,6 +115,7 @@ std::size_t measureAllReduce(const Options& options, std::shared_ptr<Bootstrap> 
     const auto inputBytes = makeInput(options.type, options.op, seed, team.rank(), count);
     for (const Contestant& contestant : all) {
       if (!contestant.serves(bytes)) continue;
+      ++measured;
       void* input = contestant.input ? contestant.input.get() : commonInput.get();
       void* output = options.inPlace ? input : contestant.output ? contestant.output.get() : commonOutput.get();
       const Call call = [&](CUstream_st* stream) { contestant.run(input, output, count, stream); };
@@ -133,6 +146,10 @@ std::size_t measureAllReduce(const Options& options, std::shared_ptr<Bootstrap> 
     }
   }
   team.together();  // nobody frees what a peer may still use
+  if (measured == 0) {
+    throw Error("none of these algorithms takes messages of these sizes, this type and operator",
+                ErrorCode::InvalidUsage);
+  }
   if (report) report->close(wrongInAll);
   return wrongInAll;
 }

@@ -2,55 +2,43 @@
 #include "options.hpp"
 
 #include <CLI/CLI.hpp>
+#include <initializer_list>
 #include <map>
+
+#include "mscclpp/sync/window.hpp"
 
 namespace mscclpp::perf {
 
 namespace {
 
-const std::map<std::string, DataType>& types() {
-  static const std::map<std::string, DataType> names{{"int8", DataType::INT8},
-                                                     {"uint8", DataType::UINT8},
-                                                     {"int16", DataType::INT16},
-                                                     {"uint16", DataType::UINT16},
-                                                     {"int32", DataType::INT32},
-                                                     {"uint32", DataType::UINT32},
-                                                     {"int64", DataType::INT64},
-                                                     {"uint64", DataType::UINT64},
-                                                     {"half", DataType::FLOAT16},
-                                                     {"bfloat16", DataType::BFLOAT16},
-                                                     {"float", DataType::FLOAT32},
-                                                     {"double", DataType::FLOAT64},
-                                                     {"fp8_e4m3", DataType::FLOAT8_E4M3FN},
-                                                     {"fp8_e5m2", DataType::FLOAT8_E5M2}};
+template <class Value>
+std::map<std::string, Value> byName(std::initializer_list<Value> values) {
+  std::map<std::string, Value> names;
+  for (const Value value : values) names.emplace(nameOf(value), value);
   return names;
 }
 
-const std::map<std::string, ReduceOp>& operators() {
-  static const std::map<std::string, ReduceOp> names{{"sum", ReduceOp::SUM},
-                                                     {"prod", ReduceOp::PROD},
-                                                     {"min", ReduceOp::MIN},
-                                                     {"max", ReduceOp::MAX},
-                                                     {"avg", ReduceOp::AVG}};
-  return names;
+std::map<std::string, DataType> types() {
+  return byName({DataType::INT8, DataType::UINT8, DataType::INT16, DataType::UINT16, DataType::INT32, DataType::UINT32,
+                 DataType::INT64, DataType::UINT64, DataType::FLOAT16, DataType::BFLOAT16, DataType::FLOAT32,
+                 DataType::FLOAT64, DataType::FLOAT8_E4M3FN, DataType::FLOAT8_E5M2});
 }
 
-template <class Map, class Value>
-std::string keyOf(const Map& names, Value value) {
-  for (const auto& [name, each] : names) {
-    if (each == value) return name;
+std::map<std::string, ReduceOp> operators() {
+  return byName({ReduceOp::SUM, ReduceOp::PROD, ReduceOp::MIN, ReduceOp::MAX, ReduceOp::AVG});
+}
+
+/// Whole elements; sizes that come to the same number of bytes once.
+std::vector<std::size_t> messagesOf(const std::vector<std::uint64_t>& sizes, std::size_t elementBytes) {
+  std::vector<std::size_t> messages;
+  for (const std::uint64_t size : sizes) {
+    const std::size_t bytes = size / elementBytes * elementBytes;
+    if (messages.empty() || messages.back() != bytes) messages.push_back(bytes);
   }
-  return "?";
+  return messages;
 }
 
 }  // namespace
-
-std::string nameOf(DataType type) {
-  return keyOf(types(), type);
-}
-std::string nameOf(ReduceOp op) {
-  return keyOf(operators(), op);
-}
 
 bool parse(int argc, char** argv, Options& options, int& code) {
   CLI::App app{"Times and checks collectives over all GPUs of this machine, or over CPU ranks."};
@@ -62,7 +50,7 @@ bool parse(int argc, char** argv, Options& options, int& code) {
   std::vector<std::uint64_t> sizes;
   const CLI::AsSizeValue bytes(false);
   allReduce->add_option("-n,--ranks", options.ranks, "how many ranks to start; default: one a GPU, or 4 on CPUs")
-      ->check(CLI::Range(1, 64));
+      ->check(CLI::Range(1, maxTeamSize));
   allReduce->add_option("--device", options.where, "auto, gpu or cpu")
       ->transform(CLI::CheckedTransformer(
           std::map<std::string, Where>{{"auto", Where::Auto}, {"gpu", Where::Gpu}, {"cpu", Where::Cpu}}));
@@ -88,20 +76,23 @@ bool parse(int argc, char** argv, Options& options, int& code) {
   allReduce->add_option("--nccl-library", options.ncclLibrary, "path of libnccl.so.2, if the loader does not find it");
   try {
     app.parse(argc, argv);
+    if (sizes.empty()) {
+      if (begin > end) throw CLI::ValidationError("--begin", "must not be larger than --end");
+      for (std::uint64_t size = begin; size <= end;) {
+        sizes.push_back(size);
+        const auto next = static_cast<std::uint64_t>(static_cast<double>(size) * factor);
+        size = next > size ? next : size + 1;
+      }
+    }
+    constexpr std::uint64_t most = std::uint64_t{1} << 40;
+    for (const std::uint64_t size : sizes) {
+      if (size > most) throw CLI::ValidationError("sizes", "a message has up to 1T bytes");
+    }
   } catch (const CLI::ParseError& error) {
     code = app.exit(error);
     return false;
   }
-  if (!sizes.empty()) {
-    options.sizes.assign(sizes.begin(), sizes.end());
-  } else {
-    std::uint64_t size = begin;
-    while (size <= end && size > 0) {
-      options.sizes.push_back(size);
-      const auto next = static_cast<std::uint64_t>(static_cast<double>(size) * factor);
-      size = next > size ? next : size + 1;
-    }
-  }
+  options.sizes = messagesOf(sizes, sizeOf(options.type));
   return true;
 }
 

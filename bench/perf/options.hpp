@@ -30,7 +30,4 @@ struct Options {
 /// Parses the arguments; on --help or a mistake prints what CLI11 says and returns false with the exit code in `code`.
 bool parse(int argc, char** argv, Options& options, int& code);
 
-std::string nameOf(DataType type);
-std::string nameOf(ReduceOp op);
-
 }  // namespace mscclpp::perf

@@ -1,0 +1,213 @@
+// How fast a GPU sends to all its peers while they do the same: plain 16-byte stores beside bulk copies, by number of blocks. One process a GPU.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cstdio>
+#include <exception>
+#include <nlohmann/json.hpp>
+
+#include "kernels.hpp"
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/process_group.hpp"
+#include "mscclpp/host/symmetric_memory.hpp"
+#include "place.hpp"
+
+namespace mscclpp::copybench {
+
+namespace {
+
+struct Options {
+  int ranks = 0;
+  std::vector<int> blocks{1, 2, 4, 8, 16, 32, 64, 132};
+  std::vector<std::uint64_t> sizes{1 << 20, 16 << 20, 64 << 20};
+  std::vector<int> threads{512};
+  std::uint64_t turn = 256 << 10;
+  bool allShapes = false;
+  bool json = false;
+  perf::Method method{.warmup = 5, .calls = 20, .repeats = 7};
+};
+
+bool parse(int argc, char** argv, Options& options, int& code) {
+  CLI::App app{"Times each GPU sending a message to every peer at once: plain stores beside bulk copies."};
+  const CLI::AsSizeValue bytes(false);
+  app.add_option("-n,--ranks", options.ranks, "GPUs; default: all")->check(CLI::Range(2, maxPeers + 1));
+  app.add_option("--blocks", options.blocks, "blocks a GPU, as in 1,8,32")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 1 << 16));
+  app.add_option("--sizes", options.sizes, "bytes to each peer, as in 1M,64M; multiples of 16")
+      ->delimiter(',')
+      ->transform(bytes);
+  app.add_option("--threads", options.threads, "threads a block of the plain stores, as in 256,1024")
+      ->delimiter(',')
+      ->check(CLI::Range(32, 1024));
+  app.add_option("--turn", options.turn, "bytes that a block sends to one peer before it goes on to the next")
+      ->transform(bytes);
+  app.add_flag("--all-shapes", options.allShapes, "other sizes and numbers of pieces of the bulk copies too");
+  app.add_option("--calls", options.method.calls, "calls a measurement, in one graph")->check(CLI::Range(1, 10'000));
+  app.add_option("--repeats", options.method.repeats, "measurements, of which the median counts")
+      ->check(CLI::Range(1, 10'000));
+  app.add_flag("--json", options.json, "a line of JSON for each measurement instead of the table");
+  try {
+    app.parse(argc, argv);
+    for (const auto size : options.sizes) {
+      if (size == 0 || size % 16 != 0) throw CLI::ValidationError("--sizes", "takes multiples of 16");
+    }
+    if (options.turn == 0 || options.turn % 16 != 0) throw CLI::ValidationError("--turn", "takes multiples of 16");
+  } catch (const CLI::ParseError& error) {
+    code = app.exit(error);
+    return false;
+  }
+  return true;
+}
+
+class Sender {
+ public:
+  Sender(std::shared_ptr<Bootstrap> bootstrap, std::size_t maxBytes)
+      : bootstrap_(bootstrap),
+        communicator_(bootstrap),
+        rank_(bootstrap->getRank()),
+        ranks_(bootstrap->getNranks()),
+        maxBytes_(maxBytes),
+        inbox_(communicator_, maxBytes * static_cast<std::size_t>(ranks_), DeviceType::GPU),
+        outbox_(maxBytes * static_cast<std::size_t>(ranks_)),
+        wrong_(1) {}
+
+  int ranks() const { return ranks_; }
+  int rank() const { return rank_; }
+  void together() { bootstrap_->barrier(); }
+  template <class T>
+  std::vector<T> gather(T mine) {
+    std::vector<T> all(static_cast<std::size_t>(ranks_));
+    all[static_cast<std::size_t>(rank_)] = mine;
+    bootstrap_->allGather(all.data(), sizeof(T));
+    return all;
+  }
+
+  /// Rank r's message for p lies in slot p of r's outbox and goes to slot r of p's inbox.
+  Traffic traffic(std::size_t bytes, std::size_t turn) {
+    Traffic result{};
+    result.peers = ranks_ - 1;
+    result.bytes = bytes;
+    result.turn = turn;
+    for (int i = 0; i < result.peers; ++i) {
+      const int peer = (rank_ + 1 + i) % ranks_;
+      result.to[i] = slot(inbox_.peer(peer), rank_);
+      result.from[i] = slot(outbox_.data(), peer);
+    }
+    return result;
+  }
+
+  /// Makes one call, and counts the 4-byte words that came to this rank wrong.
+  unsigned long long check(perf::Place& place, const perf::Call& call, std::size_t bytes) {
+    place.fill(inbox_.local(), 0x5a, inbox_.bytes());
+    place.fill(wrong_.data(), 0, sizeof(unsigned long long));
+    place.once([&](cudaStream_t stream) {
+      for (int peer = 0; peer < ranks_; ++peer) {
+        if (peer != rank_) copybench::fill(slot(outbox_.data(), peer), bytes, rank_, peer, stream);
+      }
+    });
+    together();
+    place.once(call);
+    together();
+    place.once([&](cudaStream_t stream) {
+      for (int peer = 0; peer < ranks_; ++peer) {
+        if (peer != rank_) countWrong(slot(inbox_.local(), peer), bytes, peer, rank_, wrong_.data(), stream);
+      }
+    });
+    unsigned long long wrong = 0;
+    place.download(&wrong, wrong_.data(), sizeof(wrong));
+    return wrong;
+  }
+
+ private:
+  std::byte* slot(void* base, int index) const {
+    return static_cast<std::byte*>(base) + maxBytes_ * static_cast<std::size_t>(index);
+  }
+
+  std::shared_ptr<Bootstrap> bootstrap_;
+  Communicator communicator_;
+  int rank_;
+  int ranks_;
+  std::size_t maxBytes_;
+  SymmetricMemory inbox_;
+  GpuBuffer<std::byte> outbox_;
+  GpuBuffer<unsigned long long> wrong_;
+};
+
+void print(const Options& options, const std::string& name, int ranks, int blocks, std::size_t bytes,
+           double microseconds, unsigned long long wrong) {
+  const double rate = static_cast<double>(bytes) * (ranks - 1) / microseconds / 1e3;
+  if (options.json) {
+    const nlohmann::ordered_json line{{"method", name},     {"ranks", ranks}, {"blocks", blocks}, {"bytes", bytes},
+                                      {"us", microseconds}, {"gbps", rate},   {"wrong", wrong}};
+    fmt::print("{}\n", line.dump());
+  } else {
+    fmt::print("{:>12} {:>7} {:>10.1f} {:>9.1f} {:>7}  {}\n", bytes, blocks, microseconds, rate, wrong, name);
+  }
+  std::fflush(stdout);
+}
+
+void runRank(const Options& options, ProcessGroup& group) {
+  const auto place = perf::gpuPlace(group.localRank());
+  Sender sender(group.connect(), *std::max_element(options.sizes.begin(), options.sizes.end()));
+  std::vector<Method> methods;
+  for (const int threads : options.threads) methods.push_back(stores(threads));
+  const auto bulk = bulkMethods();
+  methods.insert(methods.end(), bulk.begin(), options.allShapes ? bulk.end() : bulk.begin() + 1);
+  if (sender.rank() == 0 && !options.json) {
+    fmt::print(
+        "# {} GPUs, each sends to all others at once; {}; {} calls a measurement, median of {}, maximum over the "
+        "GPUs\n",
+        sender.ranks(), place->description(), options.method.calls, options.method.repeats);
+    fmt::print("# {:>10} {:>7} {:>10} {:>9} {:>7}\n", "to each (B)", "blocks", "time (us)", "GB/s", "#wrong");
+  }
+  unsigned long long wrongInAll = 0;
+  for (const std::size_t bytes : options.sizes) {
+    for (const int blocks : options.blocks) {
+      for (const Method& method : methods) {
+        const Traffic traffic = sender.traffic(bytes, options.turn);
+        const perf::Call call = [&](cudaStream_t stream) { method.enqueue(traffic, blocks, stream); };
+        unsigned long long wrong = 0;
+        for (const auto found : sender.gather(sender.check(*place, call, bytes))) wrong += found;
+        const auto times = sender.gather(place->time(call, options.method, [&] { sender.together(); }));
+        wrongInAll += wrong;
+        if (sender.rank() == 0)
+          print(options, method.name, sender.ranks(), blocks, bytes, *std::max_element(times.begin(), times.end()),
+                wrong);
+      }
+    }
+  }
+  sender.together();  // nobody frees what a peer may still write
+  if (wrongInAll != 0) throw Error(fmt::format("{} wrong words", wrongInAll), ErrorCode::InternalError);
+}
+
+}  // namespace
+
+}  // namespace mscclpp::copybench
+
+int main(int argc, char** argv) {
+  using namespace mscclpp;
+  constexpr int exitSkipped = 77;
+  try {
+    copybench::Options options;
+    int code = 0;
+    if (!copybench::parse(argc, argv, options, code)) return code;
+    std::string why;
+    const int gpus = perf::gpuCount(why);
+    if (gpus < 2) {
+      fmt::print(stderr, "copy: needs two GPUs or more, found {}{}\n", gpus, why.empty() ? "" : ": " + why);
+      return exitSkipped;
+    }
+    if (options.ranks > gpus)
+      throw Error(fmt::format("{} ranks need a GPU each, and there are {}", options.ranks, gpus),
+                  ErrorCode::InvalidUsage);
+    return runRanks(options.ranks > 0 ? options.ranks : gpus, {argv, argv + argc},
+                    [&](ProcessGroup& group) { copybench::runRank(options, group); });
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "copy: {}\n", error.what());
+    return 1;
+  }
+}

@@ -1,0 +1,33 @@
+// Times port channels between two ranks, a process each: latency, bandwidth, and the parts of the way.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "measure.hpp"
+#include "mscclpp/host/process_group.hpp"
+#include "options.hpp"
+
+using namespace mscclpp;
+using namespace mscclpp::bench;
+
+int main(int argc, char** argv) {
+  try {
+    Options options;
+    int code = 0;
+    if (!parse(argc, argv, options, code)) return code;
+    const int gpus = options.device == "cpu" ? 0 : gpuCount();
+    const bool onGpu = gpus >= (options.oneGpu ? 1 : 2);
+    if (!onGpu && options.device == "gpu") {
+      fmt::print(stderr, "port_channel: needs two GPUs, or --one-gpu; found {}\n", gpus);
+      return 1;
+    }
+    return runRanks(2, {argv, argv + argc}, [&](ProcessGroup& group) {
+      const auto place = onGpu ? gpuPlace(options.oneGpu ? 0 : group.localRank()) : cpuPlace();
+      measure(options, group.connect(), *place);
+    });
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "port_channel: {}\n", error.what());
+    return 1;
+  }
+}

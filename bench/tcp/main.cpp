@@ -1,0 +1,174 @@
+// Connections over TCP beside a loop over a plain socket: bandwidth of large writes, latency of small ones. Both ends are
+// threads of this process, so what is measured is the software: loopback, or the host's path to itself.
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <functional>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include "median.hpp"
+#include "mscclpp/host/connection.hpp"
+#include "mscclpp/host/context.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/host_semaphore.hpp"
+#include "plain.hpp"
+
+using namespace mscclpp;
+using namespace mscclpp::perf;
+
+namespace {
+
+double secondsOf(const std::function<void()>& work) {
+  const auto start = std::chrono::steady_clock::now();
+  work();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Runs `here` in this thread and `there` in another.
+double secondsOfBoth(const std::function<void()>& here, const std::function<void()>& there) {
+  return secondsOf([&] {
+    std::thread other(there);
+    here();
+    other.join();
+  });
+}
+
+struct End {
+  std::shared_ptr<Context> context = Context::create();
+  Endpoint endpoint = context->createEndpoint({Transport::Ethernet, DeviceType::CPU});
+  std::vector<char> data;
+  RegisteredMemory memory;
+  RegisteredMemory remote;  // the other end's
+  Connection connection;
+  std::unique_ptr<Host2HostSemaphore> semaphore;
+
+  explicit End(std::size_t bytes)
+      : data(bytes), memory(context->registerMemory(data.data(), bytes, Transport::Ethernet)) {}
+
+  void putAndSignal() {
+    connection.beginBatch();
+    connection.write(remote, 0, memory, 0, 8);
+    semaphore->signal();
+    connection.endBatch();
+  }
+};
+
+struct Ends {
+  explicit Ends(std::size_t bytes) : here(bytes), there(bytes) {
+    join(here, there);
+    join(there, here);
+    const SemaphoreStub ofHere(here.connection);
+    const SemaphoreStub ofThere(there.connection);
+    here.semaphore = std::make_unique<Host2HostSemaphore>(Semaphore(ofHere, passedOn(ofThere)));
+    there.semaphore = std::make_unique<Host2HostSemaphore>(Semaphore(ofThere, passedOn(ofHere)));
+  }
+  template <class T>
+  static T passedOn(const T& value) {
+    return T::deserialize(value.serialize());
+  }
+  static void join(End& local, const End& peer) {
+    local.connection = local.context->connect(local.endpoint, passedOn(peer.endpoint));
+    local.remote = passedOn(peer.memory);
+  }
+
+  End here;
+  End there;
+};
+
+void compareBandwidth(std::size_t size, std::size_t count, int rounds) {
+  const double bytes = static_cast<double>(size) * static_cast<double>(count);
+  std::vector<double> plain;
+  std::vector<double> ours;
+  std::vector<char> from(size, 1);
+  std::vector<char> to(size);
+  Ends ends(size);
+  for (int round = 0; round < rounds; ++round) {
+    const PlainSockets sockets;
+    plain.push_back(bytes / secondsOfBoth(
+                                [&] {
+                                  for (std::size_t i = 0; i < count; ++i) sockets.send(0, from.data(), size);
+                                  char done;
+                                  sockets.receive(0, &done, 1);
+                                },
+                                [&] {
+                                  for (std::size_t i = 0; i < count; ++i) sockets.receive(1, to.data(), size);
+                                  sockets.send(1, to.data(), 1);
+                                }));
+    ours.push_back(bytes / secondsOf([&] {
+                     for (std::size_t i = 0; i < count; ++i) {
+                       ends.here.connection.write(ends.here.remote, 0, ends.here.memory, 0, size);
+                     }
+                     ends.here.connection.flush();
+                   }));
+  }
+  std::printf("%10zu B  %8.2f GB/s  %8.2f GB/s  %6.2f\n", size, median(plain) / 1e9, median(ours) / 1e9,
+              median(ours) / median(plain));
+}
+
+void compareLatency(int count, int rounds) {
+  std::vector<double> plain;
+  std::vector<double> ours;
+  std::vector<double> flushes;
+  std::vector<double> rates;
+  Ends ends(64);
+  for (int round = 0; round < rounds; ++round) {
+    const PlainSockets sockets;
+    const auto pingPong = [&](int end) {
+      char message[64] = {};
+      for (int i = 0; i < count; ++i) {
+        if (end == 0) sockets.send(end, message, sizeof(message));
+        sockets.receive(end, message, sizeof(message));
+        if (end == 1) sockets.send(end, message, sizeof(message));
+      }
+    };
+    plain.push_back(secondsOfBoth([&] { pingPong(0); }, [&] { pingPong(1); }) / count / 2);
+    const auto exchange = [&](End& end, bool isFirst) {
+      for (int i = 0; i < count; ++i) {
+        if (isFirst) end.putAndSignal();
+        end.semaphore->wait(-1);
+        if (!isFirst) end.putAndSignal();
+      }
+    };
+    ours.push_back(secondsOfBoth([&] { exchange(ends.here, true); }, [&] { exchange(ends.there, false); }) / count / 2);
+    flushes.push_back(secondsOf([&] {
+                        for (int i = 0; i < count; ++i) {
+                          ends.here.connection.write(ends.here.remote, 0, ends.here.memory, 0, 8);
+                          ends.here.connection.flush();
+                        }
+                      }) /
+                      count);
+    rates.push_back(10.0 * count / secondsOf([&] {
+                      for (int i = 0; i < 10 * count; ++i) {
+                        ends.here.connection.write(ends.here.remote, 0, ends.here.memory, 0, 8);
+                      }
+                      ends.here.connection.flush();
+                    }));
+  }
+  std::printf("one way, plain socket, 64 B:           %7.2f us\n", median(plain) * 1e6);
+  std::printf("one way, write of 8 B and signal:      %7.2f us\n", median(ours) * 1e6);
+  std::printf("write of 8 B and flush:                %7.2f us\n", median(flushes) * 1e6);
+  std::printf("writes of 8 B, one after the other:    %7.2f million a second\n", median(rates) / 1e6);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  CLI::App app{"TCP connections beside a plain socket"};
+  int rounds = 11;
+  app.add_option("--rounds", rounds, "measurements, of which the median counts")->check(CLI::Range(1, 1000));
+  CLI11_PARSE(app, argc, argv);
+  try {
+    std::printf("%12s  %13s  %13s  %6s\n", "size", "plain", "write", "ratio");
+    for (const std::size_t size :
+         {std::size_t{4} << 10, std::size_t{64} << 10, std::size_t{1} << 20, std::size_t{16} << 20}) {
+      compareBandwidth(size, (std::size_t{256} << 20) / size, rounds);
+    }
+    compareLatency(2000, rounds);
+  } catch (const BaseError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

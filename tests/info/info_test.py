@@ -1,0 +1,85 @@
+#!/usr/bin/env python3
+"""mscclpp-info runs on this machine, and its JSON has the fields that docs/info.md lists, no more and no fewer.
+
+usage: info_test.py PROGRAM DOCUMENTATION
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+
+
+def documented(path):
+    """The fields of the table's first column."""
+    with open(path, encoding="utf-8") as file:
+        rows = [line for line in file if line.startswith("| `")]
+    return {field for row in rows for field in re.findall(r"`([^`]+)`", row.split("|")[1])}
+
+
+def fields(value, prefix=""):
+    """The paths of all values of a JSON document, as the documentation writes them."""
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            path = f"{prefix}.{name}" if prefix else name
+            if path == "environment":
+                yield path
+            else:
+                yield from fields(inner, path)
+    elif isinstance(value, list) and prefix != "nics[].gids":
+        for inner in value:
+            yield from fields(inner, prefix + "[]")
+    else:
+        yield prefix
+
+
+def run(program, *arguments, **variables):
+    environment = {**os.environ, **variables}
+    return subprocess.run([program, *arguments], env=environment, capture_output=True, text=True, timeout=60)
+
+
+def check(condition, complaint, result):
+    if not condition:
+        raise SystemExit(f"{complaint}\nexit status {result.returncode}\n{result.stdout}\n{result.stderr}")
+
+
+def main():
+    program, documentation = sys.argv[1:]
+    known = documented(documentation)
+
+    result = run(program, "--json", MSCCLPP_SECRET="not to be printed", NCCL_NVLS_ENABLE="0")
+    check(result.returncode == 0 and result.stderr == "", "--json failed", result)
+    check("not to be printed" not in result.stdout, "the secret is printed", result)
+    facts = json.loads(result.stdout)
+    found = set(fields(facts))
+    check(found <= known, f"fields that docs/info.md lacks: {sorted(found - known)}", result)
+    # Fields of a list's elements are there if it has elements, and those of `links` if NVML tells of links.
+    optional = ("gpus[]", "pairs[]", "nics[]", "betweenHosts[]")
+    lists = {field.split("[]")[0] for field in known if field.startswith(optional)}
+    empty = {name for name in lists if not facts[name]}
+    missing = {f for f in known - found if f.split("[]")[0] not in empty and not f.startswith(("gpus[].links", "nics[]"))}
+    check(not missing, f"fields that are documented and not there: {sorted(missing)}", result)
+    check(isinstance(facts["host"]["cpus"], int) and facts["host"]["cpus"] > 0, "host.cpus", result)
+    check(facts["environment"]["MSCCLPP_SECRET"] == "(set)", "environment", result)
+    check(all(not gpu["multicast"]["used"] for gpu in facts["gpus"]), "multicast in spite of NCCL_NVLS_ENABLE=0", result)
+    check(bool(facts["gpus"]) or facts["cuda"]["problem"], "no GPU, and no reason given", result)
+    check(len(facts["pairs"]) == len(facts["gpus"]) * (len(facts["gpus"]) - 1), "a pair is missing", result)
+    check(len(facts["betweenHosts"]) == max(1, len(facts["gpus"])), "a way between hosts is missing", result)
+
+    result = run(program)
+    check(result.returncode == 0, "the text failed", result)
+    for what in ("CUDA:", "CPU ranks of this host: SharedMemory", "between hosts"):
+        check(what in result.stdout, f"the text does not say '{what}'", result)
+    if not facts["gpus"]:
+        check("no GPU" in result.stdout, "the text does not say that there is no GPU", result)
+
+    result = run(program, MSCCLPP_WAIT_TIMEOUT="soon")
+    check(result.returncode == 1 and "MSCCLPP_WAIT_TIMEOUT" in result.stderr, "a wrong variable goes unnoticed", result)
+    result = run(program, "--no-such-option")
+    check(result.returncode != 0, "an unknown option goes unnoticed", result)
+    print(f"{len(found)} fields are as documented")
+
+
+if __name__ == "__main__":
+    main()
