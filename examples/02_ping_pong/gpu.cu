@@ -25,6 +25,7 @@ void play(ProcessGroup& group) {
                                                    count * sizeof(std::uint32_t), Transport::CudaIpc);
 
   pingPongKernel<<<1, 512>>>(channel.deviceHandle(), ball.data(), group.rank());
+  MSCCLPP_CUDATHROW(cudaGetLastError());
   MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
 
   communicator.monitor(DeviceType::GPU)->check();  // throws if a wait failed

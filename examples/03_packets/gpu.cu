@@ -24,6 +24,7 @@ void exchange(ProcessGroup& group) {
       example::connectPackets(1 - group.rank(), communicator, words.data(), packets.data(), Transport::CudaIpc);
 
   packetKernel<<<1, 512>>>(channel.deviceHandle(), words.data(), group.rank(), wrong.data());
+  MSCCLPP_CUDATHROW(cudaGetLastError());
   MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
 
   communicator.monitor(DeviceType::GPU)->check();

@@ -39,23 +39,24 @@ struct AllGather {
     const std::uint64_t epoch = args.epochs.current(grid);
     const Scratch scratch{args.capacityPacks, args.team.size()};
     const PackedMessage<T> message{args.count};
-    const std::size_t packs = message.packs();
+    const auto packs = static_cast<stage::PackCount>(message.packs());
     const auto& team = args.team;
     const auto warp = grid.warp();
     auto wait = args.wait;
 
     // A warp handles a row of packs at a time, and no thread ever waits for another of its own rank.
     using Warp = decltype(grid.warp());
-    const auto stride = static_cast<std::size_t>(grid.warpCount() * grid.blockCount());
-    auto row = static_cast<std::size_t>(grid.warpIndex() * grid.blockCount() + grid.blockIndex());
-    for (; row < stage::rowsOf<P, Warp>(packs); row += stride) {
+    const auto stride = static_cast<stage::PackCount>(grid.warpCount() * grid.blockCount());
+    const auto firstRow = static_cast<stage::PackCount>(grid.warpIndex() * grid.blockCount() + grid.blockIndex());
+    for (auto row = firstRow; row < stage::rowsOf<P, Warp>(packs); row += stride) {
       const stage::RowPosition at = stage::position<P>(warp, row, packs);
       const Pack<T> own = at.active ? message.load(source, at.pack) : Pack<T>{};
+      const Word16 word = P::encode(warp, toWord<T>(own));
       for (int i = 0; i < team.size() - 1; ++i) {
         const std::size_t mine = scratch.offset(epoch, 0, team.rank());
-        stage::send<P>(warp, args.window.at(team.peer(i), mine), at, toWord<T>(own), epoch);
+        stage::send<P>(warp, args.window.at(team.peer(i), mine), at, word, epoch);
       }
-      if (at.active) sink(team.rank(), at.pack * packSize<T>, own, message.valid(at.pack));
+      if (at.active) sink(team.rank(), std::size_t{at.pack} * packSize<T>, own, message.valid(at.pack));
       for (int i = 0; i < team.size() - 1; ++i) {
         const int peer = team.peer(i);
         std::byte* const slots[1] = {args.window.at(team.rank(), scratch.offset(epoch, 0, peer))};
@@ -64,8 +65,14 @@ struct AllGather {
         const auto block = static_cast<std::uint32_t>(grid.blockIndex());
         const WaitSite site{WaitOperation::Packet, team.rank(), peer, block, epoch};
         stage::receive<P, 1>(warp, wait, site, slots, positions, epoch, received);
-        if (at.active) sink(peer, at.pack * packSize<T>, fromWord<T>(received[0]), message.valid(at.pack));
+        const Pack<T> pack = fromWord<T>(P::decode(warp, received[0]));
+        if (at.active) sink(peer, std::size_t{at.pack} * packSize<T>, pack, message.valid(at.pack));
       }
+    }
+    // Packets with 32-bit flags: no slot may keep its flag until it comes again.
+    for (int peer = 0; stage::mustForget<P>(epoch) && peer < team.size(); ++peer) {
+      stage::forget<P>(warp, args.window.at(team.rank(), scratch.offset(epoch, 0, peer)), firstRow, stride, packs,
+                       static_cast<stage::PackCount>(args.capacityPacks));
     }
     args.epochs.advance(grid, P::nextEpoch(epoch));
   }

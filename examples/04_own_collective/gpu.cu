@@ -37,7 +37,7 @@ void gather(ProcessGroup& group) {
 
   Collective::Args args{};
   args.team = Team<>(rank, ranks);
-  for (int peer = 0; peer < ranks; ++peer) args.window.base[peer] = static_cast<std::byte*>(scratch.peer(peer));
+  args.window = scratch.window();
   args.epochs = {epochs.data()};
   args.capacityPacks = capacityPacks;
   args.wait = BoundedWait(monitor.deviceControl(), 30'000'000'000);
@@ -51,6 +51,7 @@ void gather(ProcessGroup& group) {
 
     args.count = count;
     gatherKernel<<<blocks, threads>>>(args, input.data(), output.data());
+    MSCCLPP_CUDATHROW(cudaGetLastError());
     MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
     monitor.check();
 

@@ -24,13 +24,13 @@ void layer(ProcessGroup& group) {
   const example::Layer layer{problem.tokens,  problem.width, problem.depth, input.data(), weight.data(),
                              residual.data(), gain.data(),   hidden.data(), output.data()};
 
-  example::Collective::Args args{};
-  args.team = Team<>(rank, ranks);
-  for (int peer = 0; peer < ranks; ++peer) args.window.base[peer] = static_cast<std::byte*>(scratch.peer(peer));
-  args.epochs = {epochs.data()};
-  args.capacityPacks = problem.packs();
-  args.count = problem.elements();
-  args.wait = BoundedWait(monitor.deviceControl(), 30'000'000'000);
+  const example::Collective::Args args{.team = {rank, ranks},
+                                       .window = scratch.window(),
+                                       .epochs = {epochs.data()},
+                                       .capacityPacks = problem.packs(),
+                                       .pipeline = {},
+                                       .count = problem.elements(),
+                                       .wait = {monitor.deviceControl(), 30'000'000'000}};
 
   // Epochs advance in args.epochs: a call is followed by the next, with nothing to set up in between.
   for (int call = 0; call < 3; ++call) {

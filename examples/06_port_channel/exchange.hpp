@@ -1,0 +1,66 @@
+// 06: two ranks exchange arrays over a port channel. The device code, and the set-up of the channel; cpu.cpp and gpu.cu run
+// them. Between GPUs copy engines move the data, so that the kernel's threads have nothing to copy.
+#pragma once
+
+#include <cstdint>
+
+#include "mscclpp/channel/port.hpp"
+#include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/proxy_service.hpp"
+
+namespace example {
+
+/// In each round every rank writes `count` new words to `outbox`, puts them into the peer's inbox, and adds up what the
+/// peer has put into its own. Called by all threads of one group. Afterwards sums[i] is the sum of the peer's words i.
+template <mscclpp::ThreadGroup Group>
+MSCCLPP_HOST_DEVICE void exchange(const Group& group, mscclpp::PortChannelHandle channel, std::uint32_t* outbox,
+                                  const std::uint32_t* inbox, std::uint32_t* sums, int count, int rounds, int rank) {
+  for (int round = 0; round < rounds; ++round) {
+    for (int i = group.rank(); i < count; i += group.size()) outbox[i] = static_cast<std::uint32_t>(i + round + rank);
+    group.sync();
+    if (group.rank() == 0) {
+      // One thread asks, and its request waits for the words of all: that is what the sync is for.
+      channel.putWithSignal(0, static_cast<std::uint64_t>(count) * sizeof(std::uint32_t));
+      channel.wait();  // for the peer's words
+    }
+    group.sync();
+    for (int i = group.rank(); i < count; i += group.size()) sums[i] += inbox[i];
+    group.sync();
+    if (group.rank() == 0) {
+      // A put reads the outbox some time later. The flush says that it has; then the outbox may be written again.
+      channel.flush();
+      // And the peer may put into our inbox only when we have read it: a signal, and a wait for the peer's.
+      channel.signal();
+      channel.wait();
+    }
+    group.sync();
+  }
+}
+
+/// Both ranks' ends of such a channel: from `outbox` to the peer's `inbox`. The service's thread does what is asked for.
+struct Link {
+  mscclpp::RegisteredMemory inbox;  // kept, so that the peer can map it
+  mscclpp::PortChannel channel;
+};
+inline Link linkTo(int peer, mscclpp::Communicator& communicator, mscclpp::ProxyService& service, void* outbox,
+                   void* inbox, std::size_t bytes, mscclpp::Transport transport) {
+  const mscclpp::Connection connection = communicator.connect(transport, peer).get();
+  const mscclpp::RegisteredMemory local = communicator.registerMemory(outbox, bytes, transport);
+  const mscclpp::RegisteredMemory target = communicator.registerMemory(inbox, bytes, transport);
+  communicator.sendMemory(target, peer);
+  const mscclpp::RegisteredMemory remote = communicator.recvMemory(peer).get();
+  // The service knows memories and semaphores by number; kernels name them by these.
+  const mscclpp::SemaphoreId semaphore = service.buildAndAddSemaphore(communicator, connection);
+  const mscclpp::MemoryId dst = service.addMemory(remote);
+  const mscclpp::MemoryId src = service.addMemory(local);
+  return {target, service.portChannel(semaphore, dst, src)};
+}
+
+/// What sums[i] must be.
+inline std::uint32_t expectedSum(int i, int rounds, int peer) {
+  std::uint32_t sum = 0;
+  for (int round = 0; round < rounds; ++round) sum += static_cast<std::uint32_t>(i + round + peer);
+  return sum;
+}
+
+}  // namespace example

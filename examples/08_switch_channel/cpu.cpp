@@ -1,0 +1,47 @@
+// 08 on CPU ranks, a process each: what the switch would do is a loop over everyone's memory. The way to write and debug such a kernel without NVSwitch.
+#include <vector>
+
+#include "example.hpp"
+#include "mscclpp/basic/serial_group.hpp"
+#include "mscclpp/host/host_buffer.hpp"
+#include "mscclpp/host/nvls.hpp"
+#include "switch_all_reduce.hpp"
+
+using namespace mscclpp;
+
+namespace {
+
+void reduce(ProcessGroup& group) {
+  const int rank = group.rank();
+  const int ranks = group.size();
+  const auto communicator = std::make_shared<Communicator>(group.connect());
+  std::vector<int> everyone;
+  for (int r = 0; r < ranks; ++r) everyone.push_back(r);
+
+  // Room for two halves of up to 65536 numbers.
+  const HostBuffer buffer(2 * 65536 * sizeof(bf16));
+  const auto connection = connectNvlsCollective(communicator, everyone, buffer.bytes(), DeviceType::CPU);
+  const SwitchChannel channel = connection->bindAllocatedMemory(buffer.data(), buffer.bytes());
+
+  for (const std::size_t count : {1, 65536, 4099, 8, 0, 20000}) {
+    std::vector<bf16> input(count), output(count);
+    for (std::size_t i = 0; i < count; ++i) input[i] = narrow<bf16>(example::contribution(rank, i));
+    const bool complete =
+        example::switchAllReduce(cpu::SerialGrid(), channel.deviceHandle(), input.data(), output.data(), count);
+    if (!complete) communicator->monitor(DeviceType::CPU)->check();
+    for (std::size_t i = 0; i < count; ++i) {
+      float expected = 0;
+      for (int r = 0; r < ranks; ++r) expected += example::contribution(r, i);
+      example::require(widen<bf16>(output[i]) == expected,
+                       "element " + std::to_string(i) + " of " + std::to_string(count) + " is wrong");
+    }
+  }
+  if (rank == 0) std::printf("all-reduce over %d CPU ranks, as a switch would do it: right\n", ranks);
+  communicator->bootstrap()->barrier();
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  return example::runOnRanks(4, argc, argv, reduce);
+}
