@@ -22,7 +22,9 @@ def commands(build, compiler):
         if entry["file"].endswith(".cpp") and "/tests/" not in entry["file"]:
             arguments = shlex.split(entry["command"])
             # From `g++ ... -MD -MQ object -MF file -o object -c source` only the part that says how to read the source.
-            kept = arguments[1 : arguments.index("-MD")]
+            # A compiler cache may stand before the compiler.
+            first = 2 if pathlib.Path(arguments[0]).name in ("ccache", "sccache") else 1
+            kept = arguments[first : arguments.index("-MD")]
             yield entry["file"], [compiler, *kept, "-Werror", "-fsyntax-only", arguments[-1]]
 
 

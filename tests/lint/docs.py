@@ -67,7 +67,7 @@ def paths(tree):
 def variables(tree):
     """Every environment variable of the library is documented."""
     page = "docs/environment.md"
-    declared = re.findall(r"\b(?:MSCCLPP|NCCL)_[A-Z_]+", tree.get("include/mscclpp/host/env.hpp", ""))
+    declared = re.findall(r"\b(?:MSCCLPP|NCCL)_[A-Z0-9_]+", tree.get("include/mscclpp/host/env.hpp", ""))
     for name in sorted(set(declared)):
         if not re.search(rf"`{name}\b", tree.get(page, "")):
             yield f"{page}:1: does not describe {name} (include/mscclpp/host/env.hpp)"
@@ -81,7 +81,7 @@ def check_snippets(tree, toolkit="/usr/local/cuda"):
     findings = []
     for path, text in pages(tree):
         for match in re.finditer(r"^```cpp\n(#include.*?)^```", text, flags=re.S | re.M):
-            command = ["g++", "-std=c++20", "-fsyntax-only", "-xc++", f"-I{lint.ROOT}/include"]
+            command = ["g++", "-std=c++20", "-fsyntax-only", "-xc++", f"-I{lint.ROOT}/include", f"-I{lint.ROOT}/compat/include"]
             command += ["-isystem", f"{toolkit}/include/cccl", "-isystem", f"{toolkit}/include", "-"]
             result = subprocess.run(command, input=match.group(1), capture_output=True, text=True)
             if result.returncode != 0:

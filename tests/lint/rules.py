@@ -9,6 +9,8 @@ HEADERS = (".hpp", ".cuh")
 SOURCES = (".cpp", ".cu")
 CODE = HEADERS + SOURCES
 INCLUDE = "include/mscclpp/"
+COMPAT = "compat/include/mscclpp/"
+COMPAT_CHOICE = COMPAT + "bulk_device.hpp"  # a macro of MSCCL++ that depends on the GPU
 
 # Layers from the bottom up: a file may include its own layer and those before it. First match wins.
 LAYERS = [
@@ -128,7 +130,7 @@ def instructions(tree):
         tree,
         INSTRUCTIONS,
         "instructions and the choice between GPU and CPU belong in include/mscclpp/arch/",
-        lambda path: product(path) and not path.startswith((INCLUDE + "arch/", INCLUDE + "config.hpp")),
+        lambda path: product(path) and not path.startswith((INCLUDE + "arch/", INCLUDE + "config.hpp", COMPAT_CHOICE)),
     )
 
 
@@ -154,6 +156,7 @@ def kernels(tree):
 
 # Macros of the public host header that users know from MSCCL++.
 HOST_MACROS = {"MSCCLPP_CUDATHROW", "MSCCLPP_CUTHROW"}
+COMPAT_MACROS = {"POLL_MAYBE_JAILBREAK", "OR_POLL_MAYBE_JAILBREAK", "CUDA_NVLS_API_AVAILABLE"}
 
 
 def macros(tree):
@@ -172,7 +175,7 @@ def macros(tree):
             name = match.group(1)
             if path.startswith(INCLUDE) and path != INCLUDE + "config.hpp" and name not in HOST_MACROS | local:
                 yield f"{path}:{number}: {name}: headers define macros in include/mscclpp/config.hpp only"
-            elif product(path) and not name.startswith("MSCCLPP_"):
+            elif product(path) and not name.startswith("MSCCLPP_") and not (path.startswith(COMPAT) and name in COMPAT_MACROS):
                 yield f"{path}:{number}: {name}: macros start with MSCCLPP_"
 
 
@@ -190,6 +193,8 @@ def file_names(tree):
             yield f"{path}:1: sources end in {', '.join(EXTENSIONS)}"
         elif path.endswith(CODE + (".py",)) and not re.fullmatch(r"[a-z0-9_]+", stem):
             yield f"{path}:1: file names are snake_case"
+        elif path.startswith(COMPAT):
+            continue  # MSCCL++ named them
         elif VAGUE & set(stem.lower().split("_")) or VAGUE & set(folder.split("/")):
             yield f"{path}:1: name a file after its one idea, not {' '.join(sorted(VAGUE))}"
 
