@@ -203,7 +203,7 @@ void meetFate(const Operation& operation, Fate fate) {
     char word = 0;
     if (fate == Fate::Exits) side.bootstrap->send(&word, 1, 1, 99);
     if (fate == Fate::Killed) peer.kill(SIGKILL);
-    if (fate == Fate::Stopped) peer.kill(SIGSTOP);
+    if (fate == Fate::Stopped) peer.stop();
     const auto start = std::chrono::steady_clock::now();
     try {
       call();

@@ -154,7 +154,7 @@ class StoppedPeer {
           while (true) ::pause();
         }),
         side_(std::make_unique<Side>(0, id_)) {
-    child_.kill(SIGSTOP);
+    child_.stop();
   }
   ~StoppedPeer() {
     child_.kill(SIGKILL);

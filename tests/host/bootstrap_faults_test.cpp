@@ -187,7 +187,7 @@ TEST_CASE("a rank that is stopped is missed after the heartbeat timeout, and lea
     });
   }
   std::this_thread::sleep_for(400ms);
-  ranks[1].kill(SIGSTOP);
+  ranks[1].stop();
   CHECK(ranks[0].wait() == "");
   CHECK(ranks[2].wait() == "");
   ranks[1].kill(SIGCONT);
@@ -208,7 +208,7 @@ TEST_CASE("ranks that are silent but alive, or stopped for a moment, are no fail
     });
   }
   std::this_thread::sleep_for(500ms);
-  ranks[1].kill(SIGSTOP);
+  ranks[1].stop();
   std::this_thread::sleep_for(400ms);
   ranks[1].kill(SIGCONT);
   for (auto& rank : ranks) CHECK(rank.wait() == "");

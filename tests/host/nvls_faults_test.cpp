@@ -31,7 +31,7 @@ void fails(ErrorCode code, const std::string& text, const std::function<void()>&
     call();
     CHECK_MESSAGE(false, "nothing was thrown");
   } catch (const Error& error) {
-    CAPTURE(error.what());
+    CAPTURE(std::string(error.what()));
     CHECK(error.getErrorCode() == code);
     CHECK(std::string(error.what()).find(text) != std::string::npos);
   }
@@ -49,6 +49,7 @@ TEST_CASE("one process binds without a peer" * doctest::skip()) {
   const auto communicator = std::make_shared<Communicator>(bootstrap);
   const auto connection = connectNvlsCollective(communicator, {0, 1, 2}, 4096, DeviceType::CPU);
   const HostBuffer buffer(4096);
+  rendezvous->barrier();  // what it sent so far would be lost with it, if it has not left yet
   if (bootstrap->getRank() == mortal) ::_exit(0);  // no destructor says goodbye
   fails(ErrorCode::RemoteError, "rank 2", [&] { connection->bindAllocatedMemory(buffer.data(), 4096); });
   fails(ErrorCode::RemoteError, "rank 2", [&] {
@@ -70,9 +71,7 @@ TEST_CASE("one process connects without a peer" * doctest::skip()) {
   if (bootstrap->getRank() != mortal) {
     fails(ErrorCode::Timeout, "rank 2", [&] { connectNvlsCollective(communicator, {0, 1, 2}, 4096, DeviceType::CPU); });
   }
-  rendezvous->send(std::vector<char>(1), (bootstrap->getRank() + 1) % 3, 1);  // the absent one lives on until here
-  std::vector<char> token;
-  rendezvous->recv(token, (bootstrap->getRank() + 2) % 3, 1);
+  rendezvous->barrier();  // the absent one lives on until here
 }
 
 TEST_CASE("a rank that does not signal") {

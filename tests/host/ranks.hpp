@@ -74,6 +74,14 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
   void kill(int signal) const { ::kill(pid_, signal); }
+  /// Stops the child, and returns when all its threads stand still, which a signal alone does not wait for.
+  void stop() const {
+    ::kill(pid_, SIGSTOP);
+    int status = 0;
+    while (::waitpid(pid_, &status, WUNTRACED) != pid_ || !WIFSTOPPED(status)) {
+      if (WIFEXITED(status) || WIFSIGNALED(status)) throw std::runtime_error("the child ended before it was stopped");
+    }
+  }
 
   /// Blocks until the child has ended. Returns what it threw; "signal N" if a signal ended it.
   std::string wait() {
