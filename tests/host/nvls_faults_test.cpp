@@ -49,7 +49,7 @@ TEST_CASE("one process binds without a peer" * doctest::skip()) {
   const auto communicator = std::make_shared<Communicator>(bootstrap);
   const auto connection = connectNvlsCollective(communicator, {0, 1, 2}, 4096, DeviceType::CPU);
   const HostBuffer buffer(4096);
-  rendezvous->barrier();  // what it sent so far would be lost with it, if it has not left yet
+  rendezvous->barrier();                           // what it sent so far would be lost with it, if it has not left yet
   if (bootstrap->getRank() == mortal) ::_exit(0);  // no destructor says goodbye
   fails(ErrorCode::RemoteError, "rank 2", [&] { connection->bindAllocatedMemory(buffer.data(), 4096); });
   fails(ErrorCode::RemoteError, "rank 2", [&] {
