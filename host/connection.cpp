@@ -13,20 +13,6 @@ namespace {
 
 constexpr std::chrono::seconds defaultFlushTimeout{30};
 
-void checkRange(const char* which, const RegisteredMemory& memory, std::uint64_t offset, std::uint64_t size,
-                Transport transport) {
-  if (offset > memory.size() || size > memory.size() - offset) {
-    throw Error(std::string("Connection: offset ") + std::to_string(offset) + " and size " + std::to_string(size) +
-                    " leave the " + which + " memory of " + std::to_string(memory.size()) + " bytes",
-                ErrorCode::InvalidUsage);
-  }
-  if (!memory.transports().has(transport)) {
-    throw Error(std::string("Connection: the ") + which + " memory is reached by " + nameOf(memory.transports()) +
-                    ", but the connection uses " + nameOf(transport) + " on that side; register it for that transport",
-                ErrorCode::InvalidUsage);
-  }
-}
-
 }  // namespace
 
 detail::ConnectionBase& Connection::base() const {
@@ -40,15 +26,15 @@ detail::ConnectionBase& Connection::base() const {
 void Connection::write(const RegisteredMemory& dst, std::uint64_t dstOffset, const RegisteredMemory& src,
                        std::uint64_t srcOffset, std::uint64_t size) {
   auto& connection = base();
-  checkRange("destination", dst, dstOffset, size, remoteTransport());
-  checkRange("source", src, srcOffset, size, transport());
+  connection.checkDestination(dst, dstOffset, size);
+  connection.checkSource(src, srcOffset, size);
   if (size != 0) connection.write(dst, dstOffset, src, srcOffset, size);
 }
 
 void Connection::updateAndSync(const RegisteredMemory& dst, std::uint64_t dstOffset, std::uint64_t* src,
                                std::uint64_t newValue) {
   auto& connection = base();
-  checkRange("destination", dst, dstOffset, sizeof(newValue), remoteTransport());
+  connection.checkDestination(dst, dstOffset, sizeof(newValue));
   // Where it is mapped says nothing about memory that only a network reaches; mappings keep the alignment.
   if ((reinterpret_cast<std::uintptr_t>(dst.originalDataPtr()) + dstOffset) % sizeof(newValue) != 0) {
     throw Error("Connection::updateAndSync: the destination must be aligned to 8 bytes", ErrorCode::InvalidUsage);

@@ -5,7 +5,6 @@
 #include <thread>
 
 #include "mscclpp/host/error.hpp"
-#include "registered_memory_state.hpp"
 
 namespace mscclpp::detail {
 
@@ -42,10 +41,19 @@ std::string ConnectionBase::path() const {
   return nameOf(local_.transport());
 }
 
-const MemoryHandle& ConnectionBase::handleOf(const RegisteredMemory& memory, Transport transport) {
-  for (const MemoryHandle& handle : memory.state().handles) {
-    if (handle.transport == transport) return handle;
+void ConnectionBase::throwBadRange(const char* which, const RegisteredMemory& memory, std::uint64_t offset,
+                                   std::uint64_t size, Transport transport) {
+  if (offset > memory.size() || size > memory.size() - offset) {
+    throw Error(std::string("Connection: offset ") + std::to_string(offset) + " and size " + std::to_string(size) +
+                    " leave the " + which + " memory of " + std::to_string(memory.size()) + " bytes",
+                ErrorCode::InvalidUsage);
   }
+  throw Error(std::string("Connection: the ") + which + " memory is reached by " + nameOf(memory.transports()) +
+                  ", but the connection uses " + nameOf(transport) + " on that side; register it for that transport",
+              ErrorCode::InvalidUsage);
+}
+
+void ConnectionBase::throwWithoutHandle(Transport transport) {
   throw Error("the memory has no handle for " + nameOf(transport), ErrorCode::InternalError);
 }
 

@@ -10,6 +10,7 @@
 #include "memory_transport.hpp"
 #include "mscclpp/host/endpoint.hpp"
 #include "mscclpp/host/registered_memory.hpp"
+#include "registered_memory_state.hpp"
 
 namespace mscclpp {
 class Context;
@@ -64,6 +65,14 @@ class ConnectionBase {
   /// Waits until completed() reaches what is issued() now.
   void flush(std::chrono::microseconds timeout);
 
+  /// Throw Error(InvalidUsage) unless the range lies in memory that the connection reaches on that side.
+  void checkDestination(const RegisteredMemory& memory, std::uint64_t offset, std::uint64_t size) const {
+    checkRange("destination", memory, offset, size, remote_.transport());
+  }
+  void checkSource(const RegisteredMemory& memory, std::uint64_t offset, std::uint64_t size) const {
+    checkRange("source", memory, offset, size, local_.transport());
+  }
+
   const std::shared_ptr<Context>& context() const noexcept { return context_; }
   const Endpoint& local() const noexcept { return local_; }
   const Endpoint& remote() const noexcept { return remote_; }
@@ -86,9 +95,27 @@ class ConnectionBase {
 
   /// The handle of this connection's transport in a registration; the peer's may be another (IB0 to IB7).
   const MemoryHandle& handleOf(const RegisteredMemory& memory) const { return handleOf(memory, local_.transport()); }
-  static const MemoryHandle& handleOf(const RegisteredMemory& memory, Transport transport);
+  static const MemoryHandle& handleOf(const RegisteredMemory& memory, Transport transport) {
+    for (const MemoryHandle& handle : memory.state().handles) {
+      if (handle.transport == transport) return handle;
+    }
+    throwWithoutHandle(transport);
+  }
+  /// In the process that owns the memory.
+  static std::uint64_t addressOf(const RegisteredMemory& memory) { return memory.state().originalAddress; }
 
  private:
+  static void checkRange(const char* which, const RegisteredMemory& memory, std::uint64_t offset, std::uint64_t size,
+                         Transport transport) {
+    const auto& state = memory.state();
+    const bool inside = offset <= state.size && size <= state.size - offset;
+    if (!inside || !state.transports.has(transport)) throwBadRange(which, memory, offset, size, transport);
+  }
+  // Apart from what every operation runs through, which stays short.
+  [[noreturn]] static void throwBadRange(const char* which, const RegisteredMemory& memory, std::uint64_t offset,
+                                         std::uint64_t size, Transport transport);
+  [[noreturn]] static void throwWithoutHandle(Transport transport);
+
   std::shared_ptr<Context> context_;
   Endpoint local_;
   Endpoint remote_;

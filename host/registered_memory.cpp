@@ -85,12 +85,9 @@ MemoryForm readMemory(const std::vector<char>& bytes) {
 
 }  // namespace detail
 
-const RegisteredMemory::State& RegisteredMemory::state() const {
-  if (!state_) {
-    throw Error("this RegisteredMemory is empty: take one from Context::registerMemory or recvMemory",
-                ErrorCode::InvalidUsage);
-  }
-  return *state_;
+void RegisteredMemory::throwEmpty() {
+  throw Error("this RegisteredMemory is empty: take one from Context::registerMemory or recvMemory",
+              ErrorCode::InvalidUsage);
 }
 
 void* RegisteredMemory::data() const noexcept {

@@ -24,4 +24,9 @@ struct RegisteredMemory::State {
   std::vector<std::shared_ptr<const void>> owners;
 };
 
+inline const RegisteredMemory::State& RegisteredMemory::state() const {
+  if (!state_) throwEmpty();
+  return *state_;
+}
+
 }  // namespace mscclpp

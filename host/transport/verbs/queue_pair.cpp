@@ -6,6 +6,7 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "mscclpp/host/error.hpp"
 
@@ -55,9 +56,12 @@ QueuePair::QueuePair(const VerbsDevice& device, const Port& port, const Endpoint
       firstPacket_(::randombytes_uniform(1U << 24)),
       inlineBytes_(0),
       requests_(static_cast<std::size_t>(size.batch)),
-      buffers_(requests_.size()),
       operations_(std::bit_ceil(static_cast<std::size_t>(size.sends))),
       mask_(operations_.size() - 1) {
+  for (std::size_t i = 0; i < requests_.size(); ++i) {
+    requests_[i].request.sg_list = &requests_[i].buffer;
+    if (i > 0) requests_[i - 1].request.next = &requests_[i].request;
+  }
   pair_ = create(device, sent, received, size, inlineBytes_);
   ibv_qp_attr attributes{};
   attributes.qp_state = IBV_QPS_INIT;
@@ -110,15 +114,14 @@ void QueuePair::connect(const Port& port, const EndpointConfig::Ib& config, cons
 
 void QueuePair::start() {
   if (batch_ == 0) return;
-  for (int i = 0; i + 1 < batch_; ++i) {
-    requests_[static_cast<std::size_t>(i)].next = &requests_[static_cast<std::size_t>(i) + 1];
-  }
-  requests_[static_cast<std::size_t>(batch_) - 1].send_flags |= IBV_SEND_SIGNALED;
+  ibv_send_wr& last = requests_[static_cast<std::size_t>(batch_) - 1].request;
+  last.send_flags |= IBV_SEND_SIGNALED;
   batch_ = 0;
+  ibv_send_wr* const following = std::exchange(last.next, nullptr);
   ibv_send_wr* refused = nullptr;
-  if (const int failure = ibv_post_send(pair_.get(), requests_.data(), &refused); failure != 0) {
-    throw IbError("starting requests of a queue pair", failure);
-  }
+  const int failure = ibv_post_send(pair_.get(), &requests_.front().request, &refused);
+  last.next = following;
+  if (failure != 0) throw IbError("starting requests of a queue pair", failure);
 }
 
 void QueuePair::postReceive() {

@@ -34,16 +34,15 @@ class QueuePair {
   void connect(const Port& port, const EndpointConfig::Ib& config, const Details& peer, const QueuePairAddress& target,
                std::uint32_t atomics);
 
-  /// Adds a request to the batch, to be filled in by the caller (all zero at first, with room for one buffer). There must
-  /// be room(), and a full() batch must be started first. `operation` is what the request belongs to.
+  /// Adds a request to the batch: without flags and buffers, though sg_list has room for one. The caller fills in the
+  /// opcode and all that belongs to it. There must be room(), and a full() batch must be started first. `operation` is
+  /// what the request belongs to.
   ibv_send_wr& add(std::uint64_t operation) {
-    const auto slot = static_cast<std::size_t>(batch_++);
     operations_[++added_ & mask_] = operation;
-    buffers_[slot] = {};
-    ibv_send_wr& request = requests_[slot];
-    request = {};
+    ibv_send_wr& request = requests_[static_cast<std::size_t>(batch_++)].request;
     request.wr_id = added_;
-    request.sg_list = &buffers_[slot];
+    request.num_sge = 0;
+    request.send_flags = 0;
     return request;
   }
   bool full() const noexcept { return batch_ == static_cast<int>(requests_.size()); }
@@ -62,12 +61,17 @@ class QueuePair {
   void postReceive();
 
  private:
+  /// Linked to the next slot once and for all. Clearing one for each request would take longer than to fill it in.
+  struct Slot {
+    ibv_send_wr request;
+    ibv_sge buffer;
+  };
+
   Owner<ibv_qp> pair_;
   QueuePairSize size_;
   std::uint32_t firstPacket_;
   std::uint32_t inlineBytes_;
-  std::vector<ibv_send_wr> requests_;
-  std::vector<ibv_sge> buffers_;
+  std::vector<Slot> requests_;
   int batch_ = 0;
   std::uint64_t added_ = 0;
   std::uint64_t done_ = 0;

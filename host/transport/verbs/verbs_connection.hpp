@@ -55,6 +55,7 @@ class VerbsConnection : public ConnectionBase {
 
   const RegionTable::Source& sourceOf(const RegisteredMemory& memory);
   QueuePair& first() { return *endpoint_->pairs().front(); }
+  void waitForRoom(const QueuePair& pair);
   ibv_send_wr& addRequest(QueuePair& pair);
   void addWrite(QueuePair& pair, const Write& write, std::uint64_t offset, std::uint64_t size);
   void addFetchAndAdd(std::uint64_t address, std::uint32_t key, std::uint64_t delta);

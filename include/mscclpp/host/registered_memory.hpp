@@ -46,6 +46,7 @@ class RegisteredMemory {
   struct State;
   explicit RegisteredMemory(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   const State& state() const;
+  [[noreturn]] static void throwEmpty();
 
   std::shared_ptr<const State> state_;
 };
