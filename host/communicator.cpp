@@ -247,7 +247,8 @@ void Communicator::sendMemory(RegisteredMemory memory, int remoteRank, int tag) 
 
 std::shared_future<RegisteredMemory> Communicator::recvMemory(int remoteRank, int tag) {
   return std::async(std::launch::deferred, [state = state_, receive = state_->expect(remoteRank, tag)] {
-    return RegisteredMemory::deserialize(state->complete(*receive));
+    const auto bytes = state->complete(*receive);
+    return state->ask([&](const detail::Deadline& deadline) { return RegisteredMemory::deserialize(bytes, deadline); });
   });
 }
 
@@ -256,7 +257,9 @@ std::shared_future<Connection> Communicator::connect(const Endpoint& localEndpoi
   return std::async(std::launch::deferred,
                     [state = state_, receive = state_->expect(remoteRank, tag), localEndpoint, remoteRank, tag] {
                       const Endpoint remoteEndpoint = Endpoint::deserialize(state->complete(*receive));
-                      Connection connection = state->context()->connect(localEndpoint, remoteEndpoint);
+                      Connection connection = state->ask([&](const detail::Deadline& deadline) {
+                        return state->context()->connect(localEndpoint, remoteEndpoint, deadline);
+                      });
                       state->remember(connection, remoteRank, tag);
                       return connection;
                     });
@@ -271,7 +274,9 @@ std::shared_future<Semaphore> Communicator::buildSemaphore(const Connection& con
   state_->send(local.serialize(), remoteRank, tag);
   return std::async(std::launch::deferred, [state = state_, receive = state_->expect(remoteRank, tag),
                                             local = std::move(local), remoteRank] {
-    const auto remote = SemaphoreStub::deserialize(state->complete(*receive));
+    const auto bytes = state->complete(*receive);
+    const auto remote =
+        state->ask([&](const detail::Deadline& deadline) { return SemaphoreStub::deserialize(bytes, deadline); });
     return Semaphore(local, remote, state->monitor(local.device().type), state->bootstrap()->getRank(), remoteRank);
   });
 }

@@ -13,7 +13,9 @@
 #include <utility>
 #include <vector>
 
+#include "memory_transport.hpp"
 #include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/error.hpp"
 #include "mscclpp/host/liveness.hpp"
 #include "wait_watch.hpp"
 
@@ -41,6 +43,17 @@ class Communicator::State {
   std::shared_ptr<Receive> expect(int rank, int tag);
   /// Receives for every place up to this one; returns its message.
   Bytes complete(Receive& receive);
+
+  /// What asks a peer beside the bootstrap, given a deadline that abort() brings forward: it then throws Error(Aborted).
+  template <class Call>
+  auto ask(const Call& call) const {
+    try {
+      return call(detail::answerDeadline().orWhen(aborted_));
+    } catch (const BaseError&) {
+      refuseIfAborted();
+      throw;
+    }
+  }
 
   void remember(const Connection& connection, int rank, int tag);
   Channel channelOf(const Connection& connection) const;

@@ -112,6 +112,11 @@ Endpoint Context::createEndpoint(EndpointConfig config) {
 }
 
 Connection Context::connect(const Endpoint& localEndpoint, const Endpoint& remoteEndpoint) {
+  return connect(localEndpoint, remoteEndpoint, detail::answerDeadline());
+}
+
+Connection Context::connect(const Endpoint& localEndpoint, const Endpoint& remoteEndpoint,
+                            const detail::Deadline& deadline) {
   const Transport transport = localEndpoint.transport();
   // The numbers of verbs devices mean something on their own host only.
   const bool bothVerbs = AllIBTransports.has(transport) && AllIBTransports.has(remoteEndpoint.transport());
@@ -124,7 +129,7 @@ Connection Context::connect(const Endpoint& localEndpoint, const Endpoint& remot
     invalid("connect: the local endpoint was made by another process; the arguments are (local, remote)");
   }
   if (detail::networkTransports.has(transport)) {
-    return Connection(state_->network(transport)->connect(shared_from_this(), localEndpoint, remoteEndpoint));
+    return Connection(state_->network(transport)->connect(shared_from_this(), localEndpoint, remoteEndpoint, deadline));
   }
   if (localEndpoint.hostHash() != remoteEndpoint.hostHash()) {
     invalid("connect: the peer is on another host, which " + nameOf(transport) +

@@ -50,6 +50,11 @@ bool isOfThisUser(int socket) {
   return ::getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &credentials, &size) == 0 && credentials.uid == ::geteuid();
 }
 
+// A call has taken its slice of the time, or was disturbed: it may be made again.
+bool isInterruption(int errorNumber) {
+  return errorNumber == EAGAIN || errorNumber == EWOULDBLOCK || errorNumber == EINTR;
+}
+
 bool sendFd(int socket, int fd) {
   char status = 1;
   iovec data{&status, 1};
@@ -67,8 +72,15 @@ bool sendFd(int socket, int fd) {
   return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
+[[noreturn]] void failUnanswered(Clock::time_point start) {
+  throw Error("the process that owns the memory has not answered for " +
+                  std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start).count()) +
+                  " ms; it is stopped, or has ended",
+              ErrorCode::Timeout);
+}
+
 // One byte and one descriptor. Every descriptor that came along is owned before anything can throw.
-UniqueFd receiveFd(int socket) {
+UniqueFd receiveFd(int socket, Deadline deadline) {
   char status = 0;
   iovec data{&status, 1};
   constexpr std::size_t room = 4;
@@ -78,12 +90,10 @@ UniqueFd receiveFd(int socket) {
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
+  const auto start = Clock::now();
   ssize_t count;
-  do {
-    count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  } while (count < 0 && errno == EINTR);
-  if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) {
-    throw Error("the process that owns the memory does not answer", ErrorCode::Timeout);
+  while ((count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0 && isInterruption(errno)) {
+    if (deadline.expired()) failUnanswered(start);
   }
   if (count < 0 && errno != ECONNRESET) throw SysError("recvmsg for a memory descriptor", errno);
   std::vector<UniqueFd> received;
@@ -224,22 +234,20 @@ void FdServer::serve() noexcept {
   }
 }
 
-UniqueFd FdServer::fetch(const Key& key, std::chrono::milliseconds timeout) {
+UniqueFd FdServer::fetch(const Key& key, Deadline deadline) {
   UniqueFd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!socket) throw SysError("socket for a memory descriptor", errno);
-  const auto seconds = std::chrono::duration_cast<std::chrono::seconds>(timeout);
-  const timeval limit{seconds.count(),
-                      std::chrono::duration_cast<std::chrono::microseconds>(timeout - seconds).count()};
+  // Calls block for a slice of the time each, so that the deadline is looked at.
+  const timeval limit{0, 20'000};
   ::setsockopt(socket.get(), SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
   ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 
   const Address address = addressOf(key.server);
+  const auto start = Clock::now();
   int result;
-  do {
-    result = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.socket), address.length);
-  } while (result != 0 && errno == EINTR);
-  if (result != 0 && errno == EAGAIN) {
-    throw Error("the process that owns the memory does not answer", ErrorCode::Timeout);
+  while ((result = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.socket), address.length)) != 0 &&
+         isInterruption(errno)) {
+    if (deadline.expired()) failUnanswered(start);
   }
   if (result != 0 && errno == ECONNREFUSED) {
     throw Error(
@@ -255,7 +263,7 @@ UniqueFd FdServer::fetch(const Key& key, std::chrono::milliseconds timeout) {
   // Sixteen bytes always fit in an empty socket buffer. A server that hung up is noticed by the receive.
   const ssize_t sent = ::send(socket.get(), key.token.data(), key.token.size(), MSG_NOSIGNAL);
   if (sent < 0 && errno != EPIPE && errno != ECONNRESET) throw SysError("send of a memory token", errno);
-  return receiveFd(socket.get());
+  return receiveFd(socket.get(), deadline);
 }
 
 }  // namespace mscclpp::detail

@@ -1,13 +1,13 @@
 // Hands file descriptors to other processes of the same user: how memory that is a descriptor gets mapped by a peer.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <thread>
 
+#include "deadline.hpp"
 #include "process_identity.hpp"
 #include "unique_fd.hpp"
 
@@ -49,8 +49,8 @@ class FdServer : public std::enable_shared_from_this<FdServer> {
   std::shared_ptr<Offer> offer(int fd, std::shared_ptr<const void> owner);
 
   /// Fetches a descriptor that a server of this host offers. Throws Error(RemoteError) when there is no such server
-  /// or offer any more, or the server belongs to another user; Error(Timeout) when it does not answer.
-  static UniqueFd fetch(const Key& key, std::chrono::milliseconds timeout);
+  /// or offer any more, or the server belongs to another user; Error(Timeout) when it does not answer by `deadline`.
+  static UniqueFd fetch(const Key& key, Deadline deadline);
 
  private:
   struct Offered {

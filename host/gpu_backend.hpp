@@ -11,6 +11,10 @@
 
 namespace mscclpp::detail {
 
+/// What cudaGetErrorString and cuGetErrorString say of a number; empty where there is nobody to ask.
+std::string cudaErrorText(int error);
+std::string cuErrorText(int error);
+
 /// The device that is current in this thread.
 int currentGpu();
 /// Throws Error(InvalidUsage) unless there is such a device.
@@ -22,6 +26,8 @@ int gpuOf(const void* data);
 std::shared_ptr<void> allocateGpuMemory(int device, std::size_t bytes);
 /// Fills with zeros and waits for that.
 void zeroGpuMemory(void* data, std::size_t bytes);
+/// Copies memory of a GPU to the host's and waits for that.
+void readGpuMemory(void* to, const void* from, std::size_t bytes);
 /// Zero-filled memory of a GPU that is no peer's business: without the granularity of what can be registered.
 std::shared_ptr<void> allocatePrivateGpuMemory(int device, std::size_t bytes);
 /// Zero-filled host memory at an address that kernels can use too.
@@ -35,7 +41,7 @@ std::string gpuPciAddress(int device);
 /// GPU memory: as the functions for host memory in memory_transport.hpp. `map` and `adopt` make it accessible to the
 /// current device.
 SharedPiece shareGpuMemory(void* data, std::size_t size, OfferTable& offers);
-MappedPiece mapGpuMemory(const MemoryHandle& handle, std::size_t size);
+MappedPiece mapGpuMemory(const MemoryHandle& handle, std::size_t size, Deadline deadline);
 std::shared_ptr<const void> adoptGpuMemory(void* data, std::size_t size);
 
 std::shared_ptr<ConnectionBase> connectCudaIpc(std::shared_ptr<Context> context, const Endpoint& local,

@@ -231,12 +231,12 @@ std::optional<Doorkeeper::Guest> Doorkeeper::next(Deadline deadline) {
     if (deadline.expired()) return std::nullopt;
 
     entries.assign(1, pollfd{listener_.get(), POLLIN, 0});
-    Deadline wake = deadline;
+    int timeout = deadline.pollTimeout();
     for (const Visitor& visitor : visitors_) {
       entries.push_back(pollfd{visitor.socket.get(), POLLIN, 0});
-      if (visitor.deadline.when() < wake.when()) wake = visitor.deadline;
+      timeout = std::min(timeout, visitor.deadline.pollTimeout());
     }
-    if (::poll(entries.data(), entries.size(), wake.pollTimeout()) < 0 && errno != EINTR) throw SysError("poll", errno);
+    if (::poll(entries.data(), entries.size(), timeout) < 0 && errno != EINTR) throw SysError("poll", errno);
     admitVisitors();
   }
 }

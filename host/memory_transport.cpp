@@ -55,8 +55,8 @@ std::shared_ptr<Mapping> MappingTable::find(const MemoryHandle& handle, int devi
   return mapping;
 }
 
-std::chrono::milliseconds fetchTimeout() {
-  return env()->bootstrapTimeout;
+Deadline answerDeadline() {
+  return Deadline::after(env()->bootstrapTimeout);
 }
 
 void checkBounds(const MemoryHandle& handle, std::size_t size) {

@@ -11,6 +11,7 @@
 #include <tuple>
 #include <vector>
 
+#include "deadline.hpp"
 #include "fd_server.hpp"
 #include "mscclpp/host/transport.hpp"
 #include "process_identity.hpp"
@@ -105,13 +106,13 @@ class MappingTable {
   std::map<Key, std::weak_ptr<Mapping>> mappings_;
 };
 
-/// How long a peer's memory server may take to answer: MSCCLPP_BOOTSTRAP_TIMEOUT, as for any word from a peer.
-std::chrono::milliseconds fetchTimeout();
+/// By when a peer must answer that is asked now: after MSCCLPP_BOOTSTRAP_TIMEOUT, as for any word from a peer.
+Deadline answerDeadline();
 
 /// Host memory. `share` throws Error(InvalidUsage) unless it lies in a HostBuffer; `adopt` is for memory of this very
 /// process: it returns what keeps it alive, null if that is unknown.
 SharedPiece shareHostMemory(void* data, std::size_t size, OfferTable& offers);
-MappedPiece mapHostMemory(const MemoryHandle& handle, std::size_t size);
+MappedPiece mapHostMemory(const MemoryHandle& handle, std::size_t size, Deadline deadline);
 std::shared_ptr<const void> adoptHostMemory(void* data, std::size_t size);
 
 /// Throws Error(InvalidUsage) unless `size` bytes at the handle's offset lie within its allocation.

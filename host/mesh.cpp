@@ -240,18 +240,30 @@ void Mesh::fail(const std::string& reason) {
   runCallbacks(failure);
 }
 
+void Mesh::abort() noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    aborted_ = true;
+  }
+  tellAborted();
+}
+
 bool Mesh::abortBlocked() noexcept {
   {
     std::lock_guard lock(mutex_);
     if (blocked_ == 0) return false;
     aborted_ = true;
   }
+  tellAborted();
+  return true;
+}
+
+void Mesh::tellAborted() noexcept {
   changed_.notify_all();
   try {
     fail("it was aborted in the middle of a call");
   } catch (const std::exception&) {  // no memory to tell the peers: they learn when this rank leaves
   }
-  return true;
 }
 
 std::optional<RankFailure> Mesh::failure() const {

@@ -48,8 +48,9 @@ class Mesh {
   /// Makes this rank the failed one: the peers learn why, and all calls here throw.
   void fail(const std::string& reason);
 
-  /// Ends the calls that are blocked now with Error(Aborted), and all later ones; the peers learn of it. Returns whether
-  /// there were any: if not, nothing happens.
+  /// Ends the calls that are blocked now with Error(Aborted), and all later ones; the peers learn of it.
+  void abort() noexcept;
+  /// The same if there are any such calls, which it returns; if not, nothing happens.
   bool abortBlocked() noexcept;
 
   /// Returns when the message is in the outbox; blocks only while the outbox is full. `operation` names the caller in
@@ -75,6 +76,7 @@ class Mesh {
   // Callers, with the mutex held.
   void enqueue(Peer& peer, Frame frame, int tag, const void* data, std::size_t size);
   bool isBroken() const { return failure_.has_value() || aborted_; }
+  void tellAborted() noexcept;
   template <class Ready>
   bool waitUntil(std::unique_lock<std::mutex>& lock, Deadline deadline, const Ready& ready);
   std::string describe(const char* operation, int peer, int tag) const;

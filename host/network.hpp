@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "connection_base.hpp"
+#include "deadline.hpp"
 #include "memory_transport.hpp"
 #include "mscclpp/host/endpoint.hpp"
 #include "mscclpp/host/transport.hpp"
@@ -39,9 +40,10 @@ class Network {
   /// `config.device` is the CPU or a GPU that exists.
   virtual std::shared_ptr<NetworkEndpoint> createEndpoint(const EndpointConfig& config) = 0;
   /// The endpoints are of this transport, `local` of this process. The peer may connect earlier or later, and two sides
-  /// may be connected one after the other by one thread: so this does not wait for the peer to do the same.
+  /// may be connected one after the other by one thread: so this does not wait for the peer to do the same. What it does
+  /// wait for ends with `deadline`.
   virtual std::shared_ptr<ConnectionBase> connect(std::shared_ptr<Context> context, const Endpoint& local,
-                                                  const Endpoint& remote) = 0;
+                                                  const Endpoint& remote, Deadline deadline) = 0;
 
  protected:
   /// Throws Error(InvalidUsage) unless the endpoint was made by createEndpoint in this process.

@@ -29,13 +29,13 @@ TransportFlags flagsOf(std::uint32_t bits) {
   return flags;
 }
 
-detail::MappedPiece mapPiece(const detail::MemoryHandle& handle, std::size_t size) {
+detail::MappedPiece mapPiece(const detail::MemoryHandle& handle, std::size_t size, detail::Deadline deadline) {
   switch (handle.kind) {
     case detail::HandleKind::SharedMemoryFd:
-      return detail::mapHostMemory(handle, size);
+      return detail::mapHostMemory(handle, size, deadline);
     case detail::HandleKind::CudaFd:
     case detail::HandleKind::CudaIpc:
-      return detail::mapGpuMemory(handle, size);
+      return detail::mapGpuMemory(handle, size, deadline);
     case detail::HandleKind::Verbs:
     case detail::HandleKind::Tcp:
       break;
@@ -107,6 +107,10 @@ std::vector<char> RegisteredMemory::serialize() const {
 }
 
 RegisteredMemory RegisteredMemory::deserialize(const std::vector<char>& data) {
+  return deserialize(data, detail::answerDeadline());
+}
+
+RegisteredMemory RegisteredMemory::deserialize(const std::vector<char>& data, const detail::Deadline& deadline) {
   const detail::MemoryForm memory = detail::readMemory(data);
   auto state = std::make_shared<State>();
   state->originalAddress = memory.address;
@@ -130,7 +134,7 @@ RegisteredMemory RegisteredMemory::deserialize(const std::vector<char>& data) {
     for (const detail::MemoryHandle& handle : memory.handles) {
       if (!mappableTransports.has(handle.transport)) continue;
       try {
-        auto piece = mapPiece(handle, memory.size);
+        auto piece = mapPiece(handle, memory.size, deadline);
         state->data = piece.data;
         state->owners.push_back(std::move(piece.owner));
         return RegisteredMemory(std::move(state));

@@ -21,7 +21,7 @@ constexpr const char* operation = "initialize";
 // How often a rank that waits for a visitor looks whether the others are still there.
 constexpr std::chrono::milliseconds glance = 50ms;
 // Rank 0 knows best why a meeting failed: the others give it this much longer to say so.
-constexpr std::chrono::milliseconds lastWords = 2s;
+constexpr std::chrono::milliseconds lastWords = 500ms;
 constexpr std::size_t longestExcuse = 2048;
 
 // What rank 0 sends to each rank that joined: the table of all, or why there will be none.
@@ -56,11 +56,12 @@ class Host {
         door_(listener(rendezvous.address), keyFromSecret(rendezvous.secret), Purpose::Join, 0, self.numRanks),
         guests_(self.numRanks) {}
 
-  void gather(Deadline deadline) {
+  void gather(const Mesh& mesh, Deadline deadline) {
     std::optional<Doorkeeper::Guest> guest;
     try {
       for (int missing = self_.numRanks - 1; missing > 0;) {
         guest = door_.next(deadline.orSooner(glance));
+        mesh.check(operation);
         if (guest) {
           if (seat(*guest)) --missing;
         } else if (deadline.expired()) {
@@ -155,8 +156,8 @@ class Host {
 
   static void refuse(const UniqueFd& socket, const Error& error) {
     const std::string_view excuse = std::string_view(error.what()).substr(0, longestExcuse);
-    const Announcement head{
-        Announcement::Kind::Refusal, static_cast<std::int32_t>(error.getErrorCode()), excuse.size(), {}};
+    const ErrorCode code = error.getErrorCode() == ErrorCode::Aborted ? ErrorCode::RemoteError : error.getErrorCode();
+    const Announcement head{Announcement::Kind::Refusal, static_cast<std::int32_t>(code), excuse.size(), {}};
     const Deadline soon = Deadline::after(100ms);
     if (sendAll(socket, &head, sizeof(head), soon) == Transfer::Done)
       sendAll(socket, excuse.data(), excuse.size(), soon);
@@ -210,7 +211,8 @@ std::vector<std::uint64_t> attend(const Attendance& self, const Rendezvous& rend
   startListening(listener);
   const Key key = keyFromSecret(rendezvous.secret);
   Introduction introduction{Purpose::Join, self.rank, self.numRanks, 0, self.hostHash, localAddressOf(listener)};
-  UniqueFd host = connectAndIntroduce(rendezvous.address, key, introduction, deadline, [] {});
+  const auto checkpoint = [&] { mesh.check(operation); };
+  UniqueFd host = connectAndIntroduce(rendezvous.address, key, introduction, deadline, checkpoint);
   const Table table = receiveTable(self, host, rendezvous.address, deadline.later(lastWords));
 
   // From here on rank 0 watches everybody, and its news reach this rank over the mesh.
@@ -221,8 +223,7 @@ std::vector<std::uint64_t> attend(const Attendance& self, const Rendezvous& rend
     SocketAddress address = table.places[peer].address;
     if (address.isLinkLocal()) address.scope = local.scope;  // interface numbers are each host's own
     introduction.peer = peer;
-    mesh.addPeer(peer,
-                 connectAndIntroduce(address, meetingKey, introduction, deadline, [&] { mesh.check(operation); }));
+    mesh.addPeer(peer, connectAndIntroduce(address, meetingKey, introduction, deadline, checkpoint));
   }
   Doorkeeper door(std::move(listener), meetingKey, Purpose::Mesh, self.rank, self.numRanks);
   std::vector<bool> arrived(self.numRanks, false);
@@ -260,7 +261,7 @@ std::vector<std::uint64_t> meet(const Attendance& self, const Rendezvous& rendez
     return {self.hostHash};
   }
   Host host(self, rendezvous);
-  host.gather(deadline);
+  host.gather(mesh, deadline);
   return host.introduceAll(mesh, deadline.later(lastWords));
 }
 

@@ -1,6 +1,7 @@
 #include "mscclpp/host/semaphore.hpp"
 
 #include "byte_stream.hpp"
+#include "memory_transport.hpp"
 #include "mscclpp/host/context.hpp"
 #include "mscclpp/host/error.hpp"
 
@@ -25,13 +26,17 @@ std::vector<char> SemaphoreStub::serialize() const {
 }
 
 SemaphoreStub SemaphoreStub::deserialize(const std::vector<char>& data) {
+  return deserialize(data, detail::answerDeadline());
+}
+
+SemaphoreStub SemaphoreStub::deserialize(const std::vector<char>& data, const detail::Deadline& deadline) {
   detail::ByteReader reader(data, form);
   SemaphoreStub stub;
   stub.device_.type = reader.getEnum(static_cast<DeviceType>(static_cast<int>(DeviceType::GPU) + 1));
   stub.device_.id = reader.get<int>();
   const std::vector<char> memory = reader.getBytes();
   reader.end();
-  stub.memory_ = RegisteredMemory::deserialize(memory);
+  stub.memory_ = RegisteredMemory::deserialize(memory, deadline);
   if (stub.memory_.size() != sizeof(std::uint64_t)) reader.fail("its counter is not 8 bytes long");
   return stub;
 }

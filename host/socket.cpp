@@ -32,8 +32,8 @@ bool waitFor(const UniqueFd& socket, short events, Deadline deadline) {
   while (true) {
     const int ready = ::poll(&entry, 1, deadline.pollTimeout());
     if (ready > 0) return true;
-    if (ready == 0) return false;
-    if (errno != EINTR) throw SysError("poll", errno);
+    if (ready < 0 && errno != EINTR) throw SysError("poll", errno);
+    if (ready == 0 && deadline.expired()) return false;
   }
 }
 

@@ -47,24 +47,38 @@ class TcpBootstrap::Session {
         mesh(rank, numRanks, env()->heartbeatTimeout) {}
 
   void initialize(const detail::Rendezvous& where, const std::string& interfaces, std::int64_t timeoutSec) {
-    if (state != State::Fresh) {
+    if (timeoutSec <= 0) throw Error("initialize: the timeout must be 1 second or more", ErrorCode::InvalidUsage);
+    if (State fresh = State::Fresh; !state.compare_exchange_strong(fresh, State::Meeting)) {
       throw Error("initialize was called before on this bootstrap: make a new TcpBootstrap to meet again",
                   ErrorCode::InvalidUsage);
     }
-    if (timeoutSec <= 0) throw Error("initialize: the timeout must be 1 second or more", ErrorCode::InvalidUsage);
-    state = State::Failed;
     uniqueId = detail::toUniqueId(where);
-    const Deadline deadline = Deadline::after(std::chrono::seconds(std::min<std::int64_t>(timeoutSec, 1'000'000'000)));
+    const Deadline deadline =
+        Deadline::after(std::chrono::seconds(std::min<std::int64_t>(timeoutSec, 1'000'000'000))).orWhen(abandoned);
     const detail::Attendance self{rank, numRanks, detail::hostHash(), interfaces, env()->socketFamily};
     try {
       hostHashes = detail::meet(self, where, mesh, deadline);
       // Nobody returns before everybody is connected to everybody.
-      barrier("initialize", deadline.later(2s));
+      barrier("initialize", deadline.later(500ms));
+      State meeting = State::Meeting;
+      if (!state.compare_exchange_strong(meeting, State::Ready)) {
+        throw Error("rank " + std::to_string(rank) + ", initialize: the communication was aborted", ErrorCode::Aborted);
+      }
     } catch (const BaseError& error) {
+      state = State::Failed;
+      if (abandoned) mesh.check("initialize");
       mesh.fail(error.what());
       throw;
     }
-    state = State::Ready;
+  }
+
+  // Either initialize has returned, or it sees this.
+  bool abortBlocked() noexcept {
+    State meeting = State::Meeting;
+    if (!state.compare_exchange_strong(meeting, State::Failed)) return mesh.abortBlocked();
+    mesh.abort();
+    abandoned = true;
+    return true;
   }
 
   void require(const char* operation) const {
@@ -98,12 +112,13 @@ class TcpBootstrap::Session {
     }
   }
 
-  enum class State { Fresh, Ready, Failed };
+  enum class State { Fresh, Meeting, Ready, Failed };
 
   const int rank;
   const int numRanks;
   std::atomic<std::chrono::milliseconds> timeout;
   std::atomic<State> state{State::Fresh};
+  std::atomic<bool> abandoned = false;  // initialize, by abortBlocked
   UniqueId uniqueId{};
   std::vector<std::uint64_t> hostHashes;
   Mesh mesh;
@@ -157,7 +172,7 @@ int TcpBootstrap::getNranksPerNode() const {
 }
 
 bool TcpBootstrap::abortBlocked() noexcept {
-  return session_->mesh.abortBlocked();
+  return session_->abortBlocked();
 }
 
 void TcpBootstrap::send(void* data, int size, int peer, int tag) {

@@ -17,6 +17,12 @@ namespace {
 
 }  // namespace
 
+std::string cudaErrorText(int) {
+  return {};
+}
+std::string cuErrorText(int) {
+  return {};
+}
 int currentGpu() {
   noCuda();
 }
@@ -30,6 +36,9 @@ std::shared_ptr<void> allocateGpuMemory(int, std::size_t) {
   noCuda();
 }
 void zeroGpuMemory(void*, std::size_t) {
+  noCuda();
+}
+void readGpuMemory(void*, const void*, std::size_t) {
   noCuda();
 }
 std::shared_ptr<void> allocatePrivateGpuMemory(int, std::size_t) {
@@ -50,7 +59,7 @@ std::unique_ptr<StagedCopies> makeStagedCopies(int) {
 SharedPiece shareGpuMemory(void*, std::size_t, OfferTable&) {
   noCuda();
 }
-MappedPiece mapGpuMemory(const MemoryHandle&, std::size_t) {
+MappedPiece mapGpuMemory(const MemoryHandle&, std::size_t, Deadline) {
   noCuda();
 }
 std::shared_ptr<const void> adoptGpuMemory(void*, std::size_t) {

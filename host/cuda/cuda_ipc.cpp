@@ -70,8 +70,9 @@ OfferTable::Source exportDescriptor(const PhysicalHandle& physical) {
 
 class DescriptorMapping : public Mapping {
  public:
-  DescriptorMapping(const MemoryHandle& handle, int device) : Mapping(handle.allocationBytes), device_(device) {
-    const UniqueFd fd = FdServer::fetch(handle.fdKey(), fetchTimeout());
+  DescriptorMapping(const MemoryHandle& handle, int device, Deadline deadline)
+      : Mapping(handle.allocationBytes), device_(device) {
+    const UniqueFd fd = FdServer::fetch(handle.fdKey(), deadline);
     CUmemGenericAllocationHandle imported;
     MSCCLPP_CUTHROW(driver().memImportFromShareableHandle(&imported, reinterpret_cast<void*>(std::intptr_t{fd.get()}),
                                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));
@@ -148,12 +149,12 @@ SharedPiece shareGpuMemory(void* data, std::size_t size, OfferTable& offers) {
   return {{handle}, nullptr};
 }
 
-MappedPiece mapGpuMemory(const MemoryHandle& handle, std::size_t size) {
+MappedPiece mapGpuMemory(const MemoryHandle& handle, std::size_t size, Deadline deadline) {
   checkBounds(handle, size);
   AvoidCudaGraphCaptureGuard captureGuard;
   const int device = currentGpu();
   auto mapping = MappingTable::instance().find(handle, device, [&]() -> std::shared_ptr<Mapping> {
-    if (handle.kind == HandleKind::CudaFd) return std::make_shared<DescriptorMapping>(handle, device);
+    if (handle.kind == HandleKind::CudaFd) return std::make_shared<DescriptorMapping>(handle, device, deadline);
     return std::make_shared<RuntimeMapping>(handle, device);
   });
   return {mapping->base() + handle.offset, mapping};

@@ -75,7 +75,7 @@ class GpuMulticastGroup : public MulticastGroup {
     key.server = reader.get<Id128>();
     key.token = reader.get<Id128>();
     reader.end();
-    const UniqueFd fd = FdServer::fetch(key, fetchTimeout());
+    const UniqueFd fd = FdServer::fetch(key, answerDeadline());
     CUmemGenericAllocationHandle imported;
     MSCCLPP_CUTHROW(driver().memImportFromShareableHandle(&imported, reinterpret_cast<void*>(std::intptr_t{fd.get()}),
                                                           CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR));

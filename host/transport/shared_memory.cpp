@@ -19,8 +19,8 @@ namespace {
 
 class HostMapping : public Mapping {
  public:
-  explicit HostMapping(const MemoryHandle& handle) : Mapping(handle.allocationBytes) {
-    const UniqueFd fd = FdServer::fetch(handle.fdKey(), fetchTimeout());
+  HostMapping(const MemoryHandle& handle, Deadline deadline) : Mapping(handle.allocationBytes) {
+    const UniqueFd fd = FdServer::fetch(handle.fdKey(), deadline);
     struct stat status {};
     if (::fstat(fd.get(), &status) != 0) throw SysError("fstat of a peer's memory", errno);
     // Size and seal together promise that no access within the mapping can fault later.
@@ -79,9 +79,10 @@ SharedPiece shareHostMemory(void* data, std::size_t size, OfferTable& offers) {
   return {{handle}, offer};
 }
 
-MappedPiece mapHostMemory(const MemoryHandle& handle, std::size_t size) {
+MappedPiece mapHostMemory(const MemoryHandle& handle, std::size_t size, Deadline deadline) {
   checkBounds(handle, size);
-  auto mapping = MappingTable::instance().find(handle, -1, [&] { return std::make_shared<HostMapping>(handle); });
+  auto mapping =
+      MappingTable::instance().find(handle, -1, [&] { return std::make_shared<HostMapping>(handle, deadline); });
   return {mapping->base() + handle.offset, mapping};
 }
 

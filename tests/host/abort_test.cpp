@@ -1,5 +1,5 @@
-// Communicator::abort() from another thread ends whatever waits: calls of the bootstrap, futures, connections to a peer
-// that is stopped, and proxies that serve them.
+// Communicator::abort() from another thread ends whatever waits: the ranks' meeting, calls of the bootstrap, futures,
+// connections to a peer that is stopped, and proxies that serve them.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -15,6 +15,7 @@
 
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/error.hpp"
+#include "mscclpp/host/host_buffer.hpp"
 #include "mscclpp/host/port_channel.hpp"
 #include "mscclpp/host/proxy_service.hpp"
 #include "ranks.hpp"
@@ -26,7 +27,8 @@ using test::onThreads;
 
 namespace {
 
-constexpr double soon = 5;  // seconds, on a busy machine
+// Seconds: less than the 30 after which the calls end by themselves, and more than a busy machine sleeps.
+constexpr double soon = 15;
 
 void expect(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error(what);
@@ -111,11 +113,6 @@ TEST_CASE("abort ends futures and calls of the bootstrap, and the peers learn of
     char bytes[2] = {};
     b.allGather(bytes, 1);
   });
-  abortsAlone("send", [](Communicator&, TcpBootstrap& b) {  // the outbox is full at some time
-    std::vector<char> much(40 << 20);
-    for (int i = 0; i < 100; ++i) b.send(much.data(), static_cast<int>(much.size()), 1, i);
-    b.barrier();  // the peer does take messages: then this waits
-  });
 }
 
 TEST_CASE("abort ends a receive from oneself") {
@@ -142,18 +139,66 @@ TEST_CASE("abort with nothing blocked leaves the bootstrap to the next communica
   for (const std::string& outcome : outcomes) CHECK(outcome == "");
 }
 
+TEST_CASE("abort ends the meeting of the ranks") {
+  const auto aborted = [](const std::string& name, const UniqueId& id, int rank, int ranks) {
+    const auto bootstrap = std::make_shared<TcpBootstrap>(rank, ranks);
+    Communicator communicator(bootstrap);
+    endsByAbort(
+        name, [&] { bootstrap->initialize(id); }, [&] { communicator.abort(); });
+    CHECK_THROWS_WITH_AS(bootstrap->initialize(id), doctest::Contains("was called before"), Error);
+    CHECK_THROWS_WITH_AS(bootstrap->barrier(), doctest::Contains("make a new TcpBootstrap"), Error);
+  };
+  SUBCASE("of rank 0, which waits for the others") {
+    aborted("initialize", TcpBootstrap::createUniqueId(), 0, 2);
+  }
+  SUBCASE("of a rank that looks for rank 0") {
+    aborted("initialize", TcpBootstrap::createUniqueId(), 1, 2);
+  }
+  // Rank 2 never comes.
+  for (const int impatient : {0, 1}) {
+    const std::string name = "initialize of rank " + std::to_string(impatient) + ", which another has reached";
+    SUBCASE(name.c_str()) {
+      const UniqueId id = TcpBootstrap::createUniqueId();
+      const auto outcomes = onThreads(2, [&](int rank) {
+        if (rank == impatient) return aborted(name, id, rank, 3);
+        TcpBootstrap bootstrap(rank, 3);
+        // The other may have left before this one came.
+        const auto begin = std::chrono::steady_clock::now();
+        try {
+          bootstrap.initialize(id, 2);
+          throw std::runtime_error("the ranks have met");
+        } catch (const Error& error) {
+          expect(error.getErrorCode() == ErrorCode::RemoteError || error.getErrorCode() == ErrorCode::Timeout,
+                 error.what());
+        }
+        expect(test::secondsSince(begin) < soon, "the other rank waited for long");
+      });
+      for (const std::string& outcome : outcomes) CHECK(outcome == "");
+    }
+  }
+  // And then they meet after all.
+  const UniqueId id = TcpBootstrap::createUniqueId();
+  for (const std::string& outcome : onThreads(3, [&](int rank) { meet(rank, 3, id)->barrier(); })) CHECK(outcome == "");
+}
+
 namespace {
 
-/// A connection over TCP to a peer that is stopped, and memory on both sides.
+/// Two ranks that have met and prepared the same; the peer, a process of its own, is stopped then.
 class StoppedPeer {
  public:
-  StoppedPeer()
+  using Prepare = std::function<void(Communicator& communicator, int peer)>;
+
+  explicit StoppedPeer(const Prepare& prepare)
       : id_(TcpBootstrap::createUniqueId()),
-        child_([this] {
-          Side side(1, id_);
+        child_([&] {
+          Communicator communicator(meet(1, 2, id_));
+          prepare(communicator, 0);
+          communicator.bootstrap()->barrier();
           while (true) ::pause();
         }),
-        side_(std::make_unique<Side>(0, id_)) {
+        communicator(meet(0, 2, id_)) {
+    prepare(communicator, 1);
+    communicator.bootstrap()->barrier();
     child_.stop();
   }
   ~StoppedPeer() {
@@ -161,76 +206,105 @@ class StoppedPeer {
     child_.kill(SIGCONT);
   }
 
-  struct Side {
-    Side(int rank, const UniqueId& id)
-        : communicator(meet(rank, 2, id)),
-          connection(communicator.connect(EndpointConfig(Transport::Ethernet, DeviceType::CPU), 1 - rank).get()),
-          data(8 << 20),
-          local(communicator.registerMemory(data.data(), data.size(), Transport::Ethernet)) {
-      communicator.sendMemory(local, 1 - rank);
-      remote = communicator.recvMemory(1 - rank).get();
-      semaphore = communicator.buildSemaphore(connection, 1 - rank).get();
-      communicator.bootstrap()->barrier();
-    }
-    Communicator communicator;
-    Connection connection;
-    std::vector<char> data;
-    RegisteredMemory local;
-    RegisteredMemory remote;
-    Semaphore semaphore;
-  };
-  Side& side() { return *side_; }
+  void endsByAbort(const std::string& name, const std::function<void()>& call) {
+    ::endsByAbort(name, call, [this] { communicator.abort(); });
+  }
 
  private:
   UniqueId id_;
   ChildProcess child_;
-  std::unique_ptr<Side> side_;
+
+ public:
+  Communicator communicator;
+};
+
+const EndpointConfig overTcp(Transport::Ethernet, DeviceType::CPU);
+
+/// One side of a connection over TCP, with memory at both ends.
+struct Side {
+  Side(Communicator& communicator, int peer)
+      : connection(communicator.connect(overTcp, peer).get()),
+        data(8 << 20),
+        local(communicator.registerMemory(data.data(), data.size(), Transport::Ethernet)) {
+    communicator.sendMemory(local, peer);
+    remote = communicator.recvMemory(peer).get();
+    semaphore = communicator.buildSemaphore(connection, peer).get();
+  }
+
+  Connection connection;
+  std::vector<char> data;
+  RegisteredMemory local;
+  RegisteredMemory remote;
+  Semaphore semaphore;
 };
 
 }  // namespace
 
-TEST_CASE("abort ends a flush, and a write that the peer does not take") {
-  StoppedPeer peer;
-  auto& side = peer.side();
-  std::uint64_t word = 0;
-  const auto abort = [&] { side.communicator.abort(); };
+TEST_CASE("abort ends the futures of a peer that is stopped in the middle") {
+  SUBCASE("connect over TCP, which nobody answers") {
+    std::shared_future<Connection> connection;
+    StoppedPeer stopped(
+        [&](Communicator& communicator, int peer) { connection = communicator.connect(overTcp, peer); });
+    stopped.endsByAbort("connect", [&] { connection.get(); });
+  }
+  SUBCASE("memory that its owner does not hand out") {
+    HostBuffer buffer(4096);
+    StoppedPeer stopped([&](Communicator& communicator, int peer) {
+      communicator.sendMemory(communicator.registerMemory(buffer.data(), 4096, Transport::SharedMemory), peer);
+    });
+    stopped.endsByAbort("recvMemory", [&] { stopped.communicator.recvMemory(1).get(); });
+  }
+  SUBCASE("a counter that its owner does not hand out") {
+    std::shared_future<Semaphore> semaphore;
+    StoppedPeer stopped([&](Communicator& communicator, int peer) {
+      semaphore = communicator.buildSemaphore(communicator.connect(Transport::SharedMemory, peer).get(), peer);
+    });
+    stopped.endsByAbort("buildSemaphore", [&] { semaphore.get(); });
+  }
+}
+
+TEST_CASE("abort ends a send to a stopped peer, a flush, and a write that it does not take") {
+  std::unique_ptr<Side> side;
+  StoppedPeer stopped([&](Communicator& communicator, int peer) { side = std::make_unique<Side>(communicator, peer); });
+  SUBCASE("send, when the outbox is full") {
+    stopped.endsByAbort("send", [&] {
+      while (true) stopped.communicator.bootstrap()->send(side->data.data(), 8 << 20, 1, 0);
+    });
+  }
   SUBCASE("flush") {
-    side.connection.updateAndSync(side.remote, 0, &word, 1);
-    endsByAbort(
-        "flush", [&] { side.connection.flush(); }, abort);
+    std::uint64_t word = 0;
+    side->connection.updateAndSync(side->remote, 0, &word, 1);
+    stopped.endsByAbort("flush", [&] { side->connection.flush(); });
   }
   SUBCASE("write") {
-    endsByAbort(
-        "write",
-        [&] {
-          while (true) side.connection.write(side.remote, 0, side.local, 0, side.data.size());
-        },
-        abort);
-    CHECK_THROWS_AS(side.connection.write(side.remote, 0, side.local, 0, 1), Error);
+    stopped.endsByAbort("write", [&] {
+      while (true) side->connection.write(side->remote, 0, side->local, 0, side->data.size());
+    });
+    CHECK_THROWS_AS(side->connection.write(side->remote, 0, side->local, 0, 1), Error);
   }
 }
 
 TEST_CASE("abort ends a proxy that serves a stopped peer, and the waits on its channel") {
-  StoppedPeer peer;
-  auto& side = peer.side();
+  std::unique_ptr<Side> side;
+  StoppedPeer stopped([&](Communicator& communicator, int peer) { side = std::make_unique<Side>(communicator, peer); });
   ProxyService service({.thread = {.device = DeviceType::CPU}});
-  const auto semaphore = service.addSemaphore(side.semaphore);
-  const auto dst = service.addMemory(side.remote);
-  const auto src = service.addMemory(side.local);
+  const auto semaphore = service.addSemaphore(side->semaphore);
+  const auto dst = service.addMemory(side->remote);
+  const auto src = service.addMemory(side->local);
   service.startProxy();
   const PortChannel channel = service.portChannel(semaphore, dst, src);
   auto handle = channel.deviceHandle();
   std::atomic<bool> hasEnded = false;
   bool succeeded = true;
   std::thread kernel([&] {
-    for (int i = 0; i < 4; ++i) handle.put(0, 0, side.data.size());
+    for (int i = 0; i < 4; ++i) handle.put(0, 0, side->data.size());
     succeeded = handle.flush();
     hasEnded = true;
   });
   std::this_thread::sleep_for(200ms);
   CHECK_FALSE(hasEnded);
   const auto start = std::chrono::steady_clock::now();
-  side.communicator.abort();
+  stopped.communicator.abort();
   kernel.join();
   CHECK_FALSE(succeeded);
   try {
@@ -241,5 +315,5 @@ TEST_CASE("abort ends a proxy that serves a stopped peer, and the waits on its c
     CHECK(error.getErrorCode() == ErrorCode::Aborted);
   }
   CHECK(test::secondsSince(start) < soon);
-  CHECK_THROWS_AS(side.communicator.monitor(DeviceType::CPU)->check(), Error);
+  CHECK_THROWS_AS(stopped.communicator.monitor(DeviceType::CPU)->check(), Error);
 }

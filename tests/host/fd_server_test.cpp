@@ -25,7 +25,9 @@ using namespace mscclpp::test;
 
 namespace {
 
-constexpr std::chrono::seconds patience{10};
+Deadline soon() {
+  return Deadline::after(std::chrono::seconds(10));
+}
 
 UniqueFd memoryWith(const std::string& text) {
   UniqueFd fd(::memfd_create("test", MFD_CLOEXEC));
@@ -69,18 +71,18 @@ TEST_CASE("a descriptor is fetched as often as wanted, until its offer ends") {
     auto offerA = server->offer(a.get(), nullptr);
     auto offerB = server->offer(b.get(), nullptr);
     for (int i = 0; i < 20; ++i) {
-      CHECK(textIn(FdServer::fetch(offerA->key(), patience)) == "first");
-      CHECK(textIn(FdServer::fetch(offerB->key(), patience)) == "second");
+      CHECK(textIn(FdServer::fetch(offerA->key(), soon())) == "first");
+      CHECK(textIn(FdServer::fetch(offerB->key(), soon())) == "second");
     }
     const auto key = offerA->key();
     offerA.reset();
-    CHECK_THROWS_AS(FdServer::fetch(key, patience), Error);
-    CHECK(textIn(FdServer::fetch(offerB->key(), patience)) == "second");
+    CHECK_THROWS_AS(FdServer::fetch(key, soon()), Error);
+    CHECK(textIn(FdServer::fetch(offerB->key(), soon())) == "second");
     server.reset();  // an offer keeps the server
-    CHECK(textIn(FdServer::fetch(offerB->key(), patience)) == "second");
+    CHECK(textIn(FdServer::fetch(offerB->key(), soon())) == "second");
     const auto last = offerB->key();
     offerB.reset();
-    CHECK_THROWS_WITH_AS(FdServer::fetch(last, patience), doctest::Contains("gone"), Error);
+    CHECK_THROWS_WITH_AS(FdServer::fetch(last, soon()), doctest::Contains("gone"), Error);
   }
   CHECK(openDescriptors() == descriptors);
   CHECK(threadsReturnTo(threads));
@@ -94,7 +96,7 @@ TEST_CASE("many threads fetch at once") {
   std::atomic<int> right{0};
   for (int t = 0; t < 8; ++t) {
     threads.emplace_back([&] {
-      for (int i = 0; i < 50; ++i) right += textIn(FdServer::fetch(offer->key(), patience)) == "shared" ? 1 : 0;
+      for (int i = 0; i < 50; ++i) right += textIn(FdServer::fetch(offer->key(), soon())) == "shared" ? 1 : 0;
     });
   }
   for (auto& thread : threads) thread.join();
@@ -140,9 +142,9 @@ TEST_CASE("strangers disturb nothing") {
         default:  // nothing at all
           ::close(socket);
       }
-      if (i % 10 == 0) CHECK(textIn(FdServer::fetch(offer->key(), patience)) == "precious");
+      if (i % 10 == 0) CHECK(textIn(FdServer::fetch(offer->key(), soon())) == "precious");
     }
-    CHECK(textIn(FdServer::fetch(offer->key(), patience)) == "precious");
+    CHECK(textIn(FdServer::fetch(offer->key(), soon())) == "precious");
     for (int socket : silent) ::close(socket);
   }
   CHECK(openDescriptors() == descriptors);
@@ -154,7 +156,7 @@ TEST_CASE("silent strangers that take every seat are shown out") {
   auto offer = server->offer(memory.get(), nullptr);
   std::vector<int> silent;
   for (int i = 0; i < 80; ++i) silent.push_back(connectTo(offer->key().server));
-  CHECK(textIn(FdServer::fetch(offer->key(), std::chrono::seconds(15))) == "precious");
+  CHECK(textIn(FdServer::fetch(offer->key(), Deadline::after(std::chrono::seconds(15)))) == "precious");
   for (int socket : silent) ::close(socket);
 }
 
@@ -177,7 +179,7 @@ TEST_CASE("another user gets nothing" * doctest::skip(::geteuid() != 0)) {
   REQUIRE(::waitpid(child, &status, 0) == child);
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
-  CHECK(textIn(FdServer::fetch(key, patience)) == "precious");
+  CHECK(textIn(FdServer::fetch(key, soon())) == "precious");
 }
 
 TEST_CASE("the name is not to be guessed") {

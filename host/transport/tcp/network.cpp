@@ -127,13 +127,13 @@ std::shared_ptr<NetworkEndpoint> TcpNetwork::createEndpoint(const EndpointConfig
 }
 
 std::shared_ptr<ConnectionBase> TcpNetwork::connect(std::shared_ptr<Context> context, const Endpoint& local,
-                                                    const Endpoint& remote) {
+                                                    const Endpoint& remote, Deadline deadline) {
   const auto self = std::dynamic_pointer_cast<LocalEndpoint>(resourcesOf(local));
   if (!self) throw Error("connect: the local endpoint is of another transport", ErrorCode::InternalError);
   const EndpointDetails peer = read(detailsOf(remote));
   self->expect(peer.id);
+  UniqueFd socket = dial(peer, self->id(), deadline);
   const auto patience = env()->bootstrapTimeout;
-  UniqueFd socket = dial(peer, self->id(), Deadline::after(patience));
   noticeSilence(socket, patience);
   return std::make_shared<Outbound>(std::move(context), local, remote, std::move(socket), patience);
 }

@@ -35,7 +35,7 @@ class TcpNetwork : public Network, public std::enable_shared_from_this<TcpNetwor
   SharedPiece share(void* data, std::size_t size) override;
   std::shared_ptr<NetworkEndpoint> createEndpoint(const EndpointConfig& config) override;
   std::shared_ptr<ConnectionBase> connect(std::shared_ptr<Context> context, const Endpoint& local,
-                                          const Endpoint& remote) override;
+                                          const Endpoint& remote, Deadline deadline) override;
 
  private:
   class LocalEndpoint;

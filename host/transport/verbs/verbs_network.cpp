@@ -31,7 +31,7 @@ class VerbsNetwork : public Network {
   }
 
   std::shared_ptr<ConnectionBase> connect(std::shared_ptr<Context> context, const Endpoint& local,
-                                          const Endpoint& remote) override {
+                                          const Endpoint& remote, Deadline) override {
     auto endpoint = std::dynamic_pointer_cast<ib::VerbsEndpoint>(resourcesOf(local));
     if (!endpoint) throw Error("connect: the local endpoint is of another transport", ErrorCode::InternalError);
     return std::make_shared<ib::VerbsConnection>(std::move(context), local, remote, std::move(endpoint),

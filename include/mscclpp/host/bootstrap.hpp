@@ -43,9 +43,10 @@ class Bootstrap {
   /// Returns once every rank has called it.
   virtual void barrier() = 0;
 
-  /// Ends the calls of this rank that are blocked now, from any thread: they throw Error(Aborted). Returns whether there
-  /// were any; the bootstrap is then of no more use, since its messages may be out of step, and calls of the other ranks
-  /// throw an error that names this one. Where it is not overridden nothing happens: calls end at their own timeouts.
+  /// Ends the calls of this rank that are blocked now, from any thread: they throw Error(Aborted). TcpBootstrap's
+  /// initialize is one of them. Returns whether there were any; the bootstrap is then of no more use, since its messages
+  /// may be out of step, and calls of the other ranks throw an error that names this one. Where it is not overridden
+  /// nothing happens: calls end at their own timeouts.
   virtual bool abortBlocked() noexcept { return false; }
 
   /// Returns once each of `ranks` has called it with the same set. The caller is one of them; order does not matter.

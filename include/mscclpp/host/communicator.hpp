@@ -63,8 +63,8 @@ class Communicator {
   /// Gives up, from any thread. What waits ends soon with Error(Aborted), and so does what would wait later: kernels that
   /// a WaitMonitor of this communicator watches, its futures and sends, and flushes and writes of its connections, a
   /// proxy's among them. Calls that are blocked in the bootstrap end too, whoever made them (Bootstrap::abortBlocked); if
-  /// there were none the bootstrap stays good, and another communicator can be made over it. Only connect() over Ethernet
-  /// still takes until its own deadline. Losing a rank, where the bootstrap notices it, ends waits with Error(RemoteError).
+  /// there were none the bootstrap stays good, and another communicator can be made over it. Losing a rank, where the
+  /// bootstrap notices it, ends waits with Error(RemoteError).
   void abort() noexcept;
 
   [[deprecated("use sendMemory")]] void sendMemoryOnSetup(RegisteredMemory memory, int remoteRank, int tag) {

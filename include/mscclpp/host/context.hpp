@@ -14,7 +14,8 @@ namespace mscclpp {
 
 namespace detail {
 class ContextState;
-}
+class Deadline;
+}  // namespace detail
 
 /// One rank's resources for reaching others. Its functions may be called by any thread.
 class Context : public std::enable_shared_from_this<Context> {
@@ -40,6 +41,7 @@ class Context : public std::enable_shared_from_this<Context> {
   Connection connect(const Endpoint& localEndpoint, const Endpoint& remoteEndpoint);
 
  private:
+  friend class Communicator;
   friend class SemaphoreStub;
   friend class MemoryDevice2DeviceSemaphore;
   friend class Host2DeviceSemaphore;
@@ -47,6 +49,7 @@ class Context : public std::enable_shared_from_this<Context> {
   /// `owner` lives as long as the registration.
   RegisteredMemory registerMemory(void* data, std::size_t size, TransportFlags transports,
                                   std::shared_ptr<const void> owner);
+  Connection connect(const Endpoint& localEndpoint, const Endpoint& remoteEndpoint, const detail::Deadline& deadline);
   /// A zero 8-byte counter in memory of the device that peers can map.
   std::shared_ptr<std::uint64_t> takeCounter(const Device& device);
 

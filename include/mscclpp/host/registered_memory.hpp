@@ -11,7 +11,8 @@ namespace mscclpp {
 
 namespace detail {
 class ConnectionBase;
-}
+class Deadline;
+}  // namespace detail
 
 /// Made by Context::registerMemory on the owner's side and by `deserialize` on a peer's. A cheap value: copies stand
 /// for the same registration, which ends with the last of them. The owner keeps it (and the memory) alive for as long
@@ -36,10 +37,12 @@ class RegisteredMemory {
   std::vector<char> serialize() const;
   /// Maps what `serialize` of another rank (or of this one) describes. GPU memory becomes accessible to the current
   /// device. Throws Error(InvalidUsage) for bytes that are no serialised memory or memory of another host,
-  /// Error(RemoteError) if its owner has withdrawn it.
+  /// Error(RemoteError) if its owner has withdrawn it, Error(Timeout) if it has not answered for
+  /// MSCCLPP_BOOTSTRAP_TIMEOUT.
   static RegisteredMemory deserialize(const std::vector<char>& data);
 
  private:
+  friend class Communicator;
   friend class Context;
   friend class SemaphoreStub;
   friend class detail::ConnectionBase;
@@ -47,6 +50,7 @@ class RegisteredMemory {
   explicit RegisteredMemory(std::shared_ptr<const State> state) : state_(std::move(state)) {}
   const State& state() const;
   [[noreturn]] static void throwEmpty();
+  static RegisteredMemory deserialize(const std::vector<char>& data, const detail::Deadline& deadline);
 
   std::shared_ptr<const State> state_;
 };

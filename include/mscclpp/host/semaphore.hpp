@@ -10,7 +10,12 @@
 
 namespace mscclpp {
 
+class Communicator;
 class WaitMonitor;
+
+namespace detail {
+class Deadline;
+}
 
 /// One end of a semaphore before the ends meet: an 8-byte counter, zero at first, in the memory of the connection's
 /// local device. The peer increments it.
@@ -25,12 +30,14 @@ class SemaphoreStub {
   const Device& device() const noexcept { return device_; }
 
   std::vector<char> serialize() const;
-  /// Throws Error(InvalidUsage) for bytes that are no serialised stub.
+  /// Throws Error(InvalidUsage) for bytes that are no serialised stub, and what RegisteredMemory::deserialize throws.
   static SemaphoreStub deserialize(const std::vector<char>& data);
 
  private:
+  friend class Communicator;
   friend class Semaphore;
   SemaphoreStub() = default;
+  static SemaphoreStub deserialize(const std::vector<char>& data, const detail::Deadline& deadline);
 
   Connection connection_;
   RegisteredMemory memory_;
