@@ -57,6 +57,11 @@ template <class T, class Op>
 inline constexpr bool hasEveryVariant = std::is_same_v<Op, Sum> &&
                                         (std::is_same_v<T, f16> || std::is_same_v<T, bf16> || std::is_same_v<T, float>);
 
+/// Types and operators whose calls can record their stages: every algorithm and team size, compiled once more with tracing.
+template <class T, class Op>
+inline constexpr bool hasTracedVariant = std::is_same_v<Op, Sum> &&
+                                         (std::is_same_v<T, bf16> || std::is_same_v<T, float>);
+
 constexpr bool compiledForEveryType(const AllReduceAlgorithm& algorithm) {
   return algorithm.config.schedule == Schedule::Pipelined ||
          (algorithm.config.protocol == Protocol::LL16 && algorithm.config.pattern == Pattern::OneShot);

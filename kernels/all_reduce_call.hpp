@@ -6,6 +6,7 @@
 
 #include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/basic/launch_shape.hpp"
+#include "mscclpp/basic/trace_event.hpp"
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/collective/all_reduce_pipelined.hpp"
 
@@ -26,6 +27,7 @@ struct AllReduceCall {
   std::size_t count;
   LaunchShape shape;    ///< GPU only
   CUstream_st* stream;  ///< GPU only
+  TraceBuffer trace;    ///< traced variants only
 };
 
 /// Runs the call (CPU) or enqueues it (GPU). Returns 0 or a CUDA error number.
@@ -35,10 +37,14 @@ using AllReduceFunction = int (*)(const AllReduceCall&);
 namespace gpu {
 template <class T>
 AllReduceFunction findAllReduce(std::size_t algorithm, ReduceOp op, int ranks);
-}
+template <class T>
+AllReduceFunction findTracedAllReduce(std::size_t algorithm, ReduceOp op, int ranks);
+}  // namespace gpu
 namespace cpu {
 template <class T>
 AllReduceFunction findAllReduce(std::size_t algorithm, ReduceOp op, int ranks);
-}
+template <class T>
+AllReduceFunction findTracedAllReduce(std::size_t algorithm, ReduceOp op, int ranks);
+}  // namespace cpu
 
 }  // namespace mscclpp::kernels

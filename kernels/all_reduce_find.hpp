@@ -6,6 +6,7 @@
 #include "all_reduce_algorithms.hpp"
 #include "all_reduce_call.hpp"
 #include "mscclpp/collective/all_reduce.hpp"
+#include "mscclpp/collective/traced.hpp"
 
 namespace mscclpp::kernels {
 
@@ -21,7 +22,13 @@ AllReduceArgs<Ranks> argsFor(const AllReduceCall& call) {
           .wait = call.wait};
 }
 
-/// Backend: static constexpr bool offers(const AllReduceAlgorithm&), and template <class Collective> static int run(const AllReduceCall&).
+/// The same for a collective that records.
+template <int Ranks>
+TracedArgs<AllReduceArgs<Ranks>> tracedArgsFor(const AllReduceCall& call) {
+  return {argsFor<Ranks>(call), call.trace};
+}
+
+/// Backend: static constexpr bool offers(const AllReduceAlgorithm&), serves<T, Op>, and template <class Collective> static int run(const AllReduceCall&).
 template <class Backend, class T, class Op, std::size_t index>
 AllReduceFunction variantFor(int ranks) {
   constexpr AllReduceAlgorithm algorithm = allReduceAlgorithms[index];
@@ -54,13 +61,25 @@ AllReduceFunction find(std::size_t algorithm, ReduceOp op, int ranks) {
       [&](auto tag) {
         using Op = typename decltype(tag)::Type;
         AllReduceFunction found = nullptr;
-        [&]<std::size_t... i>(std::index_sequence<i...>) {
-          ((i == algorithm ? void(found = variantFor<Backend, T, Op, i>(ranks)) : void()), ...);
+        if constexpr (Backend::template serves<T, Op>) {
+          [&]<std::size_t... i>(std::index_sequence<i...>) {
+            ((i == algorithm ? void(found = variantFor<Backend, T, Op, i>(ranks)) : void()), ...);
+          }
+          (std::make_index_sequence<allReduceAlgorithms.size()>{});
         }
-        (std::make_index_sequence<allReduceAlgorithms.size()>{});
         return found;
       },
       [] { return AllReduceFunction{nullptr}; });
 }
+
+/// What a backend's `find` tells about types and operators.
+struct ServesAll {
+  template <class T, class Op>
+  static constexpr bool serves = true;
+};
+struct ServesTraced {
+  template <class T, class Op>
+  static constexpr bool serves = hasTracedVariant<T, Op>;
+};
 
 }  // namespace mscclpp::kernels

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "all_reduce_call.hpp"
+#include "mscclpp/basic/clock_exchange.hpp"
 #include "mscclpp/host/bootstrap.hpp"
 
 namespace mscclpp::kernels {
@@ -20,6 +21,10 @@ struct Backend {
   /// Whether LL128 with whole lines may be used between all ranks; the same answer on each. Collective.
   bool (*linesStayWhole)(Bootstrap& bootstrap);
   AllReduceFunction (*findAllReduce)(std::size_t algorithm, DataType type, ReduceOp op, int ranks);
+  /// The same algorithms as variants that record; null also for a type or operator without them.
+  AllReduceFunction (*findTracedAllReduce)(std::size_t algorithm, DataType type, ReduceOp op, int ranks);
+  /// For TraceOptions; null where the clock is the host's.
+  void (*answerClock)(ClockExchange* exchange);
 };
 
 /// Of the current device. Throws Error(InvalidUsage) in a build without CUDA.

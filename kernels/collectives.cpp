@@ -137,7 +137,10 @@ class Collectives::State {
     }
     const std::size_t bytes = count * sizeOf(type);
     Region& region = name.empty() ? choose(bytes, type, op) : named(name, bytes, type, op);
-    const AllReduceFunction function = backend_.findAllReduce(region.algorithm, type, op, ranks_);
+    const AllReduceFunction plain = backend_.findAllReduce(region.algorithm, type, op, ranks_);
+    const AllReduceFunction traced =
+        trace_ ? backend_.findTracedAllReduce(region.algorithm, type, op, ranks_) : AllReduceFunction{nullptr};
+    const AllReduceFunction function = traced != nullptr ? traced : plain;
     if (function == nullptr) refuse(std::string("operator ") + nameOf(op) + " is not supported");
     const AllReduceConfig& config = allReduceAlgorithms[region.algorithm].config;
     const LaunchShape shape = config.schedule == Schedule::Pipelined
@@ -145,8 +148,12 @@ class Collectives::State {
                                   : packetShape(config, ceilDivide(bytes, sizeof(Word16)), ranks_);
     const std::chrono::nanoseconds timeout = env()->waitTimeout;
     const BoundedWait wait(monitor_.deviceControl(), static_cast<std::uint64_t>(timeout.count()));
+    const TraceId id = traceIdOf(region.algorithm);
+    if (trace_) calls_->begin(id, bytes);
     const int error = function({rank_, ranks_, region.window.data(), static_cast<std::uint64_t*>(region.epochs.get()),
-                                region.capacityPacks, region.pipeline, wait, input, output, count, shape, stream});
+                                region.capacityPacks, region.pipeline, wait, input, output, count, shape, stream,
+                                trace_ ? trace_->buffer() : TraceBuffer{}});
+    if (trace_) calls_->end(id);
     if (error != 0) throw CudaError(std::string("all-reduce: the launch failed: ") + backend_.errorText(error), error);
     if (!onGpu_ && monitor_.failed()) monitor_.check();
   }
@@ -177,12 +184,35 @@ class Collectives::State {
            backend_.findAllReduce(region->algorithm, type, op, ranks_) != nullptr;
   }
 
+  std::shared_ptr<Trace> makeTrace(TraceOptions options) const {
+    options.rank = rank_;
+    options.device = onGpu_ ? DeviceType::GPU : DeviceType::CPU;
+    options.answerClock = backend_.answerClock;
+    return std::make_shared<Trace>(std::move(options));
+  }
+
+  void record(std::shared_ptr<Trace> trace) {
+    trace_ = std::move(trace);
+    if (!trace_) return;
+    for (std::size_t i = 0; i < allReduceAlgorithms.size(); ++i) {
+      trace_->name(traceIdOf(i), allReduceAlgorithms[i].name, "bytes");
+    }
+    calls_ = trace_->track("calls");
+  }
+
+  bool recordsStages(DataType type, ReduceOp op) const {
+    return backend_.findTracedAllReduce(fallbackAlgorithm, type, op, ranks_) != nullptr;
+  }
+
   void setEpochs(std::uint64_t epoch) {
     for (Region& region : regions_) setEpoch(region, epoch);
     communicator_->bootstrap()->barrier();
   }
 
  private:
+  static TraceId traceIdOf(std::size_t algorithm) {
+    return static_cast<TraceId>(static_cast<std::size_t>(TraceId::Algorithm) + algorithm);
+  }
   const PipelineTuning& pipelineTuning() const { return onGpu_ ? gpuPipeline : cpuPipeline; }
   std::byte* local(const Region& region) const { return region.window[static_cast<std::size_t>(rank_)]; }
 
@@ -252,6 +282,8 @@ class Collectives::State {
   WaitMonitor monitor_;
   std::optional<SymmetricMemory> memory_;
   std::vector<Region> regions_;
+  std::shared_ptr<Trace> trace_;  // null: calls are not recorded
+  std::shared_ptr<TraceTrack> calls_;
 };
 
 Collectives::Collectives(std::shared_ptr<Communicator> communicator, DeviceType where, Algorithms algorithms) {
@@ -282,6 +314,18 @@ std::string Collectives::chosen(std::size_t count, DataType type, ReduceOp op) c
 
 bool Collectives::serves(const std::string& algorithm, std::size_t count, DataType type, ReduceOp op) const {
   return state_->serves(algorithm, count * sizeOf(type), type, op);
+}
+
+std::shared_ptr<Trace> Collectives::makeTrace(TraceOptions options) const {
+  return state_->makeTrace(std::move(options));
+}
+
+void Collectives::record(std::shared_ptr<Trace> trace) {
+  state_->record(std::move(trace));
+}
+
+bool Collectives::recordsStages(DataType type, ReduceOp op) const {
+  return state_->recordsStages(type, op);
 }
 
 void Collectives::setEpoch(std::uint64_t epoch) {

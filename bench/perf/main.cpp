@@ -1,8 +1,10 @@
 // mscclpp-perf: times and checks collectives over all GPUs of this machine, one process a GPU, or over CPU ranks.
 #include <fmt/format.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <exception>
+#include <fstream>
 
 #include "measure.hpp"
 #include "mscclpp/host/error.hpp"
@@ -41,6 +43,13 @@ Plan plan(const Options& options) {
   return {true, ranks, fmt::format("{} GPUs, a process each: {} found", ranks, gpus)};
 }
 
+/// Before any rank starts: a long measurement must not end with the news that the trace has no place.
+void checkWritable(const std::string& file) {
+  if (file.empty()) return;
+  const std::ofstream out(file, std::ios::app);
+  if (!out) throw SysError("--trace: cannot write " + file, errno);
+}
+
 void runRank(const Options& options, bool onGpu, int ranks, ProcessGroup& group) {
   const auto place = onGpu ? gpuPlace(group.localRank()) : cpuPlace(group.localRank(), ranks);
   const std::size_t wrong = measureAllReduce(options, group.connect(), *place, onGpu);
@@ -56,6 +65,7 @@ int main(int argc, char** argv) {
     if (!parse(argc, argv, options, code)) return code;
     const Plan chosen = plan(options);
     const bool isRank = ProcessGroup::fromEnvironment().has_value();
+    if (!isRank) checkWritable(options.traceFile);
     if (!isRank && !options.json) {
       fmt::print("# {}\n", chosen.reason);
       std::fflush(stdout);

@@ -22,6 +22,7 @@ struct Contestant {
   std::function<bool(std::size_t bytes)> serves;
   bool roundsEachStep;
   std::function<void()> check;
+  bool canRecord;
   std::shared_ptr<void> input;  ///< null: the common buffers
   std::shared_ptr<void> output;
 };
@@ -59,17 +60,17 @@ std::vector<Contestant> contestants(const Options& options, Collectives& collect
                      return name.empty() ||
                             collectives.serves(name, bytes / sizeOf(options.type), options.type, options.op);
                    },
-                   false, [&collectives] { collectives.check(); }, nullptr, nullptr});
+                   false, [&collectives] { collectives.check(); }, true, nullptr, nullptr});
   }
   if (nccl != nullptr) {
     const auto run = [nccl, &options](const void* in, void* out, std::size_t count, CUstream_st* stream) {
       nccl->allReduce(in, out, count, options.type, options.op, stream);
     };
     const auto always = [](std::size_t) { return true; };
-    all.push_back({"NCCL", run, always, true, [] {}, nullptr, nullptr});
+    all.push_back({"NCCL", run, always, true, [] {}, false, nullptr, nullptr});
     auto input = nccl->allocateWindow(maxBytes);
     if (input != nullptr)
-      all.push_back({"NCCL symmetric", run, always, true, [] {}, input, nccl->allocateWindow(maxBytes)});
+      all.push_back({"NCCL symmetric", run, always, true, [] {}, false, input, nccl->allocateWindow(maxBytes)});
   }
   return all;
 }
@@ -83,6 +84,56 @@ void checkNames(const std::vector<std::string>& wanted, const std::vector<std::s
   }
 }
 
+/// The trace of a run: further calls, which nobody times.
+class Recording {
+ public:
+  Recording(const Options& options, const Team& team, Collectives& collectives, Place& place)
+      : options_(options),
+        team_(team),
+        collectives_(collectives),
+        place_(place),
+        trace_(collectives.makeTrace({.eventsPerRecorder = 1 << 14})),
+        unseen_(collectives.makeTrace({.eventsPerRecorder = 2})) {
+    if (!collectives.recordsStages(options.type, options.op)) {
+      throw Error(
+          std::string("--trace: the stages of an all-reduce are recorded for float32 and bfloat16 with operator "
+                      "sum, not for ") +
+              nameOf(options.type) + " with " + nameOf(options.op),
+          ErrorCode::InvalidUsage);
+    }
+  }
+
+  void add(const Call& call) {
+    // The first call of a variant loads its kernel: nothing to look at.
+    make(call, unseen_, 1);
+    make(call, trace_, options_.tracedCalls);
+    trace_->collect();
+  }
+
+  void write(Bootstrap& bootstrap, const Report* report) {
+    writeTrace(options_.traceFile, *trace_, bootstrap);
+    const auto lost = team_.gather(trace_->lost());
+    if (report) report->traced(std::accumulate(lost.begin(), lost.end(), std::uint64_t{0}));
+  }
+
+ private:
+  void make(const Call& call, const std::shared_ptr<Trace>& trace, int calls) {
+    collectives_.record(trace);
+    team_.together();
+    place_.once([&](CUstream_st* stream) {
+      for (int i = 0; i < calls; ++i) call(stream);
+    });
+    collectives_.record(nullptr);
+  }
+
+  const Options& options_;
+  const Team& team_;
+  Collectives& collectives_;
+  Place& place_;
+  std::shared_ptr<Trace> trace_;
+  std::shared_ptr<Trace> unseen_;
+};
+
 }  // namespace
 
 std::size_t measureAllReduce(const Options& options, std::shared_ptr<Bootstrap> bootstrap, Place& place, bool onGpu) {
@@ -91,6 +142,8 @@ std::size_t measureAllReduce(const Options& options, std::shared_ptr<Bootstrap> 
   Collectives collectives(communicator, onGpu ? DeviceType::GPU : DeviceType::CPU,
                           options.algorithms.empty() ? Collectives::Algorithms::Chosen : Collectives::Algorithms::All);
   checkNames(options.algorithms, collectives.algorithms());
+  std::unique_ptr<Recording> recording;
+  if (!options.traceFile.empty()) recording = std::make_unique<Recording>(options, team, collectives, place);
   std::unique_ptr<Nccl> nccl;
   if (options.nccl) nccl = std::make_unique<Nccl>(options.ncclLibrary, *bootstrap);
 
@@ -138,6 +191,10 @@ std::size_t measureAllReduce(const Options& options, std::shared_ptr<Bootstrap> 
       const auto times = team.gather(place.time(call, options.method, [&] { team.together(); }));
       contestant.check();
       wrongInAll += wrong;
+      if (recording && contestant.canRecord) {
+        recording->add(call);
+        contestant.check();
+      }
       if (report) {
         const std::string name =
             contestant.name.empty() ? collectives.chosen(count, options.type, options.op) : contestant.name;
@@ -150,6 +207,7 @@ std::size_t measureAllReduce(const Options& options, std::shared_ptr<Bootstrap> 
     throw Error("none of these algorithms takes messages of these sizes, this type and operator",
                 ErrorCode::InvalidUsage);
   }
+  if (recording) recording->write(*bootstrap, report.get());
   if (report) report->close(wrongInAll);
   return wrongInAll;
 }

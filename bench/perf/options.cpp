@@ -74,6 +74,12 @@ bool parse(int argc, char** argv, Options& options, int& code) {
   allReduce->add_flag("--nccl", options.nccl,
                       "measure NCCL too, plain and with symmetric windows, in the same run (GPU)");
   allReduce->add_option("--nccl-library", options.ncclLibrary, "path of libnccl.so.2, if the loader does not find it");
+  allReduce->add_option(
+      "--trace", options.traceFile,
+      "write this file, which Perfetto and chrome://tracing show: some further calls of each size and "
+      "algorithm, with the stages of each block");
+  allReduce->add_option("--trace-calls", options.tracedCalls, "calls of each size and algorithm in the trace")
+      ->check(CLI::Range(1, 1000));
   try {
     app.parse(argc, argv);
     if (sizes.empty()) {

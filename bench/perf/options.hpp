@@ -25,6 +25,8 @@ struct Options {
   bool json = false;
   bool nccl = false;
   std::string ncclLibrary;
+  std::string traceFile;  ///< empty: no trace
+  int tracedCalls = 3;    ///< of each size and algorithm
 };
 
 /// Parses the arguments; on --help or a mistake prints what CLI11 says and returns false with the exit code in `code`.

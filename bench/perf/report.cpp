@@ -53,6 +53,12 @@ void Report::add(const Row& row) const {
   std::fflush(stdout);
 }
 
+void Report::traced(std::uint64_t lost) const {
+  if (options_.json) return;
+  fmt::print("# trace of {} calls of each size: {}{}\n", options_.tracedCalls, options_.traceFile,
+             lost == 0 ? "" : fmt::format(", without {} events for which there was no room", lost));
+}
+
 void Report::close(std::size_t wrong) const {
   if (options_.json) return;
   fmt::print("# {}\n", !options_.check ? "results were not checked"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 #include "options.hpp"
@@ -23,6 +24,8 @@ class Report {
   Report(const Options& options, int ranks, const std::string& place);
   void progress(std::size_t index, std::size_t of, std::size_t bytes) const;
   void add(const Row& row) const;
+  /// The trace has been written, without so many events.
+  void traced(std::uint64_t lost) const;
   /// `wrong`: wrong elements in all rows.
   void close(std::size_t wrong) const;
 

@@ -193,6 +193,10 @@ void zeroGpuMemory(void* data, std::size_t bytes) {
   gpuMemset(data, 0, bytes);
 }
 
+void readGpuMemory(void* to, const void* from, std::size_t bytes) {
+  gpuMemcpyBytes(to, from, bytes, cudaMemcpyDeviceToHost);
+}
+
 std::shared_ptr<void> allocatePrivateGpuMemory(int device, std::size_t bytes) {
   checkGpu(device);
   CudaDeviceGuard deviceGuard(device);

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <vector>
 
+#include "../all_reduce_algorithms.hpp"
+
 namespace mscclpp::kernels {
 
 const Backend& cpuBackend() {
@@ -20,7 +22,18 @@ const Backend& cpuBackend() {
         return visit(
             type, [&](auto tag) { return cpu::findAllReduce<typename decltype(tag)::Type>(algorithm, op, ranks); },
             [] { return AllReduceFunction{nullptr}; });
-      }};
+      },
+      [](std::size_t algorithm, DataType type, ReduceOp op, int ranks) {
+        return visit(
+            type,
+            [&](auto tag) {
+              using T = typename decltype(tag)::Type;
+              if constexpr (hasTracedVariant<T, Sum>) return cpu::findTracedAllReduce<T>(algorithm, op, ranks);
+              return AllReduceFunction{nullptr};
+            },
+            [] { return AllReduceFunction{nullptr}; });
+      },
+      nullptr};
   return backend;
 }
 

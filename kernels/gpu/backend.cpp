@@ -3,7 +3,9 @@
 
 #include <cuda_runtime.h>
 
+#include "../all_reduce_algorithms.hpp"
 #include "mscclpp/host/gpu_memory.hpp"
+#include "trace_clock.hpp"
 #include "whole_lines.hpp"
 
 namespace mscclpp::kernels {
@@ -21,7 +23,18 @@ const Backend& gpuBackend() {
         return visit(
             type, [&](auto tag) { return gpu::findAllReduce<typename decltype(tag)::Type>(algorithm, op, ranks); },
             [] { return AllReduceFunction{nullptr}; });
-      }};
+      },
+      [](std::size_t algorithm, DataType type, ReduceOp op, int ranks) {
+        return visit(
+            type,
+            [&](auto tag) {
+              using T = typename decltype(tag)::Type;
+              if constexpr (hasTracedVariant<T, Sum>) return gpu::findTracedAllReduce<T>(algorithm, op, ranks);
+              return AllReduceFunction{nullptr};
+            },
+            [] { return AllReduceFunction{nullptr}; });
+      },
+      gpu::answerClock};
   return backend;
 }
 

@@ -6,7 +6,7 @@
 
 namespace mscclpp::kernels::gpu {
 
-struct Backend {
+struct Backend : ServesAll {
   static constexpr bool offers(const AllReduceAlgorithm& algorithm) { return algorithm.onGpu; }
 
   template <class Collective>
@@ -30,6 +30,24 @@ struct Backend {
         launch<Collective>(call.shape, call.stream, argsFor<Collective::configuration.ranks>(call), source, sink));
   }
 };
+
+/// The same, recorded: for any element alignment only, since a picture needs no last percent.
+struct TracedBackend : ServesTraced {
+  static constexpr bool offers(const AllReduceAlgorithm& algorithm) { return algorithm.onGpu; }
+
+  template <class Collective>
+  static int run(const AllReduceCall& call) {
+    using T = typename Collective::Element;
+    return static_cast<int>(launch<Traced<Collective>>(
+        call.shape, call.stream, tracedArgsFor<Collective::configuration.ranks>(call),
+        LoadFrom<T>(static_cast<const T*>(call.input)), StoreTo<T>(static_cast<T*>(call.output))));
+  }
+};
+
+template <class T>
+AllReduceFunction findTracedAllReduce(std::size_t algorithm, ReduceOp op, int ranks) {
+  return find<TracedBackend, T>(algorithm, op, ranks);
+}
 
 template <class T>
 AllReduceFunction findAllReduce(std::size_t algorithm, ReduceOp op, int ranks) {

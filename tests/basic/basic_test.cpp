@@ -6,4 +6,5 @@
 #include "basic/element_cases.hpp"
 #include "basic/group_cases.hpp"
 #include "basic/reduce_op_cases.hpp"
+#include "basic/trace_cases.hpp"
 #include "basic/wait_cases.hpp"

@@ -6,6 +6,7 @@
 #include "basic/element_cases.hpp"
 #include "basic/group_cases.hpp"
 #include "basic/reduce_op_cases.hpp"
+#include "basic/trace_cases.hpp"
 #include "basic/wait_cases.hpp"
 
 namespace mscclpp::test {

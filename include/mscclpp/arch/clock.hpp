@@ -36,4 +36,22 @@ MSCCLPP_INLINE std::uint64_t cycles() {
 #endif
 }
 
+/// Both clocks of the executing thread.
+struct ClockPair {
+  std::uint64_t cycles;
+  std::uint64_t nanoseconds;
+};
+
+/// Read one right after the other. On a CPU they are one clock, which is read once.
+MSCCLPP_INLINE ClockPair clocks() {
+#if defined(__CUDA_ARCH__)
+  ClockPair now;
+  asm volatile("mov.u64 %0, %%globaltimer; mov.u64 %1, %%clock64;" : "=l"(now.nanoseconds), "=l"(now.cycles)::"memory");
+  return now;
+#else
+  const std::uint64_t now = nanoseconds();
+  return {now, now};
+#endif
+}
+
 }  // namespace mscclpp::arch

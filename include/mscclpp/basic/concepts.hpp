@@ -96,6 +96,18 @@ concept WaitPolicy = requires(W& wait, const WaitSite& site, const detail::AnyWa
   { wait.untilTogether(warp, site, detail::AnyAttempt{}) } -> detail::SameAs<bool>;
 };
 
+enum class TraceId : std::uint16_t;
+/// What records events of a thread: begin and end of a span, with a number each if one likes, and points in time. Models: basic/trace.hpp, host/trace.hpp.
+template <class T>
+concept TracePolicy = requires(T& trace, TraceId id, std::uint64_t argument) {
+  trace.begin(id);
+  trace.begin(id, argument);
+  trace.end(id);
+  trace.end(id, argument);
+  trace.point(id);
+  trace.point(id, argument);
+};
+
 /// A stateless reduction on an accumulator type. Models: basic/reduce_op.hpp.
 template <class Op, class A>
 concept ReductionOperator = requires(A a, A b) {

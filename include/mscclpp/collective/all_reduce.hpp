@@ -6,6 +6,7 @@
 #include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/basic/reduce_op.hpp"
 #include "mscclpp/basic/team.hpp"
+#include "mscclpp/basic/trace.hpp"
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/collective/all_reduce_packets.hpp"
 #include "mscclpp/collective/all_reduce_pipelined.hpp"
@@ -35,6 +36,8 @@ struct AllReduceArgs {
 /// config; calls on one scratch are ordered (one stream, or otherwise one after the other). Input and output may be the same memory or overlap elsewhere not
 /// at all. The reduction goes in rank order in Accumulator<T> and rounds once, whatever the config. Zero elements: returns at once on all ranks.
 /// A wait that fails leaves its record in args.wait's control block, and the output is then meaningless.
+///
+/// A grid with a trace (basic/trace.hpp) records the call and its stages.
 ///
 /// source(first, valid) and sink(first, pack, valid) are called once for each pack (basic/access.hpp); by which thread depends on the config.
 template <class T, class Op, AllReduceConfig config>
@@ -67,6 +70,8 @@ struct AllReduce {
   template <Grid GridType, class Source, class Sink>
   static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
     if (args.count == 0) return;
+    auto&& trace = traceOf(grid);
+    const TraceSpan span(trace, TraceId::AllReduce, args.count * sizeof(T));
     if constexpr (config.schedule == Schedule::Pipelined) {
       AllReducePipelined<T, Op, config>::run(grid, args, source, sink);
     } else {

@@ -3,6 +3,7 @@
 
 #include "mscclpp/basic/access.hpp"
 #include "mscclpp/basic/team.hpp"
+#include "mscclpp/basic/trace.hpp"
 #include "mscclpp/collective/config.hpp"
 #include "mscclpp/collective/epoch.hpp"
 #include "mscclpp/collective/stages.hpp"
@@ -55,12 +56,13 @@ struct AllReducePackets {
     // Rows go round the blocks first: a small message spreads over all SMs, each of which then has few stores to drain.
     const auto warpIndex = static_cast<PackCount>(grid.warpIndex() * grid.blockCount() + grid.blockIndex());
     const auto warps = static_cast<PackCount>(grid.warpCount() * grid.blockCount());
-    auto wait = args.wait;
+    auto&& trace = traceOf(grid);
+    auto wait = tracedWait(args.wait, trace);
     if constexpr (config.pattern == Pattern::OneShot) {
-      oneShot(warp, warpIndex, warps, wait, args, scratch, message, epoch,
+      oneShot(warp, warpIndex, warps, trace, wait, args, scratch, message, epoch,
               static_cast<std::uint32_t>(grid.blockIndex()), source, sink);
     } else {
-      twoShot(warp, warpIndex, warps, wait, args, scratch, message, epoch,
+      twoShot(warp, warpIndex, warps, trace, wait, args, scratch, message, epoch,
               static_cast<std::uint32_t>(grid.blockIndex()), source, sink);
     }
     args.epochs.advance(grid, P::nextEpoch(epoch));
@@ -77,8 +79,8 @@ struct AllReducePackets {
     if (at.active) message.store(sink, std::size_t{start} + at.pack, fromWord<T>(pack));
   }
 
-  template <class Warp, class Wait, class Args, class Source, class Sink>
-  static MSCCLPP_INLINE void oneShot(const Warp& warp, PackCount firstRow, PackCount stride, Wait& wait,
+  template <class Warp, class Trace, class Wait, class Args, class Source, class Sink>
+  static MSCCLPP_INLINE void oneShot(const Warp& warp, PackCount firstRow, PackCount stride, Trace& trace, Wait& wait,
                                      const Args& args, const Scratch& scratch, const Message& message,
                                      std::uint64_t epoch, std::uint32_t block, const Source& source, const Sink& sink) {
     const auto& team = args.team;
@@ -87,10 +89,13 @@ struct AllReducePackets {
     for (PackCount row = firstRow; row < stage::rowsOf<P, Warp>(packs); row += stride) {
       const auto at = stage::position<P>(warp, row, packs);
       if (!at.present) continue;
+      trace.begin(TraceId::Push, row);
       const Word16 own = P::encode(warp, load(at, message, source, 0));
       MSCCLPP_UNROLL
       for (int i = 0; i < team.size() - 1; ++i)
         stage::send<P>(warp, args.window.at(team.peer(i), outgoing), at, own, epoch);
+      trace.end(TraceId::Push);
+      const TraceSpan reducing(trace, TraceId::Reduce, row);
       const auto slotsOf = [&](int from) { return args.window.at(team.rank(), scratch.offset(epoch, 0, from)); };
       const Word16 result =
           stage::reduce<P, T, Op>(warp, wait, site(team, block, epoch), team, slotsOf, at, epoch, own);
@@ -99,8 +104,8 @@ struct AllReducePackets {
     forgetUnused(warp, firstRow, stride, args, scratch, epoch, 0, [&](int) { return packs; });
   }
 
-  template <class Warp, class Wait, class Args, class Source, class Sink>
-  static MSCCLPP_INLINE void twoShot(const Warp& warp, PackCount firstRow, PackCount stride, Wait& wait,
+  template <class Warp, class Trace, class Wait, class Args, class Source, class Sink>
+  static MSCCLPP_INLINE void twoShot(const Warp& warp, PackCount firstRow, PackCount stride, Trace& trace, Wait& wait,
                                      const Args& args, const Scratch& scratch, const Message& message,
                                      std::uint64_t epoch, std::uint32_t block, const Source& source, const Sink& sink) {
     const auto& team = args.team;
@@ -117,6 +122,7 @@ struct AllReducePackets {
     constexpr int batch = ranks > 1 ? ranks - 1 : 1;
     // Scatter: each peer gets its slice of this rank's input.
     const std::size_t inputs = scratch.offset(epoch, 0, team.rank());
+    trace.begin(TraceId::Push, firstRow);
     for (PackCount row = firstRow; row < rows; row += stride) {
       MSCCLPP_UNROLL
       for (int first = 0; first < team.size() - 1; first += batch) {
@@ -136,10 +142,12 @@ struct AllReducePackets {
         }
       }
     }
+    trace.end(TraceId::Push);
     // Reduce this rank's slice, share each result as soon as it is there.
     const std::size_t results = scratch.offset(epoch, 1, team.rank());
     const PackCount sliceStart = static_cast<PackCount>(team.rank()) * slice;
     const PackCount ownPacks = slicePacksOf(team.rank());
+    trace.begin(TraceId::Reduce, firstRow);
     for (PackCount row = firstRow; row < stage::rowsOf<P, Warp>(ownPacks); row += stride) {
       const auto at = stage::position<P>(warp, row, ownPacks);
       if (!at.present) continue;
@@ -153,7 +161,9 @@ struct AllReducePackets {
         stage::send<P>(warp, args.window.at(team.peer(i, rotation), results), at, result, epoch);
       store(at, message, sink, sliceStart, P::decode(warp, result));
     }
+    trace.end(TraceId::Reduce);
     // Collect the other slices.
+    trace.begin(TraceId::Collect, firstRow);
     for (PackCount row = firstRow; row < rows; row += stride) {
       MSCCLPP_UNROLL
       for (int first = 0; first < team.size() - 1; first += batch) {
@@ -177,6 +187,7 @@ struct AllReducePackets {
         }
       }
     }
+    trace.end(TraceId::Collect);
     forgetUnused(warp, firstRow, stride, args, scratch, epoch, 0, [&](int) { return ownPacks; });
     forgetUnused(warp, firstRow, stride, args, scratch, epoch, 1, slicePacksOf);
   }

@@ -6,6 +6,7 @@
 #include "mscclpp/basic/access.hpp"
 #include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/basic/team.hpp"
+#include "mscclpp/basic/trace.hpp"
 #include "mscclpp/collective/config.hpp"
 #include "mscclpp/collective/epoch.hpp"
 #include "mscclpp/collective/stages.hpp"
@@ -76,7 +77,8 @@ struct AllReducePipelined {
     const auto& team = args.team;
     const PipelineScratch& scratch = args.pipeline;
     const Message message{args.count};
-    auto wait = args.wait;
+    auto&& trace = traceOf(grid);
+    auto wait = tracedWait(args.wait, trace);
 
     const std::size_t packs = message.packs();
     const std::size_t slice = roundUp(ceilDivide(packs, static_cast<std::size_t>(team.size())), 8);
@@ -104,6 +106,7 @@ struct AllReducePipelined {
     };
     const auto work = [&](const auto& group, std::size_t step) {
       if (step < tiles) {
+        const TraceSpan span(trace, TraceId::Push, step);
         const std::size_t offset = scratch.tileOffset(blockIndex, 0, step, team.rank());
         forPeers(team, rotation, [&](const int(&peers)[batch]) {
           Range parts[batch];
@@ -117,10 +120,12 @@ struct AllReducePipelined {
         });
       }
       if (step >= lookahead && step - lookahead < tiles) {
+        const TraceSpan span(trace, TraceId::Reduce, step);
         const std::size_t tile = step - lookahead;
         reduceAndShare(group, args, message, tileOf(team.rank(), tile), tile, blockIndex, rotation, source, sink);
       }
       if (step >= 2 * lookahead) {
+        const TraceSpan span(trace, TraceId::Collect, step);
         const std::size_t tile = step - 2 * lookahead;
         const std::size_t offset = scratch.tileOffset(blockIndex, 1, tile, 0);
         forPeers(team, rotation, [&](const int(&peers)[batch]) {
@@ -138,6 +143,7 @@ struct AllReducePipelined {
     // Not after a failed wait: what this block works on is meaningless then, and the peers are to time out too.
     const auto publish = [&](const auto& group, std::size_t step) {
       if (step + lookahead >= steps) return;  // nobody waits for the last steps: they only collect
+      const TraceSpan span(trace, TraceId::Publish, step);
       for (int i = group.rank(); i < team.size() - 1; i += group.size()) {
         arch::store<arch::Order::Release, arch::Scope::System>(counter(args, team.peer(i), blockIndex, team.rank()),
                                                                base + step + 1);

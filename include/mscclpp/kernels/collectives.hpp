@@ -9,6 +9,7 @@
 #include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/device.hpp"
+#include "mscclpp/host/trace.hpp"
 
 struct CUstream_st;
 
@@ -48,6 +49,14 @@ class Collectives {
 
   /// Whether the algorithm of that name takes such a message; false for an unknown name.
   bool serves(const std::string& algorithm, std::size_t count, DataType type, ReduceOp op) const;
+
+  /// A trace for record(), with rank, device and clock of these collectives in place of those of the options.
+  std::shared_ptr<Trace> makeTrace(TraceOptions options = {}) const;
+  /// From now on calls are recorded: each on a track of the calling thread, and its stages on those of the blocks where recordsStages says so. Those run as
+  /// variants of their own: without a trace, nothing of it is compiled into the kernels. Null: no more. On GPUs the trace must outlive the calls.
+  void record(std::shared_ptr<Trace> trace);
+  /// Whether variants that record their stages are compiled for this type and operator.
+  bool recordsStages(DataType type, ReduceOp op) const;
 
   /// For tests: sets the number of the next call, on every rank alike and with no call in progress.
   void setEpoch(std::uint64_t epoch);

@@ -1,0 +1,36 @@
+// A collective that records: the same collective, on a grid with a trace.
+#pragma once
+
+#include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/basic/launch_shape.hpp"
+#include "mscclpp/basic/trace.hpp"
+#include "mscclpp/config.hpp"
+
+namespace mscclpp {
+
+/// The arguments of a collective, and where it records.
+template <class CollectiveArgs>
+struct TracedArgs {
+  CollectiveArgs collective;
+  TraceBuffer trace;
+};
+
+/// Runs Collective and records it: for the generic kernel. A kernel of one's own, which may have events of its own, makes a BlockTrace and hands
+/// TracedGrid(grid, trace) to the collective instead.
+template <class Collective>
+struct Traced {
+  using Args = TracedArgs<typename Collective::Args>;
+  static constexpr int maxBlockThreads = Collective::maxBlockThreads;
+
+  static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
+    return Collective::accepts(args.collective, shape);
+  }
+
+  template <Grid GridType, class Source, class Sink>
+  static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
+    BlockTrace trace(args.trace, grid);
+    Collective::run(TracedGrid(grid, trace), args.collective, source, sink);
+  }
+};
+
+}  // namespace mscclpp

@@ -1,0 +1,351 @@
+// Traces on the host: clocks, tracks of threads, and the file that comes out, parsed back.
+#include "mscclpp/host/trace.hpp"
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+#include <thread>
+
+#include "../../host/clock_map.hpp"
+#include "../../host/trace_state.hpp"
+#include "host/ranks.hpp"
+#include "mscclpp/basic/serial_group.hpp"
+#include "mscclpp/basic/trace.hpp"
+#include "mscclpp/emulation/launch.hpp"
+#include "mscclpp/host/error.hpp"
+
+using namespace mscclpp;
+using detail::ClockMap;
+using Json = nlohmann::json;
+
+namespace {
+
+constexpr TraceId work = userTraceId(0), note = userTraceId(1);
+
+/// A file that is gone when the test is over.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& name)
+      : path_(std::filesystem::temp_directory_path() / ("mscclpp_" + std::to_string(::getpid()) + "_" + name)) {}
+  ~TemporaryFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  std::string path() const { return path_.string(); }
+  Json read() const { return Json::parse(std::ifstream(path_)); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+using TrackKey = std::pair<int, int>;  // process, thread
+
+struct ReadTrack {
+  std::string name;
+  std::vector<Json> events;
+};
+
+/// The tracks of a file by process and thread. Every span must end, inside the one around it, and time must not go back.
+std::map<TrackKey, ReadTrack> tracksOf(const Json& file) {
+  std::map<TrackKey, ReadTrack> tracks;
+  for (const Json& event : file.at("traceEvents")) {
+    const TrackKey key{event.at("pid"), event.at("tid")};
+    if (event.at("ph") == "M") {
+      if (event.at("name") == "thread_name") tracks[key].name = event.at("args").at("name");
+      continue;
+    }
+    REQUIRE(tracks.contains(key));
+    tracks[key].events.push_back(event);
+  }
+  for (const auto& [key, track] : tracks) {
+    std::vector<std::string> open;
+    double last = 0;
+    for (const Json& event : track.events) {
+      CHECK(event.at("ts").get<double>() >= last);
+      last = event.at("ts");
+      if (event.at("ph") == "B") open.push_back(event.at("name"));
+      if (event.at("ph") == "E") {
+        REQUIRE(!open.empty());
+        CHECK(open.back() == event.at("name"));
+        open.pop_back();
+      }
+    }
+    CHECK(open.empty());
+  }
+  return tracks;
+}
+
+std::string phasesOf(const ReadTrack& track) {
+  std::string phases;
+  for (const Json& event : track.events) phases += event.at("ph").get<std::string>();
+  return phases;
+}
+
+double microsecondsNow() {
+  return static_cast<double>(arch::nanoseconds()) / 1000;
+}
+
+}  // namespace
+
+TEST_CASE("clock map: offset, drift, and what lies outside the comparisons") {
+  ClockMap map;
+  CHECK(map.map(123) == 123);
+  CHECK(map.error() == 0);
+  constexpr std::int64_t base = 1'700'000'000'000'000'000;
+  map.add({base, 5000, 40});
+  CHECK(map.map(base + 77) == 5077);
+  // A clock that runs 100 parts in a million fast, and then 50 slow.
+  map.add({base + 1'000'100, 1'005'000, 60});
+  map.add({base + 1'000'100 + 999'950, 2'005'000, 50});
+  CHECK(map.map(base) == 5000);
+  CHECK(map.map(base + 500'050) == 505'000);
+  CHECK(map.map(base + 1'000'100) == 1'005'000);
+  CHECK(map.map(base + 1'000'100 + 499'975) == 1'505'000);
+  CHECK(map.map(base - 1'000'100) == 5000 - 1'000'000);
+  CHECK(map.map(base + 1'000'100 + 2 * 999'950) == 3'005'000);
+  CHECK(map.error() == 60);
+}
+
+TEST_CASE("clock map: a time is known by its low 48 bits") {
+  constexpr std::int64_t period = std::int64_t{1} << 48;
+  for (const std::int64_t around : {5 * period + 10, 5 * period - 10, 5 * period + period / 2}) {
+    for (const std::int64_t distance : {0ll, 5ll, -5ll, 50ll, -50ll, 1ll << 40, -(1ll << 40)}) {
+      const std::int64_t time = around + distance;
+      CHECK(detail::wholeTime(static_cast<std::uint64_t>(time) & noTraceArgument, around) == time);
+    }
+  }
+}
+
+TEST_CASE("launches: cycles become nanoseconds by the stamps of each launch, and open spans end with it") {
+  const auto event = [](std::uint64_t time, TraceKind kind, std::uint64_t argument) {
+    return TraceEvent{time, TraceEvent::wordOf(kind, work, argument)};
+  };
+  constexpr std::int64_t base = 3'000'000'000'000;
+  ClockMap clock;
+  clock.add({base, base + 700, 10});
+  using enum TraceKind;
+  // 2 cycles a nanosecond, then 1, from a counter that started anew.
+  const std::vector<TraceEvent> events{
+      event(1000, Open, base), event(1200, Begin, 1),           event(1400, Begin, 2),
+      event(1600, End, 3),     event(5000, Close, base + 2000), event(10, Open, base + 9000),
+      event(20, Point, 4),     event(110, Close, base + 9100)};
+  std::vector<detail::TimedEvent> timed;
+  detail::appendLaunches(events, clock, timed);
+  REQUIRE(timed.size() == 5);
+  const std::int64_t times[] = {100, 200, 300, 2000, 9010};
+  const TraceKind kinds[] = {Begin, Begin, End, End, Point};
+  for (int i = 0; i < 5; ++i) {
+    CHECK(timed[i].time == base + 700 + times[i]);
+    CHECK(timed[i].kind == kinds[i]);
+  }
+}
+
+TEST_CASE("clock exchange: every question is answered, and nobody waits for ever") {
+  ClockExchange exchange{};
+  std::thread device([&] {
+    emulation::launch({.ranks = 1, .blocks = 1, .threads = 2},
+                      [&](int, const auto& grid) { ClockAnswer::run(grid, {&exchange}, {}, {}); });
+  });
+  for (std::uint64_t question = 1; question <= ClockExchange::questions; ++question) {
+    const std::uint64_t before = arch::nanoseconds();
+    arch::store<arch::Order::Release, arch::Scope::System>(&exchange.asked, question);
+    while (arch::load<arch::Order::Acquire, arch::Scope::System>(&exchange.answered) != question) {
+      std::this_thread::yield();
+    }
+    CHECK(exchange.nanoseconds >= before);
+    CHECK(exchange.nanoseconds <= arch::nanoseconds());
+  }
+  device.join();
+  ClockExchange unasked{};
+  answerClock(unasked, 20'000'000);
+  CHECK(unasked.answered == 0);
+}
+
+TEST_CASE("a trace of blocks and threads: tracks, names, arguments, and one clock") {
+  const TemporaryFile file("trace.json");
+  Trace first({.rank = 0, .blocks = 2, .eventsPerRecorder = 64});
+  Trace second({.rank = 1, .blocks = 2, .eventsPerRecorder = 64});
+  first.name(work, "matrix \"product\"", "tile");
+  const double start = microsecondsNow();
+  std::thread host([track = first.track("helper")] {
+    track->begin(work, 7);
+    track->point(note, 8);
+    track->end(work, 9);
+    track->begin(note);
+  });
+  host.join();
+  for (int launch = 0; launch < 2; ++launch) {
+    emulation::launch<2>({.ranks = 2, .blocks = 2, .threads = 4}, [&](int rank, const auto& grid) {
+      BlockTrace trace((rank == 0 ? first : second).buffer(), grid);
+      const TraceSpan span(trace, work, 5);
+      grid.block().sync();
+    });
+    first.collect();
+  }
+  const double end = microsecondsNow();
+  writeTrace(file.path(), {&first, &second});
+
+  const Json json = file.read();
+  const auto tracks = tracksOf(json);
+  std::map<std::string, std::string> names;
+  for (const auto& [key, track] : tracks) {
+    names[std::to_string(key.first) + ": " + track.name] = phasesOf(track);
+    for (const Json& event : track.events) {
+      CHECK(event.at("ts").get<double>() >= start);
+      CHECK(event.at("ts").get<double>() <= end);
+    }
+  }
+  CHECK(names == std::map<std::string, std::string>{{"0: block 0", "BEBE"},
+                                                    {"0: block 0, last warp", "BEBE"},
+                                                    {"0: block 1", "BEBE"},
+                                                    {"0: block 1, last warp", "BEBE"},
+                                                    {"0: helper", "BiEBE"},
+                                                    {"1: block 0", "BEBE"},
+                                                    {"1: block 0, last warp", "BEBE"},
+                                                    {"1: block 1", "BEBE"},
+                                                    {"1: block 1, last warp", "BEBE"}});
+  for (const auto& [key, track] : tracks) {
+    if (track.name == "helper") {
+      CHECK(track.events[0].at("name") == "matrix \"product\"");
+      CHECK(track.events[0].at("args") == Json{{"tile", 7}});
+      CHECK(track.events[1].at("args") == Json{{"value", 8}});
+      CHECK(track.events[2].at("args") == Json{{"result", 9}});
+      CHECK_FALSE(track.events[3].contains("args"));
+      CHECK(track.events[4].at("args") == Json{{"unfinished", true}});
+    } else {
+      CHECK(track.events[0].at("name") == (key.first == 0 ? "matrix \"product\"" : "event 1024"));
+    }
+  }
+  CHECK(json.at("otherData").at("ranks").size() == 2);
+  CHECK(json.at("otherData").at("ranks")[1].at("lostEvents") == 0);
+  CHECK(first.clockError() == 0);
+  CHECK(first.track("helper") == first.track("helper"));
+  CHECK(first.track("helper") != first.track("other"));
+}
+
+TEST_CASE("what does not fit is counted in the file, for blocks and threads") {
+  const TemporaryFile file("lost.json");
+  Trace trace({.blocks = 1, .eventsPerRecorder = 6, .eventsPerThread = 5});
+  const auto track = trace.track("thread");
+  const auto record = [](auto& to) {
+    to.begin(work);
+    for (int i = 0; i < 3; ++i) {
+      to.begin(note);
+      to.end(note);
+    }
+    to.point(note);
+    to.end(work);
+    to.end(work);  // of nothing
+  };
+  record(*track);
+  {
+    BlockTrace block(trace.buffer(), cpu::SerialGrid());
+    record(block);
+  }
+  trace.collect();
+  {  // after a collect there is room again, in the buffer
+    BlockTrace block(trace.buffer(), cpu::SerialGrid());
+    block.point(note);
+  }
+  writeTrace(file.path(), {&trace});
+  // Of 10 events: a thread has room for 5, a block for 4 beside its stamps.
+  CHECK(trace.lost() == (10 - 5) + (10 - 4));
+  std::map<std::string, std::string> phases;
+  std::map<std::string, int> lost;
+  const Json json = file.read();
+  for (const auto& [key, read] : tracksOf(json)) {
+    phases[read.name] = phasesOf(read);
+    CHECK(read.events.back().at("name") == "lost events");
+    lost[read.name] = read.events.back().at("args").at("count");
+  }
+  CHECK(phases == std::map<std::string, std::string>{{"block 0", "BBEEii"}, {"thread", "BBEiEi"}});
+  CHECK(lost == std::map<std::string, int>{{"block 0", 6}, {"thread", 5}});
+  CHECK(json.at("otherData").at("ranks")[0].at("lostEvents") == 11);
+}
+
+TEST_CASE("threads record while others collect") {
+  const TemporaryFile file("threads.json");
+  Trace trace({.blocks = 1, .eventsPerRecorder = 16});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t) {
+    threads.emplace_back([track = trace.track("thread " + std::to_string(t))] {
+      for (std::uint64_t i = 0; i < 2000; ++i) {
+        track->begin(work, i);
+        track->end(work);
+      }
+    });
+  }
+  writeTrace(file.path(), {&trace});
+  tracksOf(file.read());
+  for (auto& thread : threads) thread.join();
+  writeTrace(file.path(), {&trace});
+  const auto tracks = tracksOf(file.read());
+  REQUIRE(tracks.size() == 3);
+  for (const auto& [key, track] : tracks) CHECK(track.events.size() == 4000);
+}
+
+TEST_CASE("ranks write one file together, in pieces") {
+  const TemporaryFile file("ranks.json");
+  constexpr int ranks = 3;
+  constexpr std::uint64_t spans = 30'000;  // more than one piece
+  const UniqueId id = TcpBootstrap::createUniqueId();
+  const auto outcomes = test::onThreads(ranks, [&](int rank) {
+    TcpBootstrap bootstrap(rank, ranks);
+    bootstrap.initialize(id);
+    Trace trace({.rank = rank, .blocks = 1});
+    const auto track = trace.track("thread");
+    for (std::uint64_t i = 0; i < spans; ++i) {
+      track->begin(work, i);
+      track->end(work);
+    }
+    writeTrace(file.path(), trace, bootstrap);
+    bootstrap.barrier();
+  });
+  CHECK(outcomes == test::Outcomes(ranks));
+  const Json json = file.read();
+  const auto tracks = tracksOf(json);
+  REQUIRE(tracks.size() == ranks);
+  for (const auto& [key, track] : tracks) {
+    REQUIRE(track.events.size() == 2 * spans);
+    CHECK(track.events[2 * spans - 2].at("args").at("value") == spans - 1);
+  }
+  std::set<int> summaries;
+  for (const Json& rank : json.at("otherData").at("ranks")) summaries.insert(rank.at("rank").get<int>());
+  CHECK(summaries == std::set<int>{0, 1, 2});
+}
+
+TEST_CASE("a file that cannot be written is an error on every rank") {
+  Trace trace({.blocks = 1});
+  CHECK_THROWS_AS(writeTrace("/no/such/folder/trace.json", {&trace}), SysError);
+  CHECK_THROWS_AS(writeTrace("/dev/full", {&trace}), SysError);
+  for (const std::string path : {"/no/such/folder/trace.json", "/dev/full"}) {
+    const UniqueId fresh = TcpBootstrap::createUniqueId();
+    const auto outcomes = test::onThreads(2, [&](int rank) {
+      TcpBootstrap bootstrap(rank, 2);
+      bootstrap.initialize(fresh);
+      Trace mine({.rank = rank, .blocks = 1});
+      std::string what;
+      try {
+        writeTrace(path, mine, bootstrap);
+      } catch (const std::exception& error) {
+        what = error.what();
+      }
+      bootstrap.barrier();
+      if (what.find(rank == 0 ? path : "rank 0 could not write") == std::string::npos) throw std::runtime_error(what);
+    });
+    CHECK(outcomes == test::Outcomes(2));
+  }
+}
+
+TEST_CASE("bad options are refused") {
+  CHECK_THROWS_AS(Trace({.blocks = 0}), Error);
+  CHECK_THROWS_AS(Trace({.eventsPerRecorder = 1}), Error);
+  CHECK_THROWS_AS(Trace({.device = DeviceType::Unknown}), Error);
+  CHECK_THROWS_AS(Trace({.device = DeviceType::GPU}), Error);
+}

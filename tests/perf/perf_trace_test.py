@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""Runs mscclpp-perf --trace on CPU ranks and looks at the file: tracks, spans, what the calls were, and what is refused.
+
+usage: perf_trace_test.py PROGRAM
+"""
+
+import collections
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+CALLS = 2
+SIZES = [4096, 1 << 20]
+STAGES = {
+    "one_shot_ll16": {"push", "reduce"},
+    "two_shot_sentinel": {"push", "reduce", "collect"},
+    "pipelined": {"push", "reduce", "collect", "publish"},
+}
+
+
+def run(program, *arguments):
+    command = [program, "all_reduce", "--device", "cpu", "--warmup", "1", "--calls", "2", "--repeats", "1", *arguments]
+    return subprocess.run(command, capture_output=True, text=True)
+
+
+def spans(events):
+    """The spans of a track as (name, start, end, arguments, depth), by their starts. They must nest, in order."""
+    found, stack, last = [], [], 0.0
+    for event in events:
+        assert event["ts"] >= last, f"time goes back: {event}"
+        last = event["ts"]
+        if event["ph"] == "B":
+            stack.append(len(found))
+            found.append([event["name"], event["ts"], None, event.get("args", {}), len(stack) - 1])
+        elif event["ph"] == "E":
+            assert stack and found[stack[-1]][0] == event["name"], f"ends nothing: {event}"
+            found[stack.pop()][2] = event["ts"]
+    assert not stack, f"does not end: {[found[i] for i in stack]}"
+    return found
+
+
+def check(trace, ranks, algorithms):
+    names, tracks = {}, collections.defaultdict(list)
+    for event in trace["traceEvents"]:
+        key = (event["pid"], event["tid"])
+        if event["ph"] == "M":
+            if event["name"] == "thread_name":
+                names[key] = event["args"]["name"]
+        else:
+            tracks[key].append(event)
+    assert set(tracks) <= set(names), "a track has no name"
+    assert sorted((key[0], names[key]) for key in tracks) == sorted(
+        (rank, name) for rank in range(ranks) for name in ("block 0", "calls")
+    ), names
+    assert [rank["rank"] for rank in trace["otherData"]["ranks"]] == list(range(ranks))
+
+    calls = {}
+    for key, events in tracks.items():
+        found = spans(events)
+        if names[key] == "calls":
+            calls[key[0]] = found
+            expected = [(name, size) for size, name in algorithms for _ in range(CALLS)]
+            assert [(name, args["bytes"]) for name, _, _, args, _ in found] == expected, found
+    for key, events in tracks.items():
+        if names[key] == "calls":
+            continue
+        found = spans(events)
+        blocks = [span for span in found if span[0] == "all_reduce"]
+        assert len(blocks) == len(calls[key[0]])
+        for block, call in zip(blocks, calls[key[0]]):
+            assert block[3] == call[3] and call[1] <= block[1] <= block[2] <= call[2], (block, call)
+            stages = [s for s in found if s[4] > 0 and block[1] <= s[1] and s[2] <= block[2]]
+            assert {s[0] for s in stages} - {"wait"} == STAGES[call[0]], (call, {s[0] for s in stages})
+        waits = [span for span in found if span[0] == "wait"]
+        assert all(span[3].get("peer", 0) in range(ranks) for span in waits)
+    # One clock: all ranks are in a call together at some moment, since nobody ends before everybody has begun.
+    for at in range(len(calls[0])):
+        assert max(c[at][1] for c in calls.values()) < min(c[at][2] for c in calls.values()), "no common moment"
+
+
+def main(program):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "trace.json"
+        for ranks, names in ((2, ["one_shot_ll16", "two_shot_sentinel", "pipelined"]), (3, ["pipelined"])):
+            sizes = ",".join(str(size) for size in SIZES)
+            result = run(
+                program, "-n", str(ranks), "--sizes", sizes, "-a", ",".join(names), "--trace", path, "--trace-calls", str(CALLS)
+            )
+            assert result.returncode == 0, result.stderr
+            assert f"trace of {CALLS} calls of each size: {path}" in result.stdout, result.stdout
+            # One-shot takes the short message only.
+            made = [(size, name) for size in SIZES for name in names if name != "one_shot_ll16" or size <= 256 * 1024]
+            check(json.loads(path.read_text()), ranks, made)
+            path.unlink()
+
+        nowhere = run(program, "-n", "2", "--sizes", "1K", "--trace", "/no/such/folder/trace.json")
+        assert nowhere.returncode != 0 and "cannot write /no/such/folder/trace.json" in nowhere.stderr, nowhere.stderr
+        assert "all_reduce" not in nowhere.stdout, "measured before it looked at the file"
+        untraced = run(program, "-n", "2", "--sizes", "1K", "-d", "int32", "--trace", path)
+        assert untraced.returncode != 0 and "float32 and bfloat16 with operator sum" in untraced.stderr, untraced.stderr
+    print("traces are as expected")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])
