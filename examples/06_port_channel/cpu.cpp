@@ -1,7 +1,6 @@
-// 06 on two CPU ranks: the proxy copies through shared memory.
+// 06 on two CPU ranks: the proxy copies through shared memory, or over a network.
 #include <vector>
 
-#include "example.hpp"
 #include "exchange.hpp"
 #include "mscclpp/basic/serial_group.hpp"
 #include "mscclpp/host/host_buffer.hpp"
@@ -13,7 +12,7 @@ namespace {
 constexpr int count = 10'000;
 constexpr int rounds = 50;
 
-void play(ProcessGroup& group) {
+void play(ProcessGroup& group, Transport transport) {
   example::require(group.size() == 2, "this exchange is for two ranks");
   const int peer = 1 - group.rank();
   Communicator communicator(group.connect());
@@ -22,7 +21,7 @@ void play(ProcessGroup& group) {
   std::vector<std::uint32_t> sums(count);
   ProxyService service(ProxyServiceOptions{.thread = {.device = DeviceType::CPU}});
   const example::Link link = example::linkTo(peer, communicator, service, outbox.data(), inbox.data(), outbox.bytes(),
-                                             Transport::SharedMemory);
+                                             EndpointConfig(transport, DeviceType::CPU));
   service.startProxy();
 
   example::exchange(cpu::SerialGroup(), link.channel.deviceHandle(), static_cast<std::uint32_t*>(outbox.data()),
@@ -41,5 +40,6 @@ void play(ProcessGroup& group) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return example::runOnRanks(2, argc, argv, play);
+  return example::runOnRanks(
+      2, argc, argv, [&](ProcessGroup& group) { play(group, example::transportFor(DeviceType::CPU, argc, argv)); });
 }

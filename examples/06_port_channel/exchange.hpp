@@ -1,11 +1,15 @@
 // 06: two ranks exchange arrays over a port channel. The device code, and the set-up of the channel; cpu.cpp and gpu.cu run
-// them. Between GPUs copy engines move the data, so that the kernel's threads have nothing to copy.
+// them. Between GPUs copy engines move the data, so that the kernel's threads have nothing to copy. With the argument
+// "tcp" or "verbs" a network moves them: only the transport is another.
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
+#include "example.hpp"
 #include "mscclpp/channel/port.hpp"
 #include "mscclpp/host/communicator.hpp"
+#include "mscclpp/host/ib_devices.hpp"
 #include "mscclpp/host/proxy_service.hpp"
 
 namespace example {
@@ -37,14 +41,24 @@ MSCCLPP_HOST_DEVICE void exchange(const Group& group, mscclpp::PortChannelHandle
   }
 }
 
+/// The transport that the program's argument asks for; without one, the nearest way between ranks of one host.
+inline mscclpp::Transport transportFor(const mscclpp::Device& device, int argc, char** argv) {
+  const std::string_view name = argc > 1 ? argv[1] : "";
+  if (name == "tcp") return mscclpp::Transport::Ethernet;
+  if (name == "verbs") return mscclpp::nearestIBTransport(device);
+  require(name.empty(), "the argument may be tcp or verbs");
+  return device.type == mscclpp::DeviceType::GPU ? mscclpp::Transport::CudaIpc : mscclpp::Transport::SharedMemory;
+}
+
 /// Both ranks' ends of such a channel: from `outbox` to the peer's `inbox`. The service's thread does what is asked for.
 struct Link {
   mscclpp::RegisteredMemory inbox;  // kept, so that the peer can map it
   mscclpp::PortChannel channel;
 };
 inline Link linkTo(int peer, mscclpp::Communicator& communicator, mscclpp::ProxyService& service, void* outbox,
-                   void* inbox, std::size_t bytes, mscclpp::Transport transport) {
-  const mscclpp::Connection connection = communicator.connect(transport, peer).get();
+                   void* inbox, std::size_t bytes, const mscclpp::EndpointConfig& endpoint) {
+  const mscclpp::Connection connection = communicator.connect(endpoint, peer).get();
+  const mscclpp::Transport transport = endpoint.transport;
   const mscclpp::RegisteredMemory local = communicator.registerMemory(outbox, bytes, transport);
   const mscclpp::RegisteredMemory target = communicator.registerMemory(inbox, bytes, transport);
   communicator.sendMemory(target, peer);

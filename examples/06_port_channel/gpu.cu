@@ -1,4 +1,4 @@
-// 06 on two GPUs: the proxy has copy engines move the data.
+// 06 on two GPUs: the proxy has copy engines move the data, or a network.
 #include <vector>
 
 #include "exchange.hpp"
@@ -19,14 +19,14 @@ __global__ void __launch_bounds__(threads) exchangeKernel(PortChannelHandle chan
   example::exchange(gpu::Block(), channel, outbox, inbox, sums, count, rounds, rank);
 }
 
-void play(ProcessGroup& group) {
+void play(ProcessGroup& group, Transport transport) {
   example::require(group.size() == 2, "this exchange is for two ranks");
   const int peer = 1 - group.rank();
   Communicator communicator(group.connect());
   const GpuBuffer<std::uint32_t> outbox(count), inbox(count), sums(count);
   ProxyService service;
   const example::Link link = example::linkTo(peer, communicator, service, outbox.data(), inbox.data(),
-                                             count * sizeof(std::uint32_t), Transport::CudaIpc);
+                                             count * sizeof(std::uint32_t), EndpointConfig(transport, DeviceType::GPU));
   service.startProxy();
 
   exchangeKernel<<<1, threads>>>(link.channel.deviceHandle(), outbox.data(), inbox.data(), sums.data(), group.rank());
@@ -48,5 +48,7 @@ void play(ProcessGroup& group) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return example::runOnGpus(2, 2, argc, argv, play);
+  return example::runOnGpus(2, 2, argc, argv, [&](ProcessGroup& group) {
+    play(group, example::transportFor(Device(DeviceType::GPU, group.localRank()), argc, argv));
+  });
 }
