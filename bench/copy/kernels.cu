@@ -1,4 +1,6 @@
 #include "kernels.hpp"
+#include "mscclpp/arch/atomic.hpp"
+#include "mscclpp/arch/clock.hpp"
 #include "mscclpp/basic/bulk_copy.hpp"
 #include "mscclpp/basic/copy.hpp"
 #include "mscclpp/basic/group.hpp"
@@ -9,51 +11,144 @@ namespace mscclpp::copybench {
 
 namespace {
 
-/// Calls send(to, from, bytes) for this block's share of each message, a turn to each peer after the other. Blocks begin with different peers.
-template <class Send>
-__device__ void takeTurns(const Traffic& traffic, const gpu::Grid& grid, const Send& send) {
-  const auto blocks = static_cast<std::size_t>(grid.blockCount());
-  const std::size_t share = roundUp(ceilDivide(traffic.bytes, blocks), 128);
-  const Range mine = steppedPart(traffic.bytes, share, static_cast<std::size_t>(grid.blockIndex()));
-  for (std::size_t at = mine.begin; at < mine.end; at += traffic.turn) {
-    const std::size_t bytes = at + traffic.turn < mine.end ? traffic.turn : mine.end - at;
-    for (int i = 0; i < traffic.peers; ++i) {
-      const int peer = (i + grid.blockIndex()) % traffic.peers;
-      send(traffic.to[peer] + at, traffic.from[peer] + at, bytes);
-    }
+/// Notes in traffic.times when the block began and, once all its threads have come here, when it ended.
+class BlockTimer {
+ public:
+  __device__ BlockTimer() : begin_(arch::nanoseconds()) {}
+  __device__ void stop(const Traffic& traffic, const gpu::Grid& grid) const {
+    grid.block().sync();
+    if (grid.block().rank() == 0) traffic.times[grid.blockIndex()] = {begin_, arch::nanoseconds()};
   }
+
+ private:
+  std::uint64_t begin_;
+};
+
+/// What worker `index` of `count` sends of each message.
+__device__ Range shareOf(const Traffic& traffic, int index, int count) {
+  const std::size_t share = roundUp(ceilDivide(traffic.bytes, static_cast<std::size_t>(count)), 128);
+  return steppedPart(traffic.bytes, share, static_cast<std::size_t>(index));
 }
+
+/// The order of peers, begun with another one by each worker.
+class Rotation {
+ public:
+  __device__ Rotation(int peers, int worker) : peers_(peers), first_(worker % peers) {}
+  __device__ int peer(int i) const {
+    const int peer = i + first_;
+    return peer < peers_ ? peer : peer - peers_;
+  }
+
+ private:
+  int peers_;
+  int first_;
+};
 
 __global__ void __launch_bounds__(1024, 1) sendByStores(const __grid_constant__ Traffic traffic) {
   const gpu::Grid grid;
-  takeTurns(traffic, grid,
-            [&](std::byte* to, const std::byte* from, std::size_t bytes) { copy(grid.block(), to, from, bytes); });
+  const BlockTimer timer;
+  const Range mine = shareOf(traffic, grid.blockIndex(), grid.blockCount());
+  const Rotation rotation(traffic.peers, grid.blockIndex());
+  for (std::size_t at = mine.begin; at < mine.end; at += traffic.turn) {
+    const std::size_t bytes = at + traffic.turn < mine.end ? traffic.turn : mine.end - at;
+    for (int i = 0; i < traffic.peers; ++i) {
+      const int peer = rotation.peer(i);
+      copy(grid.block(), traffic.to[peer] + at, traffic.from[peer] + at, bytes);
+    }
+  }
+  timer.stop(traffic, grid);
 }
 
-template <class Copier>
-__global__ void __launch_bounds__(32, 1) sendInBulk(const __grid_constant__ Traffic traffic) {
+/// Queues a part of each message.
+template <class Copier, class Wait>
+__device__ void queuePart(Copier& copier, const Traffic& traffic, const Rotation& rotation, const Range& part,
+                          Wait& wait) {
+  const auto regionAt = [&](int i) {
+    const int peer = rotation.peer(i);
+    return CopyRegion{traffic.to[peer] + part.begin, traffic.from[peer] + part.begin, part.size()};
+  };
+  copier.copyInTurns(gpu::WarpTile<>(), traffic.peers, regionAt, wait);
+}
+
+/// Each warp has a queue, and its share of the messages.
+template <class Copier, int queues>
+__global__ void __launch_bounds__(32 * queues, 1) sendInBulk(const __grid_constant__ Traffic traffic) {
   const gpu::Grid grid;
-  const auto block = grid.block();
+  const BlockTimer timer;
+  const int worker = grid.blockIndex() * queues + grid.warpIndex();
   BoundedWait wait(nullptr, 10'000'000'000u);
-  Copier copier(block, *reinterpret_cast<typename Copier::Scratch*>(grid.sharedMemory()));
-  takeTurns(traffic, grid, [&](std::byte* to, const std::byte* from, std::size_t bytes) {
-    copier.copy(block, to, from, bytes, wait);
-  });
-  copier.finish(block, wait);
+  Copier copier(grid.warp(), reinterpret_cast<typename Copier::Scratch*>(grid.sharedMemory())[grid.warpIndex()]);
+  queuePart(copier, traffic, Rotation(traffic.peers, worker), shareOf(traffic, worker, grid.blockCount() * queues),
+            wait);
+  copier.finish(grid.warp(), wait);
+  timer.stop(traffic, grid);
 }
 
-template <BulkShape shape>
+/// The warps draw parts of the messages until there are none. A launch draws a ticket for each part and one in vain for each warp, so that the next one goes on
+/// counting where it ended.
+template <class Copier, int queues>
+__global__ void __launch_bounds__(32 * queues, 1) sendDrawnInBulk(const __grid_constant__ Traffic traffic) {
+  const gpu::Grid grid;
+  const BlockTimer timer;
+  const auto warp = grid.warp();
+  const auto parts = static_cast<std::uint32_t>(ceilDivide(traffic.bytes, traffic.turn));
+  const std::uint64_t tickets = parts + static_cast<std::uint32_t>(grid.blockCount() * queues);
+  const auto draw = [&] {
+    using enum arch::Order;
+    using enum arch::Scope;
+    return warp.rank() == 0 ? arch::fetchAdd<Relaxed, Device>(traffic.drawn, std::uint64_t{1}) : 0;
+  };
+  const auto shown = [&](std::uint64_t ticket) {
+    return warp.shuffle(static_cast<std::uint32_t>(ticket % tickets), 0);
+  };
+  BoundedWait wait(nullptr, 10'000'000'000u);
+  Copier copier(warp, reinterpret_cast<typename Copier::Scratch*>(grid.sharedMemory())[grid.warpIndex()]);
+  const Rotation rotation(traffic.peers, grid.blockIndex() * queues + grid.warpIndex());
+  for (std::uint32_t part = shown(draw()); part < parts;) {
+    const std::uint64_t next = draw();  // early: the answer takes a while
+    queuePart(copier, traffic, rotation, steppedPart(traffic.bytes, traffic.turn, part), wait);
+    part = shown(next);
+  }
+  copier.finish(warp, wait);
+  timer.stop(traffic, grid);
+}
+
+std::string kilobytes(std::size_t bytes) {
+  return std::to_string(bytes / 1024) + "K";
+}
+
+std::string describe(const BulkShape& shape, int queues) {
+  return "bulk " + std::to_string(queues) + " x " + std::to_string(shape.pieces) + " x " +
+         kilobytes(static_cast<std::size_t>(shape.bytes)) + ", " + std::to_string(shape.ahead) + " ahead, turns of " +
+         kilobytes(static_cast<std::size_t>(shape.turn * shape.bytes));
+}
+
+void enqueueInBulk(void (*kernel)(Traffic), const Traffic& traffic, int blocks, int queues, std::size_t sharedBytes,
+                   cudaStream_t stream) {
+  MSCCLPP_CUDATHROW(
+      cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(sharedBytes)));
+  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(32 * queues), sharedBytes, stream>>>(traffic);
+  MSCCLPP_CUDATHROW(cudaGetLastError());
+}
+
+template <BulkShape shape, int queues = 1>
 Method bulk() {
-  return {
-      "bulk " + std::to_string(shape.bytes / 1024) + "K x " + std::to_string(shape.pieces) + ", " +
-          std::to_string(shape.ahead) + " ahead",
-      [](const Traffic& traffic, int blocks, cudaStream_t stream) {
-        using Copier = BulkCopier<shape>;
-        constexpr auto bytes = sizeof(typename Copier::Scratch);
-        MSCCLPP_CUDATHROW(cudaFuncSetAttribute(sendInBulk<Copier>, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes));
-        sendInBulk<Copier><<<static_cast<unsigned>(blocks), 32, bytes, stream>>>(traffic);
-        MSCCLPP_CUDATHROW(cudaGetLastError());
-      }};
+  static_assert(queues * sizeof(BulkScratch<shape>) <= 227 << 10, "more shared memory than a block of sm_90 may have");
+  return {describe(shape, queues), [](const Traffic& traffic, int blocks, cudaStream_t stream) {
+            enqueueInBulk(sendInBulk<BulkCopier<shape>, queues>, traffic, blocks, queues,
+                          queues * sizeof(BulkScratch<shape>), stream);
+          }};
+}
+
+/// part: how much of each message a warp draws at a time.
+template <BulkShape shape, int queues = 1>
+Method bulkDrawn(std::size_t part) {
+  return {describe(shape, queues) + ", drawn by " + kilobytes(part),
+          [=](Traffic traffic, int blocks, cudaStream_t stream) {
+            traffic.turn = part;
+            enqueueInBulk(sendDrawnInBulk<BulkCopier<shape>, queues>, traffic, blocks, queues,
+                          queues * sizeof(BulkScratch<shape>), stream);
+          }};
 }
 
 __device__ std::uint32_t word(std::size_t index, int sender, int receiver) {
@@ -78,22 +173,42 @@ __global__ void countWrongWords(const std::uint32_t* message, std::size_t words,
 
 }  // namespace
 
-Method stores(int threads) {
-  return {"stores, " + std::to_string(threads) + " threads",
-          [threads](const Traffic& traffic, int blocks, cudaStream_t stream) {
+Method stores(int threads, std::size_t turn) {
+  return {"stores, " + std::to_string(threads) + " threads, turns of " + kilobytes(turn),
+          [=](Traffic traffic, int blocks, cudaStream_t stream) {
+            traffic.turn = turn;
             sendByStores<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream>>>(traffic);
             MSCCLPP_CUDATHROW(cudaGetLastError());
           }};
 }
 
 std::vector<Method> bulkMethods() {
-  return {bulk<BulkShape{}>(),
-          bulk<BulkShape{.bytes = 16 << 10, .pieces = 12, .ahead = 3}>(),
-          bulk<BulkShape{.bytes = 16 << 10, .pieces = 12, .ahead = 4}>(),
-          bulk<BulkShape{.bytes = 16 << 10, .pieces = 12, .ahead = 8}>(),
-          bulk<BulkShape{.bytes = 8 << 10, .pieces = 24, .ahead = 12}>(),
-          bulk<BulkShape{.bytes = 32 << 10, .pieces = 6, .ahead = 3}>(),
-          bulk<BulkShape{.bytes = 16 << 10, .pieces = 6, .ahead = 3}>()};
+  return {
+      bulk<BulkShape{}>(),
+      // How much goes to one peer before the next.
+      bulk<BulkShape{.turn = 2}>(),
+      bulk<BulkShape{.turn = 4}>(),
+      bulk<BulkShape{.turn = 16}>(),
+      // How much is in flight, and how much of it on the way in.
+      bulk<BulkShape{.ahead = 4}>(),
+      bulk<BulkShape{.ahead = 8}>(),
+      bulk<BulkShape{.pieces = 14, .ahead = 5}>(),
+      bulk<BulkShape{.pieces = 6, .ahead = 3}>(),
+      // The size of pieces.
+      bulk<BulkShape{.bytes = 8 << 10, .pieces = 24, .ahead = 12}>(),
+      bulk<BulkShape{.bytes = 8 << 10, .pieces = 24, .ahead = 12, .turn = 2}>(),
+      bulk<BulkShape{.bytes = 32 << 10, .pieces = 7, .ahead = 3}>(),
+      // Queues a block: several threads feed the engine, with different peers at once.
+      bulk<BulkShape{.pieces = 6, .ahead = 3}, 2>(),
+      bulk<BulkShape{.pieces = 7, .ahead = 3}, 2>(),
+      bulk<BulkShape{.pieces = 4, .ahead = 2}, 3>(),
+      bulk<BulkShape{.bytes = 8 << 10, .pieces = 12, .ahead = 6}, 2>(),
+      bulk<BulkShape{.bytes = 8 << 10, .pieces = 8, .ahead = 4}, 3>(),
+      bulk<BulkShape{.bytes = 8 << 10, .pieces = 8, .ahead = 4, .turn = 32}, 3>(),
+      // Who is done takes over from those that are not.
+      bulkDrawn<BulkShape{}>(128 << 10),
+      bulkDrawn<BulkShape{.pieces = 6, .ahead = 3}, 2>(128 << 10),
+  };
 }
 
 void fill(std::byte* message, std::size_t bytes, int sender, int receiver, cudaStream_t stream) {

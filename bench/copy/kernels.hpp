@@ -4,6 +4,7 @@
 #include <cuda_runtime.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>
@@ -12,13 +13,21 @@ namespace mscclpp::copybench {
 
 inline constexpr int maxPeers = 31;
 
+/// When a block began and ended, in nanoseconds.
+struct BlockTimes {
+  std::uint64_t begin;
+  std::uint64_t end;
+};
+
 /// One message to each of `peers` peers, `bytes` bytes each.
 struct Traffic {
   std::byte* to[maxPeers];
   const std::byte* from[maxPeers];
   int peers;
   std::size_t bytes;
-  std::size_t turn;  ///< a block sends this much to a peer, then to the next
+  std::size_t turn;      ///< stores: a block sends this much to a peer, then to the next; drawn parts: their size
+  BlockTimes* times;     ///< an entry a block, in GPU memory
+  std::uint64_t* drawn;  ///< parts drawn so far, in GPU memory; 0 before other parts, messages or numbers of blocks
 };
 
 /// A way to send. enqueue starts it on `blocks` blocks.
@@ -27,9 +36,9 @@ struct Method {
   std::function<void(const Traffic& traffic, int blocks, cudaStream_t stream)> enqueue;
 };
 
-/// Plain 16-byte stores by blocks of `threads` threads.
-Method stores(int threads);
-/// The bulk copies that are compiled; the first is the library's default shape.
+/// Plain 16-byte stores by blocks of `threads` threads, `turn` bytes to a peer before the next.
+Method stores(int threads, std::size_t turn);
+/// The bulk copies that are compiled, a warp a queue; the first has the library's default shape.
 std::vector<Method> bulkMethods();
 
 /// Fills a message with what identifies its sender and receiver.

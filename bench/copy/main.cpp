@@ -24,7 +24,7 @@ struct Options {
   std::vector<int> blocks{1, 2, 4, 8, 16, 32, 64, 132};
   std::vector<std::uint64_t> sizes{1 << 20, 16 << 20, 64 << 20};
   std::vector<int> threads{512};
-  std::uint64_t turn = 256 << 10;
+  std::vector<std::uint64_t> turns{256 << 10};
   bool allShapes = false;
   bool json = false;
   perf::Method method{.warmup = 5, .calls = 20, .repeats = 7};
@@ -43,9 +43,11 @@ bool parse(int argc, char** argv, Options& options, int& code) {
   app.add_option("--threads", options.threads, "threads a block of the plain stores, as in 256,1024")
       ->delimiter(',')
       ->check(CLI::Range(32, 1024));
-  app.add_option("--turn", options.turn, "bytes that a block sends to one peer before it goes on to the next")
+  app.add_option("--turns", options.turns,
+                 "bytes that a block of the plain stores sends to one peer before it goes on to the next, as in 64K,1M")
+      ->delimiter(',')
       ->transform(bytes);
-  app.add_flag("--all-shapes", options.allShapes, "other sizes and numbers of pieces of the bulk copies too");
+  app.add_flag("--all-shapes", options.allShapes, "other shapes of the bulk copies too");
   app.add_option("--calls", options.method.calls, "calls a measurement, in one graph")->check(CLI::Range(1, 10'000));
   app.add_option("--repeats", options.method.repeats, "measurements, of which the median counts")
       ->check(CLI::Range(1, 10'000));
@@ -55,7 +57,9 @@ bool parse(int argc, char** argv, Options& options, int& code) {
     for (const auto size : options.sizes) {
       if (size == 0 || size % 16 != 0) throw CLI::ValidationError("--sizes", "takes multiples of 16");
     }
-    if (options.turn == 0 || options.turn % 16 != 0) throw CLI::ValidationError("--turn", "takes multiples of 16");
+    for (const auto turn : options.turns) {
+      if (turn == 0 || turn % 16 != 0) throw CLI::ValidationError("--turns", "takes multiples of 16");
+    }
   } catch (const CLI::ParseError& error) {
     code = app.exit(error);
     return false;
@@ -65,7 +69,7 @@ bool parse(int argc, char** argv, Options& options, int& code) {
 
 class Sender {
  public:
-  Sender(std::shared_ptr<Bootstrap> bootstrap, std::size_t maxBytes)
+  Sender(std::shared_ptr<Bootstrap> bootstrap, std::size_t maxBytes, int maxBlocks)
       : bootstrap_(bootstrap),
         communicator_(bootstrap),
         rank_(bootstrap->getRank()),
@@ -73,7 +77,9 @@ class Sender {
         maxBytes_(maxBytes),
         inbox_(communicator_, maxBytes * static_cast<std::size_t>(ranks_), DeviceType::GPU),
         outbox_(maxBytes * static_cast<std::size_t>(ranks_)),
-        wrong_(1) {}
+        wrong_(1),
+        times_(static_cast<std::size_t>(maxBlocks)),
+        drawn_(1) {}
 
   int ranks() const { return ranks_; }
   int rank() const { return rank_; }
@@ -87,11 +93,12 @@ class Sender {
   }
 
   /// Rank r's message for p lies in slot p of r's outbox and goes to slot r of p's inbox.
-  Traffic traffic(std::size_t bytes, std::size_t turn) {
+  Traffic traffic(std::size_t bytes) {
     Traffic result{};
     result.peers = ranks_ - 1;
     result.bytes = bytes;
-    result.turn = turn;
+    result.times = times_.data();
+    result.drawn = drawn_.data();
     for (int i = 0; i < result.peers; ++i) {
       const int peer = (rank_ + 1 + i) % ranks_;
       result.to[i] = slot(inbox_.peer(peer), rank_);
@@ -100,10 +107,11 @@ class Sender {
     return result;
   }
 
-  /// Makes one call, and counts the 4-byte words that came to this rank wrong.
+  /// Makes the first call of a kind, and counts the 4-byte words that came to this rank wrong.
   unsigned long long check(perf::Place& place, const perf::Call& call, std::size_t bytes) {
     place.fill(inbox_.local(), 0x5a, inbox_.bytes());
     place.fill(wrong_.data(), 0, sizeof(unsigned long long));
+    place.fill(drawn_.data(), 0, sizeof(std::uint64_t));
     place.once([&](cudaStream_t stream) {
       for (int peer = 0; peer < ranks_; ++peer) {
         if (peer != rank_) copybench::fill(slot(outbox_.data(), peer), bytes, rank_, peer, stream);
@@ -122,6 +130,21 @@ class Sender {
     return wrong;
   }
 
+  /// The part of the last call's time that its blocks were not there any more, while others still sent.
+  double idleShare(perf::Place& place, int blocks) const {
+    std::vector<BlockTimes> times(static_cast<std::size_t>(blocks));
+    place.download(times.data(), times_.data(), times.size() * sizeof(BlockTimes));
+    std::uint64_t first = times[0].begin;
+    std::uint64_t last = times[0].end;
+    for (const BlockTimes& block : times) {
+      first = std::min(first, block.begin);
+      last = std::max(last, block.end);
+    }
+    double idle = 0;
+    for (const BlockTimes& block : times) idle += static_cast<double>(last - block.end);
+    return idle / static_cast<double>(last - first) / blocks;
+  }
+
  private:
   std::byte* slot(void* base, int index) const {
     return static_cast<std::byte*>(base) + maxBytes_ * static_cast<std::size_t>(index);
@@ -135,26 +158,32 @@ class Sender {
   SymmetricMemory inbox_;
   GpuBuffer<std::byte> outbox_;
   GpuBuffer<unsigned long long> wrong_;
+  GpuBuffer<BlockTimes> times_;
+  GpuBuffer<std::uint64_t> drawn_;
 };
 
 void print(const Options& options, const std::string& name, int ranks, int blocks, std::size_t bytes,
-           double microseconds, unsigned long long wrong) {
+           double microseconds, double idle, unsigned long long wrong) {
   const double rate = static_cast<double>(bytes) * (ranks - 1) / microseconds / 1e3;
   if (options.json) {
     const nlohmann::ordered_json line{{"method", name},     {"ranks", ranks}, {"blocks", blocks}, {"bytes", bytes},
-                                      {"us", microseconds}, {"gbps", rate},   {"wrong", wrong}};
+                                      {"us", microseconds}, {"gbps", rate},   {"idle", idle},     {"wrong", wrong}};
     fmt::print("{}\n", line.dump());
   } else {
-    fmt::print("{:>12} {:>7} {:>10.1f} {:>9.1f} {:>7}  {}\n", bytes, blocks, microseconds, rate, wrong, name);
+    fmt::print("{:>12} {:>7} {:>10.1f} {:>9.1f} {:>9.1f} {:>7}  {}\n", bytes, blocks, microseconds, rate, 100 * idle,
+               wrong, name);
   }
   std::fflush(stdout);
 }
 
 void runRank(const Options& options, ProcessGroup& group) {
   const auto place = perf::gpuPlace(group.localRank());
-  Sender sender(group.connect(), *std::max_element(options.sizes.begin(), options.sizes.end()));
+  Sender sender(group.connect(), *std::max_element(options.sizes.begin(), options.sizes.end()),
+                *std::max_element(options.blocks.begin(), options.blocks.end()));
   std::vector<Method> methods;
-  for (const int threads : options.threads) methods.push_back(stores(threads));
+  for (const int threads : options.threads) {
+    for (const auto turn : options.turns) methods.push_back(stores(threads, turn));
+  }
   const auto bulk = bulkMethods();
   methods.insert(methods.end(), bulk.begin(), options.allShapes ? bulk.end() : bulk.begin() + 1);
   if (sender.rank() == 0 && !options.json) {
@@ -162,21 +191,23 @@ void runRank(const Options& options, ProcessGroup& group) {
         "# {} GPUs, each sends to all others at once; {}; {} calls a measurement, median of {}, maximum over the "
         "GPUs\n",
         sender.ranks(), place->description(), options.method.calls, options.method.repeats);
-    fmt::print("# {:>10} {:>7} {:>10} {:>9} {:>7}\n", "to each (B)", "blocks", "time (us)", "GB/s", "#wrong");
+    fmt::print("# {:>10} {:>7} {:>10} {:>9} {:>9} {:>7}\n", "to each (B)", "blocks", "time (us)", "GB/s", "idle (%)",
+               "#wrong");
   }
   unsigned long long wrongInAll = 0;
   for (const std::size_t bytes : options.sizes) {
     for (const int blocks : options.blocks) {
       for (const Method& method : methods) {
-        const Traffic traffic = sender.traffic(bytes, options.turn);
+        const Traffic traffic = sender.traffic(bytes);
         const perf::Call call = [&](cudaStream_t stream) { method.enqueue(traffic, blocks, stream); };
         unsigned long long wrong = 0;
         for (const auto found : sender.gather(sender.check(*place, call, bytes))) wrong += found;
         const auto times = sender.gather(place->time(call, options.method, [&] { sender.together(); }));
+        const auto idle = sender.gather(sender.idleShare(*place, blocks));
         wrongInAll += wrong;
         if (sender.rank() == 0)
           print(options, method.name, sender.ranks(), blocks, bytes, *std::max_element(times.begin(), times.end()),
-                wrong);
+                *std::max_element(idle.begin(), idle.end()), wrong);
       }
     }
   }

@@ -46,27 +46,121 @@ struct BulkCopiesBody {
   }
 };
 
+/// The same strips, some of them together: several copies of unlike sizes and alignments take turns. Each warp has a queue of its own.
 template <BulkShape shape>
-void checkBulkCopies() {
+struct BulkTurnsBody {
+  static constexpr int warps = 2;
+  Window<> dst;
+  Window<> src;
+  BoundedWait policy;
+
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
+    using C = BulkCopies;
+    auto wait = policy;
+    const auto warp = grid.warp();
+    const int index = grid.warpIndex();
+    BulkCopier<shape> copier(warp, reinterpret_cast<BulkScratch<shape>*>(grid.sharedMemory())[index]);
+    std::size_t first = 0;
+    for (std::size_t n = 0; first < C::count; ++n) {
+      const std::size_t together = n % 6;  // none is a number too
+      if (n % warps == static_cast<std::size_t>(index)) {
+        const std::size_t left = C::count - first;
+        const auto regionAt = [&](int i) {
+          const std::size_t strip = first + static_cast<std::size_t>(i);
+          return CopyRegion{dst.at(rank) + C::dst(strip), src.at(rank) + C::src(strip), C::size(strip)};
+        };
+        copier.copyInTurns(warp, static_cast<int>(together < left ? together : left), regionAt, wait);
+      }
+      first += together;
+    }
+    copier.finish(warp, wait);
+  }
+};
+
+template <class Body>
+void checkBulkCopies(const Shape& launch) {
   using C = BulkCopies;
   Backend<> backend;
   auto dst = backend.allocate(1, C::count * C::strip, poisonByte);
   auto src = backend.allocate(1, 8192, 0);
   const auto data = randomBits<std::byte>(8192, 1);
   src.write(0, data);
-  backend.launch({1, 2, 1, sizeof(BulkScratch<shape>)},
-                 BulkCopiesBody<shape>{dst.window(), src.window(), backend.wait()});
+  backend.launch(launch, Body{dst.window(), src.window(), backend.wait()});
   std::vector<std::byte> expected(C::count * C::strip, std::byte{poisonByte});
   for (std::size_t i = 0; i < C::count; ++i)
     std::memcpy(expected.data() + C::dst(i), data.data() + C::src(i), C::size(i));
   CHECK(firstDifference(dst.read(0), expected) == -1);
 }
 
+template <BulkShape shape>
+void checkSeparateCopies() {
+  checkBulkCopies<BulkCopiesBody<shape>>({1, 2, 1, sizeof(BulkScratch<shape>)});
+}
+
 TEST_CASE("bulk_copy: alignments, sizes and queues, with rings of several shapes") {
-  checkBulkCopies<smallShape>();
-  checkBulkCopies<BulkShape{.bytes = 16, .pieces = 2, .ahead = 1}>();
-  checkBulkCopies<BulkShape{.bytes = 512, .pieces = 5, .ahead = 4}>();
-  checkBulkCopies<BulkShape{.bytes = 1024, .pieces = 7, .ahead = 1}>();
+  checkSeparateCopies<smallShape>();
+  checkSeparateCopies<BulkShape{.bytes = 16, .pieces = 2, .ahead = 1}>();
+  checkSeparateCopies<BulkShape{.bytes = 512, .pieces = 5, .ahead = 4}>();
+  checkSeparateCopies<BulkShape{.bytes = 1024, .pieces = 7, .ahead = 1}>();
+}
+
+template <BulkShape shape>
+void checkTurns() {
+  constexpr int warps = BulkTurnsBody<shape>::warps;
+  checkBulkCopies<BulkTurnsBody<shape>>({1, 1, warps, warps * sizeof(BulkScratch<shape>)});
+}
+
+TEST_CASE("bulk_copy: several copies in turns, through a queue a warp") {
+  checkTurns<smallShape>();
+  checkTurns<BulkShape{.bytes = 16, .pieces = 2, .ahead = 1, .turn = 3}>();
+  checkTurns<BulkShape{.bytes = 512, .pieces = 5, .ahead = 4, .turn = 2}>();
+  checkTurns<BulkShape{.bytes = 1024, .pieces = 7, .ahead = 1, .turn = 100}>();
+}
+
+/// Two copies of two pieces each; the first one's second piece lies where the second one's first does. Which of these stays tells their order: on CPU ranks
+/// stores happen in the order in which they were queued.
+template <BulkShape shape>
+struct BulkOrderBody {
+  Window<> dst;
+  Window<> src;
+  BoundedWait policy;
+
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
+    constexpr std::size_t piece = shape.bytes;
+    auto wait = policy;
+    const auto block = grid.block();
+    BulkCopier<shape> copier(block, *reinterpret_cast<BulkScratch<shape>*>(grid.sharedMemory()));
+    const auto regionAt = [&](int i) {
+      const auto index = static_cast<std::size_t>(i);
+      return CopyRegion{dst.at(rank) + index * piece, src.at(rank) + 2 * index * piece, 2 * piece};
+    };
+    copier.copyInTurns(block, 2, regionAt, wait);
+    copier.finish(block, wait);
+  }
+};
+
+/// last: which of the four source pieces is to be found where two of them went.
+template <BulkShape shape>
+void checkOrderOfTurns(std::size_t last) {
+  constexpr std::size_t piece = shape.bytes;
+  Backend<> backend;
+  auto dst = backend.allocate(1, 3 * piece, poisonByte);
+  auto src = backend.allocate(1, 4 * piece, 0);
+  const auto data = randomBits<std::byte>(4 * piece, 1);
+  src.write(0, data);
+  backend.launch({1, 1, 1, sizeof(BulkScratch<shape>)},
+                 BulkOrderBody<shape>{dst.window(), src.window(), backend.wait()});
+  const auto found = dst.read(0);
+  CHECK(std::memcmp(found.data() + piece, data.data() + last * piece, piece) == 0);
+}
+
+TEST_CASE("bulk_copy: a turn is as many pieces as the shape says") {
+  if constexpr (!Backend<>::onGpu) {
+    checkOrderOfTurns<BulkShape{.bytes = 64, .pieces = 4, .ahead = 2, .turn = 1}>(1);
+    checkOrderOfTurns<BulkShape{.bytes = 64, .pieces = 4, .ahead = 2, .turn = 2}>(2);
+  }
 }
 
 /// Rounds of: each rank fills its source, sends it to the other one of two, signals; and checks what has come.
