@@ -2,6 +2,8 @@
 
 #include <system_error>
 
+#include "gpu_backend.hpp"
+
 namespace mscclpp {
 
 namespace {
@@ -9,6 +11,10 @@ namespace {
 // std::strerror keeps its text in shared memory; the category's message does not.
 std::string errnoText(int number) {
   return std::generic_category().message(number);
+}
+
+std::string textOr(std::string text, int number) {
+  return text.empty() ? std::to_string(number) : text;
 }
 
 std::string describe(const std::string& message, const char* layer, const std::string& reason) {
@@ -37,7 +43,7 @@ std::string errorToString(ErrorCode code) {
   return "UnknownError";
 }
 
-BaseError::BaseError(const std::string& message, int errorCode) : message_(message), errorCode_(errorCode) {}
+BaseError::BaseError(const std::string& message, int errorCode) : std::runtime_error(message), errorCode_(errorCode) {}
 
 BaseError::BaseError(int errorCode) : BaseError("error " + std::to_string(errorCode), errorCode) {}
 
@@ -48,10 +54,10 @@ SysError::SysError(const std::string& message, int errorNumber)
     : BaseError(describe(message, "System", errnoText(errorNumber)), errorNumber) {}
 
 CudaError::CudaError(const std::string& message, int errorCode)
-    : BaseError(describe(message, "Cuda", std::to_string(errorCode)), errorCode) {}
+    : BaseError(describe(message, "Cuda", textOr(detail::cudaErrorText(errorCode), errorCode)), errorCode) {}
 
 CuError::CuError(const std::string& message, int errorCode)
-    : BaseError(describe(message, "Cu", std::to_string(errorCode)), errorCode) {}
+    : BaseError(describe(message, "Cu", textOr(detail::cuErrorText(errorCode), errorCode)), errorCode) {}
 
 IbError::IbError(const std::string& message, int errorNumber)
     : BaseError(describe(message, "Ib", errnoText(errorNumber)), errorNumber) {}

@@ -45,16 +45,15 @@ const FifoOptions& checked(const FifoOptions& options) {
 
 }  // namespace
 
-FifoMemory::FifoMemory(const FifoOptions& options, int slotWords)
+FifoMemory::FifoMemory(const FifoOptions& options, std::size_t slotBytes)
     : monitor_(options.monitor),
       waitTimeout_(static_cast<std::uint64_t>(
           std::chrono::duration_cast<std::chrono::nanoseconds>(env()->waitTimeout).count())) {
-  const std::size_t slotBytes =
-      static_cast<std::size_t>(checked(options).size) * static_cast<std::size_t>(slotWords) * sizeof(Word16);
-  const std::size_t tailAt = (slotBytes + lineBytes - 1) / lineBytes * lineBytes;
+  const std::size_t bytesOfSlots = static_cast<std::size_t>(checked(options).size) * slotBytes;
+  const std::size_t tailAt = (bytesOfSlots + lineBytes - 1) / lineBytes * lineBytes;
   auto memory = allocateHostMemory(options.device, tailAt + lineBytes);
   auto* bytes = static_cast<std::byte*>(memory.get());
-  slots_ = {memory, reinterpret_cast<Word16*>(bytes)};
+  slots_ = memory;
   tail_ = reinterpret_cast<std::uint64_t*>(bytes + tailAt);
   auto counters = allocateDeviceMemory(options.device, 2 * lineBytes);
   counters_ = {counters, static_cast<std::uint64_t*>(counters.get())};

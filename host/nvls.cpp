@@ -163,6 +163,15 @@ struct NvlsConnection::State {
   }
 };
 
+SwitchChannel::SwitchChannel(void* devicePtr, std::shared_ptr<void> mcPtr, std::size_t bytes) {
+  SwitchChannelHandle handle{};
+  handle.devicePtr = devicePtr;
+  handle.mcPtr = mcPtr.get();
+  handle.multicast = {static_cast<std::byte*>(mcPtr.get()), 0};
+  handle.bufferSize = bytes;
+  state_ = std::make_shared<State>(State{nullptr, std::move(mcPtr), {}, handle});
+}
+
 const SwitchChannel::State& SwitchChannel::state() const {
   if (!state_) {
     throw Error("this switch channel is empty: NvlsConnection::bindAllocatedMemory makes one", ErrorCode::InvalidUsage);
@@ -205,12 +214,12 @@ SwitchChannel NvlsConnection::bindAllocatedMemory(void* data, std::size_t bytes)
   handle.bufferSize = bytes;
   handle.mcPtr = state.device.type == DeviceType::GPU ? handle.multicast.base + handle.multicast.offset : nullptr;
   SwitchSemaphoreHandle& barrier = handle.barrier_;
-  barrier.counters = shared.mapping.address + counters;
-  barrier.counter = static_cast<std::uint64_t*>(shared.counters.get()) + counters / sizeof(std::uint64_t);
-  barrier.generation = static_cast<std::uint64_t*>(shared.generations.get()) + counters / sizeof(std::uint64_t);
+  barrier.mcBarrierFlag = shared.mapping.address + counters;
+  barrier.localBarrierFlag = static_cast<std::uint64_t*>(shared.counters.get()) + counters / sizeof(std::uint64_t);
+  barrier.barrierGen = static_cast<std::uint64_t*>(shared.generations.get()) + counters / sizeof(std::uint64_t);
   barrier.waitControl = shared.monitor->deviceControl();
   barrier.waitTimeout = static_cast<std::uint64_t>(std::chrono::nanoseconds(env()->waitTimeout).count());
-  barrier.ranks = state.agreement.size();
+  barrier.nRanks = state.agreement.size();
   barrier.rank = state.communicator->bootstrap()->getRank();
   state.bufferUsed += bytes;
   ++state.channels;

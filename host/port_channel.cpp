@@ -39,7 +39,7 @@ BasicBasePortChannelHandle<Trigger> BasicBasePortChannel<Trigger>::deviceHandle(
   }
   DeviceHandle handle{id_, semaphore_->deviceHandle(), proxy_->fifo(fifo_)->deviceHandle(), flushDone_.get()};
   // What fails in the channel is reported in one place: where the semaphore's waits are, if its communicator watches them.
-  const SemaphoreHandle& inbound = handle.semaphore_.inbound_;
+  const SemaphoreHandle& inbound = handle.semaphore_;
   if (inbound.waitControl != nullptr) handle.fifo_.waitControl = inbound.waitControl;
   handle.fifo_.rank = inbound.rank;
   return handle;

@@ -30,8 +30,9 @@ MSCCLPP_HOST_DEVICE bool switchAllReduce(const GridType& grid, const mscclpp::Sw
   const Range part = evenPart(ceilDivide(count, width), static_cast<std::size_t>(grid.blockCount()),
                               static_cast<std::size_t>(grid.blockIndex()));
   auto barrier = channel.semaphore(grid.blockIndex());
-  // How many calls there have been: a word that only this block advances, below.
-  const std::size_t half = *barrier.generation % 2 * (channel.bufferSize / 2 / sizeof(V));
+  // How many calls there have been: from a word that only this block advances, below, by the number of ranks.
+  const std::uint64_t calls = *barrier.barrierGen / static_cast<std::uint64_t>(barrier.nRanks);
+  const std::size_t half = calls % 2 * (channel.bufferSize / 2 / sizeof(V));
   V* own = channel.local<V>() + half;
   bool complete = true;
 

@@ -28,7 +28,6 @@ void load(Function& function, const char* name, unsigned int version) {
 
 Driver loadAll() {
   Driver d{};
-  load(d.getErrorString, "cuGetErrorString", 6000);
   load(d.deviceGetAttribute, "cuDeviceGetAttribute", 2000);
   load(d.pointerGetAttribute, "cuPointerGetAttribute", 4000);
   load(d.memGetAddressRange, "cuMemGetAddressRange", 3020);
@@ -58,6 +57,12 @@ const Driver& driver() {
   AvoidCudaGraphCaptureGuard captureGuard;
   MSCCLPP_CUDATHROW(cudaFree(nullptr));
   return table;
+}
+
+PFN_cuGetErrorString_v6000 loadGetErrorString() {
+  PFN_cuGetErrorString_v6000 function = nullptr;
+  load(function, "cuGetErrorString", 6000);
+  return function;
 }
 
 PFN_cuMemGetHandleForAddressRange_v11070 loadMemGetHandleForAddressRange() {

@@ -7,7 +7,6 @@
 namespace mscclpp::detail {
 
 struct Driver {
-  PFN_cuGetErrorString_v6000 getErrorString;
   PFN_cuDeviceGetAttribute_v2000 deviceGetAttribute;
   PFN_cuPointerGetAttribute_v4000 pointerGetAttribute;
   PFN_cuMemGetAddressRange_v3020 memGetAddressRange;
@@ -31,6 +30,9 @@ struct Driver {
 /// Loaded at the first call, which makes sure that the current device has a context: every later driver call finds one.
 /// Throws Error(SystemError) if there is no driver or it is too old.
 const Driver& driver();
+
+/// For texts of errors: needs no context.
+PFN_cuGetErrorString_v6000 loadGetErrorString();
 
 /// Loaded only by those who let network devices reach GPU memory.
 PFN_cuMemGetHandleForAddressRange_v11070 loadMemGetHandleForAddressRange();

@@ -14,22 +14,34 @@ namespace detail {
 namespace {
 
 std::string place(const char* call, const char* file, int line) {
-  return std::string(call) + " at " + file + ":" + std::to_string(line) + ": ";
+  return std::string(call) + " at " + file + ":" + std::to_string(line);
 }
 
 }  // namespace
 
+std::string cudaErrorText(int error) {
+  return ::cudaGetErrorString(static_cast<cudaError_t>(error));
+}
+
+std::string cuErrorText(int error) {
+  const char* text = nullptr;
+  try {
+    static const auto getErrorString = loadGetErrorString();
+    getErrorString(static_cast<CUresult>(error), &text);
+  } catch (const BaseError&) {  // no driver: then the number is all that is known
+  }
+  return text == nullptr ? std::string() : text;
+}
+
 void throwOnError(cudaError_t result, const char* call, const char* file, int line) {
   if (result == cudaSuccess) return;
   ::cudaGetLastError();  // an error that is reported here must not surface again in somebody's later check
-  throw CudaError(place(call, file, line) + ::cudaGetErrorString(result), result);
+  throw CudaError(place(call, file, line), result);
 }
 
 void throwOnError(CUresult result, const char* call, const char* file, int line) {
   if (result == CUDA_SUCCESS) return;
-  const char* reason = nullptr;
-  driver().getErrorString(result, &reason);
-  throw CuError(place(call, file, line) + (reason == nullptr ? "unknown error" : reason), result);
+  throw CuError(place(call, file, line), result);
 }
 
 int currentGpu() {

@@ -290,7 +290,7 @@ TEST_CASE("compat gpu: a rank's channels with itself") {
   MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
   const auto* copied = reinterpret_cast<const DeviceHandle<PortChannel>*>(out.get());
   CHECK(copied->src_ == src);
-  CHECK(copied->fifo_.slots == handle.fifo_.slots);
+  CHECK(copied->fifo_.triggers == handle.fifo_.triggers);
   static_assert(std::is_trivially_copyable_v<DeviceHandle<MemoryChannel>>);
   CHECK_THROWS_AS(Fifo(500), Error);
 }

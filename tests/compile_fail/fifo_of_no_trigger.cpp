@@ -2,11 +2,10 @@
 // EXPECT: TriggerLayout
 #include "mscclpp/sync/fifo.hpp"
 
-struct Note {
+struct alignas(16) Note {
   int number = 0;
 #ifdef CORRECT
   static constexpr int words = 1;
-  static constexpr int slotWords = 1;
   mscclpp::Word16 word(int) const {
     return {static_cast<std::uint64_t>(number), 0};
   }

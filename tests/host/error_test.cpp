@@ -27,8 +27,12 @@ TEST_CASE("an error says what failed and in which layer") {
   const SysError system("cannot open a socket", EMFILE);
   CHECK(system.getErrorCode() == EMFILE);
   CHECK(std::string(system.what()) == "cannot open a socket (System failure: Too many open files)");
-  CHECK(std::string(CudaError("copy", 700).what()) == "copy (Cuda failure: 700)");
-  CHECK(std::string(CuError("map", 2).what()) == "map (Cu failure: 2)");
+  // The number where there is nobody to ask for its text: in a build without CUDA, and of the driver where there is none.
+  const auto either = [](const std::string& text, const char* first, const char* second) {
+    return text == first || text == second;
+  };
+  CHECK(either(CudaError("copy", 2).what(), "copy (Cuda failure: 2)", "copy (Cuda failure: out of memory)"));
+  CHECK(either(CuError("map", 2).what(), "map (Cu failure: 2)", "map (Cu failure: out of memory)"));
   CHECK(std::string(IbError("post", EINVAL).what()) == "post (Ib failure: Invalid argument)");
   CHECK(std::string(BaseError(7).what()) == "error 7");
 }
@@ -41,5 +45,5 @@ TEST_CASE("the family is caught by its root, and keeps its number") {
     number = error.getErrorCode();
   }
   CHECK(number == 2);
-  CHECK_THROWS_AS(throw Error("", ErrorCode::Timeout), std::exception);
+  CHECK_THROWS_AS(throw Error("", ErrorCode::Timeout), std::runtime_error);
 }

@@ -232,7 +232,7 @@ TEST_CASE("fifo: sync waits for the pop, and sees what the host wrote before it"
   const int rounds = 200;
   Fifo fifo(FifoOptions{8, fifoDevice<Backend<>>(), 8});
   Fifo place(8, fifoDevice<Backend<>>());  // its slots are host memory that the device can read
-  auto* answer = reinterpret_cast<std::uint64_t*>(place.deviceHandle().slots);
+  auto* answer = reinterpret_cast<std::uint64_t*>(place.deviceHandle().triggers);
   auto memory = backend.allocate(1, 64, 0);
   const auto record = backend.run({1, 1, 1},
                                   SyncBody{handleOf(fifo, backend.control()), answer, rounds,

@@ -18,9 +18,10 @@ struct Weakened {
 std::uint64_t weakPush(FifoHandle& fifo, const ProxyTrigger& trigger, const Weakened& weakened) {
   using namespace arch;
   const std::uint64_t position = fetchAdd<Order::Relaxed, Scope::Device>(fifo.head, std::uint64_t{1});
-  if (!weakened.noRoom && position >= fifo.size && !fifo.sync(position - fifo.size)) return noFifoPosition;
-  Word16* slot = fifo.slots + (position & (fifo.size - 1));
-  const bool mark = weakened.constantMark || (position & fifo.size) == 0;
+  const auto slots = static_cast<std::uint64_t>(fifo.size);
+  if (!weakened.noRoom && position >= slots && !fifo.sync(position - slots)) return noFifoPosition;
+  auto* slot = reinterpret_cast<Word16*>(fifo.triggers + (position & (slots - 1)));
+  const bool mark = weakened.constantMark || (position & slots) == 0;
   const std::uint64_t snd = trigger.snd | (mark ? triggerMark : 0);
   store<Order::Relaxed, Scope::System>(&slot->lo, trigger.fst);
   if (weakened.noRelease) {

@@ -67,11 +67,10 @@ TEST_CASE("switch mutants: a relaxed wait is a race") {
 TEST_CASE("switch mutants: a wait for one signal too few is a race") {
   const auto hasty = [](SwitchSemaphoreHandle& semaphore) {
     SwitchSemaphoreHandle other = semaphore;
-    std::uint64_t generation =
-        *semaphore.generation * ranks + ranks - 2;  // reached with `ranks` = 1 at one signal less
-    other.generation = &generation;
-    other.ranks = 1;
-    ++*semaphore.generation;
+    std::uint64_t generation = *semaphore.barrierGen;
+    other.barrierGen = &generation;
+    other.nRanks = ranks - 1;
+    *semaphore.barrierGen += ranks;
     return other.wait();
   };
   CHECK((racesOf([&] { CHECK_FALSE(meet(signalled, hasty)); }) > 0) == findsRaces);

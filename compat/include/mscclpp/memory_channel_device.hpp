@@ -10,6 +10,7 @@ namespace mscclpp {
 
 using BaseMemoryChannelDeviceHandle = BaseMemoryChannelHandle;
 using MemoryChannelDeviceHandle = MemoryChannelHandle;
+using BaseSmChannelDeviceHandle [[deprecated("use BaseMemoryChannelDeviceHandle")]] = BaseMemoryChannelHandle;
 using SmChannelDeviceHandle [[deprecated("use MemoryChannelDeviceHandle")]] = MemoryChannelHandle;
 using SimpleSmChannelDeviceHandle [[deprecated("use MemoryChannelDeviceHandle")]] = MemoryChannelHandle;
 

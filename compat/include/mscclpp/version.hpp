@@ -5,3 +5,8 @@
 #define MSCCLPP_MINOR 9
 #define MSCCLPP_PATCH 0
 #define MSCCLPP_VERSION (MSCCLPP_MAJOR * 10000 + MSCCLPP_MINOR * 100 + MSCCLPP_PATCH)
+
+/// The commit of a build that names one.
+#if !defined(MSCCLPP_GIT_COMMIT)
+#define MSCCLPP_GIT_COMMIT "unknown"
+#endif

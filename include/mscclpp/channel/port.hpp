@@ -25,8 +25,13 @@ struct BasicBasePortChannelHandle {
   SemaphoreId semaphoreId_;
   Host2DeviceSemaphoreHandle semaphore_;
   BasicFifoHandle<Trigger> fifo_;
-  const std::uint64_t*
-      flushDone_;  ///< how far this channel's requests in the FIFO have completed; null: as far as they have been popped
+  /// How far this channel's requests in the FIFO have completed; null: as far as they have been popped.
+  const std::uint64_t* flushDonePos_;
+
+  BasicBasePortChannelHandle() = default;
+  MSCCLPP_INLINE BasicBasePortChannelHandle(SemaphoreId semaphoreId, Host2DeviceSemaphoreHandle semaphore,
+                                            BasicFifoHandle<Trigger> fifo, const std::uint64_t* flushDonePos = nullptr)
+      : semaphoreId_(semaphoreId), semaphore_(semaphore), fifo_(fifo), flushDonePos_(flushDonePos) {}
 
   /// Starts to copy `size` bytes to the peer.
   template <Publish publish = Publish::System>
@@ -118,11 +123,11 @@ struct BasicBasePortChannelHandle {
     return push<publish>(type, dst, dstOffset, src, srcOffset, size) != noFifoPosition;
   }
   MSCCLPP_INLINE bool flushed(std::uint64_t position) const {
-    if (flushDone_ == nullptr || position == noFifoPosition) return fifo_.sync(position);
+    if (flushDonePos_ == nullptr || position == noFifoPosition) return fifo_.sync(position);
     BoundedWait policy(fifo_.waitControl, fifo_.waitTimeout);
-    const WaitSite site{WaitOperation::Fifo, fifo_.rank, semaphore_.inbound_.peer, 0, position + 1};
+    const WaitSite site{WaitOperation::Fifo, fifo_.rank, semaphore_.peer, 0, position + 1};
     return policy.until(site, [&](std::uint64_t& seen) {
-      seen = arch::load<arch::Order::Acquire, arch::Scope::System>(flushDone_);
+      seen = arch::load<arch::Order::Acquire, arch::Scope::System>(flushDonePos_);
       return seen > position;
     });
   }
@@ -140,6 +145,18 @@ struct BasicPortChannelHandle : BasicBasePortChannelHandle<Trigger> {
   std::uint64_t srcBytes_;    ///< whole words of 8 bytes; 0 where the transport does not write values
 
   using Base = BasicBasePortChannelHandle<Trigger>;
+  using Base::put;
+  using Base::putWithSignal;
+
+  BasicPortChannelHandle() = default;
+  MSCCLPP_INLINE BasicPortChannelHandle(const Base& base, MemoryId dst, MemoryId src,
+                                        const std::byte* srcData = nullptr, std::uint64_t srcBytes = 0)
+      : Base(base), dst_(dst), src_(src), srcData_(srcData), srcBytes_(srcBytes) {}
+  /// MSCCL++'s form.
+  MSCCLPP_INLINE BasicPortChannelHandle(SemaphoreId semaphoreId, Host2DeviceSemaphoreHandle semaphore,
+                                        BasicFifoHandle<Trigger> fifo, MemoryId dst, MemoryId src,
+                                        const std::uint64_t* flushDonePos = nullptr)
+      : BasicPortChannelHandle(Base(semaphoreId, semaphore, fifo, flushDonePos), dst, src) {}
 
   template <Publish publish = Publish::System>
   MSCCLPP_INLINE bool put(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size) {

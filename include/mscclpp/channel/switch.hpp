@@ -42,9 +42,9 @@ struct SwitchChannelHandle {
   MSCCLPP_INLINE SwitchSemaphoreHandle semaphore(int index) const {
     const std::size_t offset = static_cast<std::size_t>(index) * semaphoreStride;
     SwitchSemaphoreHandle result = barrier_;
-    result.counters = barrier_.counters + offset;
-    result.counter = barrier_.counter + offset / sizeof(std::uint64_t);
-    result.generation = barrier_.generation + offset / sizeof(std::uint64_t);
+    result.mcBarrierFlag = barrier_.mcBarrierFlag + offset;
+    result.localBarrierFlag = barrier_.localBarrierFlag + offset / sizeof(std::uint64_t);
+    result.barrierGen = barrier_.barrierGen + offset / sizeof(std::uint64_t);
     return result;
   }
 

@@ -1,7 +1,7 @@
 // The exceptions that the host part throws: one family, each with a code and a sentence that says what to do.
 #pragma once
 
-#include <exception>
+#include <stdexcept>
 #include <string>
 
 namespace mscclpp {
@@ -21,7 +21,7 @@ enum class ErrorCode {
 std::string errorToString(ErrorCode code);
 
 /// Root of the family: everything that the library throws on purpose derives from it. Errors are cheap to copy.
-class BaseError : public std::exception {
+class BaseError : public std::runtime_error {
  public:
   BaseError(const std::string& message, int errorCode);
   /// For an error that has no more to say than its number.
@@ -29,10 +29,8 @@ class BaseError : public std::exception {
 
   /// The number of the failing layer: an ErrorCode, an errno, a cudaError_t or a CUresult.
   int getErrorCode() const noexcept { return errorCode_; }
-  const char* what() const noexcept override { return message_.c_str(); }
 
  private:
-  std::string message_;
   int errorCode_;
 };
 
@@ -50,13 +48,14 @@ class SysError : public BaseError {
 };
 
 /// A failed call of the CUDA runtime: the number is a cudaError_t, kept as int so that no CUDA header is needed here.
-/// Its text is "<message> (Cuda failure: <number>)"; code that has the runtime at hand puts its text in the message.
+/// Its text is "<message> (Cuda failure: <text of cudaGetErrorString>)", or the number in a build without CUDA.
 class CudaError : public BaseError {
  public:
   CudaError(const std::string& message, int errorCode);
 };
 
-/// A failed call of the CUDA driver: the number is a CUresult. Its text is "<message> (Cu failure: <number>)".
+/// A failed call of the CUDA driver: the number is a CUresult. Its text is "<message> (Cu failure: <text of
+/// cuGetErrorString>)", or the number where there is no driver.
 class CuError : public BaseError {
  public:
   CuError(const std::string& message, int errorCode);

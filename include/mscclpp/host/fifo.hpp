@@ -1,6 +1,8 @@
 // FIFO from device code to the host: the owner, and the host's end. The device's end is sync/fifo.hpp.
 #pragma once
 
+#include <bit>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -33,9 +35,9 @@ namespace detail {
 /// The memory of a FIFO, whatever its triggers.
 class FifoMemory {
  public:
-  FifoMemory(const FifoOptions& options, int slotWords);
+  FifoMemory(const FifoOptions& options, std::size_t slotBytes);
 
-  Word16* slots() const noexcept { return slots_.get(); }
+  void* slots() const noexcept { return slots_.get(); }
   std::uint64_t* tail() const noexcept { return tail_; }
   std::uint64_t* head() const noexcept { return counters_.get(); }
   std::uint64_t* tailCache() const noexcept { return counters_.get() + 16; }  // a cache line apart
@@ -43,7 +45,7 @@ class FifoMemory {
   std::uint64_t waitTimeout() const noexcept { return waitTimeout_; }
 
  private:
-  std::shared_ptr<Word16> slots_;
+  std::shared_ptr<void> slots_;
   std::uint64_t* tail_;  // behind the slots
   std::shared_ptr<std::uint64_t> counters_;
   std::shared_ptr<WaitMonitor> monitor_;
@@ -60,13 +62,13 @@ class BasicFifo {
 
   /// Throws Error(InvalidUsage) unless options.size is a power of two.
   explicit BasicFifo(const FifoOptions& options)
-      : memory_(options, Trigger::slotWords), size_(options.size), popsPerReport_(options.popsPerReport) {}
+      : memory_(options, sizeof(Trigger)), size_(options.size), popsPerReport_(options.popsPerReport) {}
   explicit BasicFifo(int size = DEFAULT_FIFO_SIZE, Device device = DeviceType::GPU)
       : BasicFifo(FifoOptions{.size = size, .device = device}) {}
 
   /// Whether there is a trigger; if so it is copied out, and stays until pop. Never waits. What the device published with it is visible afterwards.
   bool poll(Trigger& trigger) {
-    const Word16* slot = memory_.slots() + (tail_ & (size_ - 1)) * Trigger::slotWords;
+    const auto* slot = reinterpret_cast<const Word16*>(triggers() + (tail_ & (size_ - 1)));
     const std::uint64_t mark = (tail_ & size_) == 0 ? triggerMark : 0;
     Word16 words[Trigger::words];
     for (int i = 0; i < Trigger::words; ++i) {
@@ -101,11 +103,13 @@ class BasicFifo {
 
   DeviceHandle deviceHandle() const {
     DeviceHandle handle{};
-    handle.slots = memory_.slots();
+    handle.triggers = triggers();
     handle.head = memory_.head();
     handle.tail = memory_.tail();
     handle.tailCache = memory_.tailCache();
-    handle.size = size_;
+    handle.size = size();
+    handle.sizeMask = size() - 1;
+    handle.sizeShift = std::countr_zero(size_);
     handle.waitControl = memory_.waitControl();
     handle.waitTimeout = memory_.waitTimeout();
     handle.rank = -1;
@@ -113,6 +117,8 @@ class BasicFifo {
   }
 
  private:
+  Trigger* triggers() const noexcept { return static_cast<Trigger*>(memory_.slots()); }
+
   detail::FifoMemory memory_;
   std::uint64_t size_;
   std::uint64_t popsPerReport_;

@@ -22,6 +22,10 @@ struct alignas(16) LL16Packet {
   std::uint32_t data2;
   std::uint32_t flag2;
 
+  LL16Packet() = default;
+  MSCCLPP_INLINE LL16Packet(Payload payload, std::uint32_t flag)
+      : data1(payload.x), flag1(flag), data2(payload.y), flag2(flag) {}
+
   /// Sends payload; one store.
   MSCCLPP_INLINE void write(Payload payload, std::uint32_t flag) {
     const std::uint64_t mark = static_cast<std::uint64_t>(flag) << 32;

@@ -15,6 +15,9 @@ struct alignas(8) LL8Packet {
   std::uint32_t data;
   std::uint32_t flag;
 
+  LL8Packet() = default;
+  MSCCLPP_INLINE LL8Packet(Payload payload, std::uint32_t mark) : data(payload), flag(mark) {}
+
   /// Sends payload; one store.
   MSCCLPP_INLINE void write(Payload payload, std::uint32_t newFlag) {
     arch::store<arch::Order::Relaxed, arch::Scope::System>(reinterpret_cast<std::uint64_t*>(this),

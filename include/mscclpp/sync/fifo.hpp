@@ -25,11 +25,13 @@ inline constexpr std::uint64_t noFifoPosition = ~std::uint64_t{0};
 /// the lap round the slots, so the host tells a new word from that of a lap before: slots are never cleared, and a trigger may be all zeros.
 template <TriggerLayout Trigger>
 struct BasicFifoHandle {
-  Word16* slots;              ///< host memory that the device can write
+  Trigger* triggers;          ///< the slots: host memory that the device can write
   std::uint64_t* head;        ///< device memory: tickets given out
   const std::uint64_t* tail;  ///< host memory: how many triggers have been popped
   std::uint64_t* tailCache;   ///< device memory: a value that *tail had, so that a push needs no look at host memory
-  std::uint64_t size;         ///< slots; a power of two
+  int size;                   ///< slots; a power of two
+  int sizeMask;               ///< size - 1
+  int sizeShift;              ///< log2(size)
   WaitControl* waitControl;   ///< where a failed wait reports; may be null
   std::uint64_t waitTimeout;  ///< nanoseconds; 0 waits until aborted
   std::int32_t rank;          ///< for reports only
@@ -110,9 +112,11 @@ struct BasicFifoHandle {
     return arch::fetchAdd<order, arch::Scope::Device>(head, static_cast<std::uint64_t>(count));
   }
 
+  MSCCLPP_INLINE std::uint64_t slots() const { return static_cast<std::uint64_t>(size); }
+
   /// Whether the cached tail shows that the slot of position has been popped a lap ago.
   MSCCLPP_INLINE bool isFree(std::uint64_t position) const {
-    return position - arch::load<arch::Order::Relaxed, arch::Scope::Device>(tailCache) < size;
+    return position - arch::load<arch::Order::Relaxed, arch::Scope::Device>(tailCache) < slots();
   }
 
   template <class Group, class Wait>
@@ -121,14 +125,15 @@ struct BasicFifoHandle {
     constexpr std::uint64_t frontRow = 64;
     constexpr unsigned attemptsPerQuestion = 64;
     unsigned attempts = 0;
-    return policy.untilTogether(group, site(position + 1 - size), [&](std::uint64_t& seen) {
+    return policy.untilTogether(group, site(position + 1 - slots()), [&](std::uint64_t& seen) {
       seen = arch::load<arch::Order::Relaxed, arch::Scope::Device>(tailCache);
-      if (position - seen >= size && (position - seen < size + frontRow || ++attempts % attemptsPerQuestion == 0)) {
+      if (position - seen >= slots() &&
+          (position - seen < slots() + frontRow || ++attempts % attemptsPerQuestion == 0)) {
         const std::uint64_t cached = seen;
         seen = arch::load<arch::Order::Acquire, arch::Scope::System>(tail);
         if (seen > cached) arch::store<arch::Order::Relaxed, arch::Scope::Device>(tailCache, seen);
       }
-      return group.all(position - seen < size);
+      return group.all(position - seen < slots());
     });
   }
 
@@ -140,8 +145,8 @@ struct BasicFifoHandle {
 
   template <Publish publish>
   MSCCLPP_INLINE void put(std::uint64_t position, const Trigger& trigger) const {
-    Word16* slot = slots + (position & (size - 1)) * Trigger::slotWords;
-    const std::uint64_t mark = (position & size) == 0 ? triggerMark : 0;
+    auto* slot = reinterpret_cast<Word16*>(triggers + (position & static_cast<std::uint64_t>(sizeMask)));
+    const std::uint64_t mark = (position >> sizeShift & 1) == 0 ? triggerMark : 0;
     MSCCLPP_UNROLL
     for (int i = 0; i < Trigger::words; ++i) {
       const Word16 word = trigger.word(i);

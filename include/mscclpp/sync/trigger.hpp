@@ -35,10 +35,10 @@ enum class TriggerField : std::uint32_t { None = 0, Size, SrcOffset, DstOffset, 
 /// In each 16-byte word of a trigger the highest bit belongs to the FIFO, which marks in it that the word has arrived.
 inline constexpr std::uint64_t triggerMark = std::uint64_t{1} << 63;
 
-/// A layout of triggers: `words` words of 16 bytes, in slots of `slotWords`; what a FIFO needs.
+/// A layout of triggers: `words` words of 16 bytes, in slots of the type's size; what a FIFO needs.
 template <class T>
 concept TriggerLayout = requires(const T& trigger, const Word16* words) {
-  requires T::words <= T::slotWords;
+  requires T::words * sizeof(Word16) <= sizeof(T) && sizeof(T) % sizeof(Word16) == 0;
   {trigger.word(0)};
   {T::fromWords(words)};
 };
@@ -57,7 +57,6 @@ concept PortTriggerLayout = TriggerLayout<T> && requires(const T& trigger, const
 /// and its kind where the source memory would be: a value (fst) to be written, with or without a signal; or an overflow.
 union alignas(16) ProxyTrigger {
   static constexpr int words = 1;
-  static constexpr int slotWords = 1;
   static constexpr int bitsSize = 32;
   static constexpr int bitsOffset = 32;
   static constexpr int bitsMemoryId = 9;
@@ -163,7 +162,6 @@ union alignas(16) ProxyTrigger {
 /// FIFO's mark, so the stores need no order among them.
 struct alignas(64) WideTrigger {
   static constexpr int words = 3;
-  static constexpr int slotWords = 4;
 
   std::uint64_t size = 0;
   std::uint64_t srcOffset = 0;
