@@ -3,89 +3,26 @@
 
 #include <doctest/doctest.h>
 
-#include <cmath>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <map>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <thread>
 
 #include "../../host/clock_map.hpp"
 #include "../../host/trace_state.hpp"
 #include "host/ranks.hpp"
+#include "host/trace_file.hpp"
 #include "mscclpp/basic/serial_group.hpp"
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/emulation/launch.hpp"
 #include "mscclpp/host/error.hpp"
 
 using namespace mscclpp;
+using namespace mscclpp::test;
 using detail::ClockMap;
-using Json = nlohmann::json;
 
 namespace {
 
 constexpr TraceId work = userTraceId(0), note = userTraceId(1);
-
-/// A file that is gone when the test is over.
-class TemporaryFile {
- public:
-  explicit TemporaryFile(const std::string& name)
-      : path_(std::filesystem::temp_directory_path() / ("mscclpp_" + std::to_string(::getpid()) + "_" + name)) {}
-  ~TemporaryFile() {
-    std::error_code ignored;
-    std::filesystem::remove(path_, ignored);
-  }
-  std::string path() const { return path_.string(); }
-  Json read() const { return Json::parse(std::ifstream(path_)); }
-
- private:
-  std::filesystem::path path_;
-};
-
-using TrackKey = std::pair<int, int>;  // process, thread
-
-struct ReadTrack {
-  std::string name;
-  std::vector<Json> events;
-};
-
-/// The tracks of a file by process and thread. Every span must end, inside the one around it, and time must not go back.
-std::map<TrackKey, ReadTrack> tracksOf(const Json& file) {
-  std::map<TrackKey, ReadTrack> tracks;
-  for (const Json& event : file.at("traceEvents")) {
-    const TrackKey key{event.at("pid"), event.at("tid")};
-    if (event.at("ph") == "M") {
-      if (event.at("name") == "thread_name") tracks[key].name = event.at("args").at("name");
-      continue;
-    }
-    REQUIRE(tracks.contains(key));
-    tracks[key].events.push_back(event);
-  }
-  for (const auto& [key, track] : tracks) {
-    std::vector<std::string> open;
-    double last = 0;
-    for (const Json& event : track.events) {
-      CHECK(event.at("ts").get<double>() >= last);
-      last = event.at("ts");
-      if (event.at("ph") == "B") open.push_back(event.at("name"));
-      if (event.at("ph") == "E") {
-        REQUIRE(!open.empty());
-        CHECK(open.back() == event.at("name"));
-        open.pop_back();
-      }
-    }
-    CHECK(open.empty());
-  }
-  return tracks;
-}
-
-std::string phasesOf(const ReadTrack& track) {
-  std::string phases;
-  for (const Json& event : track.events) phases += event.at("ph").get<std::string>();
-  return phases;
-}
 
 double microsecondsNow() {
   return static_cast<double>(arch::nanoseconds()) / 1000;
@@ -295,7 +232,7 @@ TEST_CASE("ranks write one file together, in pieces") {
   constexpr int ranks = 3;
   constexpr std::uint64_t spans = 30'000;  // more than one piece
   const UniqueId id = TcpBootstrap::createUniqueId();
-  const auto outcomes = test::onThreads(ranks, [&](int rank) {
+  const auto outcomes = onThreads(ranks, [&](int rank) {
     TcpBootstrap bootstrap(rank, ranks);
     bootstrap.initialize(id);
     Trace trace({.rank = rank, .blocks = 1});
@@ -307,7 +244,7 @@ TEST_CASE("ranks write one file together, in pieces") {
     writeTrace(file.path(), trace, bootstrap);
     bootstrap.barrier();
   });
-  CHECK(outcomes == test::Outcomes(ranks));
+  CHECK(outcomes == Outcomes(ranks));
   const Json json = file.read();
   const auto tracks = tracksOf(json);
   REQUIRE(tracks.size() == ranks);
@@ -326,7 +263,7 @@ TEST_CASE("a file that cannot be written is an error on every rank") {
   CHECK_THROWS_AS(writeTrace("/dev/full", {&trace}), SysError);
   for (const std::string path : {"/no/such/folder/trace.json", "/dev/full"}) {
     const UniqueId fresh = TcpBootstrap::createUniqueId();
-    const auto outcomes = test::onThreads(2, [&](int rank) {
+    const auto outcomes = onThreads(2, [&](int rank) {
       TcpBootstrap bootstrap(rank, 2);
       bootstrap.initialize(fresh);
       Trace mine({.rank = rank, .blocks = 1});
@@ -339,7 +276,7 @@ TEST_CASE("a file that cannot be written is an error on every rank") {
       bootstrap.barrier();
       if (what.find(rank == 0 ? path : "rank 0 could not write") == std::string::npos) throw std::runtime_error(what);
     });
-    CHECK(outcomes == test::Outcomes(2));
+    CHECK(outcomes == Outcomes(2));
   }
 }
 

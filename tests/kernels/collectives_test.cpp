@@ -121,6 +121,34 @@ TEST_CASE("team sizes, lengths, alignment, in place") {
   }
 }
 
+TEST_CASE("calls that are recorded give the same results") {
+  for (const int ranks : {2, 3}) {
+    CAPTURE(ranks);
+    onRanks(ranks, [](const Rank& rank) {
+      const auto trace = rank.collectives.makeTrace({.blocks = 1, .eventsPerRecorder = 64});
+      rank.collectives.record(trace);
+      checkLengths(rank);
+      trace->collect();
+      CHECK(trace->lost() > 0);  // so many calls
+      // A type without variants that record: the call has a track, its stages have none.
+      const auto recorded = [&] { return trace->buffer().cursors[0].count; };
+      CHECK(rank.collectives.recordsStages(DataType::FLOAT32, ReduceOp::SUM));
+      CHECK(rank.collectives.recordsStages(DataType::BFLOAT16, ReduceOp::SUM));
+      CHECK_FALSE(rank.collectives.recordsStages(DataType::FLOAT32, ReduceOp::MAX));
+      CHECK_FALSE(rank.collectives.recordsStages(DataType::INT32, ReduceOp::SUM));
+      checkCall(rank, DataType::INT32, ReduceOp::SUM, inputBytes(DataType::INT32, 100, rank.ranks, 1), "", false);
+      CHECK(recorded() == 0);
+      const auto inputs = inputBytes(DataType::FLOAT32, 100, rank.ranks, 1);
+      checkCall(rank, DataType::FLOAT32, ReduceOp::SUM, inputs, "", false);
+      const auto after = recorded();
+      CHECK(after > 0);
+      rank.collectives.record(nullptr);
+      checkCall(rank, DataType::FLOAT32, ReduceOp::SUM, inputs, "", false);
+      CHECK(recorded() == after);
+    });
+  }
+}
+
 TEST_CASE("a message of many tiles") {
   onRanks(2, [](const Rank& rank) {
     const auto inputs = inputBytes(DataType::FLOAT32, 400'001, rank.ranks, 5);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "host/spawned_ranks.hpp"
+#include "host/trace_file.hpp"
 #include "kernels/element_kinds.hpp"
 #include "mscclpp/arch/clock.hpp"
 #include "mscclpp/host/error.hpp"
@@ -281,6 +282,55 @@ TEST_CASE("a rank with many lengths" * doctest::skip()) {
     }
   }
   rank.report(std::to_string(calls) + " calls of 3 to 5,000,003 elements, whole outputs");
+}
+
+TEST_CASE("calls that are recorded: the same results, and one clock for all GPUs") {
+  onEveryGpu("a rank that records");
+}
+TEST_CASE("a rank that records" * doctest::skip()) {
+  GpuRank rank;
+  Collectives collectives(rank.communicator, DeviceType::GPU, Collectives::Algorithms::All);
+  const CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  const auto trace = collectives.makeTrace();
+  collectives.record(trace);
+  std::size_t calls = 0;
+  for (const std::size_t count : {1001, 16'384, 1'000'001}) {
+    const auto inputs = inputBytes(DataType::FLOAT32, count, rank.ranks, 7);
+    for (const auto& algorithm : algorithmsFor(collectives, count, DataType::FLOAT32, ReduceOp::SUM)) {
+      INFO(count << " elements, " << algorithm);
+      checkCall(rank, collectives, stream, DataType::FLOAT32, ReduceOp::SUM, inputs, algorithm, false, calls++ % 2);
+    }
+    trace->collect();
+  }
+  CHECK(trace->lost() == 0);
+  const TemporaryFile file("gpus.json");  // rank 0's is the one that is written
+  writeTrace(file.path(), *trace, *rank.bootstrap);
+  if (rank.rank == 0) {
+    const Json json = file.read();
+    double error = 0;  // microseconds
+    for (const Json& summary : json.at("otherData").at("ranks")) {
+      error = std::max(error, summary.at("clockErrorNanoseconds").get<double>() / 1000);
+    }
+    CHECK(error < 100);
+    // On one clock: a call starts after the host has started it, and nowhere ends before it has begun everywhere.
+    std::vector<double> begun(calls, 0), ended(calls, 1e300);
+    int blocks = 0;
+    for (const auto& [key, track] : tracksOf(json)) {
+      if (track.name != "block 0") continue;
+      ++blocks;
+      const auto spans = spansOf(track, "all_reduce");
+      REQUIRE(spans.size() == calls);
+      for (std::size_t i = 0; i < calls; ++i) {
+        begun[i] = std::max(begun[i], spans[i].begin);
+        ended[i] = std::min(ended[i], spans[i].end);
+      }
+    }
+    CHECK(blocks == rank.ranks);
+    // The globaltimer's tick comes on top of the error on both sides.
+    for (std::size_t i = 0; i < calls; ++i) CHECK(begun[i] < ended[i] + 2 * error + 2);
+    rank.report(std::to_string(calls) + " recorded calls, clocks within " + std::to_string(error) + " us");
+  }
+  rank.bootstrap->barrier();
 }
 
 TEST_CASE("without LL128 where lines may be split") {

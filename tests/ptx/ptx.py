@@ -6,6 +6,7 @@ usage: ptx.py [--assemble] SOURCE.cu -- NVCC ARGUMENT...      |      ptx.py --se
 The comments after the line that names a kernel (`__global__ void name(`) speak about that kernel:
   // PTX: REGEX        a line of its PTX, after those of the PTX comments before
   // PTX-NOT: REGEX    no line of its PTX
+  // PTX-SAME: KERNEL  its PTX is that of another kernel, but for names
 Spaces in a regex match any white space. A kernel without a PTX comment is an error, as is a source without kernels.
 --assemble also turns the PTX into machine code: for instructions that no other test compiles, or for another GPU.
 """
@@ -18,18 +19,18 @@ import tempfile
 
 
 def expectations(source):
-    """Returns kernel name -> [(line number, wanted, regex)]."""
+    """Returns kernel name -> [(line number, kind, text)]; kind: "", "-NOT" or "-SAME"."""
     found, name = {}, None
     for number, line in enumerate(source.splitlines(), 1):
         kernel = re.search(r"__global__\s+void\s+(?:__launch_bounds__\([^)]*\)\s+)?(\w+)\s*\(", line)
         if kernel:
             name = kernel.group(1)
             found[name] = []
-        comment = re.search(r"//\s*PTX(-NOT)?:\s*(.+?)\s*$", line)
+        comment = re.search(r"//\s*PTX(-NOT|-SAME)?:\s*(.+?)\s*$", line)
         if comment:
             if name is None:
                 raise SystemExit(f"line {number}: a PTX comment stands after the kernel that it is about")
-            found[name].append((number, comment.group(1) is None, comment.group(2)))
+            found[name].append((number, comment.group(1) or "", comment.group(2)))
     return found
 
 
@@ -51,24 +52,39 @@ def check(source, ptx):
     """Yields a complaint for each expectation that the PTX does not meet."""
     bodies = kernels(ptx)
     wanted = expectations(source)
+
+    def body_of(name):
+        # A name in a namespace is mangled; its length stands in front of it.
+        return bodies.get(name) or next((b for n, b in bodies.items() if f"{len(name)}{name}" in n), None)
+
     if not wanted:
         yield "no kernel in this source"
     for name, comments in wanted.items():
-        # A name in a namespace is mangled; its length stands in front of it.
-        body = bodies.get(name) or next((b for n, b in bodies.items() if f"{len(name)}{name}" in n), None)
+        body = body_of(name)
         if body is None:
             yield f"{name}: not in the PTX"
-        elif not any(positive for _, positive, _ in comments):
+        elif all(kind == "-NOT" for _, kind, _ in comments):
             yield f"{name}: expects nothing"
         else:
-            yield from check_kernel(name, comments, body)
+            yield from check_kernel(name, comments, body, body_of)
 
 
-def check_kernel(name, comments, body):
+def nameless(body, name):
+    """Lines without what counts kernels and names them: comments, the numbers of labels, the names of parameters."""
+    text = re.sub(r"//.*", "", "\n".join(body))
+    return re.sub(r"\bL__BB\d+_", "L__BB_", re.sub(rf"\b\w*{name}\w*_param_", "param_", text))
+
+
+def check_kernel(name, comments, body, body_of):
     at = 0
-    for number, positive, text in comments:
+    for number, kind, text in comments:
+        if kind == "-SAME":
+            other = body_of(text)
+            if other is None or nameless(body, name) != nameless(other, text):
+                yield f"{name}, line {number}: not the PTX of {text}\n  but\n    " + "\n    ".join(body)
+            continue
         expression = re.compile(re.sub(r"\s+", r"\\s+", text))
-        if positive:
+        if kind == "":
             match = next((i for i in range(at, len(body)) if expression.search(body[i])), None)
             if match is None:
                 rest = "\n    ".join(body[at:])
@@ -84,6 +100,8 @@ def self_test():
     ptx = ".visible .entry k(\n.param .u64 p\n)\n{\n ld.global.u32 %r1, [%rd1];\n st.global.u32 [%rd1], %r1;\n ret;\n}\n"
     kernel = "__global__ void k(int* p) {\n"
     good = [kernel + "// PTX: ld.global.u32 .*\n// PTX: st.global\n// PTX-NOT: atom\n"]
+    twins = ptx + ptx.replace(" k(", " q(") + ptx.replace(" k(", " r(").replace("st.", "red.")
+    same = kernel + "// PTX: ld.global\n__global__ void q(int* p) {\n// PTX-SAME: k\n"
     bad = [
         "",  # no kernel
         kernel,  # no expectation
@@ -95,6 +113,9 @@ def self_test():
         kernel.replace("k(", "q(") + "// PTX: ld\n",  # other kernel
     ]
     failures = [f"refused a good sample: {list(check(text, ptx))}" for text in good if list(check(text, ptx))]
+    failures += ["refused a twin"] if list(check(same, twins)) else []
+    for other in ("r", "nobody"):
+        failures += [] if list(check(same.replace("SAME: k", f"SAME: {other}"), twins)) else [f"took {other} for a twin"]
     failures += [f"let a bad sample pass: {text!r}" for text in bad if not list(check(text, ptx))]
     print("\n".join(failures) if failures else "unmet expectations are found out")
     return 1 if failures else 0
