@@ -5,23 +5,19 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <map>
 #include <nlohmann/json.hpp>
 #include <vector>
 
 #include "place.hpp"
+#include "trigger_options.hpp"
 
 namespace {
 
 using namespace mscclpp;
 using namespace mscclpp::bench;
 
-const std::map<std::string, Form> forms{
-    {"thread", Form::Thread}, {"warp", Form::Warp}, {"every_thread", Form::EveryThread}};
-const std::map<std::string, Publish> publishes{
-    {"nothing", Publish::Nothing}, {"device", Publish::Device}, {"system", Publish::System}};
-const std::map<std::string, int> layouts{{"compact", 0}, {"wide", 1}};
-const std::map<std::string, int> syncs{{"no", 0}, {"each", 1}};
+const Names<Form> forms{{"thread", Form::Thread}, {"warp", Form::Warp}, {"every_thread", Form::EveryThread}};
+const Names<int> syncs{{"no", 0}, {"each", 1}};
 
 struct Options {
   std::string device = "auto";
@@ -39,14 +35,6 @@ struct Options {
   int repeats = 7;
   bool json = false;
 };
-
-template <class Value>
-std::string nameOf(const std::map<std::string, Value>& names, Value value) {
-  for (const auto& [name, each] : names) {
-    if (each == value) return name;
-  }
-  return "?";
-}
 
 std::vector<Case> casesOf(const Options& options) {
   std::vector<Case> cases;
@@ -81,18 +69,10 @@ std::vector<Case> casesOf(const Options& options) {
 bool parse(int argc, char** argv, Options& options, int& code) {
   CLI::App app{"Times pushes into the FIFO to a proxy. Lists give one line for each combination."};
   app.add_option("--device", options.device, "auto, gpu or cpu")->check(CLI::IsMember({"auto", "gpu", "cpu"}));
-  app.add_option("--form", options.forms, "who pushes in a block: thread, warp (all lanes at once), every_thread")
-      ->delimiter(',')
-      ->transform(CLI::CheckedTransformer(forms));
-  app.add_option("--publish", options.publishes, "which earlier writes a push waits for: nothing, device, system")
-      ->delimiter(',')
-      ->transform(CLI::CheckedTransformer(publishes));
-  app.add_option("--trigger", options.wide, "compact (16 bytes) or wide (64)")
-      ->delimiter(',')
-      ->transform(CLI::CheckedTransformer(layouts));
-  app.add_option("--sync", options.sync, "wait until a trigger is popped: no, each")
-      ->delimiter(',')
-      ->transform(CLI::CheckedTransformer(syncs));
+  addNamed(app, "--form", options.forms, forms,
+           "who pushes in a block: thread, warp (all lanes at once), every_thread");
+  addTriggerOptions(app, "push", options.publishes, options.wide);
+  addNamed(app, "--sync", options.sync, syncs, "wait until a trigger is popped: no, each");
   app.add_option("--blocks", options.blocks, "blocks of the launch")->delimiter(',')->check(CLI::Range(1, 4096));
   app.add_option("--threads", options.threads, "threads a block, whole warps")
       ->delimiter(',')
@@ -126,9 +106,9 @@ Result medianOf(std::vector<Result> results) {
 }
 
 void report(const Options& options, const Case& each, const Result& result) {
-  const auto form = nameOf(forms, each.form);
-  const auto publish = nameOf(publishes, each.publish);
-  const auto layout = nameOf(layouts, each.wide ? 1 : 0);
+  const auto form = nameIn(forms, each.form);
+  const auto publish = nameIn(publishes, each.publish);
+  const auto layout = nameIn(layouts, each.wide ? 1 : 0);
   if (options.json) {
     const nlohmann::ordered_json line{{"bench", "fifo"},
                                       {"form", form},
