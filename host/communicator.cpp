@@ -1,6 +1,8 @@
 #include "mscclpp/host/communicator.hpp"
 
 #include <chrono>
+#include <functional>
+#include <future>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -16,6 +18,9 @@ namespace mscclpp {
 struct Communicator::State::Line {
   std::mutex mutex;
   std::deque<std::shared_ptr<Receive>> due;
+  // Waits for the future that was given out last, unless that has been completed.
+  std::function<void()> last;
+  std::weak_ptr<const Receive> lastReceive;
 };
 
 class Communicator::State::Receive {
@@ -92,15 +97,42 @@ void Communicator::State::keep(RegisteredMemory memory) {
   sent_.emplace_back(now, std::move(memory));
 }
 
-std::shared_ptr<Communicator::State::Receive> Communicator::State::expect(int rank, int tag) {
+Communicator::State::Line& Communicator::State::lineOf(int rank, int tag) {
   checkChannel(rank, tag);
   std::lock_guard lock(mutex_);
   auto& line = lines_[{rank, tag}];
   if (!line) line = std::make_unique<Line>();
-  auto receive = std::make_shared<Receive>(Channel{rank, tag}, *line);
-  std::lock_guard lineLock(line->mutex);
-  line->due.push_back(receive);
-  return receive;
+  return *line;
+}
+
+template <class Finish>
+auto Communicator::State::receive(const std::shared_ptr<State>& state, int rank, int tag, Finish finish)
+    -> std::shared_future<std::invoke_result_t<Finish&, Bytes>> {
+  Line& line = state->lineOf(rank, tag);
+  std::lock_guard lock(line.mutex);
+  auto place = std::make_shared<Receive>(Channel{rank, tag}, line);
+  line.due.push_back(place);
+  auto body = [state, place, previous = std::move(line.last), finish = std::move(finish)]() mutable {
+    if (previous) std::exchange(previous, nullptr)();
+    {
+      std::lock_guard lineLock(place->line.mutex);
+      if (place->line.lastReceive.lock() == place) place->line.last = nullptr;
+    }
+    return finish(state->complete(*place));
+  };
+  const auto future = std::async(std::launch::deferred, std::move(body)).share();
+  line.last = [future] { future.wait(); };
+  line.lastReceive = place;
+  return future;
+}
+
+void Communicator::State::forgetFutures() {
+  std::vector<std::function<void()>> forgotten;  // destroyed without locks: it may be the last that holds a message
+  std::lock_guard lock(mutex_);
+  for (auto& [channel, line] : lines_) {
+    std::lock_guard lineLock(line->mutex);
+    forgotten.push_back(std::exchange(line->last, nullptr));
+  }
 }
 
 Communicator::State::Bytes Communicator::State::complete(Receive& receive) {
@@ -227,7 +259,9 @@ void Communicator::State::onFailure(const RankFailure& failure) noexcept {
 Communicator::Communicator(std::shared_ptr<Bootstrap> bootstrap, std::shared_ptr<Context> context)
     : state_(std::make_shared<State>(std::move(bootstrap), std::move(context))) {}
 
-Communicator::~Communicator() = default;
+Communicator::~Communicator() {
+  state_->forgetFutures();
+}
 
 std::shared_ptr<Bootstrap> Communicator::bootstrap() const {
   return state_->bootstrap();
@@ -246,23 +280,22 @@ void Communicator::sendMemory(RegisteredMemory memory, int remoteRank, int tag) 
 }
 
 std::shared_future<RegisteredMemory> Communicator::recvMemory(int remoteRank, int tag) {
-  return std::async(std::launch::deferred, [state = state_, receive = state_->expect(remoteRank, tag)] {
-    const auto bytes = state->complete(*receive);
+  return State::receive(state_, remoteRank, tag, [state = state_.get()](const State::Bytes& bytes) {
     return state->ask([&](const detail::Deadline& deadline) { return RegisteredMemory::deserialize(bytes, deadline); });
   });
 }
 
 std::shared_future<Connection> Communicator::connect(const Endpoint& localEndpoint, int remoteRank, int tag) {
   state_->send(localEndpoint.serialize(), remoteRank, tag);
-  return std::async(std::launch::deferred,
-                    [state = state_, receive = state_->expect(remoteRank, tag), localEndpoint, remoteRank, tag] {
-                      const Endpoint remoteEndpoint = Endpoint::deserialize(state->complete(*receive));
-                      Connection connection = state->ask([&](const detail::Deadline& deadline) {
-                        return state->context()->connect(localEndpoint, remoteEndpoint, deadline);
-                      });
-                      state->remember(connection, remoteRank, tag);
-                      return connection;
-                    });
+  return State::receive(state_, remoteRank, tag,
+                        [state = state_.get(), localEndpoint, remoteRank, tag](const State::Bytes& bytes) {
+                          const Endpoint remoteEndpoint = Endpoint::deserialize(bytes);
+                          Connection connection = state->ask([&](const detail::Deadline& deadline) {
+                            return state->context()->connect(localEndpoint, remoteEndpoint, deadline);
+                          });
+                          state->remember(connection, remoteRank, tag);
+                          return connection;
+                        });
 }
 
 std::shared_future<Connection> Communicator::connect(const EndpointConfig& localConfig, int remoteRank, int tag) {
@@ -272,13 +305,12 @@ std::shared_future<Connection> Communicator::connect(const EndpointConfig& local
 std::shared_future<Semaphore> Communicator::buildSemaphore(const Connection& connection, int remoteRank, int tag) {
   SemaphoreStub local(connection);
   state_->send(local.serialize(), remoteRank, tag);
-  return std::async(std::launch::deferred, [state = state_, receive = state_->expect(remoteRank, tag),
-                                            local = std::move(local), remoteRank] {
-    const auto bytes = state->complete(*receive);
-    const auto remote =
-        state->ask([&](const detail::Deadline& deadline) { return SemaphoreStub::deserialize(bytes, deadline); });
-    return Semaphore(local, remote, state->monitor(local.device().type), state->bootstrap()->getRank(), remoteRank);
-  });
+  return State::receive(
+      state_, remoteRank, tag, [state = state_.get(), local = std::move(local), remoteRank](const State::Bytes& bytes) {
+        const auto remote =
+            state->ask([&](const detail::Deadline& deadline) { return SemaphoreStub::deserialize(bytes, deadline); });
+        return Semaphore(local, remote, state->monitor(local.device().type), state->bootstrap()->getRank(), remoteRank);
+      });
 }
 
 int Communicator::remoteRankOf(const Connection& connection) const {

@@ -6,10 +6,12 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
+#include <future>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -38,11 +40,12 @@ class Communicator::State {
   /// Keeps a registration that was sent for as long as its receiver may wait for it, or until the communicator ends.
   void keep(RegisteredMemory memory);
 
-  /// A place in the line for messages from one (rank, tag).
-  class Receive;
-  std::shared_ptr<Receive> expect(int rank, int tag);
-  /// Receives for every place up to this one; returns its message.
-  Bytes complete(Receive& receive);
+  /// What `finish` makes of the next message of (rank, tag): a deferred future, which first completes those of the same line before it.
+  template <class Finish>
+  static auto receive(const std::shared_ptr<State>& state, int rank, int tag, Finish finish)
+      -> std::shared_future<std::invoke_result_t<Finish&, Bytes>>;
+  /// Futures that nobody has asked hold the state; this lets go of them.
+  void forgetFutures();
 
   /// What asks a peer beside the bootstrap, given a deadline that abort() brings forward: it then throws Error(Aborted).
   template <class Call>
@@ -63,12 +66,16 @@ class Communicator::State {
   void abort() noexcept;
 
  private:
+  class Receive;
   struct Line;
   class BootstrapCall;
 
   void refuseIfAborted() const;
   void checkChannel(int rank, int tag) const;
   void onFailure(const RankFailure& failure) noexcept;
+  Line& lineOf(int rank, int tag);
+  /// Receives for every place in the line up to this one; returns its message.
+  Bytes complete(Receive& receive);
   Bytes receiveNow(int rank, int tag);
   Bytes takeFromSelf(int tag);
 

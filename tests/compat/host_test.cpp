@@ -147,13 +147,12 @@ TEST_CASE("compat host: the texts of errors") {
   CHECK(std::string(Error("x", ErrorCode::ExecutorError).what()) == "x (mscclpp failure: ExecutorError)");
   CHECK(Error("x", ErrorCode::Aborted).getErrorCode() == ErrorCode::Aborted);
   CHECK(std::string(SysError("open", ENOENT).what()) == "open (System failure: No such file or directory)");
-  CHECK(std::string(CudaError("x", 1).what()).starts_with("x (Cuda failure: "));
-  CHECK(std::string(CuError("x", 1).what()).starts_with("x (Cu failure: "));
-  CHECK(std::string(IbError("x", EINVAL).what()).starts_with("x (Ib failure: "));
+  CHECK(std::string(IbError("post", EINVAL).what()) == "post (Ib failure: Invalid argument)");
   CHECK(SysError("open", ENOENT).getErrorCode() == ENOENT);
   CHECK(BaseError("x", 3).getErrorCode() == 3);
   CHECK(BaseError(7).getErrorCode() == 7);
   CHECK(errorToString(ErrorCode::Timeout) == "Timeout");
+  CHECK_THROWS_AS(throw CuError("x", 1), std::runtime_error);
 }
 
 TEST_CASE("compat host: transports, devices, configurations") {
@@ -262,7 +261,10 @@ TEST_CASE("compat host: futures are deferred and end in the order of the calls")
     for (std::size_t i = 0; i < 4; ++i) {  // the registration is nobody's but the communicator's
       comm.sendMemory(comm.registerMemory(memory.data(), 10 + i, NoTransports), peer, static_cast<int>(i % 2));
     }
-    for (std::size_t i : {3, 1, 2, 0}) require(futures[i].get().size() == 10 + i, "the order of the calls");
+    require(futures[3].get().size() == 13, "the order of the calls");
+    require(futures[1].wait_for(std::chrono::seconds(0)) == std::future_status::ready, "the earlier one with it");
+    require(futures[2].wait_for(std::chrono::seconds(0)) == std::future_status::deferred, "not that of another tag");
+    for (std::size_t i : {1, 2, 0}) require(futures[i].get().size() == 10 + i, "the order of the calls");
     bool outOfRange = false;
     try {
       static_cast<void>(comm.remoteRankOf(Connection()));
