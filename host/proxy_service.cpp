@@ -91,7 +91,8 @@ struct Limits<ProxyTrigger> {
 template <PortTriggerLayout Trigger>
 class BasicProxyService<Trigger>::State {
  public:
-  explicit State(int fifos) : fifos_(static_cast<std::size_t>(fifos)) {}
+  explicit State(const ProxyServiceOptions& options)
+      : fifos_(static_cast<std::size_t>(options.fifos)), trace_(options.thread.trace) {}
 
   struct Port {
     std::shared_ptr<Host2DeviceSemaphore> semaphore;
@@ -147,8 +148,11 @@ class BasicProxyService<Trigger>::State {
   /// Does what one trigger asks for, or throws an Error that names it.
   void handle(const Trigger& trigger, TriggerPlace place) {
     const PortRequest request = trigger.request();
+    const auto id = static_cast<TraceId>(static_cast<TriggerType>(TraceId::Request) + (request.type & 15));
+    if (trace_) trace_->begin(id, (request.type & TriggerData) != 0 ? request.size : 0);
     try {
       perform(trigger, request, place);
+      if (trace_) trace_->end(id, request.semaphore);
     } catch (const Error& error) {
       startWhatCame();
       // Without the code that the text of an Error ends in.
@@ -170,14 +174,14 @@ class BasicProxyService<Trigger>::State {
     while (!flushes_.empty()) {
       Flush& flush = flushes_.front();
       if (flush.connection.completed() < flush.issued) break;
-      report(flush.word.get(), flush.position);
+      finish(flush.word.get(), flush.position, flush.semaphore);
       flushes_.pop_front();
     }
     // Those behind the first may be of faster connections.
     for (std::size_t i = 1; i < flushes_.size(); ++i) {
       Flush& flush = flushes_[i];
       if (flush.connection.completed() >= flush.issued) {
-        report(flush.word.get(), flush.position);
+        finish(flush.word.get(), flush.position, flush.semaphore);
         flushes_.erase(flushes_.begin() + static_cast<std::ptrdiff_t>(i));
         --i;
       }
@@ -191,7 +195,13 @@ class BasicProxyService<Trigger>::State {
     std::uint64_t issued;
     std::shared_ptr<std::uint64_t> word;
     std::uint64_t position;
+    SemaphoreId semaphore;
   };
+
+  void finish(std::uint64_t* word, std::uint64_t position, SemaphoreId semaphore) const {
+    report(word, position);
+    if (trace_) trace_->point(TraceId::Flushed, semaphore);
+  }
 
   static std::string unknown(const char* what, std::uint32_t id, std::uint32_t known) {
     return std::string("there is no ") + what + " " + std::to_string(id) + "; " + std::to_string(known) +
@@ -251,7 +261,7 @@ class BasicProxyService<Trigger>::State {
       port->connection.writeValue(*dst, request.dstOffset, request.size);
     }
     if ((type & TriggerFlag) != 0) port->semaphore->signal();
-    if ((type & TriggerSync) != 0) startFlush(*port, place);
+    if ((type & TriggerSync) != 0) startFlush(*port, request.semaphore, place);
   }
 
   // What arrives together is started together.
@@ -273,18 +283,19 @@ class BasicProxyService<Trigger>::State {
     }
   }
 
-  void startFlush(Port& port, TriggerPlace place) {
+  void startFlush(Port& port, SemaphoreId semaphore, TriggerPlace place) {
     auto word = port.flushWord(place.fifo);
     if (port.connection.storeWhenComplete(word.get(), place.position + 1)) return;
     const std::uint64_t issued = port.connection.issued();
     if (port.connection.completed() >= issued) {
-      report(word.get(), place.position);
+      finish(word.get(), place.position, semaphore);
     } else {
-      flushes_.push_back({port.connection, issued, std::move(word), place.position});
+      flushes_.push_back({port.connection, issued, std::move(word), place.position, semaphore});
     }
   }
 
   std::size_t fifos_;
+  std::shared_ptr<TraceTrack> trace_;
   detail::AppendOnlyTable<Port> ports_;
   detail::AppendOnlyTable<RegisteredMemory> memories_;
   // Of the thread alone:
@@ -299,7 +310,7 @@ BasicProxyService<Trigger>::BasicProxyService(int fifoSize)
 template <PortTriggerLayout Trigger>
 BasicProxyService<Trigger>::BasicProxyService(const ProxyServiceOptions& options)
     : stopTimeout_(options.thread.stopTimeout),
-      state_(std::make_shared<State>(options.fifos)),
+      state_(std::make_shared<State>(options)),
       proxy_(std::make_shared<ProxyType>(
           [state = state_](const Trigger& trigger, TriggerPlace place) { state->handle(trigger, place); },
           ProxyOptions{.thread = options.thread,

@@ -24,7 +24,8 @@ class Idling {
 
   void worked() { rounds_ = 0; }
 
-  void pause() {
+  template <class FallAsleep>
+  void pause(const FallAsleep& fallAsleep) {
     ++rounds_;
     if (sleepAfter_) {
       // The clock is asked rarely, as a look at it costs as much as a look at a FIFO.
@@ -35,6 +36,7 @@ class Idling {
       }
       if (!asleep_ && rounds_ % roundsPerClock == 0) asleep_ = Clock::now() - since_ >= *sleepAfter_;
       if (asleep_) {
+        fallAsleep();
         std::this_thread::sleep_for(nap);
         return;
       }
@@ -144,11 +146,24 @@ void ProxyThread::run() {
     prepare();
     started_.store(true, std::memory_order_release);
     work();
+    wake();
   } catch (...) {
     fail();
   }
   threadId_ = std::thread::id();
   running_.store(false, std::memory_order_release);
+}
+
+void ProxyThread::fallAsleep() {
+  if (!options_.trace || sleepIsRecorded_) return;
+  options_.trace->begin(TraceId::Asleep);
+  sleepIsRecorded_ = true;
+}
+
+void ProxyThread::wake() {
+  if (!sleepIsRecorded_) return;
+  options_.trace->end(TraceId::Asleep);
+  sleepIsRecorded_ = false;
 }
 
 void ProxyThread::prepare() {
@@ -181,7 +196,7 @@ void ProxyThread::work() {
     if (result == ProxyRound::Worked) {
       idling.worked();
     } else if (result == ProxyRound::Idle || options_.device.type == DeviceType::CPU) {
-      idling.pause();
+      idling.pause([this] { fallAsleep(); });
     }
   }
 }

@@ -48,7 +48,7 @@ inline std::map<TrackKey, ReadTrack> tracksOf(const Json& file) {
       if (event.at("name") == "thread_name") tracks[key].name = event.at("args").at("name");
       continue;
     }
-    REQUIRE(tracks.contains(key));
+    if (!tracks.contains(key)) FAIL("a track without a name: " << event);
     tracks[key].events.push_back(event);
   }
   for (const auto& [key, track] : tracks) {

@@ -14,7 +14,11 @@
 #include "mscclpp/basic/serial_group.hpp"
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/emulation/launch.hpp"
+#include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/error.hpp"
+#include "mscclpp/host/host_buffer.hpp"
+#include "mscclpp/host/proxy_service.hpp"
+#include "mscclpp/host/symmetric_memory.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -255,6 +259,88 @@ TEST_CASE("ranks write one file together, in pieces") {
   std::set<int> summaries;
   for (const Json& rank : json.at("otherData").at("ranks")) summaries.insert(rank.at("rank").get<int>());
   CHECK(summaries == std::set<int>{0, 1, 2});
+}
+
+TEST_CASE("a proxy records its handlers at work and its sleep") {
+  const TemporaryFile file("proxy.json");
+  Trace trace({.blocks = 1});
+  Proxy proxy([](ProxyTrigger) {}, ProxyOptions{.thread = {.device = DeviceType::CPU,
+                                                           .sleepAfter = std::chrono::microseconds(1),
+                                                           .trace = trace.track("proxy")}});
+  auto fifo = proxy.fifo()->deviceHandle();
+  const auto spans = [&](const std::string& name) {
+    writeTrace(file.path(), {&trace});
+    return spansOf(tracksOf(file.read()).begin()->second, name);
+  };
+  proxy.start(true);
+  constexpr std::uint64_t each = 10;
+  for (int round = 0; round < 2; ++round) {
+    for (std::uint64_t i = 0; i < each; ++i) fifo.push(ProxyTrigger{i + 1, 0});
+    // It falls asleep when it has nothing to do; the next round wakes it.
+    const auto start = std::chrono::steady_clock::now();
+    while (spans("asleep").size() < static_cast<std::size_t>(round) + 1) {
+      REQUIRE(std::chrono::steady_clock::now() - start < std::chrono::seconds(20));
+      std::this_thread::yield();
+    }
+  }
+  proxy.stop();
+  const auto triggers = spans("trigger");
+  REQUIRE(triggers.size() == 2 * each);
+  for (std::uint64_t i = 0; i < triggers.size(); ++i) CHECK(triggers[i].args.at("position") == i);
+  for (const ReadSpan& sleep : spans("asleep")) {
+    CHECK_FALSE(sleep.args.contains("unfinished"));
+    for (const ReadSpan& work : triggers) CHECK((work.end <= sleep.begin || work.begin >= sleep.end));
+  }
+}
+
+TEST_CASE("a proxy service records what it is asked for, and what a flush waited for") {
+  constexpr int ranks = 2;
+  constexpr std::size_t bytes = 4096;
+  const TemporaryFile file("service.json");
+  const UniqueId id = TcpBootstrap::createUniqueId();
+  const auto outcomes = onThreads(ranks, [&](int rank) {
+    const auto bootstrap = std::make_shared<TcpBootstrap>(rank, ranks);
+    bootstrap->initialize(id);
+    Communicator communicator(bootstrap);
+    Trace trace({.rank = rank, .blocks = 1});
+    const HostBuffer outbox(bytes);
+    const SymmetricMemory inboxes(communicator, bytes, DeviceType::CPU);
+    ProxyService service(ProxyServiceOptions{.thread = {.device = DeviceType::CPU, .trace = trace.track("proxy")}});
+    const auto connection =
+        communicator.connect(EndpointConfig(Transport::SharedMemory, DeviceType::CPU), 1 - rank).get();
+    const auto semaphore = service.buildAndAddSemaphore(communicator, connection);
+    const auto dst = service.addMemory(inboxes.memory(1 - rank));
+    const auto src = service.addMemory(communicator.registerMemory(outbox.data(), bytes, Transport::SharedMemory));
+    service.startProxy();
+    auto channel = service.portChannel(semaphore, dst, src).deviceHandle();
+    channel.put(0, 0, 1024);
+    channel.putWithSignal(1024, 1024, 512);
+    bool good = channel.wait();
+    good = channel.flush() && good;
+    good = channel.putWithSignalAndFlush(0, 0, bytes) && good;
+    good = channel.wait() && good;
+    service.stopProxy();
+    if (!good) throw std::runtime_error("a wait failed");
+    writeTrace(file.path(), trace, *bootstrap);
+    bootstrap->barrier();
+  });
+  CHECK(outcomes == Outcomes(ranks));
+  const auto tracks = tracksOf(file.read());
+  REQUIRE(tracks.size() == ranks);
+  for (const auto& [key, track] : tracks) {
+    CHECK(track.name == "proxy");
+    std::vector<std::string> requests;
+    int flushed = 0;
+    for (const Json& event : track.events) {
+      if (event.at("ph") == "i") flushed += event.at("name") == "flushed" && event.at("args").at("semaphore") == 0;
+      if (event.at("ph") == "E" && event.at("name") != "trigger") CHECK(event.at("args").at("semaphore") == 0);
+      if (event.at("ph") != "B" || event.at("name") == "trigger") continue;
+      requests.push_back(event.at("name").get<std::string>() + " " + event.at("args").at("bytes").dump());
+    }
+    CHECK(requests == std::vector<std::string>{"put 1024", "put + signal 512", "flush 0", "put + signal + flush 4096"});
+    CHECK(flushed == 2);
+    CHECK(spansOf(track, "trigger").size() == requests.size());
+  }
 }
 
 TEST_CASE("a file that cannot be written is an error on every rank") {

@@ -90,6 +90,7 @@ class BasicProxy {
   BasicProxy(Handler handler, ProxyOptions options)
       : handler_(detail::asProxyHandler<Trigger>(std::move(handler))),
         progress_(std::move(options.progress)),
+        trace_(options.thread.trace),
         monitor_(std::make_shared<WaitMonitor>(options.thread.device.type)),
         fifos_(makeFifos(options)),
         thread_(std::move(options.thread), [this] { return round(); }) {
@@ -142,7 +143,13 @@ class BasicProxy {
       Trigger trigger;
       for (int n = 0; n < mostInARow && fifo.poll(trigger); ++n) {
         worked = true;
-        const auto result = handler_(trigger, {index, fifo.tail()});
+        const std::uint64_t position = fifo.tail();
+        if (trace_) {
+          thread_.wake();
+          trace_->begin(TraceId::Trigger, position);
+        }
+        const auto result = handler_(trigger, {index, position});
+        if (trace_) trace_->end(TraceId::Trigger);
         fifo.pop();
         if (result == ProxyHandlerResult::Stop) {
           for (const auto& each : fifos_) each->report();
@@ -156,6 +163,7 @@ class BasicProxy {
 
   BasicProxyHandler<Trigger> handler_;
   std::function<bool()> progress_;
+  std::shared_ptr<TraceTrack> trace_;
   std::shared_ptr<WaitMonitor> monitor_;
   std::vector<std::shared_ptr<FifoType>> fifos_;
   detail::ProxyThread thread_;  // last: it uses all of the above

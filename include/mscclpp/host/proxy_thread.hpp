@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "mscclpp/host/device.hpp"
+#include "mscclpp/host/trace.hpp"
 #include "mscclpp/host/wait_monitor.hpp"
 
 namespace mscclpp {
@@ -32,6 +33,8 @@ struct ProxyThreadOptions {
   /// After so long without work it naps for 50 us between two looks, which frees its core and adds as much to the latency of the next trigger. Never if
   /// empty. On a CPU device idling gives the core away in any case.
   std::optional<std::chrono::microseconds> sleepAfter = {};
+  /// Where the thread records its handlers at work and its sleep, and a proxy service each request with its bytes and semaphore; null: nowhere.
+  std::shared_ptr<TraceTrack> trace = nullptr;
   /// How long a stop may take to finish what had been asked for.
   std::chrono::milliseconds stopTimeout{5000};
 };
@@ -63,12 +66,15 @@ class ProxyThread {
   void check() const;
   /// Ends the waits of a monitor when the thread fails, or now if it has.
   void endOnFailure(const std::shared_ptr<WaitMonitor>& monitor);
+  /// For `round`, before it records something: the thread is not asleep any more.
+  void wake();
   bool running() const noexcept { return running_.load(std::memory_order_acquire); }
 
  private:
   void run();
   void prepare();
   void work();
+  void fallAsleep();
   void join();
   void fail() noexcept;
 
@@ -84,6 +90,7 @@ class ProxyThread {
   std::exception_ptr failure_;
   mutable bool told_ = false;  // whether somebody has caught it
   std::vector<std::weak_ptr<WaitMonitor>> monitors_;
+  bool sleepIsRecorded_ = false;  // of the thread alone
 };
 
 }  // namespace detail

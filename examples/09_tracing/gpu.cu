@@ -1,0 +1,44 @@
+// 09 on GPUs, a rank a GPU.
+#include "gpu_example.hpp"
+#include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/trace_clock.cuh"
+#include "step.hpp"
+
+using namespace mscclpp;
+
+namespace {
+
+constexpr int threads = 288;  // the last warp of each block waits and publishes for the others
+
+__global__ void __launch_bounds__(threads) stepKernel(const __grid_constant__ example::Step step) {
+  example::runStep(gpu::Grid(), step);
+}
+
+struct Gpu {
+  static constexpr DeviceType type = DeviceType::GPU;
+  static constexpr Transport transport = Transport::CudaIpc;
+  static constexpr int blocks = 8;
+  std::function<void(ClockExchange*)> answerClock = answerClockOnGpu;
+
+  template <class T>
+  std::shared_ptr<T> allocate(std::size_t n) const {
+    return GpuBuffer<T>(n).memory();
+  }
+  void run(const example::Step& step) const {
+    stepKernel<<<blocks, threads>>>(step);
+    MSCCLPP_CUDATHROW(cudaGetLastError());
+    MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
+  }
+  std::vector<float> read(const float* from, std::size_t n) const {
+    std::vector<float> values(n);
+    gpuMemcpy<float>(values.data(), from, n);
+    return values;
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const std::string path = argc > 1 ? argv[1] : "09_tracing_gpu.json";
+  return example::runOnGpus(2, 8, argc, argv, [&](ProcessGroup& group) { example::trainOneRank(group, Gpu{}, path); });
+}
