@@ -1,7 +1,9 @@
 #include "mscclpp/host/nvls.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <numeric>
 #include <string>
 
 #include "byte_stream.hpp"
@@ -10,6 +12,7 @@
 #include "group_agreement.hpp"
 #include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
+#include "mscclpp/host/host_buffer.hpp"
 #include "multicast_group.hpp"
 #include "process_identity.hpp"
 
@@ -21,6 +24,7 @@ using detail::ByteReader;
 using detail::ByteWriter;
 
 constexpr detail::Form intentForm{"NvlsConnection's intent", 0x4e56494e, 1};
+constexpr detail::Form invitationForm{"NvlsConnection", 0x4e56494f, 1};
 constexpr detail::Form offerForm{"NvlsConnection's offer", 0x4e564f46, 1};
 
 constexpr std::size_t semaphoreBytes = switchChannelSemaphores * SwitchChannelHandle::semaphoreStride;
@@ -185,20 +189,100 @@ void* SwitchChannel::getDevicePtr() const {
   return state().handle.devicePtr;
 }
 
+// How ranks meet that share no bootstrap: over one of their own, in the order in which they have joined.
+struct NvlsConnection::Invitation {
+  UniqueId token;
+  std::size_t bufferSize;
+  int ranks;
+  DeviceType where;
+  HostBuffer counter;            // the root's: how many have joined
+  RegisteredMemory counterHere;  // mapped by each rank
+  int rank = 0;
+
+  int join() {
+    return static_cast<int>(std::atomic_ref(*static_cast<std::uint32_t*>(counterHere.data())).fetch_add(1));
+  }
+};
+
+NvlsConnection::NvlsConnection(std::size_t bufferSize, int numDevices, DeviceType where)
+    : invitation_(std::make_unique<Invitation>(Invitation{TcpBootstrap::createUniqueId(), bufferSize, numDevices, where,
+                                                          HostBuffer(sizeof(std::uint32_t)), RegisteredMemory()})) {
+  if (numDevices < 1) throw Error("NvlsConnection: it takes at least one device", ErrorCode::InvalidUsage);
+  invitation_->counterHere =
+      Context::create()->registerMemory(invitation_->counter.data(), sizeof(std::uint32_t), Transport::SharedMemory);
+  invitation_->rank = invitation_->join();
+}
+
+NvlsConnection::NvlsConnection(const std::vector<char>& data) : invitation_(std::make_unique<Invitation>()) {
+  ByteReader reader(data, invitationForm);
+  Invitation& it = *invitation_;
+  it.token = reader.get<UniqueId>();
+  it.bufferSize = reader.get<std::uint64_t>();
+  it.ranks = reader.get<std::int32_t>();
+  it.where = static_cast<DeviceType>(reader.get<std::uint32_t>());
+  it.counterHere = RegisteredMemory::deserialize(reader.getBytes());
+  reader.end();
+  if (it.counterHere.data() == nullptr || it.counterHere.size() != sizeof(std::uint32_t)) {
+    throw Error("NvlsConnection: this is not what serialize() has returned", ErrorCode::InvalidUsage);
+  }
+  it.rank = it.join();
+  if (it.rank >= it.ranks) {
+    throw Error("NvlsConnection: the root has made it for " + std::to_string(it.ranks) + " ranks, and all have joined",
+                ErrorCode::InvalidUsage);
+  }
+}
+
 NvlsConnection::NvlsConnection(std::unique_ptr<State> state) : state_(std::move(state)) {}
 NvlsConnection::~NvlsConnection() = default;
 
-const std::vector<int>& NvlsConnection::ranks() const noexcept {
-  return state_->agreement.ranks();
+std::vector<char> NvlsConnection::serialize() const {
+  if (!invitation_ || invitation_->rank != 0) {
+    throw Error("NvlsConnection::serialize: only of the connection that the root has made with a buffer size",
+                ErrorCode::InvalidUsage);
+  }
+  ByteWriter writer(invitationForm);
+  writer.put(invitation_->token).put(static_cast<std::uint64_t>(invitation_->bufferSize)).put(invitation_->ranks);
+  writer.put(static_cast<std::uint32_t>(invitation_->where)).putBytes(invitation_->counterHere.serialize());
+  return writer.finish();
 }
-std::size_t NvlsConnection::bufferSize() const noexcept {
-  return state_->bufferSize;
+
+void NvlsConnection::attachBarrier(int nRanks) const {
+  const int ranks = invitation_ ? invitation_->ranks : state_->agreement.size();
+  if (nRanks != ranks) {
+    throw Error("NvlsConnection::attachBarrier: the connection is of " + std::to_string(ranks) + " ranks, not " +
+                    std::to_string(nRanks),
+                ErrorCode::InvalidUsage);
+  }
 }
-std::size_t NvlsConnection::granularity() const noexcept {
-  return state_->granularity;
+
+void NvlsConnection::meet() {
+  if (state_) return;
+  const Invitation& it = *invitation_;
+  auto bootstrap = std::make_shared<TcpBootstrap>(it.rank, it.ranks);
+  bootstrap->initialize(it.token);
+  std::vector<int> ranks(static_cast<std::size_t>(it.ranks));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  state_ = std::move(
+      connectNvlsCollective(std::make_shared<Communicator>(bootstrap), ranks, it.bufferSize, it.where)->state_);
+}
+
+const NvlsConnection::State& NvlsConnection::state() const {
+  if (!state_) throw Error("NvlsConnection: the ranks meet in bindAllocatedMemory", ErrorCode::InvalidUsage);
+  return *state_;
+}
+
+const std::vector<int>& NvlsConnection::ranks() const {
+  return state().agreement.ranks();
+}
+std::size_t NvlsConnection::bufferSize() const {
+  return state().bufferSize;
+}
+std::size_t NvlsConnection::granularity() const {
+  return state().granularity;
 }
 
 SwitchChannel NvlsConnection::bindAllocatedMemory(void* data, std::size_t bytes) {
+  meet();
   State& state = *state_;
   const std::size_t counters = state.channels * semaphoreBytes;
   if (counters + semaphoreBytes > state.counterBytes) {

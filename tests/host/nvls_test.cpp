@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 
@@ -90,6 +91,35 @@ void reduceAndBroadcast(std::shared_ptr<Bootstrap> bootstrap) {
   }
 }
 
+/// MSCCL++'s form: the root's connection goes to the others as bytes; the user's bootstrap is not the connection's.
+void joinByBytes(std::shared_ptr<Bootstrap> bootstrap) {
+  const int rank = bootstrap->getRank(), nRanks = bootstrap->getNranks();
+  std::unique_ptr<NvlsConnection> connection;
+  std::vector<char> bytes;
+  if (rank == 0) {
+    connection = std::make_unique<NvlsConnection>(4096, nRanks, DeviceType::CPU);
+    bytes = connection->serialize();
+    for (int peer = 1; peer < nRanks; ++peer) bootstrap->send(bytes, peer, 0);
+  } else {
+    bootstrap->recv(bytes, 0, 0);
+    connection = std::make_unique<NvlsConnection>(bytes);
+    CHECK_THROWS_WITH_AS(connection->serialize(), doctest::Contains("only of the connection that the root"), Error);
+  }
+  connection->attachBarrier(nRanks);
+  CHECK_THROWS_WITH_AS(connection->attachBarrier(nRanks + 1), doctest::Contains("is of"), Error);
+  CHECK_THROWS_WITH_AS(connection->granularity(), doctest::Contains("meet in bindAllocatedMemory"), Error);
+  bootstrap->barrier();
+  CHECK_THROWS_WITH_AS(NvlsConnection{bytes}, doctest::Contains("all have joined"), Error);
+  bytes.pop_back();
+  CHECK_THROWS_AS(NvlsConnection{bytes}, Error);
+  const HostBuffer buffer(4096);
+  const auto channel = connection->bindAllocatedMemory(buffer.data(), 4096);
+  CHECK(connection->ranks().size() == static_cast<std::size_t>(nRanks));
+  const auto handle = channel.deviceHandle();
+  exchange(handle, handle.barrier_.rank, nRanks, 256);
+  bootstrap->barrier();
+}
+
 /// Each of these is an error on every rank, after which the ranks go on together.
 void disagree(std::shared_ptr<Bootstrap> bootstrap) {
   const int rank = bootstrap->getRank();
@@ -153,6 +183,16 @@ TEST_CASE("one process reduces and broadcasts" * doctest::skip()) {
   CHECK(threadsReturnTo(threads));
 }
 
+TEST_CASE("ranks that join by bytes, as threads") {
+  for (int nRanks : {1, 3}) runAsThreads(nRanks, joinByBytes);
+}
+TEST_CASE("ranks that join by bytes, as processes") {
+  runAsProcesses(3, "one process joins by bytes");
+}
+TEST_CASE("one process joins by bytes" * doctest::skip()) {
+  joinByBytes(bootstrapOfProcess());
+}
+
 TEST_CASE("groups that disagree are told, ranks as threads") {
   runAsThreads(3, disagree);
 }
@@ -166,4 +206,18 @@ TEST_CASE("one process disagrees" * doctest::skip()) {
 TEST_CASE("an empty switch channel says so") {
   CHECK_THROWS_WITH_AS(SwitchChannel().deviceHandle(), doctest::Contains("bindAllocatedMemory"), Error);
   CHECK_THROWS_AS(SwitchChannel().getDevicePtr(), Error);
+}
+
+TEST_CASE("a switch channel over a mapping of the caller's") {
+  std::array<float, 4> own{}, everywhere{};
+  std::shared_ptr<void> mapping(everywhere.data(), [](void*) {});
+  {
+    const SwitchChannel channel(own.data(), mapping, sizeof(own));
+    CHECK(mapping.use_count() == 2);
+    const auto handle = channel.deviceHandle();
+    CHECK(handle.devicePtr == own.data());
+    CHECK(handle.mcPtr == everywhere.data());
+    CHECK(handle.bufferSize == sizeof(own));
+  }
+  CHECK(mapping.use_count() == 1);
 }

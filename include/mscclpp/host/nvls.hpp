@@ -18,6 +18,17 @@ namespace mscclpp {
 /// is an error on all ranks (within the bootstrap's timeout), and never a driver call that waits for ever.
 class NvlsConnection {
  public:
+  /// MSCCL++'s form of connectNvlsCollective, for ranks of one host without a communicator: the root makes one for
+  /// `numDevices` ranks, sends serialize() to the others, and they construct theirs of it. All meet in the first call of
+  /// bindAllocatedMemory, which does what connectNvlsCollective does, on the device that is current then, and throws
+  /// what it throws: each rank needs a thread of its own.
+  NvlsConnection(std::size_t bufferSize, int numDevices, DeviceType where = DeviceType::GPU);
+  explicit NvlsConnection(const std::vector<char>& data);
+  /// For numDevices - 1 ranks; who has it can join. Throws Error(InvalidUsage) unless this is the root's.
+  std::vector<char> serialize() const;
+  /// Channels have barriers from the start. Throws Error(InvalidUsage) unless `nRanks` is the number of ranks.
+  void attachBarrier(int nRanks) const;
+
   ~NvlsConnection();
   NvlsConnection(const NvlsConnection&) = delete;
   NvlsConnection& operator=(const NvlsConnection&) = delete;
@@ -33,18 +44,24 @@ class NvlsConnection {
     return bindAllocatedMemory(reinterpret_cast<void*>(address), bytes);
   }
 
-  const std::vector<int>& ranks() const noexcept;
+  // As soon as the ranks have met; before that they throw Error(InvalidUsage).
+  const std::vector<int>& ranks() const;
   /// Bytes that channels can take in all.
-  std::size_t bufferSize() const noexcept;
+  std::size_t bufferSize() const;
   /// What addresses and sizes of memory are multiples of.
-  std::size_t granularity() const noexcept;
+  std::size_t granularity() const;
 
  private:
   friend std::shared_ptr<NvlsConnection> connectNvlsCollective(std::shared_ptr<Communicator> communicator,
                                                                std::vector<int> ranks, std::size_t bufferSize,
                                                                DeviceType where);
+  struct Invitation;
   struct State;
   explicit NvlsConnection(std::unique_ptr<State> state);
+  void meet();
+  const State& state() const;
+
+  std::unique_ptr<Invitation> invitation_;  // null if the ranks have a communicator
   std::unique_ptr<State> state_;
 };
 
