@@ -19,6 +19,11 @@ std::string readText(const char* name, const char* fallback = "") {
   return value != nullptr && *value != '\0' ? value : fallback;
 }
 
+// A default that gives way to an older variable.
+const char* unlessSet(const char* older, const char* fallback) {
+  return readText(older).empty() ? fallback : "";
+}
+
 [[noreturn]] void refuse(const char* name, const std::string& value, const std::string& allowed) {
   throw Error(std::string(name) + "=" + value + " is not understood: allowed is " + allowed, ErrorCode::InvalidUsage);
 }
@@ -123,8 +128,10 @@ std::string readCacheDir() {
 }  // namespace
 
 Env::Env()
-    : logLevel(readCapitals("MSCCLPP_LOG_LEVEL", {"NONE", "ERROR", "WARN", "INFO", "DEBUG"})),
-      logSubsys(readCapitalsList("MSCCLPP_LOG_SUBSYS", {"ALL", "ENV", "GPU", "NET", "CONN", "EXEC", "NCCL", "ALGO"})),
+    : logLevel(readCapitals("MSCCLPP_LOG_LEVEL", {"NONE", "ERROR", "WARN", "INFO", "DEBUG"},
+                            unlessSet("MSCCLPP_DEBUG", "ERROR"))),
+      logSubsys(readCapitalsList("MSCCLPP_LOG_SUBSYS", {"ALL", "ENV", "GPU", "NET", "CONN", "EXEC", "NCCL", "ALGO"},
+                                 unlessSet("MSCCLPP_DEBUG_SUBSYS", "ALL"))),
       logFile(readText("MSCCLPP_LOG_FILE")),
       debug(readCapitals("MSCCLPP_DEBUG", {"VERSION", "WARN", "INFO", "ABORT", "TRACE"})),
       debugSubsys(

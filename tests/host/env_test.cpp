@@ -40,7 +40,11 @@ TEST_CASE("without variables there are defaults") {
   const Variable home("HOME", "/home/someone");
   const Variable empty("MSCCLPP_IB_GID_INDEX", "");
   const Env environment;
-  CHECK(environment.logLevel == "");
+  CHECK(environment.logLevel == "ERROR");
+  CHECK(environment.logSubsys == "ALL");
+  const Variable older("MSCCLPP_DEBUG", "INFO"), olderSubsys("MSCCLPP_DEBUG_SUBSYS", "NET");
+  CHECK(Env().logLevel.empty());
+  CHECK(Env().logSubsys.empty());
   CHECK(environment.ibvMode == "host");
   CHECK(environment.ibGidIndex == -1);
   CHECK(environment.cacheDir == "/home/someone/.cache/mscclpp");

@@ -15,9 +15,9 @@ class Env {
   /// allowed. Most callers want `env()`.
   Env();
 
-  // Log (logger.hpp): the second three are the older spelling, used where the first three are unset.
-  const std::string logLevel;     ///< MSCCLPP_LOG_LEVEL: NONE, ERROR (as if unset), WARN, INFO or DEBUG.
-  const std::string logSubsys;    ///< MSCCLPP_LOG_SUBSYS: ALL, or a list of ENV,GPU,NET,CONN,EXEC,NCCL,ALGO; ^ = but.
+  // Log (logger.hpp): the second three are the older spelling, used where the first three are unset, and then empty.
+  const std::string logLevel;     ///< MSCCLPP_LOG_LEVEL: NONE, ERROR (default), WARN, INFO or DEBUG.
+  const std::string logSubsys;    ///< MSCCLPP_LOG_SUBSYS: ALL (default) or ENV,GPU,NET,CONN,EXEC,NCCL,ALGO; ^ = but.
   const std::string logFile;      ///< MSCCLPP_LOG_FILE: a path, %h = host name, %p = process id; default: stderr.
   const std::string debug;        ///< MSCCLPP_DEBUG: VERSION, WARN, INFO, ABORT or TRACE.
   const std::string debugSubsys;  ///< MSCCLPP_DEBUG_SUBSYS: NCCL's names (INIT, COLL, P2P, ...) or ALL; ^ = but.
