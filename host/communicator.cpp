@@ -280,22 +280,23 @@ void Communicator::sendMemory(RegisteredMemory memory, int remoteRank, int tag) 
 }
 
 std::shared_future<RegisteredMemory> Communicator::recvMemory(int remoteRank, int tag) {
-  return State::receive(state_, remoteRank, tag, [state = state_.get()](const State::Bytes& bytes) {
-    return state->ask([&](const detail::Deadline& deadline) { return RegisteredMemory::deserialize(bytes, deadline); });
+  return State::receive(state_, remoteRank, tag, [state = state_.get(), remoteRank](const State::Bytes& bytes) {
+    return state->ask("recvMemory from rank ", remoteRank,
+                      [&](const detail::Deadline& deadline) { return RegisteredMemory::deserialize(bytes, deadline); });
   });
 }
 
 std::shared_future<Connection> Communicator::connect(const Endpoint& localEndpoint, int remoteRank, int tag) {
   state_->send(localEndpoint.serialize(), remoteRank, tag);
-  return State::receive(state_, remoteRank, tag,
-                        [state = state_.get(), localEndpoint, remoteRank, tag](const State::Bytes& bytes) {
-                          const Endpoint remoteEndpoint = Endpoint::deserialize(bytes);
-                          Connection connection = state->ask([&](const detail::Deadline& deadline) {
-                            return state->context()->connect(localEndpoint, remoteEndpoint, deadline);
-                          });
-                          state->remember(connection, remoteRank, tag);
-                          return connection;
-                        });
+  return State::receive(
+      state_, remoteRank, tag, [state = state_.get(), localEndpoint, remoteRank, tag](const State::Bytes& bytes) {
+        const Endpoint remoteEndpoint = Endpoint::deserialize(bytes);
+        Connection connection = state->ask("rank ", remoteRank, [&](const detail::Deadline& deadline) {
+          return state->context()->connect(localEndpoint, remoteEndpoint, deadline);
+        });
+        state->remember(connection, remoteRank, tag);
+        return connection;
+      });
 }
 
 std::shared_future<Connection> Communicator::connect(const EndpointConfig& localConfig, int remoteRank, int tag) {
@@ -307,8 +308,9 @@ std::shared_future<Semaphore> Communicator::buildSemaphore(const Connection& con
   state_->send(local.serialize(), remoteRank, tag);
   return State::receive(
       state_, remoteRank, tag, [state = state_.get(), local = std::move(local), remoteRank](const State::Bytes& bytes) {
-        const auto remote =
-            state->ask([&](const detail::Deadline& deadline) { return SemaphoreStub::deserialize(bytes, deadline); });
+        const auto remote = state->ask("buildSemaphore with rank ", remoteRank, [&](const detail::Deadline& deadline) {
+          return SemaphoreStub::deserialize(bytes, deadline);
+        });
         return Semaphore(local, remote, state->monitor(local.device().type), state->bootstrap()->getRank(), remoteRank);
       });
 }

@@ -11,10 +11,12 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "error_message.hpp"
 #include "memory_transport.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/error.hpp"
@@ -48,10 +50,14 @@ class Communicator::State {
   void forgetFutures();
 
   /// What asks a peer beside the bootstrap, given a deadline that abort() brings forward: it then throws Error(Aborted).
+  /// Other errors say `prefix` and the rank first.
   template <class Call>
-  auto ask(const Call& call) const {
+  auto ask(const std::string& prefix, int rank, const Call& call) const {
     try {
       return call(detail::answerDeadline().orWhen(aborted_));
+    } catch (const Error& error) {
+      refuseIfAborted();
+      throw Error(prefix + std::to_string(rank) + ": " + detail::messageOf(error), error.getErrorCode());
     } catch (const BaseError&) {
       refuseIfAborted();
       throw;

@@ -72,11 +72,10 @@ bool sendFd(int socket, int fd) {
   return ::sendmsg(socket, &message, MSG_NOSIGNAL | MSG_DONTWAIT) == 1;
 }
 
-[[noreturn]] void failUnanswered(Clock::time_point start) {
-  throw Error("the process that owns the memory has not answered for " +
-                  std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(Clock::now() - start).count()) +
-                  " ms; it is stopped, or has ended",
-              ErrorCode::Timeout);
+[[noreturn]] void failUnanswered(const Deadline& deadline) {
+  throw Error(
+      "the process that owns the memory has not answered for " + deadline.passed() + "; it is stopped, or has ended",
+      ErrorCode::Timeout);
 }
 
 // One byte and one descriptor. Every descriptor that came along is owned before anything can throw.
@@ -90,10 +89,9 @@ UniqueFd receiveFd(int socket, Deadline deadline) {
   message.msg_iovlen = 1;
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  const auto start = Clock::now();
   ssize_t count;
   while ((count = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC)) < 0 && isInterruption(errno)) {
-    if (deadline.expired()) failUnanswered(start);
+    if (deadline.expired()) failUnanswered(deadline);
   }
   if (count < 0 && errno != ECONNRESET) throw SysError("recvmsg for a memory descriptor", errno);
   std::vector<UniqueFd> received;
@@ -243,11 +241,10 @@ UniqueFd FdServer::fetch(const Key& key, Deadline deadline) {
   ::setsockopt(socket.get(), SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
 
   const Address address = addressOf(key.server);
-  const auto start = Clock::now();
   int result;
   while ((result = ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address.socket), address.length)) != 0 &&
          isInterruption(errno)) {
-    if (deadline.expired()) failUnanswered(start);
+    if (deadline.expired()) failUnanswered(deadline);
   }
   if (result != 0 && errno == ECONNREFUSED) {
     throw Error(

@@ -124,7 +124,7 @@ UniqueFd connectAndIntroduce(const SocketAddress& address, const Key& key, const
     if (socket) return socket;
     if (deadline.expired()) {
       throw Error("rank " + std::to_string(self.rank) + " could not reach rank " + std::to_string(self.peer) + " at " +
-                      address.toString() + " in time (" + lastTrouble +
+                      address.toString() + " within " + deadline.passed() + " (" + lastTrouble +
                       "): is that rank running, and may this host connect to it?",
                   ErrorCode::Timeout);
     }

@@ -1,11 +1,13 @@
 #include "mscclpp/host/host_semaphore.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <string>
 #include <thread>
 
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/context.hpp"
+#include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
 #include "semaphore_handle.hpp"
 
@@ -53,12 +55,17 @@ bool Host2HostSemaphore::poll() {
 }
 
 void Host2HostSemaphore::wait(std::int64_t maxSpinCount) {
+  if (poll()) return;
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
   // A short spin catches a peer that runs; one that does not run needs this core.
   constexpr std::int64_t spinsBeforeYield = 1000;
-  for (std::int64_t spins = 0; !poll(); ++spins) {
-    if (maxSpinCount >= 0 && spins >= maxSpinCount) {
-      throw Error("Host2HostSemaphore::wait: signal " + std::to_string(consumed_ + 1) + " of rank " +
-                      std::to_string(semaphore_.peer()) + " did not come",
+  for (std::int64_t spins = 1; !poll(); ++spins) {
+    const auto waited = Clock::now() - start;
+    if (waited >= env()->waitTimeout || (maxSpinCount >= 0 && spins >= maxSpinCount)) {
+      throw Error("Host2HostSemaphore::wait: rank " + std::to_string(semaphore_.rank()) + " waited for signal " +
+                      std::to_string(consumed_ + 1) + " of rank " + std::to_string(semaphore_.peer()) + " for " +
+                      std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(waited).count()) + " ms",
                   ErrorCode::Timeout);
     }
     if (spins < spinsBeforeYield) continue;

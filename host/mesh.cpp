@@ -55,6 +55,7 @@ struct Mesh::Peer {
   State state = State::Absent;
   std::deque<Bytes> outbox;
   std::size_t outboxBytes = 0;  // including what the thread is writing
+  std::size_t inboxBytes = 0;   // of messages that nobody has received
   UniqueFd socket;              // set once; closed by the thread
 
   // The thread's own.
@@ -69,8 +70,13 @@ struct Mesh::Peer {
   int silentBeats = 0;
 };
 
-Mesh::Mesh(int rank, int numRanks, std::chrono::milliseconds heartbeatTimeout)
-    : rank_(rank), heartbeatTimeout_(heartbeatTimeout), owner_(::getpid()), wakeup_(makeWakeup()), peers_(numRanks) {
+Mesh::Mesh(int rank, int numRanks, std::chrono::milliseconds heartbeatTimeout, std::size_t inboxLimit)
+    : rank_(rank),
+      heartbeatTimeout_(heartbeatTimeout),
+      inboxLimit_(inboxLimit),
+      owner_(::getpid()),
+      wakeup_(makeWakeup()),
+      peers_(numRanks) {
   for (int i = 0; i < numRanks; ++i) peers_[i].rank = i;
 }
 
@@ -131,21 +137,12 @@ std::string Mesh::describe(const char* operation, int peer, int tag) const {
   return text + ": ";
 }
 
-void Mesh::throwFailure(const std::string& description) const {
-  if (aborted_) throw Error(description + "the communication was aborted", ErrorCode::Aborted);
-  throw Error(description + "rank " + std::to_string(failure_->rank) + " failed: " + failure_->reason,
+void Mesh::throwFailure(const std::string& description, std::optional<Deadline::Clock::time_point> start) const {
+  const std::string waited = start ? ", after " + secondsText(Deadline::Clock::now() - *start) : "";
+  if (aborted_) throw Error(description + "the communication was aborted" + waited, ErrorCode::Aborted);
+  throw Error(description + "rank " + std::to_string(failure_->rank) + " failed: " + failure_->reason + waited,
               ErrorCode::RemoteError);
 }
-
-namespace {
-
-std::string secondsText(std::chrono::steady_clock::duration duration) {
-  char text[32];
-  std::snprintf(text, sizeof(text), "%.1f s", std::chrono::duration<double>(duration).count());
-  return text;
-}
-
-}  // namespace
 
 template <class Ready>
 bool Mesh::waitUntil(std::unique_lock<std::mutex>& lock, Deadline deadline, const Ready& ready) {
@@ -159,7 +156,7 @@ void Mesh::send(int peer, int tag, const void* data, std::size_t size, const cha
   const auto start = Deadline::Clock::now();
   std::unique_lock lock(mutex_);
   if (peer == rank_) {
-    if (isBroken()) throwFailure(describe(operation, peer, tag));
+    if (isBroken()) throwFailure(describe(operation, peer, tag), std::nullopt);
     const char* bytes = static_cast<const char*>(data);
     mailbox_[{peer, tag}].emplace_back(bytes, bytes + size);
     changed_.notify_all();
@@ -171,7 +168,7 @@ void Mesh::send(int peer, int tag, const void* data, std::size_t size, const cha
            target.outboxBytes + size <= outboxLimit;
   };
   const bool inTime = waitUntil(lock, deadline, ready);
-  if (isBroken()) throwFailure(describe(operation, peer, tag));
+  if (isBroken()) throwFailure(describe(operation, peer, tag), start);
   if (target.state != State::Alive) {
     throw Error(describe(operation, peer, tag) + "rank " + std::to_string(peer) + " has left the job already",
                 ErrorCode::RemoteError);
@@ -196,7 +193,7 @@ void Mesh::recv(int peer, int tag, void* data, std::size_t size, const char* ope
   waitUntil(lock, deadline, ready);
   if (box == mailbox_.end()) {
     // What had arrived before a failure is still delivered; only a call that would have to wait throws.
-    if (isBroken()) throwFailure(describe(operation, peer, tag));
+    if (isBroken()) throwFailure(describe(operation, peer, tag), start);
     if (peer != rank_ && peers_[peer].state != State::Alive) {
       throw Error(describe(operation, peer, tag) + "rank " + std::to_string(peer) +
                       " has left the job without sending this message",
@@ -209,6 +206,7 @@ void Mesh::recv(int peer, int tag, void* data, std::size_t size, const char* ope
   const Bytes message = std::move(box->second.front());
   box->second.pop_front();
   if (box->second.empty()) mailbox_.erase(box);
+  if (peer != rank_) peers_[peer].inboxBytes -= message.size();
   lock.unlock();
   if (message.size() != size) {
     throw Error(describe(operation, peer, tag) + "rank " + std::to_string(peer) + " sent " +
@@ -220,7 +218,7 @@ void Mesh::recv(int peer, int tag, void* data, std::size_t size, const char* ope
 
 void Mesh::check(const char* operation) const {
   std::lock_guard lock(mutex_);
-  if (isBroken()) throwFailure(describe(operation, -1, -1));
+  if (isBroken()) throwFailure(describe(operation, -1, -1), std::nullopt);
 }
 
 void Mesh::fail(const std::string& reason) {
@@ -387,6 +385,10 @@ void Mesh::readFrom(Peer& peer) {
         lose(peer, "it sent bytes that are no message");
         return;
       }
+      if (peer.header.frame == Frame::Message && !hasRoomFor(peer)) {
+        lose(peer, "it sent more than " + std::to_string(inboxLimit_) + " bytes that nobody here has received");
+        return;
+      }
     } else {
       peer.payloadBytes += received;
     }
@@ -399,12 +401,19 @@ void Mesh::readFrom(Peer& peer) {
   }
 }
 
+bool Mesh::hasRoomFor(const Peer& peer) const {
+  std::lock_guard lock(mutex_);
+  return peer.inboxBytes + peer.header.size <= inboxLimit_;
+}
+
 // A whole frame has arrived. Returns false if there is nothing more to read from this peer.
 bool Mesh::handle(Peer& peer) {
   switch (peer.header.frame) {
     case Frame::Message: {
       std::lock_guard lock(mutex_);
-      if (!leaving_) mailbox_[{peer.rank, peer.header.tag}].push_back(std::move(peer.payload));
+      if (leaving_) break;
+      peer.inboxBytes += peer.payload.size();
+      mailbox_[{peer.rank, peer.header.tag}].push_back(std::move(peer.payload));
       break;
     }
     case Frame::Heartbeat:

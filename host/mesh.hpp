@@ -32,8 +32,12 @@ namespace mscclpp::detail {
 
 class Mesh {
  public:
-  /// `heartbeatTimeout`: how long a peer may be silent; 0 = for ever.
-  Mesh(int rank, int numRanks, std::chrono::milliseconds heartbeatTimeout);
+  /// One message of the greatest size is always taken.
+  static constexpr std::size_t defaultInboxLimit = std::size_t{2} << 30;
+
+  /// `heartbeatTimeout`: how long a peer may be silent; 0 = for ever. `inboxLimit`: a peer counts as failed when more
+  /// bytes than this of its messages wait here to be received.
+  Mesh(int rank, int numRanks, std::chrono::milliseconds heartbeatTimeout, std::size_t inboxLimit = defaultInboxLimit);
   /// Sends a farewell to all peers, gives them a moment to take it, and joins the thread.
   ~Mesh();
   Mesh(const Mesh&) = delete;
@@ -80,7 +84,9 @@ class Mesh {
   template <class Ready>
   bool waitUntil(std::unique_lock<std::mutex>& lock, Deadline deadline, const Ready& ready);
   std::string describe(const char* operation, int peer, int tag) const;
-  [[noreturn]] void throwFailure(const std::string& description) const;
+  /// Of a call that began at `start`, if it has waited.
+  [[noreturn]] void throwFailure(const std::string& description,
+                                 std::optional<Deadline::Clock::time_point> start) const;
   void wake() noexcept;
 
   // The thread.
@@ -91,12 +97,14 @@ class Mesh {
   void beat();
   void startLeaving();
   bool handle(Peer& peer);
+  bool hasRoomFor(const Peer& peer) const;
   void lose(Peer& peer, const std::string& reason);
   void announce(RankFailure failure);
   void runCallbacks(const RankFailure& failure);
 
   const int rank_;
   std::chrono::milliseconds heartbeatTimeout_;
+  const std::size_t inboxLimit_;
   const pid_t owner_;
   UniqueFd wakeup_;
 

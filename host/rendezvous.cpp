@@ -65,7 +65,7 @@ class Host {
         if (guest) {
           if (seat(*guest)) --missing;
         } else if (deadline.expired()) {
-          throw Error("not all ranks arrived in time: missing " + rankList(absent()) + " of " +
+          throw Error("not all ranks arrived within " + deadline.passed() + ": missing " + rankList(absent()) + " of " +
                           std::to_string(self_.numRanks) + "; were they started, and with the same token or address?",
                       ErrorCode::Timeout);
         }
@@ -184,7 +184,7 @@ Table receiveTable(const Attendance& self, const UniqueFd& socket, const SocketA
         throw Error("rank 0 at " + address.toString() + " ended before all ranks had met", ErrorCode::RemoteError);
       case Transfer::TimedOut:
         throw Error("rank " + std::to_string(self.rank) + " reached rank 0 at " + address.toString() +
-                        ", but not all ranks arrived in time; were all of them started?",
+                        ", but not all ranks arrived within " + deadline.passed() + "; were all of them started?",
                     ErrorCode::Timeout);
     }
   };
@@ -241,9 +241,9 @@ std::vector<std::uint64_t> attend(const Attendance& self, const Rendezvous& rend
       for (int peer = self.rank + 1; peer < self.numRanks; ++peer) {
         if (!arrived[peer]) ranks.push_back(peer);
       }
-      throw Error("rank " + std::to_string(self.rank) + " waited in vain for a connection from rank " +
-                      rankList(ranks) + " at " + localAddressTowards(rendezvous.address).toString() +
-                      ": can those hosts connect to this one?",
+      throw Error("rank " + std::to_string(self.rank) + " waited for " + deadline.passed() +
+                      " in vain for a connection from rank " + rankList(ranks) + " at " +
+                      localAddressTowards(rendezvous.address).toString() + ": can those hosts connect to this one?",
                   ErrorCode::Timeout);
     }
   }

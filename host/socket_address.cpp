@@ -9,13 +9,18 @@
 #include <algorithm>
 #include <cerrno>
 #include <charconv>
+#include <chrono>
+#include <condition_variable>
 #include <cstring>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string_view>
 #include <vector>
 
 #include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
+#include "service_thread.hpp"
 
 namespace mscclpp::detail {
 
@@ -81,17 +86,62 @@ SocketAddress SocketAddress::fromSockaddr(const sockaddr* address) {
 
 namespace {
 
-SocketAddress lookUp(const std::string& host, const std::string& family, const std::string& text) {
+// What the system's resolver says of a name.
+struct Resolution {
+  Resolution() = default;
+  Resolution(const Resolution&) = delete;
+  Resolution& operator=(const Resolution&) = delete;
+  ~Resolution() {
+    if (found != nullptr) ::freeaddrinfo(found);
+  }
+
+  void resolve(const std::string& host, addrinfo hints) {
+    const int result = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
+    std::lock_guard lock(mutex);
+    status = result;
+    isDone.notify_all();
+  }
+
+  std::mutex mutex;
+  std::condition_variable isDone;
+  std::optional<int> status;
+  addrinfo* found = nullptr;
+};
+
+std::shared_ptr<Resolution> resolve(const std::string& host, const std::string& family, const std::string& text,
+                                    Deadline deadline) {
   addrinfo hints{};
   hints.ai_family = family == "AF_INET" ? AF_INET : family == "AF_INET6" ? AF_INET6 : AF_UNSPEC;
   hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int status = ::getaddrinfo(host.c_str(), nullptr, &hints, &found);
-  if (status != 0) {
-    throw Error("\"" + text + "\": " + host + " is no address and no known host name (" + ::gai_strerror(status) + ")",
+  hints.ai_flags = AI_NUMERICHOST;
+  auto numeric = std::make_shared<Resolution>();
+  numeric->resolve(host, hints);
+  if (numeric->status == 0) return numeric;
+
+  // A resolver cannot be interrupted: a thread of its own asks it, and is left behind if that takes too long.
+  hints.ai_flags = 0;
+  auto resolution = std::make_shared<Resolution>();
+  startServiceThread("mscclpp-resolve", [resolution, host, hints] { resolution->resolve(host, hints); }).detach();
+  std::unique_lock lock(resolution->mutex);
+  while (!resolution->status) {
+    if (deadline.expired()) {
+      throw Error("\"" + text + "\": the host name " + host + " was not resolved within " + deadline.passed() +
+                      "; give the address instead",
+                  ErrorCode::Timeout);
+    }
+    resolution->isDone.wait_for(lock, std::chrono::milliseconds(deadline.pollTimeout()));
+  }
+  if (*resolution->status != 0) {
+    throw Error("\"" + text + "\": " + host + " is no address and no known host name (" +
+                    ::gai_strerror(*resolution->status) + ")",
                 ErrorCode::InvalidUsage);
   }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, ::freeaddrinfo);
+  return resolution;
+}
+
+SocketAddress lookUp(const std::string& host, const std::string& family, const std::string& text, Deadline deadline) {
+  const auto resolution = resolve(host, family, text, deadline);
+  const addrinfo* found = resolution->found;
   SocketAddress first = SocketAddress::fromSockaddr(found->ai_addr);
   for (const addrinfo* entry = found; entry != nullptr; entry = entry->ai_next) {
     // All ranks must come to the same choice, whatever order their resolvers give: IPv4 where there is one.
@@ -102,7 +152,7 @@ SocketAddress lookUp(const std::string& host, const std::string& family, const s
 
 }  // namespace
 
-MeetingPoint parseMeetingPoint(const std::string& text) {
+MeetingPoint parseMeetingPoint(const std::string& text, Deadline deadline) {
   const auto refuse = [&](const std::string& why) -> Error {
     return Error(
         "\"" + text + "\" is no rendezvous address: " + why + "; expected ip:port, [ip6]:port or ifname:ip:port",
@@ -132,7 +182,7 @@ MeetingPoint parseMeetingPoint(const std::string& text) {
     host = host.substr(colon + 1);
   }
   if (host.empty()) throw refuse("the address is empty");
-  result.address = lookUp(host, env()->socketFamily, text);
+  result.address = lookUp(host, env()->socketFamily, text, deadline);
   result.address.port = port;
   if (result.address.isWildcard()) {
     throw refuse("a wildcard would listen on every network; name the address of rank 0's host");

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string>
 
+#include "deadline.hpp"
+
 namespace mscclpp::detail {
 
 /// An IPv4 or IPv6 address and port in one layout for both. It travels as its bytes: no padding, little-endian hosts.
@@ -38,8 +40,9 @@ struct MeetingPoint {
   SocketAddress address;
 };
 
-/// Throws Error(InvalidUsage) which says what is wrong with `text`. A host name is looked up.
-MeetingPoint parseMeetingPoint(const std::string& text);
+/// Throws Error(InvalidUsage) which says what is wrong with `text`. A host name is looked up; that can take as long as
+/// the system's resolver likes, so it throws Error(Timeout) at `deadline`.
+MeetingPoint parseMeetingPoint(const std::string& text, Deadline deadline);
 
 /// Which interfaces may be used: a comma list of name prefixes; leading "^" turns it into an exclusion and "=" makes
 /// the names exact ("^=" does both).

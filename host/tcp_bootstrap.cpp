@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -40,36 +41,54 @@ void requireSize(const char* operation, const void* data, int size) {
 
 class TcpBootstrap::Session {
  public:
+  enum class State { Fresh, Meeting, Ready, Failed };
+
   Session(int rank, int numRanks)
       : rank(rank),
         numRanks(numRanks),
         timeout(env()->bootstrapTimeout),
         mesh(rank, numRanks, env()->heartbeatTimeout) {}
 
-  void initialize(const detail::Rendezvous& where, const std::string& interfaces, std::int64_t timeoutSec) {
+  struct Meeting {
+    detail::Rendezvous rendezvous;
+    std::string interfaces;
+  };
+
+  /// `find` says where to meet, and may take until the deadline.
+  void initialize(std::int64_t timeoutSec, const std::function<Meeting(const Deadline&)>& find) {
     if (timeoutSec <= 0) throw Error("initialize: the timeout must be 1 second or more", ErrorCode::InvalidUsage);
     if (State fresh = State::Fresh; !state.compare_exchange_strong(fresh, State::Meeting)) {
       throw Error("initialize was called before on this bootstrap: make a new TcpBootstrap to meet again",
                   ErrorCode::InvalidUsage);
     }
-    uniqueId = detail::toUniqueId(where);
     const Deadline deadline =
         Deadline::after(std::chrono::seconds(std::min<std::int64_t>(timeoutSec, 1'000'000'000))).orWhen(abandoned);
-    const detail::Attendance self{rank, numRanks, detail::hostHash(), interfaces, env()->socketFamily};
+    Meeting meeting;
     try {
-      hostHashes = detail::meet(self, where, mesh, deadline);
+      meeting = find(deadline);
+    } catch (const BaseError&) {
+      leaveMeeting(State::Fresh);
+      throw;
+    }
+    uniqueId = detail::toUniqueId(meeting.rendezvous);
+    const detail::Attendance self{rank, numRanks, detail::hostHash(), meeting.interfaces, env()->socketFamily};
+    try {
+      hostHashes = detail::meet(self, meeting.rendezvous, mesh, deadline);
       // Nobody returns before everybody is connected to everybody.
       barrier("initialize", deadline.later(500ms));
-      State meeting = State::Meeting;
-      if (!state.compare_exchange_strong(meeting, State::Ready)) {
-        throw Error("rank " + std::to_string(rank) + ", initialize: the communication was aborted", ErrorCode::Aborted);
-      }
+      leaveMeeting(State::Ready);
     } catch (const BaseError& error) {
       state = State::Failed;
       if (abandoned) mesh.check("initialize");
       mesh.fail(error.what());
       throw;
     }
+  }
+
+  void leaveMeeting(State next) {
+    State meeting = State::Meeting;
+    if (state.compare_exchange_strong(meeting, next)) return;
+    throw Error("rank " + std::to_string(rank) + ", initialize: the communication was aborted", ErrorCode::Aborted);
   }
 
   // Either initialize has returned, or it sees this.
@@ -112,8 +131,6 @@ class TcpBootstrap::Session {
     }
   }
 
-  enum class State { Fresh, Meeting, Ready, Failed };
-
   const int rank;
   const int numRanks;
   std::atomic<std::chrono::milliseconds> timeout;
@@ -148,13 +165,17 @@ UniqueId TcpBootstrap::getUniqueId() const {
 }
 
 void TcpBootstrap::initialize(const UniqueId& uniqueId, std::int64_t timeoutSec) {
-  session_->initialize(detail::fromUniqueId(uniqueId), env()->socketIfname, timeoutSec);
+  session_->initialize(timeoutSec, [&](const Deadline&) {
+    return Session::Meeting{detail::fromUniqueId(uniqueId), env()->socketIfname};
+  });
 }
 
 void TcpBootstrap::initialize(const std::string& address, std::int64_t timeoutSec) {
-  const detail::MeetingPoint point = detail::parseMeetingPoint(address);
-  const std::string interfaces = point.interface.empty() ? env()->socketIfname : "=" + point.interface;
-  session_->initialize({point.address, detail::secretForAddress(point.address)}, interfaces, timeoutSec);
+  session_->initialize(timeoutSec, [&](const Deadline& deadline) {
+    const detail::MeetingPoint point = detail::parseMeetingPoint(address, deadline);
+    return Session::Meeting{{point.address, detail::secretForAddress(point.address)},
+                            point.interface.empty() ? env()->socketIfname : "=" + point.interface};
+  });
 }
 
 int TcpBootstrap::getRank() const {

@@ -81,7 +81,8 @@ void offerToken(const std::string& job, const UniqueId& token, int numRanks, Dea
         for (int rank = 1; rank < numRanks; ++rank) {
           if (!served[rank]) absent += (absent.empty() ? "" : ", ") + std::to_string(rank);
         }
-        throw Error("not all ranks arrived in time: missing " + absent + " of " + std::to_string(numRanks),
+        throw Error("not all ranks arrived within " + deadline.passed() + ": missing " + absent + " of " +
+                        std::to_string(numRanks),
                     ErrorCode::Timeout);
       }
       // Without descriptors to spare a caller waits in the queue, and poll would return at once.
@@ -120,7 +121,8 @@ UniqueId takeToken(const std::string& job, int rank, Deadline deadline) {
       throw SysError("cannot reach rank 0 over a local socket", errno);
     }
     if (deadline.expired()) {
-      throw Error("rank " + std::to_string(rank) + " did not find rank 0 on this host in time: was it started?",
+      throw Error("rank " + std::to_string(rank) + " did not find rank 0 on this host within " + deadline.passed() +
+                      ": was it started?",
                   ErrorCode::Timeout);
     }
     std::this_thread::sleep_for(5ms);

@@ -52,11 +52,12 @@ void readVariables(const std::string& text) {
 }
 
 void readAddress(const std::string& text) {
+  const detail::Deadline soon = detail::Deadline::after(20s);
   accepts([&] {
-    const detail::MeetingPoint point = detail::parseMeetingPoint(text);
+    const detail::MeetingPoint point = detail::parseMeetingPoint(text, soon);
     const std::string shown = point.address.toString();
     if (point.address.scope != 0) return;
-    const detail::MeetingPoint again = detail::parseMeetingPoint(shown);
+    const detail::MeetingPoint again = detail::parseMeetingPoint(shown, soon);
     check(again.address == point.address, "an address is read as it is shown");
   });
 }

@@ -89,7 +89,7 @@ UniqueFd dial(const EndpointDetails& callee, const Id128& caller, Deadline deadl
       trouble = std::strerror(errorNumber);
     }
     if (deadline.expired()) {
-      throw Error("connect: could not reach the peer at " + where + " in time (" + trouble +
+      throw Error("connect: could not reach the peer at " + where + " within " + deadline.passed() + " (" + trouble +
                       "); may this host connect to it? MSCCLPP_SOCKET_IFNAME chooses the interface",
                   ErrorCode::Timeout);
     }

@@ -151,7 +151,7 @@ void Outbound::send(std::string_view message, std::string_view payload) {
     std::size_t sent = sendSome(next, count);
     if (sent == 0) {
       readAnswers();
-      if (deadline.expired()) fail("it takes no data", ErrorCode::Timeout);
+      if (deadline.expired()) fail("it takes no data for " + deadline.passed(), ErrorCode::Timeout);
       if (isAborted()) fail("it was aborted here", ErrorCode::Aborted);
       waitFor(POLLIN | POLLOUT, std::chrono::milliseconds(deadline.pollTimeout(100ms)));
       continue;

@@ -13,11 +13,12 @@
 namespace mscclpp::arch {
 
 /// How many failed attempts make a wait look at the clock: rarely on a GPU, where an attempt costs a trip to L2 (~0.5 us), a look at host memory twice
-/// that, and thousands of waiting threads must not crowd the bus; often on a CPU, where a late attempt has yielded its core anyway.
+/// that, and thousands of waiting threads must not crowd the bus; often on a CPU, where a late attempt has yielded its core anyway,
+/// for milliseconds if others want it.
 #if defined(__CUDA_ARCH__)
 inline constexpr unsigned attemptsPerDeadlineCheck = 16384;
 #else
-inline constexpr unsigned attemptsPerDeadlineCheck = 64;
+inline constexpr unsigned attemptsPerDeadlineCheck = 16;
 #endif
 
 /// Called after the attempt-th failure (from 1). A GPU polls on: its warp scheduler runs others meanwhile. A CPU spins a little, then gives its core

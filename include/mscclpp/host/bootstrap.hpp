@@ -16,6 +16,10 @@ namespace mscclpp {
 /// Rank discovery and small messages. Users may derive from it (over MPI, a store of their own, ...): the six pure
 /// functions are all that the library needs. Every function is called by the host, may block, and throws on failure.
 /// Messages between a pair of ranks match by tag, first sent first received; tags are independent of each other.
+///
+/// A recv that throws Error(Timeout) has taken nothing: should its message still come, the next recv of that peer and tag
+/// gets it. So whoever goes on repeats the recv, or never uses that tag again. A collective that has timed out leaves the
+/// ranks out of step: make a new bootstrap.
 class Bootstrap {
  public:
   /// The longest vector that `recv(std::vector<char>&, ...)` accepts, in bytes; a longer one is an error, not memory.
@@ -68,6 +72,9 @@ using UniqueId = std::array<std::uint8_t, UniqueIdBytes>;
 /// else that connects is dropped without harm. A watcher thread notices a rank that dies or stops answering; then
 /// every blocking call, here and on the other ranks, throws Error(RemoteError) which names that rank.
 ///
+/// Messages wait at their receiver, so that two ranks which send to each other do not block each other. A rank that sends
+/// 2 GiB more than the receiver has taken counts as failed there.
+///
 /// Thread safety: calls of different threads may overlap as long as they differ in peer or tag; the collectives
 /// (initialize, allGather, barrier, broadcast) are one at a time and in the same order on every rank.
 class TcpBootstrap : public Bootstrap, public Liveness {
@@ -91,9 +98,10 @@ class TcpBootstrap : public Bootstrap, public Liveness {
   /// Throws Error(Timeout) which names the ranks that are missing (rank 0) or the address (others), and
   /// Error(InvalidUsage) for a token that is no token, a rank taken twice, or ranks that disagree on their number.
   void initialize(const UniqueId& uniqueId, std::int64_t timeoutSec = 30);
-  /// The same with an address "ip:port", "[ip6]:port" or "ifname:ip:port" at which rank 0 listens. The secret is
-  /// MSCCLPP_SECRET, the same text on every rank (16 characters at least). Without it only loopback addresses are
-  /// accepted, under a secret derived from the user id and the address: it keeps jobs apart, not attackers out.
+  /// The same with an address "ip:port", "[ip6]:port" or "ifname:ip:port" at which rank 0 listens; a host name in the
+  /// place of the ip is looked up. The secret is MSCCLPP_SECRET, the same text on every rank (16 characters at least).
+  /// Without it only loopback addresses are accepted, under a secret derived from the user id and the address: it keeps
+  /// jobs apart, not attackers out.
   void initialize(const std::string& address, std::int64_t timeoutSec = 30);
 
   int getRank() const override;

@@ -51,8 +51,8 @@ class Host2HostSemaphore {
   /// Consumes one signal if there is one; never waits.
   bool poll();
   /// Waits for the next signal; what the peer wrote before it is visible afterwards. Throws Error(Timeout) after
-  /// `maxSpinCount` looks (negative: no such limit), and what WaitMonitor::check throws when the communicator of the
-  /// semaphore is aborted or loses a rank.
+  /// MSCCLPP_WAIT_TIMEOUT or `maxSpinCount` looks (negative: no such limit), and what WaitMonitor::check throws when the
+  /// communicator of the semaphore is aborted or loses a rank.
   void wait(std::int64_t maxSpinCount = 10000000);
 
  private:
