@@ -19,7 +19,7 @@ using detail::TrackEvents;
 using Json = nlohmann::ordered_json;
 using Piece = std::vector<char>;
 
-constexpr std::size_t pieceBytes = std::size_t{4} << 20;
+constexpr std::size_t pieceBytes = std::size_t{1} << 20;
 constexpr int tag = 32766;  // of the bootstrap's messages, one below the last
 
 /// Microseconds, which Chrome's format wants; a double holds nanoseconds for a hundred days.

@@ -25,5 +25,5 @@ struct Cpu {
 
 int main(int argc, char** argv) {
   const std::string path = argc > 1 ? argv[1] : "09_tracing_cpu.json";
-  return example::runOnRanks(4, argc, argv, [&](ProcessGroup& group) { example::trainOneRank(group, Cpu{}, path); });
+  return example::runOnRanks(2, argc, argv, [&](ProcessGroup& group) { example::trainOneRank(group, Cpu{}, path); });
 }

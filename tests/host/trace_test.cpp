@@ -234,7 +234,7 @@ TEST_CASE("threads record while others collect") {
 TEST_CASE("ranks write one file together, in pieces") {
   const TemporaryFile file("ranks.json");
   constexpr int ranks = 3;
-  constexpr std::uint64_t spans = 30'000;  // more than one piece
+  constexpr std::uint64_t spans = 8'000;  // more than one piece
   const UniqueId id = TcpBootstrap::createUniqueId();
   const auto outcomes = onThreads(ranks, [&](int rank) {
     TcpBootstrap bootstrap(rank, ranks);

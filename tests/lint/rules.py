@@ -231,7 +231,17 @@ def layers_documented(tree):
             yield f"{INCLUDE}README.md:1: does not mention {folder}/"
 
 
-KNOWN_HOSTS = {"github.com", "docs.nvidia.com", "localhost", "127.0.0.1", "mesonbuild.com", "man7.org", "www.rfc-editor.org"}
+KNOWN_HOSTS = {
+    "github.com",
+    "docs.nvidia.com",
+    "localhost",
+    "127.0.0.1",
+    "mesonbuild.com",
+    "man7.org",
+    "ui.perfetto.dev",
+    "www.rfc-editor.org",
+    "www.w3.org",
+}
 
 
 def portable(tree):
