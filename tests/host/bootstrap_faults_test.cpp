@@ -1,6 +1,7 @@
 // TcpBootstrap when things go wrong: ranks that die, stop, stay away, lie, and strangers who knock.
 #include <arpa/inet.h>
 #include <doctest/doctest.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -63,11 +64,12 @@ std::string loopback() {
 // A connection as a stranger makes it.
 class Stranger {
  public:
-  explicit Stranger(int port, int attempts = 200) : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+  explicit Stranger(int port, int attempts = 200, in_addr_t where = INADDR_LOOPBACK)
+      : fd_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_port = htons(static_cast<std::uint16_t>(port));
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_addr.s_addr = htonl(where);
     for (int i = 0; i < attempts; ++i) {
       if (::connect(fd_, reinterpret_cast<sockaddr*>(&address), sizeof(address)) == 0) return;
       std::this_thread::sleep_for(10ms);
@@ -413,6 +415,33 @@ TEST_CASE("strangers of all kinds do not disturb the ranks that meet") {
   strangers.join();
   CHECK(crowd.size() > 800);
   CHECK(outcomes == test::Outcomes(4));
+}
+
+TEST_CASE("it listens at the one address alone, and hands nothing to programs that are started") {
+  const int port = test::freePort();
+  const std::string address = "127.0.0.1:" + std::to_string(port);
+  const auto outcomes = onThreads(2, [&](int rank) {
+    TcpBootstrap bootstrap(rank, 2);
+    if (rank == 1) {
+      const Stranger here(port);  // rank 0 listens by now
+      CHECK_THROWS(Stranger(port, 1, INADDR_LOOPBACK + 1));
+      bootstrap.initialize(address, 20);
+    } else {
+      bootstrap.initialize(address, 20);
+    }
+    bootstrap.barrier();
+    int sockets = 0;
+    for (int fd = 3; fd < 256; ++fd) {
+      int type = 0;
+      socklen_t size = sizeof(type);
+      if (::getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) != 0) continue;
+      ++sockets;
+      CHECK((::fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
+    }
+    CHECK(sockets >= 2);
+    bootstrap.barrier();
+  });
+  CHECK(outcomes == test::Outcomes(2));
 }
 
 TEST_CASE("nobody listens once the ranks have met") {

@@ -10,6 +10,7 @@
 
 #include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 #include <random>
 #include <string>
@@ -180,6 +181,28 @@ TEST_CASE("another user gets nothing" * doctest::skip(::geteuid() != 0)) {
   CHECK(WIFEXITED(status));
   CHECK(WEXITSTATUS(status) == 0);
   CHECK(textIn(FdServer::fetch(key, soon())) == "precious");
+}
+
+TEST_CASE("nothing is taken from another user" * doctest::skip(::geteuid() != 0)) {
+  int ends[2];
+  REQUIRE(::pipe(ends) == 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::setuid(65534) != 0) ::_exit(2);
+    auto server = FdServer::create();
+    const UniqueFd memory(::memfd_create("bait", MFD_CLOEXEC));
+    auto offer = server->offer(memory.get(), nullptr);
+    const auto key = offer->key();
+    if (::write(ends[1], &key, sizeof(key)) != sizeof(key)) ::_exit(3);
+    while (true) ::pause();
+  }
+  FdServer::Key key;
+  REQUIRE(::read(ends[0], &key, sizeof(key)) == sizeof(key));
+  CHECK_THROWS_WITH_AS(FdServer::fetch(key, soon()), doctest::Contains("belongs to another user"), Error);
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+  ::close(ends[0]);
+  ::close(ends[1]);
 }
 
 TEST_CASE("the name is not to be guessed") {

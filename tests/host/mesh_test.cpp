@@ -1,4 +1,4 @@
-// What waits to be received has a limit, and failures say how long the call had waited.
+// Frames of a rank that has joined and does not keep to the rules; and that what waits to be received has a limit.
 #include "../../host/mesh.hpp"
 
 #include <doctest/doctest.h>
@@ -6,6 +6,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -69,5 +70,35 @@ TEST_CASE("a peer whose messages nobody receives counts as failed beyond the lim
     CAPTURE(text);
     CHECK(text.find("rank 0 failed: it sent more than 1000 bytes that nobody here has received, after 0.") !=
           std::string::npos);
+  }
+}
+
+TEST_CASE("bytes that are no message end the connection, whatever they announce") {
+  struct Header {
+    std::uint32_t frame;
+    std::int32_t tag;
+    std::uint64_t size;
+  };
+  constexpr std::uint32_t message = 1, heartbeat = 2, failure = 4;
+  struct Case {
+    Header header;
+    const char* text;
+  };
+  for (const Case& bad :
+       {Case{{0, 1, 1}, "no message"}, Case{{5, 1, 1}, "no message"},
+        Case{{message, 1, std::uint64_t{1} << 31}, "no message"}, Case{{message, 1, UINT64_MAX}, "no message"},
+        Case{{heartbeat, 0, 4096}, "no message"}, Case{{failure, 2, 0}, "a rank that does not exist"},
+        Case{{failure, -1, 0}, "a rank that does not exist"}, Case{{message, 1, 100}, "closed without a farewell"}}) {
+    CAPTURE(bad.header.frame);
+    CAPTURE(bad.header.size);
+    std::array<int, 2> ends{};
+    REQUIRE(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) == 0);
+    UniqueFd liar(ends[0]);
+    Mesh mesh(1, 2, 0ms);
+    mesh.addPeer(0, UniqueFd(ends[1]));
+    REQUIRE(::send(liar.get(), &bad.header, sizeof(bad.header), 0) == sizeof(bad.header));
+    if (std::string(bad.text).find("closed") != std::string::npos) liar = UniqueFd();  // in the middle of a message
+    char byte;
+    CHECK_THROWS_WITH_AS(mesh.recv(0, 1, &byte, 1, "recv", Deadline::after(20s)), doctest::Contains(bad.text), Error);
   }
 }
