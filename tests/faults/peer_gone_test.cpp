@@ -270,7 +270,8 @@ class Complaints {
   std::string text_;
 };
 
-void judge(Complaints& complaints, Fate fate, const std::string& names, const Call& call) {
+// Returns how late the call was, in seconds beyond what is allowed; negative if it was in time.
+double judge(Complaints& complaints, Fate fate, const std::string& names, const Call& call) {
   const Stalls stalls;
   const auto start = std::chrono::steady_clock::now();
   try {
@@ -287,10 +288,17 @@ void judge(Complaints& complaints, Fate fate, const std::string& names, const Ca
     static const std::regex time("[0-9] ?(s|ms|us)\\b");
     complaints.unless(!isTimeout || std::regex_search(text, time), "it does not say how long: " + text);
   }
-  const double seconds = test::secondsSince(start);
-  const double stalled = stalls.seconds();
-  complaints.unless(seconds - stalled <= timeout + slack,
-                    "it took " + std::to_string(seconds) + " s, of which " + std::to_string(stalled) + " stalled");
+  return test::secondsSince(start) - stalls.seconds() - (timeout + slack);
+}
+
+// A call that waits too long by itself does so each time; a machine that does not go on for a second does not.
+void inTime(Complaints& complaints, const std::function<double()>& attempt) {
+  double late = 0;
+  for (int i = 0; i < 3; ++i) {
+    late = attempt();
+    if (late <= 0) return;
+  }
+  complaints.unless(false, "it was " + std::to_string(late) + " s late, three times in a row");
 }
 
 // Everything is new: two ranks meet, and sum.
@@ -306,7 +314,8 @@ void startAgain() {
   if (const std::string outcome = partner.wait(); !outcome.empty()) throw std::runtime_error(outcome);
 }
 
-void meetFate(Complaints& complaints, const Operation& operation, Fate fate) {
+double meetFate(Complaints& complaints, const Operation& operation, Fate fate) {
+  double late = 0;
   const UniqueId id = TcpBootstrap::createUniqueId();
   Peer peer([&] {
     static std::unique_ptr<Side> side;  // until the process ends
@@ -321,9 +330,10 @@ void meetFate(Complaints& complaints, const Operation& operation, Fate fate) {
     side.bootstrap->barrier();
     side.bootstrap->setTimeout(1s);
     peer.suffer(fate);
-    judge(complaints, fate, operation.names, call);
+    late = judge(complaints, fate, operation.names, call);
   }
   startAgain();
+  return late;
 }
 
 void tryRow(const Operation& operation) {
@@ -335,7 +345,7 @@ void tryRow(const Operation& operation) {
     Complaints complaints(std::string(operation.name) + ", of a peer that " + nameOf(fate));
     const std::size_t descriptors = test::openDescriptors();
     const std::size_t threads = test::liveThreads();
-    meetFate(complaints, operation, fate);
+    inTime(complaints, [&] { return meetFate(complaints, operation, fate); });
     complaints.unless(test::openDescriptors() == descriptors, "descriptors are left open");
     complaints.unless(test::threadsReturnTo(threads), "threads are left");
     text += complaints.text();
@@ -367,8 +377,8 @@ TEST_CASE("the ranks' meeting ends in time, and the process starts again") {
     for (const Fate fate : fates) {
       rows.emplace_back([=] {
         Complaints complaints("initialize of rank " + std::to_string(waiting) + ", whose peer " + nameOf(fate));
-        const UniqueId id = TcpBootstrap::createUniqueId();
-        {
+        inTime(complaints, [&] {
+          const UniqueId id = TcpBootstrap::createUniqueId();
           Peer peer([&] {
             if (fate == Fate::StaysAway) return;
             static TcpBootstrap bootstrap(1 - waiting, 3);
@@ -382,9 +392,11 @@ TEST_CASE("the ranks' meeting ends in time, and the process starts again") {
             std::this_thread::sleep_for(300ms);
             peer.suffer(fate);
           });
-          judge(complaints, Fate::IsStopped, waiting == 0 ? "missing" : "rank 0", [&] { bootstrap.initialize(id, 1); });
+          const double late = judge(complaints, Fate::IsStopped, waiting == 0 ? "missing" : "rank 0",
+                                    [&] { bootstrap.initialize(id, 1); });
           thread.join();
-        }
+          return late;
+        });
         startAgain();
         if (!complaints.text().empty()) throw std::runtime_error(complaints.text());
       });
