@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backend/backend.hpp"
-#include "backend/data.hpp"
+#include "backend/trace_memory.hpp"
 #include "mscclpp/basic/trace.hpp"
 
 namespace mscclpp::test {
@@ -18,50 +18,6 @@ struct WithNoTrace {
   [[no_unique_address]] NoTrace trace;
 };
 static_assert(sizeof(WithNoTrace) == sizeof(int));
-
-/// Events and cursors of one rank, with an array of poison behind those of the blocks.
-template <class BackendType>
-class TraceMemory {
- public:
-  TraceMemory(BackendType& backend, std::uint32_t blocks, std::uint32_t capacity)
-      : blocks_(blocks),
-        capacity_(capacity),
-        events_(backend.allocate(1, (arrays() + 1) * capacity * sizeof(TraceEvent), poisonByte)),
-        cursors_(backend.allocate(1, (arrays() + 1) * sizeof(TraceCursor), 0)) {}
-
-  TraceBuffer buffer() {
-    return {reinterpret_cast<TraceEvent*>(events_.window().at(0)),
-            reinterpret_cast<TraceCursor*>(cursors_.window().at(0)), blocks_, capacity_};
-  }
-  std::size_t arrays() const { return std::size_t{blocks_} * traceRecordersPerBlock; }
-
-  struct Read {
-    std::vector<std::vector<TraceEvent>> tracks;
-    std::vector<TraceCursor> cursors;
-    bool restIsPoison;
-  };
-  Read read() {
-    Read result{{}, cursors_.template read<TraceCursor>(0), true};
-    const auto events = events_.template read<TraceEvent>(0);
-    for (std::size_t array = 0; array <= arrays(); ++array) {
-      const auto first = events.begin() + static_cast<std::ptrdiff_t>(array * capacity_);
-      const auto count = static_cast<std::ptrdiff_t>(array < arrays() ? result.cursors[array].count : 0);
-      result.tracks.emplace_back(first, first + count);
-      for (auto rest = first + count; rest != first + static_cast<std::ptrdiff_t>(capacity_); ++rest) {
-        const std::uint64_t poison = 0x0101010101010101u * poisonByte;
-        result.restIsPoison &= rest->time == poison && rest->word == poison;
-      }
-    }
-    result.tracks.pop_back();
-    return result;
-  }
-
- private:
-  std::uint32_t blocks_;
-  std::uint32_t capacity_;
-  decltype(std::declval<BackendType>().allocate(1, 1, 0)) events_;
-  decltype(std::declval<BackendType>().allocate(1, 1, 0)) cursors_;
-};
 
 inline constexpr TraceId outer = userTraceId(0), inner = userTraceId(1), mark = userTraceId(2);
 
@@ -86,12 +42,6 @@ struct TraceBody {
     const TraceSpan nothing(none, outer);
   }
 };
-
-inline std::vector<TraceKind> kindsOf(const std::vector<TraceEvent>& events) {
-  std::vector<TraceKind> kinds;
-  for (const TraceEvent& event : events) kinds.push_back(event.kind());
-  return kinds;
-}
 
 TEST_CASE("trace: two threads of each block record, spans nest, and nothing else is written") {
   Backend<> backend;
