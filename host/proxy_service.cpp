@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "append_only_table.hpp"
+#include "error_message.hpp"
 #include "gpu_backend.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/error.hpp"
@@ -153,13 +154,12 @@ class BasicProxyService<Trigger>::State {
     try {
       perform(trigger, request, place);
       if (trace_) trace_->end(id, request.semaphore);
-    } catch (const Error& error) {
+    } catch (const BaseError& error) {
       startWhatCame();
-      // Without the code that the text of an Error ends in.
-      const std::string what = error.what();
+      const auto* own = dynamic_cast<const Error*>(&error);
       throw Error("trigger " + std::to_string(place.position) + " of FIFO " + std::to_string(place.fifo) + " (" +
-                      describe(request) + "): " + what.substr(0, what.rfind(" (mscclpp failure")),
-                  error.getErrorCode());
+                      describe(request) + "): " + (own != nullptr ? detail::messageOf(*own) : error.what()),
+                  own != nullptr ? own->getErrorCode() : ErrorCode::SystemError);
     }
   }
 
@@ -217,8 +217,10 @@ class BasicProxyService<Trigger>::State {
     return static_cast<std::uint32_t>(id);
   }
 
+  // A later flush may have been found complete first, if the connection moved on in between: the word never goes back.
   static void report(std::uint64_t* word, std::uint64_t position) {
-    std::atomic_ref(*word).store(position + 1, std::memory_order_release);
+    const std::atomic_ref done(*word);
+    if (done.load(std::memory_order_relaxed) <= position) done.store(position + 1, std::memory_order_release);
   }
 
   static void checkRange(const char* which, const RegisteredMemory& memory, std::uint64_t offset, std::uint64_t size) {
@@ -325,6 +327,8 @@ BasicProxyService<Trigger>::~BasicProxyService() {
     proxy_->stop();  // channels may keep it
   } catch (const std::exception& error) {
     logMessage(LogLevel::Warn, LogSubsystem::Exec, "a proxy service ended with: ", error.what());
+  } catch (...) {  // of the user's threadInit
+    logMessage(LogLevel::Warn, LogSubsystem::Exec, "a proxy service ended with an unknown exception");
   }
 }
 

@@ -7,6 +7,7 @@
 #include "mscclpp/host/error.hpp"
 #include "mscclpp/host/logger.hpp"
 #include "mscclpp/host/numa.hpp"
+#include "service_thread.hpp"
 
 namespace mscclpp::detail {
 
@@ -76,21 +77,22 @@ ProxyThread::~ProxyThread() {
 }
 
 void ProxyThread::start(bool blocking) {
+  if (isThisThread()) return;  // and waiting for whoever stops it would be for ever
   {
     const std::lock_guard lock(lifecycle_);
+    if (stop_ || !running()) join();  // it has ended, or been told to by itself
     {
       const std::lock_guard failureLock(failureMutex_);
       if (failure_) {
         throw Error("Proxy: it has failed before, and requests may be lost; make a new one", ErrorCode::InvalidUsage);
       }
     }
-    if (!running()) {
-      join();
+    if (!thread_.joinable()) {
       stop_ = false;
       started_ = false;
       running_ = true;
       try {
-        thread_ = std::thread([this] { run(); });
+        thread_ = startServiceThread("mscclpp-proxy", [this] { run(); });
       } catch (...) {
         running_ = false;
         throw;
@@ -103,10 +105,13 @@ void ProxyThread::start(bool blocking) {
 }
 
 void ProxyThread::stop() {
-  stop_ = true;
-  if (threadId_.load() == std::this_thread::get_id()) return;
+  if (isThisThread()) {
+    stop_ = true;
+    return;
+  }
   {
     const std::lock_guard lock(lifecycle_);
+    stop_ = true;  // under the lock: a start under way would take it back, and the join never end
     join();
   }
   check();

@@ -207,6 +207,45 @@ TEST_CASE("a path that falls silent costs a flush its timeout, and no more") {
 
 namespace {
 
+/// Moves on between two looks: all is complete at the fourth.
+class SuddenConnection : public detail::ConnectionBase {
+ public:
+  using ConnectionBase::ConnectionBase;
+  std::uint64_t completed() override { return ++looks_ < 4 ? 0 : issued(); }
+
+ protected:
+  void startWrite(const RegisteredMemory& /*dst*/, std::uint64_t /*dstOffset*/, const RegisteredMemory& /*src*/,
+                  std::uint64_t /*srcOffset*/, std::uint64_t /*size*/) override {}
+  void startUpdate(const RegisteredMemory& /*dst*/, std::uint64_t /*dstOffset*/, std::uint64_t /*oldValue*/,
+                   std::uint64_t /*newValue*/) override {}
+
+ private:
+  int looks_ = 0;
+};
+
+}  // namespace
+
+TEST_CASE("a flush that is found complete before an earlier one stays complete") {
+  const auto context = Context::create();
+  const Endpoint end = context->createEndpoint({Transport::SharedMemory, DeviceType::CPU});
+  const Connection connection(std::make_shared<SuddenConnection>(context, end, end));
+  ProxyService service(ProxyServiceOptions{.thread = {.device = DeviceType::CPU}});
+  const auto id =
+      service.addSemaphore(Semaphore(SemaphoreStub(connection), Signals::passedOn(SemaphoreStub(connection))));
+  auto handle = deviceHandle(service.basePortChannel(id));
+  // The proxy looks once at each of the flushes, once more at the first, and then at the second.
+  std::uint64_t last = 0;
+  for (int i = 0; i < 2; ++i) {
+    CHECK(handle.signal());
+    last = handle.fifo_.push(ProxyTrigger(TriggerSync, 0, 0, 0, 0, 0, id));
+  }
+  service.startProxy();
+  service.stopProxy();
+  CHECK(*handle.flushDonePos_ == last + 1);
+}
+
+namespace {
+
 // A rank that puts to itself through a proxy over a faulty path.
 struct PortRig {
   explicit PortRig(const Faults& faults)

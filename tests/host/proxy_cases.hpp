@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <csignal>
 #include <thread>
 
 #include "backend/backend.hpp"
@@ -208,6 +209,73 @@ TEST_CASE("proxy: stop from inside a handler does not wait for itself") {
   proxy.start();
   CHECK(soon([&] { return !proxy.running(); }));
   CHECK(handled == 3);
+}
+
+TEST_CASE("proxy: starts and stops by several threads at once all return") {
+  Proxy proxy([](ProxyTrigger) {}, proxyOptions());
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&proxy, starts = i % 2 == 0] {
+      for (int n = 0; n < (Backend<>::onGpu ? 1000 : 100000); ++n) starts ? proxy.start() : proxy.stop();
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  proxy.stop();
+  CHECK_FALSE(proxy.running());
+}
+
+TEST_CASE("proxy: a handler may start what runs, even while others wait for its end") {
+  Proxy* self = nullptr;
+  std::atomic<bool> stopping = false;
+  Proxy proxy(
+      [&](ProxyTrigger) {
+        for (int after = 0; after < 50; after += stopping ? 1 : 0) {
+          self->start(true);
+          std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        }
+      },
+      proxyOptions());
+  self = &proxy;
+  pushTo(proxy, 1, 1, false);
+  proxy.start();
+  stopping = true;
+  proxy.stop();
+  CHECK_FALSE(proxy.running());
+}
+
+TEST_CASE("proxy: a start after a stop from inside a handler is not lost") {
+  Proxy* self = nullptr;
+  std::atomic<bool> told = false;
+  std::atomic<bool> starting = false;
+  std::atomic<bool> left = false;
+  Proxy proxy(
+      [&](const ProxyTrigger&) {
+        self->stop();
+        told = true;
+        soon([&] { return starting.load(); });
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));  // so that the start, as a rule, comes first
+        left = true;
+      },
+      proxyOptions());
+  self = &proxy;
+  pushTo(proxy, 1, 1, false);
+  proxy.start();
+  CHECK(soon([&] { return told.load(); }));
+  starting = true;
+  proxy.start(true);
+  CHECK(left);
+  CHECK(proxy.running());
+  proxy.stop();
+}
+
+TEST_CASE("proxy: its thread leaves the application's signals alone") {
+  sigset_t blocked;
+  auto options = proxyOptions();
+  options.thread.threadInit = [&] { pthread_sigmask(SIG_SETMASK, nullptr, &blocked); };
+  Proxy proxy([](ProxyTrigger) {}, options);
+  proxy.start(true);
+  proxy.stop();
+  CHECK(sigismember(&blocked, SIGTERM) == 1);
 }
 
 TEST_CASE("proxy: one that sleeps while idle still wakes up, and its destructor joins it") {

@@ -23,7 +23,7 @@ enum class ProxyPlace {
   NearDevice,  ///< on the GPU's NUMA node
 };
 
-/// How the thread of a proxy works.
+/// How the thread of a proxy works. It takes no signals.
 struct ProxyThreadOptions {
   /// The GPU that it makes current before anything else; or the CPU, where it lets other threads run as soon as it idles.
   Device device = DeviceType::GPU;
@@ -58,7 +58,7 @@ class ProxyThread {
   ProxyThread(const ProxyThread&) = delete;
   ProxyThread& operator=(const ProxyThread&) = delete;
 
-  /// No effect on a thread that runs. With `blocking`, returns when it works, and throws what its start threw.
+  /// No effect on a thread that runs; one that has told itself to stop ends first. With `blocking`, returns when it works, and throws what its start threw.
   void start(bool blocking);
   /// Has the thread go on until a round is idle, joins it, and throws what check() throws. From the thread itself: only the request.
   void stop();
@@ -71,6 +71,7 @@ class ProxyThread {
   bool running() const noexcept { return running_.load(std::memory_order_acquire); }
 
  private:
+  bool isThisThread() const noexcept { return threadId_.load() == std::this_thread::get_id(); }
   void run();
   void prepare();
   void work();
