@@ -10,6 +10,7 @@
 #include <atomic>
 #include <cerrno>
 
+#include "../../service_thread.hpp"
 #include "mscclpp/host/error.hpp"
 
 namespace mscclpp::detail::ib {
@@ -140,7 +141,7 @@ SignalReceiver::~SignalReceiver() {
 }
 
 void SignalReceiver::needThread() {
-  if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+  if (!thread_.joinable()) thread_ = startServiceThread("mscclpp-verbs", [this] { run(); });
 }
 
 std::shared_ptr<InboundSignals> SignalReceiver::open(int capacity) {
