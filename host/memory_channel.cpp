@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "mscclpp/host/error.hpp"
+#include "registered_memory_form.hpp"
 
 namespace mscclpp {
 
@@ -27,6 +28,7 @@ MemoryChannel::MemoryChannel(std::shared_ptr<MemoryDevice2DeviceSemaphore> semap
         "MemoryChannel: the peer's memory is not mapped here; the peer must register it for " + nameOf(transport),
         ErrorCode::InvalidUsage);
   }
+  detail::makeReachable(dst_);
 }
 
 MemoryChannel::MemoryChannel(const Semaphore& semaphore, RegisteredMemory dst, RegisteredMemory src, void* packetBuffer)

@@ -83,6 +83,12 @@ MemoryForm readMemory(const std::vector<char>& bytes) {
   return memory;
 }
 
+void makeReachable(const RegisteredMemory& memory) {
+  if (memory.data() == nullptr || !memory.transports().has(Transport::CudaIpc)) return;
+  if (readMemory(memory.serialize()).process != processId()) return;
+  static_cast<void>(adoptGpuMemory(memory.data(), memory.size()));
+}
+
 }  // namespace detail
 
 void RegisteredMemory::throwEmpty() {

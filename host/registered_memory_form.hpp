@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "memory_transport.hpp"
+#include "mscclpp/host/registered_memory.hpp"
 #include "mscclpp/host/transport.hpp"
 
 namespace mscclpp::detail {
@@ -22,5 +23,9 @@ struct MemoryForm {
 std::vector<char> writeMemory(const MemoryForm& memory);
 /// Throws Error(InvalidUsage) for anything that writeMemory did not write.
 MemoryForm readMemory(const std::vector<char>& bytes);
+
+/// Makes memory that this process has registered for CudaIpc, perhaps of another of its GPUs, accessible to the current
+/// device, as deserialising it would: for who hands a registration over within a process as it is.
+void makeReachable(const RegisteredMemory& memory);
 
 }  // namespace mscclpp::detail

@@ -4,6 +4,7 @@
 #include "memory_transport.hpp"
 #include "mscclpp/host/context.hpp"
 #include "mscclpp/host/error.hpp"
+#include "registered_memory_form.hpp"
 
 namespace mscclpp {
 
@@ -54,6 +55,7 @@ Semaphore::Semaphore(const SemaphoreStub& local, const SemaphoreStub& remote)
   if (connection_ == Connection()) {
     throw Error("Semaphore: the first stub must be the local one, made from a connection", ErrorCode::InvalidUsage);
   }
+  if (remote.connection_ != Connection()) detail::makeReachable(remote_);  // of this process, and not deserialised
 }
 
 }  // namespace mscclpp

@@ -2,6 +2,7 @@
 #include <doctest/doctest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstring>
 #include <mscclpp/bulk_device.hpp>
 #include <mscclpp/concurrency_device.hpp>
@@ -107,6 +108,22 @@ __global__ void sendToSelf(DeviceHandle<MemoryChannel> channel, int* wrong) {
 }
 
 __constant__ DeviceHandle<PortChannel> port;
+__constant__ FifoDeviceHandle constFifo;
+
+__global__ void pushMany(uint64_t pushes, int* wrong) {
+  FifoDeviceHandle& handle = constFifo;
+  for (uint64_t i = 1; i <= pushes; ++i) {
+    ProxyTrigger trigger;
+    trigger.fst = i;
+    trigger.snd = i;
+    const uint64_t position = handle.push(trigger);
+    if (i % handle.size != 0) continue;
+    handle.sync(position);
+    if (!handle.poll(position)) atomicAdd(wrong, 1);
+  }
+  handle.push(ProxyTrigger(TriggerData | TriggerFlag, 3, 16, 5, 32, 64, 9));
+  handle.push(ProxyTrigger(0, 0), -1);
+}
 
 __global__ void putToSelf(size_t bytes) {
   port.putWithSignalAndFlush(0, 0, bytes);
@@ -163,7 +180,12 @@ __global__ void bulk(const int* from, int* to) {
   const auto sum = SwitchChannelDeviceHandle::multimemLoadReduce(everywhere);
   SwitchChannelDeviceHandle::multimemStore(sum, everywhere);
   SwitchChannelDeviceHandle::multimemStoreReduce(make_float4(1, 2, 3, 4), reinterpret_cast<float*>(channel.mcPtr));
-  SwitchChannelDeviceHandle::multimemStoreReduce(make_uint2(1, 2), reinterpret_cast<__half*>(channel.mcPtr));
+  SwitchChannelDeviceHandle::multimemStoreReduce(make_uint2(1, 2), static_cast<float*>(channel.mcPtr));
+  SwitchChannelDeviceHandle::multimemStoreReduce(make_uint1(1), static_cast<float*>(channel.mcPtr));
+  auto* pairs = static_cast<__half2*>(channel.mcPtr);
+  SwitchChannelDeviceHandle::multimemStoreReduce(make_uint4(1, 2, 3, 4), pairs);
+  SwitchChannelDeviceHandle::multimemStoreReduce(make_uint2(1, 2), pairs);
+  SwitchChannelDeviceHandle::multimemStoreReduce(make_uint1(1), pairs);
   plain[0] = static_cast<float*>(channel.devicePtr)[channel.bufferSize / 4 - 1];
 }
 
@@ -186,6 +208,40 @@ TEST_CASE("compat gpu: the README's custom proxy gets its three requests") {
   CHECK(ones == 100);
   CHECK(twos == 100);
   CHECK(beefs == 100);
+}
+
+TEST_CASE("compat gpu: a FIFO of sixteen slots, many times round, from constant memory") {
+  Fifo host(16);
+  const auto handle = host.deviceHandle();
+  CHECK(handle.size == 16);
+  CHECK(handle.sizeMask == 15);
+  CHECK(handle.sizeShift == 4);
+  MSCCLPP_CUDATHROW(cudaMemcpyToSymbol(constFifo, &handle, sizeof(handle)));
+  auto wrong = detail::gpuCallocHostShared<int>();
+  constexpr uint64_t pushes = 10000;
+  pushMany<<<1, 1>>>(pushes, wrong.get());
+  ProxyTrigger trigger;
+  const auto take = [&] {
+    const auto start = std::chrono::steady_clock::now();
+    while (!host.poll(trigger)) {
+      REQUIRE(std::chrono::steady_clock::now() - start < std::chrono::seconds(30));
+    }
+    host.pop();
+  };
+  uint64_t outOfOrder = 0;
+  for (uint64_t i = 1; i <= pushes; ++i) {
+    take();
+    outOfOrder += trigger.fst != i || trigger.snd != i;
+  }
+  CHECK(outOfOrder == 0);
+  take();
+  CHECK(trigger.fst == (32ull << 32 | 64));
+  CHECK(trigger.snd == (9ull << 53 | 3ull << 50 | 3ull << 41 | 5ull << 32 | 16));
+  take();
+  CHECK((trigger.fst | trigger.snd) == 0);
+  CHECK(host.tail() == pushes + 2);
+  MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
+  CHECK(*wrong == 0);
 }
 
 TEST_CASE("compat gpu: barriers of blocks, and semaphores of a device") {

@@ -182,6 +182,15 @@ struct BasicPortChannelHandle : BasicBasePortChannelHandle<Trigger> {
   MSCCLPP_INLINE bool putWithSignalAndFlush(std::uint64_t offset, std::uint64_t size) {
     return putWithSignalAndFlush<publish>(offset, offset, size);
   }
+  /// MSCCL++'s forms; an std::int64_t as third argument is a count, any other a size.
+  MSCCLPP_INLINE bool putWithSignalAndFlush(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size,
+                                            std::int64_t maxSpinCount) {
+    return Base::putWithSignalAndFlush(dst_, dstOffset, src_, srcOffset, size, maxSpinCount);
+  }
+  template <detail::SameAs<std::int64_t> SpinCount>
+  MSCCLPP_INLINE bool putWithSignalAndFlush(std::uint64_t offset, std::uint64_t size, SpinCount maxSpinCount) {
+    return putWithSignalAndFlush(offset, offset, size, maxSpinCount);
+  }
   template <Publish publish = Publish::System, WarpGroup Warp>
   MSCCLPP_INLINE bool putEach(const Warp& warp, std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size) {
     return Base::template putEach<publish>(warp, dst_, dstOffset, src_, srcOffset, size);

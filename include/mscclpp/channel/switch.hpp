@@ -22,6 +22,20 @@ struct WidthOf<void> {
   std::uint64_t none;
 };
 
+/// What CUDA's pairs are pairs of.
+template <class T>
+struct ScalarOf {
+  using Type = T;
+};
+template <>
+struct ScalarOf<__half2> {
+  using Type = f16;
+};
+template <>
+struct ScalarOf<__nv_bfloat162> {
+  using Type = bf16;
+};
+
 }  // namespace detail
 
 /// Data and synchronisation. Indices count in the vector type of the call: element `index` of the buffer seen as an array of V, a Vector<T, N>.
@@ -103,11 +117,12 @@ struct SwitchChannelHandle {
   static MSCCLPP_INLINE void multimemStore(const V& value, T* ptr) {
     arch::multimemStore(pointer<T>(ptr).address, value);
   }
-  /// T is float or __half; the value is as many of them as its bytes hold.
+  /// T is float, or __half, __half2 and their likes; the value is as many scalars as its bytes hold.
   template <class V, class T>
   static MSCCLPP_INLINE void multimemStoreReduce(const V& value, T* ptr) {
-    using Elements = Vector<T, static_cast<int>(sizeof(V) / sizeof(T))>;
-    pointer<T>(ptr).template storeReduce<Arithmetic::Add>(arch::bitCast<Elements>(value));
+    using Scalar = typename detail::ScalarOf<T>::Type;
+    using Elements = Vector<Scalar, static_cast<int>(sizeof(V) / sizeof(Scalar))>;
+    pointer<Scalar>(ptr).template storeReduce<Arithmetic::Add>(arch::bitCast<Elements>(value));
   }
 
  private:

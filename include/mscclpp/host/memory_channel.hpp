@@ -32,8 +32,9 @@ class MemoryChannel : public BaseMemoryChannel {
   using DeviceHandle = MemoryChannelHandle;
 
   MemoryChannel() = default;
-  /// `dst` is the peer's memory, mapped here; `src` this rank's. `packetBuffer` is this rank's memory into which the peer
-  /// puts packets, and may be null if none are received. Throws Error(InvalidUsage) if `dst` is not mapped.
+  /// `dst` is the peer's memory, mapped here; what another rank of this process has registered, and handed over as it is,
+  /// becomes accessible to the current device. `src` is this rank's. `packetBuffer` is this rank's memory into which the
+  /// peer puts packets, and may be null if none are received. Throws Error(InvalidUsage) if `dst` is not mapped.
   MemoryChannel(std::shared_ptr<MemoryDevice2DeviceSemaphore> semaphore, RegisteredMemory dst, RegisteredMemory src,
                 void* packetBuffer = nullptr);
   MemoryChannel(const Semaphore& semaphore, RegisteredMemory dst, RegisteredMemory src, void* packetBuffer = nullptr);

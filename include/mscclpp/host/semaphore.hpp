@@ -50,7 +50,8 @@ class Semaphore {
  public:
   /// Stands for nothing.
   Semaphore() = default;
-  /// `local` was made here from a connection, `remote` came from the peer of that connection.
+  /// `local` was made here from a connection, `remote` came from the peer of that connection: as bytes or, within a
+  /// process, as it is; then its counter becomes accessible to the current device.
   Semaphore(const SemaphoreStub& local, const SemaphoreStub& remote);
   /// The same with who reports and ends failed waits, and the ranks that the report names.
   Semaphore(const SemaphoreStub& local, const SemaphoreStub& remote, std::shared_ptr<WaitMonitor> monitor, int rank,

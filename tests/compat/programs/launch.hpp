@@ -44,8 +44,8 @@ inline int ranks(int count, const std::function<void(int, int, const std::string
 
 #if defined(__CUDACC__)
 
-/// The same with a GPU for each rank, made current: `most` at most. Fewer than `least` are a skip, or a failure if MSCCLPP_REQUIRE_GPU=1.
-inline int ranksOnGpus(int least, int most, const std::function<void(int, int, const std::string&)>& body) {
+/// Calls body with the number of GPUs. Fewer than `least` are a skip, or a failure if MSCCLPP_REQUIRE_GPU=1. Returns the exit status for main.
+inline int onGpus(int least, const std::function<int(int)>& body) {
   // A process that has called CUDA cannot fork ranks that do: so somebody else counts.
   int ends[2];
   if (::pipe(ends) != 0) return 1;
@@ -72,9 +72,16 @@ inline int ranksOnGpus(int least, int most, const std::function<void(int, int, c
     std::fprintf(stderr, "needs %d GPUs, found %d\n", least, gpus);
     return required != nullptr && std::strcmp(required, "1") == 0 ? 1 : skipped;
   }
-  return ranks(gpus < most ? gpus : most, [&](int rank, int count, const std::string& address) {
-    if (cudaSetDevice(rank) != cudaSuccess) throw std::runtime_error("cudaSetDevice");
-    body(rank, count, address);
+  return body(gpus);
+}
+
+/// As ranks, with a GPU for each rank, made current: `most` at most.
+inline int ranksOnGpus(int least, int most, const std::function<void(int, int, const std::string&)>& body) {
+  return onGpus(least, [&](int gpus) {
+    return ranks(gpus < most ? gpus : most, [&](int rank, int count, const std::string& address) {
+      if (cudaSetDevice(rank) != cudaSuccess) throw std::runtime_error("cudaSetDevice");
+      body(rank, count, address);
+    });
   });
 }
 
