@@ -1,5 +1,6 @@
 #include "mscclpp/host/context.hpp"
 
+#include <cstdint>
 #include <string>
 
 #include "connection_base.hpp"
@@ -45,6 +46,9 @@ RegisteredMemory Context::registerMemory(void* data, std::size_t size, Transport
 RegisteredMemory Context::registerMemory(void* data, std::size_t size, TransportFlags transports,
                                          std::shared_ptr<const void> owner) {
   if (data == nullptr || size == 0) invalid("registerMemory: there must be a pointer and at least one byte");
+  if (size > UINTPTR_MAX - reinterpret_cast<std::uintptr_t>(data)) {
+    invalid("registerMemory: " + std::to_string(size) + " bytes from there on do not fit into memory");
+  }
   auto state = std::make_shared<RegisteredMemory::State>();
   state->data = data;
   state->originalAddress = reinterpret_cast<std::uint64_t>(data);

@@ -4,6 +4,7 @@
 
 #include <CLI/CLI.hpp>
 #include <array>
+#include <cerrno>
 #include <cstdio>
 #include <exception>
 #include <string_view>
@@ -57,7 +58,10 @@ int main(int argc, char** argv) {
   try {
     static_cast<void>(mscclpp::env());  // a variable that is not understood is the first thing to know
     const Json facts = gather();
-    fmt::print("{}", json ? facts.dump(2) + "\n" : mscclpp::info::describe(facts));
+    // Names and variables may be no UTF-8, which JSON has to be.
+    constexpr auto repair = Json::error_handler_t::replace;
+    fmt::print("{}", json ? facts.dump(2, ' ', false, repair) + "\n" : mscclpp::info::describe(facts));
+    if (std::fflush(stdout) != 0) throw fmt::system_error(errno, "writing");
     return 0;
   } catch (const std::exception& error) {
     fmt::print(stderr, "mscclpp-info: {}\n", error.what());

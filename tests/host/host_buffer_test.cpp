@@ -64,6 +64,7 @@ TEST_CASE("only memory of a host buffer can be shared") {
   CHECK_THROWS_AS(context->registerMemory(data + 1, 4096, Transport::SharedMemory), Error);
   CHECK_THROWS_AS(context->registerMemory(data, 0, Transport::SharedMemory), Error);
   CHECK_THROWS_AS(context->registerMemory(nullptr, 1, Transport::SharedMemory), Error);
+  CHECK_THROWS_AS(context->registerMemory(buffer.data(), SIZE_MAX, NoTransports), Error);
   CHECK_THROWS_AS(context->registerMemory(data, 1, Transport::IB0), Error);
   CHECK(context->registerMemory(data + 100, 3996, Transport::SharedMemory).data() == data + 100);
   const auto local = context->registerMemory(plain.data(), plain.size(), NoTransports);

@@ -255,6 +255,7 @@ TEST_CASE("a GPU that fails is told to the peer, and holds nobody's memory") {
   const auto answer = rig.answer();
   REQUIRE(answer);
   CHECK(answer->outcome == Outcome::CopyFailed);
+  CHECK(answer->completed == 0);  // though all of the bytes have been taken
   rig.registry.remove(rig.name);
   CHECK(rig.inbound->impatience() > 0);
 }

@@ -76,6 +76,12 @@ def main():
 
     result = run(program, MSCCLPP_WAIT_TIMEOUT="soon")
     check(result.returncode == 1 and "MSCCLPP_WAIT_TIMEOUT" in result.stderr, "a wrong variable goes unnoticed", result)
+    result = run(program, "--json", MSCCLPP_HCA_DEVICES=os.fsdecode(b"\xff"))
+    check(result.returncode == 0, "a variable that is no UTF-8 spoils the JSON", result)
+    check("MSCCLPP_HCA_DEVICES" in json.loads(result.stdout)["environment"], "environment", result)
+    with open("/dev/full", "wb") as full:
+        status = subprocess.run([program, "--json"], stdout=full, stderr=subprocess.DEVNULL, timeout=60).returncode
+    check(status == 1, "output that is lost goes unnoticed", result)
     result = run(program, "--no-such-option")
     check(result.returncode != 0, "an unknown option goes unnoticed", result)
     print(f"{len(found)} fields are as documented")

@@ -245,6 +245,7 @@ void Inbound::settle() {
 void Inbound::answer(std::uint64_t completed) {
   // The answer before is still on its way out: the peer does not listen, though it asked.
   if (condemned_ || answerLeft_ > 0) return;
+  answered_ = completed;
   answer_ = {completed, Outcome::Fine, 0};
   answerLeft_ = sizeof(answer_);
 }
@@ -264,7 +265,8 @@ void Inbound::condemn(Outcome outcome) noexcept {
   if (!condemned_) condemned_ = Deadline::after(lastPatience);
   // An answer of which a part is out cannot be replaced; the peer then learns only that the connection ended.
   if (answerLeft_ == 0 || answerLeft_ == sizeof(answer_)) {
-    answer_ = {applied_, outcome, 0};
+    // Copies that failed were of operations that had been applied.
+    answer_ = {outcome == Outcome::CopyFailed ? answered_ : applied_, outcome, 0};
     answerLeft_ = sizeof(answer_);
   }
 }

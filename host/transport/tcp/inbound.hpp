@@ -81,6 +81,7 @@ class Inbound {
   std::size_t inboxEnd_ = 0;
 
   bool queried_ = false;
+  std::uint64_t answered_ = 0;  // what the peer has been told to be complete
   Answer answer_{};
   std::size_t answerLeft_ = 0;  // bytes of it to be sent
   std::optional<Deadline> condemned_;

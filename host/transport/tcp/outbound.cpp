@@ -77,10 +77,16 @@ void Outbound::startWrite(const RegisteredMemory& dst, std::uint64_t dstOffset, 
   if (gpu < 0) return send(bytesOf(message), {source, size});
   if (!copies_ || copies_->gpu() != gpu) copies_ = makeStagedCopies(gpu);
   std::string_view front = bytesOf(message);
-  copies_->fromGpu(source, size, [&](const char* piece, std::size_t bytes) {
-    send(front, {piece, bytes});
-    front = {};
-  });
+  try {
+    copies_->fromGpu(source, size, [&](const char* piece, std::size_t bytes) {
+      send(front, {piece, bytes});
+      front = {};
+    });
+  } catch (...) {
+    // The peer takes whatever comes next for the rest of this operation.
+    if (!failure_) failure_ = std::current_exception();
+    throw;
+  }
 }
 
 void Outbound::startUpdate(const RegisteredMemory& dst, std::uint64_t dstOffset, std::uint64_t,
