@@ -1,6 +1,7 @@
 // Scratch, choice and checks of the compiled collectives.
 #include "mscclpp/kernels/collectives.hpp"
 
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <string_view>
@@ -11,6 +12,7 @@
 #include "mscclpp/collective/all_reduce_packets.hpp"
 #include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
+#include "mscclpp/host/logger.hpp"
 #include "mscclpp/host/symmetric_memory.hpp"
 #include "mscclpp/host/wait_monitor.hpp"
 
@@ -116,6 +118,13 @@ class Collectives::State {
       setEpoch(region, region.firstEpoch);
     }
     communicator_->bootstrap()->barrier();  // nobody sends before every window is ready
+    if (!env()->npkitDumpDir.empty()) {
+      kept_ = makeTrace({});
+      record(nullptr);
+    }
+  }
+  ~State() {
+    if (kept_) writeKept();
   }
 
   void allReduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, CUstream_st* stream,
@@ -192,7 +201,7 @@ class Collectives::State {
   }
 
   void record(std::shared_ptr<Trace> trace) {
-    trace_ = std::move(trace);
+    trace_ = trace ? std::move(trace) : kept_;
     if (!trace_) return;
     for (std::size_t i = 0; i < allReduceAlgorithms.size(); ++i) {
       trace_->name(traceIdOf(i), allReduceAlgorithms[i].name, "bytes");
@@ -210,6 +219,19 @@ class Collectives::State {
   }
 
  private:
+  /// The trace of this rank, into the folder that the environment names. A file that is there already stays.
+  void writeKept() const noexcept {
+    try {
+      const std::filesystem::path folder = env()->npkitDumpDir;
+      const std::string name = "trace_rank_" + std::to_string(rank_);
+      std::filesystem::path path = folder / (name + ".json");
+      for (int i = 2; std::filesystem::exists(path); ++i) path = folder / (name + "_" + std::to_string(i) + ".json");
+      writeTrace(path.string(), {kept_.get()});
+    } catch (const std::exception& error) {
+      logMessage(LogLevel::Warn, LogSubsystem::Algo, "no trace for MSCCLPP_NPKIT_DUMP_DIR: ", error.what());
+    }
+  }
+
   static TraceId traceIdOf(std::size_t algorithm) {
     return static_cast<TraceId>(static_cast<std::size_t>(TraceId::Algorithm) + algorithm);
   }
@@ -282,6 +304,7 @@ class Collectives::State {
   WaitMonitor monitor_;
   std::optional<SymmetricMemory> memory_;
   std::vector<Region> regions_;
+  std::shared_ptr<Trace> kept_;   // if the environment asks for one
   std::shared_ptr<Trace> trace_;  // null: calls are not recorded
   std::shared_ptr<TraceTrack> calls_;
 };

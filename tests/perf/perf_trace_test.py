@@ -6,6 +6,7 @@ usage: perf_trace_test.py PROGRAM
 
 import collections
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -20,9 +21,9 @@ STAGES = {
 }
 
 
-def run(program, *arguments):
+def run(program, *arguments, environment=None):
     command = [program, "all_reduce", "--device", "cpu", "--warmup", "1", "--calls", "2", "--repeats", "1", *arguments]
-    return subprocess.run(command, capture_output=True, text=True)
+    return subprocess.run(command, capture_output=True, text=True, env=environment)
 
 
 def spans(events):
@@ -94,6 +95,19 @@ def main(program):
             made = [(size, name) for size in SIZES for name in names if name != "one_shot_ll16" or size <= 256 * 1024]
             check(json.loads(path.read_text()), ranks, made)
             path.unlink()
+
+        environment = {**os.environ, "MSCCLPP_NPKIT_DUMP_DIR": folder}
+        for first in (True, False):
+            result = run(program, "-n", "2", "--sizes", "4K", environment=environment)
+            assert result.returncode == 0, result.stderr
+            for rank in range(2):
+                file = pathlib.Path(folder) / f"trace_rank_{rank}{'' if first else '_2'}.json"
+                events = [e for e in json.loads(file.read_text())["traceEvents"] if e["ph"] == "B"]
+                # The check, a warm-up, and one measurement with the call before it that takes up the skew.
+                assert sum(e["name"] == "all_reduce" for e in events) == 5, events
+                assert sum(e["name"] == "pipelined" for e in events) == 5 and {e["pid"] for e in events} == {rank}, events
+        lost = run(program, "-n", "2", "--sizes", "4K", environment={**environment, "MSCCLPP_NPKIT_DUMP_DIR": "/no/such"})
+        assert lost.returncode == 0, lost.stderr
 
         nowhere = run(program, "-n", "2", "--sizes", "1K", "--trace", "/no/such/folder/trace.json")
         assert nowhere.returncode != 0 and "cannot write /no/such/folder/trace.json" in nowhere.stderr, nowhere.stderr

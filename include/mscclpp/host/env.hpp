@@ -55,7 +55,7 @@ class Env {
 
   // Files.
   const std::string cacheDir;      ///< MSCCLPP_CACHE_DIR: default $HOME/.cache/mscclpp.
-  const std::string npkitDumpDir;  ///< MSCCLPP_NPKIT_DUMP_DIR.
+  const std::string npkitDumpDir;  ///< MSCCLPP_NPKIT_DUMP_DIR: Collectives write traces there.
 };
 
 /// The environment as it was at the first call in this process. Any thread may call it.

@@ -53,7 +53,8 @@ class Collectives {
   /// A trace for record(), with rank, device and clock of these collectives in place of those of the options.
   std::shared_ptr<Trace> makeTrace(TraceOptions options = {}) const;
   /// From now on calls are recorded: each on a track of the calling thread, and its stages on those of the blocks where recordsStages says so. Those run as
-  /// variants of their own: without a trace, nothing of it is compiled into the kernels. Null: no more. On GPUs the trace must outlive the calls.
+  /// variants of their own: without a trace, nothing of it is compiled into the kernels. Null: no more, unless MSCCLPP_NPKIT_DUMP_DIR asks for a trace of all
+  /// that is not recorded elsewhere. On GPUs the trace must outlive the calls.
   void record(std::shared_ptr<Trace> trace);
   /// Whether variants that record their stages are compiled for this type and operator.
   bool recordsStages(DataType type, ReduceOp op) const;
