@@ -2,6 +2,7 @@
 
 #include <doctest/doctest.h>
 
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <stdexcept>
@@ -130,6 +131,22 @@ TEST_CASE("futures outlive the communicator") {
     future = communicator.recvMemory(0);
   }
   CHECK(future.get().size() == 10);
+}
+
+TEST_CASE("futures that nobody asks, or that were asked, keep nothing alive") {
+  const auto bootstrap = aloneBootstrap();
+  {
+    Communicator communicator(bootstrap);
+    const HostBuffer buffer(4096);
+    communicator.sendMemory(memoryOf(communicator, buffer, 1), 0, 1);
+    static_cast<void>(communicator.recvMemory(0));
+    const auto earlier = communicator.recvMemory(0, 1), later = communicator.recvMemory(0, 1);
+    communicator.sendMemory(memoryOf(communicator, buffer, 2), 0, 1);
+    CHECK(later.get().size() == 2);
+    CHECK(earlier.wait_for(std::chrono::seconds(0)) == std::future_status::ready);
+    static_cast<void>(communicator.recvMemory(0, 1));
+  }
+  CHECK(bootstrap.use_count() == 1);
 }
 
 TEST_CASE("misuse is told") {
