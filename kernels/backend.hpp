@@ -16,8 +16,6 @@ struct Backend {
   /// Both return when done.
   void (*fill)(void* address, int byte, std::size_t bytes);
   void (*upload)(void* address, const void* from, std::size_t bytes);
-  /// The text of an error number that an AllReduceFunction returned.
-  const char* (*errorText)(int error);
   /// Whether LL128 with whole lines may be used between all ranks; the same answer on each. Collective.
   bool (*linesStayWhole)(Bootstrap& bootstrap);
   AllReduceFunction (*findAllReduce)(std::size_t algorithm, DataType type, ReduceOp op, int ranks);

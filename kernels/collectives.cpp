@@ -163,7 +163,7 @@ class Collectives::State {
                                 region.capacityPacks, region.pipeline, wait, input, output, count, shape, stream,
                                 trace_ ? trace_->buffer() : TraceBuffer{}});
     if (trace_) calls_->end(id);
-    if (error != 0) throw CudaError(std::string("all-reduce: the launch failed: ") + backend_.errorText(error), error);
+    if (error != 0) throw CudaError("all-reduce: the launch failed", error);
     if (!onGpu_ && monitor_.failed()) monitor_.check();
   }
 

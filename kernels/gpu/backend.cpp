@@ -17,7 +17,6 @@ const Backend& gpuBackend() {
       [](void* address, const void* from, std::size_t bytes) {
         gpuMemcpy<char>(static_cast<char*>(address), static_cast<const char*>(from), bytes, cudaMemcpyHostToDevice);
       },
-      [](int error) { return cudaGetErrorString(static_cast<cudaError_t>(error)); },
       gpu::linesStayWhole,
       [](std::size_t algorithm, DataType type, ReduceOp op, int ranks) {
         return visit(
