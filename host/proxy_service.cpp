@@ -323,13 +323,7 @@ BasicProxyService<Trigger>::BasicProxyService(const ProxyServiceOptions& options
 
 template <PortTriggerLayout Trigger>
 BasicProxyService<Trigger>::~BasicProxyService() {
-  try {
-    proxy_->stop();  // channels may keep it
-  } catch (const std::exception& error) {
-    logMessage(LogLevel::Warn, LogSubsystem::Exec, "a proxy service ended with: ", error.what());
-  } catch (...) {  // of the user's threadInit
-    logMessage(LogLevel::Warn, LogSubsystem::Exec, "a proxy service ended with an unknown exception");
-  }
+  proxy_->end();  // channels may keep it
 }
 
 template <PortTriggerLayout Trigger>

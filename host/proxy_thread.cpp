@@ -63,10 +63,11 @@ ProxyThread::ProxyThread(ProxyThreadOptions options, std::function<ProxyRound()>
   }
 }
 
-ProxyThread::~ProxyThread() {
-  stop_ = true;
-  join();
+void ProxyThread::end() noexcept {
+  stopAndJoin();
+  const std::lock_guard lock(failureMutex_);
   if (!failure_ || told_) return;
+  told_ = true;
   try {
     std::rethrow_exception(failure_);
   } catch (const std::exception& error) {
@@ -105,16 +106,18 @@ void ProxyThread::start(bool blocking) {
 }
 
 void ProxyThread::stop() {
+  stopAndJoin();
+  if (!isThisThread()) check();
+}
+
+void ProxyThread::stopAndJoin() {
   if (isThisThread()) {
     stop_ = true;
     return;
   }
-  {
-    const std::lock_guard lock(lifecycle_);
-    stop_ = true;  // under the lock: a start under way would take it back, and the join never end
-    join();
-  }
-  check();
+  const std::lock_guard lock(lifecycle_);
+  stop_ = true;  // under the lock: a start under way would take it back, and the join never end
+  join();
 }
 
 void ProxyThread::join() {

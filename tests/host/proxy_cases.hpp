@@ -9,6 +9,7 @@
 
 #include "backend/backend.hpp"
 #include "mscclpp/host/error.hpp"
+#include "mscclpp/host/logger.hpp"
 #include "mscclpp/host/proxy.hpp"
 
 namespace mscclpp::test {
@@ -276,6 +277,24 @@ TEST_CASE("proxy: its thread leaves the application's signals alone") {
   proxy.start(true);
   proxy.stop();
   CHECK(sigismember(&blocked, SIGTERM) == 1);
+}
+
+TEST_CASE("proxy: an exception that nobody has caught is logged at the end, one that somebody has is not") {
+  std::vector<std::string> lines;
+  setLogHandler([&](LogLevel, LogSubsystem, const std::string& message) { lines.push_back(message); });
+  for (const bool isCaught : {true, false}) {
+    auto options = proxyOptions();
+    options.thread.threadInit = [] { throw 42; };
+    Proxy proxy([](ProxyTrigger) {}, options);
+    proxy.start();
+    CHECK(soon([&] { return !proxy.running(); }));
+    if (isCaught) CHECK_THROWS_AS(proxy.stop(), int);
+    proxy.end();
+    proxy.end();
+  }
+  setLogHandler({});
+  REQUIRE(lines.size() == 1);
+  CHECK(lines[0].find("unknown exception") != std::string::npos);
 }
 
 TEST_CASE("proxy: one that sleeps while idle still wakes up, and its destructor joins it") {

@@ -103,6 +103,9 @@ class BasicProxy {
   /// Handles what has been pushed, ends the thread and joins it. Throws what check() throws; Error(Timeout) if requests
   /// keep coming.
   void stop() { thread_.stop(); }
+  /// As the destructor, for owners of a proxy that others hold too: stops, and logs what has gone wrong unless somebody
+  /// has caught it.
+  void end() noexcept { thread_.end(); }
   /// Throws what a handler threw, if one did.
   void check() const { thread_.check(); }
   /// Whether the thread runs: not before start, nor after a handler has said Stop or thrown.

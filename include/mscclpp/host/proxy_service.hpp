@@ -45,7 +45,7 @@ class BasicProxyService : public BaseProxyService {
   /// For GPUs: the one that is current.
   explicit BasicProxyService(int fifoSize = DEFAULT_FIFO_SIZE);
   explicit BasicProxyService(const ProxyServiceOptions& options);
-  /// As Proxy::stop: unlike stopProxy it does not wait until what was asked for has arrived. What went wrong is logged.
+  /// As Proxy::end: unlike stopProxy it does not wait until what was asked for has arrived.
   ~BasicProxyService() override;
   BasicProxyService(const BasicProxyService&) = delete;
   BasicProxyService& operator=(const BasicProxyService&) = delete;

@@ -53,8 +53,7 @@ class ProxyThread {
  public:
   /// `round` is called again and again by the thread; an exception ends it.
   ProxyThread(ProxyThreadOptions options, std::function<ProxyRound()> round);
-  /// Stops; what went wrong is logged if nobody has been told.
-  ~ProxyThread();
+  ~ProxyThread() { end(); }
   ProxyThread(const ProxyThread&) = delete;
   ProxyThread& operator=(const ProxyThread&) = delete;
 
@@ -62,6 +61,8 @@ class ProxyThread {
   void start(bool blocking);
   /// Has the thread go on until a round is idle, joins it, and throws what check() throws. From the thread itself: only the request.
   void stop();
+  /// The same for good: what went wrong is logged if nobody has been told.
+  void end() noexcept;
   /// Throws what ended the thread, if something did.
   void check() const;
   /// Ends the waits of a monitor when the thread fails, or now if it has.
@@ -76,6 +77,7 @@ class ProxyThread {
   void prepare();
   void work();
   void fallAsleep();
+  void stopAndJoin();
   void join();
   void fail() noexcept;
 
