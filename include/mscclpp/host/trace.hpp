@@ -15,7 +15,7 @@
 namespace mscclpp {
 
 struct TraceOptions {
-  /// Whose process of the trace this is, and where its blocks run.
+  /// Whose process of the trace this is, and where its blocks run: on a GPU that is current whenever the trace is made, collected or written.
   int rank = 0;
   Device device = DeviceType::CPU;
   /// Blocks that can record, and events of each recorder between two calls of collect(): 16 bytes each. A span is two events.
