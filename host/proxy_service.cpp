@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
-#include <deque>
 #include <span>
 #include <string>
 #include <utility>
@@ -171,21 +170,12 @@ class BasicProxyService<Trigger>::State {
   /// Starts what one round over the FIFOs asked for. Reports the flushes that are over; returns whether some are not.
   bool progress() {
     endBatches();
-    while (!flushes_.empty()) {
-      Flush& flush = flushes_.front();
-      if (flush.connection.completed() < flush.issued) break;
+    // All of them: those behind the first may be of faster connections.
+    std::erase_if(flushes_, [this](Flush& flush) {
+      if (flush.connection.completed() < flush.issued) return false;
       finish(flush.word.get(), flush.position, flush.semaphore);
-      flushes_.pop_front();
-    }
-    // Those behind the first may be of faster connections.
-    for (std::size_t i = 1; i < flushes_.size(); ++i) {
-      Flush& flush = flushes_[i];
-      if (flush.connection.completed() >= flush.issued) {
-        finish(flush.word.get(), flush.position, flush.semaphore);
-        flushes_.erase(flushes_.begin() + static_cast<std::ptrdiff_t>(i));
-        --i;
-      }
-    }
+      return true;
+    });
     return !flushes_.empty();
   }
 
@@ -301,7 +291,7 @@ class BasicProxyService<Trigger>::State {
   detail::AppendOnlyTable<Port> ports_;
   detail::AppendOnlyTable<RegisteredMemory> memories_;
   // Of the thread alone:
-  std::deque<Flush> flushes_;
+  std::vector<Flush> flushes_;
   std::vector<Connection> batches_;
 };
 

@@ -64,7 +64,7 @@ class BasicProxyService : public BaseProxyService {
   BasicBasePortChannel<Trigger> basePortChannel(SemaphoreId id) const;
   BasicPortChannel<Trigger> portChannel(SemaphoreId id, MemoryId dst, MemoryId src) const;
 
-  /// As Proxy::start and stop. When stopProxy returns, all that had been asked for has arrived; not from a handler.
+  /// As Proxy::start and stop, by one thread at a time. When stopProxy returns, all that had been asked for has arrived.
   void startProxy(bool blocking = false) override;
   void stopProxy() override;
   /// Throws what ended the proxy, if something did.
