@@ -1,6 +1,7 @@
 // Tracing: nothing of it where there is no trace, and one store and one read of the clock for an event.
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/collective/all_reduce.hpp"
+#include "mscclpp/collective/traced.hpp"
 
 using namespace mscclpp;
 
@@ -18,6 +19,7 @@ __device__ void work(const Grid& grid, int* data) {
 }
 
 using Reduce = AllReduce<float, Sum, AllReduceConfig{Protocol::LL16, Pattern::TwoShot, Schedule::Whole, 4}>;
+using Lines = AllReduce<float, Sum, AllReduceConfig{Protocol::LL128, Pattern::TwoShot, Schedule::Whole, 4}>;
 
 }  // namespace
 
@@ -46,6 +48,14 @@ __global__ void reduceWithNoTrace(const __grid_constant__ Reduce::Args args, con
   NoTrace none;
   Reduce::run(TracedGrid(gpu::Grid(), none), args, LoadFrom<float>(in), StoreTo<float>(out));
   // PTX-SAME: reduce
+}
+
+// A line is stored by all lanes at once: they meet again after one of them has recorded that it waited.
+__global__ void tracedLines(const __grid_constant__ Traced<Lines>::Args args, const float* in, float* out) {
+  Traced<Lines>::run(gpu::Grid(), args, LoadFrom<float>(in), StoreTo<float>(out));
+  // PTX: clock64
+  // PTX: bar\.warp\.sync
+  // PTX: st\.relaxed\.sys\.global\.b128
 }
 
 __global__ void traced(TraceBuffer buffer) {

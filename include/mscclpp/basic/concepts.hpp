@@ -83,6 +83,7 @@ struct AnyAttempt {
   MSCCLPP_HOST_DEVICE bool operator()(std::uint64_t& seen) const;
 };
 struct AnyWarp {
+  MSCCLPP_HOST_DEVICE void sync() const;
   MSCCLPP_HOST_DEVICE bool any(bool predicate) const;
 };
 }  // namespace detail

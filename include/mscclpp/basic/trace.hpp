@@ -180,6 +180,7 @@ class TracedWait {
     bool waits = false;
     const bool over = wait_.untilTogether(warp, site, noting(site, attempt, waits));
     if (waits) trace_->end(TraceId::Wait);
+    warp.sync();  // lanes that wait together may go on to store together, which one that records must not be late for
     return over;
   }
   MSCCLPP_INLINE bool failed() const { return wait_.failed(); }
