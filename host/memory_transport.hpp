@@ -110,10 +110,11 @@ class MappingTable {
 Deadline answerDeadline();
 
 /// Host memory. `share` throws Error(InvalidUsage) unless it lies in a HostBuffer; `adopt` is for memory of this very
-/// process: it returns what keeps it alive, null if that is unknown.
+/// process: it returns what keeps it alive, null if that is unknown, and throws Error(RemoteError) if a handle says that
+/// it was in a HostBuffer which has gone.
 SharedPiece shareHostMemory(void* data, std::size_t size, OfferTable& offers);
 MappedPiece mapHostMemory(const MemoryHandle& handle, std::size_t size, Deadline deadline);
-std::shared_ptr<const void> adoptHostMemory(void* data, std::size_t size);
+std::shared_ptr<const void> adoptHostMemory(void* data, std::size_t size, const std::vector<MemoryHandle>& handles);
 
 /// Throws Error(InvalidUsage) unless `size` bytes at the handle's offset lie within its allocation.
 void checkBounds(const MemoryHandle& handle, std::size_t size);

@@ -130,7 +130,7 @@ RegisteredMemory RegisteredMemory::deserialize(const std::vector<char>& data, co
     if (memory.transports.has(Transport::CudaIpc)) {
       state->owners.push_back(detail::adoptGpuMemory(state->data, state->size));
     }
-    state->owners.push_back(detail::adoptHostMemory(state->data, state->size));
+    state->owners.push_back(detail::adoptHostMemory(state->data, state->size, state->handles));
     return RegisteredMemory(std::move(state));
   }
 

@@ -86,8 +86,17 @@ MappedPiece mapHostMemory(const MemoryHandle& handle, std::size_t size, Deadline
   return {mapping->base() + handle.offset, mapping};
 }
 
-std::shared_ptr<const void> adoptHostMemory(void* data, std::size_t size) {
-  return HostAllocation::find(data, size);
+std::shared_ptr<const void> adoptHostMemory(void* data, std::size_t size, const std::vector<MemoryHandle>& handles) {
+  auto allocation = HostAllocation::find(data, size);
+  for (const MemoryHandle& handle : handles) {
+    if (handle.kind != HandleKind::SharedMemoryFd) continue;
+    // Another buffer may lie at the old address.
+    if (!allocation || allocation->id() != handle.allocation) {
+      throw Error("the memory was freed by its owner, a rank of this process; keep its HostBuffer while peers may ask",
+                  ErrorCode::RemoteError);
+    }
+  }
+  return allocation;
 }
 
 std::shared_ptr<ConnectionBase> connectSharedMemory(std::shared_ptr<Context> context, const Endpoint& local,

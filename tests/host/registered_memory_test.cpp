@@ -142,3 +142,14 @@ TEST_CASE("what is read back is passed on unchanged") {
   CHECK(remote.transports() == TransportFlags(Transport::SharedMemory));
   CHECK(remote.size() == 100);
 }
+
+TEST_CASE("memory of this process that was freed is not handed out again") {
+  auto context = Context::create();
+  std::vector<char> serialized;
+  for (int i = 0; i < 2; ++i) {  // the second buffer as a rule lies where the first was
+    HostBuffer buffer(4096);
+    if (i == 0) serialized = context->registerMemory(buffer.data(), 4096, Transport::SharedMemory).serialize();
+    if (i == 1) CHECK_THROWS_WITH_AS(RegisteredMemory::deserialize(serialized), doctest::Contains("freed"), Error);
+  }
+  CHECK_THROWS_WITH_AS(RegisteredMemory::deserialize(serialized), doctest::Contains("freed"), Error);
+}
