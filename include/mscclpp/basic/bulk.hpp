@@ -35,15 +35,17 @@ struct BulkBarrier {
 
   /// Whether the phase (0, then 1, 0, ...) has ended; what landed in it may then be read.
   MSCCLPP_INLINE bool poll(std::uint32_t phase) const { return arch::mbarrierTest(&word, phase); }
-  /// Waits for the end of the phase and makes `phase` the next one. False: the wait policy gave up.
+  /// Waits for the end of the phase and makes `phase` the next one. False: the wait policy gave up, and `phase` is still
+  /// the one to wait for.
   template <WaitPolicy Wait>
   MSCCLPP_INLINE bool wait(std::uint32_t& phase, Wait& policy) const {
     const std::uint32_t awaited = phase;
-    phase ^= 1;
-    return policy.until(WaitSite{WaitOperation::Barrier, -1, -1, 0, awaited}, [&](std::uint64_t& seen) {
+    const bool ended = policy.until(WaitSite{WaitOperation::Barrier, -1, -1, 0, awaited}, [&](std::uint64_t& seen) {
       seen = awaited ^ 1;
       return poll(awaited);
     });
+    if (ended) phase ^= 1;
+    return ended;
   }
   /// The same for ten seconds at most.
   MSCCLPP_INLINE bool wait(std::uint32_t& phase) const {
