@@ -9,6 +9,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "../../host/transport/verbs/queue_pair.hpp"
@@ -133,6 +134,16 @@ TEST_CASE("a batch takes one doorbell and leaves one completion") {
   const auto once = regions->share(buffer.data(), 4096);
   CHECK(regions->share(buffer.data(), 4096)->id() == once->id());
   CHECK(regions->share(buffer.data(), 2048)->id() != once->id());
+  {
+    std::array<std::shared_ptr<const Region>, 4> together;
+    std::vector<std::thread> threads;
+    for (auto& each : together) {
+      threads.emplace_back([&] { each = regions->share(static_cast<char*>(buffer.data()) + 8, 1024); });
+    }
+    for (auto& thread : threads) thread.join();
+    for (const auto& each : together) CHECK(each->id() == together[0]->id());
+    CHECK(regions->use(together[0]->id(), [](const Region&) {}));
+  }
   const Owner<ibv_cq> queue(library().createCq(device->context(), 128, nullptr, nullptr, 0));
   EndpointConfig::Ib config;
   QueuePair a(*device, port, config, queue.get(), queue.get(), {64, 40, 1});

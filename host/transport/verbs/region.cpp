@@ -82,18 +82,26 @@ void RegionKeys::writeTo(MemoryHandle& handle) const {
 std::shared_ptr<const Region> RegionTable::share(void* data, std::size_t size) {
   // A registration may outlive its memory, and new memory may then lie at the old address: an address alone says nothing.
   const auto allocation = HostAllocation::find(data, size);
+  const Range range{allocation ? allocation->id() : Id128{}, data, size};
   std::shared_ptr<Region> region;
+  std::uint32_t id = 0;
   {
     std::lock_guard lock(mutex_);
-    const Range range{allocation ? allocation->id() : Id128{}, data, size};
-    const auto known = allocation ? byRange_.find(range) : byRange_.end();
-    if (known != byRange_.end()) region = known->second.lock();
+    if (allocation) region = findRange(range);
+    if (!region) id = ++lastId_;
+  }
+  if (!region) {
+    // Without the lock, which every signal that arrives takes: pinning gigabytes takes seconds. If another thread has
+    // registered the same range meanwhile, its region serves both.
+    auto made = std::make_shared<Region>(device_, data, size, id);
+    std::lock_guard lock(mutex_);
+    if (allocation) region = findRange(range);
     if (!region) {
-      region = std::make_shared<Region>(device_, data, size, ++lastId_);
+      region = std::move(made);
       std::erase_if(byRange_, [](const auto& entry) { return entry.second.expired(); });
       std::erase_if(byId_, [](const auto& entry) { return entry.second.expired(); });
       if (allocation) byRange_[range] = region;
-      byId_[region->id()] = region;
+      byId_[id] = region;
     }
   }
   const Region* pointer = region.get();
@@ -116,6 +124,11 @@ RegionTable::Source RegionTable::sourceOf(std::uint32_t id, std::uint64_t addres
         ErrorCode::InvalidUsage);
   }
   return source;
+}
+
+std::shared_ptr<Region> RegionTable::findRange(const Range& range) const {
+  const auto found = byRange_.find(range);
+  return found == byRange_.end() ? nullptr : found->second.lock();
 }
 
 std::shared_ptr<Region> RegionTable::find(std::uint32_t id) const {

@@ -84,14 +84,17 @@ class RegionTable : public std::enable_shared_from_this<RegionTable> {
   }
 
  private:
+  /// An allocation, and a range of it.
+  using Range = std::tuple<Id128, void*, std::size_t>;
+
+  // With the lock held.
   std::shared_ptr<Region> find(std::uint32_t id) const;
+  std::shared_ptr<Region> findRange(const Range& range) const;
 
   std::shared_ptr<VerbsDevice> device_;
   // Taken to drop a region too: so none goes while another thread uses it.
   mutable std::mutex mutex_;
   std::uint32_t lastId_ = 0;
-  /// An allocation, and a range of it.
-  using Range = std::tuple<Id128, void*, std::size_t>;
   std::map<Range, std::weak_ptr<Region>> byRange_;
   std::map<std::uint32_t, std::weak_ptr<Region>> byId_;
 };
