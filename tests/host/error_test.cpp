@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <string>
 
+#include "../../host/error_message.hpp"
+
 using namespace mscclpp;
 
 TEST_CASE("every code has its name") {
@@ -35,6 +37,17 @@ TEST_CASE("an error says what failed and in which layer") {
   CHECK(either(CuError("map", 2).what(), "map (Cu failure: 2)", "map (Cu failure: out of memory)"));
   CHECK(std::string(IbError("post", EINVAL).what()) == "post (Ib failure: Invalid argument)");
   CHECK(std::string(BaseError(7).what()) == "error 7");
+}
+
+TEST_CASE("an error that is told on keeps its code and its words, and its class adds nothing twice") {
+  const Error own("no such rank", ErrorCode::Aborted);
+  CHECK(detail::messageOf(own) == "no such rank");
+  CHECK(detail::codeOf(own) == ErrorCode::Aborted);
+  CHECK(std::string(Error("first: " + detail::messageOf(own), detail::codeOf(own)).what()) ==
+        "first: no such rank (mscclpp failure: Aborted)");
+  const SysError system("cannot open a socket", EMFILE);
+  CHECK(detail::messageOf(system) == system.what());
+  CHECK(detail::codeOf(system) == ErrorCode::SystemError);
 }
 
 TEST_CASE("the family is caught by its root, and keeps its number") {

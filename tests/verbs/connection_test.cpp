@@ -194,6 +194,26 @@ TEST_CASE("the queue's depth bounds what is under way, and nothing is lost when 
   }
 }
 
+TEST_CASE("what was issued and never flushed arrives although the connection ends") {
+  for (const auto mode : {Ib::Mode::Host, Ib::Mode::HostNoAtomic}) {
+    CAPTURE(static_cast<int>(mode));
+    Link link(withMode(mode), withMode(mode));
+    Bytes source = randomBytes(4 << 20, 7);
+    Bytes target(source.size());
+    std::uint64_t word = 0;
+    const auto from = link.a.share(source);
+    const auto owned = link.b.share(target);
+    const auto ownedWord = link.b.share(&word, 8);
+    std::uint64_t sent = 0;
+    link.a.connection.beginBatch();
+    link.a.connection.write(travelled(owned), 0, from, 0, source.size());
+    link.a.connection.updateAndSync(travelled(ownedWord), 0, &sent, 1);
+    link.a.connection = Connection();
+    REQUIRE(arrives(word, 1));
+    CHECK(target == source);
+  }
+}
+
 TEST_CASE("a flush that does not block") {
   Link link;
   Bytes source = randomBytes(1 << 20, 3);

@@ -144,8 +144,9 @@ TEST_CASE("memory that the peer no longer offers is a named error") {
       doctest::Contains("does not offer that memory"), Error);
 }
 
-TEST_CASE("without atomics a signal to memory that is gone is noticed by the side that owned it") {
-  const auto config = withMode(Ib::Mode::HostNoAtomic);
+TEST_CASE("without atomics a signal to memory that is gone is an error on both sides") {
+  auto config = impatient();
+  config.ib.mode = Ib::Mode::HostNoAtomic;
   Link link(config, config);
   std::vector<std::uint64_t> words(8);
   RegisteredMemory to;
@@ -171,6 +172,12 @@ TEST_CASE("without atomics a signal to memory that is gone is noticed by the sid
   }
   CHECK(failure.find("not registered") != std::string::npos);
   CHECK(words == std::vector<std::uint64_t>(8));
+  CHECK_THROWS_AS(
+      [&] {
+        link.a.connection.updateAndSync(to, 0, &sent, 2);
+        link.a.connection.flush();
+      }(),
+      Error);
 }
 
 TEST_CASE("misuse is refused with a sentence that helps") {

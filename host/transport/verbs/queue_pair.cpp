@@ -132,4 +132,11 @@ void QueuePair::postReceive() {
   }
 }
 
+void QueuePair::breakOff() noexcept {
+  ibv_qp_attr attributes{};
+  attributes.qp_state = IBV_QPS_ERR;
+  // A device that refuses this has broken it off already.
+  static_cast<void>(library().modifyQp(pair_.get(), &attributes, IBV_QP_STATE));
+}
+
 }  // namespace mscclpp::detail::ib

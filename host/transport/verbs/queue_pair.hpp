@@ -20,7 +20,7 @@ struct QueuePairSize {
   int receives;
 };
 
-/// Requests are numbered 1, 2, ... and complete in that order. One thread at a time, but for postReceive.
+/// Requests are numbered 1, 2, ... and complete in that order. One thread at a time, but for postReceive and breakOff.
 class QueuePair {
  public:
   /// `device`, `port` and the completion queues must outlive it. It accepts nothing before connect().
@@ -59,6 +59,9 @@ class QueuePair {
 
   /// Lets one more write-with-immediate in. Any thread.
   void postReceive();
+
+  /// Ends it for both sides: the peer hears no more, and its requests fail. Any thread.
+  void breakOff() noexcept;
 
  private:
   /// Linked to the next slot once and for all. Clearing one for each request would take longer than to fill it in.

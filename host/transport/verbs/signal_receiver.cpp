@@ -178,6 +178,8 @@ void SignalReceiver::serveOne() noexcept {
       } catch (const std::exception& error) {
         inbound->failure_ = error.what();
       }
+      // Else the peer would wait for ever for room that is made no more.
+      if (!inbound->failure_.empty()) inbound->pair_->breakOff();
     }
   }
   // Destroying the queue waits for this, so the queue is still there although its connection may have gone.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "../../error_message.hpp"
 #include "completion_error.hpp"
 #include "mscclpp/host/error.hpp"
 
@@ -14,6 +15,8 @@ namespace {
 
 // How long an operation may wait for room in a queue: as long as a flush waits by default.
 constexpr std::chrono::seconds patience{30};
+// What was issued and never flushed mostly has arrived when a connection ends, or does so in this time.
+constexpr std::chrono::seconds farewell{5};
 // Ports allow 2 GiB and less; what is larger is sent as several messages.
 constexpr std::uint64_t largestMessage = std::uint64_t{1} << 30;
 // A write is cut over queue pairs into parts of this size or more: a smaller one gains less than its requests cost.
@@ -36,15 +39,25 @@ VerbsConnection::VerbsConnection(std::shared_ptr<Context> context, const Endpoin
   endpoint_->connect(peer_, mode_);
 }
 
+VerbsConnection::~VerbsConnection() {
+  try {
+    flush(farewell);
+  } catch (const std::exception&) {  // whoever wanted to know has asked
+  }
+  endpoint_->close();
+}
+
 std::string VerbsConnection::path() const {
   return nameOf(local().transport()) + " (" + endpoint_->own().nic + ") to " + peer_.process + " (" + peer_.nic + ")";
 }
 
+void VerbsConnection::findInboundFailure() {
+  const std::string inbound = endpoint_->inbound().failure();
+  if (!inbound.empty()) failure_ = Failure{inbound, ErrorCode::RemoteError};
+}
+
 void VerbsConnection::throwFailure() {
-  if (!failure_ && mode_ == SignalMode::Immediate) {
-    const std::string inbound = endpoint_->inbound().failure();
-    if (!inbound.empty()) failure_ = Failure{inbound, ErrorCode::RemoteError};
-  }
+  if (!failure_ && mode_ == SignalMode::Immediate) findInboundFailure();
   if (failure_) throw Error("the connection over " + path() + " broke: " + failure_->what, failure_->code);
 }
 
@@ -54,7 +67,7 @@ void VerbsConnection::step(Step step) {
   try {
     step();
   } catch (const BaseError& error) {
-    if (!failure_) failure_ = Failure{error.what(), ErrorCode::SystemError};
+    if (!failure_) failure_ = Failure{messageOf(error), detail::codeOf(error)};
     throw;
   }
 }
@@ -216,7 +229,9 @@ void VerbsConnection::poll() {
     for (int i = 0; i < count && !failure_; ++i) {
       const ibv_wc& completion = completions_[static_cast<std::size_t>(i)];
       if (completion.status != IBV_WC_SUCCESS) {
-        failure_ = Failure{describe(completion), codeOf(completion.status)};
+        // Its own receiver breaks off a queue pair whose peer signals nonsense: that is why then.
+        if (completion.status == IBV_WC_WR_FLUSH_ERR && mode_ == SignalMode::Immediate) findInboundFailure();
+        if (!failure_) failure_ = Failure{describe(completion), codeOf(completion.status)};
         return;
       }
       for (const auto& pair : pairs) {

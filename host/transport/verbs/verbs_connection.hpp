@@ -22,7 +22,8 @@ class VerbsConnection : public ConnectionBase {
  public:
   VerbsConnection(std::shared_ptr<Context> context, const Endpoint& local, const Endpoint& remote,
                   std::shared_ptr<VerbsEndpoint> endpoint, Details peer);
-  ~VerbsConnection() override { endpoint_->close(); }
+  /// Waits a few seconds for what was issued and never flushed.
+  ~VerbsConnection() override;
 
   std::uint64_t completed() override;
   void beginBatch() override { held_ = true; }
@@ -69,6 +70,7 @@ class VerbsConnection : public ConnectionBase {
     if (failure_ || mode_ == SignalMode::Immediate) throwFailure();
   }
   void throwFailure();
+  void findInboundFailure();
   template <typename Step>
   void step(Step step);
   template <typename Condition>
