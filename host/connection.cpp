@@ -41,7 +41,13 @@ void Connection::updateAndSync(const RegisteredMemory& dst, std::uint64_t dstOff
   }
   if (src == nullptr) throw Error("Connection::updateAndSync: src must not be null", ErrorCode::InvalidUsage);
   const std::uint64_t oldValue = std::atomic_ref(*src).exchange(newValue, std::memory_order_relaxed);
-  connection.updateAndSync(dst, dstOffset, oldValue, newValue);
+  try {
+    connection.updateAndSync(dst, dstOffset, oldValue, newValue);
+  } catch (...) {
+    // The next update starts from what the destination holds.
+    std::atomic_ref(*src).store(oldValue, std::memory_order_relaxed);
+    throw;
+  }
 }
 
 void Connection::flush(std::int64_t timeoutUsec) {

@@ -244,6 +244,21 @@ TEST_CASE("withdrawing memory waits for its copies") {
   CHECK_FALSE(rig.serve());
 }
 
+TEST_CASE("a refused operation does not make those before it complete") {
+  Rig rig;
+  rig.write(0, std::vector<char>(3000, 1));
+  rig.serve();
+  REQUIRE(rig.queue->waiting() > 0);
+  rig.write(Rig::bytes - 10, std::vector<char>(11, 2));
+  rig.serve();
+  const auto answer = rig.answer();
+  REQUIRE(answer);
+  CHECK(answer->outcome == Outcome::OutOfRange);
+  CHECK(answer->completed == 1);
+  CHECK(rig.queue->waiting() == 0);
+  CHECK(rig.memory[2999] == 1);
+}
+
 TEST_CASE("a GPU that fails is told to the peer, and holds nobody's memory") {
   setLogLevel(LogLevel::None);
   Rig rig;

@@ -387,7 +387,7 @@ TEST_CASE("whoever listens instead of a peer is found out") {
   const auto dialInto = [&](const std::vector<char>& words, std::chrono::milliseconds limit) {
     const UniqueFd listener = bindTo(anyPort);
     startListening(listener);
-    const EndpointDetails details{magic, protocolVersion, 0, localAddressOf(listener), nobody, makeSecret()};
+    const EndpointDetails details{magic, protocolVersion, 0, localAddressOf(listener), nobody, nobody, makeSecret()};
     std::thread host([&] {
       const Deadline deadline = Deadline::after(10s);
       UniqueFd accepted;

@@ -133,6 +133,28 @@ TEST_CASE("a batch arrives whole and in order, when it ends or when somebody ask
   CHECK(target.guardsAreIntact());
 }
 
+TEST_CASE("memory of anybody but the peer is refused, and the connection goes on") {
+  TcpPair pair;
+  auto third = Context::create();
+  GuardedMemory own(*pair.contexts[0], 64);
+  GuardedMemory thirds(*third, 64);
+  GuardedMemory target(*pair.contexts[1], 64);
+  own.fill(4);
+  auto& connection = pair.connections[0];
+  std::uint64_t word = 3;
+  for (const RegisteredMemory& wrong : {own.memory(), own.remote(), thirds.remote()}) {
+    CHECK(failureOf([&] { connection.write(wrong, 0, own.memory(), 8, 8); }).code == ErrorCode::InvalidUsage);
+    const Failure update = failureOf([&] { connection.updateAndSync(wrong, 0, &word, 9); });
+    CHECK(update.code == ErrorCode::InvalidUsage);
+    CHECK(update.text.find("no memory of this connection's peer") != std::string::npos);
+    CHECK(word == 3);  // nothing was announced
+  }
+  CHECK(connection.issued() == 0);
+  connection.write(target.remote(), 0, own.memory(), 8, 8);
+  connection.flush();
+  CHECK(std::memcmp(target.data(), own.data() + 8, 8) == 0);
+}
+
 TEST_CASE("a word is set exactly when it is told, in memory of any alignment") {
   TcpPair pair;
   GuardedMemory target(*pair.contexts[1], 64);

@@ -72,7 +72,7 @@ Inbound::Progress Inbound::receive() {
   if (left_ > 0) {  // the inbox is empty: the payload goes straight to where it belongs
     lease = Registration::lease(memory_);
     if (!lease) {
-      condemn(Outcome::UnknownMemory);
+      refuse(Outcome::UnknownMemory);
       return Progress::More;
     }
     if (memory_->gpu() < 0) {
@@ -137,22 +137,22 @@ void Inbound::digest() {
 
 void Inbound::begin(const Message& message) {
   if (message.operation == Operation::Query) {
-    if (message.number > applied_) return condemn(Outcome::Malformed);
+    if (message.number > applied_) return refuse(Outcome::Malformed);
     queried_ = true;
     return;
   }
   const bool isWrite = message.operation == Operation::Write;
   if ((!isWrite && message.operation != Operation::Update) || message.number != applied_ + 1) {
-    return condemn(Outcome::Malformed);
+    return refuse(Outcome::Malformed);
   }
   if (!memory_ || name_ != message.memory) {
     memory_ = registry_.find(message.memory);
     name_ = message.memory;
-    if (!memory_) return condemn(Outcome::UnknownMemory);
+    if (!memory_) return refuse(Outcome::UnknownMemory);
   }
   const std::uint64_t size = isWrite ? message.size : sizeof(message.value);
   if (size == 0 || message.offset > memory_->size() || size > memory_->size() - message.offset) {
-    return condemn(Outcome::OutOfRange);
+    return refuse(Outcome::OutOfRange);
   }
   if (memory_->gpu() >= 0) useCopies(memory_->gpu());
   target_ = memory_->data() + message.offset;
@@ -166,7 +166,7 @@ void Inbound::begin(const Message& message) {
 void Inbound::deliver(const char* bytes, std::size_t count) {
   while (count > 0) {
     auto lease = Registration::lease(memory_);
-    if (!lease) return condemn(Outcome::UnknownMemory);
+    if (!lease) return refuse(Outcome::UnknownMemory);
     std::size_t placed = count;
     if (memory_->gpu() < 0) {
       std::memcpy(target_, bytes, placed);
@@ -190,9 +190,9 @@ void Inbound::delivered(std::size_t count) {
 }
 
 void Inbound::update(const Message& message) {
-  if (reinterpret_cast<std::uintptr_t>(target_) % sizeof(message.value) != 0) return condemn(Outcome::OutOfRange);
+  if (reinterpret_cast<std::uintptr_t>(target_) % sizeof(message.value) != 0) return refuse(Outcome::OutOfRange);
   auto lease = Registration::lease(memory_);
-  if (!lease) return condemn(Outcome::UnknownMemory);
+  if (!lease) return refuse(Outcome::UnknownMemory);
   if (memory_->gpu() >= 0) {
     copies_->setWord(target_, message.value);
     keep(std::move(lease));
@@ -259,6 +259,12 @@ bool Inbound::sendAnswer() {
     answerLeft_ -= static_cast<std::size_t>(count);
   }
   return true;
+}
+
+// The answer says what has arrived before: copies under way have not.
+void Inbound::refuse(Outcome outcome) {
+  if (copies_) copies_->finish();
+  condemn(outcome);
 }
 
 void Inbound::condemn(Outcome outcome) noexcept {

@@ -52,6 +52,7 @@ class Inbound {
   void settle();
   void answer(std::uint64_t completed);
   bool sendAnswer();
+  void refuse(Outcome outcome);
   void condemn(Outcome outcome) noexcept;
 
   UniqueFd socket_;

@@ -12,14 +12,17 @@ namespace mscclpp::detail::tcp {
 struct MemoryName {
   /// -1: host memory. Only the owner's process uses it.
   std::int32_t gpu;
+  /// Where the name is known.
+  Id128 network;
 
-  static MemoryHandle handle(const Id128& name, std::size_t size, int gpu) {
+  static MemoryHandle handle(const Id128& name, std::size_t size, int gpu, const Id128& network) {
     MemoryHandle handle{};
     handle.kind = HandleKind::Tcp;
     handle.transport = Transport::Ethernet;
     handle.allocationBytes = size;
     handle.allocation = name;
-    const MemoryName self{gpu};
+    const MemoryName self{gpu, network};
+    static_assert(sizeof(self) <= sizeof(handle.access));
     std::memcpy(handle.access.data(), &self, sizeof(self));
     return handle;
   }

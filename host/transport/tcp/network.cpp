@@ -112,11 +112,11 @@ SharedPiece TcpNetwork::share(void* data, std::size_t size) {
   };
   const int gpu = gpuOf(data);
   const Id128 name = registry_.add(std::make_shared<Registration>(data, size, gpu));
-  return {{MemoryName::handle(name, size, gpu)}, std::shared_ptr<Offer>(new Offer{shared_from_this(), name})};
+  return {{MemoryName::handle(name, size, gpu, id_)}, std::shared_ptr<Offer>(new Offer{shared_from_this(), name})};
 }
 
 std::shared_ptr<NetworkEndpoint> TcpNetwork::createEndpoint(const EndpointConfig& config) {
-  const EndpointDetails details{magic, protocolVersion, 0, address_, randomId(), makeSecret()};
+  const EndpointDetails details{magic, protocolVersion, 0, address_, id_, randomId(), makeSecret()};
   Seat seat{keyOf(details.secret), std::nullopt, false, -1, nullptr};
   if (config.device.type == DeviceType::GPU) seat.copies = makeStagedCopies(config.device.id);
   {
@@ -135,7 +135,7 @@ std::shared_ptr<ConnectionBase> TcpNetwork::connect(std::shared_ptr<Context> con
   UniqueFd socket = dial(peer, self->id(), deadline);
   const auto patience = env()->bootstrapTimeout;
   noticeSilence(socket, patience);
-  return std::make_shared<Outbound>(std::move(context), local, remote, std::move(socket), patience);
+  return std::make_shared<Outbound>(std::move(context), local, remote, std::move(socket), peer.network, patience);
 }
 
 void TcpNetwork::removeSeat(const Id128& id) noexcept {

@@ -68,6 +68,7 @@ class TcpNetwork : public Network, public std::enable_shared_from_this<TcpNetwor
   void closeRemoved();
 
   const pid_t owner_;
+  const Id128 id_ = randomId();
   Registry registry_;
   UniqueFd listener_;
   SocketAddress address_;

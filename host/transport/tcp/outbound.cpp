@@ -46,9 +46,10 @@ const char* textOf(Outcome outcome) {
 }  // namespace
 
 Outbound::Outbound(std::shared_ptr<Context> context, const Endpoint& local, const Endpoint& remote, UniqueFd socket,
-                   std::chrono::milliseconds patience)
+                   const Id128& target, std::chrono::milliseconds patience)
     : ConnectionBase(std::move(context), local, remote),
       socket_(std::move(socket)),
+      target_(target),
       peer_(remoteAddressOf(socket_).toString()),
       patience_(patience) {
   // Made now: memory for it could not be had later while a kernel waits for this very connection.
@@ -98,6 +99,13 @@ void Outbound::startUpdate(const RegisteredMemory& dst, std::uint64_t dstOffset,
 }
 
 Message Outbound::messageFor(Operation operation, const MemoryHandle& memory, std::uint64_t offset) const {
+  // The peer would end the connection.
+  if (MemoryName::of(memory).network != target_) {
+    throw Error(
+        "Connection: the destination is no memory of this connection's peer; pass a RegisteredMemory that the peer "
+        "made with the context of its endpoint",
+        ErrorCode::InvalidUsage);
+  }
   return {operation, 0, issued() + 1, memory.allocation, offset, 0, 0};
 }
 

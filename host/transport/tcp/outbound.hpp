@@ -25,9 +25,9 @@ namespace mscclpp::detail::tcp {
 /// that failed stays so, and says why.
 class Outbound : public ConnectionBase {
  public:
-  /// `socket` leads to the peer's Inbound. A call that the peer keeps from moving on gives up after `patience`.
+  /// `socket` leads to the peer's Inbound, of its network `target`. A call that the peer keeps from moving on gives up after `patience`.
   Outbound(std::shared_ptr<Context> context, const Endpoint& local, const Endpoint& remote, UniqueFd socket,
-           std::chrono::milliseconds patience);
+           const Id128& target, std::chrono::milliseconds patience);
   /// Gives what is under way a moment to arrive.
   ~Outbound() override;
 
@@ -55,6 +55,7 @@ class Outbound : public ConnectionBase {
   void refuseIfFailed() const;
 
   UniqueFd socket_;
+  Id128 target_;
   std::string peer_;
   std::chrono::milliseconds patience_;
   std::unique_ptr<StagedCopies> copies_;  // for sources in GPU memory

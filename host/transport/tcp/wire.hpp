@@ -13,7 +13,7 @@
 namespace mscclpp::detail::tcp {
 
 inline constexpr std::uint64_t magic = 0x317063742b63736d;  // "msc+tcp1" as bytes
-inline constexpr std::uint32_t protocolVersion = 1;
+inline constexpr std::uint32_t protocolVersion = 2;
 
 /// What an endpoint tells its peer beforehand, by way of the bootstrap. The secret lets its holder dial.
 struct EndpointDetails {
@@ -21,6 +21,7 @@ struct EndpointDetails {
   std::uint32_t version;
   std::uint32_t reserved;
   SocketAddress address;
+  Id128 network;  ///< whose memory a connection to this endpoint reaches
   Id128 id;
   Secret secret;
 };
