@@ -30,6 +30,8 @@ constexpr detail::Form offerForm{"NvlsConnection's offer", 0x4e564f46, 1};
 constexpr std::size_t semaphoreBytes = switchChannelSemaphores * SwitchChannelHandle::semaphoreStride;
 // Counters of this many channels fit beside the buffer where the granularity does not say more.
 constexpr std::size_t minChannels = 64;
+// Far more than a switch connects: what is larger is garbage.
+constexpr int maxRanks = 1 << 16;
 
 std::size_t roundUp(std::size_t bytes, std::size_t multiple) {
   return (bytes + multiple - 1) / multiple * multiple;
@@ -207,7 +209,11 @@ struct NvlsConnection::Invitation {
 NvlsConnection::NvlsConnection(std::size_t bufferSize, int numDevices, DeviceType where)
     : invitation_(std::make_unique<Invitation>(Invitation{TcpBootstrap::createUniqueId(), bufferSize, numDevices, where,
                                                           HostBuffer(sizeof(std::uint32_t)), RegisteredMemory()})) {
-  if (numDevices < 1) throw Error("NvlsConnection: it takes at least one device", ErrorCode::InvalidUsage);
+  if (numDevices < 1 || numDevices > maxRanks) {
+    throw Error(
+        "NvlsConnection: it takes 1 to " + std::to_string(maxRanks) + " devices, not " + std::to_string(numDevices),
+        ErrorCode::InvalidUsage);
+  }
   invitation_->counterHere =
       Context::create()->registerMemory(invitation_->counter.data(), sizeof(std::uint32_t), Transport::SharedMemory);
   invitation_->rank = invitation_->join();
@@ -219,11 +225,13 @@ NvlsConnection::NvlsConnection(const std::vector<char>& data) : invitation_(std:
   it.token = reader.get<UniqueId>();
   it.bufferSize = reader.get<std::uint64_t>();
   it.ranks = reader.get<std::int32_t>();
-  it.where = static_cast<DeviceType>(reader.get<std::uint32_t>());
+  it.where = reader.getEnum(static_cast<DeviceType>(static_cast<int>(DeviceType::GPU) + 1));
   it.counterHere = RegisteredMemory::deserialize(reader.getBytes());
   reader.end();
-  if (it.counterHere.data() == nullptr || it.counterHere.size() != sizeof(std::uint32_t)) {
-    throw Error("NvlsConnection: this is not what serialize() has returned", ErrorCode::InvalidUsage);
+  if (it.ranks < 1 || it.ranks > maxRanks || it.where == DeviceType::Unknown) reader.fail("a field is out of range");
+  const auto counter = reinterpret_cast<std::uintptr_t>(it.counterHere.data());
+  if (counter == 0 || counter % alignof(std::uint32_t) != 0 || it.counterHere.size() != sizeof(std::uint32_t)) {
+    reader.fail("the memory in them is no counter");
   }
   it.rank = it.join();
   if (it.rank >= it.ranks) {

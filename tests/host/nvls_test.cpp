@@ -5,7 +5,9 @@
 
 #include <algorithm>
 #include <array>
+#include <climits>
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include "mscclpp/host/error.hpp"
@@ -181,6 +183,29 @@ TEST_CASE("one process reduces and broadcasts" * doctest::skip()) {
   reduceAndBroadcast(bootstrap);
   CHECK(openDescriptors() == descriptors);
   CHECK(threadsReturnTo(threads));
+}
+
+TEST_CASE("bytes to join by that nobody has made are refused, and count nobody in") {
+  CHECK_THROWS_AS(NvlsConnection(4096, 0, DeviceType::CPU), Error);
+  CHECK_THROWS_AS(NvlsConnection(4096, INT_MAX, DeviceType::CPU), Error);
+  const NvlsConnection root(4096, 2, DeviceType::CPU);
+  const auto bytes = root.serialize();
+  // A header (16), token, buffer size (8), ranks, where (4 each), and the counter's memory after its length (8): of that
+  // the address comes after a header, a hash and an id.
+  constexpr std::size_t ranks = 16 + sizeof(UniqueId) + 8;
+  constexpr std::size_t where = ranks + 4;
+  constexpr std::size_t address = where + 4 + 8 + 16 + 8 + 16;
+  const auto refused = [&](std::size_t offset, std::uint32_t value) {
+    auto forged = bytes;
+    std::memcpy(forged.data() + offset, &value, sizeof(value));
+    CHECK_THROWS_WITH_AS(NvlsConnection{forged}, doctest::Contains("are not a serialised NvlsConnection"), Error);
+  };
+  for (const std::uint32_t value : {0U, 0x80000000U, 0x7fffffffU, 1U << 17}) refused(ranks, value);
+  for (const std::uint32_t value : {0U, 3U, 0xffffffffU}) refused(where, value);
+  std::uint32_t low;
+  std::memcpy(&low, bytes.data() + address, sizeof(low));
+  refused(address, low + 1);
+  CHECK_NOTHROW(NvlsConnection{bytes});
 }
 
 TEST_CASE("ranks that join by bytes, as threads") {
