@@ -2,37 +2,21 @@
 #include "mscclpp/basic/trapping_wait.hpp"
 
 #include <doctest/doctest.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <csignal>
 #include <thread>
 
+#include "ending_signal.hpp"
 #include "mscclpp/packet/ll16.hpp"
 #include "mscclpp/packet/ll8.hpp"
 
 using namespace mscclpp;
+using namespace mscclpp::test;
 
 namespace {
 
 constexpr WaitSite site{WaitOperation::Unknown, 0, -1, 0, 0};
-
-template <class Body>
-int signalThatEnds(Body body) {
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const rlimit none{0, 0};
-    ::setrlimit(RLIMIT_CORE, &none);
-    for (int each : {SIGILL, SIGTRAP, SIGABRT}) std::signal(each, SIG_DFL);  // not doctest's
-    body();
-    ::_exit(0);
-  }
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-}
 
 }  // namespace
 

@@ -24,7 +24,7 @@ MSCCLPP_INLINE void bulkLoad(void* shared, const void* global, std::uint32_t byt
                : "memory");
 #else
   copyBytes(shared, global, bytes);
-  twin::updateBarrier(barrier, 0, -static_cast<std::int32_t>(bytes));
+  twin::updateBarrier(barrier, 0, -static_cast<std::int64_t>(bytes));
 #endif
 }
 

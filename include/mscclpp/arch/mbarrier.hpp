@@ -7,6 +7,7 @@
 #include "mscclpp/arch/atomic.hpp"
 #include "mscclpp/arch/memory.hpp"
 #include "mscclpp/arch/shared_memory.hpp"
+#include "mscclpp/arch/trap.hpp"
 #include "mscclpp/arch/word.hpp"
 #include "mscclpp/config.hpp"
 
@@ -35,13 +36,17 @@ struct BarrierWord {
   }
 };
 
-/// Takes arrivals and expects or lands bytes, in one step; ends the phase if that was all of it. Release.
-MSCCLPP_INLINE void updateBarrier(std::uint64_t* barrier, std::uint32_t arrived, std::int32_t bytes) {
+/// Takes arrivals and expects or lands bytes, in one step; ends the phase if that was all of it. Release. Beyond the limits it traps: the hardware's
+/// barrier would be of no more use either.
+MSCCLPP_INLINE void updateBarrier(std::uint64_t* barrier, std::uint32_t arrived, std::int64_t bytes) {
+  constexpr std::int64_t limit = BarrierWord::limit;
   std::uint64_t before = load<Order::Relaxed, Scope::Device>(barrier);
   for (;;) {
     BarrierWord word = BarrierWord::unpack(before);
+    const std::int64_t due = word.bytes + bytes;
+    if (arrived > word.pending || due > limit || due < -limit) trap();
     word.pending -= arrived;
-    word.bytes += bytes;
+    word.bytes = static_cast<std::int32_t>(due);
     if (word.pending == 0 && word.bytes == 0) {
       word.pending = word.arrivals;
       word.parity ^= 1;
@@ -60,6 +65,7 @@ MSCCLPP_INLINE void mbarrierInit(std::uint64_t* barrier, std::uint32_t arrivals)
 #if defined(__CUDA_ARCH__)
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(ptx::sharedAddress(barrier)), "r"(arrivals) : "memory");
 #else
+  if (arrivals == 0 || arrivals > twin::BarrierWord::limit) trap();
   store<Order::Relaxed, Scope::Device>(barrier, twin::BarrierWord{arrivals, arrivals, 0, 0}.pack());
 #endif
 }
@@ -84,7 +90,7 @@ MSCCLPP_INLINE void mbarrierExpect(std::uint64_t* barrier, std::uint32_t bytes) 
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(ptx::sharedAddress(barrier)), "r"(bytes)
                : "memory");
 #else
-  twin::updateBarrier(barrier, 0, static_cast<std::int32_t>(bytes));
+  twin::updateBarrier(barrier, 0, bytes);
 #endif
 }
 
@@ -104,7 +110,7 @@ MSCCLPP_INLINE void mbarrierArriveExpect(std::uint64_t* barrier, std::uint32_t b
                "r"(bytes)
                : "memory");
 #else
-  twin::updateBarrier(barrier, 1, static_cast<std::int32_t>(bytes));
+  twin::updateBarrier(barrier, 1, bytes);
 #endif
 }
 
