@@ -55,6 +55,8 @@ const char* nameOf(WaitOperation operation) {
       return "a FIFO";
     case WaitOperation::Barrier:
       return "a barrier in shared memory";
+    case WaitOperation::FifoTooSmall:
+      return "room for a whole warp in a FIFO that has fewer slots than the warp has lanes";
     case WaitOperation::Unknown:
       break;
   }

@@ -194,6 +194,40 @@ TEST_CASE("fifo: a push into a full FIFO that nobody empties gives up and leaves
   CHECK_FALSE(fifo.poll(trigger));
 }
 
+/// A warp pushes twice.
+struct WarpPushBody {
+  FifoHandle fifo;
+  std::uint64_t* gaveUp;
+
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int /*rank*/, const GridType& grid) const {
+    auto handle = fifo;
+    for (int i = 0; i < 2; ++i) {
+      const std::uint64_t position = handle.push(grid.warp(), ProxyTrigger{});
+      if (position == noFifoPosition)
+        arch::fetchAdd<arch::Order::Relaxed, arch::Scope::Device>(gaveUp, std::uint64_t{1});
+    }
+  }
+};
+
+TEST_CASE("fifo: a warp's push into a FIFO of fewer slots than lanes gives up at once, and says why") {
+  constexpr int width = Backend<>::warpWidth;
+  Backend<> backend;
+  for (const int slots : {width / 2, width}) {
+    CAPTURE(slots);
+    Fifo fifo(slots, fifoDevice<Backend<>>());
+    auto memory = backend.allocate(1, 64, 0);
+    const auto record = backend.run({1, 1, 1}, WarpPushBody{handleOf(fifo, backend.control(), 300'000'000),
+                                                            reinterpret_cast<std::uint64_t*>(memory.window().at(0))});
+    REQUIRE(record);
+    // Where there is a slot for each lane the first push finds room, and the second waits for the host in vain.
+    const bool tooSmall = slots < width;
+    CHECK(record->operation == (tooSmall ? WaitOperation::FifoTooSmall : WaitOperation::Fifo));
+    CHECK((record->waitedNanoseconds < 300'000'000) == tooSmall);
+    CHECK(memory.read<std::uint64_t>(0)[0] == static_cast<std::uint64_t>(tooSmall ? 2 * width : width));
+  }
+}
+
 TEST_CASE("fifo: an abort ends a push into a full FIFO") {
   Backend<> backend;
   Fifo fifo(4, fifoDevice<Backend<>>());

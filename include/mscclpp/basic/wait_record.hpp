@@ -8,13 +8,14 @@ namespace mscclpp {
 /// What the waiting code was waiting for.
 enum class WaitOperation : std::uint32_t {
   Unknown = 0,
-  Packet,       ///< a packet of a peer (flag not yet that of this call)
-  Semaphore,    ///< a signal of a peer
-  TeamBarrier,  ///< the arrival of a peer at a team barrier
-  GridBarrier,  ///< the arrival of the other blocks of this grid
-  Progress,     ///< a peer's step counter in a pipelined collective
-  Fifo,         ///< room in a FIFO, or its entry being handled
-  Barrier,      ///< a hardware barrier in shared memory
+  Packet,        ///< a packet of a peer (flag not yet that of this call)
+  Semaphore,     ///< a signal of a peer
+  TeamBarrier,   ///< the arrival of a peer at a team barrier
+  GridBarrier,   ///< the arrival of the other blocks of this grid
+  Progress,      ///< a peer's step counter in a pipelined collective
+  Fifo,          ///< room in a FIFO, or its entry being handled
+  Barrier,       ///< a hardware barrier in shared memory
+  FifoTooSmall,  ///< room for a warp in a FIFO with fewer slots than lanes, which there never is
 };
 
 /// Why the wait ended.

@@ -57,8 +57,8 @@ struct BasicFifoHandle {
     BoundedWait policy(waitControl, maxSpinCount < 0 ? 0 : waitTimeout);
     return push(trigger, policy);
   }
-  /// Pushes a trigger for each lane of a warp: one ticket and one store instruction a word for all of them. Called by all lanes. The FIFO must
-  /// have at least as many slots as the warp has lanes.
+  /// Pushes a trigger for each lane of a warp: one ticket and one store instruction a word for all of them. Called by all lanes. A FIFO of
+  /// fewer slots than lanes gives up at once, with a record of WaitOperation::FifoTooSmall.
   template <Publish publish = Publish::System, WarpGroup Warp>
   MSCCLPP_INLINE std::uint64_t push(const Warp& warp, const Trigger& trigger) {
     constexpr int width = Warp::width;
@@ -71,8 +71,11 @@ struct BasicFifoHandle {
     first = std::uint64_t{high} << 32 | low;
     // All lanes look at the same word and decide alike only if they vote.
     if (!warp.all(isFree(first + width - 1))) {
-      BoundedWait policy(waitControl, waitTimeout);
-      if (!untilFree(warp, first + width - 1, policy)) return noFifoPosition;
+      // A FIFO of fewer slots never has room, and its record says so at once.
+      const bool canFit = size >= width;
+      BoundedWait policy(waitControl, canFit ? waitTimeout : 1);
+      const auto operation = canFit ? WaitOperation::Fifo : WaitOperation::FifoTooSmall;
+      if (!untilFree(warp, first + width - 1, policy, operation)) return noFifoPosition;
     }
     const std::uint64_t position = first + static_cast<std::uint64_t>(lane);
     put<publish>(position, trigger);
@@ -103,7 +106,9 @@ struct BasicFifoHandle {
   }
 
  private:
-  MSCCLPP_INLINE WaitSite site(std::uint64_t expected) const { return {WaitOperation::Fifo, rank, -1, 0, expected}; }
+  MSCCLPP_INLINE WaitSite site(std::uint64_t expected, WaitOperation operation = WaitOperation::Fifo) const {
+    return {operation, rank, -1, 0, expected};
+  }
 
   /// Publish::Device releases here, since no store to host memory releases for the device alone.
   template <Publish publish>
@@ -120,12 +125,13 @@ struct BasicFifoHandle {
   }
 
   template <class Group, class Wait>
-  MSCCLPP_INLINE bool untilFree(const Group& group, std::uint64_t position, Wait& policy) const {
+  MSCCLPP_INLINE bool untilFree(const Group& group, std::uint64_t position, Wait& policy,
+                                WaitOperation operation = WaitOperation::Fifo) const {
     // The bus to host memory must not drown in questions: those next in line ask, the others read the answers, and ask now and then.
     constexpr std::uint64_t frontRow = 64;
     constexpr unsigned attemptsPerQuestion = 64;
     unsigned attempts = 0;
-    return policy.untilTogether(group, site(position + 1 - slots()), [&](std::uint64_t& seen) {
+    return policy.untilTogether(group, site(position + 1 - slots(), operation), [&](std::uint64_t& seen) {
       seen = arch::load<arch::Order::Relaxed, arch::Scope::Device>(tailCache);
       if (position - seen >= slots() &&
           (position - seen < slots() + frontRow || ++attempts % attemptsPerQuestion == 0)) {
