@@ -73,18 +73,6 @@ std::string describe(const PortRequest& request) {
   return text;
 }
 
-/// How many numbers a trigger's field can hold.
-template <class Trigger>
-struct Limits {
-  static constexpr std::uint64_t memories = std::uint64_t{1} << 32;
-  static constexpr std::uint64_t semaphores = std::uint64_t{1} << 32;
-};
-template <>
-struct Limits<ProxyTrigger> {
-  static constexpr std::uint64_t memories = std::uint64_t{1} << ProxyTrigger::bitsMemoryId;
-  static constexpr std::uint64_t semaphores = std::uint64_t{1} << ProxyTrigger::bitsSemaphoreId;
-};
-
 }  // namespace
 
 /// What the thread works with. The proxy's handler shares it, so it lives as long as the last channel.
@@ -110,18 +98,16 @@ class BasicProxyService<Trigger>::State {
     if (!semaphore) throw Error("ProxyService: the semaphore must not be null", ErrorCode::InvalidUsage);
     const Connection connection = semaphore->connection();
     Port port{std::move(semaphore), connection, allocateFlushWords(connection, fifos_ * flushWordStride)};
-    return checkedId(ports_.append(std::move(port), Limits<Trigger>::semaphores), Limits<Trigger>::semaphores,
-                     "semaphores");
+    return checkedId(ports_.append(std::move(port), maxSemaphores), maxSemaphores, "semaphores");
   }
   MemoryId add(RegisteredMemory memory) {
     if (memory.size() == 0) throw Error("ProxyService: the memory is empty", ErrorCode::InvalidUsage);
-    return checkedId(memories_.append(std::move(memory), Limits<Trigger>::memories), Limits<Trigger>::memories,
-                     "memories");
+    return checkedId(memories_.append(std::move(memory), maxMemories), maxMemories, "memories");
   }
   MemoryId nextMemory(std::uint32_t count) const {
     if (count == 0) throw Error("ProxyService: nextMemoryId needs a positive count", ErrorCode::InvalidUsage);
     const std::uint32_t next = memories_.size();
-    checkedId(next + std::uint64_t{count} - 1, Limits<Trigger>::memories, "memories");
+    checkedId(next + std::uint64_t{count} - 1, maxMemories, "memories");
     return next;
   }
   const Port& port(SemaphoreId id) const {
@@ -155,10 +141,9 @@ class BasicProxyService<Trigger>::State {
       if (trace_) trace_->end(id, request.semaphore);
     } catch (const BaseError& error) {
       startWhatCame();
-      const auto* own = dynamic_cast<const Error*>(&error);
       throw Error("trigger " + std::to_string(place.position) + " of FIFO " + std::to_string(place.fifo) + " (" +
-                      describe(request) + "): " + (own != nullptr ? detail::messageOf(*own) : error.what()),
-                  own != nullptr ? own->getErrorCode() : ErrorCode::SystemError);
+                      describe(request) + "): " + detail::messageOf(error),
+                  detail::codeOf(error));
     }
   }
 
@@ -213,14 +198,6 @@ class BasicProxyService<Trigger>::State {
     if (done.load(std::memory_order_relaxed) <= position) done.store(position + 1, std::memory_order_release);
   }
 
-  static void checkRange(const char* which, const RegisteredMemory& memory, std::uint64_t offset, std::uint64_t size) {
-    if (offset > memory.size() || size > memory.size() - offset) {
-      throw Error(std::string("the range leaves the ") + which + " memory, which has " + std::to_string(memory.size()) +
-                      " bytes",
-                  ErrorCode::InvalidUsage);
-    }
-  }
-
   void perform(const Trigger& trigger, const PortRequest& request, TriggerPlace place) {
     const TriggerType type = request.type;
     if (type == 0 && trigger.overflow() != TriggerField::None) {
@@ -242,14 +219,11 @@ class BasicProxyService<Trigger>::State {
       const RegisteredMemory* src = memories_.find(request.srcMemory);
       if (dst == nullptr) throw Error(unknown("memory", request.dstMemory, memories_.size()), ErrorCode::InvalidUsage);
       if (src == nullptr) throw Error(unknown("memory", request.srcMemory, memories_.size()), ErrorCode::InvalidUsage);
-      checkRange("destination", *dst, request.dstOffset, request.size);
-      checkRange("source", *src, request.srcOffset, request.size);
       port->connection.write(*dst, request.dstOffset, *src, request.srcOffset, request.size);
     }
     if ((type & TriggerValue) != 0) {
       const RegisteredMemory* dst = memories_.find(request.dstMemory);
       if (dst == nullptr) throw Error(unknown("memory", request.dstMemory, memories_.size()), ErrorCode::InvalidUsage);
-      checkRange("destination", *dst, request.dstOffset, sizeof(std::uint64_t));
       port->connection.writeValue(*dst, request.dstOffset, request.size);
     }
     if ((type & TriggerFlag) != 0) port->semaphore->signal();
@@ -285,6 +259,9 @@ class BasicProxyService<Trigger>::State {
       flushes_.push_back({port.connection, issued, std::move(word), place.position, semaphore});
     }
   }
+
+  static constexpr std::uint64_t maxMemories = std::uint64_t{1} << Trigger::bitsMemoryId;
+  static constexpr std::uint64_t maxSemaphores = std::uint64_t{1} << Trigger::bitsSemaphoreId;
 
   std::size_t fifos_;
   std::shared_ptr<TraceTrack> trace_;

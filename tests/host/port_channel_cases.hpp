@@ -347,8 +347,8 @@ TEST_CASE("port channel: a bad request is named, and nothing of it is done") {
   both(with([](auto& r) { r.dstMemory = 2; }), "there is no memory 2; 2 have been added");
   both(with([](auto& r) { r.srcMemory = 511; }), "there is no memory 511");
   both(with([](auto& r) { r.semaphore = 1; }), "there is no semaphore 1; 1 have been added");
-  both(with([](auto& r) { r.size = 65; }), "leaves the destination memory, which has 64 bytes");
-  both(with([](auto& r) { r.srcOffset = 56; }), "leaves the source memory");
+  both(with([](auto& r) { r.size = 65; }), "leave the destination memory of 64 bytes");
+  both(with([](auto& r) { r.srcOffset = 56; }), "leave the source memory");
   both(with([](auto& r) { r.dstOffset = 0xffffffff; }),
        "trigger 0 of FIFO 0 (put, semaphore 0, 16 bytes from memory 1 + 0 to memory 0 + 4294967295): ");
   both(PortRequest{TriggerFlag, 0, 0, 0, 0, 0, 9}, "trigger 0 of FIFO 0 (signal, semaphore 9)");
@@ -359,8 +359,8 @@ TEST_CASE("port channel: a bad request is named, and nothing of it is done") {
   CHECK(contains(complaintAbout<ProxyTrigger>(many), "number of the source memory, 512, does not fit"));
   CHECK(contains(complaintAbout<WideTrigger>(many), "there is no memory 512"));
   const auto overflowing = with([](auto& r) { r.dstOffset = ~std::uint64_t{0}; });
-  CHECK(contains(complaintAbout<WideTrigger>(overflowing), "leaves the destination memory"));
-  both(PortRequest{TriggerValue, 0, 60, 0, 0, 5, 0}, "leaves the destination memory, which has 64 bytes");
+  CHECK(contains(complaintAbout<WideTrigger>(overflowing), "leave the destination memory"));
+  both(PortRequest{TriggerValue, 0, 60, 0, 0, 5, 0}, "leave the destination memory of 64 bytes");
   both(PortRequest{TriggerValue, 0, 4, 0, 0, 5, 0},
        AllIBTransports.has(portTransport()) ? "do not write values" : "aligned to 8 bytes");
   both(PortRequest{TriggerValue | TriggerFlag, 7, 0, 0, 0, 5, 0},

@@ -50,6 +50,9 @@ concept PortTriggerLayout = TriggerLayout<T> && requires(const T& trigger, const
   {trigger.request()};
   {trigger.overflow()};
   {trigger.overflowValue()};
+  // How many bits its fields have for the numbers of memories and semaphores: 32 at most.
+  {T::bitsMemoryId};
+  {T::bitsSemaphoreId};
 };
 
 /// MSCCL++'s trigger: 16 bytes, one store. fst: size, source offset (32 bits each); snd: destination offset (32), source memory (9), destination memory
@@ -162,6 +165,8 @@ union alignas(16) ProxyTrigger {
 /// FIFO's mark, so the stores need no order among them.
 struct alignas(64) WideTrigger {
   static constexpr int words = 3;
+  static constexpr int bitsMemoryId = 32;
+  static constexpr int bitsSemaphoreId = 32;
 
   std::uint64_t size = 0;
   std::uint64_t srcOffset = 0;
