@@ -1,4 +1,4 @@
-// The receiving end of a TCP connection, and the visitor before it, fed with plain bytes of any kind.
+// The receiving end of a TCP connection, and the handshake before it, fed with plain bytes of any kind.
 #include <sys/socket.h>
 
 #include <cstring>
@@ -34,18 +34,18 @@ void feedInbound(const std::uint8_t* data, std::size_t size) {
 }
 
 // The first byte says how long the first part is.
-void feedVisitor(const std::uint8_t* data, std::size_t size) {
+void feedPendingPeer(const std::uint8_t* data, std::size_t size) {
   auto [peer, own] = makeSocketPair();
-  Visitor visitor(std::move(own), Deadline::after(1s));
+  PendingPeer pending(std::move(own), Deadline::after(1s));
   const std::size_t first = size > 0 ? std::min<std::size_t>(data[0], size) : 0;
   [[maybe_unused]] ssize_t sent = ::send(peer.get(), data, first, MSG_NOSIGNAL | MSG_DONTWAIT);
-  Visitor::State state = visitor.listen();
+  PendingPeer::State state = pending.receive();
   sent = ::send(peer.get(), data + first, std::min<std::size_t>(size - first, 4096), MSG_NOSIGNAL | MSG_DONTWAIT);
-  if (state == Visitor::State::Waiting) state = visitor.listen();
-  if (state != Visitor::State::Complete) return;
+  if (state == PendingPeer::State::Waiting) state = pending.receive();
+  if (state != PendingPeer::State::Complete) return;
   const Key key = keyOf({});
-  check(!visitor.hasProven(key), "nobody proves a secret without it");
-  check(visitor.dismiss(Verdict::Refused, std::nullopt).has_value(), "a stranger is told");
+  check(!pending.hasProven(key), "nobody proves a secret without it");
+  check(pending.answer(Verdict::Refused, std::nullopt).has_value(), "a stranger is told");
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (data[0] % 2 == 0) {
     feedInbound(data + 1, size - 1);
   } else {
-    feedVisitor(data + 1, size - 1);
+    feedPendingPeer(data + 1, size - 1);
   }
   return 0;
 }

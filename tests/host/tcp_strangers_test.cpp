@@ -321,15 +321,16 @@ struct FakePeer {
       const Deadline deadline = Deadline::after(10s);
       UniqueFd accepted;
       while (!accepted && !deadline.expired()) accepted = acceptFrom(listener);
-      Visitor visitor(std::move(accepted), deadline);
-      while (visitor.listen() == Visitor::State::Waiting && !deadline.expired()) std::this_thread::yield();
+      PendingPeer pending(std::move(accepted), deadline);
+      while (pending.receive() == PendingPeer::State::Waiting && !deadline.expired()) std::this_thread::yield();
       const Key key = keyOf(details.secret);
-      if (visitor.hasProven(key)) socket = *visitor.dismiss(Verdict::Accepted, key);
+      if (pending.hasProven(key)) socket = *pending.answer(Verdict::Accepted, key);
     });
     UniqueFd dialled = dial(details, nobody, Deadline::after(10s));
     host.join();
     REQUIRE(socket);
-    connection = Connection(std::make_shared<Outbound>(context, local, local, std::move(dialled), patience));
+    connection =
+        Connection(std::make_shared<Outbound>(context, local, local, std::move(dialled), details.network, patience));
   }
 
   void issue() {

@@ -98,13 +98,13 @@ UniqueFd dial(const EndpointDetails& callee, const Id128& caller, Deadline deadl
   }
 }
 
-Visitor::Visitor(UniqueFd socket, Deadline deadline)
+PendingPeer::PendingPeer(UniqueFd socket, Deadline deadline)
     : socket_(std::move(socket)), deadline_(deadline), greeting_{magic, protocolVersion, 0, makeNonce()} {
-  // A fresh connection has room for a few bytes, or is not worth the wait: then the visitor never completes.
+  // A fresh connection has room for a few bytes, or is not worth the wait: then the handshake never completes.
   [[maybe_unused]] const ssize_t sent = ::send(socket_.get(), &greeting_, sizeof(greeting_), MSG_NOSIGNAL);
 }
 
-Visitor::State Visitor::listen() {
+PendingPeer::State PendingPeer::receive() {
   char* bytes = reinterpret_cast<char*>(&hello_);
   while (received_ < sizeof(Hello)) {
     const ssize_t count = ::recv(socket_.get(), bytes + received_, sizeof(Hello) - received_, MSG_DONTWAIT);
@@ -118,11 +118,11 @@ Visitor::State Visitor::listen() {
   return hello_.version == protocolVersion ? State::Complete : State::Gone;
 }
 
-bool Visitor::hasProven(const Key& key) const {
+bool PendingPeer::hasProven(const Key& key) const {
   return sameProof(hello_.proof, prove(key, callingSide, greeting_, hello_, Verdict::Accepted));
 }
 
-std::optional<UniqueFd> Visitor::dismiss(Verdict verdict, const std::optional<Key>& key) {
+std::optional<UniqueFd> PendingPeer::answer(Verdict verdict, const std::optional<Key>& key) {
   Welcome welcome{magic, verdict, 0, {}};
   if (key) welcome.proof = prove(*key, acceptingSide, greeting_, hello_, verdict);
   const ssize_t sent = ::send(socket_.get(), &welcome, sizeof(welcome), MSG_NOSIGNAL);

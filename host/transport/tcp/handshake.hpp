@@ -20,22 +20,23 @@ Key keyOf(const Secret& secret);
 /// there, Error(InvalidUsage) if the endpoint is taken or does not know the secret, Error(Timeout) at the deadline.
 UniqueFd dial(const EndpointDetails& callee, const Id128& caller, Deadline deadline);
 
-/// Somebody at the door: sends the greeting and collects the hello, without ever waiting.
-class Visitor {
+/// The accepting side of a connection whose peer has not proved yet who it is: sends the greeting and collects the hello,
+/// without ever waiting.
+class PendingPeer {
  public:
   /// An established connection that does not block.
-  Visitor(UniqueFd socket, Deadline deadline);
+  PendingPeer(UniqueFd socket, Deadline deadline);
 
   enum class State { Waiting, Complete, Gone };
   /// Takes what has arrived.
-  State listen();
+  State receive();
   const Deadline& deadline() const noexcept { return deadline_; }
   const UniqueFd& socket() const noexcept { return socket_; }
   /// Once complete.
   const Hello& hello() const noexcept { return hello_; }
   bool hasProven(const Key& key) const;
-  /// Says the last word; a proof goes with it if the key is known. Returns the socket, or nothing if the visitor left.
-  std::optional<UniqueFd> dismiss(Verdict verdict, const std::optional<Key>& key);
+  /// Says the last word; a proof goes with it if the key is known. Returns the socket, or nothing if the peer left.
+  std::optional<UniqueFd> answer(Verdict verdict, const std::optional<Key>& key);
 
  private:
   UniqueFd socket_;

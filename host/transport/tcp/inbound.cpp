@@ -38,21 +38,21 @@ Inbound::~Inbound() {
 bool Inbound::serve() noexcept {
   try {
     for (int turn = 0; turn < readsAtOnce; ++turn) {
-      const Progress progress = condemned_ ? discard() : receive();
+      const Progress progress = failed_ ? discard() : receive();
       if (progress == Progress::Closed) return false;
-      if (!condemned_) digest();
+      if (!failed_) digest();
       if (progress == Progress::Drained) break;
     }
     settle();
   } catch (const std::exception& error) {
     logMessage(LogLevel::Error, LogSubsystem::Net, "TCP transport: ", error.what());
-    condemn(Outcome::CopyFailed);
+    fail(Outcome::CopyFailed);
     // A GPU that failed moves nothing any more: its memory's owner need not wait.
     marked_.reset();
     leases_.clear();
     queried_ = false;
   }
-  return sendAnswer() && !(condemned_ && condemned_->expired());
+  return sendAnswer() && !(failed_ && failed_->expired());
 }
 
 std::uint32_t Inbound::interest() const noexcept {
@@ -61,7 +61,7 @@ std::uint32_t Inbound::interest() const noexcept {
 
 int Inbound::impatience() const noexcept {
   if (marked_) return marked_->queried || queried_ ? 0 : 1;
-  return condemned_ ? condemned_->pollTimeout() : -1;
+  return failed_ ? failed_->pollTimeout() : -1;
 }
 
 Inbound::Progress Inbound::receive() {
@@ -114,7 +114,7 @@ Inbound::Progress Inbound::discard() {
 }
 
 void Inbound::digest() {
-  while (!condemned_) {
+  while (!failed_) {
     const std::size_t present = inboxEnd_ - inboxBegin_;
     if (left_ > 0) {
       const std::size_t count = std::min(left_, present);
@@ -244,7 +244,7 @@ void Inbound::settle() {
 
 void Inbound::answer(std::uint64_t completed) {
   // The answer before is still on its way out: the peer does not listen, though it asked.
-  if (condemned_ || answerLeft_ > 0) return;
+  if (failed_ || answerLeft_ > 0) return;
   answered_ = completed;
   answer_ = {completed, Outcome::Fine, 0};
   answerLeft_ = sizeof(answer_);
@@ -264,11 +264,11 @@ bool Inbound::sendAnswer() {
 // The answer says what has arrived before: copies under way have not.
 void Inbound::refuse(Outcome outcome) {
   if (copies_) copies_->finish();
-  condemn(outcome);
+  fail(outcome);
 }
 
-void Inbound::condemn(Outcome outcome) noexcept {
-  if (!condemned_) condemned_ = Deadline::after(lastPatience);
+void Inbound::fail(Outcome outcome) noexcept {
+  if (!failed_) failed_ = Deadline::after(lastPatience);
   // An answer of which a part is out cannot be replaced; the peer then learns only that the connection ended.
   if (answerLeft_ == 0 || answerLeft_ == sizeof(answer_)) {
     // Copies that failed were of operations that had been applied.

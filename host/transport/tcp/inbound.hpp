@@ -53,7 +53,7 @@ class Inbound {
   void answer(std::uint64_t completed);
   bool sendAnswer();
   void refuse(Outcome outcome);
-  void condemn(Outcome outcome) noexcept;
+  void fail(Outcome outcome) noexcept;
 
   UniqueFd socket_;
   const Registry& registry_;
@@ -85,7 +85,7 @@ class Inbound {
   std::uint64_t answered_ = 0;  // what the peer has been told to be complete
   Answer answer_{};
   std::size_t answerLeft_ = 0;  // bytes of it to be sent
-  std::optional<Deadline> condemned_;
+  std::optional<Deadline> failed_;
 };
 
 }  // namespace mscclpp::detail::tcp

@@ -31,12 +31,12 @@ using namespace std::chrono_literals;
 namespace {
 
 // A peer answers in milliseconds; whoever takes longer than this is none.
-constexpr std::chrono::milliseconds visitorPatience = 5s;
-// So many may knock at once; one more pushes the oldest out. A peer that this hits tries again.
-constexpr std::size_t maxVisitors = 256;
+constexpr std::chrono::milliseconds handshakePatience = 5s;
+// So many may be about to prove who they are; one more pushes the oldest out. A peer that this hits tries again.
+constexpr std::size_t maxPending = 256;
 constexpr std::chrono::microseconds closeWatch{50};
-// Accepted in a row, so that connections are served however many knock.
-constexpr int admittedAtOnce = 16;
+// Accepted in a row, so that connections are served however many dial.
+constexpr int acceptedAtOnce = 16;
 
 EndpointDetails read(const std::vector<char>& bytes) {
   EndpointDetails details;
@@ -62,7 +62,7 @@ class TcpNetwork::LocalEndpoint : public NetworkEndpoint {
  public:
   LocalEndpoint(std::shared_ptr<TcpNetwork> network, const EndpointDetails& details)
       : network_(std::move(network)), details_(details) {}
-  ~LocalEndpoint() override { network_->removeSeat(details_.id); }
+  ~LocalEndpoint() override { network_->removeSlot(details_.id); }
 
   std::vector<char> details() const override {
     const auto bytes = bytesOf(details_);
@@ -70,7 +70,7 @@ class TcpNetwork::LocalEndpoint : public NetworkEndpoint {
   }
   const Id128& id() const noexcept { return details_.id; }
   /// Only he may connect to this endpoint.
-  void expect(const Id128& caller) { network_->bindSeat(details_.id, caller); }
+  void expect(const Id128& caller) { network_->bindSlot(details_.id, caller); }
 
  private:
   std::shared_ptr<TcpNetwork> network_;
@@ -117,11 +117,11 @@ SharedPiece TcpNetwork::share(void* data, std::size_t size) {
 
 std::shared_ptr<NetworkEndpoint> TcpNetwork::createEndpoint(const EndpointConfig& config) {
   const EndpointDetails details{magic, protocolVersion, 0, address_, id_, randomId(), makeSecret()};
-  Seat seat{keyOf(details.secret), std::nullopt, false, -1, nullptr};
-  if (config.device.type == DeviceType::GPU) seat.copies = makeStagedCopies(config.device.id);
+  EndpointSlot slot{keyOf(details.secret), std::nullopt, false, -1, nullptr};
+  if (config.device.type == DeviceType::GPU) slot.copies = makeStagedCopies(config.device.id);
   {
     std::lock_guard lock(mutex_);
-    seats_.emplace(details.id, std::move(seat));
+    slots_.emplace(details.id, std::move(slot));
   }
   return std::make_shared<LocalEndpoint>(shared_from_this(), details);
 }
@@ -138,20 +138,20 @@ std::shared_ptr<ConnectionBase> TcpNetwork::connect(std::shared_ptr<Context> con
   return std::make_shared<Outbound>(std::move(context), local, remote, std::move(socket), peer.network, patience);
 }
 
-void TcpNetwork::removeSeat(const Id128& id) noexcept {
+void TcpNetwork::removeSlot(const Id128& id) noexcept {
   {
     std::lock_guard lock(mutex_);
-    const auto found = seats_.find(id);
-    if (found == seats_.end()) return;
+    const auto found = slots_.find(id);
+    if (found == slots_.end()) return;
     if (found->second.socket >= 0) removed_.push_back(found->second.socket);
-    seats_.erase(found);
+    slots_.erase(found);
   }
   wake();
 }
 
-void TcpNetwork::bindSeat(const Id128& id, const Id128& caller) {
+void TcpNetwork::bindSlot(const Id128& id, const Id128& caller) {
   std::lock_guard lock(mutex_);
-  auto& expected = seats_.at(id).caller;
+  auto& expected = slots_.at(id).caller;
   if (!expected) expected = caller;
   if (*expected != caller) {
     throw Error("connect: the local endpoint has a connection to another peer; make an endpoint for each connection",
@@ -169,22 +169,22 @@ void TcpNetwork::wake() noexcept {
 void TcpNetwork::run() noexcept {
   while (true) {
     serveReady(timeout());
-    dismissExpired();
+    dropExpired();
     closeRemoved();
     std::lock_guard lock(mutex_);
     if (stopping_) break;
   }
-  guests_.clear();
-  visitors_.clear();
+  peers_.clear();
+  pending_.clear();
 }
 
 int TcpNetwork::timeout() const {
-  int result = visitors_.empty() ? -1 : visitors_.front().deadline().pollTimeout();
+  int result = pending_.empty() ? -1 : pending_.front().deadline().pollTimeout();
   const auto atMost = [&result](int limit) {
     if (limit >= 0) result = result < 0 ? limit : std::min(result, limit);
   };
-  if (admitAgain_) atMost(admitAgain_->pollTimeout());
-  for (const auto& [socket, guest] : guests_) atMost(guest.inbound->impatience());
+  if (acceptAgain_) atMost(acceptAgain_->pollTimeout());
+  for (const auto& [socket, peer] : peers_) atMost(peer.inbound->impatience());
   return result;
 }
 
@@ -204,86 +204,86 @@ void TcpNetwork::serveReady(int timeout) {
       std::uint64_t ignored;
       [[maybe_unused]] const ssize_t size = ::read(wakeup_.get(), &ignored, sizeof(ignored));
     } else if (socket == listener_.get()) {
-      admit();
-    } else if (guests_.contains(socket)) {
+      acceptConnections();
+    } else if (peers_.contains(socket)) {
       serve(socket);
     } else {
-      const auto visitor = std::find_if(visitors_.begin(), visitors_.end(),
-                                        [socket](const Visitor& each) { return each.socket().get() == socket; });
-      if (visitor != visitors_.end()) listenTo(visitor);
+      const auto peer = std::find_if(pending_.begin(), pending_.end(),
+                                     [socket](const PendingPeer& each) { return each.socket().get() == socket; });
+      if (peer != pending_.end()) advance(peer);
     }
   }
-  if (admitAgain_ && admitAgain_->expired()) {
-    admitAgain_.reset();
+  if (acceptAgain_ && acceptAgain_->expired()) {
+    acceptAgain_.reset();
     watch(listener_.get(), EPOLLIN, EPOLL_CTL_MOD);
   }
   // Those with work of their own, such as copies under way.
   std::vector<int> impatient;
-  for (const auto& [socket, guest] : guests_) {
-    if (guest.inbound->impatience() >= 0) impatient.push_back(socket);
+  for (const auto& [socket, peer] : peers_) {
+    if (peer.inbound->impatience() >= 0) impatient.push_back(socket);
   }
   for (int socket : impatient) serve(socket);
 }
 
-void TcpNetwork::admit() {
-  for (int i = 0; i < admittedAtOnce; ++i) {
+void TcpNetwork::acceptConnections() {
+  for (int i = 0; i < acceptedAtOnce; ++i) {
     UniqueFd socket = acceptFrom(listener_);
     if (!socket) {
-      // Out of descriptors: the oldest visitor makes room, or somebody else does in a while.
+      // Out of descriptors: the oldest that has not proved itself makes room, or somebody else does in a while.
       if (isOutOfDescriptors(errno)) {
-        if (!visitors_.empty()) visitors_.pop_front();
+        if (!pending_.empty()) pending_.pop_front();
         watch(listener_.get(), 0, EPOLL_CTL_MOD);
-        admitAgain_ = Deadline::after(10ms);
+        acceptAgain_ = Deadline::after(10ms);
       }
       return;
     }
-    if (visitors_.size() == maxVisitors) visitors_.pop_front();
+    if (pending_.size() == maxPending) pending_.pop_front();
     watch(socket.get(), EPOLLIN, EPOLL_CTL_ADD);
-    visitors_.emplace_back(std::move(socket), Deadline::after(visitorPatience));
+    pending_.emplace_back(std::move(socket), Deadline::after(handshakePatience));
   }
 }
 
-void TcpNetwork::listenTo(std::list<Visitor>::iterator visitor) {
-  const Visitor::State state = visitor->listen();
-  if (state == Visitor::State::Waiting) return;
-  if (state == Visitor::State::Complete) seat(*visitor);
-  visitors_.erase(visitor);
+void TcpNetwork::advance(std::list<PendingPeer>::iterator peer) {
+  const PendingPeer::State state = peer->receive();
+  if (state == PendingPeer::State::Waiting) return;
+  if (state == PendingPeer::State::Complete) assignSlot(*peer);
+  pending_.erase(peer);
 }
 
-void TcpNetwork::seat(Visitor& visitor) {
+void TcpNetwork::assignSlot(PendingPeer& peer) {
   std::lock_guard lock(mutex_);
-  const auto found = seats_.find(visitor.hello().callee);
-  if (found == seats_.end() || !visitor.hasProven(found->second.key)) {
+  const auto found = slots_.find(peer.hello().callee);
+  if (found == slots_.end() || !peer.hasProven(found->second.key)) {
     logMessage(LogLevel::Info, LogSubsystem::Net, "TCP transport: dropped a connection from ",
-               remoteAddressOf(visitor.socket()).toString(), ", which did not prove that it belongs to this job");
-    visitor.dismiss(Verdict::Refused, std::nullopt);
+               remoteAddressOf(peer.socket()).toString(), ", which did not prove that it belongs to this job");
+    peer.answer(Verdict::Refused, std::nullopt);
     return;
   }
-  Seat& seat = found->second;
-  if (seat.taken || (seat.caller && *seat.caller != visitor.hello().caller)) {
-    visitor.dismiss(Verdict::Taken, seat.key);
+  EndpointSlot& slot = found->second;
+  if (slot.taken || (slot.caller && *slot.caller != peer.hello().caller)) {
+    peer.answer(Verdict::Taken, slot.key);
     return;
   }
-  auto socket = visitor.dismiss(Verdict::Accepted, seat.key);
+  auto socket = peer.answer(Verdict::Accepted, slot.key);
   if (!socket) return;
   noticeSilence(*socket, env()->bootstrapTimeout);
-  seat.caller = visitor.hello().caller;
-  seat.taken = true;
-  seat.socket = socket->get();
+  slot.caller = peer.hello().caller;
+  slot.taken = true;
+  slot.socket = socket->get();
   const int name = socket->get();
-  guests_[name] = {std::make_unique<Inbound>(std::move(*socket), registry_, std::move(seat.copies)), EPOLLIN};
+  peers_[name] = {std::make_unique<Inbound>(std::move(*socket), registry_, std::move(slot.copies)), EPOLLIN};
 }
 
 void TcpNetwork::serve(int socket) {
-  const auto found = guests_.find(socket);
-  if (found == guests_.end()) return;
+  const auto found = peers_.find(socket);
+  if (found == peers_.end()) return;
   auto& [inbound, interest] = found->second;
   if (!inbound->serve()) {
-    guests_.erase(found);
+    peers_.erase(found);
     // The number may come again, for another connection.
     std::lock_guard lock(mutex_);
-    for (auto& [id, seat] : seats_) {
-      if (seat.socket == socket) seat.socket = -1;
+    for (auto& [id, slot] : slots_) {
+      if (slot.socket == socket) slot.socket = -1;
     }
     return;
   }
@@ -300,8 +300,8 @@ void TcpNetwork::watch(int socket, std::uint32_t events, int operation) noexcept
   ::epoll_ctl(epoll_.get(), operation, socket, &event);
 }
 
-void TcpNetwork::dismissExpired() {
-  while (!visitors_.empty() && visitors_.front().deadline().expired()) visitors_.pop_front();
+void TcpNetwork::dropExpired() {
+  while (!pending_.empty() && pending_.front().deadline().expired()) pending_.pop_front();
 }
 
 void TcpNetwork::closeRemoved() {
@@ -310,7 +310,7 @@ void TcpNetwork::closeRemoved() {
     std::lock_guard lock(mutex_);
     removed.swap(removed_);
   }
-  for (int socket : removed) guests_.erase(socket);
+  for (int socket : removed) peers_.erase(socket);
 }
 
 }  // namespace tcp

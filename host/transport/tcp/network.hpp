@@ -41,7 +41,7 @@ class TcpNetwork : public Network, public std::enable_shared_from_this<TcpNetwor
   class LocalEndpoint;
 
   /// What the thread knows of an endpoint.
-  struct Seat {
+  struct EndpointSlot {
     Key key;
     /// Who may connect, once that is known: whoever came first, or whom the owner connects to.
     std::optional<Id128> caller;
@@ -51,20 +51,20 @@ class TcpNetwork : public Network, public std::enable_shared_from_this<TcpNetwor
     std::unique_ptr<StagedCopies> copies;
   };
 
-  void removeSeat(const Id128& id) noexcept;
-  void bindSeat(const Id128& id, const Id128& caller);
+  void removeSlot(const Id128& id) noexcept;
+  void bindSlot(const Id128& id, const Id128& caller);
   void wake() noexcept;
 
   // The thread.
   void run() noexcept;
   int timeout() const;
   void serveReady(int timeout);
-  void admit();
-  void listenTo(std::list<Visitor>::iterator visitor);
-  void seat(Visitor& visitor);
+  void acceptConnections();
+  void advance(std::list<PendingPeer>::iterator peer);
+  void assignSlot(PendingPeer& peer);
   void serve(int socket);
   void watch(int socket, std::uint32_t events, int operation) noexcept;
-  void dismissExpired();
+  void dropExpired();
   void closeRemoved();
 
   const pid_t owner_;
@@ -76,18 +76,18 @@ class TcpNetwork : public Network, public std::enable_shared_from_this<TcpNetwor
   UniqueFd wakeup_;
 
   std::mutex mutex_;
-  std::map<Id128, Seat> seats_;
+  std::map<Id128, EndpointSlot> slots_;
   std::vector<int> removed_;  // connections whose endpoint is gone
   bool stopping_ = false;
 
   // The thread's own.
-  struct Guest {
+  struct Peer {
     std::unique_ptr<Inbound> inbound;
     std::uint32_t interest;
   };
-  std::unordered_map<int, Guest> guests_;
-  std::list<Visitor> visitors_;
-  std::optional<Deadline> admitAgain_;
+  std::unordered_map<int, Peer> peers_;
+  std::list<PendingPeer> pending_;
+  std::optional<Deadline> acceptAgain_;
   using Clock = std::chrono::steady_clock;
   Clock::time_point awakeUntil_{};
 
