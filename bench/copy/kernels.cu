@@ -1,8 +1,8 @@
 #include "kernels.hpp"
-#include "mscclpp/arch/atomic.hpp"
 #include "mscclpp/arch/clock.hpp"
 #include "mscclpp/basic/bulk_copy.hpp"
 #include "mscclpp/basic/copy.hpp"
+#include "mscclpp/basic/drawn_parts.hpp"
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/gpu.hpp"
@@ -84,31 +84,20 @@ __global__ void __launch_bounds__(32 * queues, 1) sendInBulk(const __grid_consta
   timer.stop(traffic, grid);
 }
 
-/// The warps draw parts of the messages until there are none. A launch draws a ticket for each part and one in vain for each warp, so that the next one goes on
-/// counting where it ended.
+/// The warps draw parts of the messages until there are none.
 template <class Copier, int queues>
 __global__ void __launch_bounds__(32 * queues, 1) sendDrawnInBulk(const __grid_constant__ Traffic traffic) {
   const gpu::Grid grid;
   const BlockTimer timer;
   const auto warp = grid.warp();
-  const auto parts = static_cast<std::uint32_t>(ceilDivide(traffic.bytes, traffic.turn));
-  const std::uint64_t tickets = parts + static_cast<std::uint32_t>(grid.blockCount() * queues);
-  const auto draw = [&] {
-    using enum arch::Order;
-    using enum arch::Scope;
-    return warp.rank() == 0 ? arch::fetchAdd<Relaxed, Device>(traffic.drawn, std::uint64_t{1}) : 0;
-  };
-  const auto shown = [&](std::uint64_t ticket) {
-    return warp.shuffle(static_cast<std::uint32_t>(ticket % tickets), 0);
-  };
   BoundedWait wait(nullptr, 10'000'000'000u);
   Copier copier(warp, reinterpret_cast<typename Copier::Scratch*>(grid.sharedMemory())[grid.warpIndex()]);
   const Rotation rotation(traffic.peers, grid.blockIndex() * queues + grid.warpIndex());
-  for (std::uint32_t part = shown(draw()); part < parts;) {
-    const std::uint64_t next = draw();  // early: the answer takes a while
-    queuePart(copier, traffic, rotation, steppedPart(traffic.bytes, traffic.turn, part), wait);
-    part = shown(next);
-  }
+  const auto parts = static_cast<std::uint32_t>(ceilDivide(traffic.bytes, traffic.turn));
+  forEachDrawnPart(warp, traffic.drawn, parts, static_cast<std::uint32_t>(grid.blockCount() * queues),
+                   [&](std::uint32_t part) {
+                     queuePart(copier, traffic, rotation, steppedPart(traffic.bytes, traffic.turn, part), wait);
+                   });
   copier.finish(warp, wait);
   timer.stop(traffic, grid);
 }

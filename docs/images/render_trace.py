@@ -1,15 +1,16 @@
 #!/usr/bin/env python3
 """Draws a part of a trace as an SVG: a row a track, spans inside spans below them. For documents; to look at a trace, open it in Perfetto.
 
-usage: render_trace.py TRACE.json OUTPUT.svg [--from MICROSECONDS] [--to MICROSECONDS] [--title TEXT]
+usage: render_trace.py TRACE.json OUTPUT.svg [--from MICROSECONDS] [--to MICROSECONDS] [--tracks PATTERN] [--title TEXT]
 
-Times count from the first event of the trace.
+Times count from the first event of the trace. Tracks whose whole names match the regular expression are drawn; all without one.
 """
 
 import argparse
 import collections
 import html
 import json
+import re
 
 WIDTH, LEFT, RIGHT, TOP = 1200, 170, 16, 64
 LINE, GAP, GROUP_GAP = 15, 4, 12
@@ -124,9 +125,11 @@ def main():
     parser.add_argument("output")
     parser.add_argument("--from", type=float, default=0, dest="begin")
     parser.add_argument("--to", type=float, default=None, dest="end")
+    parser.add_argument("--tracks", default=".*", metavar="PATTERN")
     parser.add_argument("--title", default="")
     options = parser.parse_args()
-    picture = draw(read(options.trace), options.begin, options.end, options.title)
+    tracks = {key: spans for key, spans in read(options.trace).items() if re.fullmatch(options.tracks, key[1])}
+    picture = draw(tracks, options.begin, options.end, options.title)
     with open(options.output, "w", encoding="utf-8") as file:
         file.write(picture)
 

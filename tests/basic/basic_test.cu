@@ -3,6 +3,7 @@
 #include "basic/bulk_cases.hpp"
 #include "basic/bulk_copy_cases.hpp"
 #include "basic/copy_cases.hpp"
+#include "basic/drawn_parts_cases.hpp"
 #include "basic/element_cases.hpp"
 #include "basic/group_cases.hpp"
 #include "basic/reduce_op_cases.hpp"
