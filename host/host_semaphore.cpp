@@ -62,7 +62,7 @@ void Host2HostSemaphore::wait(std::int64_t maxSpinCount) {
   constexpr std::int64_t spinsBeforeYield = 1000;
   for (std::int64_t spins = 1; !poll(); ++spins) {
     const auto waited = Clock::now() - start;
-    if (waited >= env()->waitTimeout || (maxSpinCount >= 0 && spins >= maxSpinCount)) {
+    if (maxSpinCount >= 0 && (waited >= env()->waitTimeout || spins >= maxSpinCount)) {
       throw Error("Host2HostSemaphore::wait: rank " + std::to_string(semaphore_.rank()) + " waited for signal " +
                       std::to_string(consumed_ + 1) + " of rank " + std::to_string(semaphore_.peer()) + " for " +
                       std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(waited).count()) + " ms",

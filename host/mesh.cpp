@@ -34,6 +34,11 @@ constexpr std::size_t readBudget = std::size_t{8} << 20;
 constexpr std::size_t longestReason = 1024;
 constexpr std::chrono::milliseconds farewellPatience = 2s;
 
+// What a waiting message counts as: even an empty one takes room in the mailbox.
+std::size_t memoryOf(std::size_t messageBytes) {
+  return std::max<std::size_t>(messageBytes, 512);
+}
+
 UniqueFd makeWakeup() {
   UniqueFd fd(::eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC));
   if (!fd) throw SysError("eventfd", errno);
@@ -206,7 +211,7 @@ void Mesh::recv(int peer, int tag, void* data, std::size_t size, const char* ope
   const Bytes message = std::move(box->second.front());
   box->second.pop_front();
   if (box->second.empty()) mailbox_.erase(box);
-  if (peer != rank_) peers_[peer].inboxBytes -= message.size();
+  if (peer != rank_) peers_[peer].inboxBytes -= memoryOf(message.size());
   lock.unlock();
   if (message.size() != size) {
     throw Error(describe(operation, peer, tag) + "rank " + std::to_string(peer) + " sent " +
@@ -403,7 +408,7 @@ void Mesh::readFrom(Peer& peer) {
 
 bool Mesh::hasRoomFor(const Peer& peer) const {
   std::lock_guard lock(mutex_);
-  return peer.inboxBytes + peer.header.size <= inboxLimit_;
+  return peer.inboxBytes + memoryOf(peer.header.size) <= inboxLimit_;
 }
 
 // A whole frame has arrived. Returns false if there is nothing more to read from this peer.
@@ -412,7 +417,7 @@ bool Mesh::handle(Peer& peer) {
     case Frame::Message: {
       std::lock_guard lock(mutex_);
       if (leaving_) break;
-      peer.inboxBytes += peer.payload.size();
+      peer.inboxBytes += memoryOf(peer.payload.size());
       mailbox_[{peer.rank, peer.header.tag}].push_back(std::move(peer.payload));
       break;
     }

@@ -74,17 +74,18 @@ void offerToken(const std::string& job, const UniqueId& token, int numRanks, Dea
 
   std::vector<bool> served(numRanks, false);
   for (int missing = numRanks - 1; missing > 0;) {
+    // At every turn: callers that are no ranks of the job may come without end.
+    if (deadline.expired()) {
+      std::string absent;
+      for (int rank = 1; rank < numRanks; ++rank) {
+        if (!served[rank]) absent += (absent.empty() ? "" : ", ") + std::to_string(rank);
+      }
+      throw Error("not all ranks arrived within " + deadline.passed() + ": missing " + absent + " of " +
+                      std::to_string(numRanks),
+                  ErrorCode::Timeout);
+    }
     UniqueFd client(::accept4(listener.get(), nullptr, nullptr, SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (!client) {
-      if (deadline.expired()) {
-        std::string absent;
-        for (int rank = 1; rank < numRanks; ++rank) {
-          if (!served[rank]) absent += (absent.empty() ? "" : ", ") + std::to_string(rank);
-        }
-        throw Error("not all ranks arrived within " + deadline.passed() + ": missing " + absent + " of " +
-                        std::to_string(numRanks),
-                    ErrorCode::Timeout);
-      }
       // Without descriptors to spare a caller waits in the queue, and poll would return at once.
       if (isOutOfDescriptors(errno)) std::this_thread::sleep_for(std::chrono::milliseconds(10));
       pollfd entry{listener.get(), POLLIN, 0};

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <regex>
 #include <string>
@@ -184,7 +185,7 @@ const std::vector<Operation>& operations() {
        [](Side& side) -> Call {
          const auto connection = side.connect(Transport::SharedMemory);
          const auto semaphore = std::make_shared<Host2HostSemaphore>(*side.communicator, connection);
-         return [semaphore] { semaphore->wait(-1); };
+         return [semaphore] { semaphore->wait(std::numeric_limits<std::int64_t>::max()); };
        }},
       {"team barrier",
        [](Side& side) -> Call {

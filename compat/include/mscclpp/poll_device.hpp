@@ -1,6 +1,7 @@
 // MSCCL++'s polling loops: wait while a condition holds. Bounded in every build (basic/trapping_wait.hpp).
 #pragma once
 
+#include "mscclpp/assert_device.hpp"
 #include "mscclpp/basic/trapping_wait.hpp"
 #include "mscclpp/device.hpp"
 

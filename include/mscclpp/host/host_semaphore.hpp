@@ -51,7 +51,7 @@ class Host2HostSemaphore {
   /// Consumes one signal if there is one; never waits.
   bool poll();
   /// Waits for the next signal; what the peer wrote before it is visible afterwards. Throws Error(Timeout) after
-  /// MSCCLPP_WAIT_TIMEOUT or `maxSpinCount` looks (negative: no such limit), and what WaitMonitor::check throws when the
+  /// MSCCLPP_WAIT_TIMEOUT or `maxSpinCount` looks (negative: without limit), and what WaitMonitor::check throws when the
   /// communicator of the semaphore is aborted or loses a rank.
   void wait(std::int64_t maxSpinCount = 10000000);
 
