@@ -10,9 +10,6 @@ namespace mscclpp::detail {
 
 namespace {
 
-// Beside GroupBarrierTag, out of the way of what users choose.
-constexpr int agreementTag = Bootstrap::GroupBarrierTag - 1;
-
 constexpr Form form{"step of a group", 0x47525053, 1};
 
 std::vector<char> bytesOfText(const std::string& text) {
@@ -76,7 +73,7 @@ std::vector<std::vector<char>> GroupAgreement::take(const std::string& step,
   }
   const std::vector<char> message = write(own);
   for (const int rank : ranks_) {
-    if (rank != bootstrap_->getRank()) bootstrap_->send(message, rank, agreementTag);
+    if (rank != bootstrap_->getRank()) bootstrap_->send(message, rank, Bootstrap::GroupAgreementTag);
   }
   std::vector<Outcome> outcomes;
   for (const int rank : ranks_) {
@@ -85,7 +82,7 @@ std::vector<std::vector<char>> GroupAgreement::take(const std::string& step,
       continue;
     }
     std::vector<char> received;
-    bootstrap_->recv(received, rank, agreementTag);
+    bootstrap_->recv(received, rank, Bootstrap::GroupAgreementTag);
     outcomes.push_back(read(received));
   }
   if (failure) std::rethrow_exception(failure);

@@ -55,6 +55,11 @@ std::map<TraceId, TraceNames> namesOfLibrary() {
   return names;
 }
 
+// Tracks of blocks are numbered from 0, those of threads from here.
+constexpr int firstThread = 1'000'000;
+constexpr int maxBlocks = firstThread / traceRecordersPerBlock - 1;  // one number for the blocks beyond
+constexpr std::size_t maxEventBytes = std::size_t{1} << 40;
+
 // Pages that nobody writes cost nothing.
 std::shared_ptr<void> allocateZeros(std::size_t bytes) {
   void* memory = std::calloc(1, bytes);
@@ -170,8 +175,16 @@ Trace::State::State(TraceOptions options) : options_(std::move(options)), names_
   if (options_.device.type == DeviceType::Unknown) {
     throw Error("Trace: the device must be a CPU or a GPU", ErrorCode::InvalidUsage);
   }
+  if (options_.blocks > maxBlocks) {
+    throw Error("Trace: at most " + std::to_string(maxBlocks) + " blocks can record", ErrorCode::InvalidUsage);
+  }
   const std::size_t arrays = static_cast<std::size_t>(options_.blocks) * traceRecordersPerBlock;
+  // Blocks are few enough for the product to fit.
   const std::size_t eventBytes = arrays * static_cast<std::size_t>(options_.eventsPerRecorder) * sizeof(TraceEvent);
+  if (eventBytes > maxEventBytes) {
+    throw Error("Trace: room for that many events takes " + std::to_string(eventBytes) + " bytes, more than 1 TiB",
+                ErrorCode::InvalidUsage);
+  }
   const std::size_t cursorBytes = (arrays + 1) * sizeof(TraceCursor);
   if (onGpu()) {
     if (!options_.answerClock) {
@@ -263,7 +276,6 @@ void Trace::State::collect() {
 }
 
 std::map<int, TrackEvents> Trace::State::tracks() const {
-  constexpr int firstThread = 1'000'000;
   const std::lock_guard lock(mutex_);
   std::map<int, TrackEvents> all = blocks_;
   for (std::size_t i = 0; i < threads_.size(); ++i) {
@@ -273,8 +285,14 @@ std::map<int, TrackEvents> Trace::State::tracks() const {
 }
 
 std::uint64_t Trace::State::lost() const {
+  const std::lock_guard lock(mutex_);
   std::uint64_t sum = 0;
-  for (const auto& [number, track] : tracks()) sum += track.lost;
+  for (const auto& [number, track] : blocks_) sum += track.lost;
+  for (const auto& thread : threads_) {
+    TraceTrack::State& state = *thread->state_;
+    const std::lock_guard threadLock(state.mutex);
+    sum += state.track.lost;
+  }
   return sum;
 }
 

@@ -1,10 +1,14 @@
 // Traces as files: Chrome's JSON, a rank a process, a track a thread, piece by piece.
 #include <cerrno>
 #include <cstring>
+#include <exception>
+#include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <numeric>
+#include <set>
 #include <string_view>
+#include <system_error>
 
 #include "mscclpp/host/error.hpp"
 #include "trace_state.hpp"
@@ -20,7 +24,6 @@ using Json = nlohmann::ordered_json;
 using Piece = std::vector<char>;
 
 constexpr std::size_t pieceBytes = std::size_t{1} << 20;
-constexpr int tag = 32766;  // of the bootstrap's messages, one below the last
 
 /// Microseconds, which Chrome's format wants; a double holds nanoseconds for a hundred days.
 double microseconds(std::int64_t time) {
@@ -49,28 +52,55 @@ class EventText {
   Piece piece_;
 };
 
-/// A file that grows event by event.
+/// A file that grows event by event, beside the one whose place it takes when it is whole. What is not a plain file, such
+/// as a pipe, is written where it is.
 class TraceFile {
  public:
-  explicit TraceFile(const std::string& path) : path_(path), out_(path) {
+  explicit TraceFile(const std::string& path) : path_(path), target_(path) {
+    std::error_code ignored;
+    // Through links: it is the file behind them that is replaced.
+    if (std::filesystem::exists(path, ignored)) target_ = std::filesystem::canonical(path);
+    written_ = target_;
+    if (!std::filesystem::exists(target_, ignored) || std::filesystem::is_regular_file(target_)) written_ += ".part";
+    out_.open(written_);
     if (!out_) throw SysError("cannot write the trace " + path_, errno);
+    isOpen_ = true;
     out_ << "{\"displayTimeUnit\": \"ns\", \"traceEvents\": [";
   }
+  ~TraceFile() {
+    std::error_code ignored;
+    if (isOpen_ && written_ != target_) std::filesystem::remove(written_, ignored);
+  }
+  TraceFile(const TraceFile&) = delete;
+  TraceFile& operator=(const TraceFile&) = delete;
+
   void add(const Piece& events) {
     out_ << (isEmpty_ ? "\n" : ",\n");
     out_.write(events.data(), static_cast<std::streamsize>(events.size()));
+    check();
     isEmpty_ = false;
   }
   /// `summaries`: what is to be known of each rank.
   void close(const Json& summaries) {
     out_ << "\n],\n\"otherData\": " << Json{{"clock", "CLOCK_MONOTONIC"}, {"ranks", summaries}}.dump() << "}\n";
     out_.close();
-    if (!out_) throw SysError("the trace " + path_ + " could not be written", errno);
+    check();
+    std::error_code failure;
+    if (written_ != target_) std::filesystem::rename(written_, target_, failure);
+    if (failure) throw SysError("the trace " + path_ + " could not be put in its place", failure.value());
+    isOpen_ = false;
   }
 
  private:
+  void check() const {
+    if (!out_) throw SysError("the trace " + path_ + " could not be written", errno);
+  }
+
   std::string path_;
+  std::filesystem::path target_;
+  std::filesystem::path written_;
   std::ofstream out_;
+  bool isOpen_ = false;
   bool isEmpty_ = true;
 };
 
@@ -79,6 +109,8 @@ class TraceFile {
 class TraceWriter {
  public:
   explicit TraceWriter(Trace& trace) : state_(*trace.state_) { state_.collect(); }
+
+  static int rankOf(const Trace& trace) { return trace.state_->rank(); }
 
   void events(const std::function<void(const Piece&)>& take) const {
     EventText text(take);
@@ -173,17 +205,149 @@ std::string complaintOf(const F& f) {
   }
 }
 
-Json parsed(const Piece& text) {
-  return Json::parse(text.begin(), text.end());
+// How the events come to rank 0: it asks one peer after another for the next piece, so that no peer is more than a piece
+// ahead of the file, and says at each question to all others that they go on waiting. No rank knows the timeout of its
+// bootstrap, so the others hear something for every piece; and they wait twice, since rank 0 may wait for a piece once.
+enum class Word : char {
+  Wait,     ///< rank 0 to a peer
+  Next,     ///< rank 0 to a peer, which answers by one of the three below
+  Over,     ///< rank 0 to a peer, with a complaint if there is one
+  Events,   ///< with events; there may be more
+  Summary,  ///< with the summary, after the last events
+  Failed,   ///< with a complaint
+};
+
+void say(Bootstrap& bootstrap, int to, Word word) {
+  bootstrap.send(&word, sizeof(word), to, Bootstrap::TraceTag);
+}
+
+void say(Bootstrap& bootstrap, int to, Word word, const Piece& content) {
+  say(bootstrap, to, word);
+  bootstrap.send(content, to, Bootstrap::TraceTag);
+}
+
+Word hear(Bootstrap& bootstrap, int from) {
+  Word word{};
+  bootstrap.recv(&word, sizeof(word), from, Bootstrap::TraceTag);
+  return word;
+}
+
+Word hearTwice(Bootstrap& bootstrap, int from) {
+  try {
+    return hear(bootstrap, from);
+  } catch (const Error& error) {
+    if (error.getErrorCode() != ErrorCode::Timeout) throw;
+  }
+  return hear(bootstrap, from);
+}
+
+Piece hearContent(Bootstrap& bootstrap, int from) {
+  Piece content;
+  bootstrap.recv(content, from, Bootstrap::TraceTag);
+  return content;
+}
+
+Piece pieceOf(const std::string& text) {
+  return {text.begin(), text.end()};
+}
+std::string textOf(const Piece& piece) {
+  return {piece.begin(), piece.end()};
+}
+
+/// A peer's wait for a question or for the end. Throws if rank 0 gives up.
+void await(Bootstrap& bootstrap, Word expected) {
+  Word word = Word::Wait;
+  while (word == Word::Wait) word = hearTwice(bootstrap, 0);
+  if (word == Word::Over) {
+    const std::string complaint = textOf(hearContent(bootstrap, 0));
+    if (!complaint.empty()) {
+      throw Error("rank 0 could not write the trace: " + complaint, ErrorCode::RemoteError);
+    }
+  }
+  if (word != expected) throw Error("writeTrace: rank 0 is out of step", ErrorCode::InternalError);
+}
+
+/// A peer's part. What it throws itself, rank 0 and by it all ranks get to know.
+void supply(const TraceWriter& writer, Bootstrap& bootstrap) {
+  bool isTalking = false;
+  const auto answer = [&](Word word, const Piece& content) {
+    isTalking = true;
+    await(bootstrap, Word::Next);
+    say(bootstrap, 0, word, content);
+    isTalking = false;
+  };
+  try {
+    writer.events([&](const Piece& events) { answer(Word::Events, events); });
+    answer(Word::Summary, pieceOf(writer.summary().dump()));
+  } catch (const std::exception& error) {
+    if (isTalking) throw;
+    answer(Word::Failed, pieceOf(error.what()));
+    complaintOf([&] { await(bootstrap, Word::Over); });
+    throw;
+  }
+  await(bootstrap, Word::Over);
+}
+
+/// Rank 0's part, up to the whole file.
+void gather(TraceFile& file, const TraceWriter& writer, Bootstrap& bootstrap) {
+  constexpr int nobody = 0;
+  const auto ask = [&](int asked) {
+    for (int peer = 1; peer < bootstrap.getNranks(); ++peer) {
+      say(bootstrap, peer, peer == asked ? Word::Next : Word::Wait);
+    }
+  };
+  writer.events([&](const Piece& events) {
+    file.add(events);
+    ask(nobody);
+  });
+  Json summaries = Json::array({writer.summary()});
+  for (int peer = 1; peer < bootstrap.getNranks(); ++peer) {
+    for (Word word = Word::Events; word == Word::Events;) {
+      ask(peer);
+      word = hear(bootstrap, peer);
+      const Piece content = hearContent(bootstrap, peer);
+      if (word == Word::Failed) {
+        throw Error("rank " + std::to_string(peer) + " failed: " + textOf(content), ErrorCode::RemoteError);
+      }
+      if (word == Word::Events) {
+        file.add(content);
+      } else {
+        summaries.push_back(Json::parse(content.begin(), content.end()));
+      }
+    }
+  }
+  file.close(summaries);
+}
+
+/// Tells every peer that it may go, also when another one is out of reach. Returns the first failure.
+std::exception_ptr dismiss(Bootstrap& bootstrap, const std::string& complaint) {
+  std::exception_ptr first;
+  for (int peer = 1; peer < bootstrap.getNranks(); ++peer) {
+    try {
+      say(bootstrap, peer, Word::Over, pieceOf(complaint));
+    } catch (...) {
+      if (!first) first = std::current_exception();
+    }
+  }
+  return first;
 }
 
 }  // namespace
 
 void writeTrace(const std::string& path, const std::vector<Trace*>& traces) {
+  std::set<int> ranks;
+  for (const Trace* trace : traces) {
+    if (trace == nullptr) throw Error("writeTrace: a trace is null", ErrorCode::InvalidUsage);
+    const int rank = TraceWriter::rankOf(*trace);
+    if (!ranks.insert(rank).second) {
+      throw Error("writeTrace: two traces are of rank " + std::to_string(rank) +
+                      ", and would be one process of the file; set TraceOptions::rank",
+                  ErrorCode::InvalidUsage);
+    }
+  }
   TraceFile file(path);
   Json summaries = Json::array();
   for (Trace* trace : traces) {
-    if (trace == nullptr) throw Error("writeTrace: a trace is null", ErrorCode::InvalidUsage);
     const TraceWriter writer(*trace);
     writer.events([&](const Piece& piece) { file.add(piece); });
     summaries.push_back(writer.summary());
@@ -203,22 +367,14 @@ void writeTrace(const std::string& path, Trace& trace, Bootstrap& bootstrap) {
           writer = std::make_unique<TraceWriter>(trace);
           if (writes) file = std::make_unique<TraceFile>(path);
         }));
-  if (!writes) {
-    writer->events([&](const Piece& piece) { bootstrap.send(piece, 0, tag); });
-    bootstrap.send(Piece{}, 0, tag);
-    const std::string summary = writer->summary().dump();
-    bootstrap.send(Piece(summary.begin(), summary.end()), 0, tag);
-    return agree(bootstrap, {});
+  if (!writes) return supply(*writer, bootstrap);
+  try {
+    gather(*file, *writer, bootstrap);
+  } catch (const std::exception& error) {
+    dismiss(bootstrap, error.what());  // who is out of reach has failed anyway
+    throw;
   }
-  writer->events([&](const Piece& piece) { file->add(piece); });
-  Json summaries = Json::array({writer->summary()});
-  for (int peer = 1; peer < bootstrap.getNranks(); ++peer) {
-    Piece piece;
-    while (bootstrap.recv(piece, peer, tag), !piece.empty()) file->add(piece);
-    bootstrap.recv(piece, peer, tag);
-    summaries.push_back(parsed(piece));
-  }
-  agree(bootstrap, complaintOf([&] { file->close(summaries); }));
+  if (const std::exception_ptr failure = dismiss(bootstrap, {})) std::rethrow_exception(failure);
 }
 
 }  // namespace mscclpp

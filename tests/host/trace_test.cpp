@@ -3,6 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <array>
+#include <atomic>
+#include <climits>
+#include <filesystem>
+#include <fstream>
+#include <functional>
 #include <map>
 #include <set>
 #include <thread>
@@ -30,6 +36,64 @@ constexpr TraceId work = userTraceId(0), note = userTraceId(1);
 
 double microsecondsNow() {
   return static_cast<double>(arch::nanoseconds()) / 1000;
+}
+
+/// Some pieces of text, from few events.
+void recordMuch(Trace& trace) {
+  constexpr int spans = 2000;
+  trace.name(work, std::string(1000, 'x'));
+  const auto track = trace.track("thread");
+  for (int i = 0; i < spans; ++i) {
+    track->begin(work);
+    track->end(work);
+  }
+}
+
+/// A bootstrap that tells of the messages that it passes on.
+class OverheardBootstrap : public Bootstrap {
+ public:
+  std::function<void(int peer, long bytes)> onSend = [](int, long) {};      // before
+  std::function<void(int peer, long bytes)> onReceived = [](int, long) {};  // after
+
+  explicit OverheardBootstrap(TcpBootstrap& tcp) : tcp_(tcp) {}
+  int getRank() const override { return tcp_.getRank(); }
+  int getNranks() const override { return tcp_.getNranks(); }
+  int getNranksPerNode() const override { return tcp_.getNranksPerNode(); }
+  void send(void* data, int size, int peer, int tag) override {
+    onSend(peer, size);
+    tcp_.send(data, size, peer, tag);
+  }
+  void recv(void* data, int size, int peer, int tag) override {
+    tcp_.recv(data, size, peer, tag);
+    onReceived(peer, size);
+  }
+  void allGather(void* allData, int size) override { tcp_.allGather(allData, size); }
+  void barrier() override { tcp_.barrier(); }
+
+ private:
+  TcpBootstrap& tcp_;
+};
+
+std::string contentOf(const std::string& path) {
+  std::ifstream in(path);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+void setContent(const std::string& path, const std::string& content) {
+  std::ofstream(path) << content;
+}
+bool hasPart(const std::string& path) {
+  return std::filesystem::exists(path + ".part");
+}
+
+template <class F>
+ErrorCode codeOf(const F& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.getErrorCode();
+  }
+  FAIL("nothing was thrown");
+  return {};
 }
 
 }  // namespace
@@ -347,12 +411,14 @@ TEST_CASE("a file that cannot be written is an error on every rank") {
   Trace trace({.blocks = 1});
   CHECK_THROWS_AS(writeTrace("/no/such/folder/trace.json", {&trace}), SysError);
   CHECK_THROWS_AS(writeTrace("/dev/full", {&trace}), SysError);
-  for (const std::string path : {"/no/such/folder/trace.json", "/dev/full"}) {
+  for (const auto& [path, isLong] : std::vector<std::pair<std::string, bool>>{
+           {"/no/such/folder/trace.json", false}, {"/dev/full", false}, {"/dev/full", true}}) {
     const UniqueId fresh = TcpBootstrap::createUniqueId();
     const auto outcomes = onThreads(2, [&](int rank) {
       TcpBootstrap bootstrap(rank, 2);
       bootstrap.initialize(fresh);
       Trace mine({.rank = rank, .blocks = 1});
+      if (isLong) recordMuch(mine);
       std::string what;
       try {
         writeTrace(path, mine, bootstrap);
@@ -364,6 +430,86 @@ TEST_CASE("a file that cannot be written is an error on every rank") {
     });
     CHECK(outcomes == Outcomes(2));
   }
+  CHECK(std::filesystem::is_character_file("/dev/full"));
+}
+
+TEST_CASE("peers are asked for one piece at a time, and hear of rank 0 between any two") {
+  const TemporaryFile file("flow.json");
+  constexpr int ranks = 3;
+  constexpr long small = 4096;
+  const UniqueId id = TcpBootstrap::createUniqueId();
+  std::array<std::atomic<long>, ranks> unread{};
+  std::array<long, ranks> mostUnread{};  // written by the rank
+  int pieces = 0;                        // this and the rest: of rank 0
+  std::array<int, ranks> silence{};      // pieces since rank 0 said something to each
+  int longestSilence = 0;
+  const auto outcomes = onThreads(ranks, [&](int rank) {
+    TcpBootstrap tcp(rank, ranks);
+    tcp.initialize(id);
+    OverheardBootstrap bootstrap(tcp);
+    bootstrap.onSend = [&, rank](int peer, long bytes) {
+      if (rank == 0) silence[peer] = 0;
+      if (rank == 0 || bytes <= small) return;
+      mostUnread[rank] = std::max(mostUnread[rank], unread[rank] += bytes);
+    };
+    bootstrap.onReceived = [&, rank](int peer, long bytes) {
+      if (rank != 0 || bytes <= small) return;
+      unread[peer] -= bytes;
+      ++pieces;
+      for (int waiting = 1; waiting < ranks; ++waiting) longestSilence = std::max(longestSilence, ++silence[waiting]);
+    };
+    Trace trace({.rank = rank, .blocks = 1});
+    recordMuch(trace);
+    writeTrace(file.path(), trace, bootstrap);
+    tcp.barrier();
+  });
+  CHECK(outcomes == Outcomes(ranks));
+  CHECK(pieces >= 3 * (ranks - 1));
+  for (int rank = 1; rank < ranks; ++rank) CHECK(mostUnread[rank] < 2 << 20);
+  CHECK(longestSilence == 1);
+  CHECK(tracksOf(file.read()).size() == ranks);
+}
+
+TEST_CASE("a rank that fails halfway is an error on every rank, and the old file stays") {
+  const TemporaryFile file("halfway.json");
+  setContent(file.path(), "old");
+  constexpr int ranks = 3;
+  const UniqueId id = TcpBootstrap::createUniqueId();
+  const auto outcomes = onThreads(ranks, [&](int rank) {
+    TcpBootstrap tcp(rank, ranks);
+    tcp.initialize(id);
+    OverheardBootstrap bootstrap(tcp);
+    int large = 0;
+    bootstrap.onSend = [&](int, long bytes) {
+      if (rank == 1 && bytes > 4096 && ++large == 2) throw std::runtime_error("cut off");
+    };
+    Trace trace({.rank = rank, .blocks = 1});
+    recordMuch(trace);
+    writeTrace(file.path(), trace, bootstrap);
+  });
+  CHECK(outcomes[0] != "");
+  CHECK(outcomes[1] == "cut off");
+  CHECK(outcomes[2] != "");
+  CHECK(contentOf(file.path()) == "old");
+  CHECK_FALSE(hasPart(file.path()));
+}
+
+TEST_CASE("a file is replaced when the new one is whole, also behind a link") {
+  const TemporaryFile file("replaced.json");
+  const TemporaryFile link("link.json");
+  setContent(file.path(), "old");
+  std::filesystem::create_symlink(file.path(), link.path());
+  Trace trace({.blocks = 1});
+  Trace same({.blocks = 1});
+  CHECK(codeOf([&] { writeTrace(link.path(), {&trace, &same}); }) == ErrorCode::InvalidUsage);
+  CHECK(codeOf([&] { writeTrace(link.path(), {&trace, nullptr}); }) == ErrorCode::InvalidUsage);
+  CHECK(contentOf(file.path()) == "old");
+  CHECK_FALSE(hasPart(file.path()));
+  writeTrace(link.path(), {&trace});
+  CHECK(std::filesystem::is_symlink(link.path()));
+  CHECK(file.read().at("otherData").at("ranks").size() == 1);
+  CHECK_FALSE(hasPart(file.path()));
+  CHECK_FALSE(hasPart(link.path()));
 }
 
 TEST_CASE("bad options are refused") {
@@ -371,4 +517,8 @@ TEST_CASE("bad options are refused") {
   CHECK_THROWS_AS(Trace({.eventsPerRecorder = 1}), Error);
   CHECK_THROWS_AS(Trace({.device = DeviceType::Unknown}), Error);
   CHECK_THROWS_AS(Trace({.device = DeviceType::GPU}), Error);
+  // More tracks than have numbers; more memory than anybody has; and what is both, and more than 64 bits of bytes.
+  CHECK(codeOf([] { Trace({.blocks = 500'000}); }) == ErrorCode::InvalidUsage);
+  CHECK(codeOf([] { Trace({.blocks = 499'999, .eventsPerRecorder = INT_MAX}); }) == ErrorCode::InvalidUsage);
+  CHECK(codeOf([] { Trace({.blocks = INT_MAX, .eventsPerRecorder = INT_MAX}); }) == ErrorCode::InvalidUsage);
 }

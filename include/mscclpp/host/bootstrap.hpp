@@ -25,9 +25,12 @@ class Bootstrap {
   /// The longest vector that `recv(std::vector<char>&, ...)` accepts, in bytes; a longer one is an error, not memory.
   static constexpr std::size_t MaxVectorBytes = std::size_t{1} << 30;
 
-  /// The tag of groupBarrier's messages, not to be used for others: the largest that every MPI accepts, so that a
-  /// bootstrap over MPI can pass it on.
+  /// Tags that the library keeps for itself, not to be used for others: of groupBarrier, of the steps that a group agrees
+  /// upon, and of writeTrace (host/trace.hpp). They are the largest that every MPI accepts, so that a bootstrap over MPI
+  /// can pass them on.
   static constexpr int GroupBarrierTag = 32767;
+  static constexpr int GroupAgreementTag = GroupBarrierTag - 1;
+  static constexpr int TraceTag = GroupBarrierTag - 2;
 
   virtual ~Bootstrap() = default;
 

@@ -50,7 +50,7 @@ class TraceTrack {
 /// with it when the trace is made and at each collect(), and interpolated between. docs/tracing.md says how well that works.
 class Trace {
  public:
-  /// Throws Error(InvalidUsage) for numbers that are not positive, and for a GPU without answerClock; Error(Timeout) if the GPU does not answer.
+  /// Throws Error(InvalidUsage) for numbers that are not positive, for 500000 blocks or more than 1 TiB of events, and for a GPU without answerClock; Error(Timeout) if the GPU does not answer.
   explicit Trace(TraceOptions options);
   ~Trace();
   Trace(const Trace&) = delete;
@@ -80,9 +80,11 @@ class Trace {
 };
 
 /// Collective over the ranks of the bootstrap: collects each rank's trace and has rank 0 write the file. Every rank throws if it cannot be written, or if not
-/// all ranks are on one host, and so on one clock.
+/// all ranks are on one host, and so on one clock. Rank 0 holds a piece of the events at a time, and each wait for it or for a peer is as long as a piece takes,
+/// so the time of the whole may exceed the bootstrap's timeout. Its messages use Bootstrap::TraceTag; after an Error(Timeout) make a new bootstrap.
+/// The file is written as `path`.part, and takes the place of an older one when it is whole; what is not a plain file is written directly.
 void writeTrace(const std::string& path, Trace& trace, Bootstrap& bootstrap);
-/// The same for ranks that all live in this process.
+/// The same for ranks that all live in this process. Throws Error(InvalidUsage), with no file touched, for a null trace and for two of the same rank.
 void writeTrace(const std::string& path, const std::vector<Trace*>& traces);
 
 }  // namespace mscclpp
