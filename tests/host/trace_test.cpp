@@ -411,22 +411,26 @@ TEST_CASE("a file that cannot be written is an error on every rank") {
   Trace trace({.blocks = 1});
   CHECK_THROWS_AS(writeTrace("/no/such/folder/trace.json", {&trace}), SysError);
   CHECK_THROWS_AS(writeTrace("/dev/full", {&trace}), SysError);
-  for (const auto& [path, isLong] : std::vector<std::pair<std::string, bool>>{
-           {"/no/such/folder/trace.json", false}, {"/dev/full", false}, {"/dev/full", true}}) {
+  struct Case {
+    std::string path;
+    bool isLong;
+  };
+  for (const Case& each : {Case{"/no/such/folder/trace.json", false}, {"/dev/full", false}, {"/dev/full", true}}) {
     const UniqueId fresh = TcpBootstrap::createUniqueId();
     const auto outcomes = onThreads(2, [&](int rank) {
       TcpBootstrap bootstrap(rank, 2);
       bootstrap.initialize(fresh);
       Trace mine({.rank = rank, .blocks = 1});
-      if (isLong) recordMuch(mine);
+      if (each.isLong) recordMuch(mine);
       std::string what;
       try {
-        writeTrace(path, mine, bootstrap);
+        writeTrace(each.path, mine, bootstrap);
       } catch (const std::exception& error) {
         what = error.what();
       }
       bootstrap.barrier();
-      if (what.find(rank == 0 ? path : "rank 0 could not write") == std::string::npos) throw std::runtime_error(what);
+      if (what.find(rank == 0 ? each.path : "rank 0 could not write") == std::string::npos)
+        throw std::runtime_error(what);
     });
     CHECK(outcomes == Outcomes(2));
   }
