@@ -14,9 +14,10 @@
 
 namespace mscclpp {
 
-// The receives of one (rank, tag) that are still due. One thread at a time takes messages from the bootstrap.
+// The receives of one (rank, tag) that are still due.
 struct Communicator::State::Line {
-  std::mutex mutex;
+  std::mutex receiving;  // whoever takes messages from the bootstrap, and waits for them; taken before `mutex`
+  std::mutex mutex;      // what follows; nobody waits for a message with it
   std::deque<std::shared_ptr<Receive>> due;
   // Waits for the future that was given out last, unless that has been completed.
   std::function<void()> last;
@@ -29,6 +30,7 @@ class Communicator::State::Receive {
 
   Channel channel;
   Line& line;
+  // Of whoever has line.receiving.
   bool done = false;
   Bytes bytes;
   std::exception_ptr failure;
@@ -136,23 +138,28 @@ void Communicator::State::forgetFutures() {
 }
 
 Communicator::State::Bytes Communicator::State::complete(Receive& receive) {
-  std::lock_guard lock(receive.line.mutex);
-  auto& due = receive.line.due;
+  Line& line = receive.line;
+  std::lock_guard receiving(line.receiving);
   while (!receive.done) {
+    const auto first = [&] {
+      std::lock_guard lock(line.mutex);
+      return line.due.front();
+    }();
     // A failed receive leaves the line in disorder: which message was lost is unknown. So all later ones fail alike.
-    const auto first = due.front();
     try {
       first->bytes = receiveNow(first->channel.first, first->channel.second);
     } catch (...) {
-      for (const auto& waiting : due) {
+      std::lock_guard lock(line.mutex);
+      for (const auto& waiting : line.due) {
         waiting->failure = std::current_exception();
         waiting->done = true;
       }
-      due.clear();
+      line.due.clear();
       break;
     }
     first->done = true;
-    due.pop_front();
+    std::lock_guard lock(line.mutex);
+    line.due.pop_front();
   }
   if (receive.failure) std::rethrow_exception(receive.failure);
   return std::move(receive.bytes);

@@ -2,10 +2,13 @@
 
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <chrono>
+#include <future>
 #include <memory>
 #include <optional>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include "mscclpp/host/error.hpp"
@@ -56,6 +59,30 @@ void receiveOutOfOrder(std::shared_ptr<Bootstrap> bootstrap) {
   CHECK(communicator.recvMemory(peer, 7).get().size() == 50);
   bootstrap->barrier();
 }
+
+/// Says when somebody receives, and lets nobody have anything before open().
+class GatedBootstrap : public SocketpairBootstrap {
+ public:
+  using SocketpairBootstrap::SocketpairBootstrap;
+
+  using SocketpairBootstrap::recv;
+  void recv(void* data, int size, int peer, int tag) override {
+    if (!entered_.exchange(true)) arrival_.set_value();
+    if (gate_.wait_for(std::chrono::minutes(2)) != std::future_status::ready) {
+      throw Error("the gate stayed closed", ErrorCode::Timeout);
+    }
+    SocketpairBootstrap::recv(data, size, peer, tag);
+  }
+
+  void awaitReceiver() { arrival_.get_future().wait(); }
+  void open() { opening_.set_value(); }
+
+ private:
+  std::atomic<bool> entered_ = false;
+  std::promise<void> arrival_;
+  std::promise<void> opening_;
+  const std::shared_future<void> gate_ = opening_.get_future().share();
+};
 
 void mixKinds(std::shared_ptr<Bootstrap> bootstrap) {
   const int rank = bootstrap->getRank();
@@ -147,6 +174,30 @@ TEST_CASE("futures that nobody asks, or that were asked, keep nothing alive") {
     static_cast<void>(communicator.recvMemory(0, 1));
   }
   CHECK(bootstrap.use_count() == 1);
+}
+
+TEST_CASE("while a future waits for its message, others are made and the communicator ends") {
+  const auto mesh = SocketpairBootstrap::makeMesh(2);
+  const auto bootstrap = std::make_shared<GatedBootstrap>(0, mesh[0]);
+  Communicator peer(std::make_shared<SocketpairBootstrap>(1, mesh[1]));
+  const HostBuffer buffer(4096);
+  std::vector<RegisteredMemory> sent;
+  for (const std::size_t size : {1, 2}) {
+    sent.push_back(memoryOf(peer, buffer, size));
+    peer.sendMemory(sent.back(), 0);
+  }
+  auto communicator = std::make_unique<Communicator>(bootstrap);
+  auto first = std::async(std::launch::async, [future = communicator->recvMemory(1)] { return future.get().size(); });
+  bootstrap->awaitReceiver();
+  auto second = std::async(std::launch::async, [&communicator] {
+    auto future = communicator->recvMemory(1);
+    communicator.reset();
+    return future;
+  });
+  CHECK(second.wait_for(std::chrono::seconds(20)) == std::future_status::ready);
+  bootstrap->open();
+  CHECK(first.get() == 1);
+  CHECK(second.get().get().size() == 2);
 }
 
 TEST_CASE("misuse is told") {
