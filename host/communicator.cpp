@@ -9,6 +9,7 @@
 
 #include "communicator_state.hpp"
 #include "connection_base.hpp"
+#include "lost_rank.hpp"
 #include "mscclpp/host/env.hpp"
 #include "mscclpp/host/error.hpp"
 
@@ -191,7 +192,12 @@ void Communicator::State::remember(const Connection& connection, int rank, int t
   std::lock_guard lock(mutex_);
   std::erase_if(connections_, [](const auto& entry) { return entry.first.expired(); });
   connections_[connection.base_] = {rank, tag};
-  if (aborted_) connection.base_->abort();
+  std::lock_guard watchLock(watchMutex_);
+  if (failure_ && failure_->rank == rank) {
+    connection.base_->abort(*failure_);
+  } else if (aborted_) {
+    connection.base_->abort();
+  }
 }
 
 Communicator::State::Channel Communicator::State::channelOf(const Connection& connection) const {
@@ -251,15 +257,18 @@ void Communicator::State::abort() noexcept {
 }
 
 void Communicator::State::onFailure(const RankFailure& failure) noexcept {
-  std::lock_guard lock(watchMutex_);
-  if (aborted_) return;  // the failure may be this rank's own, of being aborted
-  try {
-    if (!failure_) failure_ = failure;
-  } catch (...) {  // no memory for the reason: the rank will do
-    failure_ = RankFailure{failure.rank, {}};
+  {
+    std::lock_guard lock(watchMutex_);
+    if (aborted_) return;  // the failure may be this rank's own, of being aborted
+    detail::keepFirst(failure_, failure);
+    for (const auto& known : watches_) {
+      if (const auto watch = known.lock()) watch->abort(failure);
+    }
   }
-  for (const auto& known : watches_) {
-    if (const auto watch = known.lock()) watch->abort(failure);
+  std::lock_guard lock(mutex_);
+  for (const auto& [known, channel] : connections_) {
+    if (channel.first != failure.rank) continue;
+    if (const auto connection = known.lock()) connection->abort(failure);
   }
 }
 

@@ -102,7 +102,7 @@ class Communicator::State {
   std::map<int, std::deque<Bytes>> self_;
 
   // Whose waits end when this communicator is aborted or a rank is lost.
-  std::mutex watchMutex_;
+  std::mutex watchMutex_;  // may be taken while mutex_ is held, not the other way about
   std::vector<std::weak_ptr<detail::WaitWatch>> watches_;
   std::atomic<bool> aborted_ = false;
   std::atomic<int> calls_ = 0;  // of the bootstrap, under way

@@ -4,6 +4,7 @@
 #include <string>
 #include <thread>
 
+#include "lost_rank.hpp"
 #include "mscclpp/host/error.hpp"
 
 namespace mscclpp::detail {
@@ -33,8 +34,24 @@ void ConnectionBase::awaitProgress(std::chrono::microseconds waited, std::chrono
   }
 }
 
+void ConnectionBase::abort(const RankFailure& failure) noexcept {
+  {
+    std::lock_guard lock(lostMutex_);
+    keepFirst(lost_, failure);
+  }
+  abort();
+}
+
+ConnectionBase::Ending ConnectionBase::ending() const {
+  std::lock_guard lock(lostMutex_);
+  if (lost_) return {describe(*lost_), ErrorCode::RemoteError};
+  return {"it was aborted here", ErrorCode::Aborted};
+}
+
 void ConnectionBase::refuseIfAborted() const {
-  if (isAborted()) throw Error("the connection over " + path() + " was aborted", ErrorCode::Aborted);
+  if (!isAborted()) return;
+  const auto [reason, code] = ending();
+  throw Error("the connection over " + path() + " has ended: " + reason, code);
 }
 
 std::string ConnectionBase::path() const {

@@ -5,10 +5,14 @@
 #include <chrono>
 #include <cstdint>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
 
 #include "memory_transport.hpp"
 #include "mscclpp/host/endpoint.hpp"
+#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/liveness.hpp"
 #include "mscclpp/host/registered_memory.hpp"
 #include "registered_memory_state.hpp"
 
@@ -62,6 +66,8 @@ class ConnectionBase {
   virtual bool storeWhenComplete(std::uint64_t* /*word*/, std::uint64_t /*value*/) { return false; }
   /// Ends a call that waits now, and all that would have to wait later, with Error(Aborted). Any thread.
   void abort() noexcept { aborted_.store(true, std::memory_order_relaxed); }
+  /// The same because the peer's rank was lost: with Error(RemoteError), which names it and says how that was noticed.
+  void abort(const RankFailure& failure) noexcept;
   /// Waits until completed() reaches what is issued() now.
   void flush(std::chrono::microseconds timeout);
 
@@ -90,7 +96,13 @@ class ConnectionBase {
   virtual std::string path() const;
 
   bool isAborted() const noexcept { return aborted_.load(std::memory_order_relaxed); }
-  /// Between two looks of a wait, which are no more than 100 ms apart. Throws Error(Aborted).
+  struct Ending {
+    std::string reason;
+    ErrorCode code;
+  };
+  /// Why the connection isAborted().
+  Ending ending() const;
+  /// Between two looks of a wait, which are no more than 100 ms apart. Throws Error with the ending.
   void refuseIfAborted() const;
 
   /// The handle of this connection's transport in a registration; the peer's may be another (IB0 to IB7).
@@ -121,6 +133,8 @@ class ConnectionBase {
   Endpoint remote_;
   std::uint64_t issued_ = 0;
   std::atomic<bool> aborted_ = false;
+  mutable std::mutex lostMutex_;
+  std::optional<RankFailure> lost_;  // known before aborted_ says so
 };
 
 std::shared_ptr<ConnectionBase> connectSharedMemory(std::shared_ptr<Context> context, const Endpoint& local,

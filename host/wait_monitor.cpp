@@ -7,6 +7,7 @@
 
 #include "communicator_state.hpp"
 #include "gpu_backend.hpp"
+#include "lost_rank.hpp"
 #include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/error.hpp"
 #include "wait_watch.hpp"
@@ -84,11 +85,7 @@ void WaitWatch::abort() noexcept {
 void WaitWatch::abort(const RankFailure& failure) noexcept {
   {
     std::lock_guard lock(mutex_);
-    try {
-      if (!failure_) failure_ = failure;
-    } catch (...) {  // no memory for the reason: the rank will do
-      failure_ = RankFailure{failure.rank, {}};
-    }
+    keepFirst(failure_, failure);
   }
   abort();
 }
@@ -113,10 +110,7 @@ void WaitWatch::check() const {
     std::lock_guard lock(mutex_);
     lost = failure_;
   }
-  if (lost) {
-    const std::string reason = lost->reason.empty() ? "" : ": " + lost->reason;
-    throw Error("rank " + std::to_string(lost->rank) + " was lost" + reason + details, ErrorCode::RemoteError);
-  }
+  if (lost) throw Error(describe(*lost) + details, ErrorCode::RemoteError);
   if (recorded && control_->record.outcome == WaitOutcome::Deadline) {
     throw Error(record + "; check that every rank makes the same calls with the same sizes", ErrorCode::Timeout);
   }

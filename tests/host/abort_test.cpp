@@ -1,5 +1,5 @@
 // Communicator::abort() from another thread ends whatever waits: the ranks' meeting, calls of the bootstrap, futures,
-// connections to a peer that is stopped, and proxies that serve them.
+// connections to a peer that is stopped, and proxies that serve them. Losing a rank ends the connections to it alike.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -34,9 +34,11 @@ void expect(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error(what);
 }
 
-std::shared_ptr<TcpBootstrap> meet(int rank, int ranks, const UniqueId& id) {
+// By default a rank that is stopped does not count as lost.
+std::shared_ptr<TcpBootstrap> meet(int rank, int ranks, const UniqueId& id,
+                                   std::chrono::milliseconds heartbeatTimeout = 0ms) {
   auto bootstrap = std::make_shared<TcpBootstrap>(rank, ranks);
-  bootstrap->setHeartbeatTimeout(0ms);  // a rank that is stopped does not count as lost here
+  bootstrap->setHeartbeatTimeout(heartbeatTimeout);
   bootstrap->initialize(id);
   return bootstrap;
 }
@@ -188,15 +190,15 @@ class StoppedPeer {
  public:
   using Prepare = std::function<void(Communicator& communicator, int peer)>;
 
-  explicit StoppedPeer(const Prepare& prepare)
+  explicit StoppedPeer(const Prepare& prepare, std::chrono::milliseconds heartbeatTimeout = 0ms)
       : id_(TcpBootstrap::createUniqueId()),
         child_([&] {
-          Communicator communicator(meet(1, 2, id_));
+          Communicator communicator(meet(1, 2, id_, heartbeatTimeout));
           prepare(communicator, 0);
           communicator.bootstrap()->barrier();
           while (true) ::pause();
         }),
-        communicator(meet(0, 2, id_)) {
+        communicator(meet(0, 2, id_, heartbeatTimeout)) {
     prepare(communicator, 1);
     communicator.bootstrap()->barrier();
     child_.stop();
@@ -282,6 +284,43 @@ TEST_CASE("abort ends a send to a stopped peer, a flush, and a write that it doe
     });
     CHECK_THROWS_AS(side->connection.write(side->remote, 0, side->local, 0, 1), Error);
   }
+}
+
+TEST_CASE("losing a stopped peer ends a flush and a write to it, and nothing else") {
+  std::vector<std::unique_ptr<Side>> sides;
+  StoppedPeer stopped(
+      [&](Communicator& communicator, int peer) {
+        for (int i = 0; i < 4; ++i) sides.push_back(std::make_unique<Side>(communicator, peer));
+      },
+      5s);
+  std::uint64_t word = 0;
+  const auto update = [&](Side& side) { side.connection.updateAndSync(side.remote, 0, &word, 1); };
+  const auto endsByLoss = [](const std::function<void()>& call) {
+    const auto start = std::chrono::steady_clock::now();
+    try {
+      call();
+      CHECK_MESSAGE(false, "nothing was thrown");
+    } catch (const Error& error) {
+      CAPTURE(error.what());
+      CHECK(error.getErrorCode() == ErrorCode::RemoteError);
+      CHECK(std::string(error.what()).find("rank 1 was lost: ") != std::string::npos);
+    }
+    CHECK(test::secondsSince(start) < soon);
+  };
+  for (const auto& side : sides) update(*side);
+  endsByLoss([&] { sides[0]->connection.flush(60'000'000); });
+  endsByLoss([&] {
+    while (true) sides[1]->connection.write(sides[1]->remote, 0, sides[1]->local, 0, sides[1]->data.size());
+  });
+
+  Side own(stopped.communicator, 0);
+  update(own);
+  own.connection.flush();
+
+  // What the others carry will never arrive: they do not wait for it, which would take 5 s each.
+  const auto start = std::chrono::steady_clock::now();
+  sides.clear();
+  CHECK(test::secondsSince(start) < 10);
 }
 
 TEST_CASE("abort ends a proxy that serves a stopped peer, and the waits on its channel") {

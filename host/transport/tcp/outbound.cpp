@@ -166,7 +166,10 @@ void Outbound::send(std::string_view message, std::string_view payload) {
     if (sent == 0) {
       readAnswers();
       if (deadline.expired()) fail("it takes no data for " + deadline.passed(), ErrorCode::Timeout);
-      if (isAborted()) fail("it was aborted here", ErrorCode::Aborted);
+      if (isAborted()) {
+        const auto [reason, code] = ending();
+        fail(reason, code);
+      }
       waitFor(POLLIN | POLLOUT, std::chrono::milliseconds(deadline.pollTimeout(100ms)));
       continue;
     }

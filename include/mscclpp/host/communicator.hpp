@@ -64,7 +64,8 @@ class Communicator {
   /// a WaitMonitor of this communicator watches, its futures and sends, and flushes and writes of its connections, a
   /// proxy's among them. Calls that are blocked in the bootstrap end too, whoever made them (Bootstrap::abortBlocked); if
   /// there were none the bootstrap stays good, and another communicator can be made over it. Losing a rank, where the
-  /// bootstrap notices it, ends waits with Error(RemoteError).
+  /// bootstrap notices it, ends with Error(RemoteError) what waits in the bootstrap, what a WaitMonitor watches, and the
+  /// waits of the connections to that rank, which their destructors then do without too.
   void abort() noexcept;
 
   [[deprecated("use sendMemory")]] void sendMemoryOnSetup(RegisteredMemory memory, int remoteRank, int tag) {
