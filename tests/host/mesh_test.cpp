@@ -61,8 +61,9 @@ TEST_CASE("a peer whose messages nobody receives counts as failed beyond the lim
   SUBCASE("by one that is too long") {
     pair.send(2, limit + 1);
   }
-  SUBCASE("by many that are empty") {
-    for (int tag = 4; tag < 7; ++tag) pair.send(tag, 0);
+  SUBCASE("by empty ones, which take room too") {
+    pair.send(4, 0);
+    pair.send(5, 0);
   }
   try {
     pair.recv(3, 1);
