@@ -24,17 +24,12 @@ void reduce(ProcessGroup& group) {
   const SwitchChannel channel = connection->bindAllocatedMemory(buffer.data(), buffer.bytes());
 
   for (const std::size_t count : {1, 65536, 4099, 8, 0, 20000}) {
-    std::vector<bf16> input(count), output(count);
-    for (std::size_t i = 0; i < count; ++i) input[i] = narrow<bf16>(example::contribution(rank, i));
+    const std::vector<bf16> input = example::contributions(rank, count);
+    std::vector<bf16> output(count);
     const bool complete =
         example::switchAllReduce(cpu::SerialGrid(), channel.deviceHandle(), input.data(), output.data(), count);
     if (!complete) communicator->monitor(DeviceType::CPU)->check();
-    for (std::size_t i = 0; i < count; ++i) {
-      float expected = 0;
-      for (int r = 0; r < ranks; ++r) expected += example::contribution(r, i);
-      example::require(widen<bf16>(output[i]) == expected,
-                       "element " + std::to_string(i) + " of " + std::to_string(count) + " is wrong");
-    }
+    example::requireSum(output, ranks);
   }
   if (rank == 0) std::printf("all-reduce over %d CPU ranks, as a switch would do it: right\n", ranks);
   communicator->bootstrap()->barrier();

@@ -33,8 +33,7 @@ void reduce(ProcessGroup& group) {
   const auto monitor = communicator->monitor(DeviceType::GPU);
 
   for (const std::size_t count : {1, 65536, 4099, 8, 20000}) {
-    std::vector<bf16> numbers(count);
-    for (std::size_t i = 0; i < count; ++i) numbers[i] = narrow<bf16>(example::contribution(rank, i));
+    std::vector<bf16> numbers = example::contributions(rank, count);
     const GpuBuffer<bf16> input(count);
     const GpuBuffer<bf16> output(count);
     gpuMemcpy(input.data(), numbers.data(), count);
@@ -45,12 +44,7 @@ void reduce(ProcessGroup& group) {
     monitor->check();
 
     gpuMemcpy(numbers.data(), output.data(), count);
-    for (std::size_t i = 0; i < count; ++i) {
-      float expected = 0;
-      for (int r = 0; r < ranks; ++r) expected += example::contribution(r, i);
-      example::require(widen<bf16>(numbers[i]) == expected,
-                       "element " + std::to_string(i) + " of " + std::to_string(count) + " is wrong");
-    }
+    example::requireSum(numbers, ranks);
   }
   if (rank == 0) std::printf("all-reduce over %d GPUs through the switch: right\n", ranks);
   communicator->bootstrap()->barrier();

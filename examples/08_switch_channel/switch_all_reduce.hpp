@@ -1,6 +1,10 @@
 // An all-reduce of one hop through the switch: everyone writes its own memory, and reads the sum of all through one address.
 #pragma once
 
+#include <string>
+#include <vector>
+
+#include "example.hpp"
 #include "mscclpp/basic/access.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/channel/switch.hpp"
@@ -10,6 +14,23 @@ namespace example {
 /// What rank contributes as element i.
 inline float contribution(int rank, std::size_t i) {
   return static_cast<float>(static_cast<int>((i + 3 * static_cast<std::size_t>(rank)) % 17) - 8);
+}
+
+/// What rank contributes in all.
+inline std::vector<mscclpp::bf16> contributions(int rank, std::size_t count) {
+  std::vector<mscclpp::bf16> input(count);
+  for (std::size_t i = 0; i < count; ++i) input[i] = mscclpp::narrow<mscclpp::bf16>(contribution(rank, i));
+  return input;
+}
+
+/// Throws unless `output` is the sum of what the ranks contribute.
+inline void requireSum(const std::vector<mscclpp::bf16>& output, int ranks) {
+  for (std::size_t i = 0; i < output.size(); ++i) {
+    float expected = 0;
+    for (int r = 0; r < ranks; ++r) expected += contribution(r, i);
+    require(mscclpp::widen<mscclpp::bf16>(output[i]) == expected,
+            "element " + std::to_string(i) + " of " + std::to_string(output.size()) + " is wrong");
+  }
 }
 
 /// output[i] = the sum of input[i] over the ranks. Called by all threads of the grid, by all ranks with the same count and as many blocks. The channel's

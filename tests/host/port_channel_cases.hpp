@@ -16,34 +16,6 @@
 
 namespace mscclpp::test {
 
-/// A rank's end towards one peer: a memory of its own to put from, one that the peer puts into, and a service.
-template <class Trigger>
-struct PortEnd {
-  PortEnd(Communicator& communicator, int peer, std::size_t words, ProxyServiceOptions options = portOptions())
-      : source(words),
-        target(words),
-        inbox(communicator.registerMemory(target.data(), words * 8, portTransport())),
-        connection(communicator.connect({portTransport(), portDevice()}, peer).get()),
-        service(options),
-        semaphore(service.buildAndAddSemaphore(communicator, connection)) {
-    const auto local = communicator.registerMemory(source.data(), words * 8, portTransport());
-    communicator.sendMemory(inbox, peer);
-    const auto outbox = communicator.recvMemory(peer).get();
-    dst = service.addMemory(outbox);
-    src = service.addMemory(local);
-  }
-  BasicPortChannel<Trigger> channel() const { return service.portChannel(semaphore, dst, src); }
-
-  PortBuffer source;
-  PortBuffer target;
-  RegisteredMemory inbox;  // kept: the peer may map it at any time
-  Connection connection;
-  BasicProxyService<Trigger> service;
-  SemaphoreId semaphore;
-  MemoryId dst = 0;
-  MemoryId src = 0;
-};
-
 /// Each rank in turn writes new words, puts them and signals, in each of the ways there are; the other waits and looks at all of them.
 template <class Trigger>
 struct PingPongPortBody {

@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "mscclpp/host/communicator.hpp"
 #include "mscclpp/host/device.hpp"
 #include "mscclpp/host/proxy_service.hpp"
 #include "mscclpp/host/transport.hpp"
@@ -105,5 +106,34 @@ void runPortBody(int blocks, const Body& body) {
 inline ProxyServiceOptions portOptions() {
   return {.thread = {.device = portDevice()}, .fifoSize = 64};
 }
+
+/// A rank's end towards one peer: a memory of its own to put from, one that the peer puts into, and a service.
+template <class Trigger>
+struct PortEnd {
+  PortEnd(Communicator& communicator, int peer, std::size_t words, ProxyServiceOptions options = portOptions(),
+          Transport transport = portTransport())
+      : source(words),
+        target(words),
+        inbox(communicator.registerMemory(target.data(), words * 8, transport)),
+        connection(communicator.connect({transport, portDevice()}, peer).get()),
+        service(options),
+        semaphore(service.buildAndAddSemaphore(communicator, connection)) {
+    const auto local = communicator.registerMemory(source.data(), words * 8, transport);
+    communicator.sendMemory(inbox, peer);
+    const auto outbox = communicator.recvMemory(peer).get();
+    dst = service.addMemory(outbox);
+    src = service.addMemory(local);
+  }
+  BasicPortChannel<Trigger> channel() const { return service.portChannel(semaphore, dst, src); }
+
+  PortBuffer source;
+  PortBuffer target;
+  RegisteredMemory inbox;  // kept: the peer may map it at any time
+  Connection connection;
+  BasicProxyService<Trigger> service;
+  SemaphoreId semaphore;
+  MemoryId dst = 0;
+  MemoryId src = 0;
+};
 
 }  // namespace mscclpp::test

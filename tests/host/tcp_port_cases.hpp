@@ -60,23 +60,16 @@ inline void playPortsOverTcp(std::shared_ptr<Bootstrap> bootstrap) {
   constexpr int words = 100'000;  // several pieces of the staging memory
   constexpr int rounds = 20;
   Communicator communicator(bootstrap);
-  const PortBuffer source(words);
-  const PortBuffer target(words);
+  PortEnd<ProxyTrigger> end(communicator, peer, words, portOptions(), Transport::Ethernet);
   const PortBuffer wrong(1);
-  const auto connection = communicator.connect({Transport::Ethernet, portDevice()}, peer).get();
-  const auto local = communicator.registerMemory(source.data(), words * 8, Transport::Ethernet);
-  const auto inbox = communicator.registerMemory(target.data(), words * 8, Transport::Ethernet);
-  communicator.sendMemory(inbox, peer);
-  const auto outbox = communicator.recvMemory(peer).get();
-  ProxyService service(portOptions());
-  const auto semaphore = service.buildAndAddSemaphore(communicator, connection);
-  const PortChannel channel = service.portChannel(semaphore, service.addMemory(outbox), service.addMemory(local));
-  service.startProxy(true);
+  const auto channel = end.channel();
+  end.service.startProxy(true);
   bootstrap->barrier();
-  runPortBody(1, TcpPortBody{deviceHandle(channel), source.data(), target.data(), words, rounds, rank, wrong.data()});
+  runPortBody(
+      1, TcpPortBody{deviceHandle(channel), end.source.data(), end.target.data(), words, rounds, rank, wrong.data()});
   communicator.monitor(portDevice().type)->check();
   CHECK(wrong.read()[0] == 0);
-  service.stopProxy();
+  end.service.stopProxy();
   bootstrap->barrier();
 }
 
