@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures what it costs to include each public header, and writes the table docs/compile_time.md.
+"""Measures the cost of including each public header, and writes the table docs/compile_time.md.
 
 usage: compile_time.py [--toolkit FOLDER] [--arch 90a] [--repeat 3] [--output FILE]
 
-Costs are processor seconds (smallest of the repeats) of compiling a file that includes this one header alone, less those of an empty
-file: other work on the machine disturbs them little.
+The cost is the CPU time (minimum of the repeats) of compiling a file that includes this header alone, less that of an
+empty file. CPU time, unlike wall-clock time, is hardly affected by other load on the machine.
 """
 
 import argparse
@@ -21,8 +21,8 @@ sys.path.insert(0, str(ROOT / "tests" / "headers"))
 import headers  # noqa: E402  which headers there are, and which of them nvcc compiles
 
 
-def processor_seconds(command):
-    """Runs a command; returns the processor time of it and its children, or None if it fails."""
+def cpu_seconds(command):
+    """Runs a command; returns the CPU time of it and its children, or None if it fails."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     if subprocess.run(command, capture_output=True).returncode != 0:
         return None
@@ -30,18 +30,18 @@ def processor_seconds(command):
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
-def cost(compiler, suffix, text, repeat):
+def compile_seconds(compiler, suffix, text, repeat):
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / f"one{suffix}"
         source.write_text(text)
-        times = [processor_seconds(compiler + [str(source), "-o", f"{folder}/one.o"]) for _ in range(repeat)]
+        times = [cpu_seconds(compiler + [str(source), "-o", f"{folder}/one.o"]) for _ in range(repeat)]
     return None if None in times else min(times)
 
 
 def lines(compiler, name):
-    """Lines after preprocessing: what the compiler has to read."""
-    result = subprocess.run(compiler + ["-E", "-P", "-xc++", "-"], input=f'#include "{name}"\n', capture_output=True, text=True)
-    return result.stdout.count("\n")
+    """Lines after preprocessing."""
+    command = compiler + ["-E", "-P", "-xc++", "-"]
+    return subprocess.run(command, input=f'#include "{name}"\n', capture_output=True, text=True).stdout.count("\n")
 
 
 def version(program, marker):
@@ -59,28 +59,32 @@ def main():
 
     system = ["-isystem", f"{options.toolkit}/include/cccl", "-isystem", f"{options.toolkit}/include"]
     gcc = ["g++", "-std=c++20", f"-I{INCLUDE}", *system]
-    nvcc = [f"{options.toolkit}/bin/nvcc", "-std=c++20", f"-arch=sm_{options.arch}", "--expt-relaxed-constexpr", f"-I{INCLUDE}"]
-    empty = [cost(gcc + ["-c"], ".cpp", "\n", options.repeat), cost(nvcc + ["-c"], ".cu", "\n", options.repeat)]
+    nvcc = [f"{options.toolkit}/bin/nvcc", "-std=c++20", f"-arch=sm_{options.arch}", "--expt-relaxed-constexpr"]
+    nvcc += [f"-I{INCLUDE}"]
+    empty = [
+        compile_seconds(gcc + ["-c"], ".cpp", "\n", options.repeat),
+        compile_seconds(nvcc + ["-c"], ".cu", "\n", options.repeat),
+    ]
 
     rows = []
-    for_nvcc = set(headers.names(nvcc=True))
-    for name in sorted(for_nvcc | set(headers.names(nvcc=False))):
+    for_nvcc = set(headers.header_names(nvcc=True))
+    for name in sorted(for_nvcc | set(headers.header_names(nvcc=False))):
         text = f'#include "{name}"\n'
         seconds = [
-            cost(gcc + ["-c"], ".cpp", text, options.repeat) if name.endswith(".hpp") else None,
-            cost(nvcc + ["-c"], ".cu", text, options.repeat) if name in for_nvcc else None,
+            compile_seconds(gcc + ["-c"], ".cpp", text, options.repeat) if name.endswith(".hpp") else None,
+            compile_seconds(nvcc + ["-c"], ".cu", text, options.repeat) if name in for_nvcc else None,
         ]
         cells = ["-" if s is None else f"{max(s - e, 0):.2f}" for s, e in zip(seconds, empty)]
-        read = lines(gcc, name) if name.endswith(".hpp") else "-"
-        rows.append(f"| `{name}` | {read} | {cells[0]} | {cells[1]} |")
+        preprocessed_lines = lines(gcc, name) if name.endswith(".hpp") else "-"
+        rows.append(f"| `{name}` | {preprocessed_lines} | {cells[0]} | {cells[1]} |")
         print(rows[-1], file=sys.stderr)
 
     page = [
         "# What a header costs to include",
         "",
-        "Processor seconds of compiling a file that includes one header of `include/`, less those of an empty file",
-        f"({empty[0]:.2f} s with g++, {empty[1]:.2f} s with nvcc); lines are those left after preprocessing by g++.",
-        "A dash: not meant for this compiler.",
+        "CPU seconds to compile a file that includes one header of `include/`, less those of an empty file",
+        f"({empty[0]:.2f} s with g++, {empty[1]:.2f} s with nvcc); lines are counted after preprocessing by g++.",
+        "A dash: the header does not support this compiler.",
         "",
         f"- g++: {version('g++', 'g++')}",
         f"- nvcc: {version(nvcc[0], 'release')}, sm_{options.arch}",

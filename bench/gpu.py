@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""All-reduce on all GPUs beside NCCL, plain and with symmetric windows, and the library's kernels beside hand-written ones.
+"""Compares all-reduce on all GPUs with NCCL, plain and with symmetric windows, and the kernels with hand-written ones.
 
-Called by `./dev bench gpu`; arguments after it go to mscclpp-perf, as in --nccl-library PATH."""
+Called by `./dev bench gpu`; arguments after it are passed on to mscclpp-perf, such as --nccl-library PATH."""
 
 import argparse
 import pathlib
@@ -18,8 +18,8 @@ def main():
     bench = options.build / "bench"
     perf = [bench / "perf" / "mscclpp-perf", "all_reduce", "-d", "bfloat16", "--sizes", SIZES, "--device", "gpu"]
     status = subprocess.run([*perf, "--nccl", *more], check=False).returncode
-    control = subprocess.run([bench / "control" / "control"], check=False).returncode
-    return status or (0 if control == 77 else control)  # 77: not the four GPUs that the control is written for
+    overhead = subprocess.run([bench / "control" / "control"], check=False).returncode
+    return status or (0 if overhead == 77 else overhead)  # 77: the hand-written baseline needs four GPUs
 
 
 if __name__ == "__main__":

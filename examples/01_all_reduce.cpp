@@ -1,5 +1,5 @@
-// 01: an all-reduce over CPU ranks, a process each. On GPUs the same calls take DeviceType::GPU, device pointers, and a
-// stream; see bench/perf/ for a program that does either.
+// 01: an all-reduce over CPU ranks, one process each. On GPUs the same calls take DeviceType::GPU, device pointers, and
+// a stream; see bench/perf/ for a program that does either.
 #include <memory>
 #include <vector>
 
@@ -32,10 +32,10 @@ void reduce(ProcessGroup& group) {
     }
     if (group.rank() == 0) {
       std::printf("%zu floats over %d ranks by %s: right\n", count, group.size(),
-                  collectives.chosen(count, DataType::FLOAT32, ReduceOp::SUM).c_str());
+                  collectives.selectedAlgorithm(count, DataType::FLOAT32, ReduceOp::SUM).c_str());
     }
   }
-  bootstrap->barrier();  // nobody takes its scratch away while others still read it
+  bootstrap->barrier();  // no rank frees its scratch while others still read it
 }
 
 }  // namespace

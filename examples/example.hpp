@@ -1,4 +1,4 @@
-// What the examples share: their ranks, a check, and the exit status.
+// Shared by the examples: starting the ranks, a check, and the exit status.
 #pragma once
 
 #include <cstdio>
@@ -7,17 +7,17 @@
 #include <stdexcept>
 #include <string>
 
-#include "mscclpp/host/process_group.hpp"
+#include "mscclpp/host/launch/process_group.hpp"
 
 namespace example {
 
-/// Throws unless `good`, which ends the program with a failure.
-inline void require(bool good, const std::string& complaint) {
-  if (!good) throw std::runtime_error(complaint);
+/// Throws unless `condition`, so that the program fails.
+inline void require(bool condition, const std::string& message) {
+  if (!condition) throw std::runtime_error(message);
 }
 
-/// Runs body on `ranks` ranks: processes that this program starts, or that torchrun, mpirun or srun has started. Returns
-/// the exit status for main.
+/// Runs body on `ranks` ranks: processes that this program starts, or that torchrun, mpirun or srun has started.
+/// Returns the exit status for main.
 inline int runOnRanks(int ranks, int argc, char** argv, const std::function<void(mscclpp::ProcessGroup&)>& body) {
   try {
     return mscclpp::runRanks(ranks, {argv, argv + argc}, body);

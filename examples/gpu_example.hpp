@@ -1,4 +1,4 @@
-// Ranks that have a GPU each.
+// Starts one rank per GPU.
 #pragma once
 
 #include <algorithm>
@@ -7,29 +7,30 @@
 #include <string_view>
 
 #include "example.hpp"
-#include "mscclpp/host/gpu.hpp"
+#include "mscclpp/host/cuda/gpu.hpp"
 
 namespace example {
 
-/// Runs body on a rank for each GPU, `most` at most, with the rank's GPU made current. Returns the exit status for main:
-/// 77, which test runners take for "skipped", where there are fewer than `least` GPUs; a failure if MSCCLPP_REQUIRE_GPU=1.
-inline int runOnGpus(int least, int most, int argc, char** argv,
+/// Runs body on a rank for each GPU, `maxGpus` at most, with the rank's GPU made current. Returns the exit status for
+/// main: 77, which test runners take for "skipped", where there are fewer than `minGpus` GPUs; a failure if
+/// MSCCLPP_REQUIRE_GPU=1.
+inline int runOnGpus(int minGpus, int maxGpus, int argc, char** argv,
                      const std::function<void(mscclpp::ProcessGroup&)>& body) {
   int gpus = 0;
   const cudaError_t error = cudaGetDeviceCount(&gpus);
-  // Without a driver the runtime finds it "insufficient"; with the device files there, the machine is broken.
+  // Without a driver the runtime reports it as insufficient; if the device files exist, the driver is broken.
   const bool none = error == cudaErrorNoDevice ||
                     (error == cudaErrorInsufficientDriver && !std::filesystem::exists("/dev/nvidiactl"));
   if (error != cudaSuccess && !none) {
     std::fprintf(stderr, "cannot count GPUs: %s\n", cudaGetErrorString(error));
     return 1;
   }
-  if (error != cudaSuccess || gpus < least) {
+  if (error != cudaSuccess || gpus < minGpus) {
     const char* required = std::getenv("MSCCLPP_REQUIRE_GPU");
-    std::fprintf(stderr, "needs %d GPUs, found %d\n", least, error == cudaSuccess ? gpus : 0);
+    std::fprintf(stderr, "needs %d GPUs, found %d\n", minGpus, error == cudaSuccess ? gpus : 0);
     return required != nullptr && std::string_view(required) == "1" ? 1 : 77;
   }
-  return runOnRanks(std::min(gpus, most), argc, argv, [&](mscclpp::ProcessGroup& group) {
+  return runOnRanks(std::min(gpus, maxGpus), argc, argv, [&](mscclpp::ProcessGroup& group) {
     MSCCLPP_CUDATHROW(cudaSetDevice(group.localRank()));
     body(group);
   });

@@ -1,4 +1,4 @@
-// One all-reduce call with everything that is known only at run time, and how a compiled variant is found for it.
+// The run-time arguments of an all-reduce call, and the look-up of a compiled variant for it.
 #pragma once
 
 #include <cstddef>
@@ -14,6 +14,7 @@ struct CUstream_st;
 
 namespace mscclpp::kernels {
 
+/// The arguments of a call; those of AllReduceArgs and of the launch.
 struct AllReduceCall {
   int rank;
   int ranks;
@@ -30,10 +31,11 @@ struct AllReduceCall {
   TraceBuffer trace;    ///< traced variants only
 };
 
-/// Runs the call (CPU) or enqueues it (GPU). Returns 0 or a CUDA error number.
+/// Runs the call (CPU) or enqueues it (GPU). Returns 0 or a cudaError_t.
 using AllReduceFunction = int (*)(const AllReduceCall&);
 
-/// The compiled variant of algorithm number `algorithm` for T, op and a team of `ranks`; null if there is none.
+/// The compiled variant of algorithm `algorithm`, an index in allReduceAlgorithms, for T, op and a team of `ranks`
+/// ranks; null if there is none.
 namespace gpu {
 template <class T>
 AllReduceFunction findAllReduce(std::size_t algorithm, ReduceOp op, int ranks);

@@ -1,4 +1,4 @@
-// Tuning of all-reduce: which algorithm for which size, with how many blocks and threads. Measured values; docs/performance.md says where.
+// Tuning of all-reduce: algorithm by message size, numbers of blocks and threads. Measured; see docs/performance.md.
 #pragma once
 
 #include <algorithm>
@@ -11,28 +11,29 @@
 
 namespace mscclpp::kernels {
 
-/// Up to and including `maxBytes` of message, the algorithm of that name; the next entry where it is not compiled for the type and operator, or the links
-/// do not allow it.
-struct SizeChoice {
+/// The algorithm for messages of up to and including `maxBytes` bytes. If it is not compiled for the type and operator,
+/// or not possible on the links, the next entry applies.
+struct TuningEntry {
   std::size_t maxBytes;
   const char* algorithm;
 };
 
 // H200, NVSwitch, 4 GPUs, bf16, no multicast.
-inline constexpr std::array gpuChoices = {
-    SizeChoice{96 * KiB, "one_shot_sentinel"}, SizeChoice{160 * KiB, "one_shot_ll128"},
-    SizeChoice{160 * KiB, "one_shot_ll16"},    SizeChoice{3 * MiB, "two_shot_ll128"},
-    SizeChoice{16 * MiB, "two_shot_sentinel"},
+inline constexpr std::array gpuTuningTable = {
+    TuningEntry{96 * KiB, "one_shot_sentinel"}, TuningEntry{160 * KiB, "one_shot_ll128"},
+    TuningEntry{160 * KiB, "one_shot_ll16"},    TuningEntry{3 * MiB, "two_shot_ll128"},
+    TuningEntry{16 * MiB, "two_shot_sentinel"},
 };
 
-// Two cores of an x86-64 server, 2 and 4 ranks, float: one thread moves packets one at a time and tiles whole, so that packets never win.
-inline constexpr std::array<SizeChoice, 0> cpuChoices{};
+// Measured on two cores of an x86-64 server, 2 and 4 ranks, float: the pipeline, which copies whole tiles, is always
+// faster than packets.
+inline constexpr std::array<TuningEntry, 0> cpuTuningTable{};
 
-/// Whether the entries name algorithms that take messages of their sizes, in growing order.
+/// Whether the entries are sorted by size and name algorithms that support messages of their sizes.
 template <std::size_t n>
-constexpr bool areSound(const std::array<SizeChoice, n>& choices) {
+constexpr bool areValid(const std::array<TuningEntry, n>& choices) {
   std::size_t last = 0;
-  for (const SizeChoice& choice : choices) {
+  for (const TuningEntry& choice : choices) {
     bool fits = false;
     for (const AllReduceAlgorithm& algorithm : allReduceAlgorithms) {
       if (std::string_view(algorithm.name) != choice.algorithm) continue;
@@ -43,19 +44,19 @@ constexpr bool areSound(const std::array<SizeChoice, n>& choices) {
   }
   return true;
 }
-static_assert(areSound(gpuChoices) && areSound(cpuChoices));
+static_assert(areValid(gpuTuningTable) && areValid(cpuTuningTable));
 
-/// Pipelined: what a block sends to each peer in a step, and how many blocks every launch has.
+/// The pipelined algorithm: packs that a block sends to each peer per step, blocks per launch, threads per block.
 struct PipelineTuning {
   std::size_t tilePacks;
   int blocks;
   int threads;
 };
-inline constexpr PipelineTuning gpuPipeline{512, 128, 544};
-inline constexpr PipelineTuning cpuPipeline{2048, 1, 1};
+inline constexpr PipelineTuning gpuPipeline{.tilePacks = 512, .blocks = 128, .threads = 544};
+inline constexpr PipelineTuning cpuPipeline{.tilePacks = 2048, .blocks = 1, .threads = 1};
 
-/// Blocks and threads of a packet algorithm on a GPU: a row of packs a warp as long as there are SMs, first in many small blocks, whose stores drain side
-/// by side, then in larger ones.
+/// Blocks and threads of a packet algorithm on a GPU: one row of packs per warp as far as possible, in small blocks up
+/// to the largest number of blocks, so that their stores drain concurrently, then in larger blocks.
 constexpr LaunchShape packetShape(const AllReduceConfig& config, std::size_t packs, int ranks) {
   constexpr std::size_t warpThreads = 32;
   constexpr std::size_t smallBlock = 2;

@@ -1,4 +1,4 @@
-// Scratch, choice and checks of the compiled collectives.
+// The compiled collectives: scratch, selection of the algorithm, argument checks.
 #include "mscclpp/kernels/collectives.hpp"
 
 #include <filesystem>
@@ -9,12 +9,14 @@
 #include "all_reduce_algorithms.hpp"
 #include "all_reduce_tuning.hpp"
 #include "backend.hpp"
+#include "host/base/process_identity.hpp"
+#include "host/communicator/group_setup.hpp"
 #include "mscclpp/collective/all_reduce_packets.hpp"
-#include "mscclpp/host/env.hpp"
-#include "mscclpp/host/error.hpp"
-#include "mscclpp/host/logger.hpp"
-#include "mscclpp/host/symmetric_memory.hpp"
-#include "mscclpp/host/wait_monitor.hpp"
+#include "mscclpp/host/base/env.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/base/logger.hpp"
+#include "mscclpp/host/communicator/symmetric_memory.hpp"
+#include "mscclpp/host/communicator/wait_monitor.hpp"
 
 namespace mscclpp {
 
@@ -26,7 +28,7 @@ using namespace kernels;
 template <class F>
 void visitScratch(const AllReduceAlgorithm& algorithm, int ranks, const PipelineTuning& tuning, const F& f) {
   const AllReduceConfig& config = algorithm.config;
-  const std::size_t capacity = algorithm.maxBytes / sizeof(Word16);
+  const std::size_t capacity = algorithm.maxBytes / sizeof(Word128);
   const auto packets = [&]<Protocol protocol>() {
     using P = typename PackProtocolOf<protocol>::Type;
     if (config.pattern == Pattern::OneShot) {
@@ -51,7 +53,7 @@ void visitScratch(const AllReduceAlgorithm& algorithm, int ranks, const Pipeline
   }
 }
 
-/// What one algorithm owns: a part of the window, and its epochs.
+/// The state of one algorithm: a part of the window, and its epochs.
 struct Region {
   std::size_t algorithm;
   std::size_t offset;
@@ -64,7 +66,7 @@ struct Region {
   std::shared_ptr<void> epochs;
 };
 
-Region describe(std::size_t index, std::size_t offset, int ranks, const PipelineTuning& tuning) {
+Region makeRegion(std::size_t index, std::size_t offset, int ranks, const PipelineTuning& tuning) {
   Region region{index, offset, 0, 0, 0, 0, {}, {}, {}};
   visitScratch(allReduceAlgorithms[index], ranks, tuning, [&](const auto& scratch) {
     region.bytes = scratch.windowBytes();
@@ -81,7 +83,7 @@ Region describe(std::size_t index, std::size_t offset, int ranks, const Pipeline
 
 constexpr std::size_t regionAlignment = 4096;
 
-[[noreturn]] void refuse(const std::string& why) {
+[[noreturn]] void throwInvalidUsage(const std::string& why) {
   throw Error("all-reduce: " + why, ErrorCode::InvalidUsage);
 }
 
@@ -89,80 +91,84 @@ constexpr std::size_t regionAlignment = 4096;
 
 class Collectives::State {
  public:
-  State(std::shared_ptr<Communicator> communicator, DeviceType where, Algorithms algorithms)
+  State(std::shared_ptr<Communicator> communicator, DeviceType deviceType, Algorithms algorithms)
       : communicator_(std::move(communicator)),
         rank_(communicator_->bootstrap()->getRank()),
         ranks_(communicator_->bootstrap()->getNranks()),
-        onGpu_(where == DeviceType::GPU),
+        onGpu_(deviceType == DeviceType::GPU),
         backend_(onGpu_ ? gpuBackend() : cpuBackend()),
-        monitor_(*communicator_, where) {
+        monitor_(*communicator_, deviceType) {
+    monitor_.setTeamIsJob();
     if (ranks_ > maxTeamSize) {
-      refuse("teams have up to " + std::to_string(maxTeamSize) + " ranks, this one has " + std::to_string(ranks_) +
-             ": split the communicator");
+      throwInvalidUsage("a team has at most " + std::to_string(maxTeamSize) + " ranks, the communicator has " +
+                        std::to_string(ranks_) + ": split it");
     }
-    linesStayWhole_ = backend_.linesStayWhole(*communicator_->bootstrap());
+    const detail::GroupSetup setup(*communicator_);
+    lineStoresAtomic_ = backend_.areLineStoresAtomic(*communicator_->bootstrap());
     std::size_t bytes = 0;
     for (std::size_t i = 0; i < allReduceAlgorithms.size(); ++i) {
       const AllReduceAlgorithm& algorithm = allReduceAlgorithms[i];
-      if (!isPossible(algorithm)) continue;
-      if (algorithms == Algorithms::Chosen && !isChosen(algorithm.name)) continue;
-      regions_.push_back(describe(i, bytes, ranks_, pipelineTuning()));
+      if (!isAvailable(algorithm)) continue;
+      if (algorithms == Algorithms::Selected && !isInTuningTable(algorithm.name)) continue;
+      regions_.push_back(makeRegion(i, bytes, ranks_, pipelineTuning()));
       bytes += roundUp(regions_.back().bytes, regionAlignment);
     }
-    memory_.emplace(*communicator_, bytes, where);
+    memory_.emplace(*communicator_, bytes, deviceType);
     for (Region& region : regions_) {
       for (int r = 0; r < ranks_; ++r)
         region.window.push_back(static_cast<std::byte*>(memory_->peer(r)) + region.offset);
-      backend_.fill(local(region), region.initialByte, region.bytes);
+      // The memory is zero-filled: pages that no call uses stay untouched.
+      if (region.initialByte != 0) backend_.fill(local(region), region.initialByte, region.bytes);
       region.epochs = backend_.allocate(maxBlocks * sizeof(std::uint64_t));
       setEpoch(region, region.firstEpoch);
     }
-    communicator_->bootstrap()->barrier();  // nobody sends before every window is ready
+    communicator_->bootstrap()->barrier();  // no rank may send before every window is initialised
     if (!env()->npkitDumpDir.empty()) {
-      kept_ = makeTrace({});
+      environmentTrace_ = makeTrace({});
       record(nullptr);
     }
   }
   ~State() {
-    if (kept_) writeKept();
+    if (environmentTrace_ && owner_.isCurrent()) writeEnvironmentTrace();
   }
 
   void allReduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, CUstream_st* stream,
                  const std::string& name) {
     if (monitor_.failed()) monitor_.check();
-    if (sizeOf(type) == 0) refuse(std::string("data type ") + nameOf(type) + " is not supported");
+    if (sizeOf(type) == 0) throwInvalidUsage(std::string("data type ") + nameOf(type) + " is not supported");
     if (count == 0) return;
     if (input == nullptr || output == nullptr) {
-      refuse(std::string(input == nullptr ? "input" : "output") + " is null and count is not 0");
+      throwInvalidUsage(std::string(input == nullptr ? "input" : "output") + " is null and count is not 0");
     }
     if (count > std::numeric_limits<std::size_t>::max() / 2 / sizeOf(type)) {
-      refuse("count is larger than any memory; was it a negative number?");
+      throwInvalidUsage("count is larger than the address space; was it a negative number?");
     }
     for (const void* buffer : {input, static_cast<const void*>(output)}) {
       if (reinterpret_cast<std::uintptr_t>(buffer) % sizeOf(type) != 0) {
-        refuse(std::string(buffer == input ? "input" : "output") + " must be aligned to its elements, which are " +
-               std::to_string(sizeOf(type)) + " bytes long");
+        throwInvalidUsage(std::string(buffer == input ? "input" : "output") + " must be aligned to its elements of " +
+                          std::to_string(sizeOf(type)) + " bytes");
       }
     }
     const std::size_t bytes = count * sizeOf(type);
-    Region& region = name.empty() ? choose(bytes, type, op) : named(name, bytes, type, op);
+    Region& region = name.empty() ? select(bytes, type, op) : findOrThrow(name, bytes, type, op);
     const AllReduceFunction plain = backend_.findAllReduce(region.algorithm, type, op, ranks_);
     const AllReduceFunction traced =
         trace_ ? backend_.findTracedAllReduce(region.algorithm, type, op, ranks_) : AllReduceFunction{nullptr};
     const AllReduceFunction function = traced != nullptr ? traced : plain;
-    if (function == nullptr) refuse(std::string("operator ") + nameOf(op) + " is not supported");
+    if (function == nullptr) throwInvalidUsage(std::string("operator ") + nameOf(op) + " is not supported");
     const AllReduceConfig& config = allReduceAlgorithms[region.algorithm].config;
     const LaunchShape shape = config.schedule == Schedule::Pipelined
                                   ? LaunchShape{pipelineTuning().blocks, pipelineTuning().threads}
-                                  : packetShape(config, ceilDivide(bytes, sizeof(Word16)), ranks_);
+                                  : packetShape(config, ceilDivide(bytes, sizeof(Word128)), ranks_);
     const std::chrono::nanoseconds timeout = env()->waitTimeout;
     const BoundedWait wait(monitor_.deviceControl(), static_cast<std::uint64_t>(timeout.count()));
     const TraceId id = traceIdOf(region.algorithm);
-    if (trace_) calls_->begin(id, bytes);
+    const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
+    if (track) track->begin(id, bytes);
     const int error = function({rank_, ranks_, region.window.data(), static_cast<std::uint64_t*>(region.epochs.get()),
                                 region.capacityPacks, region.pipeline, wait, input, output, count, shape, stream,
                                 trace_ ? trace_->buffer() : TraceBuffer{}});
-    if (trace_) calls_->end(id);
+    if (track) track->end(id);
     if (error != 0) throw CudaError("all-reduce: the launch failed", error);
     if (!onGpu_ && monitor_.failed()) monitor_.check();
   }
@@ -175,19 +181,19 @@ class Collectives::State {
     return names;
   }
 
-  Region& choose(std::size_t bytes, DataType type, ReduceOp op) {
+  Region& select(std::size_t bytes, DataType type, ReduceOp op) {
     const auto pick = [&](const auto& choices) -> Region& {
-      for (const SizeChoice& choice : choices) {
+      for (const TuningEntry& choice : choices) {
         if (bytes > choice.maxBytes) continue;
         Region* region = find(choice.algorithm);
         if (region != nullptr && backend_.findAllReduce(region->algorithm, type, op, ranks_) != nullptr) return *region;
       }
       return regions_.back();
     };
-    return onGpu_ ? pick(gpuChoices) : pick(cpuChoices);
+    return onGpu_ ? pick(gpuTuningTable) : pick(cpuTuningTable);
   }
 
-  bool serves(const std::string& name, std::size_t bytes, DataType type, ReduceOp op) {
+  bool supports(const std::string& name, std::size_t bytes, DataType type, ReduceOp op) {
     const Region* region = find(name);
     return region != nullptr && !isTooLong(allReduceAlgorithms[region->algorithm], bytes) &&
            backend_.findAllReduce(region->algorithm, type, op, ranks_) != nullptr;
@@ -196,17 +202,16 @@ class Collectives::State {
   std::shared_ptr<Trace> makeTrace(TraceOptions options) const {
     options.rank = rank_;
     options.device = onGpu_ ? DeviceType::GPU : DeviceType::CPU;
-    options.answerClock = backend_.answerClock;
+    options.launchClockSync = backend_.launchClockSync;
     return std::make_shared<Trace>(std::move(options));
   }
 
   void record(std::shared_ptr<Trace> trace) {
-    trace_ = trace ? std::move(trace) : kept_;
+    trace_ = trace ? std::move(trace) : environmentTrace_;
     if (!trace_) return;
     for (std::size_t i = 0; i < allReduceAlgorithms.size(); ++i) {
       trace_->name(traceIdOf(i), allReduceAlgorithms[i].name, "bytes");
     }
-    calls_ = trace_->track("calls");
   }
 
   bool recordsStages(DataType type, ReduceOp op) const {
@@ -219,16 +224,17 @@ class Collectives::State {
   }
 
  private:
-  /// The trace of this rank, into the folder that the environment names. A file that is there already stays.
-  void writeKept() const noexcept {
+  /// Writes this rank's trace to the directory named by the environment, without overwriting existing files.
+  void writeEnvironmentTrace() const noexcept {
     try {
       const std::filesystem::path folder = env()->npkitDumpDir;
       const std::string name = "trace_rank_" + std::to_string(rank_);
       std::filesystem::path path = folder / (name + ".json");
       for (int i = 2; std::filesystem::exists(path); ++i) path = folder / (name + "_" + std::to_string(i) + ".json");
-      writeTrace(path.string(), {kept_.get()});
+      writeTrace(path.string(), {environmentTrace_.get()});
     } catch (const std::exception& error) {
-      logMessage(LogLevel::Warn, LogSubsystem::Algo, "no trace for MSCCLPP_NPKIT_DUMP_DIR: ", error.what());
+      logMessage(LogLevel::Warn, LogSubsystem::Algo,
+                 "cannot write the trace to MSCCLPP_NPKIT_DUMP_DIR: ", error.what());
     }
   }
 
@@ -238,19 +244,20 @@ class Collectives::State {
   const PipelineTuning& pipelineTuning() const { return onGpu_ ? gpuPipeline : cpuPipeline; }
   std::byte* local(const Region& region) const { return region.window[static_cast<std::size_t>(rank_)]; }
 
-  bool isPossible(const AllReduceAlgorithm& algorithm) const {
-    if (algorithm.config.protocol == Protocol::LL128 && !linesStayWhole_) return false;
-    return onGpu_ ? algorithm.onGpu : algorithm.onCpu;
+  bool isAvailable(const AllReduceAlgorithm& algorithm) const {
+    if (algorithm.config.protocol == Protocol::LL128 && !lineStoresAtomic_) return false;
+    return onGpu_ || algorithm.backends == Backends::CpuAndGpu;
   }
 
-  bool isChosen(std::string_view name) const {
-    const auto among = [&](const auto& choices) {
-      for (const SizeChoice& choice : choices) {
+  bool isInTuningTable(std::string_view name) const {
+    const auto contains = [&](const auto& choices) {
+      for (const TuningEntry& choice : choices) {
         if (name == choice.algorithm) return true;
       }
       return false;
     };
-    return name == allReduceAlgorithms[fallbackAlgorithm].name || (onGpu_ ? among(gpuChoices) : among(cpuChoices));
+    return name == allReduceAlgorithms[fallbackAlgorithm].name ||
+           (onGpu_ ? contains(gpuTuningTable) : contains(cpuTuningTable));
   }
 
   static bool isTooLong(const AllReduceAlgorithm& algorithm, std::size_t bytes) {
@@ -264,22 +271,22 @@ class Collectives::State {
     return nullptr;
   }
 
-  Region& named(const std::string& name, std::size_t bytes, DataType type, ReduceOp op) {
+  Region& findOrThrow(const std::string& name, std::size_t bytes, DataType type, ReduceOp op) {
     Region* region = find(name);
     if (region == nullptr) {
       std::string known;
       for (const std::string& each : algorithms()) known += (known.empty() ? "" : ", ") + each;
-      refuse("no algorithm \"" + name + "\" here; there are: " + known);
+      throwInvalidUsage("unknown algorithm \"" + name + "\"; available: " + known);
     }
     const AllReduceAlgorithm& algorithm = allReduceAlgorithms[region->algorithm];
     if (isTooLong(algorithm, bytes)) {
-      refuse(name + " takes messages of up to " + std::to_string(algorithm.maxBytes) + " bytes, not " +
-             std::to_string(bytes) + ": leave the algorithm to the library, or name " +
-             allReduceAlgorithms[fallbackAlgorithm].name);
+      throwInvalidUsage(name + " supports messages of up to " + std::to_string(algorithm.maxBytes) + " bytes, not " +
+                        std::to_string(bytes) + ": do not name an algorithm, or use " +
+                        allReduceAlgorithms[fallbackAlgorithm].name);
     }
     if (backend_.findAllReduce(region->algorithm, type, op, ranks_) == nullptr) {
-      refuse(name + " is not compiled for data type " + nameOf(type) + " and operator " + nameOf(op) +
-             ": leave the algorithm to the library");
+      throwInvalidUsage(name + " is not compiled for data type " + nameOf(type) + " and operator " + nameOf(op) +
+                        ": do not name an algorithm");
     }
     return *region;
   }
@@ -287,7 +294,7 @@ class Collectives::State {
   void setEpoch(Region& region, std::uint64_t epoch) {
     const std::vector<std::uint64_t> words(maxBlocks, epoch);
     backend_.upload(region.epochs.get(), words.data(), words.size() * sizeof(std::uint64_t));
-    // The counters of a pipeline only rise: they start where the epochs start.
+    // The counters of a pipeline never decrease: they start at the epoch.
     if (allReduceAlgorithms[region.algorithm].config.schedule == Schedule::Pipelined && epoch != 0) {
       const std::size_t offset = region.pipeline.countersOffset();
       const std::vector<std::uint64_t> counters((region.bytes - offset) / sizeof(std::uint64_t), epoch);
@@ -295,26 +302,26 @@ class Collectives::State {
     }
   }
 
+  const detail::OwnerProcess owner_;  // a forked child writes no trace
   std::shared_ptr<Communicator> communicator_;
   int rank_;
   int ranks_;
   bool onGpu_;
-  bool linesStayWhole_ = false;
+  bool lineStoresAtomic_ = false;
   const Backend& backend_;
   WaitMonitor monitor_;
   std::optional<SymmetricMemory> memory_;
   std::vector<Region> regions_;
-  std::shared_ptr<Trace> kept_;   // if the environment asks for one
-  std::shared_ptr<Trace> trace_;  // null: calls are not recorded
-  std::shared_ptr<TraceTrack> calls_;
+  std::shared_ptr<Trace> environmentTrace_;  // if the environment asks for one
+  std::shared_ptr<Trace> trace_;             // null: calls are not recorded
 };
 
-Collectives::Collectives(std::shared_ptr<Communicator> communicator, DeviceType where, Algorithms algorithms) {
+Collectives::Collectives(std::shared_ptr<Communicator> communicator, DeviceType deviceType, Algorithms algorithms) {
   if (communicator == nullptr) throw Error("Collectives: the communicator is null", ErrorCode::InvalidUsage);
-  if (where != DeviceType::GPU && where != DeviceType::CPU) {
-    throw Error("Collectives: where must be DeviceType::GPU or DeviceType::CPU", ErrorCode::InvalidUsage);
+  if (deviceType != DeviceType::GPU && deviceType != DeviceType::CPU) {
+    throw Error("Collectives: deviceType must be DeviceType::GPU or DeviceType::CPU", ErrorCode::InvalidUsage);
   }
-  state_ = std::make_unique<State>(std::move(communicator), where, algorithms);
+  state_ = std::make_unique<State>(std::move(communicator), deviceType, algorithms);
 }
 Collectives::~Collectives() = default;
 
@@ -331,12 +338,12 @@ std::vector<std::string> Collectives::algorithms() const {
   return state_->algorithms();
 }
 
-std::string Collectives::chosen(std::size_t count, DataType type, ReduceOp op) const {
-  return kernels::allReduceAlgorithms[state_->choose(count * sizeOf(type), type, op).algorithm].name;
+std::string Collectives::selectedAlgorithm(std::size_t count, DataType type, ReduceOp op) const {
+  return kernels::allReduceAlgorithms[state_->select(count * sizeOf(type), type, op).algorithm].name;
 }
 
-bool Collectives::serves(const std::string& algorithm, std::size_t count, DataType type, ReduceOp op) const {
-  return state_->serves(algorithm, count * sizeOf(type), type, op);
+bool Collectives::supports(const std::string& algorithm, std::size_t count, DataType type, ReduceOp op) const {
+  return state_->supports(algorithm, count * sizeOf(type), type, op);
 }
 
 std::shared_ptr<Trace> Collectives::makeTrace(TraceOptions options) const {

@@ -1,7 +1,7 @@
 // The main function of every CPU test executable.
 #define DOCTEST_CONFIG_IMPLEMENT
-#include "empty_run.hpp"
+#include "run_test_cases.hpp"
 
 int main(int argc, char** argv) {
-  return mscclpp::tests::runCases(argc, argv);
+  return mscclpp::test::runCases(argc, argv);
 }

@@ -1,4 +1,5 @@
-// What do the templates cost? Times the library's kernels and the hand-written controls alternately, on 4 GPUs of one process, with the same shapes.
+// The overhead of the templates: times the library's kernels and the hand-written baseline alternately, on 4 GPUs of
+// one process, with the same launch shapes.
 #include <algorithm>
 #include <barrier>
 #include <cstdio>
@@ -20,9 +21,9 @@ void check(cudaError_t error, int line) {
   std::fprintf(stderr, "control.cu:%d: %s\n", line, cudaGetErrorString(error));
   std::exit(1);
 }
-#define CHECK(call) check(call, __LINE__)  // line numbers need a macro; this program is no header
+#define CHECK(call) check(call, __LINE__)  // a macro for the line number
 
-constexpr int ranks = control::ranks;
+constexpr int ranks = handwritten::ranks;
 constexpr std::size_t maxBytes = 16u << 20;
 constexpr std::size_t windowBytes = 256u << 20;
 
@@ -39,7 +40,7 @@ using Enqueue = std::function<cudaError_t(int rank)>;
 
 template <Protocol protocol, Pattern pattern>
 Enqueue library(std::size_t bytes, LaunchShape shape) {
-  using Collective = AllReduce<bf16, Sum, AllReduceConfig{protocol, pattern, Schedule::Whole, ranks}>;
+  using Collective = AllReduce<bf16, Sum, AllReduceConfig{protocol, pattern, Schedule::Unpipelined, ranks}>;
   return [=](int rank) {
     typename Collective::Args args{.team = {rank, ranks},
                                    .window = {},
@@ -50,15 +51,15 @@ Enqueue library(std::size_t bytes, LaunchShape shape) {
                                    .wait = {nullptr, 10'000'000'000u}};
     for (int r = 0; r < ranks; ++r) args.window.base[r] = gpus[r].window;
     return launch<Collective>(shape, gpus[rank].stream, args,
-                              LoadPacks<bf16>(reinterpret_cast<const bf16*>(gpus[rank].input)),
-                              StorePacks<bf16>(reinterpret_cast<bf16*>(gpus[rank].output)));
+                              AlignedArraySource<bf16>(reinterpret_cast<const bf16*>(gpus[rank].input)),
+                              AlignedArraySink<bf16>(reinterpret_cast<bf16*>(gpus[rank].output)));
   };
 }
 
 template <class Kernel>
-Enqueue byHand(Kernel kernel, std::size_t bytes, LaunchShape shape) {
+Enqueue handWritten(Kernel kernel, std::size_t bytes, LaunchShape shape) {
   return [=](int rank) {
-    control::Args args{};
+    handwritten::Args args{};
     for (int r = 0; r < ranks; ++r) args.window[r] = reinterpret_cast<char*>(gpus[r].window);
     args.epochs = reinterpret_cast<unsigned long long*>(gpus[rank].epochs);
     args.capacityPacks = bytes / 16;
@@ -78,20 +79,20 @@ Enqueue byHand(Kernel kernel, std::size_t bytes, LaunchShape shape) {
   };
 }
 
-/// Medians of `repeats` graph replays of 100 calls each, alternating between the two; microseconds a call, maximum over the ranks. The outputs of the two
-/// must be the same bits.
-struct Outcome {
+/// Medians of `repeats` graph replays of 100 calls each, alternating between the two; microseconds per call, maximum
+/// over the ranks. The outputs of the two must be bitwise equal.
+struct Comparison {
   double micros[2];
-  bool same;
+  bool identical;
 };
 
-Outcome race(const Enqueue (&contestants)[2], std::size_t bytes, int initialByte) {
+Comparison compare(const Enqueue (&implementations)[2], std::size_t bytes, int initialByte) {
   constexpr int calls = 100;
   constexpr int repeats = 15;
-  std::barrier together(ranks);
+  std::barrier barrier(ranks);
   std::vector<double> medians[2];
   for (auto& each : medians) each.resize(ranks);
-  std::vector<char> same(ranks, 1);
+  std::vector<char> identical(ranks, 1);
   std::vector<std::thread> threads;
   for (int rank = 0; rank < ranks; ++rank) {
     threads.emplace_back([&, rank] {
@@ -101,41 +102,41 @@ Outcome race(const Enqueue (&contestants)[2], std::size_t bytes, int initialByte
       CHECK(cudaMemcpy(gpu.epochs, first.data(), first.size() * 8, cudaMemcpyHostToDevice));
       CHECK(cudaMemset(gpu.window, initialByte, windowBytes));
       CHECK(cudaDeviceSynchronize());
-      together.arrive_and_wait();
+      barrier.arrive_and_wait();
       cudaGraphExec_t graphs[2];
-      cudaGraphExec_t leads[2];
+      cudaGraphExec_t warmupGraphs[2];
       std::vector<std::byte> results[2];
       for (int c = 0; c < 2; ++c) {
         const auto capture = [&](int n) {
           cudaGraph_t graph;
           cudaGraphExec_t executable;
           CHECK(cudaStreamBeginCapture(gpu.stream, cudaStreamCaptureModeThreadLocal));
-          for (int i = 0; i < n; ++i) CHECK(contestants[c](rank));
+          for (int i = 0; i < n; ++i) CHECK(implementations[c](rank));
           CHECK(cudaStreamEndCapture(gpu.stream, &graph));
           CHECK(cudaGraphInstantiate(&executable, graph, 0));
           CHECK(cudaGraphDestroy(graph));
           CHECK(cudaGraphUpload(executable, gpu.stream));
           return executable;
         };
-        leads[c] = capture(10);
+        warmupGraphs[c] = capture(10);
         graphs[c] = capture(calls);
         CHECK(cudaStreamSynchronize(gpu.stream));
-        together.arrive_and_wait();
+        barrier.arrive_and_wait();
         CHECK(cudaMemset(gpu.output, 0x5a, bytes));
-        CHECK(cudaGraphLaunch(leads[c], gpu.stream));
+        CHECK(cudaGraphLaunch(warmupGraphs[c], gpu.stream));
         CHECK(cudaStreamSynchronize(gpu.stream));
         results[c].resize(bytes);
         CHECK(cudaMemcpy(results[c].data(), gpu.output, bytes, cudaMemcpyDeviceToHost));
       }
-      same[static_cast<std::size_t>(rank)] = results[0] == results[1];
+      identical[static_cast<std::size_t>(rank)] = results[0] == results[1];
       cudaEvent_t start, end;
       CHECK(cudaEventCreate(&start));
       CHECK(cudaEventCreate(&end));
       std::vector<double> times[2];
       for (int repeat = 0; repeat < repeats; ++repeat) {
         for (int c = 0; c < 2; ++c) {
-          together.arrive_and_wait();
-          CHECK(cudaGraphLaunch(leads[c], gpu.stream));
+          barrier.arrive_and_wait();
+          CHECK(cudaGraphLaunch(warmupGraphs[c], gpu.stream));
           CHECK(cudaEventRecord(start, gpu.stream));
           CHECK(cudaGraphLaunch(graphs[c], gpu.stream));
           CHECK(cudaEventRecord(end, gpu.stream));
@@ -148,7 +149,7 @@ Outcome race(const Enqueue (&contestants)[2], std::size_t bytes, int initialByte
       for (int c = 0; c < 2; ++c) {
         std::sort(times[c].begin(), times[c].end());
         medians[c][static_cast<std::size_t>(rank)] = times[c][repeats / 2];
-        CHECK(cudaGraphExecDestroy(leads[c]));
+        CHECK(cudaGraphExecDestroy(warmupGraphs[c]));
         CHECK(cudaGraphExecDestroy(graphs[c]));
       }
       CHECK(cudaEventDestroy(start));
@@ -157,7 +158,7 @@ Outcome race(const Enqueue (&contestants)[2], std::size_t bytes, int initialByte
   }
   for (auto& thread : threads) thread.join();
   const auto worst = [&](int c) { return *std::max_element(medians[c].begin(), medians[c].end()); };
-  return {{worst(0), worst(1)}, std::all_of(same.begin(), same.end(), [](char s) { return s != 0; })};
+  return {{worst(0), worst(1)}, std::all_of(identical.begin(), identical.end(), [](char s) { return s != 0; })};
 }
 
 }  // namespace
@@ -165,7 +166,7 @@ Outcome race(const Enqueue (&contestants)[2], std::size_t bytes, int initialByte
 int main() {
   int count = 0;
   if (cudaGetDeviceCount(&count) != cudaSuccess || count < ranks) {
-    std::fprintf(stderr, "the control needs %d GPUs\n", ranks);
+    std::fprintf(stderr, "control: needs %d GPUs\n", ranks);
     return 77;
   }
   for (int r = 0; r < ranks; ++r) {
@@ -192,26 +193,26 @@ int main() {
   bool failed = false;
   const auto report = [&](const char* name, std::size_t bytes, LaunchShape shape, const Enqueue& ours,
                           const Enqueue& theirs, int byte) {
-    const Enqueue contestants[2] = {ours, theirs};
-    const Outcome outcome = race(contestants, bytes, byte);
+    const Enqueue implementations[2] = {ours, theirs};
+    const Comparison comparison = compare(implementations, bytes, byte);
     std::printf("%-18s %10zu %4dx%-4d %12.2f %12.2f %8.3f %s\n", name, bytes, shape.blocks, shape.threads,
-                outcome.micros[0], outcome.micros[1], outcome.micros[0] / outcome.micros[1],
-                outcome.same ? "yes" : "NO");
+                comparison.micros[0], comparison.micros[1], comparison.micros[0] / comparison.micros[1],
+                comparison.identical ? "yes" : "NO");
     std::fflush(stdout);
-    failed |= !outcome.same;
+    failed |= !comparison.identical;
   };
   for (const auto& [bytes, shape] : {std::pair{std::size_t{1} << 10, LaunchShape{1, 64}},
                                      {std::size_t{16} << 10, {16, 64}},
                                      {std::size_t{64} << 10, {64, 64}}}) {
     report("one-shot LL16", bytes, shape, library<Protocol::LL16, Pattern::OneShot>(bytes, shape),
-           byHand(control::oneShotLL16, bytes, shape), 0);
+           handWritten(handwritten::oneShotLL16, bytes, shape), 0);
   }
   for (const auto& [bytes, shape] : {std::pair{std::size_t{256} << 10, LaunchShape{64, 64}},
                                      {std::size_t{1} << 20, {128, 128}},
                                      {std::size_t{4} << 20, {128, 512}},
                                      {std::size_t{16} << 20, {128, 512}}}) {
     report("two-shot sentinel", bytes, shape, library<Protocol::Sentinel, Pattern::TwoShot>(bytes, shape),
-           byHand(control::twoShotSentinel, bytes, shape), Sentinel::initialByte);
+           handWritten(handwritten::twoShotSentinel, bytes, shape), Sentinel::initialByte);
   }
   return failed ? 1 : 0;
 }

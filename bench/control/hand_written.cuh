@@ -1,4 +1,4 @@
-// The control: two all-reduce kernels for 4 GPUs and bf16, written straight down with no template, no group and no wait policy.
+// The hand-written baseline: two all-reduce kernels for 4 GPUs and bf16, without templates, groups and wait policies.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace control {
+namespace handwritten {
 
 constexpr int ranks = 4;
 constexpr int epochWords = 512;
@@ -30,7 +30,7 @@ __device__ __forceinline__ void load16(const void* p, unsigned long long& lo, un
                : "memory");
 }
 
-__device__ __forceinline__ void addTo(float (&sum)[8], uint4 v) {
+__device__ __forceinline__ void accumulate(float (&sum)[8], uint4 v) {
   const unsigned words[4] = {v.x, v.y, v.z, v.w};
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -38,7 +38,7 @@ __device__ __forceinline__ void addTo(float (&sum)[8], uint4 v) {
     sum[2 * i + 1] += __uint_as_float(words[i] & 0xffff0000u);
   }
 }
-__device__ __forceinline__ uint4 rounded(const float (&sum)[8]) {
+__device__ __forceinline__ uint4 toBf16x8(const float (&sum)[8]) {
   unsigned words[4];
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
@@ -58,7 +58,7 @@ __device__ __forceinline__ void advance(const Args& a, unsigned long long next) 
   for (int w = blockIdx.x + threadIdx.x * gridDim.x; w < epochWords; w += blockDim.x * gridDim.x) a.epochs[w] = next;
 }
 
-/// One-shot, LL16: what AllReduce with Protocol::LL16 and Pattern::OneShot does.
+/// One-shot, LL16: equivalent to AllReduce with Protocol::LL16 and Pattern::OneShot.
 __global__ void __launch_bounds__(512, 1)
     oneShotLL16(const __grid_constant__ Args a, const uint4* __restrict__ in, uint4* __restrict__ out) {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -75,14 +75,14 @@ __global__ void __launch_bounds__(512, 1)
     if (pack >= a.packs) continue;
     const size_t slot = row * 1024 + lane * 16;
     const uint4 own = in[pack];
-    const unsigned long long mark = static_cast<unsigned long long>(flag) << 32;
+    const unsigned long long flagBits = static_cast<unsigned long long>(flag) << 32;
 #pragma unroll
     for (int i = 1; i < ranks; ++i) {
       char* to = a.window[(a.rank + i) % ranks] + half + a.rank * arrayBytes + slot;
-      store16(to, mark | own.x, mark | own.y);
-      store16(to + 512, mark | own.z, mark | own.w);
+      store16(to, flagBits | own.x, flagBits | own.y);
+      store16(to + 512, flagBits | own.z, flagBits | own.w);
     }
-    uint4 got[ranks];
+    uint4 received[ranks];
     bool all;
     do {
       unsigned long long raw[ranks][4];
@@ -97,24 +97,25 @@ __global__ void __launch_bounds__(512, 1)
 #pragma unroll
       for (int r = 0; r < ranks; ++r) {
         if (r == a.rank) {
-          got[r] = own;
+          received[r] = own;
           continue;
         }
 #pragma unroll
         for (int k = 0; k < 4; ++k) all &= static_cast<unsigned>(raw[r][k] >> 32) == flag;
-        got[r] = {static_cast<unsigned>(raw[r][0]), static_cast<unsigned>(raw[r][1]), static_cast<unsigned>(raw[r][2]),
-                  static_cast<unsigned>(raw[r][3])};
+        received[r] = {static_cast<unsigned>(raw[r][0]), static_cast<unsigned>(raw[r][1]),
+                       static_cast<unsigned>(raw[r][2]), static_cast<unsigned>(raw[r][3])};
       }
     } while (!all);
     float sum[8] = {};
 #pragma unroll
-    for (int r = 0; r < ranks; ++r) addTo(sum, got[r]);
-    out[pack] = rounded(sum);
+    for (int r = 0; r < ranks; ++r) accumulate(sum, received[r]);
+    out[pack] = toBf16x8(sum);
   }
   advance(a, epoch + 1);
 }
 
-/// Two-shot, sentinel: what AllReduce with Protocol::Sentinel and Pattern::TwoShot does, less the escape of payloads that look like poison.
+/// Two-shot, sentinel: equivalent to AllReduce with Protocol::Sentinel and Pattern::TwoShot, without the escape of
+/// payloads equal to the sentinel value.
 __global__ void __launch_bounds__(512, 1)
     twoShotSentinel(const __grid_constant__ Args a, const uint4* __restrict__ in, uint4* __restrict__ out) {
   asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
@@ -163,11 +164,11 @@ __global__ void __launch_bounds__(512, 1)
 #pragma unroll
     for (int r = 0; r < ranks; ++r) {
       if (r != a.rank) store16(a.window[a.rank] + half + r * arrayBytes + slot, poison, poison);
-      addTo(sum, r == a.rank ? own
-                             : uint4{static_cast<unsigned>(lo[r]), static_cast<unsigned>(lo[r] >> 32),
-                                     static_cast<unsigned>(hi[r]), static_cast<unsigned>(hi[r] >> 32)});
+      accumulate(sum, r == a.rank ? own
+                                  : uint4{static_cast<unsigned>(lo[r]), static_cast<unsigned>(lo[r] >> 32),
+                                          static_cast<unsigned>(hi[r]), static_cast<unsigned>(hi[r] >> 32)});
     }
-    const uint4 v = rounded(sum);
+    const uint4 v = toBf16x8(sum);
 #pragma unroll
     for (int p = 0; p < ranks - 1; ++p) {
       const int peer = peerOf(a.rank, p, rotation);
@@ -203,4 +204,4 @@ __global__ void __launch_bounds__(512, 1)
   advance(a, epoch + 1);
 }
 
-}  // namespace control
+}  // namespace handwritten

@@ -2,38 +2,38 @@
 #include "mscclpp/arch/clock.hpp"
 #include "mscclpp/basic/bulk_copy.hpp"
 #include "mscclpp/basic/copy.hpp"
-#include "mscclpp/basic/drawn_parts.hpp"
+#include "mscclpp/basic/dynamic_parts.hpp"
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/basic/partition.hpp"
-#include "mscclpp/host/gpu.hpp"
+#include "mscclpp/host/cuda/gpu.hpp"
 
 namespace mscclpp::copybench {
 
 namespace {
 
-/// Notes in traffic.times when the block began and, once all its threads have come here, when it ended.
+/// Records in args.times when the block began and when its last thread finished.
 class BlockTimer {
  public:
   __device__ BlockTimer() : begin_(arch::nanoseconds()) {}
-  __device__ void stop(const Traffic& traffic, const gpu::Grid& grid) const {
+  __device__ void stop(const AllToAllArgs& args, const gpu::Grid& grid) const {
     grid.block().sync();
-    if (grid.block().rank() == 0) traffic.times[grid.blockIndex()] = {begin_, arch::nanoseconds()};
+    if (grid.block().rank() == 0) args.times[grid.blockIndex()] = {begin_, arch::nanoseconds()};
   }
 
  private:
   std::uint64_t begin_;
 };
 
-/// What worker `index` of `count` sends of each message.
-__device__ Range shareOf(const Traffic& traffic, int index, int count) {
-  const std::size_t share = roundUp(ceilDivide(traffic.bytes, static_cast<std::size_t>(count)), 128);
-  return steppedPart(traffic.bytes, share, static_cast<std::size_t>(index));
+/// The range of each message that worker `index` of `count` sends.
+__device__ Range shareOf(const AllToAllArgs& args, int index, int count) {
+  const std::size_t share = roundUp(ceilDivide(args.bytes, static_cast<std::size_t>(count)), 128);
+  return steppedPart(args.bytes, share, static_cast<std::size_t>(index));
 }
 
-/// The order of peers, begun with another one by each worker.
-class Rotation {
+/// The order of peers, rotated by the worker's index.
+class PeerRotation {
  public:
-  __device__ Rotation(int peers, int worker) : peers_(peers), first_(worker % peers) {}
+  __device__ PeerRotation(int peers, int worker) : peers_(peers), first_(worker % peers) {}
   __device__ int peer(int i) const {
     const int peer = i + first_;
     return peer < peers_ ? peer : peer - peers_;
@@ -44,99 +44,98 @@ class Rotation {
   int first_;
 };
 
-__global__ void __launch_bounds__(1024, 1) sendByStores(const __grid_constant__ Traffic traffic) {
+__global__ void __launch_bounds__(1024, 1) sendWithStores(const __grid_constant__ AllToAllArgs args) {
   const gpu::Grid grid;
   const BlockTimer timer;
-  const Range mine = shareOf(traffic, grid.blockIndex(), grid.blockCount());
-  const Rotation rotation(traffic.peers, grid.blockIndex());
-  for (std::size_t at = mine.begin; at < mine.end; at += traffic.turn) {
-    const std::size_t bytes = at + traffic.turn < mine.end ? traffic.turn : mine.end - at;
-    for (int i = 0; i < traffic.peers; ++i) {
+  const Range mine = shareOf(args, grid.blockIndex(), grid.blockCount());
+  const PeerRotation rotation(args.peers, grid.blockIndex());
+  for (std::size_t at = mine.begin; at < mine.end; at += args.chunkBytes) {
+    const std::size_t bytes = at + args.chunkBytes < mine.end ? args.chunkBytes : mine.end - at;
+    for (int i = 0; i < args.peers; ++i) {
       const int peer = rotation.peer(i);
-      copy(grid.block(), traffic.to[peer] + at, traffic.from[peer] + at, bytes);
+      copy(grid.block(), args.to[peer] + at, args.from[peer] + at, bytes);
     }
   }
-  timer.stop(traffic, grid);
+  timer.stop(args, grid);
 }
 
-/// Queues a part of each message.
+/// Queues the copies of a range of each message.
 template <class Copier, class Wait>
-__device__ void queuePart(Copier& copier, const Traffic& traffic, const Rotation& rotation, const Range& part,
-                          Wait& wait) {
+__device__ void enqueuePart(Copier& copier, const AllToAllArgs& args, const PeerRotation& rotation, const Range& part,
+                            Wait& wait) {
   const auto regionAt = [&](int i) {
     const int peer = rotation.peer(i);
-    return CopyRegion{traffic.to[peer] + part.begin, traffic.from[peer] + part.begin, part.size()};
+    return CopyRegion{args.to[peer] + part.begin, args.from[peer] + part.begin, part.size()};
   };
-  copier.copyInTurns(gpu::WarpTile<>(), traffic.peers, regionAt, wait);
+  copier.copyRoundRobin(gpu::WarpTile<>(), args.peers, regionAt, wait);
 }
 
-/// Each warp has a queue, and its share of the messages.
+/// Each warp has a queue, and an equal share of the messages.
 template <class Copier, int queues>
-__global__ void __launch_bounds__(32 * queues, 1) sendInBulk(const __grid_constant__ Traffic traffic) {
+__global__ void __launch_bounds__(32 * queues, 1) sendWithBulkCopies(const __grid_constant__ AllToAllArgs args) {
   const gpu::Grid grid;
   const BlockTimer timer;
   const int worker = grid.blockIndex() * queues + grid.warpIndex();
   BoundedWait wait(nullptr, 10'000'000'000u);
   Copier copier(grid.warp(), reinterpret_cast<typename Copier::Scratch*>(grid.sharedMemory())[grid.warpIndex()]);
-  queuePart(copier, traffic, Rotation(traffic.peers, worker), shareOf(traffic, worker, grid.blockCount() * queues),
-            wait);
+  enqueuePart(copier, args, PeerRotation(args.peers, worker), shareOf(args, worker, grid.blockCount() * queues), wait);
   copier.finish(grid.warp(), wait);
-  timer.stop(traffic, grid);
+  timer.stop(args, grid);
 }
 
-/// The warps draw parts of the messages until there are none.
+/// Dynamic scheduling: the warps take parts of the messages from a work counter until none are left.
 template <class Copier, int queues>
-__global__ void __launch_bounds__(32 * queues, 1) sendDrawnInBulk(const __grid_constant__ Traffic traffic) {
+__global__ void __launch_bounds__(32 * queues, 1) sendWithBulkCopiesDynamic(const __grid_constant__ AllToAllArgs args) {
   const gpu::Grid grid;
   const BlockTimer timer;
   const auto warp = grid.warp();
   BoundedWait wait(nullptr, 10'000'000'000u);
   Copier copier(warp, reinterpret_cast<typename Copier::Scratch*>(grid.sharedMemory())[grid.warpIndex()]);
-  const Rotation rotation(traffic.peers, grid.blockIndex() * queues + grid.warpIndex());
-  const auto parts = static_cast<std::uint32_t>(ceilDivide(traffic.bytes, traffic.turn));
-  forEachDrawnPart(warp, traffic.drawn, parts, static_cast<std::uint32_t>(grid.blockCount() * queues),
-                   [&](std::uint32_t part) {
-                     queuePart(copier, traffic, rotation, steppedPart(traffic.bytes, traffic.turn, part), wait);
-                   });
+  const PeerRotation rotation(args.peers, grid.blockIndex() * queues + grid.warpIndex());
+  const auto parts = static_cast<std::uint32_t>(ceilDivide(args.bytes, args.chunkBytes));
+  forEachDynamicPart(warp, args.workCounter, parts, static_cast<std::uint32_t>(grid.blockCount() * queues),
+                     [&](std::uint32_t part) {
+                       enqueuePart(copier, args, rotation, steppedPart(args.bytes, args.chunkBytes, part), wait);
+                     });
   copier.finish(warp, wait);
-  timer.stop(traffic, grid);
+  timer.stop(args, grid);
 }
 
 std::string kilobytes(std::size_t bytes) {
   return std::to_string(bytes / 1024) + "K";
 }
 
-std::string describe(const BulkShape& shape, int queues) {
-  return "bulk " + std::to_string(queues) + " x " + std::to_string(shape.pieces) + " x " +
-         kilobytes(static_cast<std::size_t>(shape.bytes)) + ", " + std::to_string(shape.ahead) + " ahead, turns of " +
-         kilobytes(static_cast<std::size_t>(shape.turn * shape.bytes));
+std::string describe(const BulkCopyConfig& shape, int queues) {
+  return "bulk " + std::to_string(queues) + " x " + std::to_string(shape.chunks) + " x " +
+         kilobytes(static_cast<std::size_t>(shape.chunkBytes)) + ", " + std::to_string(shape.prefetchDepth) +
+         " prefetched, quantum " + kilobytes(static_cast<std::size_t>(shape.quantum * shape.chunkBytes));
 }
 
-void enqueueInBulk(void (*kernel)(Traffic), const Traffic& traffic, int blocks, int queues, std::size_t sharedBytes,
-                   cudaStream_t stream) {
+void enqueueBulkKernel(void (*kernel)(AllToAllArgs), const AllToAllArgs& args, int blocks, int queues,
+                       std::size_t sharedBytes, cudaStream_t stream) {
   MSCCLPP_CUDATHROW(
       cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(sharedBytes)));
-  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(32 * queues), sharedBytes, stream>>>(traffic);
+  kernel<<<static_cast<unsigned>(blocks), static_cast<unsigned>(32 * queues), sharedBytes, stream>>>(args);
   MSCCLPP_CUDATHROW(cudaGetLastError());
 }
 
-template <BulkShape shape, int queues = 1>
-Method bulk() {
+template <BulkCopyConfig shape, int queues = 1>
+CopyMethod bulk() {
   static_assert(queues * sizeof(BulkScratch<shape>) <= 227 << 10, "more shared memory than a block of sm_90 may have");
-  return {describe(shape, queues), [](const Traffic& traffic, int blocks, cudaStream_t stream) {
-            enqueueInBulk(sendInBulk<BulkCopier<shape>, queues>, traffic, blocks, queues,
-                          queues * sizeof(BulkScratch<shape>), stream);
+  return {describe(shape, queues), [](const AllToAllArgs& args, int blocks, cudaStream_t stream) {
+            enqueueBulkKernel(sendWithBulkCopies<BulkCopier<shape>, queues>, args, blocks, queues,
+                              queues * sizeof(BulkScratch<shape>), stream);
           }};
 }
 
-/// part: how much of each message a warp draws at a time.
-template <BulkShape shape, int queues = 1>
-Method bulkDrawn(std::size_t part) {
-  return {describe(shape, queues) + ", drawn by " + kilobytes(part),
-          [=](Traffic traffic, int blocks, cudaStream_t stream) {
-            traffic.turn = part;
-            enqueueInBulk(sendDrawnInBulk<BulkCopier<shape>, queues>, traffic, blocks, queues,
-                          queues * sizeof(BulkScratch<shape>), stream);
+/// part: bytes of each message that a warp takes at a time.
+template <BulkCopyConfig shape, int queues = 1>
+CopyMethod bulkDynamic(std::size_t part) {
+  return {describe(shape, queues) + ", dynamic parts of " + kilobytes(part),
+          [=](AllToAllArgs args, int blocks, cudaStream_t stream) {
+            args.chunkBytes = part;
+            enqueueBulkKernel(sendWithBulkCopiesDynamic<BulkCopier<shape>, queues>, args, blocks, queues,
+                              queues * sizeof(BulkScratch<shape>), stream);
           }};
 }
 
@@ -162,41 +161,41 @@ __global__ void countWrongWords(const std::uint32_t* message, std::size_t words,
 
 }  // namespace
 
-Method stores(int threads, std::size_t turn) {
-  return {"stores, " + std::to_string(threads) + " threads, turns of " + kilobytes(turn),
-          [=](Traffic traffic, int blocks, cudaStream_t stream) {
-            traffic.turn = turn;
-            sendByStores<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream>>>(traffic);
+CopyMethod stores(int threads, std::size_t chunkBytes) {
+  return {"stores, " + std::to_string(threads) + " threads, chunks of " + kilobytes(chunkBytes),
+          [=](AllToAllArgs args, int blocks, cudaStream_t stream) {
+            args.chunkBytes = chunkBytes;
+            sendWithStores<<<static_cast<unsigned>(blocks), static_cast<unsigned>(threads), 0, stream>>>(args);
             MSCCLPP_CUDATHROW(cudaGetLastError());
           }};
 }
 
-std::vector<Method> bulkMethods() {
+std::vector<CopyMethod> bulkMethods() {
   return {
-      bulk<BulkShape{}>(),
-      // How much goes to one peer before the next.
-      bulk<BulkShape{.turn = 2}>(),
-      bulk<BulkShape{.turn = 4}>(),
-      bulk<BulkShape{.turn = 16}>(),
-      // How much is in flight, and how much of it on the way in.
-      bulk<BulkShape{.ahead = 4}>(),
-      bulk<BulkShape{.ahead = 8}>(),
-      bulk<BulkShape{.pieces = 14, .ahead = 5}>(),
-      bulk<BulkShape{.pieces = 6, .ahead = 3}>(),
-      // The size of pieces.
-      bulk<BulkShape{.bytes = 8 << 10, .pieces = 24, .ahead = 12}>(),
-      bulk<BulkShape{.bytes = 8 << 10, .pieces = 24, .ahead = 12, .turn = 2}>(),
-      bulk<BulkShape{.bytes = 32 << 10, .pieces = 7, .ahead = 3}>(),
-      // Queues a block: several threads feed the engine, with different peers at once.
-      bulk<BulkShape{.pieces = 6, .ahead = 3}, 2>(),
-      bulk<BulkShape{.pieces = 7, .ahead = 3}, 2>(),
-      bulk<BulkShape{.pieces = 4, .ahead = 2}, 3>(),
-      bulk<BulkShape{.bytes = 8 << 10, .pieces = 12, .ahead = 6}, 2>(),
-      bulk<BulkShape{.bytes = 8 << 10, .pieces = 8, .ahead = 4}, 3>(),
-      bulk<BulkShape{.bytes = 8 << 10, .pieces = 8, .ahead = 4, .turn = 32}, 3>(),
-      // Who is done takes over from those that are not.
-      bulkDrawn<BulkShape{}>(128 << 10),
-      bulkDrawn<BulkShape{.pieces = 6, .ahead = 3}, 2>(128 << 10),
+      bulk<BulkCopyConfig{}>(),
+      // Quantum: bytes to one peer before the next.
+      bulk<BulkCopyConfig{.quantum = 2}>(),
+      bulk<BulkCopyConfig{.quantum = 4}>(),
+      bulk<BulkCopyConfig{.quantum = 16}>(),
+      // Chunks in flight, and how many of them are being loaded.
+      bulk<BulkCopyConfig{.prefetchDepth = 4}>(),
+      bulk<BulkCopyConfig{.prefetchDepth = 8}>(),
+      bulk<BulkCopyConfig{.chunks = 14, .prefetchDepth = 5}>(),
+      bulk<BulkCopyConfig{.chunks = 6, .prefetchDepth = 3}>(),
+      // The size of chunks.
+      bulk<BulkCopyConfig{.chunkBytes = 8 << 10, .chunks = 24, .prefetchDepth = 12}>(),
+      bulk<BulkCopyConfig{.chunkBytes = 8 << 10, .chunks = 24, .prefetchDepth = 12, .quantum = 2}>(),
+      bulk<BulkCopyConfig{.chunkBytes = 32 << 10, .chunks = 7, .prefetchDepth = 3}>(),
+      // Queues per block: several threads feed the engine, for different peers at once.
+      bulk<BulkCopyConfig{.chunks = 6, .prefetchDepth = 3}, 2>(),
+      bulk<BulkCopyConfig{.chunks = 7, .prefetchDepth = 3}, 2>(),
+      bulk<BulkCopyConfig{.chunks = 4, .prefetchDepth = 2}, 3>(),
+      bulk<BulkCopyConfig{.chunkBytes = 8 << 10, .chunks = 12, .prefetchDepth = 6}, 2>(),
+      bulk<BulkCopyConfig{.chunkBytes = 8 << 10, .chunks = 8, .prefetchDepth = 4}, 3>(),
+      bulk<BulkCopyConfig{.chunkBytes = 8 << 10, .chunks = 8, .prefetchDepth = 4, .quantum = 32}, 3>(),
+      // Dynamic scheduling.
+      bulkDynamic<BulkCopyConfig{}>(128 << 10),
+      bulkDynamic<BulkCopyConfig{.chunks = 6, .prefetchDepth = 3}, 2>(128 << 10),
   };
 }
 

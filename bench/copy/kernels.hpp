@@ -1,4 +1,4 @@
-// The kernels that bench/copy compares: every GPU sends a message to each peer, by plain stores or by bulk copies.
+// The kernels that bench/copy compares: every GPU sends a message to each peer, by plain stores or bulk copies.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -20,28 +20,29 @@ struct BlockTimes {
 };
 
 /// One message to each of `peers` peers, `bytes` bytes each.
-struct Traffic {
+struct AllToAllArgs {
   std::byte* to[maxPeers];
   const std::byte* from[maxPeers];
   int peers;
   std::size_t bytes;
-  std::size_t turn;      ///< stores: a block sends this much to a peer, then to the next; drawn parts: their size
-  BlockTimes* times;     ///< an entry a block, in GPU memory
-  std::uint64_t* drawn;  ///< parts drawn so far, in GPU memory; 0 before other parts, messages or numbers of blocks
+  std::size_t chunkBytes;  ///< stores: bytes that a block sends to a peer before the next; dynamic parts: their size
+  BlockTimes* times;       ///< one entry per block, in GPU memory
+  std::uint64_t*
+      workCounter;  ///< parts taken so far, in GPU memory; zero it before the parts, messages or blocks change
 };
 
-/// A way to send. enqueue starts it on `blocks` blocks.
-struct Method {
+/// A method to send. enqueue launches it on `blocks` blocks.
+struct CopyMethod {
   std::string name;
-  std::function<void(const Traffic& traffic, int blocks, cudaStream_t stream)> enqueue;
+  std::function<void(const AllToAllArgs& args, int blocks, cudaStream_t stream)> enqueue;
 };
 
-/// Plain 16-byte stores by blocks of `threads` threads, `turn` bytes to a peer before the next.
-Method stores(int threads, std::size_t turn);
-/// The bulk copies that are compiled, a warp a queue; the first has the library's default shape.
-std::vector<Method> bulkMethods();
+/// Plain 16-byte stores by blocks of `threads` threads, which send `chunkBytes` bytes to a peer before the next.
+CopyMethod stores(int threads, std::size_t chunkBytes);
+/// The compiled bulk copies, one warp per queue; the first has the library's default shape.
+std::vector<CopyMethod> bulkMethods();
 
-/// Fills a message with what identifies its sender and receiver.
+/// Fills a message with a pattern that identifies its sender and receiver.
 void fill(std::byte* message, std::size_t bytes, int sender, int receiver, cudaStream_t stream);
 /// Adds the number of wrong 4-byte words of a message to *wrong, in GPU memory.
 void countWrong(const std::byte* message, std::size_t bytes, int sender, int receiver, unsigned long long* wrong,

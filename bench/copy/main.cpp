@@ -1,4 +1,5 @@
-// How fast a GPU sends to all its peers while they do the same: plain 16-byte stores beside bulk copies, by number of blocks. One process a GPU.
+// The bandwidth at which each GPU sends to all its peers at once: plain 16-byte stores compared with bulk copies, by
+// number of blocks. One process per GPU.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -7,13 +8,13 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
+#include "backend.hpp"
 #include "kernels.hpp"
-#include "mscclpp/host/communicator.hpp"
-#include "mscclpp/host/error.hpp"
-#include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/host/process_group.hpp"
-#include "mscclpp/host/symmetric_memory.hpp"
-#include "place.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/host/communicator/symmetric_memory.hpp"
+#include "mscclpp/host/cuda/gpu_buffer.hpp"
+#include "mscclpp/host/launch/process_group.hpp"
 
 namespace mscclpp::copybench {
 
@@ -24,41 +25,42 @@ struct Options {
   std::vector<int> blocks{1, 2, 4, 8, 16, 32, 64, 132};
   std::vector<std::uint64_t> sizes{1 << 20, 16 << 20, 64 << 20};
   std::vector<int> threads{512};
-  std::vector<std::uint64_t> turns{256 << 10};
+  std::vector<std::uint64_t> chunkSizes{256 << 10};
   bool allShapes = false;
   bool json = false;
-  perf::Method method{.warmup = 5, .calls = 20, .repeats = 7};
+  perf::TimingOptions timing{.warmup = 5, .calls = 20, .repeats = 7};
 };
 
 bool parse(int argc, char** argv, Options& options, int& code) {
-  CLI::App app{"Times each GPU sending a message to every peer at once: plain stores beside bulk copies."};
+  CLI::App app{"Times each GPU sending a message to every peer at once: plain stores compared with bulk copies."};
   const CLI::AsSizeValue bytes(false);
   app.add_option("-n,--ranks", options.ranks, "GPUs; default: all")->check(CLI::Range(2, maxPeers + 1));
-  app.add_option("--blocks", options.blocks, "blocks a GPU, as in 1,8,32")
+  app.add_option("--blocks", options.blocks, "blocks per GPU, such as 1,8,32")
       ->delimiter(',')
       ->check(CLI::Range(1, 1 << 16));
-  app.add_option("--sizes", options.sizes, "bytes to each peer, as in 1M,64M; multiples of 16")
+  app.add_option("--sizes", options.sizes, "bytes to each peer, such as 1M,64M; multiples of 16")
       ->delimiter(',')
       ->transform(bytes);
-  app.add_option("--threads", options.threads, "threads a block of the plain stores, as in 256,1024")
+  app.add_option("--threads", options.threads, "threads per block of the plain stores, such as 256,1024")
       ->delimiter(',')
       ->check(CLI::Range(32, 1024));
-  app.add_option("--turns", options.turns,
-                 "bytes that a block of the plain stores sends to one peer before it goes on to the next, as in 64K,1M")
+  app.add_option("--chunk-sizes", options.chunkSizes,
+                 "bytes that a block of the plain stores sends to one peer before the next, such as 64K,1M")
       ->delimiter(',')
       ->transform(bytes);
-  app.add_flag("--all-shapes", options.allShapes, "other shapes of the bulk copies too");
-  app.add_option("--calls", options.method.calls, "calls a measurement, in one graph")->check(CLI::Range(1, 10'000));
-  app.add_option("--repeats", options.method.repeats, "measurements, of which the median counts")
+  app.add_flag("--all-shapes", options.allShapes, "also measure other shapes of bulk copies");
+  app.add_option("--calls", options.timing.calls, "calls per measurement, in one graph")->check(CLI::Range(1, 10'000));
+  app.add_option("--repeats", options.timing.repeats, "number of measurements; their median is reported")
       ->check(CLI::Range(1, 10'000));
-  app.add_flag("--json", options.json, "a line of JSON for each measurement instead of the table");
+  app.add_flag("--json", options.json, "print one line of JSON per measurement instead of the table");
   try {
     app.parse(argc, argv);
     for (const auto size : options.sizes) {
-      if (size == 0 || size % 16 != 0) throw CLI::ValidationError("--sizes", "takes multiples of 16");
+      if (size == 0 || size % 16 != 0) throw CLI::ValidationError("--sizes", "must be a multiple of 16");
     }
-    for (const auto turn : options.turns) {
-      if (turn == 0 || turn % 16 != 0) throw CLI::ValidationError("--turns", "takes multiples of 16");
+    for (const auto chunkBytes : options.chunkSizes) {
+      if (chunkBytes == 0 || chunkBytes % 16 != 0)
+        throw CLI::ValidationError("--chunk-sizes", "must be a multiple of 16");
     }
   } catch (const CLI::ParseError& error) {
     code = app.exit(error);
@@ -75,15 +77,15 @@ class Sender {
         rank_(bootstrap->getRank()),
         ranks_(bootstrap->getNranks()),
         maxBytes_(maxBytes),
-        inbox_(communicator_, maxBytes * static_cast<std::size_t>(ranks_), DeviceType::GPU),
-        outbox_(maxBytes * static_cast<std::size_t>(ranks_)),
+        recvBuffer_(communicator_, maxBytes * static_cast<std::size_t>(ranks_), DeviceType::GPU),
+        sendBuffer_(maxBytes * static_cast<std::size_t>(ranks_)),
         wrong_(1),
         times_(static_cast<std::size_t>(maxBlocks)),
-        drawn_(1) {}
+        workCounter_(1) {}
 
   int ranks() const { return ranks_; }
   int rank() const { return rank_; }
-  void together() { bootstrap_->barrier(); }
+  void barrier() { bootstrap_->barrier(); }
   template <class T>
   std::vector<T> gather(T mine) {
     std::vector<T> all(static_cast<std::size_t>(ranks_));
@@ -92,48 +94,48 @@ class Sender {
     return all;
   }
 
-  /// Rank r's message for p lies in slot p of r's outbox and goes to slot r of p's inbox.
-  Traffic traffic(std::size_t bytes) {
-    Traffic result{};
+  /// Rank r's message for p lies in slot p of r's sendBuffer and goes to slot r of p's recvBuffer.
+  AllToAllArgs args(std::size_t bytes) {
+    AllToAllArgs result{};
     result.peers = ranks_ - 1;
     result.bytes = bytes;
     result.times = times_.data();
-    result.drawn = drawn_.data();
+    result.workCounter = workCounter_.data();
     for (int i = 0; i < result.peers; ++i) {
       const int peer = (rank_ + 1 + i) % ranks_;
-      result.to[i] = slot(inbox_.peer(peer), rank_);
-      result.from[i] = slot(outbox_.data(), peer);
+      result.to[i] = slot(recvBuffer_.peer(peer), rank_);
+      result.from[i] = slot(sendBuffer_.data(), peer);
     }
     return result;
   }
 
-  /// Makes the first call of a kind, and counts the 4-byte words that came to this rank wrong.
-  unsigned long long check(perf::Place& place, const perf::Call& call, std::size_t bytes) {
-    place.fill(inbox_.local(), 0x5a, inbox_.bytes());
-    place.fill(wrong_.data(), 0, sizeof(unsigned long long));
-    place.fill(drawn_.data(), 0, sizeof(std::uint64_t));
-    place.once([&](cudaStream_t stream) {
+  /// Executes the first call with these parameters; returns the number of wrong 4-byte words that this rank received.
+  unsigned long long check(perf::Backend& backend, const perf::Call& call, std::size_t bytes) {
+    backend.fill(recvBuffer_.local(), 0x5a, recvBuffer_.bytes());
+    backend.fill(wrong_.data(), 0, sizeof(unsigned long long));
+    backend.fill(workCounter_.data(), 0, sizeof(std::uint64_t));
+    backend.runOnce([&](cudaStream_t stream) {
       for (int peer = 0; peer < ranks_; ++peer) {
-        if (peer != rank_) copybench::fill(slot(outbox_.data(), peer), bytes, rank_, peer, stream);
+        if (peer != rank_) copybench::fill(slot(sendBuffer_.data(), peer), bytes, rank_, peer, stream);
       }
     });
-    together();
-    place.once(call);
-    together();
-    place.once([&](cudaStream_t stream) {
+    barrier();
+    backend.runOnce(call);
+    barrier();
+    backend.runOnce([&](cudaStream_t stream) {
       for (int peer = 0; peer < ranks_; ++peer) {
-        if (peer != rank_) countWrong(slot(inbox_.local(), peer), bytes, peer, rank_, wrong_.data(), stream);
+        if (peer != rank_) countWrong(slot(recvBuffer_.local(), peer), bytes, peer, rank_, wrong_.data(), stream);
       }
     });
     unsigned long long wrong = 0;
-    place.download(&wrong, wrong_.data(), sizeof(wrong));
+    backend.download(&wrong, wrong_.data(), sizeof(wrong));
     return wrong;
   }
 
-  /// The part of the last call's time that its blocks were not there any more, while others still sent.
-  double idleShare(perf::Place& place, int blocks) const {
+  /// The fraction of the last call's time that its blocks were idle because they had finished before others.
+  double idleFraction(perf::Backend& backend, int blocks) const {
     std::vector<BlockTimes> times(static_cast<std::size_t>(blocks));
-    place.download(times.data(), times_.data(), times.size() * sizeof(BlockTimes));
+    backend.download(times.data(), times_.data(), times.size() * sizeof(BlockTimes));
     std::uint64_t first = times[0].begin;
     std::uint64_t last = times[0].end;
     for (const BlockTimes& block : times) {
@@ -155,11 +157,11 @@ class Sender {
   int rank_;
   int ranks_;
   std::size_t maxBytes_;
-  SymmetricMemory inbox_;
-  GpuBuffer<std::byte> outbox_;
+  SymmetricMemory recvBuffer_;
+  GpuBuffer<std::byte> sendBuffer_;
   GpuBuffer<unsigned long long> wrong_;
   GpuBuffer<BlockTimes> times_;
-  GpuBuffer<std::uint64_t> drawn_;
+  GpuBuffer<std::uint64_t> workCounter_;
 };
 
 void print(const Options& options, const std::string& name, int ranks, int blocks, std::size_t bytes,
@@ -177,42 +179,42 @@ void print(const Options& options, const std::string& name, int ranks, int block
 }
 
 void runRank(const Options& options, ProcessGroup& group) {
-  const auto place = perf::gpuPlace(group.localRank());
+  const auto backend = perf::makeGpuBackend(group.localRank());
   Sender sender(group.connect(), *std::max_element(options.sizes.begin(), options.sizes.end()),
                 *std::max_element(options.blocks.begin(), options.blocks.end()));
-  std::vector<Method> methods;
+  std::vector<CopyMethod> methods;
   for (const int threads : options.threads) {
-    for (const auto turn : options.turns) methods.push_back(stores(threads, turn));
+    for (const auto chunkBytes : options.chunkSizes) methods.push_back(stores(threads, chunkBytes));
   }
   const auto bulk = bulkMethods();
   methods.insert(methods.end(), bulk.begin(), options.allShapes ? bulk.end() : bulk.begin() + 1);
   if (sender.rank() == 0 && !options.json) {
     fmt::print(
-        "# {} GPUs, each sends to all others at once; {}; {} calls a measurement, median of {}, maximum over the "
+        "# {} GPUs, each sends to all others at once; {}; {} calls per measurement, median of {}, maximum over the "
         "GPUs\n",
-        sender.ranks(), place->description(), options.method.calls, options.method.repeats);
+        sender.ranks(), backend->description(), options.timing.calls, options.timing.repeats);
     fmt::print("# {:>10} {:>7} {:>10} {:>9} {:>9} {:>7}\n", "to each (B)", "blocks", "time (us)", "GB/s", "idle (%)",
                "#wrong");
   }
-  unsigned long long wrongInAll = 0;
+  unsigned long long totalWrong = 0;
   for (const std::size_t bytes : options.sizes) {
     for (const int blocks : options.blocks) {
-      for (const Method& method : methods) {
-        const Traffic traffic = sender.traffic(bytes);
-        const perf::Call call = [&](cudaStream_t stream) { method.enqueue(traffic, blocks, stream); };
+      for (const CopyMethod& method : methods) {
+        const AllToAllArgs args = sender.args(bytes);
+        const perf::Call call = [&](cudaStream_t stream) { method.enqueue(args, blocks, stream); };
         unsigned long long wrong = 0;
-        for (const auto found : sender.gather(sender.check(*place, call, bytes))) wrong += found;
-        const auto times = sender.gather(place->time(call, options.method, [&] { sender.together(); }));
-        const auto idle = sender.gather(sender.idleShare(*place, blocks));
-        wrongInAll += wrong;
+        for (const auto found : sender.gather(sender.check(*backend, call, bytes))) wrong += found;
+        const auto times = sender.gather(backend->time(call, options.timing, [&] { sender.barrier(); }));
+        const auto idle = sender.gather(sender.idleFraction(*backend, blocks));
+        totalWrong += wrong;
         if (sender.rank() == 0)
           print(options, method.name, sender.ranks(), blocks, bytes, *std::max_element(times.begin(), times.end()),
                 *std::max_element(idle.begin(), idle.end()), wrong);
       }
     }
   }
-  sender.together();  // nobody frees what a peer may still write
-  if (wrongInAll != 0) throw Error(fmt::format("{} wrong words", wrongInAll), ErrorCode::InternalError);
+  sender.barrier();  // no rank frees memory that a peer may still write
+  if (totalWrong != 0) throw Error(fmt::format("{} wrong words", totalWrong), ErrorCode::InternalError);
 }
 
 }  // namespace
@@ -226,14 +228,14 @@ int main(int argc, char** argv) {
     copybench::Options options;
     int code = 0;
     if (!copybench::parse(argc, argv, options, code)) return code;
-    std::string why;
-    const int gpus = perf::gpuCount(why);
+    std::string reason;
+    const int gpus = perf::gpuCount(reason);
     if (gpus < 2) {
-      fmt::print(stderr, "copy: needs two GPUs or more, found {}{}\n", gpus, why.empty() ? "" : ": " + why);
+      fmt::print(stderr, "copy: needs at least two GPUs, found {}{}\n", gpus, reason.empty() ? "" : ": " + reason);
       return exitSkipped;
     }
     if (options.ranks > gpus)
-      throw Error(fmt::format("{} ranks need a GPU each, and there are {}", options.ranks, gpus),
+      throw Error(fmt::format("{} ranks need one GPU each, but only {} are available", options.ranks, gpus),
                   ErrorCode::InvalidUsage);
     return runRanks(options.ranks > 0 ? options.ranks : gpus, {argv, argv + argc},
                     [&](ProcessGroup& group) { copybench::runRank(options, group); });

@@ -1,4 +1,4 @@
-// The pushers as CPU threads.
+// Runs the pushers on CPU threads.
 #include <memory>
 
 #include "mscclpp/emulation/launch.hpp"
@@ -24,9 +24,9 @@ struct CpuThreads {
 
 }  // namespace
 
-Result runOnCpu(const Case& each) {
+Result runOnCpu(const BenchmarkCase& benchmarkCase) {
   CpuThreads threads;
-  return runCase(threads, each);
+  return runCase(threads, benchmarkCase);
 }
 
 }  // namespace mscclpp::bench

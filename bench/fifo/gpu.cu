@@ -1,9 +1,9 @@
-// The pushers as threads of a GPU.
+// Runs the pushers on a GPU.
 #include <memory>
 
 #include "mscclpp/basic/group.hpp"
-#include "mscclpp/host/gpu_guard.hpp"
-#include "mscclpp/host/gpu_memory.hpp"
+#include "mscclpp/host/cuda/gpu_guard.hpp"
+#include "mscclpp/host/cuda/gpu_memory.hpp"
 #include "run.hpp"
 
 namespace mscclpp::bench {
@@ -35,9 +35,9 @@ struct GpuThreads {
 
 }  // namespace
 
-Result runOnGpu(const Case& each) {
+Result runOnGpu(const BenchmarkCase& benchmarkCase) {
   GpuThreads threads;
-  return runCase(threads, each);
+  return runCase(threads, benchmarkCase);
 }
 
 std::string gpuName() {

@@ -1,4 +1,4 @@
-// Times pushes into the FIFO to a proxy: by one thread, by warps, by many blocks; on a GPU, or on CPU threads.
+// Times pushes into the FIFO of a proxy by one thread, by warps and by many blocks, on a GPU or on CPU threads.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "place.hpp"
+#include "benchmark_case.hpp"
 #include "trigger_options.hpp"
 
 namespace {
@@ -16,43 +16,45 @@ namespace {
 using namespace mscclpp;
 using namespace mscclpp::bench;
 
-const Names<Form> forms{{"thread", Form::Thread}, {"warp", Form::Warp}, {"every_thread", Form::EveryThread}};
-const Names<int> syncs{{"no", 0}, {"each", 1}};
+const NameMap<PushGranularity> granularities{{"thread", PushGranularity::Thread},
+                                             {"warp", PushGranularity::Warp},
+                                             {"every_thread", PushGranularity::EveryThread}};
+const NameMap<int> syncs{{"no", 0}, {"each", 1}};
 
 struct Options {
   std::string device = "auto";
-  std::vector<Form> forms{Form::Thread, Form::Warp};
-  std::vector<Publish> publishes{Publish::Nothing, Publish::Device, Publish::System};
+  std::vector<PushGranularity> granularities{PushGranularity::Thread, PushGranularity::Warp};
+  std::vector<ReleaseScope> releaseScopes{ReleaseScope::None, ReleaseScope::Device, ReleaseScope::System};
   std::vector<int> wide{0};
   std::vector<int> sync{0};
   std::vector<int> blocks{1};
   std::vector<int> threads{32};
   std::vector<int> fifos{1};
   std::vector<int> sizes{512};
-  std::vector<int> popsPerReport{1};
+  std::vector<int> popsPerTailUpdate{1};
   std::vector<int> dirtyWords{0};
   int pushes = 10000;
   int repeats = 7;
   bool json = false;
 };
 
-std::vector<Case> casesOf(const Options& options) {
-  std::vector<Case> cases;
+std::vector<BenchmarkCase> casesOf(const Options& options) {
+  std::vector<BenchmarkCase> cases;
   const auto forEach = [](const auto& values, const auto& body) {
     for (const auto value : values) body(value);
   };
   forEach(options.wide, [&](int wide) {
-    forEach(options.forms, [&](Form form) {
-      forEach(options.publishes, [&](Publish publish) {
+    forEach(options.granularities, [&](PushGranularity granularity) {
+      forEach(options.releaseScopes, [&](ReleaseScope releaseScope) {
         forEach(options.sync, [&](int sync) {
           forEach(options.blocks, [&](int blocks) {
             forEach(options.threads, [&](int threads) {
               forEach(options.fifos, [&](int fifos) {
                 forEach(options.sizes, [&](int size) {
-                  forEach(options.popsPerReport, [&](int pops) {
+                  forEach(options.popsPerTailUpdate, [&](int pops) {
                     forEach(options.dirtyWords, [&](int dirty) {
-                      cases.push_back({form, publish, wide != 0, sync != 0, blocks, threads, fifos, size, pops, dirty,
-                                       options.pushes});
+                      cases.push_back({granularity, releaseScope, wide != 0, sync != 0, blocks, threads, fifos, size,
+                                       pops, dirty, options.pushes});
                     });
                   });
                 });
@@ -67,28 +69,28 @@ std::vector<Case> casesOf(const Options& options) {
 }
 
 bool parse(int argc, char** argv, Options& options, int& code) {
-  CLI::App app{"Times pushes into the FIFO to a proxy. Lists give one line for each combination."};
+  CLI::App app{"Times pushes into the FIFO of a proxy. Options with lists measure every combination."};
   app.add_option("--device", options.device, "auto, gpu or cpu")->check(CLI::IsMember({"auto", "gpu", "cpu"}));
-  addNamed(app, "--form", options.forms, forms,
-           "who pushes in a block: thread, warp (all lanes at once), every_thread");
-  addTriggerOptions(app, "push", options.publishes, options.wide);
-  addNamed(app, "--sync", options.sync, syncs, "wait until a trigger is popped: no, each");
+  addEnumOption(app, "--granularity", options.granularities, granularities,
+                "which threads of a block push: thread (one), warp (all lanes at once), every_thread");
+  addTriggerOptions(app, "push", options.releaseScopes, options.wide);
+  addEnumOption(app, "--sync", options.sync, syncs, "wait until each trigger is popped: no, each");
   app.add_option("--blocks", options.blocks, "blocks of the launch")->delimiter(',')->check(CLI::Range(1, 4096));
-  app.add_option("--threads", options.threads, "threads a block, whole warps")
+  app.add_option("--threads", options.threads, "threads per block, a multiple of the warp size")
       ->delimiter(',')
       ->check(CLI::Range(1, 1024));
-  app.add_option("--fifos", options.fifos, "FIFOs of the proxy, dealt out to the blocks")
+  app.add_option("--fifos", options.fifos, "FIFOs of the proxy, assigned to the blocks round-robin")
       ->delimiter(',')
       ->check(CLI::Range(1, maxFifos));
   app.add_option("--fifo-size", options.sizes, "slots of a FIFO, a power of two")->delimiter(',');
-  app.add_option("--pops-per-report", options.popsPerReport, "pops between two that tell the device")->delimiter(',');
-  app.add_option("--dirty", options.dirtyWords, "words that each thread writes before each push")
+  app.add_option("--pops-per-tail-update", options.popsPerTailUpdate, "pops per update of the device's tail")
+      ->delimiter(',');
+  app.add_option("--dirty", options.dirtyWords, "8-byte words that each thread writes before each push")
       ->delimiter(',')
       ->check(CLI::Range(0, 1024));
-  app.add_option("--pushes", options.pushes, "pushes of each pusher")->check(CLI::Range(1, 100'000'000));
-  app.add_option("--repeats", options.repeats, "runs of a line, of which the median counts")
-      ->check(CLI::Range(1, 1000));
-  app.add_flag("--json", options.json, "a line of JSON for each case instead of the table");
+  app.add_option("--pushes", options.pushes, "pushes per pusher")->check(CLI::Range(1, 100'000'000));
+  app.add_option("--repeats", options.repeats, "runs per line; their median is reported")->check(CLI::Range(1, 1000));
+  app.add_flag("--json", options.json, "print one line of JSON per case instead of the table");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -105,30 +107,31 @@ Result medianOf(std::vector<Result> results) {
   return *middle;
 }
 
-void report(const Options& options, const Case& each, const Result& result) {
-  const auto form = nameIn(forms, each.form);
-  const auto publish = nameIn(publishes, each.publish);
-  const auto layout = nameIn(layouts, each.wide ? 1 : 0);
+void report(const Options& options, const BenchmarkCase& benchmarkCase, const Result& result) {
+  const auto granularity = nameOfValue(granularities, benchmarkCase.granularity);
+  const auto releaseScope = nameOfValue(releaseScopes, benchmarkCase.releaseScope);
+  const auto layout = nameOfValue(triggerLayouts, benchmarkCase.wide ? 1 : 0);
   if (options.json) {
     const nlohmann::ordered_json line{{"bench", "fifo"},
-                                      {"form", form},
-                                      {"publish", publish},
+                                      {"granularity", granularity},
+                                      {"releaseScope", releaseScope},
                                       {"trigger", layout},
-                                      {"sync", each.sync},
-                                      {"blocks", each.blocks},
-                                      {"threads", each.threads},
-                                      {"fifos", each.fifos},
-                                      {"fifoSize", each.fifoSize},
-                                      {"popsPerReport", each.popsPerReport},
-                                      {"dirtyWords", each.dirtyWords},
-                                      {"pushes", each.pushes},
+                                      {"sync", benchmarkCase.sync},
+                                      {"blocks", benchmarkCase.blocks},
+                                      {"threads", benchmarkCase.threads},
+                                      {"fifos", benchmarkCase.fifos},
+                                      {"fifoSize", benchmarkCase.fifoSize},
+                                      {"popsPerTailUpdate", benchmarkCase.popsPerTailUpdate},
+                                      {"dirtyWords", benchmarkCase.dirtyWords},
+                                      {"pushes", benchmarkCase.pushes},
                                       {"nsPerPush", result.nanosecondsPerPush},
                                       {"millionTriggersPerSecond", result.triggersPerMicrosecond}};
     fmt::print("{}\n", line.dump());
   } else {
-    fmt::print("{:>12} {:>8} {:>8} {:>5} {:>7} {:>8} {:>6} {:>6} {:>5} {:>6} {:>12.1f} {:>14.3f}\n", form, publish,
-               layout, each.sync ? "each" : "no", each.blocks, each.threads, each.fifos, each.fifoSize,
-               each.popsPerReport, each.dirtyWords, result.nanosecondsPerPush, result.triggersPerMicrosecond);
+    fmt::print("{:>12} {:>8} {:>8} {:>5} {:>7} {:>8} {:>6} {:>6} {:>5} {:>6} {:>12.1f} {:>14.3f}\n", granularity,
+               releaseScope, layout, benchmarkCase.sync ? "each" : "no", benchmarkCase.blocks, benchmarkCase.threads,
+               benchmarkCase.fifos, benchmarkCase.fifoSize, benchmarkCase.popsPerTailUpdate, benchmarkCase.dirtyWords,
+               result.nanosecondsPerPush, result.triggersPerMicrosecond);
   }
   std::fflush(stdout);
 }
@@ -142,22 +145,22 @@ int main(int argc, char** argv) {
     if (!parse(argc, argv, options, code)) return code;
     const std::string gpu = options.device == "cpu" ? "" : gpuName();
     if (gpu.empty() && options.device == "gpu") {
-      fmt::print(stderr, "fifo: there is no GPU\n");
+      fmt::print(stderr, "fifo: no GPU found\n");
       return 1;
     }
     if (!options.json) {
-      fmt::print("# pushes into the FIFO on {}; {} a pusher, median of {}\n", gpu.empty() ? "CPU threads" : gpu,
+      fmt::print("# pushes into the FIFO on {}; {} per pusher, median of {}\n", gpu.empty() ? "CPU threads" : gpu,
                  options.pushes, options.repeats);
-      fmt::print("# {:>10} {:>8} {:>8} {:>5} {:>7} {:>8} {:>6} {:>6} {:>5} {:>6} {:>12} {:>14}\n", "form", "publish",
-                 "trigger", "sync", "blocks", "threads", "fifos", "slots", "pops", "dirty", "ns a push",
+      fmt::print("# {:>10} {:>8} {:>8} {:>5} {:>7} {:>8} {:>6} {:>6} {:>5} {:>6} {:>12} {:>14}\n", "granularity",
+                 "release", "trigger", "sync", "blocks", "threads", "fifos", "slots", "pops", "dirty", "ns/push",
                  "M triggers/s");
     }
-    for (const Case& each : casesOf(options)) {
+    for (const BenchmarkCase& benchmarkCase : casesOf(options)) {
       std::vector<Result> results;
       for (int repeat = 0; repeat < options.repeats; ++repeat) {
-        results.push_back(gpu.empty() ? runOnCpu(each) : runOnGpu(each));
+        results.push_back(gpu.empty() ? runOnCpu(benchmarkCase) : runOnGpu(benchmarkCase));
       }
-      report(options, each, medianOf(std::move(results)));
+      report(options, benchmarkCase, medianOf(std::move(results)));
     }
     return 0;
   } catch (const std::exception& error) {

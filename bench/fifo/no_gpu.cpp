@@ -1,10 +1,10 @@
-// Stands in for gpu.cu where there is no CUDA.
-#include "mscclpp/host/error.hpp"
-#include "place.hpp"
+// Replaces gpu.cu in a build without CUDA.
+#include "benchmark_case.hpp"
+#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::bench {
 
-Result runOnGpu(const Case&) {
+Result runOnGpu(const BenchmarkCase&) {
   throw Error("this build has no CUDA", ErrorCode::InvalidUsage);
 }
 

@@ -1,4 +1,4 @@
-// How triggers are pushed, on the command lines of the benchmarks of FIFOs and of port channels.
+// The command-line options for triggers, shared by the benchmarks of FIFOs and of port channels.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,35 +10,35 @@
 
 namespace mscclpp::bench {
 
-/// What the command line calls the values of an option.
+/// Maps names on the command line to values of an option.
 template <class Value>
-using Names = std::map<std::string, Value>;
+using NameMap = std::map<std::string, Value>;
 
-inline const Names<Publish> publishes{
-    {"nothing", Publish::Nothing}, {"device", Publish::Device}, {"system", Publish::System}};
-inline const Names<int> layouts{{"compact", 0}, {"wide", 1}};
+inline const NameMap<ReleaseScope> releaseScopes{
+    {"none", ReleaseScope::None}, {"device", ReleaseScope::Device}, {"system", ReleaseScope::System}};
+inline const NameMap<int> triggerLayouts{{"compact", 0}, {"wide", 1}};
 
 template <class Value>
-std::string nameIn(const Names<Value>& names, Value value) {
+std::string nameOfValue(const NameMap<Value>& names, Value value) {
   for (const auto& [name, each] : names) {
     if (each == value) return name;
   }
   return "?";
 }
 
-/// Adds an option that takes a list of names.
+/// Adds an option whose value is a list of names.
 template <class Value>
-void addNamed(CLI::App& app, const std::string& option, std::vector<Value>& values, const Names<Value>& names,
-              const std::string& description) {
+void addEnumOption(CLI::App& app, const std::string& option, std::vector<Value>& values, const NameMap<Value>& names,
+                   const std::string& description) {
   app.add_option(option, values, description)->delimiter(',')->transform(CLI::CheckedTransformer(names));
 }
 
-/// --publish and --trigger. pushed: what waits for earlier writes, "push" or "put".
-inline void addTriggerOptions(CLI::App& app, const std::string& pushed, std::vector<Publish>& published,
+/// Adds --release-scope and --trigger. pushed: the operation that waits for earlier writes, "push" or "put".
+inline void addTriggerOptions(CLI::App& app, const std::string& pushed, std::vector<ReleaseScope>& selectedScopes,
                               std::vector<int>& wide) {
-  addNamed(app, "--publish", published, publishes,
-           "which earlier writes a " + pushed + " waits for: nothing, device, system");
-  addNamed(app, "--trigger", wide, layouts, "compact (16 bytes) or wide (64)");
+  addEnumOption(app, "--release-scope", selectedScopes, releaseScopes,
+                "which earlier writes a " + pushed + " waits for: none, device, system");
+  addEnumOption(app, "--trigger", wide, triggerLayouts, "compact (16 bytes) or wide (64)");
 }
 
 }  // namespace mscclpp::bench

@@ -1,4 +1,4 @@
-// Times MPI_Allreduce (float, sum, out of place) as mscclpp-perf times a CPU rank: a line of JSON for each size.
+// Times MPI_Allreduce (float, sum, out of place) as mscclpp-perf times CPU ranks: one line of JSON per size.
 //
 // usage: mpirun -n RANKS mpi_all_reduce CALLS REPEATS BYTES...
 #include <mpi.h>
@@ -20,7 +20,7 @@ double median(std::vector<double> values) {
   return *middle;
 }
 
-/// Microseconds a call: this rank's median over the repeats, or -1 if a result is wrong.
+/// Microseconds per call: this rank's median over the repeats, or -1 if a result is wrong.
 double timeAllReduce(std::size_t count, int calls, int repeats) {
   int rank = 0;
   int ranks = 0;
@@ -35,7 +35,7 @@ double timeAllReduce(std::size_t count, int calls, int repeats) {
   std::vector<double> microseconds;
   for (int repeat = 0; repeat < repeats; ++repeat) {
     MPI_Barrier(MPI_COMM_WORLD);
-    call();  // takes up the skew that lining up leaves
+    call();  // absorbs the skew that the barrier leaves
     const auto start = std::chrono::steady_clock::now();
     for (int i = 0; i < calls; ++i) call();
     const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - start;

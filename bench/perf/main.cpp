@@ -1,4 +1,4 @@
-// mscclpp-perf: times and checks collectives over all GPUs of this machine, one process a GPU, or over CPU ranks.
+// mscclpp-perf: times and checks collectives over all GPUs of this machine, one process per GPU, or over CPU ranks.
 #include <fmt/format.h>
 
 #include <cerrno>
@@ -7,8 +7,8 @@
 #include <fstream>
 
 #include "measure.hpp"
-#include "mscclpp/host/error.hpp"
-#include "mscclpp/host/process_group.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/launch/process_group.hpp"
 #include "options.hpp"
 
 namespace {
@@ -18,32 +18,34 @@ using namespace mscclpp::perf;
 
 constexpr int defaultCpuRanks = 4;
 
-/// Where to run, how many ranks, and a sentence that says why.
-struct Plan {
+/// The device type, the number of ranks, and the reason for the choice.
+struct LaunchPlan {
   bool onGpu;
   int ranks;
   std::string reason;
 };
 
-Plan plan(const Options& options) {
-  std::string whyNoGpu;
-  const int gpus = options.where == Where::Cpu ? 0 : gpuCount(whyNoGpu);
-  if (gpus == 0 && options.where == Where::Gpu) throw Error("no GPU here: " + whyNoGpu, ErrorCode::InvalidUsage);
+LaunchPlan plan(const Options& options) {
+  std::string noGpuReason;
+  const int gpus = options.device == DeviceSelection::Cpu ? 0 : gpuCount(noGpuReason);
+  if (gpus == 0 && options.device == DeviceSelection::Gpu)
+    throw Error("no GPU available: " + noGpuReason, ErrorCode::InvalidUsage);
   if (gpus == 0) {
     const int ranks = options.ranks > 0 ? options.ranks : defaultCpuRanks;
-    const std::string because = options.where == Where::Cpu ? "as asked" : "no GPU here (" + whyNoGpu + ")";
-    return {false, ranks, fmt::format("{} CPU ranks, a process each: {}", ranks, because)};
+    const std::string reason =
+        options.device == DeviceSelection::Cpu ? "requested by --device" : "no GPU available (" + noGpuReason + ")";
+    return {false, ranks, fmt::format("{} CPU ranks, one process each: {}", ranks, reason)};
   }
   if (options.ranks > gpus) {
-    throw Error(fmt::format("{} ranks need a GPU each, and there are {}: give -n {} or less, or --device cpu",
+    throw Error(fmt::format("{} ranks need one GPU each, but only {} are available: use -n {} or less, or --device cpu",
                             options.ranks, gpus, gpus),
                 ErrorCode::InvalidUsage);
   }
   const int ranks = options.ranks > 0 ? options.ranks : gpus;
-  return {true, ranks, fmt::format("{} GPUs, a process each: {} found", ranks, gpus)};
+  return {true, ranks, fmt::format("{} GPUs, one process each; {} found", ranks, gpus)};
 }
 
-/// Before any rank starts: a long measurement must not end with the news that the trace has no place.
+/// Called before any rank starts, so that a long measurement does not fail at its end because of a bad path.
 void checkWritable(const std::string& file) {
   if (file.empty()) return;
   const std::ofstream out(file, std::ios::app);
@@ -51,9 +53,9 @@ void checkWritable(const std::string& file) {
 }
 
 void runRank(const Options& options, bool onGpu, int ranks, ProcessGroup& group) {
-  const auto place = onGpu ? gpuPlace(group.localRank()) : cpuPlace(group.localRank(), ranks);
-  const std::size_t wrong = measureAllReduce(options, group.connect(), *place, onGpu);
-  if (wrong != 0) throw Error(fmt::format("{} wrong elements", wrong), ErrorCode::InternalError);
+  const auto backend = onGpu ? makeGpuBackend(group.localRank()) : makeCpuBackend(group.localRank(), ranks);
+  const std::size_t wrong = measureAllReduce(options, group.connect(), *backend, onGpu);
+  if (wrong != 0) throw Error(fmt::format("{} elements of the results are wrong", wrong), ErrorCode::InternalError);
 }
 
 }  // namespace
@@ -63,7 +65,7 @@ int main(int argc, char** argv) {
     Options options;
     int code = 0;
     if (!parse(argc, argv, options, code)) return code;
-    const Plan chosen = plan(options);
+    const LaunchPlan chosen = plan(options);
     const bool isRank = ProcessGroup::fromEnvironment().has_value();
     if (!isRank) checkWritable(options.traceFile);
     if (!isRank && !options.json) {

@@ -1,9 +1,9 @@
-// NCCL through dlopen: the few functions of its C API that a measurement needs.
+// Loads NCCL with dlopen, and the functions of its C API that a measurement needs.
 #include "nccl.hpp"
 
 #include <dlfcn.h>
 
-#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::perf {
 
@@ -16,7 +16,7 @@ using NcclComm = void*;
 using NcclWindow = void*;
 constexpr int symmetricWindow = 1;
 
-/// NCCL's number of a data type.
+/// NCCL's enumerator of a data type.
 int ncclType(DataType type) {
   switch (type) {
     case DataType::INT8:
@@ -54,7 +54,7 @@ struct Nccl::Library {
   explicit Library(const std::string& path)
       : handle(::dlopen(path.empty() ? "libnccl.so.2" : path.c_str(), RTLD_NOW | RTLD_LOCAL)) {
     if (handle == nullptr) {
-      throw Error(std::string("cannot open NCCL: ") + ::dlerror() + "; give its path with --nccl-library",
+      throw Error(std::string("cannot open NCCL: ") + ::dlerror() + "; set its path with --nccl-library",
                   ErrorCode::InvalidUsage);
     }
     find(getVersion, "ncclGetVersion");
@@ -79,7 +79,7 @@ struct Nccl::Library {
     if (result != 0) throw Error(std::string(what) + ": " + errorString(result), ErrorCode::SystemError);
   }
 
-  void* handle;  // never closed: NCCL leaves threads behind
+  void* handle;  // never closed: NCCL may leave threads running
   int (*getVersion)(int*);
   int (*getUniqueId)(NcclUniqueId*);
   int (*commInitRank)(NcclComm*, int, NcclUniqueId, int);

@@ -1,4 +1,4 @@
-// The command line of mscclpp-perf, by CLI11.
+// Parses the command line of mscclpp-perf.
 #include "options.hpp"
 
 #include <CLI/CLI.hpp>
@@ -28,8 +28,8 @@ std::map<std::string, ReduceOp> operators() {
   return byName({ReduceOp::SUM, ReduceOp::PROD, ReduceOp::MIN, ReduceOp::MAX, ReduceOp::AVG});
 }
 
-/// Whole elements; sizes that come to the same number of bytes once.
-std::vector<std::size_t> messagesOf(const std::vector<std::uint64_t>& sizes, std::size_t elementBytes) {
+/// Rounds sizes down to whole elements, and removes duplicates.
+std::vector<std::size_t> messageSizes(const std::vector<std::uint64_t>& sizes, std::size_t elementBytes) {
   std::vector<std::size_t> messages;
   for (const std::uint64_t size : sizes) {
     const std::size_t bytes = size / elementBytes * elementBytes;
@@ -49,56 +49,58 @@ bool parse(int argc, char** argv, Options& options, int& code) {
   double factor = 2;
   std::vector<std::uint64_t> sizes;
   const CLI::AsSizeValue bytes(false);
-  allReduce->add_option("-n,--ranks", options.ranks, "how many ranks to start; default: one a GPU, or 4 on CPUs")
+  allReduce->add_option("-n,--ranks", options.ranks, "number of ranks; default: one per GPU, or 4 on CPUs")
       ->check(CLI::Range(1, maxTeamSize));
-  allReduce->add_option("--device", options.where, "auto, gpu or cpu")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, Where>{{"auto", Where::Auto}, {"gpu", Where::Gpu}, {"cpu", Where::Cpu}}));
-  allReduce->add_option("-b,--begin", begin, "smallest message in bytes, as in 1K")->transform(bytes);
+  allReduce->add_option("--device", options.device, "auto, gpu or cpu")
+      ->transform(CLI::CheckedTransformer(std::map<std::string, DeviceSelection>{
+          {"auto", DeviceSelection::Auto}, {"gpu", DeviceSelection::Gpu}, {"cpu", DeviceSelection::Cpu}}));
+  allReduce->add_option("-b,--begin", begin, "smallest message in bytes, such as 1K")->transform(bytes);
   allReduce->add_option("-e,--end", end, "largest message in bytes")->transform(bytes);
-  allReduce->add_option("-f,--factor", factor, "from one size to the next")->check(CLI::Range(1.01, 1e6));
-  allReduce->add_option("--sizes", sizes, "these sizes instead, as in 1K,384K,48M")->delimiter(',')->transform(bytes);
+  allReduce->add_option("-f,--factor", factor, "ratio of successive sizes")->check(CLI::Range(1.01, 1e6));
+  allReduce->add_option("--sizes", sizes, "list of sizes instead, such as 1K,384K,48M")
+      ->delimiter(',')
+      ->transform(bytes);
   allReduce->add_option("-d,--datatype", options.type, "element type")->transform(CLI::CheckedTransformer(types()));
   allReduce->add_option("-o,--op", options.op, "reduction operator")->transform(CLI::CheckedTransformer(operators()));
-  allReduce->add_option("-a,--algorithm", options.algorithms, "names, or all; default: the library's choice by size")
+  allReduce->add_option("-a,--algorithm", options.algorithms, "algorithm names, or all; default: chosen by size")
       ->delimiter(',');
-  allReduce->add_option("--warmup", options.method.warmup, "calls before the first measurement")
+  allReduce->add_option("--warmup", options.timing.warmup, "calls before the first measurement")
       ->check(CLI::Range(0, 1'000'000));
-  allReduce->add_option("--calls", options.method.calls, "calls a measurement (on a GPU: in one graph)")
+  allReduce->add_option("--calls", options.timing.calls, "calls per measurement (on a GPU: in one graph)")
       ->check(CLI::Range(1, 1'000'000));
-  allReduce->add_option("--repeats", options.method.repeats, "measurements, of which the median counts")
+  allReduce->add_option("--repeats", options.timing.repeats, "number of measurements; their median is reported")
       ->check(CLI::Range(1, 10'000));
-  allReduce->add_flag("--in-place", options.inPlace, "the output is the input");
+  allReduce->add_flag("--in-place", options.inPlace, "reduce in place");
   allReduce->add_flag("--no-check{false}", options.check, "do not compare results with the reference");
-  allReduce->add_flag("--json", options.json, "a line of JSON for each measurement instead of the table");
+  allReduce->add_flag("--json", options.json, "print one line of JSON per measurement instead of the table");
   allReduce->add_flag("--nccl", options.nccl,
-                      "measure NCCL too, plain and with symmetric windows, in the same run (GPU)");
+                      "also measure NCCL, plain and with symmetric windows, in the same run (GPU)");
   allReduce->add_option("--nccl-library", options.ncclLibrary, "path of libnccl.so.2, if the loader does not find it");
   allReduce->add_option(
       "--trace", options.traceFile,
-      "write this file, which Perfetto and chrome://tracing show: some further calls of each size and "
+      "write a trace for Perfetto or chrome://tracing to this file: additional calls of each size and "
       "algorithm, with the stages of each block");
   allReduce->add_option("--trace-calls", options.tracedCalls, "calls of each size and algorithm in the trace")
       ->check(CLI::Range(1, 1000));
   try {
     app.parse(argc, argv);
     if (sizes.empty()) {
-      if (begin > end) throw CLI::ValidationError("--begin", "must not be larger than --end");
+      if (begin > end) throw CLI::ValidationError("--begin", "must not exceed --end");
       for (std::uint64_t size = begin; size <= end;) {
         sizes.push_back(size);
         const auto next = static_cast<std::uint64_t>(static_cast<double>(size) * factor);
         size = next > size ? next : size + 1;
       }
     }
-    constexpr std::uint64_t most = std::uint64_t{1} << 40;
+    constexpr std::uint64_t maxBytes = std::uint64_t{1} << 40;
     for (const std::uint64_t size : sizes) {
-      if (size > most) throw CLI::ValidationError("sizes", "a message has up to 1T bytes");
+      if (size > maxBytes) throw CLI::ValidationError("sizes", "messages are limited to 1T bytes");
     }
   } catch (const CLI::ParseError& error) {
     code = app.exit(error);
     return false;
   }
-  options.sizes = messagesOf(sizes, sizeOf(options.type));
+  options.sizes = messageSizes(sizes, sizeOf(options.type));
   return true;
 }
 

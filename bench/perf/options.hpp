@@ -5,21 +5,21 @@
 #include <string>
 #include <vector>
 
+#include "backend.hpp"
 #include "mscclpp/basic/data_type.hpp"
-#include "place.hpp"
 
 namespace mscclpp::perf {
 
-enum class Where { Auto, Gpu, Cpu };
+enum class DeviceSelection { Auto, Gpu, Cpu };
 
 struct Options {
   int ranks = 0;  ///< 0: every GPU, or 4 CPU ranks
-  Where where = Where::Auto;
+  DeviceSelection device = DeviceSelection::Auto;
   std::vector<std::size_t> sizes;  ///< bytes of each message
   DataType type = DataType::FLOAT32;
   ReduceOp op = ReduceOp::SUM;
-  std::vector<std::string> algorithms;  ///< empty: the library's choice; "all": each one that was set up
-  Method method;
+  std::vector<std::string> algorithms;  ///< empty: chosen by size; "all": every algorithm that is set up
+  TimingOptions timing;
   bool inPlace = false;
   bool check = true;
   bool json = false;
@@ -29,7 +29,8 @@ struct Options {
   int tracedCalls = 3;    ///< of each size and algorithm
 };
 
-/// Parses the arguments; on --help or a mistake prints what CLI11 says and returns false with the exit code in `code`.
+/// Parses the arguments. On --help or an invalid option prints CLI11's message and returns false, with the exit code in
+/// `code`.
 bool parse(int argc, char** argv, Options& options, int& code);
 
 }  // namespace mscclpp::perf

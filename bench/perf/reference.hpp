@@ -13,8 +13,8 @@
 
 namespace mscclpp::perf {
 
-/// The element `index` of `rank`'s input, as a number that T holds exactly or rounds: small integers for integer types (sums wrap nowhere for up to 16
-/// ranks), numbers in [-1, 1] for floating ones, close to 1 if they are to be multiplied.
+/// Element `index` of `rank`'s input, before rounding to T: small integers for integer types (sums do not overflow for
+/// up to 16 ranks), numbers in [-1, 1] for floating types, close to 1 for products.
 inline double inputValue(std::uint64_t seed, int rank, std::size_t index, bool integer, bool isSigned, bool product) {
   std::uint64_t x = seed + 0x9e3779b97f4a7c15u * (static_cast<std::uint64_t>(rank) + 1) + index * 0xbf58476d1ce4e5b9u;
   x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -44,9 +44,9 @@ double toDouble(T value) {
   return static_cast<double>(widen<T>(value));
 }
 
-/// Relative distance of neighbouring numbers of T near 1.
+/// Machine epsilon of T: the distance of neighbouring values near 1.
 template <class T>
-double unitRoundoff() {
+double machineEpsilon() {
   if constexpr (std::is_same_v<T, double>) return 0x1p-52;
   if constexpr (std::is_same_v<T, float>) return 0x1p-23;
   if constexpr (std::is_same_v<T, f16>) return 0x1p-10;
@@ -56,16 +56,16 @@ double unitRoundoff() {
   return 0;
 }
 
-/// Distance of neighbouring numbers of T near 0.
+/// The smallest subnormal of T: the distance of neighbouring values near 0.
 template <class T>
-double smallestStep() {
+double smallestSubnormal() {
   if constexpr (std::is_same_v<T, f16>) return 0x1p-24;
   if constexpr (std::is_same_v<T, f8e4m3>) return 0x1p-9;
   if constexpr (std::is_same_v<T, f8e5m2>) return 0x1p-16;
   return 0x1p-133;
 }
 
-/// Rank's input of `count` elements as bytes.
+/// The `count` elements of the rank's input, as bytes.
 inline std::vector<std::byte> makeInput(DataType type, ReduceOp op, std::uint64_t seed, int rank, std::size_t count) {
   std::vector<std::byte> bytes(count * sizeOf(type));
   visit(
@@ -82,17 +82,18 @@ inline std::vector<std::byte> makeInput(DataType type, ReduceOp op, std::uint64_
   return bytes;
 }
 
-/// How many elements of `output` are not the reduction of all ranks' inputs, within the rounding of the type and of a single-precision accumulation in any
-/// order; integers must be exact. peerTypeRounding: allow a rounding to T after every addition, as NCCL does for 16-bit types.
+/// The number of elements of `output` that differ from the reduction of all ranks' inputs by more than the rounding of
+/// the type and of a single-precision accumulation in any order; integers must be exact. roundsEachAddition: allow a
+/// rounding to T after every addition, as NCCL does for 16-bit types.
 inline std::size_t countWrong(const std::vector<std::byte>& output, DataType type, ReduceOp op, std::uint64_t seed,
-                              int ranks, std::size_t count, bool peerTypeRounding) {
+                              int ranks, std::size_t count, bool roundsEachAddition) {
   std::size_t wrong = 0;
   visit(
       type,
       [&](auto tag) {
         using T = typename decltype(tag)::Type;
         const double eachRounding =
-            isInteger<T> ? 0 : (peerTypeRounding ? unitRoundoff<T>() : (sizeof(T) == 8 ? 0x1p-52 : 0x1p-23));
+            isInteger<T> ? 0 : (roundsEachAddition ? machineEpsilon<T>() : (sizeof(T) == 8 ? 0x1p-52 : 0x1p-23));
         for (std::size_t i = 0; i < count; ++i) {
           double total = 0;
           double magnitude = 0;
@@ -122,7 +123,8 @@ inline std::size_t countWrong(const std::vector<std::byte>& output, DataType typ
           const bool exact = isInteger<T> || op == ReduceOp::MAX || op == ReduceOp::MIN;
           const double expected = isInteger<T> ? toDouble<T>(toElement<T>(total)) : total;
           const double allowed =
-              exact ? 0 : unitRoundoff<T>() * std::abs(total) + eachRounding * ranks * magnitude + smallestStep<T>();
+              exact ? 0
+                    : machineEpsilon<T>() * std::abs(total) + eachRounding * ranks * magnitude + smallestSubnormal<T>();
           if (!(std::abs(toDouble<T>(got) - expected) <= allowed)) ++wrong;
         }
       },

@@ -9,11 +9,12 @@
 
 namespace mscclpp::perf {
 
-Report::Report(const Options& options, int ranks, const std::string& place)
-    : options_(options), ranks_(ranks), terminal_(::isatty(STDERR_FILENO) == 1) {
+Report::Report(const Options& options, int ranks, const std::string& backend)
+    : options_(options), ranks_(ranks), isTerminal_(::isatty(STDERR_FILENO) == 1) {
   if (options.json) return;
-  fmt::print("# all_reduce over {} ranks on {}; {} calls a measurement, median of {}, maximum over the ranks; {}\n",
-             ranks, place, options.method.calls, options.method.repeats, options.inPlace ? "in place" : "out of place");
+  fmt::print("# all_reduce over {} ranks on {}; {} calls per measurement, median of {}, maximum over the ranks; {}\n",
+             ranks, backend, options.timing.calls, options.timing.repeats,
+             options.inPlace ? "in place" : "out of place");
   fmt::print("# {:>12} {:>12} {:>9} {:>6} {:>10} {:>9} {:>9} {:>7}  {}\n", "size", "count", "type", "redop", "time",
              "algbw", "busbw", "#wrong", "algorithm");
   fmt::print("# {:>12} {:>12} {:>9} {:>6} {:>10} {:>9} {:>9}\n", "(B)", "(elements)", "", "", "(us)", "(GB/s)",
@@ -22,13 +23,13 @@ Report::Report(const Options& options, int ranks, const std::string& place)
 }
 
 void Report::progress(std::size_t index, std::size_t of, std::size_t bytes) const {
-  if (!terminal_) return;
+  if (!isTerminal_) return;
   fmt::print(stderr, "\r[{}/{}] {} bytes\x1b[K", index + 1, of, bytes);
   std::fflush(stderr);
 }
 
 void Report::add(const Row& row) const {
-  if (terminal_) fmt::print(stderr, "\r\x1b[K");
+  if (isTerminal_) fmt::print(stderr, "\r\x1b[K");
   const double algorithmBandwidth = static_cast<double>(row.bytes) / row.microseconds / 1e3;
   const double busBandwidth = algorithmBandwidth * 2 * (ranks_ - 1) / ranks_;
   if (options_.json) {
@@ -39,7 +40,7 @@ void Report::add(const Row& row) const {
                                 {"type", nameOf(options_.type)},
                                 {"op", nameOf(options_.op)},
                                 {"inPlace", options_.inPlace},
-                                {"algorithm", row.what},
+                                {"algorithm", row.algorithm},
                                 {"us", row.microseconds},
                                 {"algbw", algorithmBandwidth},
                                 {"busbw", busBandwidth}};
@@ -48,21 +49,21 @@ void Report::add(const Row& row) const {
   } else {
     fmt::print("{:>14} {:>12} {:>9} {:>6} {:>10.2f} {:>9.2f} {:>9.2f} {:>7}  {}\n", row.bytes, row.count,
                nameOf(options_.type), nameOf(options_.op), row.microseconds, algorithmBandwidth, busBandwidth,
-               row.checked ? std::to_string(row.wrong) : "N/A", row.what);
+               row.checked ? std::to_string(row.wrong) : "N/A", row.algorithm);
   }
   std::fflush(stdout);
 }
 
-void Report::traced(std::uint64_t lost) const {
+void Report::printTraceSummary(std::uint64_t lost) const {
   if (options_.json) return;
   fmt::print("# trace of {} calls of each size: {}{}\n", options_.tracedCalls, options_.traceFile,
-             lost == 0 ? "" : fmt::format(", without {} events for which there was no room", lost));
+             lost == 0 ? "" : fmt::format(", {} events dropped because a buffer was full", lost));
 }
 
-void Report::close(std::size_t wrong) const {
+void Report::printVerdict(std::size_t wrong) const {
   if (options_.json) return;
   fmt::print("# {}\n", !options_.check ? "results were not checked"
-                       : wrong == 0    ? "all results are right"
+                       : wrong == 0    ? "all results are correct"
                                        : "RESULTS ARE WRONG");
 }
 

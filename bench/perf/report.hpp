@@ -10,7 +10,7 @@
 namespace mscclpp::perf {
 
 struct Row {
-  std::string what;  ///< the algorithm, or the peer
+  std::string algorithm;  ///< the algorithm, or the baseline
   std::size_t bytes;
   std::size_t count;
   double microseconds;
@@ -21,18 +21,18 @@ struct Row {
 /// Used by rank 0 only.
 class Report {
  public:
-  Report(const Options& options, int ranks, const std::string& place);
+  Report(const Options& options, int ranks, const std::string& backend);
   void progress(std::size_t index, std::size_t of, std::size_t bytes) const;
   void add(const Row& row) const;
-  /// The trace has been written, without so many events.
-  void traced(std::uint64_t lost) const;
-  /// `wrong`: wrong elements in all rows.
-  void close(std::size_t wrong) const;
+  /// The trace has been written; `lost` events were dropped.
+  void printTraceSummary(std::uint64_t lost) const;
+  /// `wrong`: number of wrong elements in all rows.
+  void printVerdict(std::size_t wrong) const;
 
  private:
   const Options& options_;
   int ranks_;
-  bool terminal_;
+  bool isTerminal_;
 };
 
 }  // namespace mscclpp::perf

@@ -1,11 +1,11 @@
-// Times port channels between two ranks, a process each: latency, bandwidth, and the parts of the way.
+// Times port channels between two ranks, one process each: latency, bandwidth, and a breakdown of host calls.
 #include <fmt/format.h>
 
 #include <cstdio>
 #include <exception>
 
 #include "measure.hpp"
-#include "mscclpp/host/process_group.hpp"
+#include "mscclpp/host/launch/process_group.hpp"
 #include "options.hpp"
 
 using namespace mscclpp;
@@ -19,12 +19,12 @@ int main(int argc, char** argv) {
     const int gpus = options.device == "cpu" ? 0 : gpuCount();
     const bool onGpu = gpus >= (options.oneGpu ? 1 : 2);
     if (!onGpu && options.device == "gpu") {
-      fmt::print(stderr, "port_channel: needs two GPUs, or --one-gpu; found {}\n", gpus);
+      fmt::print(stderr, "port_channel: needs two GPUs, or one with --one-gpu; found {}\n", gpus);
       return 1;
     }
     return runRanks(2, {argv, argv + argc}, [&](ProcessGroup& group) {
-      const auto place = onGpu ? gpuPlace(options.oneGpu ? 0 : group.localRank()) : cpuPlace();
-      measure(options, group.connect(), *place);
+      const auto backend = onGpu ? makeGpuBackend(options.oneGpu ? 0 : group.localRank()) : makeCpuBackend();
+      measure(options, group.connect(), *backend);
     });
   } catch (const std::exception& error) {
     fmt::print(stderr, "port_channel: {}\n", error.what());

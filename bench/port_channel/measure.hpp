@@ -1,15 +1,15 @@
-// What the two ranks of the port channel benchmark do.
+// The measurements of the port channel benchmark.
 #pragma once
 
 #include <memory>
 
-#include "mscclpp/host/bootstrap.hpp"
+#include "backend.hpp"
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "options.hpp"
-#include "place.hpp"
 
 namespace mscclpp::bench {
 
-/// Called by both ranks; rank 0 prints. Throws if data arrives wrong, and what the channel throws.
-void measure(const Options& options, std::shared_ptr<Bootstrap> bootstrap, Place& place);
+/// Called by both ranks; rank 0 prints. Throws if received data is wrong, and what the channel throws.
+void measure(const Options& options, std::shared_ptr<Bootstrap> bootstrap, Backend& backend);
 
 }  // namespace mscclpp::bench

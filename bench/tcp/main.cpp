@@ -1,5 +1,5 @@
-// Connections over TCP beside a loop over a plain socket: bandwidth of large writes, latency of small ones. Both ends are
-// threads of this process, so what is measured is the software: loopback, or the host's path to itself.
+// Connections over TCP compared with a loop over a plain socket: bandwidth of large writes, latency of small ones. Both
+// peers are threads of this process, so this measures software overhead over loopback.
 #include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "median.hpp"
-#include "mscclpp/host/connection.hpp"
-#include "mscclpp/host/context.hpp"
-#include "mscclpp/host/error.hpp"
-#include "mscclpp/host/host_semaphore.hpp"
-#include "plain.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/channel/host_semaphore.hpp"
+#include "mscclpp/host/transport/connection.hpp"
+#include "mscclpp/host/transport/context.hpp"
+#include "plain_sockets.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::perf;
@@ -27,25 +27,25 @@ double secondsOf(const std::function<void()>& work) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Runs `here` in this thread and `there` in another.
-double secondsOfBoth(const std::function<void()>& here, const std::function<void()>& there) {
+/// Runs `first` in this thread and `second` in another.
+double secondsOfConcurrent(const std::function<void()>& first, const std::function<void()>& second) {
   return secondsOf([&] {
-    std::thread other(there);
-    here();
+    std::thread other(second);
+    first();
     other.join();
   });
 }
 
-struct End {
+struct TcpPeer {
   std::shared_ptr<Context> context = Context::create();
   Endpoint endpoint = context->createEndpoint({Transport::Ethernet, DeviceType::CPU});
   std::vector<char> data;
   RegisteredMemory memory;
-  RegisteredMemory remote;  // the other end's
+  RegisteredMemory remote;  // of the other endpoint
   Connection connection;
   std::unique_ptr<Host2HostSemaphore> semaphore;
 
-  explicit End(std::size_t bytes)
+  explicit TcpPeer(std::size_t bytes)
       : data(bytes), memory(context->registerMemory(data.data(), bytes, Transport::Ethernet)) {}
 
   void putAndSignal() {
@@ -56,26 +56,26 @@ struct End {
   }
 };
 
-struct Ends {
-  explicit Ends(std::size_t bytes) : here(bytes), there(bytes) {
-    join(here, there);
-    join(there, here);
-    const SemaphoreStub ofHere(here.connection);
-    const SemaphoreStub ofThere(there.connection);
-    here.semaphore = std::make_unique<Host2HostSemaphore>(Semaphore(ofHere, passedOn(ofThere)));
-    there.semaphore = std::make_unique<Host2HostSemaphore>(Semaphore(ofThere, passedOn(ofHere)));
+struct TcpPeerPair {
+  explicit TcpPeerPair(std::size_t bytes) : first(bytes), second(bytes) {
+    connectTo(first, second);
+    connectTo(second, first);
+    const SemaphoreStub firstStub(first.connection);
+    const SemaphoreStub secondStub(second.connection);
+    first.semaphore = std::make_unique<Host2HostSemaphore>(Semaphore(firstStub, remoteCopy(secondStub)));
+    second.semaphore = std::make_unique<Host2HostSemaphore>(Semaphore(secondStub, remoteCopy(firstStub)));
   }
   template <class T>
-  static T passedOn(const T& value) {
+  static T remoteCopy(const T& value) {
     return T::deserialize(value.serialize());
   }
-  static void join(End& local, const End& peer) {
-    local.connection = local.context->connect(local.endpoint, passedOn(peer.endpoint));
-    local.remote = passedOn(peer.memory);
+  static void connectTo(TcpPeer& local, const TcpPeer& peer) {
+    local.connection = local.context->connect(local.endpoint, remoteCopy(peer.endpoint));
+    local.remote = remoteCopy(peer.memory);
   }
 
-  End here;
-  End there;
+  TcpPeer first;
+  TcpPeer second;
 };
 
 void compareBandwidth(std::size_t size, std::size_t count, int rounds) {
@@ -84,10 +84,10 @@ void compareBandwidth(std::size_t size, std::size_t count, int rounds) {
   std::vector<double> ours;
   std::vector<char> from(size, 1);
   std::vector<char> to(size);
-  Ends ends(size);
+  TcpPeerPair peers(size);
   for (int round = 0; round < rounds; ++round) {
     const PlainSockets sockets;
-    plain.push_back(bytes / secondsOfBoth(
+    plain.push_back(bytes / secondsOfConcurrent(
                                 [&] {
                                   for (std::size_t i = 0; i < count; ++i) sockets.send(0, from.data(), size);
                                   char done;
@@ -99,9 +99,9 @@ void compareBandwidth(std::size_t size, std::size_t count, int rounds) {
                                 }));
     ours.push_back(bytes / secondsOf([&] {
                      for (std::size_t i = 0; i < count; ++i) {
-                       ends.here.connection.write(ends.here.remote, 0, ends.here.memory, 0, size);
+                       peers.first.connection.write(peers.first.remote, 0, peers.first.memory, 0, size);
                      }
-                     ends.here.connection.flush();
+                     peers.first.connection.flush();
                    }));
   }
   std::printf("%10zu B  %8.2f GB/s  %8.2f GB/s  %6.2f\n", size, median(plain) / 1e9, median(ours) / 1e9,
@@ -113,7 +113,7 @@ void compareLatency(int count, int rounds) {
   std::vector<double> ours;
   std::vector<double> flushes;
   std::vector<double> rates;
-  Ends ends(64);
+  TcpPeerPair peers(64);
   for (int round = 0; round < rounds; ++round) {
     const PlainSockets sockets;
     const auto pingPong = [&](int end) {
@@ -124,41 +124,42 @@ void compareLatency(int count, int rounds) {
         if (end == 1) sockets.send(end, message, sizeof(message));
       }
     };
-    plain.push_back(secondsOfBoth([&] { pingPong(0); }, [&] { pingPong(1); }) / count / 2);
-    const auto exchange = [&](End& end, bool isFirst) {
+    plain.push_back(secondsOfConcurrent([&] { pingPong(0); }, [&] { pingPong(1); }) / count / 2);
+    const auto exchange = [&](TcpPeer& end, bool isFirst) {
       for (int i = 0; i < count; ++i) {
         if (isFirst) end.putAndSignal();
         end.semaphore->wait(-1);
         if (!isFirst) end.putAndSignal();
       }
     };
-    ours.push_back(secondsOfBoth([&] { exchange(ends.here, true); }, [&] { exchange(ends.there, false); }) / count / 2);
+    ours.push_back(secondsOfConcurrent([&] { exchange(peers.first, true); }, [&] { exchange(peers.second, false); }) /
+                   count / 2);
     flushes.push_back(secondsOf([&] {
                         for (int i = 0; i < count; ++i) {
-                          ends.here.connection.write(ends.here.remote, 0, ends.here.memory, 0, 8);
-                          ends.here.connection.flush();
+                          peers.first.connection.write(peers.first.remote, 0, peers.first.memory, 0, 8);
+                          peers.first.connection.flush();
                         }
                       }) /
                       count);
     rates.push_back(10.0 * count / secondsOf([&] {
                       for (int i = 0; i < 10 * count; ++i) {
-                        ends.here.connection.write(ends.here.remote, 0, ends.here.memory, 0, 8);
+                        peers.first.connection.write(peers.first.remote, 0, peers.first.memory, 0, 8);
                       }
-                      ends.here.connection.flush();
+                      peers.first.connection.flush();
                     }));
   }
   std::printf("one way, plain socket, 64 B:           %7.2f us\n", median(plain) * 1e6);
   std::printf("one way, write of 8 B and signal:      %7.2f us\n", median(ours) * 1e6);
   std::printf("write of 8 B and flush:                %7.2f us\n", median(flushes) * 1e6);
-  std::printf("writes of 8 B, one after the other:    %7.2f million a second\n", median(rates) / 1e6);
+  std::printf("writes of 8 B, back to back:           %7.2f million/s\n", median(rates) / 1e6);
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"TCP connections beside a plain socket"};
+  CLI::App app{"Compares TCP connections with a plain socket."};
   int rounds = 11;
-  app.add_option("--rounds", rounds, "measurements, of which the median counts")->check(CLI::Range(1, 1000));
+  app.add_option("--rounds", rounds, "number of measurements; their median is reported")->check(CLI::Range(1, 1000));
   CLI11_PARSE(app, argc, argv);
   try {
     std::printf("%12s  %13s  %13s  %6s\n", "size", "plain", "write", "ratio");

@@ -1,4 +1,4 @@
-// mscclpp-verbs: how fast one rank writes to another over verbs, timed as perftest times it. bench/verbs.py compares.
+// mscclpp-verbs: times writes over verbs between two ranks the way perftest does. bench/verbs.py compares the two.
 #include <fmt/format.h>
 #include <sched.h>
 
@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
-#include "mscclpp/host/communicator.hpp"
-#include "mscclpp/host/error.hpp"
-#include "mscclpp/host/ib_devices.hpp"
-#include "mscclpp/host/process_group.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/host/launch/process_group.hpp"
+#include "mscclpp/host/transport/ib_devices.hpp"
 
 namespace {
 
@@ -28,13 +28,13 @@ struct Options {
   std::string test = "write_lat";
   std::size_t bytes = 8;
   int iterations = 1000;
-  int underWay = 128;  // perftest's default
+  int maxInFlight = 128;  // perftest's default
   int queuePairs = 1;
 };
 
-/// One rank's end: a buffer that the peer writes, one to write from, and a counter that the peer signals.
-struct End {
-  End(ProcessGroup& group, const Options& options, EndpointConfig::Ib::Mode mode)
+/// A rank: a buffer that the peer writes, a buffer to write from, and a counter that the peer signals.
+struct BenchmarkRank {
+  BenchmarkRank(ProcessGroup& group, const Options& options, EndpointConfig::Ib::Mode mode)
       : bootstrap(group.connect()),
         communicator(bootstrap),
         transport(static_cast<Transport>(static_cast<int>(Transport::IB0) + group.rank() % getIBDeviceCount())),
@@ -44,21 +44,21 @@ struct End {
     EndpointConfig config(transport, DeviceType::CPU);
     config.ib.mode = mode;
     config.ib.queuePairs = options.queuePairs;
-    // As deep as the test needs, as perftest's queues are: a short queue stays in the caches.
+    // Only as deep as the test needs, like perftest's queues: a short queue stays in the caches.
     if (options.test != "write_bw") config.maxWriteQueueSize = 8;
     connection = communicator.connect(config, peer).get();
-    from = communicator.registerMemory(source.data(), source.size(), transport);
-    inbox = communicator.registerMemory(target.data(), target.size(), transport);
+    localMemory = communicator.registerMemory(source.data(), source.size(), transport);
+    recvBuffer = communicator.registerMemory(target.data(), target.size(), transport);
     counter = communicator.registerMemory(&word, sizeof(word), transport);
-    communicator.sendMemory(inbox, peer);
+    communicator.sendMemory(recvBuffer, peer);
     communicator.sendMemory(counter, peer);
-    to = communicator.recvMemory(peer).get();
-    toCounter = communicator.recvMemory(peer).get();
+    remoteMemory = communicator.recvMemory(peer).get();
+    remoteCounter = communicator.recvMemory(peer).get();
   }
-  ~End() {
+  ~BenchmarkRank() {
     try {
       bootstrap->barrier();
-    } catch (const BaseError&) {  // the peer has failed, and says so itself
+    } catch (const BaseError&) {  // the peer has failed and reports it itself
     }
   }
 
@@ -69,32 +69,32 @@ struct End {
   std::vector<char> target;
   alignas(8) std::uint64_t word = 0;
   Connection connection;
-  RegisteredMemory from, inbox, counter, to, toCounter;
+  RegisteredMemory localMemory, recvBuffer, counter, remoteMemory, remoteCounter;
 };
 
 template <typename Condition>
 void spinUntil(Condition condition) {
   const auto end = Clock::now() + std::chrono::seconds(60);
-  for (std::uint64_t looks = 1; !condition(); ++looks) {
-    // The driver's work may wait as a thread of the kernel for this very processor.
-    if (looks % 1024 == 0) std::this_thread::yield();
-    if (looks % 4096 == 0 && Clock::now() > end) throw std::runtime_error("the peer does not answer");
+  for (std::uint64_t polls = 1; !condition(); ++polls) {
+    // A kernel thread that does the driver's work may be waiting for this CPU.
+    if (polls % 1024 == 0) std::this_thread::yield();
+    if (polls % 4096 == 0 && Clock::now() > end) throw std::runtime_error("the peer does not respond");
   }
 }
 
-/// Median over the iterations of half a round trip, in us. `send(i)` sends message i, `came(i)` says whether the peer's
-/// has come. As in perftest, the completion of each message is taken before the next.
-template <typename Send, typename Came>
-double pingPong(End& end, const Options& options, int rank, Send send, Came came) {
+/// Median over the iterations of half a round trip, in us. `send(i)` sends message i, `arrived(i)` returns whether the
+/// peer's has arrived. As in perftest, each message's completion is polled before the next is sent.
+template <typename Send, typename Arrived>
+double pingPong(BenchmarkRank& self, const Options& options, int rank, Send send, Arrived arrived) {
   std::vector<double> times;
   const auto total = static_cast<std::uint64_t>(options.iterations);
   auto last = Clock::now();
   for (std::uint64_t i = 1; i <= total; ++i) {
-    if (rank == 1) spinUntil([&] { return came(i); });
+    if (rank == 1) spinUntil([&] { return arrived(i); });
     send(i);
-    spinUntil([&] { return end.connection.completed() == end.connection.issued(); });
+    spinUntil([&] { return self.connection.completed() == self.connection.issued(); });
     if (rank == 0) {
-      spinUntil([&] { return came(i); });
+      spinUntil([&] { return arrived(i); });
       const auto now = Clock::now();
       times.push_back(std::chrono::duration<double, std::micro>(now - last).count() / 2);
       last = now;
@@ -105,61 +105,62 @@ double pingPong(End& end, const Options& options, int rank, Send send, Came came
   return times[times.size() / 2];
 }
 
-double writeLatency(End& end, const Options& options, int rank) {
-  auto& mark = *reinterpret_cast<unsigned char*>(end.target.data() + options.bytes - 1);
+double writeLatency(BenchmarkRank& self, const Options& options, int rank) {
+  auto& lastByte = *reinterpret_cast<unsigned char*>(self.target.data() + options.bytes - 1);
   return pingPong(
-      end, options, rank,
+      self, options, rank,
       [&](std::uint64_t i) {
-        end.source[options.bytes - 1] = static_cast<char>(i);
-        end.connection.write(end.to, 0, end.from, 0, options.bytes);
+        self.source[options.bytes - 1] = static_cast<char>(i);
+        self.connection.write(self.remoteMemory, 0, self.localMemory, 0, options.bytes);
       },
       [&](std::uint64_t i) {
-        return std::atomic_ref(mark).load(std::memory_order_acquire) == static_cast<unsigned char>(i);
+        return std::atomic_ref(lastByte).load(std::memory_order_acquire) == static_cast<unsigned char>(i);
       });
 }
 
-double signalLatency(End& end, const Options& options, int rank) {
+double signalLatency(BenchmarkRank& self, const Options& options, int rank) {
   std::uint64_t sent = 0;
   return pingPong(
-      end, options, rank, [&](std::uint64_t i) { end.connection.updateAndSync(end.toCounter, 0, &sent, i); },
-      [&](std::uint64_t i) { return std::atomic_ref(end.word).load(std::memory_order_acquire) >= i; });
+      self, options, rank, [&](std::uint64_t i) { self.connection.updateAndSync(self.remoteCounter, 0, &sent, i); },
+      [&](std::uint64_t i) { return std::atomic_ref(self.word).load(std::memory_order_acquire) >= i; });
 }
 
-/// In MB/s (10^6 bytes): one side writes, with at most `underWay` writes not complete.
-double writeBandwidth(End& end, const Options& options, int rank) {
+/// In MB/s (10^6 bytes): one side writes, with at most `maxInFlight` writes outstanding.
+double writeBandwidth(BenchmarkRank& self, const Options& options, int rank) {
   if (rank == 1) return 0;
   const auto start = Clock::now();
   for (int i = 0; i < options.iterations; ++i) {
-    end.connection.write(end.to, 0, end.from, 0, options.bytes);
-    const auto most = static_cast<std::uint64_t>(options.underWay);
-    if (i % 16 == 15) spinUntil([&] { return end.connection.issued() - end.connection.completed() < most; });
+    self.connection.write(self.remoteMemory, 0, self.localMemory, 0, options.bytes);
+    const auto most = static_cast<std::uint64_t>(options.maxInFlight);
+    if (i % 16 == 15) spinUntil([&] { return self.connection.issued() - self.connection.completed() < most; });
   }
-  end.connection.flush(60000000);
+  self.connection.flush(60000000);
   const double seconds = std::chrono::duration<double>(Clock::now() - start).count();
   return static_cast<double>(options.bytes) * options.iterations / seconds / 1e6;
 }
 
-/// Ranks that spin must not meet on one processor. Threads that are started later stay there too.
-void keepToProcessor(int rank) {
+/// Pins each rank to its own CPU, since both spin. Threads that are started later inherit the affinity.
+void pinToCpu(int rank) {
   cpu_set_t processors;
   CPU_ZERO(&processors);
   CPU_SET(static_cast<std::size_t>(rank), &processors);
-  // A machine with one processor has nothing to choose.
+  // Nothing to choose on a machine with one CPU.
   static_cast<void>(::sched_setaffinity(0, sizeof(processors), &processors));
 }
 
 void runRank(ProcessGroup& group, const Options& options) {
   const bool immediate = options.test == "immediate_lat";
-  keepToProcessor(group.rank());
-  End end(group, options, immediate ? EndpointConfig::Ib::Mode::HostNoAtomic : EndpointConfig::Ib::Mode::Host);
-  end.bootstrap->barrier();
+  pinToCpu(group.rank());
+  BenchmarkRank self(group, options,
+                     immediate ? EndpointConfig::Ib::Mode::HostNoAtomic : EndpointConfig::Ib::Mode::Host);
+  self.bootstrap->barrier();
   double value = 0;
   if (options.test == "write_bw") {
-    value = writeBandwidth(end, options, group.rank());
+    value = writeBandwidth(self, options, group.rank());
   } else if (options.test == "write_lat") {
-    value = writeLatency(end, options, group.rank());
+    value = writeLatency(self, options, group.rank());
   } else {
-    value = signalLatency(end, options, group.rank());
+    value = signalLatency(self, options, group.rank());
   }
   if (group.rank() == 0) {
     fmt::print(R"({{"test": "{}", "bytes": {}, "value": {:.2f}}})"
@@ -173,11 +174,11 @@ void runRank(ProcessGroup& group, const Options& options) {
 int main(int argc, char** argv) {
   CLI::App app{"Times writes and signals between two ranks over verbs: us for *_lat, MB/s for write_bw."};
   Options options;
-  app.add_option("test", options.test, "what to time")
+  app.add_option("test", options.test, "the measurement")
       ->check(CLI::IsMember({"write_lat", "write_bw", "atomic_lat", "immediate_lat"}));
-  app.add_option("-s,--bytes", options.bytes, "bytes of a write")->check(CLI::Range(1, 1 << 30));
+  app.add_option("-s,--bytes", options.bytes, "bytes per write")->check(CLI::Range(1, 1 << 30));
   app.add_option("-n,--iterations", options.iterations, "messages")->check(CLI::Range(1, 1 << 30));
-  app.add_option("-t,--under-way", options.underWay, "writes that are under way at most")
+  app.add_option("-t,--in-flight", options.maxInFlight, "maximum number of outstanding writes")
       ->check(CLI::Range(1, 1 << 14));
   app.add_option("-q,--queue-pairs", options.queuePairs, "queue pairs of the connection")->check(CLI::Range(1, 16));
   CLI11_PARSE(app, argc, argv);

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Draws a part of a trace as an SVG: a row a track, spans inside spans below them. For documents; to look at a trace, open it in Perfetto.
+"""Draws part of a trace as an SVG for the documentation: one row per track, nested spans below their parents.
 
 usage: render_trace.py TRACE.json OUTPUT.svg [--from MICROSECONDS] [--to MICROSECONDS] [--tracks PATTERN] [--title TEXT]
 
-Times count from the first event of the trace. Tracks whose whole names match the regular expression are drawn; all without one.
+Times count from the first event of the trace. Draws the tracks whose whole names match the regular expression, all of
+them by default. To explore a trace, open it in Perfetto.
 """
 
 import argparse
@@ -15,13 +16,13 @@ import re
 WIDTH, LEFT, RIGHT, TOP = 1200, 170, 16, 64
 LINE, GAP, GROUP_GAP = 15, 4, 12
 COLOURS = ["#4e79a7", "#f28e2b", "#59a14f", "#b07aa1", "#76b7b2", "#edc948", "#9c755f", "#ff9da7", "#86bcb6", "#d37295"]
-FIXED = {"wait": "#e15759", "asleep": "#d4d4d4"}
+FIXED = {"wait": "#e15759", "idle": "#d4d4d4"}
 
 Span = collections.namedtuple("Span", "name begin end depth arguments")
 
 
 def read(path):
-    """The tracks with anything in them, as (process, name) -> spans; in the order of the trace."""
+    """The tracks that are not empty, as (process, name) -> spans, in the order of the trace."""
     with open(path, encoding="utf-8") as file:
         events = json.load(file)["traceEvents"]
     processes, threads, orders, tracks = {}, {}, {}, collections.defaultdict(list)
@@ -46,7 +47,7 @@ def read(path):
 
 
 def tick(length):
-    """A round step that gives about ten of them."""
+    """The distance of the axis ticks: a round number that gives about ten of them."""
     step = 1.0
     while length / step > 10:
         step *= 2.5 if f"{step:g}"[0] == "2" else 2
@@ -97,7 +98,8 @@ def draw(tracks, begin, end, title):
         at += 1
     legend, left = [], LEFT
     for name, colour in colours.items():
-        if any(s.name == name and s.end - zero > begin and s.begin - zero < end for spans in tracks.values() for s in spans):
+        matching = (span for spans in tracks.values() for span in spans if span.name == name)
+        if any(span.end - zero > begin and span.begin - zero < end for span in matching):
             legend.append(f'<rect x="{left}" y="{bottom + 8}" width="10" height="10" fill="{colour}"/>')
             legend.append(f'<text x="{left + 14}" y="{bottom + 17}">{html.escape(name)}</text>')
             left += 30 + 7 * len(name)

@@ -4,27 +4,29 @@
 #include <cstdint>
 
 #include "mscclpp/channel/memory.hpp"
-#include "mscclpp/host/communicator.hpp"
-#include "mscclpp/host/memory_channel.hpp"
+#include "mscclpp/host/channel/memory_channel.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
 
 namespace example {
 
-/// The ball is `count` words that lie in both ranks' memory. Whose turn it is adds 1 to each and puts them to the peer.
-/// Called by all threads of one group on ranks 0 and 1. Afterwards all words are `turns`, on both ranks.
+/// The data is `count` words that lie in both ranks' memory. The ranks alternate: each adds 1 to every word and puts
+/// them to the peer. Called by all threads of one group on ranks 0 and 1. Afterwards all words are `rounds`, on both
+/// ranks.
 template <mscclpp::ThreadGroup Group>
-MSCCLPP_HOST_DEVICE void playPingPong(const Group& group, mscclpp::MemoryChannelHandle channel, std::uint32_t* ball,
-                                      int count, int turns, int rank) {
-  for (int turn = 0; turn < turns; ++turn) {
+MSCCLPP_HOST_DEVICE void pingPong(const Group& group, mscclpp::MemoryChannelHandle channel, std::uint32_t* data,
+                                  int count, int rounds, int rank) {
+  for (int turn = 0; turn < rounds; ++turn) {
     if (turn % 2 == rank) {
-      for (int i = group.rank(); i < count; i += group.size()) ball[i] += 1;
-      group.sync();  // put() deals the words out to the threads in another way than the loop above
+      for (int i = group.rank(); i < count; i += group.size()) data[i] += 1;
+      group.sync();  // put() distributes the words over the threads differently than the loop above
       channel.put(group, 0, 0, static_cast<std::size_t>(count) * sizeof(std::uint32_t));
-      group.sync();  // the signal is to come after the stores of all threads
+      group.sync();  // orders the stores of all threads before the signal
       if (group.rank() == 0) channel.signal();
     } else {
-      // A wait that fails (the peer is gone, or late) returns: the host learns of it from the communicator's monitor.
+      // A wait that fails (the peer has failed or timed out) returns; the communicator's monitor reports it on the
+      // host.
       if (group.rank() == 0) channel.wait();
-      group.sync();  // what the waiting thread knows to have arrived, all now know
+      group.sync();  // makes the arrived words visible to all threads
     }
   }
 }

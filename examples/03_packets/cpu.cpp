@@ -3,7 +3,7 @@
 
 #include "example.hpp"
 #include "mscclpp/basic/serial_group.hpp"
-#include "mscclpp/host/host_buffer.hpp"
+#include "mscclpp/host/memory/host_buffer.hpp"
 #include "packets.hpp"
 
 using namespace mscclpp;

@@ -1,6 +1,6 @@
 // 03 on two GPUs.
 #include "gpu_example.hpp"
-#include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/cuda/gpu_buffer.hpp"
 #include "packets.hpp"
 
 using namespace mscclpp;

@@ -1,21 +1,21 @@
-// 03: packets, data that says itself when it has arrived: no signal, no fence. Device code and set-up; cpu.cpp and gpu.cu
-// run them.
+// 03: packets, which carry a flag with the data, so that no signal and no fence is needed. Device code and set-up;
+// cpu.cpp and gpu.cu run them.
 #pragma once
 
 #include <cstdint>
 
 #include "mscclpp/channel/memory.hpp"
-#include "mscclpp/host/communicator.hpp"
-#include "mscclpp/host/memory_channel.hpp"
+#include "mscclpp/host/channel/memory_channel.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
 
 namespace example {
 
-/// A message of so many words, as LL16 packets: 8 of a packet's 16 bytes are data.
+/// The words of a message, sent as LL16 packets: 8 of a packet's 16 bytes are data.
 inline constexpr std::size_t messageWords = 1001;
 inline constexpr std::size_t messageBytes = messageWords * sizeof(std::uint32_t);
 inline constexpr std::size_t packetBytes = (messageBytes + 7) / 8 * sizeof(mscclpp::LL16Packet);
 
-/// Word i of what `rank` sends in a round.
+/// Word i of the message that `rank` sends in a round.
 MSCCLPP_HOST_DEVICE constexpr std::uint32_t wordOf(int rank, std::uint32_t round, std::size_t i) {
   return static_cast<std::uint32_t>(rank) * 1'000'000 + round * 10'000 + static_cast<std::uint32_t>(i);
 }
@@ -23,8 +23,9 @@ MSCCLPP_HOST_DEVICE constexpr std::uint32_t wordOf(int rank, std::uint32_t round
 /// Both ranks send each other a message a round. `words` is this rank's memory: its message, then the received one.
 /// Called by all threads of one group on ranks 0 and 1. Returns how many received words this thread found wrong.
 ///
-/// The packet buffer has two halves, used in turn. One would not do: a rank that has received the packets of this round
-/// knows that its peer has sent them, not that the peer has already read what was sent to it; of the round before, it does.
+/// The packet buffer is double-buffered. One buffer is not enough: a rank that has received the packets of this round
+/// knows that its peer has sent them, not that the peer has already read what was sent to it; of the round before, it
+/// does.
 template <mscclpp::ThreadGroup Group>
 MSCCLPP_HOST_DEVICE int exchangePackets(const Group& group, mscclpp::MemoryChannelHandle channel, std::uint32_t* words,
                                         std::uint32_t rounds, int rank) {
@@ -52,10 +53,10 @@ inline mscclpp::MemoryChannel connectPackets(int peer, mscclpp::Communicator& co
   const mscclpp::Connection connection = communicator.connect(transport, peer).get();
   const mscclpp::RegisteredMemory local =
       communicator.registerMemory(words, 2 * messageBytes, mscclpp::TransportFlags());
-  const mscclpp::RegisteredMemory inbox = communicator.registerMemory(packets, 2 * packetBytes, transport);
-  communicator.sendMemory(inbox, peer);
-  const mscclpp::RegisteredMemory outbox = communicator.recvMemory(peer).get();
-  return mscclpp::MemoryChannel(communicator.buildSemaphore(connection, peer).get(), outbox, local, packets);
+  const mscclpp::RegisteredMemory localPackets = communicator.registerMemory(packets, 2 * packetBytes, transport);
+  communicator.sendMemory(localPackets, peer);
+  const mscclpp::RegisteredMemory remotePackets = communicator.recvMemory(peer).get();
+  return mscclpp::MemoryChannel(communicator.buildSemaphore(connection, peer).get(), remotePackets, local, packets);
 }
 
 }  // namespace example

@@ -1,7 +1,7 @@
 // 05 on CPU ranks: processes, each with a grid of one thread.
 #include "mscclpp/basic/serial_group.hpp"
-#include "mscclpp/host/communicator.hpp"
-#include "mscclpp/host/symmetric_memory.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/host/communicator/symmetric_memory.hpp"
 #include "problem.hpp"
 
 using namespace mscclpp;
@@ -32,7 +32,7 @@ void layer(ProcessGroup& group) {
                                        .count = problem.elements(),
                                        .wait = {monitor.deviceControl(), 30'000'000'000}};
 
-  // Epochs advance in args.epochs: a call is followed by the next, with nothing to set up in between.
+  // Epochs advance in args.epochs, so calls need no set-up in between.
   for (int call = 0; call < 3; ++call) {
     std::fill(output.begin(), output.end(), 0.0f);
     example::runLayer(cpu::SerialGrid(), args, layer, barrier);

@@ -1,8 +1,8 @@
-// 05 on GPUs: the whole layer as one kernel, a rank a GPU.
+// 05 on GPUs: the whole layer as one kernel, one rank per GPU.
 #include "gpu_example.hpp"
-#include "mscclpp/host/communicator.hpp"
-#include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/host/symmetric_memory.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/host/communicator/symmetric_memory.hpp"
+#include "mscclpp/host/cuda/gpu_buffer.hpp"
 #include "problem.hpp"
 
 using namespace mscclpp;
@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(threads)
   example::runLayer(gpu::Grid(), args, layer, *barrier);
 }
 
-GpuBuffer<float> onGpu(const std::vector<float>& values) {
+GpuBuffer<float> copyToGpu(const std::vector<float>& values) {
   GpuBuffer<float> buffer(values.size());
   gpuMemcpy(buffer.data(), values.data(), values.size());
   return buffer;
@@ -35,8 +35,8 @@ void layer(ProcessGroup& group) {
   const GpuBuffer<std::uint64_t> epochs(maxBlocks);
   gpuMemcpy(epochs.data(), std::vector<std::uint64_t>(maxBlocks, 1).data(), maxBlocks);
   const GpuBuffer<GridBarrier> barrier(1);
-  const auto input = onGpu(problem.input(rank)), weight = onGpu(problem.weight(rank)),
-             residual = onGpu(problem.residual()), gain = onGpu(problem.gain());
+  const auto input = copyToGpu(problem.input(rank)), weight = copyToGpu(problem.weight(rank)),
+             residual = copyToGpu(problem.residual()), gain = copyToGpu(problem.gain());
   const GpuBuffer<float> hidden(problem.elements()), output(problem.elements());
   const example::Layer layer{problem.tokens,  problem.width, problem.depth, input.data(), weight.data(),
                              residual.data(), gain.data(),   hidden.data(), output.data()};
@@ -49,7 +49,7 @@ void layer(ProcessGroup& group) {
                                        .count = problem.elements(),
                                        .wait = {monitor.deviceControl(), 30'000'000'000}};
 
-  // Epochs advance on the device: a call is followed by the next, with nothing to set up in between.
+  // Epochs advance on the device, so calls need no set-up in between.
   for (int call = 0; call < 3; ++call) {
     gpuMemset(output.data(), 0, output.bytes());
     layerKernel<<<blocks, threads>>>(args, layer, barrier.data());

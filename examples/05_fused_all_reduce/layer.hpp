@@ -11,8 +11,8 @@ namespace example {
 
 using namespace mscclpp;
 
-/// output = RMSNorm(hidden) * gain, hidden = residual + sum over the ranks of input * weight. Row-major matrices. Each rank
-/// holds `depth` columns of the input and the same rows of the weight; the rest is alike on all ranks.
+/// output = RMSNorm(hidden) * gain, hidden = residual + sum over the ranks of input * weight. Row-major matrices. Each
+/// rank holds `depth` columns of the input and the same rows of the weight; the rest is alike on all ranks.
 struct Layer {
   int tokens;
   int width;
@@ -25,8 +25,8 @@ struct Layer {
   float* output;          ///< tokens x width
 };
 
-/// The source: this rank's part of the product, computed when the all-reduce asks for it, and never stored.
-/// A GEMM would hand over its tile from registers in the same way.
+/// The source: this rank's part of the product, computed when the all-reduce calls it, and never stored.
+/// A GEMM could pass its tile from registers in the same way.
 struct PartialProduct {
   Layer layer;
 
@@ -51,8 +51,8 @@ struct AddResidual {
   }
 };
 
-/// RMSNorm, one token a warp. The lanes add up in an order that depends on the width of the warp only, so that all ranks
-/// get the same bits.
+/// RMSNorm, one token per warp. The lanes add up in an order that depends on the width of the warp only, so that all
+/// ranks get the same bits.
 template <class GridType>
 MSCCLPP_INLINE void normalise(const GridType& grid, const Layer& layer) {
   const auto warp = grid.warp();
@@ -73,17 +73,17 @@ MSCCLPP_INLINE void normalise(const GridType& grid, const Layer& layer) {
   }
 }
 
-/// How the ranks exchange: one line to change.
+/// The algorithm of the all-reduce: one line to change.
 using Collective = AllReduce<float, Sum, AllReduceConfig{.protocol = Protocol::LL16, .pattern = Pattern::TwoShot}>;
 using Scratch = PacketScratch<PackProtocolOf<Protocol::LL16>::Type, Pattern::TwoShot>;
 
-/// The whole layer. Called by all threads of the grid, on every rank. barrier: in memory of this rank's device, zero at first;
-/// all blocks must be resident at once.
+/// The whole layer. Called by all threads of the grid, on every rank. barrier: in memory of this rank's device, zero at
+/// first; all blocks must be resident at once.
 template <class GridType>
 MSCCLPP_INLINE void runLayer(const GridType& grid, const Collective::Args& args, const Layer& layer,
                              GridBarrier& barrier) {
   Collective::run(grid, args, PartialProduct{layer}, AddResidual{layer});
-  // A token's elements came by way of several blocks.
+  // Several blocks wrote the elements of a token.
   auto wait = args.wait;
   barrier.sync(grid, wait);
   normalise(grid, layer);

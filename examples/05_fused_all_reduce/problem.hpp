@@ -1,4 +1,4 @@
-// Inputs of the layer and what must come out of it.
+// Inputs of the layer and its expected output.
 #pragma once
 
 #include <functional>
@@ -7,18 +7,18 @@
 
 #include "example.hpp"
 #include "layer.hpp"
-#include "mscclpp/host/bootstrap.hpp"
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
 
 namespace example {
 
 /// Multiples of 1/8 in [-1, 1]: small products of them add up exactly, in any order.
-inline float valueAt(std::size_t i, std::size_t salt) {
-  return static_cast<float>((i * 37 + salt * 11) % 17) / 8.0f - 1.0f;
+inline float valueAt(std::size_t i, std::size_t seed) {
+  return static_cast<float>((i * 37 + seed * 11) % 17) / 8.0f - 1.0f;
 }
 
-inline std::vector<float> values(std::size_t count, std::size_t salt) {
+inline std::vector<float> values(std::size_t count, std::size_t seed) {
   std::vector<float> result(count);
-  for (std::size_t i = 0; i < count; ++i) result[i] = valueAt(i, salt);
+  for (std::size_t i = 0; i < count; ++i) result[i] = valueAt(i, seed);
   return result;
 }
 
@@ -68,7 +68,7 @@ inline void requireSameBits(Bootstrap& bootstrap, const std::vector<float>& outp
   const std::size_t own = std::hash<std::string_view>()(bytes);
   hashes[static_cast<std::size_t>(bootstrap.getRank())] = own;
   bootstrap.allGather(hashes.data(), sizeof(std::size_t));
-  for (const std::size_t hash : hashes) require(hash == own, "the ranks differ in their bits");
+  for (const std::size_t hash : hashes) require(hash == own, "the results of the ranks are not bitwise equal");
 }
 
 }  // namespace example

@@ -3,7 +3,7 @@
 
 #include "exchange.hpp"
 #include "mscclpp/basic/serial_group.hpp"
-#include "mscclpp/host/host_buffer.hpp"
+#include "mscclpp/host/memory/host_buffer.hpp"
 
 using namespace mscclpp;
 
@@ -12,20 +12,21 @@ namespace {
 constexpr int count = 10'000;
 constexpr int rounds = 50;
 
-void play(ProcessGroup& group, Transport transport) {
+void run(ProcessGroup& group, Transport transport) {
   example::require(group.size() == 2, "this exchange is for two ranks");
   const int peer = 1 - group.rank();
   Communicator communicator(group.connect());
-  const HostBuffer outbox(count * sizeof(std::uint32_t));
-  const HostBuffer inbox(count * sizeof(std::uint32_t));
+  const HostBuffer sendBuffer(count * sizeof(std::uint32_t));
+  const HostBuffer recvBuffer(count * sizeof(std::uint32_t));
   std::vector<std::uint32_t> sums(count);
   ProxyService service(ProxyServiceOptions{.thread = {.device = DeviceType::CPU}});
-  const example::Link link = example::linkTo(peer, communicator, service, outbox.data(), inbox.data(), outbox.bytes(),
-                                             EndpointConfig(transport, DeviceType::CPU));
+  const example::PortChannelSetup setup =
+      example::connectPortChannel(peer, communicator, service, sendBuffer.data(), recvBuffer.data(), sendBuffer.bytes(),
+                                  EndpointConfig(transport, DeviceType::CPU));
   service.startProxy();
 
-  example::exchange(cpu::SerialGroup(), link.channel.deviceHandle(), static_cast<std::uint32_t*>(outbox.data()),
-                    static_cast<const std::uint32_t*>(inbox.data()), sums.data(), count, rounds, group.rank());
+  example::exchange(cpu::SerialGroup(), setup.channel.deviceHandle(), static_cast<std::uint32_t*>(sendBuffer.data()),
+                    static_cast<const std::uint32_t*>(recvBuffer.data()), sums.data(), count, rounds, group.rank());
 
   service.stopProxy();                             // throws if a request was bad
   communicator.monitor(DeviceType::CPU)->check();  // throws if a wait failed
@@ -41,5 +42,5 @@ void play(ProcessGroup& group, Transport transport) {
 
 int main(int argc, char** argv) {
   return example::runOnRanks(
-      2, argc, argv, [&](ProcessGroup& group) { play(group, example::transportFor(DeviceType::CPU, argc, argv)); });
+      2, argc, argv, [&](ProcessGroup& group) { run(group, example::transportFor(DeviceType::CPU, argc, argv)); });
 }

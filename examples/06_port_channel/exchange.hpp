@@ -1,6 +1,6 @@
-// 06: two ranks exchange arrays over a port channel. The device code, and the set-up of the channel; cpu.cpp and gpu.cu run
-// them. Between GPUs copy engines move the data, so that the kernel's threads have nothing to copy. With the argument
-// "tcp" or "verbs" a network moves them: only the transport is another.
+// 06: two ranks exchange arrays over a port channel. The device code, and the set-up of the channel; cpu.cpp and gpu.cu
+// run them. Between GPUs copy engines move the data, so that the kernel's threads have nothing to copy. With the
+// argument "tcp" or "verbs" a network moves them: only the transport differs.
 #pragma once
 
 #include <cstdint>
@@ -8,32 +8,35 @@
 
 #include "example.hpp"
 #include "mscclpp/channel/port.hpp"
-#include "mscclpp/host/communicator.hpp"
-#include "mscclpp/host/ib_devices.hpp"
-#include "mscclpp/host/proxy_service.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/host/proxy/proxy_service.hpp"
+#include "mscclpp/host/transport/ib_devices.hpp"
 
 namespace example {
 
-/// In each round every rank writes `count` new words to `outbox`, puts them into the peer's inbox, and adds up what the
-/// peer has put into its own. Called by all threads of one group. Afterwards sums[i] is the sum of the peer's words i.
+/// In each round every rank writes `count` new words to `sendBuffer`, puts them into the peer's recvBuffer, and adds up
+/// what the peer has put into its own. Called by all threads of one group. Afterwards sums[i] is the sum of the peer's
+/// words i.
 template <mscclpp::ThreadGroup Group>
-MSCCLPP_HOST_DEVICE void exchange(const Group& group, mscclpp::PortChannelHandle channel, std::uint32_t* outbox,
-                                  const std::uint32_t* inbox, std::uint32_t* sums, int count, int rounds, int rank) {
+MSCCLPP_HOST_DEVICE void exchange(const Group& group, mscclpp::PortChannelHandle channel, std::uint32_t* sendBuffer,
+                                  const std::uint32_t* recvBuffer, std::uint32_t* sums, int count, int rounds,
+                                  int rank) {
   for (int round = 0; round < rounds; ++round) {
-    for (int i = group.rank(); i < count; i += group.size()) outbox[i] = static_cast<std::uint32_t>(i + round + rank);
+    for (int i = group.rank(); i < count; i += group.size())
+      sendBuffer[i] = static_cast<std::uint32_t>(i + round + rank);
     group.sync();
     if (group.rank() == 0) {
-      // One thread asks, and its request waits for the words of all: that is what the sync is for.
+      // One thread makes the request, after the words of all threads are written: hence the sync.
       channel.putWithSignal(0, static_cast<std::uint64_t>(count) * sizeof(std::uint32_t));
       channel.wait();  // for the peer's words
     }
     group.sync();
-    for (int i = group.rank(); i < count; i += group.size()) sums[i] += inbox[i];
+    for (int i = group.rank(); i < count; i += group.size()) sums[i] += recvBuffer[i];
     group.sync();
     if (group.rank() == 0) {
-      // A put reads the outbox some time later. The flush says that it has; then the outbox may be written again.
+      // A put reads sendBuffer asynchronously. After the flush sendBuffer may be written again.
       channel.flush();
-      // And the peer may put into our inbox only when we have read it: a signal, and a wait for the peer's.
+      // The peer may put into recvBuffer only after it has been read here: signal that, and wait for the peer's signal.
       channel.signal();
       channel.wait();
     }
@@ -41,7 +44,7 @@ MSCCLPP_HOST_DEVICE void exchange(const Group& group, mscclpp::PortChannelHandle
   }
 }
 
-/// The transport that the program's argument asks for; without one, the nearest way between ranks of one host.
+/// The transport named by the program's argument; without one, the default between ranks of one host.
 inline mscclpp::Transport transportFor(const mscclpp::Device& device, int argc, char** argv) {
   const std::string_view name = argc > 1 ? argv[1] : "";
   if (name == "tcp") return mscclpp::Transport::Ethernet;
@@ -50,27 +53,29 @@ inline mscclpp::Transport transportFor(const mscclpp::Device& device, int argc, 
   return device.type == mscclpp::DeviceType::GPU ? mscclpp::Transport::CudaIpc : mscclpp::Transport::SharedMemory;
 }
 
-/// Both ranks' ends of such a channel: from `outbox` to the peer's `inbox`. The service's thread does what is asked for.
-struct Link {
-  mscclpp::RegisteredMemory inbox;  // kept, so that the peer can map it
+/// Both ranks' ends of such a channel: from `sendBuffer` to the peer's `recvBuffer`. The service's thread executes
+/// the requests.
+struct PortChannelSetup {
+  mscclpp::RegisteredMemory recvBuffer;  // kept, so that the peer can map it
   mscclpp::PortChannel channel;
 };
-inline Link linkTo(int peer, mscclpp::Communicator& communicator, mscclpp::ProxyService& service, void* outbox,
-                   void* inbox, std::size_t bytes, const mscclpp::EndpointConfig& endpoint) {
+inline PortChannelSetup connectPortChannel(int peer, mscclpp::Communicator& communicator,
+                                           mscclpp::ProxyService& service, void* sendBuffer, void* recvBuffer,
+                                           std::size_t bytes, const mscclpp::EndpointConfig& endpoint) {
   const mscclpp::Connection connection = communicator.connect(endpoint, peer).get();
   const mscclpp::Transport transport = endpoint.transport;
-  const mscclpp::RegisteredMemory local = communicator.registerMemory(outbox, bytes, transport);
-  const mscclpp::RegisteredMemory target = communicator.registerMemory(inbox, bytes, transport);
+  const mscclpp::RegisteredMemory local = communicator.registerMemory(sendBuffer, bytes, transport);
+  const mscclpp::RegisteredMemory target = communicator.registerMemory(recvBuffer, bytes, transport);
   communicator.sendMemory(target, peer);
   const mscclpp::RegisteredMemory remote = communicator.recvMemory(peer).get();
-  // The service knows memories and semaphores by number; kernels name them by these.
+  // The service identifies memories and semaphores by ids, which kernels pass.
   const mscclpp::SemaphoreId semaphore = service.buildAndAddSemaphore(communicator, connection);
   const mscclpp::MemoryId dst = service.addMemory(remote);
   const mscclpp::MemoryId src = service.addMemory(local);
   return {target, service.portChannel(semaphore, dst, src)};
 }
 
-/// What sums[i] must be.
+/// The expected value of sums[i].
 inline std::uint32_t expectedSum(int i, int rounds, int peer) {
   std::uint32_t sum = 0;
   for (int round = 0; round < rounds; ++round) sum += static_cast<std::uint32_t>(i + round + peer);

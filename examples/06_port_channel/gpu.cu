@@ -4,7 +4,7 @@
 #include "exchange.hpp"
 #include "gpu_example.hpp"
 #include "mscclpp/basic/group.hpp"
-#include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/cuda/gpu_buffer.hpp"
 
 using namespace mscclpp;
 
@@ -14,22 +14,25 @@ constexpr int count = 1'000'000;
 constexpr int rounds = 200;
 constexpr int threads = 1024;
 
-__global__ void __launch_bounds__(threads) exchangeKernel(PortChannelHandle channel, std::uint32_t* outbox,
-                                                          const std::uint32_t* inbox, std::uint32_t* sums, int rank) {
-  example::exchange(gpu::Block(), channel, outbox, inbox, sums, count, rounds, rank);
+__global__ void __launch_bounds__(threads)
+    exchangeKernel(PortChannelHandle channel, std::uint32_t* sendBuffer, const std::uint32_t* recvBuffer,
+                   std::uint32_t* sums, int rank) {
+  example::exchange(gpu::Block(), channel, sendBuffer, recvBuffer, sums, count, rounds, rank);
 }
 
-void play(ProcessGroup& group, Transport transport) {
+void run(ProcessGroup& group, Transport transport) {
   example::require(group.size() == 2, "this exchange is for two ranks");
   const int peer = 1 - group.rank();
   Communicator communicator(group.connect());
-  const GpuBuffer<std::uint32_t> outbox(count), inbox(count), sums(count);
+  const GpuBuffer<std::uint32_t> sendBuffer(count), recvBuffer(count), sums(count);
   ProxyService service;
-  const example::Link link = example::linkTo(peer, communicator, service, outbox.data(), inbox.data(),
-                                             count * sizeof(std::uint32_t), EndpointConfig(transport, DeviceType::GPU));
+  const example::PortChannelSetup setup =
+      example::connectPortChannel(peer, communicator, service, sendBuffer.data(), recvBuffer.data(),
+                                  count * sizeof(std::uint32_t), EndpointConfig(transport, DeviceType::GPU));
   service.startProxy();
 
-  exchangeKernel<<<1, threads>>>(link.channel.deviceHandle(), outbox.data(), inbox.data(), sums.data(), group.rank());
+  exchangeKernel<<<1, threads>>>(setup.channel.deviceHandle(), sendBuffer.data(), recvBuffer.data(), sums.data(),
+                                 group.rank());
   MSCCLPP_CUDATHROW(cudaGetLastError());
   MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
 
@@ -49,6 +52,6 @@ void play(ProcessGroup& group, Transport transport) {
 
 int main(int argc, char** argv) {
   return example::runOnGpus(2, 2, argc, argv, [&](ProcessGroup& group) {
-    play(group, example::transportFor(Device(DeviceType::GPU, group.localRank()), argc, argv));
+    run(group, example::transportFor(Device(DeviceType::GPU, group.localRank()), argc, argv));
   });
 }

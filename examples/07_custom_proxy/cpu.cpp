@@ -1,4 +1,4 @@
-// 07 on CPU threads that stand in for those of a GPU.
+// 07 in emulation: CPU threads run the device code.
 #include <atomic>
 #include <cstdio>
 #include <exception>
@@ -18,7 +18,7 @@ int main() {
                                [&](int, const auto&) { served += example::makeRequests(fifo) ? 1 : 0; });
     service.stopProxy();
     constexpr int all = blocks * threads;
-    example::require(served == all && service.ones() == all && service.twos() == all && service.beefs() == all,
+    example::require(served == all && service.ones() == all && service.twos() == all && service.deadbeefs() == all,
                      "requests were lost");
     std::printf("%d threads made 3 requests each: all served\n", all);
     return 0;

@@ -1,6 +1,6 @@
 // 07 on a GPU.
 #include "gpu_example.hpp"
-#include "mscclpp/host/gpu_buffer.hpp"
+#include "mscclpp/host/cuda/gpu_buffer.hpp"
 #include "service.hpp"
 
 using namespace mscclpp;
@@ -23,7 +23,7 @@ void serve(ProcessGroup&) {
   unsigned int count = 0;
   gpuMemcpy(&count, served.data(), 1);
   constexpr int all = blocks * threads;
-  example::require(count == all && service.ones() == all && service.twos() == all && service.beefs() == all,
+  example::require(count == all && service.ones() == all && service.twos() == all && service.deadbeefs() == all,
                    "requests were lost");
   std::printf("%d threads made 3 requests each: all served\n", all);
 }

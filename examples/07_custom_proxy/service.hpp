@@ -1,15 +1,15 @@
-// 07: a proxy service of one's own: kernels send requests of any meaning, and a host thread serves them. The service and the
-// device code; cpu.cpp and gpu.cu run them.
+// 07: a custom proxy service: kernels send requests of any meaning, and a host thread serves them. The service
+// and the device code; cpu.cpp and gpu.cu run them.
 #pragma once
 
 #include <cstdint>
 
-#include "mscclpp/host/proxy.hpp"
+#include "mscclpp/host/proxy/proxy.hpp"
 #include "mscclpp/sync/fifo.hpp"
 
 namespace example {
 
-/// Counts what it is asked for; a real one might start a series of transfers for each request.
+/// Counts its requests; a real service might start a series of transfers for each request.
 class CustomProxyService {
  public:
   explicit CustomProxyService(mscclpp::Device device)
@@ -23,7 +23,7 @@ class CustomProxyService {
 
   int ones() const { return ones_; }
   int twos() const { return twos_; }
-  int beefs() const { return beefs_; }
+  int deadbeefs() const { return deadbeefs_; }
 
  private:
   // An exception that leaves a handler ends the proxy, and the waits of kernels on its FIFO.
@@ -33,7 +33,7 @@ class CustomProxyService {
     } else if (trigger.fst == 2) {
       ++twos_;
     } else if (trigger.fst == 0xdeadbeef) {
-      ++beefs_;
+      ++deadbeefs_;
     } else {
       throw mscclpp::Error("an unknown request: " + std::to_string(trigger.fst), mscclpp::ErrorCode::InvalidUsage);
     }
@@ -41,11 +41,12 @@ class CustomProxyService {
 
   int ones_ = 0;
   int twos_ = 0;
-  int beefs_ = 0;
+  int deadbeefs_ = 0;
   mscclpp::Proxy proxy_;  // last: its thread uses the rest
 };
 
-/// The device's side, called by any number of threads: three requests each, and a wait until the third has been handled. Returns whether it was.
+/// The device's side, called by any number of threads: three requests each, and a wait until the third has been
+/// handled. Returns whether it was.
 inline MSCCLPP_HOST_DEVICE bool makeRequests(mscclpp::FifoHandle fifo) {
   mscclpp::ProxyTrigger trigger;
   trigger.fst = 1;

@@ -1,10 +1,11 @@
-// 08 on CPU ranks, a process each: what the switch would do is a loop over everyone's memory. The way to write and debug such a kernel without NVSwitch.
+// 08 on CPU ranks, one process each: a loop over the memory of all ranks replaces the switch. The way to write and
+// debug such a kernel without NVSwitch.
 #include <vector>
 
 #include "example.hpp"
 #include "mscclpp/basic/serial_group.hpp"
-#include "mscclpp/host/host_buffer.hpp"
-#include "mscclpp/host/nvls.hpp"
+#include "mscclpp/host/channel/nvls.hpp"
+#include "mscclpp/host/memory/host_buffer.hpp"
 #include "switch_all_reduce.hpp"
 
 using namespace mscclpp;
@@ -20,8 +21,8 @@ void reduce(ProcessGroup& group) {
 
   // Room for two halves of up to 65536 numbers.
   const HostBuffer buffer(2 * 65536 * sizeof(bf16));
-  const auto connection = connectNvlsCollective(communicator, everyone, buffer.bytes(), DeviceType::CPU);
-  const SwitchChannel channel = connection->bindAllocatedMemory(buffer.data(), buffer.bytes());
+  const auto connection = connectNvlsCollectiveOn(DeviceType::CPU, communicator, everyone, buffer.bytes());
+  const SwitchChannel channel = connection->bindMemory(buffer.data(), buffer.bytes());
 
   for (const std::size_t count : {1, 65536, 4099, 8, 0, 20000}) {
     const std::vector<bf16> input = example::contributions(rank, count);

@@ -1,10 +1,11 @@
-// 08 on GPUs behind an NVSwitch. It compiles, and its instructions are checked; it has not been run, so the tests leave it out.
+// 08 on GPUs behind an NVSwitch. It compiles, and its instructions are checked; it has not been run, so the tests leave
+// it out.
 #include <vector>
 
 #include "gpu_example.hpp"
 #include "mscclpp/basic/group.hpp"
-#include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/host/nvls.hpp"
+#include "mscclpp/host/channel/nvls.hpp"
+#include "mscclpp/host/cuda/gpu_buffer.hpp"
 #include "switch_all_reduce.hpp"
 
 using namespace mscclpp;
@@ -26,10 +27,10 @@ void reduce(ProcessGroup& group) {
   std::vector<int> everyone;
   for (int r = 0; r < ranks; ++r) everyone.push_back(r);
 
-  // As large as multicast wants it; throws, and says why, where there is none.
+  // Rounded up to multicast's granularity; throws, with the reason, where multicast is not available.
   const GpuBuffer<bf16> buffer(2 * 65536);
   const auto connection = connectNvlsCollective(communicator, everyone, buffer.bytes());
-  const SwitchChannel channel = connection->bindAllocatedMemory(buffer.data(), buffer.bytes());
+  const SwitchChannel channel = connection->bindMemory(buffer.data(), buffer.bytes());
   const auto monitor = communicator->monitor(DeviceType::GPU);
 
   for (const std::size_t count : {1, 65536, 4099, 8, 20000}) {

@@ -1,22 +1,23 @@
-// An all-reduce of one hop through the switch: everyone writes its own memory, and reads the sum of all through one address.
+// A one-hop all-reduce through the switch: every rank writes its own memory, and reads the sum of all ranks through one
+// address.
 #pragma once
 
 #include <string>
 #include <vector>
 
 #include "example.hpp"
-#include "mscclpp/basic/access.hpp"
 #include "mscclpp/basic/partition.hpp"
+#include "mscclpp/basic/source_sink.hpp"
 #include "mscclpp/channel/switch.hpp"
 
 namespace example {
 
-/// What rank contributes as element i.
+/// Element i of the contribution of `rank`.
 inline float contribution(int rank, std::size_t i) {
   return static_cast<float>(static_cast<int>((i + 3 * static_cast<std::size_t>(rank)) % 17) - 8);
 }
 
-/// What rank contributes in all.
+/// The whole contribution of `rank`.
 inline std::vector<mscclpp::bf16> contributions(int rank, std::size_t count) {
   std::vector<mscclpp::bf16> input(count);
   for (std::size_t i = 0; i < count; ++i) input[i] = mscclpp::narrow<mscclpp::bf16>(contribution(rank, i));
@@ -33,17 +34,18 @@ inline void requireSum(const std::vector<mscclpp::bf16>& output, int ranks) {
   }
 }
 
-/// output[i] = the sum of input[i] over the ranks. Called by all threads of the grid, by all ranks with the same count and as many blocks. The channel's
-/// buffer has two halves of count elements each, rounded up to 16 bytes. False: a rank did not come.
+/// output[i] = the sum of input[i] over the ranks. Called by all threads of the grid, by all ranks with the same count
+/// and as many blocks. The channel's buffer has two halves of count elements each, rounded up to 16 bytes. Returns
+/// false if a rank did not arrive.
 ///
-/// Block b of every rank meets at barrier b, and takes the same part of the message; so no block waits for other parts. One barrier a call is enough, since
-/// calls alternate between the halves: who has passed the barrier of call k knows that everyone has ended call k - 1, and may overwrite in call k + 1 what
-/// was read there.
+/// Block b of every rank synchronizes at barrier b, and handles the same part of the message; so no block waits for
+/// other parts. One barrier per call is enough, since calls alternate between the halves: a block that has passed the
+/// barrier of call k knows that all ranks have ended call k - 1, and may overwrite in call k + 1 what was read there.
 template <class T, class GridType>
 MSCCLPP_HOST_DEVICE bool switchAllReduce(const GridType& grid, const mscclpp::SwitchChannelHandle& channel,
                                          const T* input, T* output, std::size_t count) {
   using namespace mscclpp;
-  using V = Vector<T, multicastWidth<T, Arithmetic::Add>>;
+  using V = Vector<T, multicastWidth<T, HardwareReduceOp::Add>>;
   constexpr auto width = static_cast<std::size_t>(V::size);
   const auto block = grid.block();
   const auto thread = static_cast<std::size_t>(block.rank());

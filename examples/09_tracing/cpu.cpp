@@ -1,6 +1,6 @@
 // 09 on CPU ranks: processes, each with a grid of one thread and a proxy.
 #include "mscclpp/basic/serial_group.hpp"
-#include "mscclpp/host/host_buffer.hpp"
+#include "mscclpp/host/memory/host_buffer.hpp"
 #include "step.hpp"
 
 using namespace mscclpp;
@@ -11,7 +11,7 @@ struct Cpu {
   static constexpr DeviceType type = DeviceType::CPU;
   static constexpr Transport transport = Transport::SharedMemory;
   static constexpr int blocks = 1;
-  std::function<void(ClockExchange*)> answerClock;  // none: its clock is the host's
+  std::function<void(ClockSync*)> launchClockSync;  // none: its clock is the host's
 
   template <class T>
   std::shared_ptr<T> allocate(std::size_t n) const {
@@ -25,5 +25,5 @@ struct Cpu {
 
 int main(int argc, char** argv) {
   const std::string path = argc > 1 ? argv[1] : "09_tracing_cpu.json";
-  return example::runOnRanks(2, argc, argv, [&](ProcessGroup& group) { example::trainOneRank(group, Cpu{}, path); });
+  return example::runOnRanks(2, argc, argv, [&](ProcessGroup& group) { example::runRank(group, Cpu{}, path); });
 }

@@ -1,6 +1,6 @@
-// 09: a kernel that records its own events beside the library's: it computes, all-reduces, and hands the result to another
-// rank by a proxy, which records too. The device code, the rank that runs it, and the file; cpu.cpp and gpu.cu start it.
-// Open the file at ui.perfetto.dev or chrome://tracing.
+// 09: a kernel that records custom events along with the library's: it computes, all-reduces, and sends the result to
+// another rank by a proxy, which records too. The device code, the rank that runs it, and the file; cpu.cpp and gpu.cu
+// start it. Open the file at ui.perfetto.dev or chrome://tracing.
 #pragma once
 
 #include <fstream>
@@ -11,19 +11,19 @@
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/channel/port.hpp"
 #include "mscclpp/collective/all_reduce.hpp"
-#include "mscclpp/host/communicator.hpp"
-#include "mscclpp/host/proxy_service.hpp"
-#include "mscclpp/host/symmetric_memory.hpp"
-#include "mscclpp/host/trace.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/host/communicator/symmetric_memory.hpp"
+#include "mscclpp/host/proxy/proxy_service.hpp"
+#include "mscclpp/host/trace/trace.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 
 namespace example {
 
 using namespace mscclpp;
 
-/// Events of our own have ids of our own; the trace gets their names below.
+/// Ids of the custom events; their names are registered with the trace below.
 inline constexpr TraceId compute = userTraceId(0);
-inline constexpr TraceId handOver = userTraceId(1);
+inline constexpr TraceId sendToPeer = userTraceId(1);
 
 using Reduce =
     AllReduce<float, Sum,
@@ -33,7 +33,7 @@ using Reduce =
 inline constexpr std::size_t count = 100'000;  // floats
 inline constexpr int steps = 3;
 
-/// What a launch works with. Memory of this rank's device, zero at first.
+/// The buffers and handles of a launch. Memory of this rank's device, zero at first.
 struct Step {
   Reduce::Args reduce;
   PortChannelHandle channel;  ///< from `output` to the peer's memory
@@ -63,10 +63,10 @@ MSCCLPP_INLINE void runStep(const GridType& grid, const Step& step) {
   }
   step.barrier->sync(grid, wait);
   // The library's stages land on the same tracks.
-  Reduce::run(TracedGrid(grid, trace), step.reduce, LoadFrom<float>(step.partial), StoreTo<float>(step.output));
+  Reduce::run(TracedGrid(grid, trace), step.reduce, ArraySource<float>(step.partial), ArraySink<float>(step.output));
   step.barrier->sync(grid, wait);
   if (grid.blockIndex() == 0 && block.rank() == 0) {
-    const TraceSpan span(trace, handOver, count * sizeof(float));
+    const TraceSpan span(trace, sendToPeer, count * sizeof(float));
     auto channel = step.channel;
     channel.putWithSignal(0, count * sizeof(float));
     channel.wait();   // for the peer's
@@ -79,9 +79,9 @@ inline PipelineScratch scratchFor(int ranks, int blocks) {
   return {.tilePacks = static_cast<std::size_t>(1024 / blocks), .ranks = ranks, .blocks = blocks, .slots = 4};
 }
 
-/// One rank, from set-up to the file. Place: what differs between CPU and GPU, in cpu.cpp and gpu.cu.
-template <class Place>
-void trainOneRank(ProcessGroup& group, const Place& place, const std::string& path) {
+/// One rank, from set-up to the file. Backend: what differs between CPU and GPU, in cpu.cpp and gpu.cu.
+template <class Backend>
+void runRank(ProcessGroup& group, const Backend& backend, const std::string& path) {
   const int rank = group.rank();
   const int ranks = group.size();
   require(ranks % 2 == 0, "ranks go in pairs here");
@@ -90,28 +90,30 @@ void trainOneRank(ProcessGroup& group, const Place& place, const std::string& pa
   Bootstrap& bootstrap = *communicator.bootstrap();
 
   // The trace: where the blocks record, tracks for threads of the host, and names for our own events.
-  Trace trace({.rank = rank, .device = place.type, .blocks = place.blocks, .answerClock = place.answerClock});
+  Trace trace(
+      {.rank = rank, .device = backend.type, .blocks = backend.blocks, .launchClockSync = backend.launchClockSync});
   trace.name(compute, "compute", "step");
-  trace.name(handOver, "hand over", "bytes");
+  trace.name(sendToPeer, "send", "bytes");
 
-  const PipelineScratch pipeline = scratchFor(ranks, place.blocks);
-  const SymmetricMemory scratch(communicator, pipeline.windowBytes(), place.type);
-  const SymmetricMemory inboxes(communicator, count * sizeof(float), place.type);
-  const auto epochs = place.template allocate<std::uint64_t>(maxBlocks);
-  const auto barrier = place.template allocate<GridBarrier>(1);
-  const auto partial = place.template allocate<float>(count);
-  const auto output = place.template allocate<float>(count);
+  const PipelineScratch pipeline = scratchFor(ranks, backend.blocks);
+  const SymmetricMemory scratch(communicator, pipeline.windowBytes(), backend.type);
+  const SymmetricMemory recvBuffers(communicator, count * sizeof(float), backend.type);
+  const auto epochs = backend.template allocate<std::uint64_t>(maxBlocks);
+  const auto barrier = backend.template allocate<GridBarrier>(1);
+  const auto partial = backend.template allocate<float>(count);
+  const auto output = backend.template allocate<float>(count);
 
-  ProxyService service(ProxyServiceOptions{.thread = {.device = place.type, .trace = trace.track("proxy")}});
-  const Connection connection = communicator.connect(EndpointConfig(place.transport, Device(place.type)), peer).get();
+  ProxyService service(ProxyServiceOptions{.thread = {.device = backend.type, .trace = trace.track("proxy")}});
+  const Connection connection =
+      communicator.connect(EndpointConfig(backend.transport, Device(backend.type)), peer).get();
   const SemaphoreId semaphore = service.buildAndAddSemaphore(communicator, connection);
-  const MemoryId inbox = service.addMemory(inboxes.memory(peer));
-  const MemoryId outbox =
-      service.addMemory(communicator.registerMemory(output.get(), count * sizeof(float), place.transport));
-  const PortChannel channel = service.portChannel(semaphore, inbox, outbox);
+  const MemoryId peerRecvBuffer = service.addMemory(recvBuffers.memory(peer));
+  const MemoryId sendBuffer =
+      service.addMemory(communicator.registerMemory(output.get(), count * sizeof(float), backend.transport));
+  const PortChannel channel = service.portChannel(semaphore, peerRecvBuffer, sendBuffer);
   service.startProxy();
 
-  const auto monitor = communicator.monitor(place.type);
+  const auto monitor = communicator.monitor(backend.type);
   for (int number = 0; number < steps; ++number) {
     const Step step{.reduce = {.team = {rank, ranks},
                                .window = scratch.window(),
@@ -126,13 +128,13 @@ void trainOneRank(ProcessGroup& group, const Place& place, const std::string& pa
                     .output = output.get(),
                     .number = number,
                     .trace = trace.buffer()};
-    place.run(step);
+    backend.run(step);
     monitor->check();
   }
   service.stopProxy();
 
   // What the peer handed over is what every rank has.
-  const std::vector<float> result = place.read(static_cast<const float*>(inboxes.local()), count);
+  const std::vector<float> result = backend.read(static_cast<const float*>(recvBuffers.local()), count);
   for (std::size_t i = 0; i < count; ++i) {
     float sum = 0;
     for (int r = 0; r < ranks; ++r) sum += contribution(r, steps - 1, i);
@@ -144,7 +146,7 @@ void trainOneRank(ProcessGroup& group, const Place& place, const std::string& pa
   if (rank == 0) {
     std::stringstream text;
     text << std::ifstream(path).rdbuf();
-    for (const char* part : {"compute", "hand over", "all_reduce", "push", "proxy", "put + signal"}) {
+    for (const char* part : {"compute", "send", "all_reduce", "push", "proxy", "put + signal"}) {
       require(text.str().find(part) != std::string::npos, std::string("the trace is without ") + part);
     }
     std::printf("%d steps on %d ranks: right, and recorded in %s\n", steps, ranks, path.c_str());

@@ -7,30 +7,30 @@
 #include "example.hpp"
 #include "mpi_bootstrap.hpp"
 #include "mscclpp/basic/serial_group.hpp"
-#include "mscclpp/host/host_buffer.hpp"
+#include "mscclpp/host/memory/host_buffer.hpp"
 
 using namespace mscclpp;
 
 namespace {
 
 constexpr int count = 1000;
-constexpr int turns = 100;
+constexpr int rounds = 100;
 
-void play() {
+void run() {
   const auto bootstrap = std::make_shared<example::MpiBootstrap>(MPI_COMM_WORLD);
   example::require(bootstrap->getNranks() == 2, "ping-pong is for two ranks: mpirun -n 2 10_mpi_bootstrap");
   const int rank = bootstrap->getRank();
   Communicator communicator(bootstrap);
   const HostBuffer memory(count * sizeof(std::uint32_t));
-  auto* ball = static_cast<std::uint32_t*>(memory.data());
+  auto* data = static_cast<std::uint32_t*>(memory.data());
   const MemoryChannel channel =
-      example::connectTo(1 - rank, communicator, ball, memory.bytes(), Transport::SharedMemory);
+      example::connectTo(1 - rank, communicator, data, memory.bytes(), Transport::SharedMemory);
 
-  example::playPingPong(cpu::SerialGroup(), channel.deviceHandle(), ball, count, turns, rank);
+  example::pingPong(cpu::SerialGroup(), channel.deviceHandle(), data, count, rounds, rank);
 
   communicator.monitor(DeviceType::CPU)->check();  // throws if a wait failed
-  for (int i = 0; i < count; ++i) example::require(ball[i] == turns, "word " + std::to_string(i) + " is wrong");
-  if (rank == 0) std::printf("%d words went to and fro %d times: right\n", count, turns);
+  for (int i = 0; i < count; ++i) example::require(data[i] == rounds, "word " + std::to_string(i) + " is wrong");
+  if (rank == 0) std::printf("%d words were sent back and forth %d times: right\n", count, rounds);
   bootstrap->barrier();
 }
 
@@ -40,7 +40,7 @@ int main(int argc, char** argv) {
   MPI_Init(&argc, &argv);
   int status = 0;
   try {
-    play();
+    run();
   } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     MPI_Abort(MPI_COMM_WORLD, status = 1);

@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "mscclpp/host/bootstrap.hpp"
-#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
 
 namespace example {
 
@@ -46,7 +46,8 @@ class MpiBootstrap : public mscclpp::Bootstrap {
   }
   int getNranksPerNode() const override { return ranksPerNode_; }
 
-  /// Two ranks may send to each other, or a rank to itself, before anybody receives: so a message is copied, not waited for.
+  /// Two ranks may send to each other, or a rank to itself, before anybody receives: so a message is copied, not waited
+  /// for.
   void send(void* data, int size, int peer, int tag) override {
     sent_.remove_if([](Message& message) {
       int done = 0;

@@ -1,18 +1,18 @@
-#include "driver.hpp"
+#include "host/cuda/driver.hpp"
 
 #include <cuda_runtime_api.h>
 
 #include <string>
 
-#include "mscclpp/host/error.hpp"
-#include "mscclpp/host/gpu.hpp"
-#include "mscclpp/host/gpu_guard.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/cuda/gpu.hpp"
+#include "mscclpp/host/cuda/gpu_guard.hpp"
 
 namespace mscclpp::detail {
 
 namespace {
 
-// `version` is that of the function's type, as in PFN_<name>_v<version>: the driver may hold several.
+// `version` is that of the function's type, as in PFN_<name>_v<version>: the driver may have several.
 template <typename Function>
 void load(Function& function, const char* name, unsigned int version) {
   void* address = nullptr;
@@ -53,7 +53,7 @@ Driver loadAll() {
 
 const Driver& driver() {
   static const Driver table = loadAll();
-  // The runtime makes a device's context with the first call that needs it; driver calls do not.
+  // The runtime creates a device's context with the first call that needs it; driver calls do not.
   AvoidCudaGraphCaptureGuard captureGuard;
   MSCCLPP_CUDATHROW(cudaFree(nullptr));
   return table;

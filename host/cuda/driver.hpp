@@ -1,4 +1,4 @@
-// The functions of the CUDA driver that the library uses. It is never linked: a binary starts without a driver too.
+// The functions of the CUDA driver that the library uses. It is never linked: a binary also starts without a driver.
 #pragma once
 
 #include <cuda.h>
@@ -27,18 +27,18 @@ struct Driver {
   PFN_cuStreamBatchMemOp_v11070 streamBatchMemOp;
 };
 
-/// Loaded at the first call, which makes sure that the current device has a context: every later driver call finds one.
-/// Throws Error(SystemError) if there is no driver or it is too old.
+/// Loaded at the first call, which ensures that the current device has a context, for all later driver calls. Throws
+/// Error(SystemError) if there is no driver or it is too old.
 const Driver& driver();
 
-/// For texts of errors: needs no context.
+/// For error messages: needs no context.
 PFN_cuGetErrorString_v6000 loadGetErrorString();
 
-/// Loaded only by those who let network devices reach GPU memory.
+/// Loaded only when network devices are to access GPU memory.
 PFN_cuMemGetHandleForAddressRange_v11070 loadMemGetHandleForAddressRange();
 PFN_cuFlushGPUDirectRDMAWrites_v11030 loadFlushGpuDirectRdmaWrites();
 
-/// Multicast objects. Loaded at the first call, by those who may use them.
+/// Multicast objects. Loaded at the first call, only when multicast may be used.
 struct MulticastDriver {
   PFN_cuMulticastGetGranularity_v12010 getGranularity;
   PFN_cuMulticastCreate_v12010 create;

@@ -1,11 +1,10 @@
-#include "mscclpp/host/gpu.hpp"
+#include "mscclpp/host/cuda/gpu.hpp"
 
 #include <string>
 
-#include "../gpu_backend.hpp"
-#include "../multicast_group.hpp"
-#include "driver.hpp"
-#include "mscclpp/host/error.hpp"
+#include "host/cuda/driver.hpp"
+#include "host/cuda/gpu_backend.hpp"
+#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp {
 
@@ -13,7 +12,7 @@ namespace detail {
 
 namespace {
 
-std::string place(const char* call, const char* file, int line) {
+std::string callSite(const char* call, const char* file, int line) {
   return std::string(call) + " at " + file + ":" + std::to_string(line);
 }
 
@@ -28,20 +27,20 @@ std::string cuErrorText(int error) {
   try {
     static const auto getErrorString = loadGetErrorString();
     getErrorString(static_cast<CUresult>(error), &text);
-  } catch (const BaseError&) {  // no driver: then the number is all that is known
+  } catch (const BaseError&) {  // no driver: then only the number is known
   }
   return text == nullptr ? std::string() : text;
 }
 
 void throwOnError(cudaError_t result, const char* call, const char* file, int line) {
   if (result == cudaSuccess) return;
-  ::cudaGetLastError();  // an error that is reported here must not surface again in somebody's later check
-  throw CudaError(place(call, file, line), result);
+  ::cudaGetLastError();  // clears the error, so that a later, unrelated check does not return it again
+  throw CudaError(callSite(call, file, line), result);
 }
 
 void throwOnError(CUresult result, const char* call, const char* file, int line) {
   if (result == CUDA_SUCCESS) return;
-  throw CuError(place(call, file, line), result);
+  throw CuError(callSite(call, file, line), result);
 }
 
 int currentGpu() {
@@ -62,17 +61,13 @@ void checkGpu(int device) {
 int gpuOf(const void* data) {
   cudaPointerAttributes attributes{};
   if (cudaPointerGetAttributes(&attributes, data) != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // no driver, no device: then it is not theirs
+    static_cast<void>(cudaGetLastError());  // no driver or no device: then it is not GPU memory
     return -1;
   }
   return attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged ? attributes.device : -1;
 }
 
 }  // namespace detail
-
-bool isNvlsSupported() {
-  return detail::whyNoMulticast(-1).empty();
-}
 
 bool isBulkSupported() {
   int major = 0;

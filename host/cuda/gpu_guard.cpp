@@ -1,15 +1,39 @@
-#include "mscclpp/host/gpu_guard.hpp"
+#include "mscclpp/host/cuda/gpu_guard.hpp"
 
+#include <unistd.h>
+
+#include <atomic>
 #include <utility>
 
-#include "mscclpp/host/error.hpp"
+#include "host/cuda/gpu_owner.hpp"
+#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp {
+
+namespace detail {
+
+namespace {
+std::atomic<pid_t> gpuOwner = 0;  // 0: none
+}
+
+void setGpuOwner() noexcept {
+  if (gpuOwner.load(std::memory_order_relaxed) != 0) return;
+  pid_t none = 0;
+  gpuOwner.compare_exchange_strong(none, ::getpid(), std::memory_order_relaxed);
+}
+
+bool isGpuOwner() noexcept {
+  const pid_t owner = gpuOwner.load(std::memory_order_relaxed);
+  return owner == 0 || owner == ::getpid();
+}
+
+}  // namespace detail
 
 CudaDeviceGuard::CudaDeviceGuard(int deviceId) {
   if (deviceId < 0) return;
   int current = -1;
   MSCCLPP_CUDATHROW(cudaGetDevice(&current));
+  detail::setGpuOwner();
   if (current == deviceId) return;
   MSCCLPP_CUDATHROW(cudaSetDevice(deviceId));
   previous_ = current;
@@ -21,6 +45,7 @@ CudaDeviceGuard::~CudaDeviceGuard() {
 
 AvoidCudaGraphCaptureGuard::AvoidCudaGraphCaptureGuard() : previous_(cudaStreamCaptureModeRelaxed) {
   MSCCLPP_CUDATHROW(cudaThreadExchangeStreamCaptureMode(&previous_));
+  detail::setGpuOwner();
 }
 
 AvoidCudaGraphCaptureGuard::~AvoidCudaGraphCaptureGuard() {
@@ -37,8 +62,8 @@ CudaStreamWithFlags& CudaStreamWithFlags::operator=(CudaStreamWithFlags&& other)
 }
 
 CudaStreamWithFlags::~CudaStreamWithFlags() {
-  // At the end of the process the runtime may be gone already, and the stream with it.
-  if (!empty()) static_cast<void>(cudaStreamDestroy(stream_));
+  // At process exit the runtime may already be unloaded, and the stream with it.
+  if (!empty() && detail::isGpuOwner()) static_cast<void>(cudaStreamDestroy(stream_));
 }
 
 void CudaStreamWithFlags::set(unsigned int flags) {
@@ -46,6 +71,7 @@ void CudaStreamWithFlags::set(unsigned int flags) {
   int device = -1;
   MSCCLPP_CUDATHROW(cudaGetDevice(&device));
   MSCCLPP_CUDATHROW(cudaStreamCreateWithFlags(&stream_, flags));
+  detail::setGpuOwner();
   deviceId_ = device;
 }
 

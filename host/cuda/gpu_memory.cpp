@@ -1,14 +1,15 @@
-#include "mscclpp/host/gpu_memory.hpp"
+#include "mscclpp/host/cuda/gpu_memory.hpp"
 
 #include <cstdint>
 #include <cstring>
 
-#include "../gpu_backend.hpp"
-#include "driver.hpp"
-#include "mapped_range.hpp"
-#include "mscclpp/host/error.hpp"
-#include "mscclpp/host/gpu_buffer.hpp"
-#include "mscclpp/host/gpu_guard.hpp"
+#include "host/cuda/driver.hpp"
+#include "host/cuda/gpu_backend.hpp"
+#include "host/cuda/gpu_owner.hpp"
+#include "host/cuda/mapped_range.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/cuda/gpu_buffer.hpp"
+#include "mscclpp/host/cuda/gpu_guard.hpp"
 
 namespace mscclpp {
 
@@ -84,36 +85,25 @@ void* gpuCallocPhysical(std::size_t bytes, std::size_t granularity, std::size_t 
   return owner.release();
 }
 
-// Errors are ignored where memory is freed: at the end of the process the runtime may be gone, and the memory with it.
 void gpuFree(void* pointer) noexcept {
   if (pointer == nullptr) return;
-  try {
-    AvoidCudaGraphCaptureGuard captureGuard;
-    static_cast<void>(cudaFree(pointer));
-  } catch (const BaseError&) {
-  }
+  freeOnGpu(-1, [&] { static_cast<void>(cudaFree(pointer)); });
 }
 
 void gpuFreeHost(void* pointer) noexcept {
   if (pointer == nullptr) return;
-  try {
-    AvoidCudaGraphCaptureGuard captureGuard;
-    static_cast<void>(cudaFreeHost(pointer));
-  } catch (const BaseError&) {
-  }
+  freeOnGpu(-1, [&] { static_cast<void>(cudaFreeHost(pointer)); });
 }
 
 void gpuFreePhysical(void* pointer) noexcept {
   if (pointer == nullptr) return;
-  try {
-    AvoidCudaGraphCaptureGuard captureGuard;
+  freeOnGpu(-1, [&] {
     CudaDeviceGuard deviceGuard(gpuIdFromAddress(pointer));
     CUdeviceptr base = 0;
     std::size_t bytes = 0;
     MSCCLPP_CUTHROW(driver().memGetAddressRange(&base, &bytes, reinterpret_cast<CUdeviceptr>(pointer)));
     unmapPhysical(reinterpret_cast<void*>(base), bytes);
-  } catch (const BaseError&) {
-  }
+  });
 }
 
 void setReadWriteMemoryAccess(void* base, std::size_t bytes) {
@@ -163,7 +153,7 @@ std::size_t shareableGranularity(std::size_t bytes, GpuBufferGranularity granula
       return getMulticastGranularity(bytes, granularity == GpuBufferGranularity::MultiCastMinimum
                                                 ? CU_MULTICAST_GRANULARITY_MINIMUM
                                                 : CU_MULTICAST_GRANULARITY_RECOMMENDED);
-    } catch (const CuError&) {  // a GPU that could, in a machine whose fabric cannot
+    } catch (const CuError&) {  // the GPU supports it, but the machine's fabric does not
     }
   }
   return getCuAllocationGranularity(CU_MEM_ALLOC_GRANULARITY_MINIMUM);

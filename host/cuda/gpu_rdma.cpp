@@ -1,18 +1,16 @@
-// GPU memory and network devices. Not run yet: no machine with both was at hand. The calls and their order are those
-// that the CUDA driver's documentation of GPUDirect RDMA asks for.
-#include "../gpu_rdma.hpp"
+// GPU memory and network devices. Not run yet, for lack of a machine with both. The calls and their order are those
+// that the documentation of GPUDirect RDMA requires.
+#include "host/cuda/gpu_rdma.hpp"
 
 #include <cuda.h>
 #include <unistd.h>
 
-#include <array>
-
-#include "../gpu_backend.hpp"
-#include "driver.hpp"
-#include "mscclpp/host/error.hpp"
-#include "mscclpp/host/gpu.hpp"
-#include "mscclpp/host/gpu_guard.hpp"
-#include "mscclpp/host/gpu_memory.hpp"
+#include "host/cuda/driver.hpp"
+#include "host/cuda/gpu_backend.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/cuda/gpu.hpp"
+#include "mscclpp/host/cuda/gpu_guard.hpp"
+#include "mscclpp/host/cuda/gpu_memory.hpp"
 
 namespace mscclpp::detail {
 
@@ -30,8 +28,8 @@ class StreamWordWriter : public GpuWordWriter {
     CudaDeviceGuard deviceGuard(device_);
     stream_.set(cudaStreamNonBlocking);
     const int ordering = attributeOf(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WRITES_ORDERING, device_);
-    flushes_ = ordering < CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
-    if (!flushes_) return;
+    needsFlush_ = ordering < CU_GPU_DIRECT_RDMA_WRITES_ORDERING_OWNER;
+    if (!needsFlush_) return;
     const int options = attributeOf(CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_FLUSH_WRITES_OPTIONS, device_);
     flush_ = loadFlushGpuDirectRdmaWrites();
     if ((options & CU_FLUSH_GPU_DIRECT_RDMA_WRITES_OPTION_HOST) == 0) {
@@ -55,8 +53,8 @@ class StreamWordWriter : public GpuWordWriter {
     CudaDeviceGuard deviceGuard(device_);
     AvoidCudaGraphCaptureGuard captureGuard;
     // The network device reported the data as written, which means: as sent over PCIe. Only the flush, or the GPU's own
-    // promise, lets the GPU see it before the word.
-    if (flushes_) {
+    // ordering guarantee, makes the data visible to the GPU before the word.
+    if (needsFlush_) {
       MSCCLPP_CUTHROW(
           flush_(CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TARGET_CURRENT_CTX, CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_OWNER));
     }
@@ -67,17 +65,11 @@ class StreamWordWriter : public GpuWordWriter {
  private:
   int device_;
   CudaStreamWithFlags stream_;
-  bool flushes_ = false;
+  bool needsFlush_ = false;
   PFN_cuFlushGPUDirectRDMAWrites_v11030 flush_ = nullptr;
 };
 
 }  // namespace
-
-std::string gpuBusId(int device) {
-  std::array<char, 32> text{};
-  MSCCLPP_CUDATHROW(cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), device));
-  return text.data();
-}
 
 std::optional<DmaBuf> exportDmaBuf(void* data, std::size_t size) {
   AvoidCudaGraphCaptureGuard captureGuard;
@@ -85,7 +77,7 @@ std::optional<DmaBuf> exportDmaBuf(void* data, std::size_t size) {
   CudaDeviceGuard deviceGuard(device);
   if (attributeOf(CU_DEVICE_ATTRIBUTE_DMA_BUF_SUPPORTED, device) == 0) return std::nullopt;
   const auto getHandle = loadMemGetHandleForAddressRange();
-  // The range must start and end at pages of the host; the region within it is exact.
+  // The range must start and end at host page boundaries; the region within it is exact.
   const auto page = static_cast<CUdeviceptr>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<CUdeviceptr>(data) / page * page;
   const auto end = (reinterpret_cast<CUdeviceptr>(data) + size + page - 1) / page * page;

@@ -1,22 +1,22 @@
-// What a host thread that serves a GPU does first.
+// The initialisation of a host thread that serves a GPU.
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <string>
 
-#include "../gpu_backend.hpp"
-#include "mscclpp/host/gpu.hpp"
+#include "host/cuda/gpu_backend.hpp"
+#include "mscclpp/host/cuda/gpu.hpp"
 
 namespace mscclpp::detail {
 
-void serveGpu(int device) {
+void initGpuThread(int device) {
   checkGpu(device);
   MSCCLPP_CUDATHROW(cudaSetDevice(device));
   cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
   MSCCLPP_CUDATHROW(cudaThreadExchangeStreamCaptureMode(&mode));
 }
 
-std::string gpuPciAddress(int device) {
+std::string gpuPciBusId(int device) {
   checkGpu(device);
   std::array<char, 32> address{};
   MSCCLPP_CUDATHROW(cudaDeviceGetPCIBusId(address.data(), static_cast<int>(address.size()), device));

@@ -1,15 +1,16 @@
-#include "mapped_range.hpp"
+#include "host/cuda/mapped_range.hpp"
 
 #include <cuda_runtime_api.h>
 
-#include "driver.hpp"
-#include "mscclpp/host/gpu.hpp"
+#include "host/cuda/driver.hpp"
+#include "host/cuda/gpu_owner.hpp"
+#include "mscclpp/host/cuda/gpu.hpp"
 
 namespace mscclpp::detail {
 
 PhysicalHandle::~PhysicalHandle() {
-  // Whoever holds a handle has loaded the driver.
-  static_cast<void>(driver().memRelease(handle_));
+  // If there is a handle, the driver has been loaded.
+  if (isGpuOwner()) static_cast<void>(driver().memRelease(handle_));
 }
 
 void allowAccess(CUdeviceptr base, std::size_t bytes, int device) {
@@ -39,7 +40,7 @@ void* mapPhysical(const PhysicalHandle& handle, std::size_t bytes, std::size_t a
 }
 
 void unmapPhysical(void* base, std::size_t bytes) noexcept {
-  // At the end of the process the driver may be gone already; then there is nothing left to unmap.
+  // At process exit the driver may already be unloaded; then there is nothing left to unmap.
   if (cudaDeviceSynchronize() == cudaErrorCudartUnloading) return;
   try {
     const Driver& d = driver();

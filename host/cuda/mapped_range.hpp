@@ -7,7 +7,7 @@
 
 namespace mscclpp::detail {
 
-/// Owns a handle of physical memory. Mappings of it keep the memory, not the handle.
+/// Owns a handle of physical memory. Mappings of it keep the memory alive, but not the handle.
 class PhysicalHandle {
  public:
   explicit PhysicalHandle(CUmemGenericAllocationHandle handle) noexcept : handle_(handle) {}
@@ -20,15 +20,15 @@ class PhysicalHandle {
   CUmemGenericAllocationHandle handle_;
 };
 
-/// Maps `bytes` bytes of `handle`, from `offset` on, at a new address and lets `device` read and write there. Memory is
-/// mapped as a whole; a multicast object may be in parts.
+/// Maps `bytes` bytes of `handle`, starting at `offset`, at a new address with read and write access for `device`.
+/// Memory must be mapped as a whole; a multicast object may be mapped in parts.
 void* mapPhysical(const PhysicalHandle& handle, std::size_t bytes, std::size_t alignment, int device,
                   std::size_t offset = 0);
 
-/// Lets one more device read and write a mapping.
+/// Grants one more device read and write access to a mapping.
 void allowAccess(CUdeviceptr base, std::size_t bytes, int device);
 
-/// Waits until the current device no longer uses it, unmaps it and gives the address back.
+/// Waits until the current device no longer uses it, unmaps it and frees the address range.
 void unmapPhysical(void* base, std::size_t bytes) noexcept;
 
 }  // namespace mscclpp::detail

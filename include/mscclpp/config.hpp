@@ -1,13 +1,19 @@
 // The only macros of the library: how one source becomes host and device code.
 #pragma once
 
-// A function marked MSCCLPP_HOST_DEVICE compiles for CPU threads and for GPUs; without nvcc or NVRTC the marks vanish.
+// 202002 is C++20; g++ 12's -std=c++20 and nvcc's define it so.
+#if !defined(__CUDACC_RTC__) && __cplusplus < 202002L
+#error "mscclpp needs -std=c++20 or newer: the compiler was started with an older version of C++ (nvcc's default is 17)"
+#include <compile with -std=c++20>  // does not exist: ends the compilation, before the errors that follow
+#endif
+
+// A function marked MSCCLPP_HOST_DEVICE compiles for CPU threads and for GPUs; other compilers see no attribute.
 #if defined(__CUDACC__)
 #define MSCCLPP_HOST_DEVICE __host__ __device__
 #define MSCCLPP_DEVICE __device__
-// Slow paths that must not cost the fast path registers or instruction cache.
+// For slow paths that must not cost the fast path registers or instruction cache.
 #define MSCCLPP_NOINLINE __noinline__
-// Inlining is part of the cost model of device code: a call spills registers around a spin loop.
+// Device code relies on inlining: a call spills registers around a spin loop.
 #define MSCCLPP_INLINE __host__ __device__ __forceinline__
 #else
 #define MSCCLPP_HOST_DEVICE
@@ -16,9 +22,9 @@
 #define MSCCLPP_INLINE __attribute__((always_inline)) inline
 #endif
 
-// MSCCLPP_UNROLL unrolls the next loop wholly. GPU code needs it: a register array indexed in a loop that stays a loop goes to local memory.
-// MSCCLPP_NO_UNROLL keeps the next loop as it is: one that seldom turns is shorter so. CPU compilers judge for themselves, also when nvcc calls one: it would
-// warn of a pragma that it does not know.
+// MSCCLPP_UNROLL unrolls the next loop completely: on a GPU, an array that is indexed in a loop stays in registers only
+// if the loop is unrolled. MSCCLPP_NO_UNROLL keeps a rarely executed loop small. Both are empty for CPU compilers, also
+// for nvcc's host pass: they would warn of an unknown pragma.
 #if defined(__CUDA_ARCH__) || defined(__CUDACC_RTC__)
 #define MSCCLPP_UNROLL _Pragma("unroll")
 #define MSCCLPP_NO_UNROLL _Pragma("unroll 1")
@@ -27,7 +33,7 @@
 #define MSCCLPP_NO_UNROLL
 #endif
 
-// Marks what every compiler takes although the standard has it not; NVRTC needs no mark.
+// Marks extensions of the language that all supported compilers have; NVRTC needs no mark.
 #if defined(__CUDACC_RTC__)
 #define MSCCLPP_EXTENSION
 #else

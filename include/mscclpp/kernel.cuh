@@ -1,4 +1,4 @@
-// The one generic kernel, and the one way to launch it.
+// The generic kernel of all collectives, and its launcher.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -10,7 +10,8 @@
 
 namespace mscclpp {
 
-/// Runs a collective over the whole grid. Parameters stay in constant memory, so that a peer's address costs no load from global memory.
+/// Runs a collective over the whole grid. Its parameters are __grid_constant__, so a peer's address is read from
+/// constant memory.
 template <class Collective, class Source, class Sink>
 __global__ void __launch_bounds__(Collective::maxBlockThreads, 1)
     collectiveKernel(const __grid_constant__ typename Collective::Args args, const __grid_constant__ Source source,
@@ -20,9 +21,10 @@ __global__ void __launch_bounds__(Collective::maxBlockThreads, 1)
   Collective::run(gpu::Grid(), args, source, sink);
 }
 
-/// Enqueues collectiveKernel on stream. Capturable in a graph. The start of the kernel overlaps the end of the one before it (programmatic dependent launch),
-/// while its accesses to memory still come after it. Returns the launch's error, if any:
-/// cudaErrorInvalidConfiguration for a shape that no collective takes, cudaErrorInvalidValue where Collective::accepts says no.
+/// Enqueues collectiveKernel on stream; graphs can capture it. The kernel may start before the previous one of the
+/// stream has ended (programmatic dependent launch), but accesses memory only after that. Returns the error of the
+/// launch: cudaErrorInvalidConfiguration for a shape outside the limits, cudaErrorInvalidValue if Collective::accepts
+/// returns false.
 template <class Collective, class Source, class Sink>
 cudaError_t launch(LaunchShape shape, cudaStream_t stream, const typename Collective::Args& args, const Source& source,
                    const Sink& sink) {

@@ -1,10 +1,10 @@
-// The CPU as a place where collectives run.
-#include "../backend.hpp"
+// The CPU backend of the compiled collectives.
+#include "kernels/backend.hpp"
 
 #include <cstring>
 #include <vector>
 
-#include "../all_reduce_algorithms.hpp"
+#include "kernels/all_reduce_algorithms.hpp"
 
 namespace mscclpp::kernels {
 

@@ -1,12 +1,12 @@
-// The GPU as a place where collectives run.
-#include "../backend.hpp"
+// The GPU backend of the compiled collectives.
+#include "kernels/backend.hpp"
 
 #include <cuda_runtime.h>
 
-#include "../all_reduce_algorithms.hpp"
-#include "mscclpp/host/gpu_memory.hpp"
-#include "trace_clock.hpp"
-#include "whole_lines.hpp"
+#include "clock_sync.hpp"
+#include "kernels/all_reduce_algorithms.hpp"
+#include "line_atomicity.hpp"
+#include "mscclpp/host/cuda/gpu_memory.hpp"
 
 namespace mscclpp::kernels {
 
@@ -17,7 +17,7 @@ const Backend& gpuBackend() {
       [](void* address, const void* from, std::size_t bytes) {
         gpuMemcpy<char>(static_cast<char*>(address), static_cast<const char*>(from), bytes, cudaMemcpyHostToDevice);
       },
-      gpu::linesStayWhole,
+      gpu::areLineStoresAtomic,
       [](std::size_t algorithm, DataType type, ReduceOp op, int ranks) {
         return visit(
             type, [&](auto tag) { return gpu::findAllReduce<typename decltype(tag)::Type>(algorithm, op, ranks); },
@@ -33,7 +33,7 @@ const Backend& gpuBackend() {
             },
             [] { return AllReduceFunction{nullptr}; });
       },
-      gpu::answerClock};
+      gpu::launchClockSync};
   return backend;
 }
 

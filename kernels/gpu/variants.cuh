@@ -1,26 +1,26 @@
-// How a collective runs on a GPU: the generic kernel, enqueued.
+// Runs a collective on a GPU: enqueues the generic kernel.
 #pragma once
 
-#include "../all_reduce_find.hpp"
+#include "kernels/all_reduce_dispatch.hpp"
 #include "mscclpp/kernel.cuh"
 
 namespace mscclpp::kernels::gpu {
 
-struct Backend : ServesAll {
-  static constexpr bool offers(const AllReduceAlgorithm& algorithm) { return algorithm.onGpu; }
+struct Backend : AllVariants {
+  static constexpr bool supportsAlgorithm(const AllReduceAlgorithm&) { return true; }
 
   template <class Collective>
   static int run(const AllReduceCall& call) {
     using T = typename Collective::Element;
     const auto* input = static_cast<const T*>(call.input);
     auto* output = static_cast<T*>(call.output);
-    // Whole packs have a kernel of their own where every microsecond counts.
-    if constexpr (hasEveryVariant<T, typename Collective::Operator>) {
-      if (isWholePacks(input, call.count) && isWholePacks(output, call.count)) {
-        return enqueue<Collective>(call, LoadPacks<T>(input), StorePacks<T>(output));
+    // Common types have a faster kernel for aligned arrays of whole packs.
+    if constexpr (hasAllVariants<T, typename Collective::Operator>) {
+      if (isAlignedArray(input, call.count) && isAlignedArray(output, call.count)) {
+        return enqueue<Collective>(call, AlignedArraySource<T>(input), AlignedArraySink<T>(output));
       }
     }
-    return enqueue<Collective>(call, LoadFrom<T>(input), StoreTo<T>(output));
+    return enqueue<Collective>(call, ArraySource<T>(input), ArraySink<T>(output));
   }
 
  private:
@@ -31,27 +31,27 @@ struct Backend : ServesAll {
   }
 };
 
-/// The same, recorded: for any element alignment only, since a picture needs no last percent.
-struct TracedBackend : ServesTraced {
-  static constexpr bool offers(const AllReduceAlgorithm& algorithm) { return algorithm.onGpu; }
+/// The same with tracing; without a faster kernel for aligned arrays.
+struct TracedBackend : TracedVariants {
+  static constexpr bool supportsAlgorithm(const AllReduceAlgorithm&) { return true; }
 
   template <class Collective>
   static int run(const AllReduceCall& call) {
     using T = typename Collective::Element;
     return static_cast<int>(launch<Traced<Collective>>(
         call.shape, call.stream, tracedArgsFor<Collective::configuration.ranks>(call),
-        LoadFrom<T>(static_cast<const T*>(call.input)), StoreTo<T>(static_cast<T*>(call.output))));
+        ArraySource<T>(static_cast<const T*>(call.input)), ArraySink<T>(static_cast<T*>(call.output))));
   }
 };
 
 template <class T>
 AllReduceFunction findTracedAllReduce(std::size_t algorithm, ReduceOp op, int ranks) {
-  return find<TracedBackend, T>(algorithm, op, ranks);
+  return findVariant<TracedBackend, T>(algorithm, op, ranks);
 }
 
 template <class T>
 AllReduceFunction findAllReduce(std::size_t algorithm, ReduceOp op, int ranks) {
-  return find<Backend, T>(algorithm, op, ranks);
+  return findVariant<Backend, T>(algorithm, op, ranks);
 }
 
 }  // namespace mscclpp::kernels::gpu

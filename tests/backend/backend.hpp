@@ -1,17 +1,17 @@
-// The backend that the device tests of this file run on: CPU threads in a .cpp file, GPUs in a .cu file.
+// The backend on which the device tests of a file run: CPU threads in a .cpp file, GPUs in a .cu file.
 #pragma once
 
 #include "mscclpp/config.hpp"
 
 #if defined(__CUDACC__)
-#include "backend/gpu.cuh"
+#include "gpu.cuh"
 #else
-#include "backend/emulated.hpp"
+#include "emulated.hpp"
 #endif
 
 namespace mscclpp::test {
 
-// Width: lanes of a warp, where it can be chosen.
+// Width: lanes per warp, if the backend has a choice.
 #if defined(__CUDACC__)
 template <int Width = 4>
 using Backend = GpuBackend;

@@ -7,14 +7,14 @@
 #include <thread>
 #include <vector>
 
-#include "backend/shape.hpp"
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/emulation/launch.hpp"
 #include "mscclpp/emulation/symmetric_buffers.hpp"
+#include "shape.hpp"
 
 namespace mscclpp::test {
 
-/// A buffer a rank, of the same size on each.
+/// Buffers of the same size, one per rank.
 class EmulatedBuffers {
  public:
   EmulatedBuffers(int ranks, std::size_t bytes, int initialByte) : bytes_(bytes), buffers_(ranks, bytes, initialByte) {}
@@ -40,23 +40,24 @@ class EmulatedBuffers {
   emulation::SymmetricBuffers buffers_;
 };
 
-/// Width: lanes of a warp.
+/// Width: lanes per warp.
 template <int Width>
 class EmulatedBackend {
  public:
   static constexpr bool onGpu = false;
   static constexpr int warpWidth = Width;
 
-  /// bytes a rank, each set to initialByte; readable and writable by all ranks.
+  /// Allocates `bytes` bytes per rank, each set to initialByte; readable and writable by all ranks.
   EmulatedBuffers allocate(int ranks, std::size_t bytes, int initialByte) const { return {ranks, bytes, initialByte}; }
 
   BoundedWait wait(std::uint64_t timeout = waitTimeout) { return {&control_, timeout}; }
   WaitControl* control() { return &control_; }
 
-  /// Runs body(rank, grid) in every thread, and meanwhile(control) beside them. Returns the record of the first wait that failed, if any.
-  template <class Body, class Meanwhile>
-  std::optional<WaitRecord> run(const Shape& shape, const Body& body, const Meanwhile& meanwhile) {
-    std::thread beside([&] { meanwhile(control_); });
+  /// Runs body(rank, grid) in every thread, and hostTask(control) concurrently. Returns the record of the first failed
+  /// wait, if any.
+  template <class Body, class HostTask>
+  std::optional<WaitRecord> run(const Shape& shape, const Body& body, const HostTask& hostTask) {
+    std::thread hostThread([&] { hostTask(control_); });
     try {
       emulation::launch<Width>({.ranks = shape.ranks,
                                 .blocks = shape.blocks,
@@ -64,10 +65,10 @@ class EmulatedBackend {
                                 .sharedBytes = shape.sharedBytes},
                                body);
     } catch (...) {
-      beside.join();
+      hostThread.join();
       throw;
     }
-    beside.join();
+    hostThread.join();
     const WaitRecord record = control_.record;
     const bool expired = control_.expired != 0;
     control_ = {};
@@ -78,7 +79,7 @@ class EmulatedBackend {
     return run(shape, body, [](WaitControl&) {});
   }
 
-  /// run(), where no wait may fail.
+  /// run(), but throws if a wait fails.
   template <class Body>
   void launch(const Shape& shape, const Body& body) {
     if (const auto record = run(shape, body)) throw std::runtime_error(describe(*record));

@@ -1,4 +1,4 @@
-// The GPU backend of the device tests: one process, the ranks spread over all GPUs, or all on the one there is.
+// The GPU backend of the device tests: one process, with the ranks distributed round-robin over all GPUs.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -9,21 +9,21 @@
 #include <string>
 #include <vector>
 
-#include "backend/shape.hpp"
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/sync/window.hpp"
+#include "shape.hpp"
 
 namespace mscclpp::test {
 
-// Before the driver starts: a queue of its own for each stream, since the kernels of all ranks wait for each other.
-inline const int separateQueues = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+// Set before the driver starts: a separate queue per stream, since the kernels of all ranks wait for each other.
+inline const int deviceConnections = setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
 
 inline void checkCuda(cudaError_t error, const char* what) {
   if (error != cudaSuccess) throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(error));
 }
 
-/// How many GPUs the ranks go round. Every one of them may access the memory of the others.
+/// The number of GPUs in use, each of which can access the memory of the others.
 inline int gpuCount() {
   static const int count = [] {
     int found = 0;
@@ -46,17 +46,17 @@ inline int gpuCount() {
   return count;
 }
 
-inline void useGpuOf(int rank) {
+inline void setDeviceOfRank(int rank) {
   const int gpus = gpuCount();
   checkCuda(cudaSetDevice(rank % gpus), "cudaSetDevice");
 }
 
-/// A buffer a rank, of the same size on each, in the memory of the rank's GPU.
+/// Buffers of the same size, one per rank, in the memory of the rank's GPU.
 class GpuBuffers {
  public:
   GpuBuffers(int ranks, std::size_t bytes, int initialByte) : bytes_(bytes) {
     for (int rank = 0; rank < ranks; ++rank) {
-      useGpuOf(rank);
+      setDeviceOfRank(rank);
       void* buffer = nullptr;
       checkCuda(cudaMalloc(&buffer, bytes == 0 ? 1 : bytes), "cudaMalloc");
       buffers_.push_back(buffer);
@@ -76,7 +76,7 @@ class GpuBuffers {
     return result;
   }
   void write(int rank, const void* from, std::size_t bytes, std::size_t offset = 0) {
-    useGpuOf(rank);
+    setDeviceOfRank(rank);
     checkCuda(cudaMemcpy(static_cast<std::byte*>(buffers_[rank]) + offset, from, bytes, cudaMemcpyDefault),
               "cudaMemcpy");
     checkCuda(cudaDeviceSynchronize(), "cudaMemcpy");
@@ -87,7 +87,7 @@ class GpuBuffers {
   }
   template <class T = std::byte>
   std::vector<T> read(int rank) const {
-    useGpuOf(rank);
+    setDeviceOfRank(rank);
     std::vector<T> to(bytes_ / sizeof(T));
     checkCuda(cudaMemcpy(to.data(), buffers_[rank], to.size() * sizeof(T), cudaMemcpyDefault), "cudaMemcpy");
     return to;
@@ -99,16 +99,16 @@ class GpuBuffers {
 };
 
 template <class Body>
-__global__ void runBody(int rank, const __grid_constant__ Body body) {
+__global__ void bodyKernel(int rank, const __grid_constant__ Body body) {
   body(rank, gpu::Grid());
 }
 
-/// One stream for each rank, non-blocking, so that the kernels of all ranks run side by side.
+/// A non-blocking stream per rank, so that the kernels of all ranks run concurrently.
 class GpuStreams {
  public:
   explicit GpuStreams(int ranks) {
     for (int rank = 0; rank < ranks; ++rank) {
-      useGpuOf(rank);
+      setDeviceOfRank(rank);
       checkCuda(cudaStreamCreateWithFlags(&streams_.emplace_back(), cudaStreamNonBlocking), "cudaStreamCreate");
     }
   }
@@ -123,7 +123,7 @@ class GpuStreams {
   std::vector<cudaStream_t> streams_;
 };
 
-/// The kernels of all ranks must fit on the GPUs together: keep shapes small.
+/// The kernels of all ranks must be resident on the GPUs at the same time: keep shapes small.
 class GpuBackend {
  public:
   static constexpr bool onGpu = true;
@@ -145,26 +145,26 @@ class GpuBackend {
   BoundedWait wait(std::uint64_t timeout = waitTimeout) { return {control_, timeout}; }
   WaitControl* control() { return control_; }
 
-  template <class Body, class Meanwhile>
-  std::optional<WaitRecord> run(const Shape& shape, const Body& body, const Meanwhile& meanwhile) {
-    // Loading a kernel may wait for those that run, and those wait for it: so load it everywhere first.
+  template <class Body, class HostTask>
+  std::optional<WaitRecord> run(const Shape& shape, const Body& body, const HostTask& hostTask) {
+    // Loading a kernel may wait for running ones, which wait for it: so load it on all GPUs first.
     for (int rank = 0; rank < shape.ranks; ++rank) {
-      useGpuOf(rank);
+      setDeviceOfRank(rank);
       cudaFuncAttributes attributes;
-      checkCuda(cudaFuncGetAttributes(&attributes, runBody<Body>), "cudaFuncGetAttributes");
-      checkCuda(cudaFuncSetAttribute(runBody<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+      checkCuda(cudaFuncGetAttributes(&attributes, bodyKernel<Body>), "cudaFuncGetAttributes");
+      checkCuda(cudaFuncSetAttribute(bodyKernel<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                      static_cast<int>(shape.sharedBytes)),
                 "cudaFuncSetAttribute");
     }
     const GpuStreams streams(shape.ranks);
     for (int rank = 0; rank < shape.ranks; ++rank) {
-      useGpuOf(rank);
-      runBody<<<shape.blocks, shape.warps * warpWidth, shape.sharedBytes, streams[rank]>>>(rank, body);
+      setDeviceOfRank(rank);
+      bodyKernel<<<shape.blocks, shape.warps * warpWidth, shape.sharedBytes, streams[rank]>>>(rank, body);
       checkCuda(cudaGetLastError(), "launch");
     }
-    meanwhile(*control_);
+    hostTask(*control_);
     for (int rank = 0; rank < shape.ranks; ++rank) {
-      useGpuOf(rank);
+      setDeviceOfRank(rank);
       checkCuda(cudaStreamSynchronize(streams[rank]), "kernel");
     }
     checkCuda(cudaGetLastError(), "kernel");

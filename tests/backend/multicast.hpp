@@ -1,12 +1,13 @@
-// Multicast memory of emulated ranks. There is none of it for GPUs here: what the switch does has been compiled, and never run.
+// Multicast memory of emulated ranks. These tests have none on GPUs: the switch's instructions are compiled, but not
+// run.
 #pragma once
 
-#include "backend/emulated.hpp"
+#include "emulated.hpp"
 #include "mscclpp/arch/multimem.hpp"
 
 namespace mscclpp::test {
 
-/// The address that stands for a buffer of every rank.
+/// A multicast address of a buffer of every rank.
 class EmulatedMulticast {
  public:
   EmulatedMulticast(const Window<>& window, int ranks) {

@@ -1,4 +1,5 @@
-// Counts what ThreadSanitizer reports, for mutants that must race. Included by one source of an executable; its other cases must be free of races.
+// Counts the reports of ThreadSanitizer, for mutants that must race. Included by one source of an executable; the other
+// cases must have no races.
 #pragma once
 
 #include <atomic>
@@ -15,16 +16,16 @@ namespace mscclpp::test {
 
 inline std::atomic<int> raceReports = 0;
 
-/// Whether races are found at all.
+/// Whether races are detected in this build.
 #if defined(MSCCLPP_TEST_TSAN)
-inline constexpr bool findsRaces = true;
+inline constexpr bool detectsRaces = true;
 #else
-inline constexpr bool findsRaces = false;
+inline constexpr bool detectsRaces = false;
 #endif
 
-/// How many races the run showed.
+/// The number of races detected in a run.
 template <class Run>
-int racesOf(const Run& run) {
+int countRaces(const Run& run) {
   const int before = raceReports;
   run();
   return raceReports - before;
@@ -33,7 +34,7 @@ int racesOf(const Run& run) {
 }  // namespace mscclpp::test
 
 #if defined(MSCCLPP_TEST_TSAN)
-// ThreadSanitizer calls the first for each race it finds; the second keeps the expected ones from failing the test.
+// ThreadSanitizer calls the first for each race; the second keeps expected races from failing the test.
 extern "C" void __tsan_on_report(void*) {
   ++mscclpp::test::raceReports;
 }

@@ -1,4 +1,4 @@
-// What both backends of the device tests say about a launch and about a wait that failed in it.
+// The shape of a launch, and the description of a failed wait, for both backends of the device tests.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,18 @@
 
 namespace mscclpp::test {
 
-/// How long a wait of a test may last before the test fails: far longer than any takes, sanitizers included.
+/// The timeout of waits in tests, in nanoseconds: far longer than any wait takes, sanitizers included.
 inline constexpr std::uint64_t waitTimeout = 10'000'000'000;
 
 struct Shape {
   int ranks = 1;
   int blocks = 1;
-  int warps = 1;                ///< a block
-  std::size_t sharedBytes = 0;  ///< of a block, at grid.sharedMemory()
+  int warps = 1;                ///< per block
+  std::size_t sharedBytes = 0;  ///< per block, at grid.sharedMemory()
 };
 
 inline std::string describe(const WaitRecord& record) {
-  return "a wait ended: outcome " + std::to_string(static_cast<int>(record.outcome)) + ", operation " +
+  return "a wait failed: outcome " + std::to_string(static_cast<int>(record.outcome)) + ", operation " +
          std::to_string(static_cast<int>(record.operation)) + ", rank " + std::to_string(record.rank) + ", peer " +
          std::to_string(record.peer) + ", block " + std::to_string(record.block) + ", expected " +
          std::to_string(record.expected) + ", seen " + std::to_string(record.seen) + ", waited " +

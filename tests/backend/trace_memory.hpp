@@ -1,16 +1,16 @@
-// A trace buffer in the memory of a backend, and what has been recorded there.
+// A trace buffer in the memory of a backend, and the events recorded in it.
 #pragma once
 
 #include <utility>
 #include <vector>
 
-#include "backend/backend.hpp"
-#include "backend/data.hpp"
+#include "backend.hpp"
 #include "mscclpp/basic/trace_event.hpp"
+#include "test_data.hpp"
 
 namespace mscclpp::test {
 
-/// Events and cursors of one rank, with an array of poison behind those of the blocks.
+/// Events and cursors of one rank, followed by a poisoned array.
 template <class BackendType>
 class TraceMemory {
  public:
@@ -26,13 +26,13 @@ class TraceMemory {
   }
   std::size_t arrays() const { return std::size_t{blocks_} * traceRecordersPerBlock; }
 
-  struct Read {
+  struct Contents {
     std::vector<std::vector<TraceEvent>> tracks;
     std::vector<TraceCursor> cursors;
-    bool restIsPoison;
+    bool unusedIsPoison;
   };
-  Read read() {
-    Read result{{}, cursors_.template read<TraceCursor>(0), true};
+  Contents read() {
+    Contents result{{}, cursors_.template read<TraceCursor>(0), true};
     const auto events = events_.template read<TraceEvent>(0);
     for (std::size_t array = 0; array <= arrays(); ++array) {
       const auto first = events.begin() + static_cast<std::ptrdiff_t>(array * capacity_);
@@ -40,7 +40,7 @@ class TraceMemory {
       result.tracks.emplace_back(first, first + count);
       for (auto rest = first + count; rest != first + static_cast<std::ptrdiff_t>(capacity_); ++rest) {
         const std::uint64_t poison = 0x0101010101010101u * poisonByte;
-        result.restIsPoison &= rest->time == poison && rest->word == poison;
+        result.unusedIsPoison &= rest->time == poison && rest->word == poison;
       }
     }
     result.tracks.pop_back();

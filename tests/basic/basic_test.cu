@@ -1,14 +1,14 @@
 // The cases of basic/ on a GPU, and the groups that only a GPU has.
-#include "basic/access_cases.hpp"
-#include "basic/bulk_cases.hpp"
-#include "basic/bulk_copy_cases.hpp"
-#include "basic/copy_cases.hpp"
-#include "basic/drawn_parts_cases.hpp"
-#include "basic/element_cases.hpp"
-#include "basic/group_cases.hpp"
-#include "basic/reduce_op_cases.hpp"
-#include "basic/trace_cases.hpp"
-#include "basic/wait_cases.hpp"
+#include "bulk_cases.hpp"
+#include "bulk_copy_cases.hpp"
+#include "copy_cases.hpp"
+#include "dynamic_parts_cases.hpp"
+#include "element_cases.hpp"
+#include "group_cases.hpp"
+#include "reduce_op_cases.hpp"
+#include "source_sink_cases.hpp"
+#include "trace_cases.hpp"
+#include "wait_cases.hpp"
 
 namespace mscclpp::test {
 
@@ -37,7 +37,7 @@ TEST_CASE("group: tiles of a warp") {
   checkTiles<32>();
 }
 
-/// Warps 0, 1 to 2, and 3 of a block sync different numbers of times, which a sync of the whole block would not survive.
+/// Warps 0, 1 to 2, and 3 of a block sync different numbers of times, which would deadlock if they synced the block.
 struct SpanBody {
   Window<> slots;
   Window<> seen;
@@ -51,12 +51,12 @@ struct SpanBody {
     auto* out = reinterpret_cast<int*>(seen.at(rank));
     const int warp = grid.warpIndex();
     const int first = warp == 2 ? 1 : warp;
-    const gpu::WarpSpan span(first, first == 1 ? 2 : 1, first + 1);
+    const gpu::WarpRange span(first, first == 1 ? 2 : 1, first + 1);
     NeighbourBody::run(span, slot + first * 32, out + first * 32 * rounds, roundsOf(first));
   }
 };
 
-TEST_CASE("group: spans of warps sync by themselves") {
+TEST_CASE("group: ranges of warps sync independently") {
   GpuBackend backend;
   constexpr int rounds = SpanBody::rounds;
   auto slots = backend.allocate(1, 128 * sizeof(int), poisonByte);

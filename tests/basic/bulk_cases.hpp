@@ -1,21 +1,22 @@
-// Cases of basic/bulk.hpp: what lands in shared memory, what leaves it, what is reduced on the way, and barriers that wait for all of it.
+// Cases of basic/bulk.hpp: bulk loads, stores and reductions, and the barriers that wait for them.
 #pragma once
 
 #include <doctest/doctest.h>
 
 #include <type_traits>
 
-#include "backend/backend.hpp"
-#include "backend/data.hpp"
 #include "mscclpp/basic/bulk.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
 
-/// Rounds of: one thread loads a piece of rank's memory, all threads flip its bits, one thread stores it to the next rank's.
+/// Rounds of: one thread loads a chunk of rank's memory, all threads flip its bits, one thread stores it to the next
+/// rank's.
 struct FlipBody {
-  static constexpr std::size_t pieceBytes = 1024;
+  static constexpr std::size_t chunkBytes = 1024;
   struct Scratch {
-    alignas(128) std::byte piece[pieceBytes];
+    alignas(128) std::byte chunk[chunkBytes];
     BulkBarrier loaded;
   };
   Window<> from;
@@ -33,17 +34,17 @@ struct FlipBody {
     if (block.rank() == 0) scratch.loaded.init();
     block.sync();
     for (int round = 0; round < rounds; ++round) {
-      const std::size_t offset = (static_cast<std::size_t>(round) * grid.blockCount() + grid.blockIndex()) * pieceBytes;
+      const std::size_t offset = (static_cast<std::size_t>(round) * grid.blockCount() + grid.blockIndex()) * chunkBytes;
       if (block.rank() == 0) {
-        scratch.loaded.arriveAndExpect(pieceBytes);
-        bulkLoad(scratch.piece, from.at(rank, offset), pieceBytes, scratch.loaded);
+        scratch.loaded.arriveAndExpect(chunkBytes);
+        bulkLoad(scratch.chunk, from.at(rank, offset), chunkBytes, scratch.loaded);
       }
       if (!scratch.loaded.wait(phase, wait)) return;
-      for (std::size_t i = block.rank(); i < pieceBytes; i += block.size()) scratch.piece[i] = ~scratch.piece[i];
+      for (std::size_t i = block.rank(); i < chunkBytes; i += block.size()) scratch.chunk[i] = ~scratch.chunk[i];
       bulkFence();
       block.sync();
       if (block.rank() == 0) {
-        bulkStore(to.at((rank + 1) % ranks, offset), scratch.piece, pieceBytes);
+        bulkStore(to.at((rank + 1) % ranks, offset), scratch.chunk, chunkBytes);
         bulkStoreCommit();
         bulkStoreWaitSource();
       }
@@ -56,9 +57,9 @@ struct FlipBody {
   }
 };
 
-TEST_CASE("bulk: through shared memory to the next rank, round after round") {
+TEST_CASE("bulk: data passes through shared memory to the next rank in many rounds") {
   constexpr int ranks = 3, blocks = 2, rounds = 20;
-  constexpr std::size_t bytes = FlipBody::pieceBytes * blocks * rounds;
+  constexpr std::size_t bytes = FlipBody::chunkBytes * blocks * rounds;
   Backend<> backend;
   auto from = backend.allocate(ranks, bytes, 0);
   auto to = backend.allocate(ranks, bytes + 64, poisonByte);
@@ -77,12 +78,12 @@ TEST_CASE("bulk: through shared memory to the next rank, round after round") {
   }
 }
 
-/// Each rank reduces its elements into those of rank 0, all at once.
+/// All ranks concurrently reduce their elements into those of rank 0.
 template <class T, BulkRedOp op>
 struct BulkReduceBody {
   Window<> from;
   Window<> to;
-  int count;  // a block
+  int count;  // per block
   BoundedWait policy;
 
   template <class GridType>
@@ -102,7 +103,7 @@ struct BulkReduceBody {
   }
 };
 
-/// Data are small integers of both signs where there is one, whose sums are exact in every type.
+/// The data are small integers, negative ones too for signed types, whose sums are exact in every type.
 template <class T, BulkRedOp op>
 void checkBulkReduce() {
   using Op = typename detail::OperatorOf<op>::Type;
@@ -139,7 +140,7 @@ void checkBulkReduces() {
   }
 }
 
-TEST_CASE("bulk: reductions into memory, every type and operator that there is") {
+TEST_CASE("bulk: reductions into memory, for every supported type and operator") {
   checkBulkReduces<f16>();
   checkBulkReduces<bf16>();
   checkBulkReduces<float>();
@@ -150,7 +151,7 @@ TEST_CASE("bulk: reductions into memory, every type and operator that there is")
   checkBulkReduces<std::uint64_t>();
 }
 
-/// What a barrier says while a phase lacks something, step by step: bit i of the result is poll's answer after step i.
+/// Polls a barrier while its phase is incomplete: bit i of the result is what poll() returns after step i.
 struct BarrierStepsBody {
   Window<> out;
 
@@ -158,7 +159,7 @@ struct BarrierStepsBody {
   MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
     if (grid.block().rank() != 0) return;
     struct Scratch {
-      alignas(128) std::byte piece[64];
+      alignas(128) std::byte chunk[64];
       BulkBarrier barrier;
     };
     auto& scratch = *reinterpret_cast<Scratch*>(grid.sharedMemory());
@@ -168,37 +169,37 @@ struct BarrierStepsBody {
     int step = 0;
     const auto note = [&](std::uint32_t phase) { seen |= static_cast<std::uint32_t>(barrier.poll(phase)) << step++; };
     barrier.init(2);
-    note(0);  // 0: nobody has come
-    note(1);  // 1: the phase before the first has ended
+    note(0);  // 0: no arrival
+    note(1);  // 1: the phase before the first has completed
     barrier.arrive();
-    note(0);  // 2: one of two
+    note(0);  // 2: one of two arrivals
     barrier.arrive();
     note(0);  // 3: both
-    note(1);  // 4: the next phase has not ended
+    note(1);  // 4: the next phase is incomplete
     barrier.expect(48);
     barrier.arrive();
     barrier.arrive();
     note(1);  // 5: bytes are missing
-    bulkLoad(scratch.piece, from, 32, barrier);
-    bulkLoad(scratch.piece + 32, from, 16, barrier);
+    bulkLoad(scratch.chunk, from, 32, barrier);
+    bulkLoad(scratch.chunk + 32, from, 16, barrier);
     std::uint32_t phase = 1;
     const bool ended = barrier.wait(phase);
     seen |= static_cast<std::uint32_t>(ended && phase == 0) << step++;  // 6
-    note(1);                                                            // 7: all there
+    note(1);                                                            // 7: all bytes
     note(0);                                                            // 8
     barrier.invalidate();
     *reinterpret_cast<std::uint32_t*>(out.at(rank)) = seen;
   }
 };
 
-TEST_CASE("bulk: a phase ends with the last arrival and the last byte, not before") {
+TEST_CASE("bulk: a phase completes with the last arrival and the last byte, not before") {
   Backend<> backend;
   auto out = backend.allocate(1, 128, 0);
   backend.launch({1, 1, 1, 256}, BarrierStepsBody{out.window()});
   CHECK(out.read<std::uint32_t>(0)[0] == 0b011001010);
 }
 
-/// More bytes are expected than come.
+/// More bytes are expected than are copied.
 struct MissingBytesBody {
   Window<> from;
   BoundedWait policy;
@@ -207,19 +208,19 @@ struct MissingBytesBody {
   MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
     if (grid.block().rank() != 0) return;
     auto wait = policy;
-    auto* piece = grid.sharedMemory();
-    auto& barrier = *reinterpret_cast<BulkBarrier*>(piece + 64);
+    auto* chunk = grid.sharedMemory();
+    auto& barrier = *reinterpret_cast<BulkBarrier*>(chunk + 64);
     barrier.init();
     barrier.arriveAndExpect(64);
-    bulkLoad(piece, from.at(rank), 48, barrier);
+    bulkLoad(chunk, from.at(rank), 48, barrier);
     std::uint32_t phase = 0;
     const bool ended = barrier.wait(phase, wait);
-    // Whoever asks again asks for the same phase.
+    // After a failed wait the phase is unchanged.
     *reinterpret_cast<std::uint32_t*>(from.at(rank, 64)) = ended || barrier.poll(phase) ? 1 : 2;
   }
 };
 
-TEST_CASE("bulk: bytes that do not come end in a record") {
+TEST_CASE("bulk: a wait for missing bytes leaves a record") {
   Backend<> backend;
   auto from = backend.allocate(1, 128, 0);
   const auto record = backend.run({1, 1, 1, 128}, MissingBytesBody{from.window(), backend.wait(30'000'000)});

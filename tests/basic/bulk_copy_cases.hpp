@@ -1,18 +1,19 @@
-// Cases of basic/bulk_copy.hpp: every alignment of both pointers, sizes round those of pieces, queues of copies, and copies to peers.
+// Cases of basic/bulk_copy.hpp: every alignment of both pointers, sizes round those of chunks, queues of copies, and
+// copies to peers.
 #pragma once
 
 #include <doctest/doctest.h>
 
-#include "backend/backend.hpp"
-#include "backend/data.hpp"
 #include "mscclpp/basic/bulk_copy.hpp"
 #include "mscclpp/sync/semaphore.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
 
-inline constexpr BulkShape smallShape{.bytes = 256, .pieces = 4, .ahead = 2};
+inline constexpr BulkCopyConfig smallConfig{.chunkBytes = 256, .chunks = 4, .prefetchDepth = 2};
 
-/// One copy a strip: alignments and size follow from its number. All copies of a block go through one queue.
+/// One copy per strip, whose index determines the alignments and the size. All copies of a block go through one queue.
 struct BulkCopies {
   static constexpr std::size_t strip = 4096;
   static constexpr std::size_t count = 400;
@@ -26,7 +27,7 @@ struct BulkCopies {
   }
 };
 
-template <BulkShape shape>
+template <BulkCopyConfig shape>
 struct BulkCopiesBody {
   Window<> dst;
   Window<> src;
@@ -46,9 +47,10 @@ struct BulkCopiesBody {
   }
 };
 
-/// The same strips, some of them together: several copies of unlike sizes and alignments take turns. Each warp has a queue of its own.
-template <BulkShape shape>
-struct BulkTurnsBody {
+/// The same strips, several at a time: copies of different sizes and alignments are interleaved. Each warp has its own
+/// queue.
+template <BulkCopyConfig shape>
+struct BulkRoundRobinBody {
   static constexpr int warps = 2;
   Window<> dst;
   Window<> src;
@@ -63,14 +65,14 @@ struct BulkTurnsBody {
     BulkCopier<shape> copier(warp, reinterpret_cast<BulkScratch<shape>*>(grid.sharedMemory())[index]);
     std::size_t first = 0;
     for (std::size_t n = 0; first < C::count; ++n) {
-      const std::size_t together = n % 6;  // none is a number too
+      const std::size_t together = n % 6;  // including 0
       if (n % warps == static_cast<std::size_t>(index)) {
         const std::size_t left = C::count - first;
         const auto regionAt = [&](int i) {
           const std::size_t strip = first + static_cast<std::size_t>(i);
           return CopyRegion{dst.at(rank) + C::dst(strip), src.at(rank) + C::src(strip), C::size(strip)};
         };
-        copier.copyInTurns(warp, static_cast<int>(together < left ? together : left), regionAt, wait);
+        copier.copyRoundRobin(warp, static_cast<int>(together < left ? together : left), regionAt, wait);
       }
       first += together;
     }
@@ -93,34 +95,34 @@ void checkBulkCopies(const Shape& launch) {
   CHECK(firstDifference(dst.read(0), expected) == -1);
 }
 
-template <BulkShape shape>
+template <BulkCopyConfig shape>
 void checkSeparateCopies() {
   checkBulkCopies<BulkCopiesBody<shape>>({1, 2, 1, sizeof(BulkScratch<shape>)});
 }
 
-TEST_CASE("bulk_copy: alignments, sizes and queues, with rings of several shapes") {
-  checkSeparateCopies<smallShape>();
-  checkSeparateCopies<BulkShape{.bytes = 16, .pieces = 2, .ahead = 1}>();
-  checkSeparateCopies<BulkShape{.bytes = 512, .pieces = 5, .ahead = 4}>();
-  checkSeparateCopies<BulkShape{.bytes = 1024, .pieces = 7, .ahead = 1}>();
+TEST_CASE("bulk_copy: alignments, sizes and queues, with several configurations of the ring") {
+  checkSeparateCopies<smallConfig>();
+  checkSeparateCopies<BulkCopyConfig{.chunkBytes = 16, .chunks = 2, .prefetchDepth = 1}>();
+  checkSeparateCopies<BulkCopyConfig{.chunkBytes = 512, .chunks = 5, .prefetchDepth = 4}>();
+  checkSeparateCopies<BulkCopyConfig{.chunkBytes = 1024, .chunks = 7, .prefetchDepth = 1}>();
 }
 
-template <BulkShape shape>
-void checkTurns() {
-  constexpr int warps = BulkTurnsBody<shape>::warps;
-  checkBulkCopies<BulkTurnsBody<shape>>({1, 1, warps, warps * sizeof(BulkScratch<shape>)});
+template <BulkCopyConfig shape>
+void checkRoundRobin() {
+  constexpr int warps = BulkRoundRobinBody<shape>::warps;
+  checkBulkCopies<BulkRoundRobinBody<shape>>({1, 1, warps, warps * sizeof(BulkScratch<shape>)});
 }
 
-TEST_CASE("bulk_copy: several copies in turns, through a queue a warp") {
-  checkTurns<smallShape>();
-  checkTurns<BulkShape{.bytes = 16, .pieces = 2, .ahead = 1, .turn = 3}>();
-  checkTurns<BulkShape{.bytes = 512, .pieces = 5, .ahead = 4, .turn = 2}>();
-  checkTurns<BulkShape{.bytes = 1024, .pieces = 7, .ahead = 1, .turn = 100}>();
+TEST_CASE("bulk_copy: several copies in round-robin order, through a queue per warp") {
+  checkRoundRobin<smallConfig>();
+  checkRoundRobin<BulkCopyConfig{.chunkBytes = 16, .chunks = 2, .prefetchDepth = 1, .quantum = 3}>();
+  checkRoundRobin<BulkCopyConfig{.chunkBytes = 512, .chunks = 5, .prefetchDepth = 4, .quantum = 2}>();
+  checkRoundRobin<BulkCopyConfig{.chunkBytes = 1024, .chunks = 7, .prefetchDepth = 1, .quantum = 100}>();
 }
 
-/// Two copies of two pieces each; the first one's second piece lies where the second one's first does. Which of these stays tells their order: on CPU ranks
-/// stores happen in the order in which they were queued.
-template <BulkShape shape>
+/// Two copies of two chunks each; the second chunk of the first has the same destination as the first chunk of the
+/// second. The final content shows their order, since CPU ranks store in the order of the queue.
+template <BulkCopyConfig shape>
 struct BulkOrderBody {
   Window<> dst;
   Window<> src;
@@ -128,46 +130,46 @@ struct BulkOrderBody {
 
   template <class GridType>
   MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
-    constexpr std::size_t piece = shape.bytes;
+    constexpr std::size_t chunk = shape.chunkBytes;
     auto wait = policy;
     const auto block = grid.block();
     BulkCopier<shape> copier(block, *reinterpret_cast<BulkScratch<shape>*>(grid.sharedMemory()));
     const auto regionAt = [&](int i) {
       const auto index = static_cast<std::size_t>(i);
-      return CopyRegion{dst.at(rank) + index * piece, src.at(rank) + 2 * index * piece, 2 * piece};
+      return CopyRegion{dst.at(rank) + index * chunk, src.at(rank) + 2 * index * chunk, 2 * chunk};
     };
-    copier.copyInTurns(block, 2, regionAt, wait);
+    copier.copyRoundRobin(block, 2, regionAt, wait);
     copier.finish(block, wait);
   }
 };
 
-/// last: which of the four source pieces is to be found where two of them went.
-template <BulkShape shape>
-void checkOrderOfTurns(std::size_t last) {
-  constexpr std::size_t piece = shape.bytes;
+/// last: the index of the source chunk that must be at the destination of two of them.
+template <BulkCopyConfig shape>
+void checkRoundRobinOrder(std::size_t last) {
+  constexpr std::size_t chunk = shape.chunkBytes;
   Backend<> backend;
-  auto dst = backend.allocate(1, 3 * piece, poisonByte);
-  auto src = backend.allocate(1, 4 * piece, 0);
-  const auto data = randomBits<std::byte>(4 * piece, 1);
+  auto dst = backend.allocate(1, 3 * chunk, poisonByte);
+  auto src = backend.allocate(1, 4 * chunk, 0);
+  const auto data = randomBits<std::byte>(4 * chunk, 1);
   src.write(0, data);
   backend.launch({1, 1, 1, sizeof(BulkScratch<shape>)},
                  BulkOrderBody<shape>{dst.window(), src.window(), backend.wait()});
   const auto found = dst.read(0);
-  CHECK(std::memcmp(found.data() + piece, data.data() + last * piece, piece) == 0);
+  CHECK(std::memcmp(found.data() + chunk, data.data() + last * chunk, chunk) == 0);
 }
 
-TEST_CASE("bulk_copy: a turn is as many pieces as the shape says") {
+TEST_CASE("bulk_copy: copies are interleaved by the configured quantum") {
   if constexpr (!Backend<>::onGpu) {
-    checkOrderOfTurns<BulkShape{.bytes = 64, .pieces = 4, .ahead = 2, .turn = 1}>(1);
-    checkOrderOfTurns<BulkShape{.bytes = 64, .pieces = 4, .ahead = 2, .turn = 2}>(2);
+    checkRoundRobinOrder<BulkCopyConfig{.chunkBytes = 64, .chunks = 4, .prefetchDepth = 2, .quantum = 1}>(1);
+    checkRoundRobinOrder<BulkCopyConfig{.chunkBytes = 64, .chunks = 4, .prefetchDepth = 2, .quantum = 2}>(2);
   }
 }
 
-/// Rounds of: each rank fills its source, sends it to the other one of two, signals; and checks what has come.
-template <BulkShape shape>
+/// In each round both ranks fill their source, send it to the peer, signal, and check what they received.
+template <BulkCopyConfig shape>
 struct BulkExchangeBody {
   static constexpr std::size_t dataOffset = 64;
-  Window<> memory;  // two counters; from dataOffset: what the peer sends
+  Window<> memory;  // two counters; from dataOffset: data from the peer
   Window<> source;
   Window<> wrong;
   std::size_t words;
@@ -181,9 +183,9 @@ struct BulkExchangeBody {
     const int peer = 1 - rank;
     const auto block = grid.block();
     const auto counter = [&](int r) { return reinterpret_cast<std::uint64_t*>(memory.at(r)); };
-    SemaphoreHandle semaphore{counter(rank), counter(peer), counter(rank) + 1, control, waitTimeout, rank, peer};
+    SemaphoreHandle semaphore{{}, counter(rank), counter(peer), counter(rank) + 1, control, waitTimeout, rank, peer};
     auto* own = reinterpret_cast<std::uint32_t*>(source.at(rank));
-    const auto* inbox = reinterpret_cast<const std::uint32_t*>(memory.at(rank, dataOffset));
+    const auto* received = reinterpret_cast<const std::uint32_t*>(memory.at(rank, dataOffset));
     std::uint32_t errors = 0;
     for (int round = 0; round < rounds; ++round) {
       for (std::size_t i = block.rank(); i < words; i += block.size())
@@ -198,9 +200,9 @@ struct BulkExchangeBody {
       }
       block.sync();
       for (std::size_t i = block.rank(); i < words; i += block.size())
-        errors += inbox[i] != static_cast<std::uint32_t>(round * 1'000'000 + peer + 2 * i);
+        errors += received[i] != static_cast<std::uint32_t>(round * 1'000'000 + peer + 2 * i);
       block.sync();
-      // The peer may overwrite what was read here only after this.
+      // Only after this may the peer overwrite the data.
       if (block.rank() == 0) {
         semaphore.signal();
         errors += !semaphore.wait();
@@ -211,7 +213,7 @@ struct BulkExchangeBody {
   }
 };
 
-template <BulkShape shape>
+template <BulkCopyConfig shape>
 void checkBulkExchange(std::size_t words, int rounds) {
   using Body = BulkExchangeBody<shape>;
   Backend<> backend;
@@ -225,10 +227,10 @@ void checkBulkExchange(std::size_t words, int rounds) {
     CHECK(wrong.template read<std::uint32_t>(rank) == std::vector<std::uint32_t>(threads, 0));
 }
 
-TEST_CASE("bulk_copy: what was sent to a peer is there after the signal") {
-  checkBulkExchange<smallShape>(1000, 30);
-  checkBulkExchange<smallShape>(3, 30);
-  if constexpr (Backend<>::onGpu) checkBulkExchange<BulkShape{}>(1 << 20, 20);
+TEST_CASE("bulk_copy: data sent to a peer is visible after the signal") {
+  checkBulkExchange<smallConfig>(1000, 30);
+  checkBulkExchange<smallConfig>(3, 30);
+  if constexpr (Backend<>::onGpu) checkBulkExchange<BulkCopyConfig{}>(1 << 20, 20);
 }
 
 }  // namespace mscclpp::test

@@ -1,4 +1,4 @@
-// The least that each concept asks for: an archetype satisfies it, and without any one part it does not.
+// The minimal requirements of each concept: an archetype satisfies it, and does not if any one member is missing.
 #include "mscclpp/basic/concepts.hpp"
 
 #include <doctest/doctest.h>
@@ -26,12 +26,12 @@ struct NoSync {
 };
 static_assert(!ThreadGroup<NoSync>);
 
-struct SyncNeedsMutable {
+struct SyncNotConst {
   int rank() const;
   int size() const;
   void sync();
 };
-static_assert(!ThreadGroup<SyncNeedsMutable>);
+static_assert(!ThreadGroup<SyncNotConst>);
 
 struct MinimalWarp : MinimalGroup {
   static constexpr int width = 2;
@@ -42,10 +42,10 @@ struct MinimalWarp : MinimalGroup {
 };
 static_assert(WarpGroup<MinimalWarp>);
 
-struct WarpThatVotesInInts : MinimalWarp {
+struct WarpVoteReturnsInt : MinimalWarp {
   int all(bool) const;
 };
-static_assert(!WarpGroup<WarpThatVotesInInts>);
+static_assert(!WarpGroup<WarpVoteReturnsInt>);
 
 struct MinimalGrid {
   int blockIndex() const;
@@ -66,59 +66,59 @@ struct MinimalWait {
   template <class Attempt>
   bool until(const WaitSite&, Attempt&&);
   template <class Warp, class Attempt>
-  bool untilTogether(const Warp&, const WaitSite&, Attempt&&);
+  bool untilCollective(const Warp&, const WaitSite&, Attempt&&);
 };
 static_assert(WaitPolicy<MinimalWait>);
 
-struct WaitThatNeverFails {
+struct WaitReturnsVoid {
   template <class Attempt>
   void until(const WaitSite&, Attempt&&);
   template <class Warp, class Attempt>
-  void untilTogether(const Warp&, const WaitSite&, Attempt&&);
+  void untilCollective(const Warp&, const WaitSite&, Attempt&&);
 };
-static_assert(!WaitPolicy<WaitThatNeverFails>);
+static_assert(!WaitPolicy<WaitReturnsVoid>);
 
 struct MinimalOp {
   static float combine(float, float);
   static float finish(float, int);
 };
 static_assert(ReductionOperator<MinimalOp, float>);
-static_assert(!ReductionOperator<MinimalOp, int>, "results are of the accumulator's type");
+static_assert(!ReductionOperator<MinimalOp, int>, "results have the accumulator's type");
 
 struct MinimalPacket {
   using Payload = std::uint32_t;
   void write(Payload, std::uint32_t);
   bool tryRead(std::uint32_t, Payload&) const;
   MinimalPacket load() const;
-  bool carries(std::uint32_t) const;
+  bool hasFlag(std::uint32_t) const;
   Payload payload() const;
 };
 static_assert(Packet<MinimalPacket>);
 
-struct PacketReadMutably {
+struct PacketTryReadNotConst {
   using Payload = std::uint32_t;
   void write(Payload, std::uint32_t);
   bool tryRead(std::uint32_t, Payload&);
-  PacketReadMutably load() const;
-  bool carries(std::uint32_t) const;
+  PacketTryReadNotConst load() const;
+  bool hasFlag(std::uint32_t) const;
   Payload payload() const;
 };
-static_assert(!Packet<PacketReadMutably>);
+static_assert(!Packet<PacketTryReadNotConst>);
 
 struct MinimalProtocol {
   struct Fetched {};
-  static constexpr bool wholeRows = false;
+  static constexpr bool needsFullWarp = false;
   static constexpr int initialByte = 0;
   static constexpr int packsPerRow(int width) { return width; }
   static std::size_t bytes(std::size_t);
   static std::uint64_t nextEpoch(std::uint64_t);
-  static void write(const MinimalWarp&, std::byte*, std::size_t, const Word16&, std::uint64_t);
+  static void write(const MinimalWarp&, std::byte*, std::size_t, const Word128&, std::uint64_t);
   static Fetched fetch(const MinimalWarp&, std::byte*, std::size_t, std::uint64_t);
   static bool arrived(const MinimalWarp&, std::byte*, std::size_t, Fetched&, std::uint64_t);
-  static Word16 encode(const MinimalWarp&, const Word16&);
-  static Word16 decode(const MinimalWarp&, const Word16&);
-  static Word16 received(const MinimalWarp&, const Fetched&);
-  static void consumed(const MinimalWarp&, std::byte*, std::size_t);
+  static Word128 encode(const MinimalWarp&, const Word128&);
+  static Word128 decode(const MinimalWarp&, const Word128&);
+  static Word128 received(const MinimalWarp&, const Fetched&);
+  static void resetSlot(const MinimalWarp&, std::byte*, std::size_t);
 };
 static_assert(PackProtocol<MinimalProtocol, MinimalWarp>);
 static_assert(!PackProtocol<MinimalPacket, MinimalWarp>);
@@ -162,17 +162,17 @@ TEST_CASE("group: groups of one thread") {
   CHECK(range.size() == 8);
 }
 
-TEST_CASE("wait: TryOnce tries once, SpinWait until it succeeds") {
+TEST_CASE("wait: TryOnce makes one attempt, SpinWait waits until success") {
   int tries = 0;
   const auto third = [&](std::uint64_t&) { return ++tries >= 3; };
   const WaitSite site{WaitOperation::Unknown, 0, 0, 0, 0};
   CHECK_FALSE(TryOnce().until(site, third));
   CHECK(tries == 1);
-  CHECK_FALSE(TryOnce().untilTogether(ThisThread(), site, third));
+  CHECK_FALSE(TryOnce().untilCollective(ThisThread(), site, third));
   CHECK(tries == 2);
   CHECK(SpinWait().until(site, third));
   CHECK(tries == 3);
   tries = 0;
-  CHECK(SpinWait().untilTogether(ThisThread(), site, third));
+  CHECK(SpinWait().untilCollective(ThisThread(), site, third));
   CHECK(tries == 3);
 }

@@ -1,18 +1,18 @@
-// Cases of basic/copy.hpp: every alignment of both pointers, every small size, and large ones; nothing beyond the end is touched.
+// Cases of basic/copy.hpp: every alignment of both pointers, every small size, and large ones; no other byte changes.
 #pragma once
 
 #include <doctest/doctest.h>
 
 #include <array>
 
-#include "backend/backend.hpp"
-#include "backend/data.hpp"
 #include "mscclpp/basic/copy.hpp"
 #include "mscclpp/basic/reduce_op.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
 
-/// The case number says alignments and size; each case has a strip of the destination to itself.
+/// The index of a case determines alignments and size; each case has its own strip of the destination.
 struct SmallCopies {
   static constexpr std::size_t alignments = 17;
   static constexpr std::size_t sizes = 101;
@@ -63,17 +63,17 @@ struct CopyBody {
 };
 
 TEST_CASE("copy: large sizes") {
-  constexpr std::size_t room = (1 << 18) + 64;
-  const auto data = randomBits<std::byte>(room, 2);
+  constexpr std::size_t capacity = (1 << 18) + 64;
+  const auto data = randomBits<std::byte>(capacity, 2);
   Backend<> backend;
-  auto src = backend.allocate(1, room, 0);
+  auto src = backend.allocate(1, capacity, 0);
   src.write(0, data);
   using Case = std::array<std::size_t, 3>;
   for (const auto& [dstOffset, srcOffset, bytes] :
        {Case{0, 0, 1 << 18}, Case{3, 19, 200'001}, Case{8, 16, 131'077}, Case{4, 24, 65'553}, Case{1, 0, 40'000}}) {
-    auto dst = backend.allocate(1, room, poisonByte);
+    auto dst = backend.allocate(1, capacity, poisonByte);
     backend.launch({1, 1, 1}, CopyBody{dst.window(), src.window(), dstOffset, srcOffset, bytes});
-    std::vector<std::byte> expected(room, std::byte{poisonByte});
+    std::vector<std::byte> expected(capacity, std::byte{poisonByte});
     std::memcpy(expected.data() + dstOffset, data.data() + srcOffset, bytes);
     CHECK(firstDifference(dst.read(0), expected) == -1);
   }
@@ -113,9 +113,9 @@ void checkCopyReduce(std::size_t count, int srcShift) {
   CHECK(firstDifference(dst.template read<T>(0), into) == -1);
 }
 
-TEST_CASE("copy: copyReduce adds into the destination and touches nothing else") {
+TEST_CASE("copy: copyReduce adds to the destination and changes nothing else") {
   for (std::size_t count : {0, 1, 2, 31, 64, 65, 1000}) {
-    for (const int srcShift : {1, 2}) {  // a shift of 1 like that of the destination: 16 bytes at a time
+    for (const int srcShift : {1, 2}) {  // 1, as for the destination: 16 bytes at a time
       checkCopyReduce<float>(count, srcShift);
       checkCopyReduce<bf16>(count, srcShift);
       checkCopyReduce<f8e4m3>(count, srcShift);

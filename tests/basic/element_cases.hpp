@@ -1,14 +1,15 @@
-// Cases of basic/element.hpp: widening is exact, narrowing rounds to nearest even, for every bit pattern of the small types.
+// Cases of basic/element.hpp: widening is exact, narrowing rounds to nearest even, for every bit pattern of the small
+// types.
 #pragma once
 
 #include <doctest/doctest.h>
 
 #include <utility>
 
-#include "backend/backend.hpp"
-#include "backend/data.hpp"
-#include "basic/float_format.hpp"
+#include "float_format.hpp"
 #include "mscclpp/basic/element.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
 
@@ -68,7 +69,7 @@ void checkSmallFloat() {
   for (std::size_t i = 0; i < patterns.size(); ++i) wrong += !sameValue(wide[i], decode(patterns[i]));
   CHECK(wrong == 0);
 
-  // Each value, the midpoints between neighbours, what lies just beside them, and any bits.
+  // Each value, the midpoints between neighbours, the values next to those, and random bits.
   auto values = randomBits<float>(20'000, 4);
   for (std::size_t i = 0; i + 1 < patterns.size(); ++i) {
     const float low = wide[i], high = wide[i + 1];
@@ -87,7 +88,7 @@ void checkSmallFloat() {
   }
 }
 
-TEST_CASE("element: floating types of 16 and 8 bits") {
+TEST_CASE("element: 16- and 8-bit floating-point types") {
   checkSmallFloat<f16>();
   checkSmallFloat<bf16>();
   checkSmallFloat<f8e4m3>();
@@ -126,7 +127,7 @@ void checkWide() {
   CHECK(firstDifference(converted<Narrow<T>>(values), values) == -1);
 }
 
-TEST_CASE("element: float and double stay as they are") {
+TEST_CASE("element: float and double are unchanged") {
   checkWide<float>();
   checkWide<double>();
 }

@@ -1,4 +1,4 @@
-// Binary floating formats of 8 and 16 bits, decoded and rounded in double by their definition: the reference for conversions.
+// Binary floating-point formats of 8 and 16 bits, decoded and rounded in double: the reference for conversions.
 #pragma once
 
 #include <cmath>
@@ -11,13 +11,13 @@
 
 namespace mscclpp::test {
 
-/// What happens to values beyond the largest finite one.
+/// The result of rounding a value beyond the largest finite one.
 enum class Overflow { Infinity, Saturate };
 
 struct FloatFormat {
   int exponentBits;
   int mantissaBits;
-  bool hasInfinity;  ///< otherwise the top exponent holds numbers too, and only all ones is NaN
+  bool hasInfinity;  ///< false: the largest exponent is used for numbers too, and only all ones is NaN
   Overflow overflow;
 
   int bias() const { return (1 << (exponentBits - 1)) - 1; }
@@ -46,14 +46,14 @@ struct FloatFormat {
   /// The value rounded to nearest, ties to even.
   double round(double value) const {
     if (std::isnan(value) || value == 0) return value;
-    const double beyond = overflow == Overflow::Saturate ? largest() : std::numeric_limits<double>::infinity();
-    if (std::isinf(value)) return std::copysign(beyond, value);
+    const double overflowValue = overflow == Overflow::Saturate ? largest() : std::numeric_limits<double>::infinity();
+    if (std::isinf(value)) return std::copysign(overflowValue, value);
     int exponent = 0;
     std::frexp(value, &exponent);
     const int lowest = 1 - bias();
     const int ulp = (exponent - 1 < lowest ? lowest : exponent - 1) - mantissaBits;
     const double rounded = std::copysign(std::ldexp(std::nearbyint(std::ldexp(value, -ulp)), ulp), value);
-    return std::abs(rounded) <= largest() ? rounded : std::copysign(beyond, value);
+    return std::abs(rounded) <= largest() ? rounded : std::copysign(overflowValue, value);
   }
 };
 
@@ -80,7 +80,7 @@ template <class T>
 inline constexpr bool isSmallFloat =
     std::is_same_v<T, f16> || std::is_same_v<T, bf16> || std::is_same_v<T, f8e4m3> || std::is_same_v<T, f8e5m2>;
 
-/// An element's value, by the definition of its format.
+/// The value of an element.
 template <class T>
 double decode(const T& element) {
   if constexpr (isSmallFloat<T>) {
@@ -92,7 +92,7 @@ double decode(const T& element) {
   }
 }
 
-/// Same value, NaN being one value and zeros differing by sign.
+/// Whether the values are the same; all NaNs are, zeros of different sign are not.
 inline bool sameValue(double a, double b) {
   if (std::isnan(a) || std::isnan(b)) return std::isnan(a) && std::isnan(b);
   return a == b && std::signbit(a) == std::signbit(b);

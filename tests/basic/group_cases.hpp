@@ -1,39 +1,40 @@
-// Cases of basic/group.hpp and emulation/group.hpp: threads know their place, sync() orders, warps exchange registers.
+// Cases of basic/group.hpp and emulation/group.hpp: indices, sync(), and exchanges of registers in warps.
 #pragma once
 
 #include <doctest/doctest.h>
 
-#include "backend/backend.hpp"
-#include "backend/data.hpp"
 #include "mscclpp/basic/concepts.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
 
-/// Each thread leaves what it knows about itself.
-struct PlacesBody {
-  struct Place {
+/// Each thread stores its indices.
+struct ThreadIndicesBody {
+  struct ThreadIndices {
     int blockIndex, blockCount, blockRank, blockSize, warpIndex, warpCount, warpRank, warpSize;
   };
-  Window<> places;
+  Window<> threadIndices;
 
   template <class GridType>
   MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
     const auto block = grid.block();
     const auto warp = grid.warp();
-    auto* to = reinterpret_cast<Place*>(places.at(rank));
+    auto* to = reinterpret_cast<ThreadIndices*>(threadIndices.at(rank));
     to[grid.blockIndex() * block.size() + block.rank()] =
-        Place{grid.blockIndex(), grid.blockCount(), block.rank(), block.size(),
-              grid.warpIndex(),  grid.warpCount(),  warp.rank(),  warp.size()};
+        ThreadIndices{grid.blockIndex(), grid.blockCount(), block.rank(), block.size(),
+                      grid.warpIndex(),  grid.warpCount(),  warp.rank(),  warp.size()};
   }
 };
 
-TEST_CASE("group: every thread knows its place") {
+TEST_CASE("group: thread, warp and block indices") {
   Backend<> backend;
   constexpr int width = Backend<>::warpWidth;
   const Shape shape{2, 3, 2};
   const int threads = shape.warps * width;
-  auto places = backend.allocate(shape.ranks, sizeof(PlacesBody::Place) * shape.blocks * threads, poisonByte);
-  backend.launch(shape, PlacesBody{places.window()});
+  auto threadIndices =
+      backend.allocate(shape.ranks, sizeof(ThreadIndicesBody::ThreadIndices) * shape.blocks * threads, poisonByte);
+  backend.launch(shape, ThreadIndicesBody{threadIndices.window()});
   for (int rank = 0; rank < shape.ranks; ++rank) {
     std::vector<int> expected;
     for (int b = 0; b < shape.blocks; ++b) {
@@ -42,11 +43,11 @@ TEST_CASE("group: every thread knows its place") {
           expected.push_back(value);
       }
     }
-    CHECK(places.read<int>(rank) == expected);
+    CHECK(threadIndices.read<int>(rank) == expected);
   }
 }
 
-/// Round after round, each thread reads what its neighbour wrote before the sync.
+/// In each round, each thread reads what its neighbour wrote before the sync.
 struct NeighbourBody {
   Window<> slots;
   Window<> seen;
@@ -74,7 +75,7 @@ struct NeighbourBody {
   }
 };
 
-TEST_CASE("group: sync() lets a block and a warp see each other's writes") {
+TEST_CASE("group: sync() makes writes visible within a block and a warp") {
   Backend<> backend;
   constexpr int width = Backend<>::warpWidth;
   const int rounds = 50;

@@ -1,10 +1,10 @@
-// basic/multicast.hpp on CPU ranks: every type, operator and width of the table, against sums made one by one; and concurrent reductions into replicas.
+// basic/multicast.hpp on CPU ranks: every type, operator and width, and concurrent reductions into replicas.
 #include "mscclpp/basic/multicast.hpp"
 
 #include <doctest/doctest.h>
 
-#include "backend/data.hpp"
-#include "backend/multicast.hpp"
+#include "tests/backend/multicast.hpp"
+#include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
 namespace {
@@ -22,7 +22,7 @@ T reduced(const std::vector<std::vector<T>>& inputs, std::size_t i) {
 }
 
 /// Each rank reduces all elements, offset by one vector, into its output.
-template <class T, int N, Arithmetic op, Accumulation in>
+template <class T, int N, HardwareReduceOp op, Accumulation in>
 void checkLoad(int ranks) {
   INFO(sizeof(T), " bytes, width ", N, ", operator ", static_cast<int>(op), ", ranks ", ranks);
   using Op = typename detail::OperatorOf<op>::Type;
@@ -46,7 +46,7 @@ void checkLoad(int ranks) {
   for (int r = 0; r < ranks; ++r) CHECK(firstDifference(output.template read<T>(r), expected) == -1);
 }
 
-/// Small integers, whose sums are exact in every type, so that the order of the ranks does not show.
+/// Small integers, whose sums are exact in every type, so that the order of the ranks does not matter.
 template <class T>
 std::vector<T> smallIntegers(unsigned seed) {
   std::vector<T> data(count);
@@ -55,8 +55,8 @@ std::vector<T> smallIntegers(unsigned seed) {
   return data;
 }
 
-/// All ranks reduce into all replicas at once, some of them twice over.
-template <class T, int N, Arithmetic op>
+/// All ranks concurrently reduce into all replicas, some of them twice.
+template <class T, int N, HardwareReduceOp op>
 void checkStoreReduce(int ranks) {
   INFO(sizeof(T), " bytes, width ", N, ", operator ", static_cast<int>(op), ", ranks ", ranks);
   using Op = typename detail::OperatorOf<op>::Type;
@@ -87,11 +87,11 @@ void checkStoreReduce(int ranks) {
   }
 }
 
-/// Every row of the table for T and a width; how many there are comes back, so that a table that lost rows shows.
+/// Checks every row of the table for T and a width; returns the number of rows, so that a missing row is detected.
 template <class T, int N>
 int checkWidth() {
   int rows = 0;
-  const auto withOp = [&]<Arithmetic op>() {
+  const auto withOp = [&]<HardwareReduceOp op>() {
     const auto withAccumulation = [&]<Accumulation in>() {
       if constexpr (arch::multimemLoadReduces(op, elementKind<T>, N * static_cast<int>(sizeof(T)), in)) {
         ++rows;
@@ -108,9 +108,9 @@ int checkWidth() {
       checkStoreReduce<T, N, op>(4);
     }
   };
-  withOp.template operator()<Arithmetic::Add>();
-  withOp.template operator()<Arithmetic::Min>();
-  withOp.template operator()<Arithmetic::Max>();
+  withOp.template operator()<HardwareReduceOp::Add>();
+  withOp.template operator()<HardwareReduceOp::Min>();
+  withOp.template operator()<HardwareReduceOp::Max>();
   return rows;
 }
 
@@ -134,11 +134,12 @@ TEST_CASE("multicast: every type, operator, width and accumulation of the table"
   CHECK(checkType<f8e5m2>() == 3 * 4);
 }
 
-static_assert(multicastWidth<bf16, Arithmetic::Add> == 8 && multicastWidth<float, Arithmetic::Add> == 4);
-static_assert(multicastWidth<float, Arithmetic::Min> == 0 && multicastWidth<double, Arithmetic::Add> == 1);
-static_assert(multicastWidth<std::int64_t, Arithmetic::Max> == 1 && multicastWidth<std::int8_t, Arithmetic::Add> == 0);
+static_assert(multicastWidth<bf16, HardwareReduceOp::Add> == 8 && multicastWidth<float, HardwareReduceOp::Add> == 4);
+static_assert(multicastWidth<float, HardwareReduceOp::Min> == 0 && multicastWidth<double, HardwareReduceOp::Add> == 1);
+static_assert(multicastWidth<std::int64_t, HardwareReduceOp::Max> == 1 &&
+              multicastWidth<std::int8_t, HardwareReduceOp::Add> == 0);
 
-TEST_CASE("multicast: a store reaches every replica, and nothing beside it") {
+TEST_CASE("multicast: a store reaches every replica and changes nothing else") {
   constexpr int ranks = 5;
   EmulatedBackend<1> backend;
   auto memory = backend.allocate(ranks, 64, poisonByte);

@@ -1,11 +1,11 @@
-// Parts cover everything once, in order, remainders included.
+// Parts cover all items once, in order, for any number of items.
 #include "mscclpp/basic/partition.hpp"
 
 #include <doctest/doctest.h>
 
 using namespace mscclpp;
 
-TEST_CASE("partition: even parts cover everything, in order, and differ by one at most") {
+TEST_CASE("partition: even parts cover all items, in order, and differ by one at most") {
   for (std::size_t n = 0; n <= 40; ++n) {
     for (std::size_t parts = 1; parts <= 12; ++parts) {
       std::size_t next = 0;
@@ -24,7 +24,7 @@ TEST_CASE("partition: even parts cover everything, in order, and differ by one a
   }
 }
 
-TEST_CASE("partition: stepped parts cover everything, each from its multiple of the step") {
+TEST_CASE("partition: stepped parts cover all items, each from its multiple of the step") {
   for (std::size_t n = 0; n <= 40; ++n) {
     for (std::size_t step = 1; step <= 12; ++step) {
       std::size_t covered = 0;

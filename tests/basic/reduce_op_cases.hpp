@@ -1,4 +1,4 @@
-// Cases of basic/reduce_op.hpp: every operator on every type, against a reference that shares no code with it.
+// Cases of basic/reduce_op.hpp: every operator on every type, against an independent reference.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "backend/backend.hpp"
-#include "backend/data.hpp"
-#include "basic/float_format.hpp"
+#include "float_format.hpp"
 #include "mscclpp/basic/reduce_op.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
 
@@ -32,7 +32,7 @@ struct ReduceBody {
   }
 };
 
-/// An integer's reduction by the definition: modulo 2^bits of the accumulator.
+/// The reduction of integers: modulo 2^bits of the accumulator.
 template <class T, class Op>
 T integerReference(const std::vector<T>& values) {
   using A = Accumulator<T>;
@@ -49,7 +49,7 @@ T integerReference(const std::vector<T>& values) {
   return static_cast<T>(total);
 }
 
-/// A floating element's reduction by the definition, in the accumulator's arithmetic; element_cases.hpp checks narrow.
+/// The reduction of floating-point elements, in the accumulator type; element_cases.hpp checks narrow().
 template <class T, class Op>
 T floatReference(const std::vector<T>& values) {
   using A = Accumulator<T>;

@@ -1,4 +1,4 @@
-// The order in which a rank visits its peers.
+// The order in which a rank addresses its peers.
 #include "mscclpp/basic/team.hpp"
 
 #include <doctest/doctest.h>
@@ -7,7 +7,7 @@
 
 using namespace mscclpp;
 
-TEST_CASE("team: a rank visits every peer once, and at no step two ranks visit the same one") {
+TEST_CASE("team: a rank addresses every peer once, and no two ranks address the same peer in a step") {
   for (int size = 2; size <= 9; ++size) {
     for (std::uint32_t block = 0; block < 2 * static_cast<std::uint32_t>(size); ++block) {
       const int rotation = Team<>(0, size).rotation(block);
@@ -40,7 +40,7 @@ TEST_CASE("team: the first peer is the next rank") {
   CHECK(Team<>(3, 4).peer(2) == 2);
 }
 
-TEST_CASE("team: a fixed size agrees with the same size at run time") {
+TEST_CASE("team: a size fixed at compile time gives the same order as at run time") {
   for (int rank = 0; rank < 8; ++rank) {
     const Team<8> fixed(rank, 8);
     const Team<> free(rank, 8);

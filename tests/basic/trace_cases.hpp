@@ -1,4 +1,5 @@
-// Cases of basic/trace.hpp: who records, what, how far, and that nothing else is touched.
+// Cases of basic/trace.hpp: which threads record, what they record, limits of the buffer, and that nothing else
+// changes.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -6,9 +7,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "backend/backend.hpp"
-#include "backend/trace_memory.hpp"
 #include "mscclpp/basic/trace.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/trace_memory.hpp"
 
 namespace mscclpp::test {
 
@@ -23,21 +24,21 @@ inline constexpr TraceId outer = userTraceId(0), inner = userTraceId(1), mark = 
 
 struct TraceBody {
   TraceBuffer buffer;
-  int inners;
-  bool endsTooOften;
+  int innerSpans;
+  bool unbalancedEnd;
 
   template <class GridType>
   MSCCLPP_HOST_DEVICE void operator()(int /*rank*/, const GridType& grid) const {
     BlockTrace trace(buffer, grid);
     const TracedGrid traced(grid, trace);
     auto&& mine = traceOf(traced);
-    if (endsTooOften) mine.end(outer);
+    if (unbalancedEnd) mine.end(outer);
     const TraceSpan whole(mine, outer, static_cast<std::uint64_t>(grid.blockIndex()));
-    for (int i = 0; i < inners; ++i) {
+    for (int i = 0; i < innerSpans; ++i) {
       const TraceSpan part(mine, inner, static_cast<std::uint64_t>(i));
     }
     mine.point(mark, std::uint64_t{1} << 47 | static_cast<std::uint64_t>(grid.warpIndex()));
-    // No trace, no effect.
+    // Without a trace there is no effect.
     auto&& none = traceOf(grid);
     const TraceSpan nothing(none, outer);
   }
@@ -48,7 +49,7 @@ TEST_CASE("trace: two threads of each block record, spans nest, and nothing else
   TraceMemory memory(backend, 2, 16);
   backend.launch({1, 2, 3}, TraceBody{memory.buffer(), 2, false});
   const auto read = memory.read();
-  CHECK(read.restIsPoison);
+  CHECK(read.unusedIsPoison);
   REQUIRE(read.tracks.size() == 4);
   for (std::size_t track = 0; track < 4; ++track) {
     CAPTURE(track);
@@ -81,7 +82,7 @@ TEST_CASE("trace: a block of one warp has one track") {
   CHECK(read.tracks[1].empty());
 }
 
-TEST_CASE("trace: what does not fit is whole spans, which are counted") {
+TEST_CASE("trace: a full buffer drops whole spans and counts their events") {
   // Open, outer, three inners, the mark, end of outer, Close: 11 events.
   for (std::uint32_t capacity = 1; capacity <= 12; ++capacity) {
     CAPTURE(capacity);
@@ -89,11 +90,11 @@ TEST_CASE("trace: what does not fit is whole spans, which are counted") {
     TraceMemory memory(backend, 1, capacity);
     backend.launch({1, 1, 1}, TraceBody{memory.buffer(), 3, false});
     const auto read = memory.read();
-    CHECK(read.restIsPoison);
+    CHECK(read.unusedIsPoison);
     const auto kinds = kindsOf(read.tracks[0]);
     const bool fitsLaunch = capacity >= 2;
     CHECK((kinds.size() >= 2) == fitsLaunch);
-    // Nine events of ours, and two stamps which are not counted.
+    // Nine events, and the stamps Open and Close, which are not counted.
     const std::size_t recorded = kinds.size() - (fitsLaunch ? 2 : 0);
     CHECK(recorded + read.cursors[0].lost == 9);
     CHECK(kinds.size() <= capacity);
@@ -107,20 +108,20 @@ TEST_CASE("trace: what does not fit is whole spans, which are counted") {
   }
 }
 
-TEST_CASE("trace: launches follow each other until the room is used up") {
+TEST_CASE("trace: launches append until the buffer is full") {
   Backend<> backend;
   TraceMemory memory(backend, 1, 12);
   for (int launch = 0; launch < 3; ++launch) backend.launch({1, 1, 1}, TraceBody{memory.buffer(), 0, false});
   const auto read = memory.read();
   using enum TraceKind;
-  // The third has room for its stamps, and for nothing in between.
+  // The third launch has space for its stamps only.
   CHECK(kindsOf(read.tracks[0]) ==
         std::vector{Open, Begin, Point, End, Close, Open, Begin, Point, End, Close, Open, Close});
   CHECK(read.cursors[0].lost == 3);
-  CHECK(read.restIsPoison);
+  CHECK(read.unusedIsPoison);
 }
 
-TEST_CASE("trace: blocks beyond those that have room are counted, and ends without a begin") {
+TEST_CASE("trace: events of blocks without an array are counted, and ends without a begin") {
   Backend<> backend;
   TraceMemory memory(backend, 1, 16);
   backend.launch({1, 3, 1}, TraceBody{memory.buffer(), 1, true});
@@ -129,7 +130,7 @@ TEST_CASE("trace: blocks beyond those that have room are counted, and ends witho
   CHECK(read.cursors[0].lost == 1);
   CHECK(read.cursors[2].count == 0);
   CHECK(read.cursors[2].lost == 2 * 6);
-  CHECK(read.restIsPoison);
+  CHECK(read.unusedIsPoison);
 }
 
 TEST_CASE("trace: a null buffer records nothing") {
@@ -137,7 +138,7 @@ TEST_CASE("trace: a null buffer records nothing") {
   backend.launch({1, 2, 2}, TraceBody{TraceBuffer{}, 2, false});
 }
 
-/// Two waits: for what is there, and for what comes at the third look.
+/// Two waits: one succeeds at the first attempt, the other at the third.
 struct TracedWaitBody {
   TraceBuffer buffer;
   BoundedWait policy;
@@ -147,16 +148,16 @@ struct TracedWaitBody {
   MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
     BlockTrace trace(buffer, grid);
     auto wait = tracedWait(policy, trace);
-    int looks = 0;
-    const auto third = [&](std::uint64_t&) { return ++looks >= 3; };
+    int attempts = 0;
+    const auto third = [&](std::uint64_t&) { return ++attempts >= 3; };
     const bool first = wait.until(WaitSite{WaitOperation::Packet, rank, 3, 0, 1}, [](std::uint64_t&) { return true; });
     const bool second = wait.until(WaitSite{WaitOperation::Packet, rank, 5, 0, 1}, third);
     if (grid.block().rank() == 0)
-      *reinterpret_cast<int*>(result.at(0)) = first && second && looks == 3 && !wait.failed() ? 1 : 0;
+      *reinterpret_cast<int*>(result.at(0)) = first && second && attempts == 3 && !wait.failed() ? 1 : 0;
   }
 };
 
-TEST_CASE("trace: a wait is recorded if its first look finds nothing") {
+TEST_CASE("trace: a wait is recorded if its first attempt fails") {
   Backend<> backend;
   TraceMemory memory(backend, 1, 16);
   auto result = backend.allocate(1, sizeof(int), 0);

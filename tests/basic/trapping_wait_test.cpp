@@ -1,4 +1,4 @@
-// Waits that end what runs: they pass when they may, and a failed one is the end of the process.
+// Waits that trap: they return on success, and a failed wait terminates the process.
 #include "mscclpp/basic/trapping_wait.hpp"
 
 #include <doctest/doctest.h>
@@ -7,7 +7,7 @@
 #include <csignal>
 #include <thread>
 
-#include "ending_signal.hpp"
+#include "death_test.hpp"
 #include "mscclpp/packet/ll16.hpp"
 #include "mscclpp/packet/ll8.hpp"
 
@@ -20,7 +20,7 @@ constexpr WaitSite site{WaitOperation::Unknown, 0, -1, 0, 0};
 
 }  // namespace
 
-TEST_CASE("trapping wait: passes as soon as the attempt does") {
+TEST_CASE("trapping wait: returns as soon as the attempt succeeds") {
   std::atomic<bool> ready = false;
   std::thread other([&] { ready = true; });
   for (TrappingWait wait : {TrappingWait(), TrappingWait(-1), TrappingWait(100)}) {
@@ -29,19 +29,19 @@ TEST_CASE("trapping wait: passes as soon as the attempt does") {
   other.join();
 }
 
-TEST_CASE("trapping wait: a wait that fails ends the process") {
-  const int signal = signalThatEnds([] {
+TEST_CASE("trapping wait: a failed wait terminates the process") {
+  const int signal = terminationSignal([] {
     auto wait = TrappingWait::within(1'000'000);
     wait.until(site, [](std::uint64_t&) { return false; });
   });
   CHECK((signal == SIGILL || signal == SIGTRAP || signal == SIGABRT));
-  CHECK(signalThatEnds([] { arch::trap(); }) == signal);
+  CHECK(terminationSignal([] { arch::trap(); }) == signal);
 }
 
-TEST_CASE("packets: MSCCL++'s forms of writing and reading") {
+TEST_CASE("packets: MSCCL++-compatible overloads of writing and reading") {
   LL16Packet wide{};
   uint2 pair{};
-  CHECK(wide.readOnce(1, pair));  // true: not there yet
+  CHECK(wide.readOnce(1, pair));  // true: has not arrived
   std::thread writer([&] { wide.write(7u, 8u, 1u); });
   pair = wide.read(1, -1);
   writer.join();

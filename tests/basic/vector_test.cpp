@@ -1,11 +1,11 @@
-// Vectors move as words and keep every bit.
+// Vectors are accessed as words and keep every bit.
 #include "mscclpp/basic/vector.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cstring>
 
-#include "backend/data.hpp"
+#include "tests/backend/test_data.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -19,14 +19,14 @@ TEST_CASE_TEMPLATE("vector: a pack and its word hold the same bytes", T, float, 
   const auto elements = randomBits<T>(packSize<T>, 1);
   Pack<T> pack;
   for (int i = 0; i < packSize<T>; ++i) pack[i] = elements[static_cast<std::size_t>(i)];
-  const Word16 word = toWord<T>(pack);
+  const Word128 word = toWord<T>(pack);
   CHECK(std::memcmp(&word, elements.data(), 16) == 0);
   const Pack<T> back = fromWord<T>(word);
   CHECK(std::memcmp(&back, &pack, 16) == 0);
 }
 
 TEST_CASE("vector: words compare by both halves") {
-  CHECK(Word16{1, 2} == Word16{1, 2});
-  CHECK_FALSE(Word16{1, 2} == Word16{1, 3});
-  CHECK_FALSE(Word16{1, 2} == Word16{0, 2});
+  CHECK(Word128{1, 2} == Word128{1, 2});
+  CHECK_FALSE(Word128{1, 2} == Word128{1, 3});
+  CHECK_FALSE(Word128{1, 2} == Word128{0, 2});
 }

@@ -1,4 +1,4 @@
-// Cases of basic/wait.hpp: success, deadline, abort, and what the record says.
+// Cases of basic/wait.hpp: success, timeout, abort, and the content of the record.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -6,12 +6,13 @@
 #include <chrono>
 #include <thread>
 
-#include "backend/backend.hpp"
-#include "backend/data.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
 
-/// Two waits of one policy, for a word that rank 1, if it runs, sets to 1. Leaves the results and how many attempts the second wait made.
+/// Two waits of one policy for a word that rank 1, if it runs, sets to 1. Stores the results and the number of attempts
+/// of the second wait.
 struct WaitTwiceBody {
   struct Result {
     int first, second, failed, secondAttempts;
@@ -25,7 +26,7 @@ struct WaitTwiceBody {
     auto* word = reinterpret_cast<std::uint32_t*>(memory.at(0));
     if (rank == 1) {
       const auto start = arch::nanoseconds();
-      while (arch::nanoseconds() - start < 5'000'000) arch::pauseAfterFailure(200);
+      while (arch::nanoseconds() - start < 5'000'000) arch::backoff(200);
       arch::store<arch::Order::Release, arch::Scope::System>(word, 1u);
       return;
     }
@@ -52,7 +53,7 @@ inline WaitTwiceBody::Result resultOf(const std::vector<int>& words) {
   return {words[16], words[17], words[18], words[19]};
 }
 
-TEST_CASE("wait: succeeds when the value comes, and leaves no record") {
+TEST_CASE("wait: succeeds when the value arrives, and leaves no record") {
   Backend<> backend;
   auto memory = backend.allocate(2, 128, 0);
   backend.launch({2, 1, 1}, WaitTwiceBody{memory.window(), backend.wait()});
@@ -63,7 +64,7 @@ TEST_CASE("wait: succeeds when the value comes, and leaves no record") {
   CHECK(result.failed == 0);
 }
 
-TEST_CASE("wait: the deadline ends it, the record says who waited for what, and later waits try once") {
+TEST_CASE("wait: a timeout leaves a record of the wait, and later waits make one attempt") {
   Backend<> backend;
   constexpr std::uint64_t timeout = 30'000'000;
   auto memory = backend.allocate(1, 128, 0);
@@ -86,7 +87,7 @@ TEST_CASE("wait: the deadline ends it, the record says who waited for what, and 
   CHECK(result.failed == 1);
 }
 
-TEST_CASE("wait: the host aborts a wait that has no deadline") {
+TEST_CASE("wait: the host aborts a wait without a timeout") {
   Backend<> backend;
   auto memory = backend.allocate(1, 128, 0);
   const WaitTwiceBody body{memory.window(), backend.wait(0)};
@@ -100,7 +101,7 @@ TEST_CASE("wait: the host aborts a wait that has no deadline") {
   CHECK(resultOf(memory.read<int>(0)).first == 0);
 }
 
-TEST_CASE("wait: without a control block the deadline still ends it") {
+TEST_CASE("wait: the timeout applies without a control block too") {
   Backend<> backend;
   auto memory = backend.allocate(1, 128, 0);
   CHECK_FALSE(backend.run({1, 1, 1}, WaitTwiceBody{memory.window(), BoundedWait(nullptr, 20'000'000)}));
@@ -108,7 +109,7 @@ TEST_CASE("wait: without a control block the deadline still ends it") {
   CHECK(resultOf(memory.read<int>(0)).failed == 1);
 }
 
-/// Block 0 has a deadline, the others have none: its failure must end theirs, and one record must be left.
+/// Block 0 has a timeout, the others have none: its failure must end their waits, with a single record.
 struct OneDeadlineBody {
   Window<> results;
   BoundedWait bounded;
@@ -123,7 +124,7 @@ struct OneDeadlineBody {
   }
 };
 
-TEST_CASE("wait: one failure ends all waits of the context, and the first is the one recorded") {
+TEST_CASE("wait: one failure ends all waits of the context, and the first failure is recorded") {
   Backend<> backend;
   const Shape shape{1, 3, 1};
   auto results = backend.allocate(1, sizeof(int) * shape.blocks * Backend<>::warpWidth, poisonByte);
@@ -134,8 +135,8 @@ TEST_CASE("wait: one failure ends all waits of the context, and the first is the
   CHECK(results.read<int>(0) == std::vector<int>(shape.blocks * Backend<>::warpWidth, 0));
 }
 
-/// The lanes' attempts vote. Only the last lane has a deadline, and only it never succeeds by itself.
-struct TogetherBody {
+/// The lanes' attempts vote. Only the last lane has a timeout, and only its attempts fail.
+struct WarpWaitBody {
   Window<> results;
   BoundedWait bounded;
   BoundedWait unbounded;
@@ -147,20 +148,20 @@ struct TogetherBody {
     auto wait = last ? bounded : unbounded;
     const WaitSite site{WaitOperation::Packet, rank, -1, 0, 1};
     int tries = 0;
-    const bool never = wait.untilTogether(warp, site, [&](std::uint64_t&) { return warp.all(!last); });
+    const bool never = wait.untilCollective(warp, site, [&](std::uint64_t&) { return warp.all(!last); });
     const bool failedThen = wait.failed();
     auto fresh = bounded;
-    const bool together = fresh.untilTogether(warp, site, [&](std::uint64_t&) { return warp.all(++tries > 3); });
+    const bool warpSucceeded = fresh.untilCollective(warp, site, [&](std::uint64_t&) { return warp.all(++tries > 3); });
     warp.sync();
     reinterpret_cast<int*>(results.at(rank))[warp.rank()] =
-        (never ? 1 : 0) | (failedThen ? 2 : 0) | (together ? 4 : 0) | (tries == 4 ? 8 : 0);
+        (never ? 1 : 0) | (failedThen ? 2 : 0) | (warpSucceeded ? 4 : 0) | (tries == 4 ? 8 : 0);
   }
 };
 
-TEST_CASE("wait: the lanes of a warp succeed together and give up together") {
+TEST_CASE("wait: the lanes of a warp succeed together and fail together") {
   Backend<> backend;
   auto results = backend.allocate(1, sizeof(int) * Backend<>::warpWidth, poisonByte);
-  CHECK(backend.run({1, 1, 1}, TogetherBody{results.window(), backend.wait(20'000'000), backend.wait(0)}));
+  CHECK(backend.run({1, 1, 1}, WarpWaitBody{results.window(), backend.wait(20'000'000), backend.wait(0)}));
   CHECK(results.read<int>(0) == std::vector<int>(Backend<>::warpWidth, 2 | 4 | 8));
 }
 

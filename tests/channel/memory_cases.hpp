@@ -1,45 +1,47 @@
-// Cases of channel/memory.hpp: every verb, in the form that takes a group and in MSCCL++'s.
+// Cases of channel/memory.hpp: every operation, with a group and as MSCCL++-compatible overload.
 #pragma once
 
 #include <doctest/doctest.h>
 
 #include <algorithm>
 
-#include "backend/backend.hpp"
-#include "backend/data.hpp"
 #include "mscclpp/channel/memory.hpp"
 #include "mscclpp/packet/ll8.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
 
-/// One rank's memory in these tests: offsets into a buffer.
+/// The layout of a rank's memory in these tests: offsets into a buffer.
 struct ChannelLayout {
   static constexpr std::size_t tokens = 0;
   static constexpr std::size_t source = 256;
-  static constexpr std::size_t target = 4096;  ///< what the peer writes
+  static constexpr std::size_t target = 4096;  ///< written by the peer
   static constexpr std::size_t packets = 8192;
   static constexpr std::size_t results = 24576;
   static constexpr std::size_t bytes = 32768;
 };
 
-/// The channel of `rank` with the other one of two: from its source to the peer's target.
+/// The channel of `rank` with the other of two ranks, from its source to the peer's target.
 inline MSCCLPP_HOST_DEVICE MemoryChannelHandle channelOf(const Window<>& memory, int rank, WaitControl* control) {
   using L = ChannelLayout;
   MemoryChannelHandle channel;
-  channel.semaphore_ = {reinterpret_cast<std::uint64_t*>(memory.at(rank, L::tokens)),
-                        reinterpret_cast<std::uint64_t*>(memory.at(1 - rank, L::tokens)),
-                        reinterpret_cast<std::uint64_t*>(memory.at(rank, L::tokens + 8)),
-                        control,
-                        waitTimeout,
-                        rank,
-                        1 - rank};
+  auto& semaphore = channel.semaphore_;
+  semaphore.inboundToken = reinterpret_cast<std::uint64_t*>(memory.at(rank, L::tokens));
+  semaphore.remoteInboundToken = reinterpret_cast<std::uint64_t*>(memory.at(1 - rank, L::tokens));
+  semaphore.expectedInboundToken = reinterpret_cast<std::uint64_t*>(memory.at(rank, L::tokens + 8));
+  semaphore.waitControl = control;
+  semaphore.waitTimeout = waitTimeout;
+  semaphore.rank = rank;
+  semaphore.peer = 1 - rank;
   channel.dst_ = memory.at(1 - rank, L::target);
   channel.src_ = memory.at(rank, L::source);
   channel.packetBuffer_ = memory.at(rank, L::packets);
   return channel;
 }
 
-/// What the two ranks of a test do, and what rank 0's memory must then hold. Each rank's source is random, the rest of its memory poisoned.
+/// Runs Body on two ranks and compares rank 0's memory with what `expect` makes of it. Each rank's source is random,
+/// the rest of its memory poisoned.
 template <class Body>
 void checkChannel(void (*expect)(std::vector<std::byte>& own, const std::vector<std::byte>& other)) {
   using L = ChannelLayout;
@@ -57,14 +59,14 @@ void checkChannel(void (*expect)(std::vector<std::byte>& own, const std::vector<
     auto expected = before[rank];
     expect(expected, before[1 - rank]);
     auto after = memory.read(rank);
-    // Tokens and packets hold what the semaphore and packet tests are about.
+    // The semaphore and packet tests check tokens and packets.
     std::fill(after.begin(), after.begin() + L::source, std::byte{0});
     std::copy(expected.begin() + L::packets, expected.begin() + L::results, after.begin() + L::packets);
     CHECK(firstDifference(after, expected) == -1);
   }
 }
 
-/// Both ranks put several pieces to the peer, signal, and wait for the peer's.
+/// Both ranks put several chunks to the peer, signal, and wait for the peer's signal.
 struct PutBody {
   Window<> memory;
   WaitControl* control;
@@ -75,10 +77,10 @@ struct PutBody {
     const auto block = grid.block();
     const auto thread = static_cast<std::uint32_t>(block.rank());
     const auto threads = static_cast<std::uint32_t>(block.size());
-    channel.put(block, 1, 0, 100);   // a group
-    channel.put(block, 300, 17, 0);  // nothing
+    channel.put(block, 1, 0, 100);   // with a group
+    channel.put(block, 300, 17, 0);  // zero bytes
     if (grid.warpIndex() == 1) channel.put(grid.warp(), 512, 256, 64);
-    channel.put(1000, 100, 333, thread, threads);  // MSCCL++'s form
+    channel.put(1000, 100, 333, thread, threads);  // MSCCL++-compatible overload
     channel.put(700, 33, thread, threads);         // the same offset on both sides
     block.sync();
     if (thread == 0) {
@@ -86,7 +88,7 @@ struct PutBody {
       channel.wait();
     }
     block.sync();
-    // What the peer put may be read now.
+    // Now the data that the peer put may be read.
     if (thread == 0) *memory.at(rank, ChannelLayout::results) = *memory.at(rank, ChannelLayout::target + 1);
   }
 };
@@ -105,7 +107,7 @@ TEST_CASE("memory_channel: put, signal, wait") {
   });
 }
 
-/// Rank 1's target is what rank 0's target was filled with; both get from the peer's target into their source.
+/// Both ranks fill their target and get from the peer's target into their source.
 struct GetBody {
   Window<> memory;
   WaitControl* control;
@@ -120,7 +122,7 @@ struct GetBody {
       *memory.at(rank, ChannelLayout::target + i) = *memory.at(rank, ChannelLayout::source + i);
     block.sync();
     if (thread == 0) {
-      channel.relaxedSignal();  // pure synchronisation beside the ordered pair
+      channel.relaxedSignal();  // synchronisation without data, in addition to the ordered pair
       channel.relaxedWait();
       channel.signal();
       channel.wait();
@@ -145,7 +147,7 @@ TEST_CASE("memory_channel: get") {
   });
 }
 
-/// Each rank writes elements to the peer, and then reads them back from there.
+/// Each rank writes elements to the peer and reads them back.
 struct ReadWriteBody {
   Window<> memory;
   WaitControl* control;
@@ -181,7 +183,7 @@ TEST_CASE("memory_channel: read, write, poll") {
   });
 }
 
-/// Both ranks send packets into the peer's packet buffer and unpack what comes.
+/// Both ranks send packets to the peer's packet buffer and unpack those that they receive.
 template <class PacketType>
 struct PacketsBody {
   Window<> memory;
@@ -227,7 +229,7 @@ TEST_CASE("memory_channel: packets") {
   checkChannel<PacketsBody<LL8Packet>>(expectPackets<LL8Packet>);
 }
 
-/// Rank 0 waits for packets of a flag that never comes.
+/// Rank 0 waits for packets with a flag that is never sent.
 struct MissingPacketBody {
   Window<> memory;
   WaitControl* control;
@@ -242,7 +244,7 @@ struct MissingPacketBody {
   }
 };
 
-TEST_CASE("memory_channel: packets that do not come end in a record") {
+TEST_CASE("memory_channel: a wait for missing packets leaves a record") {
   Backend<> backend;
   auto memory = backend.allocate(2, ChannelLayout::bytes, 0);
   const auto record = backend.run({2, 1, 1}, MissingPacketBody{memory.window(), backend.control()});

@@ -1,2 +1,2 @@
 // The cases of channel/memory.hpp on GPUs.
-#include "channel/memory_cases.hpp"
+#include "memory_cases.hpp"

@@ -5,4 +5,4 @@ namespace mscclpp::test {
 inline constexpr Pattern allReducePattern = Pattern::OneShot;
 }
 
-#include "collective/all_reduce_packets_cases.hpp"
+#include "all_reduce_packets_cases.hpp"

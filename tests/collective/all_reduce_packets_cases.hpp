@@ -1,4 +1,5 @@
-// Cases of collective/all_reduce_packets.hpp, for one pattern: the file that includes this one defines allReducePattern.
+// Cases of collective/all_reduce_packets.hpp, for one pattern: the file that includes this one defines
+// allReducePattern.
 #pragma once
 
 #include <algorithm>
@@ -7,15 +8,15 @@
 #include <utility>
 #include <vector>
 
-#include "collective/all_reduce_run.hpp"
+#include "all_reduce_tester.hpp"
 
 namespace mscclpp::test {
 
-/// The most threads an emulated launch may have; each is a thread of the operating system.
-inline constexpr int emulatedThreads = 96;
+/// The largest number of threads of an emulated launch; each is a thread of the operating system.
+inline constexpr int maxEmulatedThreads = 96;
 
 template <Protocol protocol, int Ranks = 0>
-inline constexpr AllReduceConfig packetConfig{protocol, allReducePattern, Schedule::Whole, Ranks};
+inline constexpr AllReduceConfig packetConfig{protocol, allReducePattern, Schedule::Unpipelined, Ranks};
 
 /// LL128 needs warps of 16 lanes or more.
 inline constexpr int widthFor(Protocol protocol) {
@@ -23,9 +24,9 @@ inline constexpr int widthFor(Protocol protocol) {
 }
 
 template <Protocol protocol, int Ranks = 0, class T = float, class Op = Sum>
-using PacketRun = AllReduceRun<AllReduce<T, Op, packetConfig<protocol, Ranks>>, Op, Backend<widthFor(protocol)>>;
+using PacketTester = AllReduceTester<AllReduce<T, Op, packetConfig<protocol, Ranks>>, Op, Backend<widthFor(protocol)>>;
 
-/// Calls f(std::integral_constant<Protocol, ...>) for every protocol that this backend has.
+/// Calls f(std::integral_constant<Protocol, ...>) for every protocol that this backend supports.
 template <class F>
 void forEachProtocol(const F& f) {
   f(std::integral_constant<Protocol, Protocol::LL8>{});
@@ -42,9 +43,9 @@ std::size_t capacityOf() {
   return capacityPacks * static_cast<std::size_t>(packSize<T>);
 }
 
-/// Lengths at which something changes, places that are not aligned, and the same buffer for input and output.
+/// Edge cases of lengths, unaligned addresses, and in-place messages.
 template <class T>
-std::vector<Message> awkwardMessages() {
+std::vector<Message> edgeCaseMessages() {
   const std::size_t pack = packSize<T>;
   const std::size_t capacity = capacityOf<T>();
   return {{1},
@@ -61,15 +62,15 @@ std::vector<Message> awkwardMessages() {
 template <Protocol protocol>
 Shape smallShape(int ranks) {
   if (Backend<>::onGpu) return {ranks, 2, 2};
-  const int warps = emulatedThreads / (ranks * widthFor(protocol));
+  const int warps = maxEmulatedThreads / (ranks * widthFor(protocol));
   return {ranks, warps >= 4 ? 2 : 1, warps >= 2 ? 2 : 1};
 }
 
 template <Protocol protocol, int Ranks>
 void checkFixedTeam() {
   CAPTURE(Ranks);
-  PacketRun<protocol, Ranks> run(Ranks, capacityPacks);
-  run.check(smallShape<protocol>(Ranks), awkwardMessages<float>());
+  PacketTester<protocol, Ranks> run(Ranks, capacityPacks);
+  run.check(smallShape<protocol>(Ranks), edgeCaseMessages<float>());
   run.check(smallShape<protocol>(Ranks), {{0}, {5}, {capacityOf<float>()}});
 }
 
@@ -87,14 +88,14 @@ TEST_CASE("packets: fixed team sizes") {
   });
 }
 
-TEST_CASE("packets: team sizes that are known at run time only") {
+TEST_CASE("packets: team sizes known only at run time") {
   forEachProtocol([](auto tag) {
     constexpr Protocol protocol = tag.value;
     CAPTURE(protocol);
     for (int ranks = 2; ranks <= 8; ++ranks) {
       CAPTURE(ranks);
-      PacketRun<protocol> run(ranks, capacityPacks);
-      run.check(smallShape<protocol>(ranks), awkwardMessages<float>());
+      PacketTester<protocol> run(ranks, capacityPacks);
+      run.check(smallShape<protocol>(ranks), edgeCaseMessages<float>());
       run.check(smallShape<protocol>(ranks), {{capacityOf<float>()}, {2}});
     }
   });
@@ -102,10 +103,10 @@ TEST_CASE("packets: team sizes that are known at run time only") {
 
 template <class T, class Op>
 void checkElements() {
-  PacketRun<Protocol::LL16, 2, T, Op> run(2, capacityPacks);
-  run.check(smallShape<Protocol::LL16>(2), awkwardMessages<T>());
-  PacketRun<Protocol::Sentinel, 0, T, Op> anySize(3, capacityPacks);
-  anySize.check(smallShape<Protocol::Sentinel>(3), awkwardMessages<T>());
+  PacketTester<Protocol::LL16, 2, T, Op> run(2, capacityPacks);
+  run.check(smallShape<Protocol::LL16>(2), edgeCaseMessages<T>());
+  PacketTester<Protocol::Sentinel, 0, T, Op> anySize(3, capacityPacks);
+  anySize.check(smallShape<Protocol::Sentinel>(3), edgeCaseMessages<T>());
 }
 
 TEST_CASE("packets: element types and operators") {
@@ -119,12 +120,12 @@ TEST_CASE("packets: element types and operators") {
   }
 }
 
-TEST_CASE("packets: calls with changing lengths and ranks that come late, many more than there are slots") {
+TEST_CASE("packets: many more calls than slots, with different lengths and late ranks") {
   forEachProtocol([](auto tag) {
     constexpr Protocol protocol = tag.value;
     CAPTURE(protocol);
-    PacketRun<protocol> run(3, capacityPacks);
-    run.faults.everyoneSlow = true;
+    PacketTester<protocol> run(3, capacityPacks);
+    run.faults.allRanksSlow = true;
     run.faults.delay = 20'000;
     std::mt19937_64 random(7);
     for (int launch = 0; launch < 4; ++launch) {
@@ -138,11 +139,11 @@ TEST_CASE("packets: calls with changing lengths and ranks that come late, many m
   });
 }
 
-TEST_CASE("packets: grids that change from call to call advance every epoch word by one") {
+TEST_CASE("packets: calls with different grids advance every epoch word by one") {
   forEachProtocol([](auto tag) {
     constexpr Protocol protocol = tag.value;
     CAPTURE(protocol);
-    PacketRun<protocol> run(2, capacityPacks);
+    PacketTester<protocol> run(2, capacityPacks);
     std::uint64_t epoch = 1;
     for (const auto& grid : {std::pair{1, 1}, {3, 1}, {2, 1}, {1, 3}, {3, 1}, {1, 2}, {2, 1}}) {
       const int blocks = grid.first;
@@ -162,7 +163,7 @@ TEST_CASE("packets: the 32-bit flag wraps") {
     CAPTURE(protocol);
     constexpr std::uint64_t wrap = std::uint64_t{1} << 32;
     for (const std::uint64_t first : {wrap - 6, wrap - 5, wrap - 1}) {
-      PacketRun<protocol> run(2, capacityPacks, first);
+      PacketTester<protocol> run(2, capacityPacks, first);
       const std::size_t longest = capacityOf<float>();
       run.check(smallShape<protocol>(2), {{longest}, {7}, {longest}, {longest}, {1}, {longest}, {longest}, {longest}});
       const bool skipsZero = protocol == Protocol::LL8 || protocol == Protocol::LL16;
@@ -171,13 +172,13 @@ TEST_CASE("packets: the 32-bit flag wraps") {
   });
 }
 
-TEST_CASE("packets: no slot keeps a 32-bit flag until it comes again") {
+TEST_CASE("packets: no slot keeps a 32-bit flag until it repeats") {
   forEachProtocol([](auto tag) {
     constexpr Protocol protocol = tag.value;
     if constexpr (protocol == Protocol::LL8 || protocol == Protocol::LL16) {
       CAPTURE(protocol);
       constexpr std::uint32_t first = 0x12345677;
-      PacketRun<protocol> run(3, capacityPacks, first);
+      PacketTester<protocol> run(3, capacityPacks, first);
       const auto slotsWithFirstFlags = [&] {
         std::ptrdiff_t count = 0;
         for (int rank = 0; rank < 3; ++rank) {
@@ -200,14 +201,14 @@ TEST_CASE("packets: no slot keeps a 32-bit flag until it comes again") {
   });
 }
 
-TEST_CASE("packets: a rank that does not come, or whose packets are lost, ends in a record") {
+TEST_CASE("packets: a rank that does not arrive, or whose packets are lost, leaves a record") {
   forEachProtocol([](auto tag) {
     constexpr Protocol protocol = tag.value;
     CAPTURE(protocol);
     {
-      PacketRun<protocol> run(3, capacityPacks);
+      PacketTester<protocol> run(3, capacityPacks);
       run.timeout = 100'000'000;
-      run.faults.silentRank = 1;
+      run.faults.absentRank = 1;
       const auto outcome = run.run(smallShape<protocol>(3), {{capacityOf<float>()}});
       REQUIRE(outcome.record);
       CHECK(outcome.record->outcome == WaitOutcome::Deadline);
@@ -216,15 +217,15 @@ TEST_CASE("packets: a rank that does not come, or whose packets are lost, ends i
       CHECK(outcome.record->rank != 1);
     }
     {
-      PacketRun<protocol> run(3, capacityPacks);
-      run.timeout = 1'000'000'000;  // long enough for the others to come, however busy the machine
-      run.faults.cutFrom = 2;
-      run.faults.cutTo = 0;
+      PacketTester<protocol> run(3, capacityPacks);
+      run.timeout = 1'000'000'000;  // long enough for the other ranks to arrive on a busy machine
+      run.faults.dropFrom = 2;
+      run.faults.dropTo = 0;
       const auto outcome = run.run(smallShape<protocol>(3), {{capacityOf<float>()}});
       REQUIRE(outcome.record);
       CHECK(outcome.record->outcome == WaitOutcome::Deadline);
       CHECK(outcome.record->expected == 1);
-      // With a run-time team each peer is waited for by itself, so the record names it.
+      // With a run-time team size each peer is waited for separately, so the record names it.
       if (outcome.record->rank == 0) CHECK(outcome.record->peer == 2);
       CHECK(outcome.difference != "");
     }
@@ -260,16 +261,16 @@ void checkScratch() {
   }
 }
 
-TEST_CASE("packets: slot arrays of all senders, phases and halves lie apart") {
+TEST_CASE("packets: slot arrays of all senders, phases and halves do not overlap") {
   checkScratch<PackProtocolOf<Protocol::LL8>::Type>();
   checkScratch<PackProtocolOf<Protocol::LL16>::Type>();
   checkScratch<PackProtocolOf<Protocol::LL128>::Type>();
   checkScratch<PackProtocolOf<Protocol::Sentinel>::Type>();
 }
 
-/// A wrong all-reduce: each rank reduces in an order that begins with itself.
+/// A wrong all-reduce: each rank reduces in an order that starts with itself.
 template <class T, class Op, AllReduceConfig config>
-struct OwnFirstAllReduce {
+struct OwnRankFirstAllReduce {
   using Element = T;
   using Args = AllReduceArgs<config.ranks>;
   static constexpr AllReduceConfig configuration = config;
@@ -298,7 +299,7 @@ struct OwnFirstAllReduce {
       for (int i = 0; i < args.team.size() - 1; ++i) {
         std::byte* slots[1] = {args.window.at(args.team.rank(), scratch.offset(epoch, 0, args.team.peer(i)))};
         const stage::RowPosition positions[1] = {at};
-        Word16 packs[1] = {};
+        Word128 packs[1] = {};
         stage::receive<P, 1>(warp, wait, WaitSite{WaitOperation::Packet, args.team.rank(), -1, 0, epoch}, slots,
                              positions, epoch, packs);
         reducer.add(fromWord<T>(P::decode(warp, packs[0])));
@@ -309,17 +310,17 @@ struct OwnFirstAllReduce {
   }
 };
 
-TEST_CASE("packets: these checks catch a reduction whose order depends on the rank") {
+TEST_CASE("packets: these checks detect a reduction whose order depends on the rank") {
   if constexpr (allReducePattern == Pattern::OneShot) {
-    using Wrong = OwnFirstAllReduce<float, Sum, packetConfig<Protocol::LL16>>;
-    AllReduceRun<Wrong, Sum, Backend<>> run(4, capacityPacks);
+    using Wrong = OwnRankFirstAllReduce<float, Sum, packetConfig<Protocol::LL16>>;
+    AllReduceTester<Wrong, Sum, Backend<>> run(4, capacityPacks);
     const auto outcome = run.run(smallShape<Protocol::LL16>(4), {{capacityOf<float>()}});
     CHECK_FALSE(outcome.record);
     CHECK(outcome.difference.find("output differs") != std::string::npos);
-    // On integers any order gives the same: nothing else is wrong with it.
-    using Right = OwnFirstAllReduce<std::int32_t, Sum, packetConfig<Protocol::LL16>>;
-    AllReduceRun<Right, Sum, Backend<>> sameBits(4, capacityPacks);
-    sameBits.check(smallShape<Protocol::LL16>(4), awkwardMessages<std::int32_t>());
+    // For integers the order does not matter: it has no other error.
+    using Right = OwnRankFirstAllReduce<std::int32_t, Sum, packetConfig<Protocol::LL16>>;
+    AllReduceTester<Right, Sum, Backend<>> sameBits(4, capacityPacks);
+    sameBits.check(smallShape<Protocol::LL16>(4), edgeCaseMessages<std::int32_t>());
   }
 }
 

@@ -5,7 +5,7 @@
 #include <random>
 #include <vector>
 
-#include "collective/all_reduce_run.hpp"
+#include "all_reduce_tester.hpp"
 
 namespace mscclpp::test {
 
@@ -14,17 +14,17 @@ inline constexpr AllReduceConfig pipelinedConfig{Protocol::Simple, Pattern::TwoS
                                                  lookahead};
 
 template <int lookahead, int Ranks = 0, class T = float, class Op = Sum>
-using PipelinedRun = AllReduceRun<AllReduce<T, Op, pipelinedConfig<lookahead, Ranks>>, Op, Backend<>>;
+using PipelinedTester = AllReduceTester<AllReduce<T, Op, pipelinedConfig<lookahead, Ranks>>, Op, Backend<>>;
 
 inline constexpr std::size_t tilePacks = 8;
 
-/// Elements of `tiles` tiles of every block and rank.
+/// The number of elements in `tiles` tiles of every block and rank.
 template <class T>
 std::size_t tilesOf(std::size_t tiles, const Shape& shape) {
   return tiles * tilePacks * static_cast<std::size_t>(shape.blocks * shape.ranks * packSize<T>);
 }
 
-/// Messages of no tile, a part of one, about one, and many more than there are slots.
+/// Messages of no tile, a part of one, about one, and many more than slots.
 template <class T>
 std::vector<Message> tiledMessages(const Shape& shape) {
   return {{1},
@@ -44,8 +44,8 @@ void checkPipeline(int ranks, int blocks, int warps, int spareSlots) {
   CAPTURE(blocks);
   CAPTURE(warps);
   const Shape shape{ranks, blocks, warps};
-  PipelinedRun<lookahead, Ranks, T, Op> run(ranks,
-                                            PipelineScratch{tilePacks, ranks, blocks, 2 * lookahead + spareSlots});
+  PipelinedTester<lookahead, Ranks, T, Op> run(ranks,
+                                               PipelineScratch{tilePacks, ranks, blocks, 2 * lookahead + spareSlots});
   run.check(shape, tiledMessages<T>(shape));
   run.check(shape, {{tilesOf<T>(11, shape) + 2}, {5}});
 }
@@ -84,8 +84,8 @@ template <int lookahead>
 void checkLateRanks() {
   CAPTURE(lookahead);
   const Shape shape{3, 1, 2};
-  PipelinedRun<lookahead> run(3, PipelineScratch{tilePacks, 3, 1, 2 * lookahead});
-  run.faults.everyoneSlow = true;
+  PipelinedTester<lookahead> run(3, PipelineScratch{tilePacks, 3, 1, 2 * lookahead});
+  run.faults.allRanksSlow = true;
   run.faults.delay = 20'000;
   std::mt19937_64 random(7);
   for (int launch = 0; launch < 3; ++launch) {
@@ -98,7 +98,7 @@ void checkLateRanks() {
   }
 }
 
-TEST_CASE("pipeline: calls with changing lengths and ranks that come late") {
+TEST_CASE("pipeline: calls with different lengths and late ranks") {
   checkLateRanks<1>();
   checkLateRanks<2>();
   checkLateRanks<3>();
@@ -106,18 +106,18 @@ TEST_CASE("pipeline: calls with changing lengths and ranks that come late") {
 
 TEST_CASE("pipeline: counters that start at a large number") {
   const Shape shape{2, 2, 2};
-  PipelinedRun<2> run(2, PipelineScratch{tilePacks, 2, 2, 4}, (std::uint64_t{1} << 32) - 5);
+  PipelinedTester<2> run(2, PipelineScratch{tilePacks, 2, 2, 4}, (std::uint64_t{1} << 32) - 5);
   run.check(shape, tiledMessages<float>(shape));
 }
 
-/// With too few slots a rank that runs ahead overwrites what a slow one has still to read.
+/// With too few slots a fast rank overwrites tiles that a slow one has not read yet.
 template <int lookahead>
 void checkTooFewSlots(int slots) {
   CAPTURE(lookahead);
   CAPTURE(slots);
   const Shape shape{2, 1, 2};
-  const auto spoiled = [&](int ringSlots) {
-    PipelinedRun<lookahead> run(2, PipelineScratch{tilePacks, 2, 1, ringSlots});
+  const auto corrupted = [&](int ringSlots) {
+    PipelinedTester<lookahead> run(2, PipelineScratch{tilePacks, 2, 1, ringSlots});
     run.faults.slowRank = 1;
     run.faults.delay = 2'000'000;
     const auto outcome = run.run(shape, {{tilesOf<float>(8, shape)}});
@@ -125,14 +125,15 @@ void checkTooFewSlots(int slots) {
     return outcome.difference != "";
   };
   bool caught = false;
-  for (int attempt = 0; attempt < 5 && !caught; ++attempt) caught = spoiled(slots);
+  for (int attempt = 0; attempt < 5 && !caught; ++attempt) caught = corrupted(slots);
   CHECK(caught);
-  CHECK_FALSE(spoiled(2 * lookahead));
+  CHECK_FALSE(corrupted(2 * lookahead));
 }
 
-// A ring that is too small is a data race, and shall be one; and after a failed wait a call runs on with whatever it finds.
+// A ring that is too small causes an intended data race, and after a failed wait a call continues with meaningless
+// data.
 #if !defined(__SANITIZE_THREAD__)
-TEST_CASE("pipeline: these checks catch a ring with too few slots") {
+TEST_CASE("pipeline: these checks detect a ring with too few slots") {
   checkTooFewSlots<1>(1);
   checkTooFewSlots<2>(3);
   checkTooFewSlots<2>(1);
@@ -140,32 +141,32 @@ TEST_CASE("pipeline: these checks catch a ring with too few slots") {
   checkTooFewSlots<3>(1);
 }
 
-TEST_CASE("pipeline: a rank that does not come, or whose signals are lost, ends in a record") {
+TEST_CASE("pipeline: a rank that does not arrive, or whose signals are lost, leaves a record") {
   const Shape shape{3, 1, 2};
-  for (const bool silent : {true, false}) {
-    CAPTURE(silent);
-    PipelinedRun<2> run(3, PipelineScratch{tilePacks, 3, 1, 4});
+  for (const bool absent : {true, false}) {
+    CAPTURE(absent);
+    PipelinedTester<2> run(3, PipelineScratch{tilePacks, 3, 1, 4});
     run.timeout = 100'000'000;
-    if (silent) {
-      run.faults.silentRank = 1;
+    if (absent) {
+      run.faults.absentRank = 1;
     } else {
-      run.faults.cutFrom = 1;
-      run.faults.cutTo = 0;
+      run.faults.dropFrom = 1;
+      run.faults.dropTo = 0;
     }
     const auto outcome = run.run(shape, {{tilesOf<float>(6, shape)}});
     REQUIRE(outcome.record);
     CHECK(outcome.record->outcome == WaitOutcome::Deadline);
     CHECK(outcome.record->operation == WaitOperation::Progress);
     CHECK(outcome.difference != "");
-    if (silent) CHECK(outcome.record->rank != 1);
-    // The first to give up is rank 0, which misses rank 1, or rank 2, which soon misses rank 0.
+    if (absent) CHECK(outcome.record->rank != 1);
+    // The first to time out is rank 0, waiting for rank 1, or rank 2, which soon waits for rank 0.
     if (outcome.record->rank == 0) CHECK(outcome.record->peer == 1);
     CHECK(outcome.record->seen < outcome.record->expected);
   }
 }
 #endif
 
-TEST_CASE("pipeline: tiles and counters of all blocks, phases, slots and senders lie apart") {
+TEST_CASE("pipeline: tiles and counters of all blocks, phases, slots and senders do not overlap") {
   for (const std::size_t packs : {8, 16, 40}) {
     for (int ranks = 2; ranks <= 9; ++ranks) {
       for (int blocks = 1; blocks <= 5; ++blocks) {

@@ -1,2 +1,2 @@
 // The pipelined all-reduce on a GPU.
-#include "collective/all_reduce_pipelined_cases.hpp"
+#include "all_reduce_pipelined_cases.hpp"

@@ -1,13 +1,13 @@
-// An all-reduce inside a user's kernel: a source that computes, a sink that adds the residual and scales, other work in
-// the rest of the blocks. The ranks are streams of one GPU, or go round those there are.
+// An all-reduce inside a user's kernel: a source that computes, a sink that adds a residual and scales, and other work
+// in the other blocks. The ranks are distributed round-robin over the GPUs, each with its own stream.
 #include <doctest/doctest.h>
 
 #include <string>
 #include <vector>
 
-#include "backend/gpu.cuh"
-#include "collective/reference.hpp"
 #include "mscclpp/collective/all_reduce.hpp"
+#include "reference.hpp"
+#include "tests/backend/gpu.cuh"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -19,9 +19,9 @@ constexpr int collectiveBlocks = 4;
 constexpr int otherBlocks = 3;
 constexpr int threads = 128;
 
-/// bias + activation, made as it is asked for.
+/// Computes bias + activation on demand.
 struct BiasedActivation {
-  LoadFrom<bf16> activation;
+  ArraySource<bf16> activation;
   const float* bias;
   std::size_t width;
 
@@ -37,21 +37,21 @@ struct BiasedActivation {
 /// residual += result; normalised = residual * scale.
 struct AddResidual {
   bf16* residual;
-  StoreTo<bf16> normalised;
+  ArraySink<bf16> normalised;
   float scale;
 
   MSCCLPP_DEVICE void operator()(std::size_t first, const Pack<bf16>& result, int valid) const {
     Pack<bf16> scaled{};
     for (int i = 0; i < valid; ++i) {
-      bf16& place = residual[first + static_cast<std::size_t>(i)];
-      place = narrow<bf16>(widen<bf16>(place) + widen<bf16>(result[i]));
-      scaled[i] = narrow<bf16>(widen<bf16>(place) * scale);
+      bf16& element = residual[first + static_cast<std::size_t>(i)];
+      element = narrow<bf16>(widen<bf16>(element) + widen<bf16>(result[i]));
+      scaled[i] = narrow<bf16>(widen<bf16>(element) * scale);
     }
     normalised(first, scaled, valid);
   }
 };
 
-/// A layer's tail: the first blocks all-reduce, the others square some numbers meanwhile.
+/// The end of a layer: the first blocks all-reduce while the others square some numbers.
 template <class Collective>
 __global__ void __launch_bounds__(threads)
     fusedKernel(const __grid_constant__ typename Collective::Args args, const __grid_constant__ BiasedActivation source,
@@ -112,13 +112,13 @@ void checkFused(std::size_t scratchBytes, int initialByte, std::uint64_t firstEp
 
   const GpuStreams streams(ranks);
   for (int rank = 0; rank < ranks; ++rank) {
-    useGpuOf(rank);
+    setDeviceOfRank(rank);
     cudaFuncAttributes attributes;
     checkCuda(cudaFuncGetAttributes(&attributes, fusedKernel<Collective>), "cudaFuncGetAttributes");
   }
   for (int layer = 0; layer < layers; ++layer) {
     for (int rank = 0; rank < ranks; ++rank) {
-      useGpuOf(rank);
+      setDeviceOfRank(rank);
       typename Collective::Args args{};
       args.team = decltype(args.team)(rank, ranks);
       for (int r = 0; r < ranks; ++r) args.window.base[r] = scratch.window().at(r);
@@ -127,16 +127,16 @@ void checkFused(std::size_t scratchBytes, int initialByte, std::uint64_t firstEp
       args.pipeline = pipeline;
       args.count = count;
       args.wait = backend.wait();
-      const BiasedActivation source{LoadFrom<bf16>(at<bf16>(activations, rank)), at<float>(biases, rank), width};
+      const BiasedActivation source{ArraySource<bf16>(at<bf16>(activations, rank)), at<float>(biases, rank), width};
       const AddResidual sink{reinterpret_cast<bf16*>(residuals.window().at(rank)),
-                             StoreTo<bf16>(reinterpret_cast<bf16*>(normalised.window().at(rank))), scale};
+                             ArraySink<bf16>(reinterpret_cast<bf16*>(normalised.window().at(rank))), scale};
       fusedKernel<Collective><<<collectiveBlocks + otherBlocks, threads, 0, streams[rank]>>>(
           args, source, sink, reinterpret_cast<int*>(squares.window().at(rank)), squareCount);
       checkCuda(cudaGetLastError(), "launch");
     }
   }
   for (int rank = 0; rank < ranks; ++rank) {
-    useGpuOf(rank);
+    setDeviceOfRank(rank);
     checkCuda(cudaStreamSynchronize(streams[rank]), "kernel");
   }
   CHECK(backend.control()->expired == 0);
@@ -168,8 +168,8 @@ void checkFusedPackets(std::size_t count) {
   using P = typename PackProtocolOf<protocol>::Type;
   const std::size_t packs = ceilDivide(count, static_cast<std::size_t>(packSize<bf16>));
   const PacketScratch<P, pattern> scratch{packs, ranks};
-  checkFused<AllReduceConfig{protocol, pattern, Schedule::Whole, ranks}>(scratch.windowBytes(), P::initialByte, 1,
-                                                                         packs, {}, count);
+  checkFused<AllReduceConfig{protocol, pattern, Schedule::Unpipelined, ranks}>(scratch.windowBytes(), P::initialByte, 1,
+                                                                               packs, {}, count);
 }
 
 }  // namespace

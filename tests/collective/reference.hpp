@@ -1,13 +1,13 @@
-// What a reduction must give, and inputs that make it hard.
+// The reference of a reduction, and inputs with special values.
 #pragma once
 
 #include <cstring>
 #include <random>
 #include <vector>
 
-#include "backend/data.hpp"
 #include "mscclpp/basic/reduce_op.hpp"
 #include "mscclpp/packet/sentinel.hpp"
+#include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
 
@@ -17,7 +17,7 @@ bool isNan(T value) {
   return wide != wide;
 }
 
-/// The reduction as it is defined: rank by rank from 0, in the accumulator type, rounded once.
+/// The reduction as specified: in rank order from 0, in the accumulator type, rounded once.
 template <class T, class Op>
 std::vector<T> referenceOf(const std::vector<std::vector<T>>& inputs) {
   std::vector<T> results(inputs[0].size());
@@ -29,8 +29,8 @@ std::vector<T> referenceOf(const std::vector<std::vector<T>>& inputs) {
   return results;
 }
 
-/// Inputs of all ranks for one message. Among the values: zeros of both signs, NaN, infinities, and packs whose bytes are
-/// the poison of the sentinel protocol, in inputs and in results.
+/// Inputs of all ranks for one message. They include zeros of both signs, NaN, infinities, and packs equal to the
+/// poison of the sentinel protocol, in inputs and in results.
 template <class T>
 std::vector<std::vector<T>> inputsOf(std::size_t count, int ranks, unsigned seed) {
   std::vector<std::vector<T>> inputs;
@@ -44,7 +44,7 @@ std::vector<std::vector<T>> inputsOf(std::size_t count, int ranks, unsigned seed
     const auto poisoned = random() % static_cast<std::uint64_t>(ranks);
     for (std::size_t rank = 0; rank < inputs.size() && kind < 4; ++rank) {
       const bool poison = kind < 2 ? rank == poisoned : rank == 0;
-      // Poison plus zeros is poison: the result needs its escape too.
+      // Poison plus zeros is poison, so the result must be escaped too.
       if (poison || kind >= 2)
         std::memset(static_cast<void*>(&inputs[rank][first]), poison ? Sentinel::initialByte : 0, 8);
     }

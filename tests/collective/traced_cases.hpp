@@ -1,4 +1,4 @@
-// Cases of collective/traced.hpp: what the threads that record see of an all-reduce, and that it computes the same.
+// Cases of collective/traced.hpp: the events of an all-reduce, and that its results are unchanged.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <deque>
 
-#include "backend/backend.hpp"
-#include "backend/trace_memory.hpp"
 #include "mscclpp/collective/all_reduce.hpp"
 #include "mscclpp/collective/traced.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/trace_memory.hpp"
 
 namespace mscclpp::test {
 
@@ -17,7 +17,7 @@ inline constexpr int tracedRanks = 2;
 
 template <class Collective>
 struct TracedBody {
-  typename Collective::Args args;  ///< but for what differs between ranks
+  typename Collective::Args args;  ///< without the members that differ between ranks
   Window<> epochs, data;
   TraceBuffer trace[tracedRanks];
   std::size_t count;
@@ -28,11 +28,11 @@ struct TracedBody {
     mine.collective.team = decltype(mine.collective.team)(rank, tracedRanks);
     mine.collective.epochs = {reinterpret_cast<std::uint64_t*>(epochs.at(rank))};
     auto* floats = reinterpret_cast<float*>(data.at(rank));
-    Traced<Collective>::run(grid, mine, LoadFrom<float>(floats), StoreTo<float>(floats + count));
+    Traced<Collective>::run(grid, mine, ArraySource<float>(floats), ArraySink<float>(floats + count));
   }
 };
 
-/// A span as it was recorded: what, with which number, and inside how many others.
+/// A recorded span: id, argument, and nesting depth.
 struct RecordedSpan {
   TraceId id;
   std::uint64_t argument;
@@ -40,7 +40,7 @@ struct RecordedSpan {
   friend bool operator==(const RecordedSpan&, const RecordedSpan&) = default;
 };
 
-/// In the order of their beginnings, without waits: whether one waits is a matter of time.
+/// The spans in the order of their starts, without waits, which depend on timing.
 inline std::vector<RecordedSpan> spansOf(const std::vector<TraceEvent>& events) {
   std::vector<RecordedSpan> spans;
   int depth = 0;
@@ -54,7 +54,7 @@ inline std::vector<RecordedSpan> spansOf(const std::vector<TraceEvent>& events) 
   return spans;
 }
 
-/// Runs an all-reduce of `count` floats in place of nothing, checks the sums, and returns the tracks of all ranks.
+/// Runs an all-reduce of `count` floats, checks the sums, and returns the tracks of all ranks.
 template <class Collective, class BackendType>
 std::vector<std::vector<std::vector<TraceEvent>>> tracksOf(BackendType& backend, const Shape& shape, std::size_t count,
                                                            typename Collective::Args args, std::size_t scratchBytes,
@@ -82,14 +82,14 @@ std::vector<std::vector<std::vector<TraceEvent>>> tracksOf(BackendType& backend,
     for (std::size_t i = 0; i < count; ++i) wrong += floats[count + i] != static_cast<float>(2 * (i % 100) + 1);
     CHECK(wrong == 0);
     const auto read = traces[static_cast<std::size_t>(rank)].read();
-    CHECK(read.restIsPoison);
+    CHECK(read.unusedIsPoison);
     for (const TraceCursor& cursor : read.cursors) CHECK(cursor.lost == 0);
     tracks.push_back(read.tracks);
   }
   return tracks;
 }
 
-TEST_CASE("traced: in a pipeline the first thread works, and the control warp publishes") {
+TEST_CASE("traced: in a pipeline the first thread records the work, and the control warp the publishing") {
   using Pipelined =
       AllReduce<float, Sum,
                 AllReduceConfig{
@@ -141,7 +141,7 @@ TEST_CASE("traced: packets, of both patterns") {
     const auto tracks = tracksOf<Collective>(backend, {tracedRanks, 1, 1}, count, args, scratch.windowBytes(),
                                              scratch.initialByte, scratch.firstEpoch);
     for (const auto& rank : tracks) {
-      // The rows of a one-shot differ with the width of a warp: the first is like all.
+      // The number of rows of a one-shot depends on the width of a warp; compare the first.
       auto spans = spansOf(rank[0]);
       REQUIRE(spans.size() >= expected.size());
       spans.resize(expected.size());

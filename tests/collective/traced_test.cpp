@@ -1,2 +1,2 @@
 // The cases of collective/traced.hpp on CPU threads.
-#include "collective/traced_cases.hpp"
+#include "traced_cases.hpp"

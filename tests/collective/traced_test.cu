@@ -1,2 +1,2 @@
 // The cases of collective/traced.hpp on a GPU.
-#include "collective/traced_cases.hpp"
+#include "traced_cases.hpp"

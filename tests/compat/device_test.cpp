@@ -1,6 +1,6 @@
-// MSCCL++'s device interface on CPU threads: what each name means, as far as no GPU is needed.
+// MSCCL++'s device interface on CPU threads: the behaviour of each name, as far as no GPU is needed.
 #undef NDEBUG
-#define DEBUG_BUILD  // the polling loops and assertions must compile so
+#define DEBUG_BUILD  // the polling loops and assertions must compile with it
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <limits>
 #include <mscclpp/assert_device.hpp>
 #include <mscclpp/atomic_device.hpp>
+#include <mscclpp/bulk_device.hpp>
 #include <mscclpp/concurrency_device.hpp>
 #include <mscclpp/copy_device.hpp>
 #include <mscclpp/fifo_device.hpp>
@@ -34,7 +35,7 @@ struct alignas(16) Bytes {
   }
 };
 
-/// Bytes [begin, end) of to are those of from, the others are 0.
+/// Whether bytes [begin, end) of `to` equal those of `from` and the others are 0.
 bool onlyCopied(const Bytes& to, const Bytes& from, int begin, int end) {
   for (int i = 0; i < 256; ++i) {
     if (to.at[i] != (i >= begin && i < end ? from.at[i] : 0)) return false;
@@ -42,16 +43,16 @@ bool onlyCopied(const Bytes& to, const Bytes& from, int begin, int end) {
   return true;
 }
 
-template <int Alignment, bool Rest>
-void copyByThree(Bytes& to, const Bytes& from, int begin, int end) {
+template <int Alignment, bool CopyRemainder>
+void copyWithThreeThreads(Bytes& to, const Bytes& from, int begin, int end) {
   for (unsigned thread = 0; thread < 3; ++thread) {
-    copy<Alignment, Rest>(to.at + begin, from.at + begin, static_cast<std::uint64_t>(end - begin), thread, 3);
+    copy<Alignment, CopyRemainder>(to.at + begin, from.at + begin, static_cast<std::uint64_t>(end - begin), thread, 3);
   }
 }
 
 }  // namespace
 
-TEST_CASE("compat device: copies with and without the rest") {
+TEST_CASE("compat device: copies with and without the remainder") {
   const Bytes from(1, 3);
   for (int begin : {0, 4, 8, 12}) {
     for (int end : {0, 4, 20, 100, 248, 256}) {
@@ -59,12 +60,12 @@ TEST_CASE("compat device: copies with and without the rest") {
       CAPTURE(begin);
       CAPTURE(end);
       Bytes all(0, 0), whole(0, 0), fours(0, 0);
-      copyByThree<16, true>(all, from, begin, end);
+      copyWithThreeThreads<16, true>(all, from, begin, end);
       CHECK(onlyCopied(all, from, begin, end));
-      copyByThree<16, false>(whole, from, begin, end);
+      copyWithThreeThreads<16, false>(whole, from, begin, end);
       const int first = (begin + 15) / 16 * 16;
       CHECK(onlyCopied(whole, from, first, std::max(first, first + (end - first) / 16 * 16)));
-      copyByThree<4, false>(fours, from, begin, end);
+      copyWithThreeThreads<4, false>(fours, from, begin, end);
       CHECK(onlyCopied(fours, from, begin, end));
     }
   }
@@ -83,13 +84,12 @@ TEST_CASE_TEMPLATE("compat device: a memory channel to oneself", Packet, LL8Pack
   std::vector<Packet> packets(64);
   std::uint64_t counter = 0, consumed = 0;
   MemoryChannelDeviceHandle channel{};
-  channel.semaphore_ = MemoryDevice2DeviceSemaphoreDeviceHandle{&counter, &counter, &consumed, nullptr, 0, 0, 0};
+  channel.semaphore_ = MemoryDevice2DeviceSemaphoreDeviceHandle{{}, &counter, &counter, &consumed, nullptr, 0, 0, 0};
   channel.dst_ = peer.data();
   channel.src_ = here.data();
   channel.packetBuffer_ = packets.data();
 
-  volatile std::uint64_t whole =
-      sizeof(here);  // g++ 12 warns of what loops would do beyond an array whose size it knows
+  volatile std::uint64_t whole = sizeof(here);  // the known array size makes g++ 12 warn of accesses beyond it
   channel.template put<16, false>(0, 0, whole, 0, 1);
   CHECK(peer == here);
   peer.fill(0);
@@ -134,7 +134,7 @@ TEST_CASE_TEMPLATE("compat device: a memory channel to oneself", Packet, LL8Pack
   CHECK(std::memcmp(out.data(), sent.data(), bytes) == 0);
 }
 
-TEST_CASE("compat device: atomics, polling, semaphores of a device") {
+TEST_CASE("compat device: atomics, polling, device semaphores") {
   std::uint64_t word = 0;
   std::thread other([&] { atomicStore(&word, std::uint64_t{5}, memoryOrderRelease); });
   POLL_MAYBE_JAILBREAK((atomicLoad(&word, memoryOrderAcquire) != 5), 1000000);
@@ -148,20 +148,20 @@ TEST_CASE("compat device: atomics, polling, semaphores of a device") {
 
   DeviceSemaphore semaphore(1);
   int inside = 0;
-  std::atomic<int> most = 0;
+  std::atomic<int> maxInside = 0;
   std::vector<std::thread> threads;
   for (int thread = 0; thread < 4; ++thread) {
     threads.emplace_back([&] {
       for (int i = 0; i < 200; ++i) {
         semaphore.acquire();
-        most = std::max(most.load(), ++inside);
+        maxInside = std::max(maxInside.load(), ++inside);
         --inside;
         semaphore.release();
       }
     });
   }
   for (auto& thread : threads) thread.join();
-  CHECK(most == 1);
+  CHECK(maxInside == 1);
   semaphore.set(2);
   semaphore.acquire(10);
   semaphore.acquire(10);
@@ -214,28 +214,161 @@ TEST_CASE("compat device: vectors of elements") {
   CHECK(static_cast<int>(DataType::AUTO) == 255);
 }
 
-TEST_CASE("compat device: fp8 with a bias of 15, every value and every rounding") {
-  std::vector<float> values;
+TEST_CASE("compat device: fp8 with a bias of 15, every value") {
   for (int bits = 0; bits < 128; ++bits) {
-    const float value = __fp8_e4m3b15::fromRaw(static_cast<std::uint8_t>(bits));
     const int exponent = bits >> 3, mantissa = bits & 7;
     const double exact = exponent == 0 ? std::ldexp(mantissa, -17) : std::ldexp(1 + mantissa / 8.0, exponent - 15);
-    CHECK(value == exact);
+    const auto value = __fp8_e4m3b15::fromRaw(static_cast<std::uint8_t>(bits));
+    CHECK(static_cast<float>(value) == exact);
     CHECK(static_cast<float>(__fp8_e4m3b15::fromRaw(static_cast<std::uint8_t>(bits | 128))) == -exact);
-    values.push_back(value);
+    CHECK(__fp8_e4m3b15(static_cast<float>(value)).__x == bits);
   }
-  CHECK(values.back() == 1.875f);
-  const auto nearest = [](float value) { return static_cast<float>(__fp8_e4m3b15(value)); };
-  for (std::size_t i = 0; i + 1 < values.size(); ++i) {
-    const float low = values[i], high = values[i + 1], middle = (low + high) / 2;
-    CHECK(nearest(low) == low);
-    CHECK(nearest(middle) == (i % 2 == 0 ? low : high));  // to even
-    CHECK(nearest(std::nextafter(middle, 0.0f)) == low);
-    CHECK(nearest(-std::nextafter(middle, 2.0f)) == -high);
+}
+
+// Rounding by definition: the nearest of the 128 magnitudes, ties to the larger.
+TEST_CASE("compat device: fp8 with a bias of 15, every fp16 value rounded") {
+  std::array<double, 128> magnitudes{};
+  for (int bits = 0; bits < 128; ++bits) {
+    magnitudes[static_cast<std::size_t>(bits)] =
+        static_cast<float>(__fp8_e4m3b15::fromRaw(static_cast<std::uint8_t>(bits)));
   }
-  for (float large : {1.9f, 2.0f, 100.0f, INFINITY, NAN}) CHECK(nearest(large) == 1.875f);
-  CHECK(nearest(-INFINITY) == -1.875f);
+  int wrong = 0;
+  for (int bits = 0; bits < 0x10000; ++bits) {
+    const auto half = bit_cast<__half>(static_cast<std::uint16_t>(bits));
+    const double magnitude = std::fabs(static_cast<double>(__half2float(half)));
+    int nearest = 127;  // also for NaN
+    for (int i = 127; i-- > 0;) {
+      const double below = magnitudes[static_cast<std::size_t>(i)],
+                   above = magnitudes[static_cast<std::size_t>(nearest)];
+      if (magnitude - below < above - magnitude) nearest = i;
+    }
+    const int expected = nearest | ((bits & 0x8000) != 0 ? 0x80 : 0);
+    wrong += __fp8_e4m3b15(half).__x != expected;
+    if (!std::isnan(magnitude)) wrong += __fp8_e4m3b15(__half2float(half)).__x != expected;
+  }
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("compat device: fp8 with a bias of 15, floats are first rounded to fp16") {
+  CHECK(__fp8_e4m3b15(0x1p-18f).__x == 0x01);
+  CHECK(__fp8_e4m3b15(-0x1p-18f).__x == 0x81);
+  CHECK(__fp8_e4m3b15(std::nextafter(0x1p-18f, 0.0f)).__x == 0x01);  // fp16 rounds it up to 2^-18
+  CHECK(__fp8_e4m3b15(0x0.fdp-18f).__x == 0x00);
+  CHECK(__fp8_e4m3b15(0x1.0fep-2f).__x == 0x69);  // below the middle of 0x68 and 0x69, which fp16 rounds it to
+  CHECK(__fp8_e4m3b15(0x1.0fcp-2f).__x == 0x68);
+  CHECK(__fp8_e4m3b15(0x1.1p-2f).__x == 0x69);
+  for (float large : {1.9f, 2.0f, 100.0f, 1e10f, INFINITY, NAN}) CHECK(__fp8_e4m3b15(large).__x == 0x7f);
+  CHECK(__fp8_e4m3b15(-INFINITY).__x == 0xff);
   f8_e4m3b15x2 pair = to<f8_e4m3b15x2>(f32x2{{1.0f, 1.5f}});
   CHECK(static_cast<float>((pair + pair).data[0]) == 1.875f);
   CHECK(__half2float(to<f16x2>(pair).data[1]) == 1.5f);
+  const __fp8x4_e4m3b15 four(float4{1.0f, -1.5f, 0.25f, 9.0f});
+  const float4 again = four;
+  CHECK(again.x == 1.0f);
+  CHECK(again.y == -1.5f);
+  CHECK(again.z == 0.25f);
+  CHECK(again.w == 1.875f);
+  const float2 low = __fp8x2_e4m3b15(static_cast<std::uint16_t>(four.__x));
+  CHECK(low.y == -1.5f);
+}
+
+// The storage of vectors, as programs name it.
+static_assert(std::is_same_v<VectorType<float, 4>, VectorTypeImpl<float, 4, float4>>);
+static_assert(std::is_same_v<VectorTypeHelper<__half, 2>::type, VectorTypeImpl<__half, 2, __half2>>);
+static_assert(std::is_same_v<bf16x2::StorageType, __bfloat162> && std::is_same_v<f64x1::StorageType, double>);
+static_assert(std::is_same_v<f16x8::StorageType, uint4> && std::is_same_v<bf16x4::StorageType, uint2>);
+static_assert(std::is_same_v<u8x2::StorageType, std::uint16_t> && std::is_same_v<u8x4::StorageType, std::uint32_t>);
+static_assert(std::is_same_v<f8_e4m3x16::StorageType, uint4> && std::is_same_v<f8_e5m2x8::StorageType, uint2>);
+static_assert(std::is_same_v<f8_e4m3x4::StorageType, __fp8x4_e4m3> &&
+              std::is_same_v<f8_e4m3b15x2::StorageType, __fp8x2_e4m3b15>);
+static_assert(std::is_same_v<i32x2::StorageType, int2> && std::is_same_v<i32x1::StorageType, std::int32_t>);
+static_assert(std::is_same_v<f32x8::StorageType, Words<32>> && sizeof(Words<64>) == sizeof(f32x16));
+static_assert(std::is_trivially_copyable_v<f16x2> && std::is_trivially_default_constructible_v<f32x4>);
+
+TEST_CASE("compat device: vectors convert to their storage, and to pointers to their elements") {
+  f32x4 floats = make_float4(1, 2, 3, 4);
+  const float4 stored = floats;
+  CHECK(stored.z == 3);
+  floats = float4{5, 6, 7, 8};
+  const float* elements = floats;
+  CHECK(elements[3] == 8);
+  static_cast<float*>(floats)[0] = 9;
+  CHECK(floats[0l] == 9);
+  CHECK(floats[std::size_t{1}] == 6);
+  const f16x2 pair = __floats2half2_rn(1.5f, -2.0f);
+  const __half2 native = pair;
+  CHECK(__half2float(native.y) == -2.0f);
+  CHECK(bit_cast<std::uint32_t>(native) == pair.words[0]);
+  CHECK(__half2float(bit_cast<__half2>(pair.words[0]).x) == 1.5f);
+  CHECK(bit_cast<__bfloat162>(std::uint32_t{0x40003f80}).y == __float2bfloat16(2.0f));
+  const u32x4 words = uint4{1, 2, 3, 4};
+  const f16x8 halves = static_cast<uint4>(words);
+  CHECK(halves.words[2] == 3);
+  const i32x1 one = 7;
+  CHECK(one + 1 == 8);
+  u8x4 bytes = 0x04030201u;
+  CHECK(bytes[3] == 4);
+  f32x8 many{};
+  Words<32> raw = many;
+  raw[7] = 0x3f800000;
+  many = raw;
+  CHECK(many[7] == 1.0f);
+}
+
+TEST_CASE("compat device: sums of fp8 elements, and minima of scalars and pairs") {
+#if !defined(__FP8_TYPES_EXIST__)
+  FAIL("there are fp8 types");
+#endif
+  const __fp8_e4m3 large(300.0f), small(-3.0f);
+  CHECK(static_cast<float>(mscclpp::operator+<false>(large, large)) == 448.0f);  // saturated
+  CHECK(static_cast<float>(mscclpp::operator+<true>(small, small)) == -6.0f);
+  CHECK(static_cast<float>(__fp8_e5m2(1.0f) + __fp8_e5m2(0.5f)) == 1.5f);
+  const auto b15 = mscclpp::operator+<true>(__fp8_e4m3b15(1.0f), __fp8_e4m3b15(1.5f));
+  static_assert(std::is_same_v<decltype(b15), const __fp8_e4m3b15>);
+  CHECK(b15.__x == 0x7f);
+  CHECK(static_cast<float>(mscclpp::min(large, small)) == -3.0f);
+  CHECK(mscclpp::min(3, -4) == -4);
+  CHECK(mscclpp::min(1.0f, 2.0f) == 1.0f);
+  CHECK(__half2float(mscclpp::min(__float2half(1.0f), __float2half(-1.0f))) == -1.0f);
+  const __half2 least = mscclpp::min(__floats2half2_rn(1, 5), __floats2half2_rn(2, 3));
+  CHECK(__half2float(least.x) == 1.0f);
+  CHECK(__half2float(least.y) == 3.0f);
+  CHECK(__half2float(clip(__floats2half2_rn(INFINITY, 3)).x) == 65504.0f);
+}
+
+TEST_CASE("compat device: packets written from a word, and read as raw bits") {
+  LL16Packet wide{};
+  wide.write(std::uint64_t{2} << 32 | 1, 3u);
+  CHECK(wide.data1 == 1);
+  CHECK(wide.data2 == 2);
+  CHECK(wide.raw_.x == (std::uint64_t{3} << 32 | 1));
+  CHECK(wide.raw_.y == (std::uint64_t{3} << 32 | 2));
+  static_assert(std::is_same_v<decltype(LL16Packet::raw_), ulonglong2> && std::is_union_v<LL16Packet>);
+  LL8Packet narrow(5, 6);
+  CHECK(narrow.raw_ == (std::uint64_t{6} << 32 | 5));
+}
+
+// The exact types that programs take addresses with.
+constexpr void (*reduceFloats)(void*, const void*, std::uint32_t) = &bulkReduceStore<float, BulkRedOp::Add>;
+constexpr void (LL16Packet::*writeWord)(std::uint64_t, std::uint32_t) = &LL16Packet::write;
+constexpr bool (BasePortChannelDeviceHandle::*waitFlush)(std::uint64_t,
+                                                         std::int64_t) const = &BasePortChannelDeviceHandle::waitFlush;
+
+TEST_CASE("compat device: functions called through their addresses") {
+  alignas(16) std::array<float, 4> to{1, 2, 3, 4}, from{10, 20, 30, 40};
+  reduceFloats(to.data(), from.data(), sizeof(to));
+  bulkStoreCommit();
+  bulkStoreWait();
+  CHECK(to == std::array<float, 4>{11, 22, 33, 44});
+  LL16Packet packet{};
+  (packet.*writeWord)(7, 1);
+  CHECK(packet.data1 == 7);
+
+  std::uint64_t done = 5;
+  BasePortChannelDeviceHandle channel{};
+  channel.flushDonePos_ = &done;
+  CHECK((channel.*waitFlush)(4, 100));
+  channel.fifo_.waitTimeout = 1000;
+  CHECK_FALSE((channel.*waitFlush)(5, 100));
+  static_assert(DeviceSyncer::NumCounters == 3);
 }

@@ -1,4 +1,4 @@
-// MSCCL++'s host interface as its users call it, where no GPU is needed: section by section, under its header names.
+// MSCCL++'s host interface as its users call it, where no GPU is needed: section by section, with its header names.
 #include <doctest/doctest.h>
 
 #include <array>
@@ -16,7 +16,7 @@
 #include <mutex>
 #include <sstream>
 
-#include "../host/ranks.hpp"
+#include "tests/host/ranks.hpp"
 
 using namespace mscclpp;
 using mscclpp::test::onProcesses;
@@ -38,31 +38,31 @@ std::string localAddress() {
   return "lo:127.0.0.1:" + std::to_string(mscclpp::test::freePort());
 }
 
-/// What a user writes over MPI, over queues of one process.
+/// A user-defined bootstrap, such as one over MPI; here over queues within one process.
 class QueueBootstrap : public Bootstrap {
  public:
-  struct Hub {
-    explicit Hub(int ranks) : ranks(ranks) {}
+  struct SharedQueues {
+    explicit SharedQueues(int ranks) : ranks(ranks) {}
     int ranks;
     std::mutex mutex;
     std::condition_variable changed;
     std::map<std::array<int, 3>, std::deque<std::vector<char>>> queues;  // from, to, tag
   };
 
-  QueueBootstrap(std::shared_ptr<Hub> hub, int rank) : hub_(std::move(hub)), rank_(rank) {}
+  QueueBootstrap(std::shared_ptr<SharedQueues> shared, int rank) : shared_(std::move(shared)), rank_(rank) {}
   int getRank() const override { return rank_; }
-  int getNranks() const override { return hub_->ranks; }
-  int getNranksPerNode() const override { return hub_->ranks; }
+  int getNranks() const override { return shared_->ranks; }
+  int getNranksPerNode() const override { return shared_->ranks; }
   void send(void* data, int size, int peer, int tag) override {
     const auto* bytes = static_cast<const char*>(data);
-    std::lock_guard lock(hub_->mutex);
-    hub_->queues[{rank_, peer, tag}].emplace_back(bytes, bytes + size);
-    hub_->changed.notify_all();
+    std::lock_guard lock(shared_->mutex);
+    shared_->queues[{rank_, peer, tag}].emplace_back(bytes, bytes + size);
+    shared_->changed.notify_all();
   }
   void recv(void* data, int size, int peer, int tag) override {
-    std::unique_lock lock(hub_->mutex);
-    auto& queue = hub_->queues[{peer, rank_, tag}];
-    if (!hub_->changed.wait_for(lock, std::chrono::seconds(30), [&] { return !queue.empty(); })) {
+    std::unique_lock lock(shared_->mutex);
+    auto& queue = shared_->queues[{peer, rank_, tag}];
+    if (!shared_->changed.wait_for(lock, std::chrono::seconds(30), [&] { return !queue.empty(); })) {
       throw std::runtime_error("nothing came");
     }
     require(static_cast<int>(queue.front().size()) == size, "message size");
@@ -84,11 +84,11 @@ class QueueBootstrap : public Bootstrap {
   }
 
  private:
-  std::shared_ptr<Hub> hub_;
+  std::shared_ptr<SharedQueues> shared_;
   int rank_;
 };
 
-// Two hosts exchange numbers: writes and signals over TCP, in memory of their own.
+// Two hosts exchange numbers: writes and signals over TCP, each in its own memory.
 void pingPongOfHosts(std::shared_ptr<Bootstrap> bootstrap) {
   const int rank = bootstrap->getRank();
   const int peer = 1 - rank;
@@ -99,8 +99,8 @@ void pingPongOfHosts(std::shared_ptr<Bootstrap> bootstrap) {
   require(comm.remoteRankOf(connection) == peer && comm.tagOf(connection) == 0, "whose connection");
   std::vector<std::uint64_t> mine(1000), theirs(1000);
   auto local = comm.registerMemory(mine.data(), mine.size() * 8, Transport::Ethernet);
-  auto inbox = comm.registerMemory(theirs.data(), theirs.size() * 8, Transport::Ethernet);
-  comm.sendMemory(inbox, peer);
+  auto receiveRegion = comm.registerMemory(theirs.data(), theirs.size() * 8, Transport::Ethernet);
+  comm.sendMemory(receiveRegion, peer);
   auto remote = comm.recvMemory(peer).get();
   Host2HostSemaphore semaphore(comm, connection);
   if (rank == 0) require(!semaphore.poll(), "the peer signals later");
@@ -128,8 +128,8 @@ void pingPongOfHosts(std::shared_ptr<Bootstrap> bootstrap) {
 
 }  // namespace
 
-// First: a process forks before it has threads.
-TEST_CASE("compat host: two processes, each with memory of its own, over TCP") {
+// First case: a process must fork before it has threads.
+TEST_CASE("compat host: two processes, each with its own memory, over TCP") {
   const std::string address = localAddress();
   checkAll(onProcesses(2, [&](int rank) {
     auto bootstrap = std::make_shared<TcpBootstrap>(rank, 2);
@@ -138,7 +138,7 @@ TEST_CASE("compat host: two processes, each with memory of its own, over TCP") {
   }));
 }
 
-TEST_CASE("compat host: the texts of errors") {
+TEST_CASE("compat host: error messages") {
   CHECK(std::string(Error("nobody came", ErrorCode::Timeout).what()) == "nobody came (mscclpp failure: Timeout)");
   CHECK(std::string(Error("x", ErrorCode::SystemError).what()) == "x (mscclpp failure: SystemError)");
   CHECK(std::string(Error("x", ErrorCode::InternalError).what()) == "x (mscclpp failure: InternalError)");
@@ -184,7 +184,7 @@ TEST_CASE("compat host: transports, devices, configurations") {
   CHECK(UniqueIdBytes == 128);
 }
 
-TEST_CASE("compat host: a bootstrap by token: tags in any order, oneself, vectors, groups") {
+TEST_CASE("compat host: a bootstrap by UniqueId: tags in any order, sends to itself, vectors, groups") {
   const UniqueId id = TcpBootstrap::createUniqueId();
   checkAll(onThreads(3, [&](int rank) {
     auto bootstrap = std::make_shared<TcpBootstrap>(rank, 3);
@@ -206,9 +206,10 @@ TEST_CASE("compat host: a bootstrap by token: tags in any order, oneself, vector
     bootstrap->send(&ten, sizeof(int), rank, 5);
     bootstrap->recv(&got, sizeof(int), rank, 5);
     require(got == ten, "to oneself");
-    bootstrap->send(std::vector<char>(static_cast<std::size_t>(rank) * 1000), next, 0);
+    Bootstrap& base = *bootstrap;
+    base.send(std::vector<char>(static_cast<std::size_t>(rank) * 1000), next, 0);
     std::vector<char> vector;
-    bootstrap->recv(vector, last, 0);
+    base.recv(vector, last, 0);
     require(vector.size() == static_cast<std::size_t>(last) * 1000, "a vector");
     if (rank != 1) bootstrap->groupBarrier({0, 2});
     int word = rank == 2 ? 77 : 0;
@@ -221,7 +222,7 @@ TEST_CASE("compat host: a bootstrap by token: tags in any order, oneself, vector
 TEST_CASE("compat host: initialised again and again in one process, and by address") {
   for (int turn = 0; turn < 5; ++turn) {
     const UniqueId id = TcpBootstrap::createUniqueId();
-    static_cast<void>(TcpBootstrap::createUniqueId());  // one that nobody uses
+    static_cast<void>(TcpBootstrap::createUniqueId());  // never used
     const std::string address = localAddress();
     checkAll(onThreads(2, [&](int rank) {
       TcpBootstrap byToken(rank, 2), byAddress(rank, 2);
@@ -233,7 +234,7 @@ TEST_CASE("compat host: initialised again and again in one process, and by addre
   }
 }
 
-TEST_CASE("compat host: a rank that does not come ends initialize on time") {
+TEST_CASE("compat host: if a rank does not join, initialize times out in time") {
   const auto start = std::chrono::steady_clock::now();
   TcpBootstrap bootstrap(0, 2);
   try {
@@ -247,10 +248,10 @@ TEST_CASE("compat host: a rank that does not come ends initialize on time") {
   CHECK(secondsSince(start) < 10);
 }
 
-TEST_CASE("compat host: futures are deferred and end in the order of the calls") {
-  auto hub = std::make_shared<QueueBootstrap::Hub>(2);
+TEST_CASE("compat host: futures are deferred and complete in call order") {
+  auto shared = std::make_shared<QueueBootstrap::SharedQueues>(2);
   checkAll(onThreads(2, [&](int rank) {
-    auto bootstrap = std::make_shared<QueueBootstrap>(hub, rank);
+    auto bootstrap = std::make_shared<QueueBootstrap>(shared, rank);
     Communicator comm(bootstrap);
     std::array<char, 64> memory{};
     const int peer = 1 - rank;
@@ -258,7 +259,7 @@ TEST_CASE("compat host: futures are deferred and end in the order of the calls")
     for (int i = 0; i < 4; ++i) futures.push_back(comm.recvMemory(peer, i % 2));
     require(futures[0].wait_for(std::chrono::seconds(0)) == std::future_status::deferred, "deferred");
     bootstrap->barrier();
-    for (std::size_t i = 0; i < 4; ++i) {  // the registration is nobody's but the communicator's
+    for (std::size_t i = 0; i < 4; ++i) {  // only the communicator holds the registration
       comm.sendMemory(comm.registerMemory(memory.data(), 10 + i, NoTransports), peer, static_cast<int>(i % 2));
     }
     require(futures[3].get().size() == 13, "the order of the calls");
@@ -287,8 +288,8 @@ TEST_CASE("compat host: a connection, memory and a semaphore with oneself") {
   auto incoming = comm.recvMemory(0);  // before the send: either order
   std::array<std::uint64_t, 4> from{1, 2, 3, 4}, to{};
   auto local = comm.registerMemory(from.data(), sizeof(from), Transport::Ethernet);
-  auto inbox = comm.registerMemory(to.data(), sizeof(to), Transport::Ethernet);
-  comm.sendMemory(inbox, 0);
+  auto receiveRegion = comm.registerMemory(to.data(), sizeof(to), Transport::Ethernet);
+  comm.sendMemory(receiveRegion, 0);
   auto remote = incoming.get();
   CHECK(remote.originalDataPtr() == to.data());
   first.write(remote, 8, local, 0, 16);
@@ -302,9 +303,9 @@ TEST_CASE("compat host: a connection, memory and a semaphore with oneself") {
   CHECK(semaphores[1].get().remoteMemory().size() == 8);
 }
 
-TEST_CASE("compat host: the same over a bootstrap of the user's") {
-  auto hub = std::make_shared<QueueBootstrap::Hub>(2);
-  checkAll(onThreads(2, [&](int rank) { pingPongOfHosts(std::make_shared<QueueBootstrap>(hub, rank)); }));
+TEST_CASE("compat host: the same over a user-defined bootstrap") {
+  auto shared = std::make_shared<QueueBootstrap::SharedQueues>(2);
+  checkAll(onThreads(2, [&](int rank) { pingPongOfHosts(std::make_shared<QueueBootstrap>(shared, rank)); }));
 }
 
 TEST_CASE("compat host: without a bootstrap the user moves the bytes") {
@@ -324,7 +325,7 @@ TEST_CASE("compat host: without a bootstrap the user moves the bytes") {
   CHECK_THROWS_AS(Endpoint::deserialize({'x'}), Error);
 }
 
-TEST_CASE("compat host: names of hosts, hashes, the environment, events that nobody collects") {
+TEST_CASE("compat host: host names, hashes, the environment, events that are not collected") {
   const std::string whole = getHostName(1024, '\n');
   CHECK_FALSE(whole.empty());
   CHECK(getHostName(1024, '.') == whole.substr(0, whole.find('.')));

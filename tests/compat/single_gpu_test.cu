@@ -1,4 +1,5 @@
-// MSCCL++'s interface on one GPU: the README's custom proxy, barriers of blocks, streams and memory, and connections of a rank with itself.
+// MSCCL++'s interface on one GPU: the README's custom proxy, barriers of blocks, streams and memory, and connections of
+// a rank with itself.
 #include <doctest/doctest.h>
 
 #include <atomic>
@@ -35,7 +36,7 @@ fifo.push(trigger);
 trigger.fst = 0xdeadbeef;
 fifo.push(trigger);
 }
-std::atomic<int> ones, twos, beefs;
+std::atomic<int> ones, twos, deadbeefs;
 // Host-side custom proxy service
 class CustomProxyService {
 private:
@@ -51,7 +52,7 @@ if (trigger.fst == 1) {
 ++twos;
 } else if (trigger.fst == 0xdeadbeef) {
 // Handle request "0xdeadbeef"
-++beefs;
+++deadbeefs;
 }
 },
 [&]() { /* Empty proxy initializer */ }) {}
@@ -78,7 +79,7 @@ __global__ void countBlocks(unsigned* cells, int rounds, int* wrong) {
   }
 }
 
-// Blocks take turns at a number that is not atomic.
+// Blocks increment a non-atomic number in mutual exclusion.
 __global__ void takeTurns(int* number) {
   if (threadIdx.x != 0) return;
   for (int i = 0; i < 100; ++i) {
@@ -165,7 +166,7 @@ __global__ void bulk(const int* from, int* to) {
 #endif
 }
 
-/// Compiled, never run: it takes a switch.
+/// Compiled, never run: it needs a switch.
 [[maybe_unused]] __global__ void reduceInSwitch(DeviceHandle<SwitchChannel> channel, float* plain) {
   if (threadIdx.x == 0) {
     channel.signal();
@@ -189,7 +190,7 @@ __global__ void bulk(const int* from, int* to) {
   plain[0] = static_cast<float*>(channel.devicePtr)[channel.bufferSize / 4 - 1];
 }
 
-std::shared_ptr<Communicator> alone() {
+std::shared_ptr<Communicator> singleRankCommunicator() {
   auto bootstrap = std::make_shared<TcpBootstrap>(0, 1);
   bootstrap->initialize(TcpBootstrap::createUniqueId());
   return std::make_shared<Communicator>(bootstrap);
@@ -197,7 +198,7 @@ std::shared_ptr<Communicator> alone() {
 
 }  // namespace
 
-TEST_CASE("compat gpu: the README's custom proxy gets its three requests") {
+TEST_CASE("compat gpu: the README's custom proxy receives its three requests") {
   CustomProxyService service;
   const auto handle = service.fifo()->deviceHandle();
   MSCCLPP_CUDATHROW(cudaMemcpyToSymbol(fifo, &handle, sizeof(handle)));
@@ -207,10 +208,10 @@ TEST_CASE("compat gpu: the README's custom proxy gets its three requests") {
   service.stopProxy();
   CHECK(ones == 100);
   CHECK(twos == 100);
-  CHECK(beefs == 100);
+  CHECK(deadbeefs == 100);
 }
 
-TEST_CASE("compat gpu: a FIFO of sixteen slots, many times round, from constant memory") {
+TEST_CASE("compat gpu: a FIFO of sixteen slots wraps around many times, from constant memory") {
   Fifo host(16);
   const auto handle = host.deviceHandle();
   CHECK(handle.size == 16);
@@ -244,7 +245,7 @@ TEST_CASE("compat gpu: a FIFO of sixteen slots, many times round, from constant 
   CHECK(*wrong == 0);
 }
 
-TEST_CASE("compat gpu: barriers of blocks, and semaphores of a device") {
+TEST_CASE("compat gpu: barriers of blocks, and device semaphores") {
   auto cells = detail::gpuCallocShared<unsigned>(1000);
   auto wrong = detail::gpuCallocHostShared<int>();
   for (int blocks : {1, 2, 60, 7}) {
@@ -302,7 +303,7 @@ TEST_CASE("compat gpu: streams, guards, buffers, errors") {
 }
 
 TEST_CASE("compat gpu: a rank's channels with itself") {
-  auto comm = alone();
+  auto comm = singleRankCommunicator();
   const TransportFlags transport = Transport::CudaIpc;
   GpuBuffer<int> source(1024), target(4096);
   std::vector<int> numbers(1024);
@@ -340,7 +341,7 @@ TEST_CASE("compat gpu: a rank's channels with itself") {
   gpuMemcpy(arrived.data(), target.data(), 2048, cudaMemcpyDeviceToHost);
   for (int i = 0; i < 2048; ++i) CHECK(arrived[i] == numbers[i % 1024]);
 
-  // A handle is plain bytes, whichever way they reach a kernel.
+  // A handle is trivially copyable and may be passed to a kernel in any way.
   auto out = detail::gpuCallocHostShared<std::array<char, sizeof(handle)>>();
   rawBytes<<<1, 1>>>(handle, reinterpret_cast<DeviceHandle<PortChannel>*>(out.get()));
   MSCCLPP_CUDATHROW(cudaDeviceSynchronize());

@@ -1,5 +1,5 @@
-// Bits are only reinterpreted as a type of the same size.
-// EXPECT: give it types of one size
+// bitCast requires types of the same size.
+// EXPECT: bitCast needs types of the same size
 #include "mscclpp/arch/word.hpp"
 
 #ifdef CORRECT

@@ -1,5 +1,5 @@
-// The hardware has no minimum of floats on the way to memory.
-// EXPECT: no bulk reduction of this kind
+// The copy engine has no minimum of floats.
+// EXPECT: no such bulk reduction
 #include "mscclpp/basic/bulk.hpp"
 
 void reduce(float* global, const float* shared) {

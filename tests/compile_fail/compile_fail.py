@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Shows that misuse does not compile, and that the compiler says why.
+"""Checks that misuse does not compile, and that the compiler reports why.
 
 usage: compile_fail.py [--self | SOURCE...] -- COMPILER ARGUMENT...
 
-A source has a line `// EXPECT: REGEX`: compiling it must fail with a message that the regex matches. So that it fails
-for this reason alone, it must compile with -DCORRECT, under which it shows the right use (`#ifdef CORRECT`).
+A source has a line `// EXPECT: REGEX`: compiling it must fail with a message that the regex matches. To show
+that it fails for this reason only, it must compile with -DCORRECT, which selects the correct use (`#ifdef CORRECT`).
 """
 
 import argparse
@@ -17,8 +17,8 @@ import sys
 import tempfile
 
 
-def complaint(compiler, source):
-    """Returns why a source is not the failure that it says, or None."""
+def failure_reason(compiler, source):
+    """Returns why compiling a source does not fail as it expects, or None."""
     expected = re.search(r"^// EXPECT: (.+)$", source.read_text(), flags=re.M)
     if not expected:
         return "has no line `// EXPECT: REGEX`"
@@ -31,7 +31,7 @@ def complaint(compiler, source):
         return "compiles without -DCORRECT"
     errors = "\n".join(line for line in wrong.stderr.splitlines() if re.search(r"\b(error|note)\b", line))
     if not re.search(expected.group(1), errors):
-        return f"fails, but does not say {expected.group(1)}:\n{errors}"
+        return f"fails, but without the message {expected.group(1)}:\n{errors}"
     return None
 
 
@@ -48,10 +48,10 @@ def self_test(compiler):
         for number, (text, accepted) in enumerate(samples.items()):
             source = pathlib.Path(folder) / f"sample{number}.cpp"
             source.write_text(text)
-            if (complaint(compiler, source) is None) != accepted:
+            if (failure_reason(compiler, source) is None) != accepted:
                 print(f"wrong verdict on sample {number}:\n{text}")
                 return 1
-    print("sources that fail for another reason, or not at all, are found out")
+    print("sources that compile, or fail for another reason, are detected")
     return 0
 
 
@@ -65,12 +65,12 @@ def main():
     if options.self_test:
         return self_test(compiler)
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        complaints = list(pool.map(lambda source: complaint(compiler, source), options.sources))
-    bad = {source: text for source, text in zip(options.sources, complaints) if text}
+        failure_reasons = list(pool.map(lambda source: failure_reason(compiler, source), options.sources))
+    bad = {source: text for source, text in zip(options.sources, failure_reasons) if text}
     for source, text in bad.items():
         print(f"{source}: {text}")
-    print(f"{len(complaints) - len(bad)} of {len(complaints)} misuses are refused with their message")
-    return 1 if bad or not complaints else 0
+    print(f"{len(failure_reasons) - len(bad)} of {len(failure_reasons)} misuses are rejected with the expected message")
+    return 1 if bad or not failure_reasons else 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 // A switch has no minimum of floats.
-// EXPECT: no load-reduce of this kind
+// EXPECT: no such load-reduce
 #include "mscclpp/channel/switch.hpp"
 
 using namespace mscclpp;
@@ -8,6 +8,6 @@ Vector<float, 4> least(const SwitchChannelHandle& channel) {
 #ifdef CORRECT
   return channel.reduce<Vector<float, 4>>(0);
 #else
-  return channel.reduce<Vector<float, 4>, Arithmetic::Min>(0);
+  return channel.reduce<Vector<float, 4>, HardwareReduceOp::Min>(0);
 #endif
 }

@@ -1,5 +1,5 @@
-// A switch sums fp8 where it loads, not where it stores.
-// EXPECT: no store-reduce of this kind
+// A switch reduces fp8 on loads, not on stores.
+// EXPECT: no such store-reduce
 #include "mscclpp/channel/switch.hpp"
 
 using namespace mscclpp;

@@ -1,4 +1,4 @@
-// A switch knows no integers of 8 bits.
+// A switch does not reduce 8-bit integers.
 // EXPECT: the switch reduces fp16
 #include "mscclpp/channel/switch.hpp"
 

@@ -1,5 +1,5 @@
-// Packets need scratch for the whole message.
-// EXPECT: go with Schedule::Whole
+// Packet protocols cannot be pipelined: they need scratch for the whole message.
+// EXPECT: LL8, LL16, LL128 and Sentinel require Schedule::Unpipelined
 #include "mscclpp/collective/all_reduce.hpp"
 
 using namespace mscclpp;

@@ -1,5 +1,5 @@
-// A reduction operator says how the result is finished.
-// EXPECT: Op must offer combine and finish
+// A reduction operator needs finish().
+// EXPECT: Op must have combine\(\) and finish\(\)
 #include "mscclpp/collective/all_reduce.hpp"
 
 struct Concatenate {

@@ -1,8 +1,8 @@
-// What is handed to a cooperative function as a group must be one, and the message names what is missing.
+// A cooperative function requires a ThreadGroup, and the message names the missing member.
 // EXPECT: sync
 #include "mscclpp/basic/concepts.hpp"
 
-struct Crew {
+struct IncompleteGroup {
   int rank() const;
   int size() const;
 #ifdef CORRECT
@@ -13,6 +13,6 @@ struct Crew {
 template <mscclpp::ThreadGroup Group>
 void work(const Group&);
 
-void start(const Crew& crew) {
-  work(crew);
+void start(const IncompleteGroup& group) {
+  work(group);
 }

@@ -1,5 +1,5 @@
-// A vector moves as one word, so it has a power of two of elements.
-// EXPECT: a vector has a power of two of elements
+// A vector is accessed as one word, so its number of elements is a power of two.
+// EXPECT: the number of elements of a vector must be a power of two
 #include "mscclpp/basic/vector.hpp"
 
 #ifdef CORRECT

@@ -1,4 +1,4 @@
-// Emulated launches: who runs, and what becomes of mistakes.
+// Emulated launches: the threads that run, and errors.
 #include "mscclpp/emulation/launch.hpp"
 
 #include <doctest/doctest.h>
@@ -24,7 +24,7 @@ TEST_CASE("launch: every thread of every block of every rank runs once") {
   CHECK(std::set(ran.begin(), ran.end()).size() == ran.size());
 }
 
-TEST_CASE("launch: all run at the same time") {
+TEST_CASE("launch: all threads run concurrently") {
   std::atomic<int> present = 0;
   emulation::launch<1>({2, 3, 2}, [&](int, const auto&) {
     ++present;
@@ -53,7 +53,7 @@ TEST_CASE("launch: a lane that skips a vote is a deadlock") {
                   emulation::Deadlock);
 }
 
-TEST_CASE("launch: the first exception of a thread is thrown, after all have ended") {
+TEST_CASE("launch: the first exception of a thread is rethrown after all have ended") {
   std::atomic<int> ended = 0;
   CHECK_THROWS_WITH(emulation::launch<1>({2, 1, 2},
                                          [&](int rank, const auto& grid) {
@@ -65,7 +65,7 @@ TEST_CASE("launch: the first exception of a thread is thrown, after all have end
   CHECK(ended == 3);
 }
 
-TEST_CASE("launch: an exception wins over the deadlock that it causes") {
+TEST_CASE("launch: an exception takes precedence over the deadlock that it causes") {
   CHECK_THROWS_WITH(emulation::launch<1>({1, 1, 2, std::chrono::seconds(1)},
                                          [](int, const auto& grid) {
                                            if (grid.block().rank() == 0) throw std::runtime_error("cause");
@@ -74,7 +74,7 @@ TEST_CASE("launch: an exception wins over the deadlock that it causes") {
                     "cause");
 }
 
-TEST_CASE("launch: shapes that cannot be are refused") {
+TEST_CASE("launch: invalid shapes are rejected") {
   const auto nothing = [](int, const auto&) {};
   CHECK_THROWS_AS(emulation::launch<1>({0, 1, 1}, nothing), std::invalid_argument);
   CHECK_THROWS_AS(emulation::launch<1>({1, 0, 1}, nothing), std::invalid_argument);
@@ -83,7 +83,7 @@ TEST_CASE("launch: shapes that cannot be are refused") {
   CHECK_THROWS_AS(emulation::launch<4>({1, 1, 6}, nothing), std::invalid_argument);
 }
 
-TEST_CASE("launch: any width of a warp that divides the block") {
+TEST_CASE("launch: any warp width that divides the block") {
   std::atomic<int> sum = 0;
   emulation::launch<3>({1, 1, 6}, [&](int, const auto& grid) {
     const auto warp = grid.warp();
@@ -92,7 +92,7 @@ TEST_CASE("launch: any width of a warp that divides the block") {
   CHECK(sum == 6);
 }
 
-TEST_CASE("launch: shared memory is one a block, aligned, and zero at first") {
+TEST_CASE("launch: shared memory is per block, aligned, and zero-initialised") {
   std::mutex mutex;
   std::set<std::byte*> places;
   std::atomic<int> wrong = 0;
@@ -119,7 +119,7 @@ TEST_CASE("symmetric_buffers: filled, aligned, distinct, and in one window") {
   for (int rank = 0; rank < 3; ++rank) {
     CHECK(reinterpret_cast<std::uintptr_t>(buffers.at(rank)) % 128 == 0);
     CHECK(window.at(rank) == buffers.at(rank));
-    CHECK(window.from(16).at(rank, 4) == buffers.at(rank) + 20);
+    CHECK(window.subWindow(16).at(rank, 4) == buffers.at(rank) + 20);
     bases.insert(window.at(rank));
     int other = 0;
     for (int i = 0; i < 1000; ++i) other += *window.at(rank, static_cast<std::size_t>(i)) != std::byte{0x7f};

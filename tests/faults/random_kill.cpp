@@ -1,5 +1,5 @@
-// Kills a random rank at a random moment of a random collective, again and again: each survivor must throw an error that
-// names it within 5 s, leave nothing behind, and set up again in the same process with the others.
+// Repeatedly kills a random rank at a random moment of a random collective: each survivor must throw an error that
+// names it within 5 s, leak nothing, and initialize again in the same process with the other survivors.
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
@@ -16,9 +16,9 @@
 #include <thread>
 #include <vector>
 
-#include "mscclpp/host/error.hpp"
+#include "controller_messages.hpp"
+#include "mscclpp/host/base/error.hpp"
 #include "rank.hpp"
-#include "wire.hpp"
 
 namespace {
 
@@ -27,10 +27,10 @@ using namespace mscclpp::faults;
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 
-constexpr auto setUpLimit = 60s;
-constexpr auto noticeLimit = 5s;
-constexpr auto cleanLimit = 30s;
-constexpr int latestKill = 60;  // milliseconds after the first call
+constexpr auto setupLimit = 60s;
+constexpr auto detectionLimit = 5s;
+constexpr auto cleanupLimit = 30s;
+constexpr int maxKillDelayMs = 60;  // milliseconds after the first call
 
 struct Options {
   int rounds = 20;
@@ -39,37 +39,37 @@ struct Options {
   std::string device = "cpu";
 };
 
-/// One rank's process, which may live through many generations.
+/// One rank's process, which may run many generations.
 struct Process {
   int slot;  ///< which GPU
   pid_t pid;
   int socket;
-  std::array<int, 3> holds{-1, -1, -1};  ///< at the end of its last generation
+  std::array<int, 3> resources{-1, -1, -1};  ///< at the end of its last generation
 };
 
 class Controller {
  public:
   explicit Controller(const Options& options) : options_(options), random_(options.seed) {}
   ~Controller() {
-    while (!processes_.empty()) end(processes_.size() - 1);
+    while (!processes_.empty()) killProcess(processes_.size() - 1);
   }
 
   void round() {
-    // Now and then the survivors go on among themselves.
+    // In half of the rounds the survivors continue without a replacement.
     const bool isRefilled = processes_.size() < 2 || random_() % 2 == 0;
-    for (int slot = 0; isRefilled && slot < options_.ranks; ++slot) fill(slot);
-    meet();
-    const auto victim = random_() % processes_.size();
-    std::this_thread::sleep_for(std::chrono::microseconds(random_() % (latestKill * 1000)));
+    for (int slot = 0; isRefilled && slot < options_.ranks; ++slot) spawnMissing(slot);
+    startGeneration();
+    const auto killedRank = random_() % processes_.size();
+    std::this_thread::sleep_for(std::chrono::microseconds(random_() % (maxKillDelayMs * 1000)));
     const auto killed = Clock::now();
-    end(victim);
-    const std::string name = "rank " + std::to_string(victim) + " was lost";
+    killProcess(killedRank);
+    const std::string name = "rank " + std::to_string(killedRank) + " failed";
     for (Process& process : processes_) {
-      const Note failed = expect(process, Word::Failed, killed + noticeLimit);
+      const Message failed = expect(process, MessageType::Failed, killed + detectionLimit);
       slowest_ = std::max(slowest_, std::chrono::duration<double>(Clock::now() - killed).count());
       calls_ += failed.calls;
       if (failed.code != static_cast<int>(ErrorCode::RemoteError) || std::string(failed.text).find(name) != 0) {
-        fail(process, std::string("did not name rank ") + std::to_string(victim) + ": " + failed.text);
+        fail(process, std::string("did not name rank ") + std::to_string(killedRank) + ": " + failed.text);
       }
     }
     for (Process& process : processes_) checkClean(process);
@@ -79,10 +79,9 @@ class Controller {
   std::uint64_t calls() const { return calls_; }
 
  private:
-  void fill(int slot) {
-    const auto place =
-        std::find_if(processes_.begin(), processes_.end(), [&](const auto& p) { return p.slot >= slot; });
-    if (place != processes_.end() && place->slot == slot) return;
+  void spawnMissing(int slot) {
+    const auto next = std::find_if(processes_.begin(), processes_.end(), [&](const auto& p) { return p.slot >= slot; });
+    if (next != processes_.end() && next->slot == slot) return;
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) throw std::runtime_error("socketpair");
     const pid_t pid = ::fork();  // this process has no threads and never touches a GPU
@@ -91,57 +90,57 @@ class Controller {
       ::close(ends[0]);
       for (const Process& other : processes_) ::close(other.socket);
       const bool onGpu = options_.device == "gpu";
-      serve(ends[1], onGpu, [&] { return onGpu ? perf::gpuPlace(slot) : perf::cpuPlace(slot, 1 << 20); });
+      serve(ends[1], onGpu, [&] { return onGpu ? perf::makeGpuBackend(slot) : perf::makeCpuBackend(slot, 1 << 20); });
       ::_exit(0);
     }
     ::close(ends[1]);
-    processes_.insert(place, Process{slot, pid, ends[0]});
+    processes_.insert(next, Process{slot, pid, ends[0]});
   }
 
-  // Everybody meets and has begun to call collectives.
-  void meet() {
-    say(processes_[0].socket, Note{.word = Word::MakeId});
-    Note start = expect(processes_[0], Word::Id, Clock::now() + setUpLimit);
-    start.word = Word::Start;
+  // Returns when all ranks are connected and have begun to call collectives.
+  void startGeneration() {
+    sendMessage(processes_[0].socket, Message{.type = MessageType::CreateUniqueId});
+    Message start = expect(processes_[0], MessageType::UniqueIdCreated, Clock::now() + setupLimit);
+    start.type = MessageType::Start;
     start.ranks = static_cast<std::int32_t>(processes_.size());
     start.seed = random_();
     for (Process& process : processes_) {
-      say(process.socket, start);
+      sendMessage(process.socket, start);
       ++start.rank;
     }
-    for (Process& process : processes_) expect(process, Word::Calling, Clock::now() + setUpLimit);
+    for (Process& process : processes_) expect(process, MessageType::Running, Clock::now() + setupLimit);
   }
 
   void checkClean(Process& process) {
-    const Note clean = expect(process, Word::Clean, Clock::now() + cleanLimit);
-    const std::array<int, 3> holds{clean.holds[0], clean.holds[1], clean.holds[2]};
-    // The first generation opens what a process keeps, such as the log and the context of a GPU.
-    if (process.holds[0] >= 0 && holds != process.holds) {
-      fail(process, "held " + text(process.holds) + " a generation ago, and now " + text(holds));
+    const Message clean = expect(process, MessageType::CleanedUp, Clock::now() + cleanupLimit);
+    const std::array<int, 3> resources{clean.resources[0], clean.resources[1], clean.resources[2]};
+    // The first generation opens resources that a process keeps, such as the log and the context of a GPU.
+    if (process.resources[0] >= 0 && resources != process.resources) {
+      fail(process, "held " + text(process.resources) + " a generation ago, and now " + text(resources));
     }
-    if (holds[2] != 0) fail(process, "still maps shared memory: " + text(holds));
-    process.holds = holds;
+    if (resources[2] != 0) fail(process, "still maps shared memory: " + text(resources));
+    process.resources = resources;
   }
 
-  static std::string text(const std::array<int, 3>& holds) {
-    return std::to_string(holds[0]) + " descriptors, " + std::to_string(holds[1]) + " threads, " +
-           std::to_string(holds[2]) + " mappings";
+  static std::string text(const std::array<int, 3>& resources) {
+    return std::to_string(resources[0]) + " descriptors, " + std::to_string(resources[1]) + " threads, " +
+           std::to_string(resources[2]) + " mappings";
   }
 
-  Note expect(Process& process, Word word, Clock::time_point until) {
-    Note note{};
-    const Heard heard = hear(process.socket, note, until);
-    if (heard == Heard::Gone) fail(process, "crashed");
-    if (heard == Heard::Nothing) fail(process, "hangs");
-    if (note.word != word) fail(process, std::string("failed otherwise: ") + note.text);
-    return note;
+  Message expect(Process& process, MessageType type, Clock::time_point until) {
+    Message message{};
+    const ReceiveStatus status = receiveMessage(process.socket, message, until);
+    if (status == ReceiveStatus::Closed) fail(process, "crashed");
+    if (status == ReceiveStatus::TimedOut) fail(process, "hangs");
+    if (message.type != type) fail(process, std::string("failed otherwise: ") + message.text);
+    return message;
   }
 
   [[noreturn]] void fail(const Process& process, const std::string& what) {
     throw std::runtime_error("the process of slot " + std::to_string(process.slot) + " " + what);
   }
 
-  void end(std::size_t index) {
+  void killProcess(std::size_t index) {
     const Process process = processes_[index];
     ::kill(process.pid, SIGKILL);
     ::waitpid(process.pid, nullptr, 0);

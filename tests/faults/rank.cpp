@@ -5,10 +5,10 @@
 #include <string>
 #include <vector>
 
-#include "host/process_resources.hpp"
-#include "mscclpp/host/error.hpp"
+#include "controller_messages.hpp"
+#include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/collectives.hpp"
-#include "wire.hpp"
+#include "tests/host/process_resources.hpp"
 
 namespace mscclpp::faults {
 
@@ -16,9 +16,9 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr std::size_t longest = 1 << 20;
+constexpr std::size_t maxElements = 1 << 20;
 
-// Shared memory of this library bears its name, and that of a CUDA context does not.
+// Shared memory of this library has its name in the mapping's path, that of a CUDA context does not.
 int sharedMappings() {
   std::ifstream maps("/proc/self/maps");
   int count = 0;
@@ -26,33 +26,33 @@ int sharedMappings() {
   return count;
 }
 
-/// Calls with the same random sizes and algorithms on every rank, checked element for element.
-class Caller {
+/// Calls collectives with the same random sizes and algorithms on every rank, and checks each element.
+class CollectiveCaller {
  public:
-  Caller(Collectives& collectives, perf::Place& place, const Note& start)
+  CollectiveCaller(Collectives& collectives, perf::Backend& backend, const Message& start)
       : collectives_(collectives),
-        place_(place),
+        backend_(backend),
         random_(start.seed),
         rank_(start.rank),
         sum_(static_cast<float>(start.ranks) * static_cast<float>(start.ranks + 1) / 2),
         algorithms_(collectives.algorithms()),
-        input_(place.allocate(longest * sizeof(float))),
-        output_(place.allocate(longest * sizeof(float))),
-        values_(longest, static_cast<float>(rank_ + 1)) {
-    place.upload(input_.get(), values_.data(), longest * sizeof(float));
+        input_(backend.allocate(maxElements * sizeof(float))),
+        output_(backend.allocate(maxElements * sizeof(float))),
+        values_(maxElements, static_cast<float>(rank_ + 1)) {
+    backend.upload(input_.get(), values_.data(), maxElements * sizeof(float));
   }
 
-  /// Throws what the collective throws. False: the result was wrong.
+  /// Throws what the collective throws. Returns false if the result is wrong.
   bool call() {
     const std::size_t count = std::size_t{1} << random_() % 21;
     const std::string algorithm = algorithms_[random_() % algorithms_.size()];
-    const bool isServed = collectives_.serves(algorithm, count, DataType::FLOAT32, ReduceOp::SUM);
-    place_.once([&](CUstream_st* stream) {
+    const bool isServed = collectives_.supports(algorithm, count, DataType::FLOAT32, ReduceOp::SUM);
+    backend_.runOnce([&](CUstream_st* stream) {
       collectives_.allReduce(input_.get(), output_.get(), count, DataType::FLOAT32, ReduceOp::SUM, stream,
                              isServed ? algorithm : "");
     });
     collectives_.check();
-    place_.download(values_.data(), output_.get(), count * sizeof(float));
+    backend_.download(values_.data(), output_.get(), count * sizeof(float));
     for (std::size_t i = 0; i < count; ++i) {
       if (values_[i] != sum_) return false;
     }
@@ -61,7 +61,7 @@ class Caller {
 
  private:
   Collectives& collectives_;
-  perf::Place& place_;
+  perf::Backend& backend_;
   std::mt19937 random_;
   int rank_;
   float sum_;
@@ -72,54 +72,54 @@ class Caller {
 };
 
 // One generation, up to the call that throws.
-void live(int socket, bool onGpu, perf::Place& place, const Note& start, const UniqueId& id) {
+void runGeneration(int socket, bool onGpu, perf::Backend& backend, const Message& start, const UniqueId& id) {
   auto bootstrap = std::make_shared<TcpBootstrap>(start.rank, start.ranks);
   bootstrap->initialize(id);
   auto communicator = std::make_shared<Communicator>(bootstrap);
   Collectives collectives(communicator, onGpu ? DeviceType::GPU : DeviceType::CPU, Collectives::Algorithms::All);
-  Caller caller(collectives, place, start);
+  CollectiveCaller caller(collectives, backend, start);
   bootstrap->barrier();
-  say(socket, Note{.word = Word::Calling});
-  Note note{.word = Word::Failed};
+  sendMessage(socket, Message{.type = MessageType::Running});
+  Message message{.type = MessageType::Failed};
   try {
-    while (caller.call()) ++note.calls;
-    note.word = Word::Surprise;
-    setText(note, "a result was wrong");
+    while (caller.call()) ++message.calls;
+    message.type = MessageType::UnexpectedError;
+    setText(message, "a result was wrong");
   } catch (const Error& error) {
-    note.code = static_cast<std::int32_t>(error.getErrorCode());
-    setText(note, error.what());
+    message.code = static_cast<std::int32_t>(error.getErrorCode());
+    setText(message, error.what());
   }
-  say(socket, note);
+  sendMessage(socket, message);
 }
 
 }  // namespace
 
-void serve(int socket, bool onGpu, const std::function<std::unique_ptr<perf::Place>()>& makePlace) {
-  std::unique_ptr<perf::Place> place;
+void serve(int socket, bool onGpu, const std::function<std::unique_ptr<perf::Backend>()>& makeBackend) {
+  std::unique_ptr<perf::Backend> backend;
   int threads = -1;
-  Note note{};
-  while (hear(socket, note, std::chrono::steady_clock::now() + 1h) == Heard::Note) {
-    Note reply{};
+  Message message{};
+  while (receiveMessage(socket, message, std::chrono::steady_clock::now() + 1h) == ReceiveStatus::Received) {
+    Message reply{};
     try {
-      if (!place) place = makePlace();
-      if (note.word == Word::MakeId) {
-        reply.word = Word::Id;
+      if (!backend) backend = makeBackend();
+      if (message.type == MessageType::CreateUniqueId) {
+        reply.type = MessageType::UniqueIdCreated;
         reply.id = TcpBootstrap::createUniqueId();
       } else {
-        live(socket, onGpu, *place, note, note.id);
-        // A thread that was joined is listed for another moment.
-        if (threads >= 0) test::threadsReturnTo(static_cast<std::size_t>(threads));
-        reply.word = Word::Clean;
-        reply.holds[0] = static_cast<std::int32_t>(test::openDescriptors());
-        reply.holds[1] = static_cast<std::int32_t>(test::liveThreads());
-        reply.holds[2] = sharedMappings();
-        threads = reply.holds[1];
+        runGeneration(socket, onGpu, *backend, message, message.id);
+        // A joined thread may still be listed briefly.
+        if (threads >= 0) test::threadCountReturnsTo(static_cast<std::size_t>(threads));
+        reply.type = MessageType::CleanedUp;
+        reply.resources[0] = static_cast<std::int32_t>(test::openDescriptors());
+        reply.resources[1] = static_cast<std::int32_t>(test::liveThreads());
+        reply.resources[2] = sharedMappings();
+        threads = reply.resources[1];
       }
     } catch (const std::exception& error) {
-      reply.word = Word::Surprise;
+      reply.type = MessageType::UnexpectedError;
       setText(reply, error.what());
     }
-    if (!say(socket, reply)) return;
+    if (!sendMessage(socket, reply)) return;
   }
 }
 

@@ -4,12 +4,12 @@
 #include <functional>
 #include <memory>
 
-#include "perf/place.hpp"
+#include "perf/backend.hpp"
 
 namespace mscclpp::faults {
 
-/// Serves the controller at the other end of `socket` until it is gone: one generation after the other, in which all
-/// objects of the library are made, used until a call throws, and destroyed.
-void serve(int socket, bool onGpu, const std::function<std::unique_ptr<perf::Place>()>& makePlace);
+/// Serves the controller at the other end of `socket` until it disconnects: in each generation all objects of the
+/// library are created, used until a call throws, and destroyed.
+void serve(int socket, bool onGpu, const std::function<std::unique_ptr<perf::Backend>()>& makeBackend);
 
 }  // namespace mscclpp::faults

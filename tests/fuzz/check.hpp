@@ -1,4 +1,4 @@
-// What every fuzzer needs: a check that stops the process, and what a parser may throw.
+// Shared by the fuzzers: a check that aborts the process, and the exceptions that a parser may throw.
 #pragma once
 
 #include <sys/socket.h>
@@ -7,19 +7,19 @@
 #include <cstdlib>
 #include <utility>
 
-#include "../../host/unique_fd.hpp"
-#include "mscclpp/host/error.hpp"
+#include "host/base/unique_fd.hpp"
+#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::fuzz {
 
-/// A broken promise of the code under test. libFuzzer keeps the input.
-inline void check(bool condition, const char* promise) {
+/// A broken invariant of the code under test. libFuzzer keeps the input.
+inline void check(bool condition, const char* invariant) {
   if (condition) return;
-  std::fprintf(stderr, "broken promise: %s\n", promise);
+  std::fprintf(stderr, "violated invariant: %s\n", invariant);
   std::abort();
 }
 
-/// Whether `parse` took its input. It may refuse it with Error(InvalidUsage); anything else ends the fuzzer.
+/// Whether `parse` accepted its input. It may reject it with Error(InvalidUsage); any other exception ends the fuzzer.
 template <class Parse>
 bool accepts(const Parse& parse) {
   try {

@@ -1,4 +1,4 @@
-// Environment variables, addresses and lists of interfaces: any text is understood, or refused in words.
+// Environment variables, addresses and lists of interfaces: any text is parsed, or rejected with an error message.
 //
 // An input is a line of text for each variable, or for "address" and "interfaces".
 #include <dlfcn.h>
@@ -8,9 +8,9 @@
 #include <sstream>
 #include <string>
 
-#include "../../host/socket_address.hpp"
 #include "check.hpp"
-#include "mscclpp/host/env.hpp"
+#include "host/net/socket_address.hpp"
+#include "mscclpp/host/base/env.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::fuzz;
@@ -18,7 +18,7 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr const char* names[] = {
+constexpr const char* variableNames[] = {
     "MSCCLPP_LOG_LEVEL",
     "MSCCLPP_LOG_SUBSYS",
     "MSCCLPP_DEBUG",
@@ -38,7 +38,7 @@ constexpr const char* names[] = {
 void readVariables(const std::string& text) {
   std::istringstream lines(text);
   std::string line;
-  for (const char* name : names) {
+  for (const char* name : variableNames) {
     if (std::getline(lines, line)) ::setenv(name, line.c_str(), 1);
   }
   accepts([] {
@@ -48,16 +48,16 @@ void readVariables(const std::string& text) {
     check(env.heartbeatTimeout >= 0ms && env.heartbeatTimeout <= 1000000s, "a heartbeat is no negative time");
     check(env.ibGidIndex >= -1 && env.ibGidIndex <= 255, "an index is in its range");
   });
-  for (const char* name : names) ::unsetenv(name);
+  for (const char* name : variableNames) ::unsetenv(name);
 }
 
 void readAddress(const std::string& text) {
   const detail::Deadline soon = detail::Deadline::after(20s);
   accepts([&] {
-    const detail::MeetingPoint point = detail::parseMeetingPoint(text, soon);
+    const detail::RendezvousAddress point = detail::parseRendezvousAddress(text, soon);
     const std::string shown = point.address.toString();
     if (point.address.scope != 0) return;
-    const detail::MeetingPoint again = detail::parseMeetingPoint(shown, soon);
+    const detail::RendezvousAddress again = detail::parseRendezvousAddress(shown, soon);
     check(again.address == point.address, "an address is read as it is shown");
   });
 }
@@ -65,12 +65,12 @@ void readAddress(const std::string& text) {
 void readInterfaces(const std::string& text) {
   const detail::InterfaceFilter filter(text);
   const bool isExclusion = text.starts_with('^');
-  if (!isExclusion && filter.admits("eth0")) check(text.find('e') != std::string::npos, "what is admitted was named");
+  if (!isExclusion && filter.matches("eth0")) check(text.find('e') != std::string::npos, "what is admitted was named");
 }
 
 }  // namespace
 
-/// Instead of the system's, which would ask name servers for what the fuzzer invents.
+/// Replaces the system's, which would query name servers for the fuzzer's random names.
 extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo* hints, addrinfo** found) {
   static const auto real = reinterpret_cast<decltype(&getaddrinfo)>(::dlsym(RTLD_NEXT, "getaddrinfo"));
   addrinfo numeric = *hints;
@@ -80,7 +80,7 @@ extern "C" int getaddrinfo(const char* host, const char* service, const addrinfo
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string text(reinterpret_cast<const char*>(data), size);
-  if (text.find('\0') != std::string::npos) return -1;  // no environment holds one
+  if (text.find('\0') != std::string::npos) return -1;  // an environment cannot contain it
   const std::size_t line = text.find('\n');
   const std::string kind = text.substr(0, line);
   const std::string rest = line == std::string::npos ? "" : text.substr(line + 1);

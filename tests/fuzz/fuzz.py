@@ -45,7 +45,7 @@ def run(program, corpus):
         arguments = [
             f"-max_total_time={max(1, round(seconds))}",
             f"-artifact_prefix={findings}/{program.name}-",
-            "-timeout=30",  # seconds for one input: the promise of every reader is not to hang
+            "-timeout=30",  # seconds for one input: no reader may hang
             "-rss_limit_mb=2048",
             "-max_len=4096",
             "-print_final_stats=1",

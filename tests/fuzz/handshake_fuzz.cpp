@@ -1,4 +1,4 @@
-// The bootstrap's handshake, from either side: strangers are refused, and who knows the secret is taken at its word.
+// The bootstrap's handshake, from either side: clients without the secret are rejected, clients with it are accepted.
 #include <fuzzer/FuzzedDataProvider.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -7,8 +7,8 @@
 #include <thread>
 #include <vector>
 
-#include "../../host/handshake.hpp"
 #include "check.hpp"
+#include "host/bootstrap/handshake.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::detail;
@@ -20,20 +20,20 @@ namespace {
 constexpr std::uint64_t magic = 0x3170632b2b63736d;
 constexpr int ownRank = 2;
 
-// The wire, written down a second time: a change of it is a new version of the protocol.
-struct Greeting {
+// A second definition of the wire format: changing it requires a new version of the protocol.
+struct WireChallenge {
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t reserved;
   Nonce nonce;
 };
-struct Hello {
+struct WireRequest {
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t reserved;
-  Introduction introduction;
+  PeerInfo peerInfo;
   Nonce nonce;
-  Proof proof;
+  AuthTag authTag;
 };
 
 const Key& key() {
@@ -59,57 +59,57 @@ T take(FuzzedDataProvider& input) {
   return value;
 }
 
-// Somebody knocks. With the secret every byte of the introduction may still be wrong.
-void knock(FuzzedDataProvider& input) {
+// A client connects. Even with the secret every byte of its peer info may be wrong.
+void fuzzAcceptor(FuzzedDataProvider& input) {
   UniqueFd listener = bindTo(loopback());
   const SocketAddress address = localAddressOf(listener);
-  Doorkeeper door(std::move(listener), key(), Purpose::Mesh, ownRank, 3);
+  Acceptor acceptor(std::move(listener), key(), Purpose::Mesh, ownRank, 3);
   int errorNumber = 0;
-  const UniqueFd visitor = tryConnect(address, Deadline::after(5s), errorNumber);
-  if (!visitor) return;
-  const Deadline greeted = Deadline::after(10s);
-  while (!isReadable(visitor)) {
-    check(!greeted.expired(), "the accepting side speaks first");
-    door.next(Deadline::after(1ms));  // lets it in
+  const UniqueFd client = tryConnect(address, Deadline::after(5s), errorNumber);
+  if (!client) return;
+  const Deadline challengeDeadline = Deadline::after(10s);
+  while (!isReadable(client)) {
+    check(!challengeDeadline.expired(), "the accepting side sends the challenge first");
+    acceptor.accept(Deadline::after(1ms));  // accepts it
   }
-  Greeting greeting;
-  if (recvAll(visitor, &greeting, sizeof(greeting), Deadline::after(5s)) != Transfer::Done) return;
+  WireChallenge challenge;
+  if (recvAll(client, &challenge, sizeof(challenge), Deadline::after(5s)) != TransferStatus::Done) return;
 
   const bool knowsSecret = input.ConsumeBool();
-  Hello hello{};
-  hello.magic = magic;
-  hello.version = 1;
-  hello.introduction = take<Introduction>(input);
-  if (input.ConsumeBool()) hello.introduction.purpose = Purpose::Mesh;
-  if (input.ConsumeBool()) hello.introduction.peer = ownRank;
-  const bool isForMe = hello.introduction.purpose == Purpose::Mesh && hello.introduction.peer == ownRank;
+  WireRequest request{};
+  request.magic = magic;
+  request.version = 1;
+  request.peerInfo = take<PeerInfo>(input);
+  if (input.ConsumeBool()) request.peerInfo.purpose = Purpose::Mesh;
+  if (input.ConsumeBool()) request.peerInfo.peer = ownRank;
+  const bool isForThisRank = request.peerInfo.purpose == Purpose::Mesh && request.peerInfo.peer == ownRank;
   if (knowsSecret) {
     const std::uint32_t accepted = 1;
-    hello.proof = proofOf(key(), {"mscclpp connecting",
-                                  bytesOf(greeting),
-                                  bytesOf(hello),
-                                  {reinterpret_cast<const char*>(&accepted), sizeof(accepted)}});
+    request.authTag = computeAuthTag(key(), {"mscclpp connecting",
+                                             bytesOf(challenge),
+                                             bytesOf(request),
+                                             {reinterpret_cast<const char*>(&accepted), sizeof(accepted)}});
   }
-  const auto damage = input.ConsumeIntegralInRange<std::size_t>(0, sizeof(hello));
-  if (damage < sizeof(hello)) reinterpret_cast<char*>(&hello)[damage] ^= 1;
-  if (sendAll(visitor, &hello, sizeof(hello), Deadline::after(5s)) != Transfer::Done) return;
-  ::shutdown(visitor.get(), SHUT_WR);
-  const bool isWelcome = knowsSecret && isForMe && damage == sizeof(hello);
-  // Whoever is welcome comes out at once; for the others it is looked once more.
-  const auto guest = door.next(Deadline::after(isWelcome ? 5000ms : 1ms));
-  check(guest.has_value() == isWelcome, "those come in that know the secret, and nobody else");
-  if (guest) {
-    check(std::memcmp(&guest->introduction, &hello.introduction, sizeof(Introduction)) == 0, "they are who they say");
+  const auto flippedByte = input.ConsumeIntegralInRange<std::size_t>(0, sizeof(request));
+  if (flippedByte < sizeof(request)) reinterpret_cast<char*>(&request)[flippedByte] ^= 1;
+  if (sendAll(client, &request, sizeof(request), Deadline::after(5s)) != TransferStatus::Done) return;
+  ::shutdown(client.get(), SHUT_WR);
+  const bool shouldAuthenticate = knowsSecret && isForThisRank && flippedByte == sizeof(request);
+  // A rank is returned at once; for other clients accept() runs until its deadline.
+  const auto peer = acceptor.accept(Deadline::after(shouldAuthenticate ? 5000ms : 1ms));
+  check(peer.has_value() == shouldAuthenticate, "clients that know the secret are authenticated, and no others");
+  if (peer) {
+    check(std::memcmp(&peer->peerInfo, &request.peerInfo, sizeof(PeerInfo)) == 0, "the peer info is what was sent");
   }
 }
 
-// Somebody else listens where a rank should.
-void call(FuzzedDataProvider& input) {
+// Another process listens where a rank should.
+void fuzzConnector(FuzzedDataProvider& input) {
   UniqueFd listener = bindTo(loopback());
   startListening(listener);
-  Introduction self{};
+  PeerInfo self{};
   self.purpose = Purpose::Join;
-  std::vector<char> bytes = input.ConsumeBytes<char>(sizeof(Greeting));
+  std::vector<char> bytes = input.ConsumeBytes<char>(sizeof(WireChallenge));
   if (input.ConsumeBool() && bytes.size() >= 12) {
     const std::uint32_t version = 1;
     std::memcpy(bytes.data(), &magic, sizeof(magic));
@@ -117,24 +117,24 @@ void call(FuzzedDataProvider& input) {
   }
   const auto reply = input.ConsumeRemainingBytes<char>();
   const SocketAddress address = localAddressOf(listener);
-  std::thread impostor([&] {
+  std::thread fakeServer([&] {
     pollfd entry{listener.get(), POLLIN, 0};
     ::poll(&entry, 1, 5000);
-    const UniqueFd guest = acceptFrom(listener);
+    const UniqueFd peer = acceptFrom(listener);
     listener = UniqueFd();
-    if (!guest) return;
+    if (!peer) return;
     const Deadline soon = Deadline::after(1s);
-    if (sendAll(guest, bytes.data(), bytes.size(), soon) != Transfer::Done) return;
-    sendAll(guest, reply.data(), reply.size(), soon);
+    if (sendAll(peer, bytes.data(), bytes.size(), soon) != TransferStatus::Done) return;
+    sendAll(peer, reply.data(), reply.size(), soon);
   });
-  bool isFooled = false;
+  bool authenticated = false;
   try {
-    connectAndIntroduce(address, key(), self, Deadline::after(1ms), [] {});
-    isFooled = true;
+    connectAndAuthenticate(address, key(), self, Deadline::after(1ms));
+    authenticated = true;
   } catch (const BaseError&) {
   }
-  impostor.join();
-  check(!isFooled, "nobody is taken for a rank without the secret");
+  fakeServer.join();
+  check(!authenticated, "no process is taken for a rank without the secret");
 }
 
 }  // namespace
@@ -142,9 +142,9 @@ void call(FuzzedDataProvider& input) {
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   FuzzedDataProvider input(data, size);
   if (input.ConsumeBool()) {
-    knock(input);
+    fuzzAcceptor(input);
   } else {
-    call(input);
+    fuzzConnector(input);
   }
   return 0;
 }

@@ -1,20 +1,20 @@
-// Serialised objects of a peer: any bytes are either read and written again the same, or refused.
+// Serialised objects of a peer: any bytes are either rejected, or read and written back unchanged.
 //
-// The first byte of an input says what the rest is to be.
+// The first byte of an input selects the type of the rest.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "../../host/host_allocation.hpp"
-#include "../../host/registered_memory_form.hpp"
-#include "../../host/unique_id.hpp"
 #include "check.hpp"
-#include "mscclpp/host/context.hpp"
-#include "mscclpp/host/host_buffer.hpp"
-#include "mscclpp/host/semaphore.hpp"
+#include "host/bootstrap/unique_id.hpp"
+#include "host/memory/host_allocation.hpp"
+#include "host/transport/memory_registration.hpp"
+#include "mscclpp/host/communicator/semaphore.hpp"
+#include "mscclpp/host/memory/host_buffer.hpp"
+#include "mscclpp/host/transport/context.hpp"
 #if MSCCLPP_HAVE_RDMA
-#include "../../host/transport/verbs/details.hpp"
+#include "host/transport/verbs/endpoint_info.hpp"
 #endif
 
 using namespace mscclpp;
@@ -33,7 +33,7 @@ void readUniqueId(const Bytes& bytes) {
     check(again.address == where.address && again.secret == where.secret, "a UniqueId keeps what it holds");
     (void)where.address.toString();
   });
-  // And with a checksum that is right, as whoever has seen a token can make it.
+  // And with a valid checksum, which a process that has seen a UniqueId can compute.
   detail::Rendezvous forged{};
   std::copy_n(id.begin(), sizeof(forged), reinterpret_cast<std::uint8_t*>(&forged));
   const detail::Rendezvous read = detail::fromUniqueId(detail::toUniqueId(forged));
@@ -52,12 +52,13 @@ void readEndpoint(const Bytes& bytes) {
 void readVerbs([[maybe_unused]] const Bytes& bytes) {
 #if MSCCLPP_HAVE_RDMA
   accepts([&] {
-    check(detail::ib::Details::deserialize(bytes).serialize() == bytes, "verbs details are written as they were read");
+    check(detail::ib::EndpointInfo::deserialize(bytes).serialize() == bytes,
+          "verbs details are written as they were read");
   });
 #endif
 }
 
-// Memory of a peer may be gone, too, or refuse to be mapped: those are errors of their own.
+// Memory of a peer may also be deregistered or impossible to map, with other error codes.
 template <class T>
 void deserialize(const Bytes& bytes) {
   try {
@@ -66,9 +67,10 @@ void deserialize(const Bytes& bytes) {
   }
 }
 
-void readMemory(const Bytes& bytes) {
+void readRegistration(const Bytes& bytes) {
   const bool isWellFormed = accepts([&] {
-    check(detail::writeMemory(detail::readMemory(bytes)) == bytes, "a registration is written as it was read");
+    check(detail::MemoryRegistration::deserialize(bytes).serialize() == bytes,
+          "a registration is written as it was read");
   });
   if (isWellFormed) deserialize<RegisteredMemory>(bytes);
 }
@@ -77,13 +79,13 @@ void readSemaphore(const Bytes& bytes) {
   deserialize<SemaphoreStub>(bytes);
 }
 
-// A registration that another process of this host made and somebody changed: what gets mapped lies within the memory.
+// A registration of another process of this host, modified: only memory within its bounds is mapped.
 void mapMemory(FuzzedDataProvider& input) {
   static const auto context = Context::create();
   static const HostBuffer buffer(3 * 4096);
   static const RegisteredMemory mine = context->registerMemory(buffer.data(), buffer.bytes(), Transport::SharedMemory);
-  detail::MemoryForm form = detail::readMemory(mine.serialize());
-  form.process[0] ^= 1;  // of somebody else
+  detail::MemoryRegistration form = detail::MemoryRegistration::deserialize(mine.serialize());
+  form.process[0] ^= 1;  // of another process
   if (input.ConsumeBool()) form.size = input.ConsumeIntegral<std::uint64_t>();
   if (input.ConsumeBool()) form.size = input.ConsumeIntegralInRange<std::uint64_t>(1, 4 * 4096);
   detail::MemoryHandle& handle = form.handles.at(0);
@@ -93,7 +95,7 @@ void mapMemory(FuzzedDataProvider& input) {
   if (input.ConsumeBool()) handle.allocation[0] ^= input.ConsumeIntegral<std::uint8_t>();
   if (input.ConsumeBool()) handle.access[input.ConsumeIntegralInRange<std::size_t>(0, 63)] ^= 1;
   try {
-    const RegisteredMemory mapped = RegisteredMemory::deserialize(detail::writeMemory(form));
+    const RegisteredMemory mapped = RegisteredMemory::deserialize(form.serialize());
     if (mapped.data() == nullptr) return;
     check(mapped.size() <= buffer.bytes(), "no more is mapped than there is");
     auto* bytes = static_cast<volatile char*>(mapped.data());
@@ -119,7 +121,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
       readVerbs(rest);
       break;
     case 'm':
-      readMemory(rest);
+      readRegistration(rest);
       break;
     case 's':
       readSemaphore(rest);

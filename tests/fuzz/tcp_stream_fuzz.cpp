@@ -1,11 +1,11 @@
-// The receiving end of a TCP connection, and the handshake before it, fed with plain bytes of any kind.
+// The receiving end of a TCP connection, and the handshake before it, with arbitrary bytes.
 #include <sys/socket.h>
 
 #include <cstring>
 
-#include "../../host/transport/tcp/handshake.hpp"
-#include "../../host/transport/tcp/inbound.hpp"
 #include "check.hpp"
+#include "host/transport/tcp/handshake.hpp"
+#include "host/transport/tcp/tcp_receiver.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::detail;
@@ -20,7 +20,7 @@ void feedInbound(const std::uint8_t* data, std::size_t size) {
   Registry registry;
   std::vector<char> memory(64);
   registry.add(std::make_shared<Registration>(memory.data(), memory.size(), -1));
-  Inbound inbound(std::move(own), registry, nullptr);
+  TcpReceiver inbound(std::move(own), registry, nullptr);
   while (size > 0) {
     const ssize_t count = ::send(peer.get(), data, size, MSG_NOSIGNAL | MSG_DONTWAIT);
     if (count > 0) {
@@ -33,7 +33,7 @@ void feedInbound(const std::uint8_t* data, std::size_t size) {
   check(memory == std::vector<char>(64), "who does not know the name of memory cannot write it");
 }
 
-// The first byte says how long the first part is.
+// The first byte is the length of the first part.
 void feedPendingPeer(const std::uint8_t* data, std::size_t size) {
   auto [peer, own] = makeSocketPair();
   PendingPeer pending(std::move(own), Deadline::after(1s));
@@ -43,9 +43,9 @@ void feedPendingPeer(const std::uint8_t* data, std::size_t size) {
   sent = ::send(peer.get(), data + first, std::min<std::size_t>(size - first, 4096), MSG_NOSIGNAL | MSG_DONTWAIT);
   if (state == PendingPeer::State::Waiting) state = pending.receive();
   if (state != PendingPeer::State::Complete) return;
-  const Key key = keyOf({});
-  check(!pending.hasProven(key), "nobody proves a secret without it");
-  check(pending.answer(Verdict::Refused, std::nullopt).has_value(), "a stranger is told");
+  const Key key = deriveKey({});
+  check(!pending.verify(key), "no client authenticates without the secret");
+  check(pending.reply(ConnectStatus::Unauthorized, std::nullopt), "an unauthenticated client is notified");
 }
 
 }  // namespace

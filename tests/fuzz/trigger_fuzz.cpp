@@ -1,5 +1,5 @@
-// Triggers, in both layouts: any words that a kernel may leave in a FIFO are done as they say, or end the proxy with an
-// error, and touch no memory but that of the request.
+// Triggers, in both layouts: any words that a kernel may push into a FIFO are executed as requested, or end the proxy
+// with an error, and change no memory other than that of the request.
 #include <fuzzer/FuzzedDataProvider.h>
 
 #include <cstring>
@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "check.hpp"
-#include "mscclpp/host/context.hpp"
-#include "mscclpp/host/host_buffer.hpp"
-#include "mscclpp/host/proxy_service.hpp"
-#include "mscclpp/host/semaphore.hpp"
+#include "mscclpp/host/communicator/semaphore.hpp"
+#include "mscclpp/host/memory/host_buffer.hpp"
+#include "mscclpp/host/proxy/proxy_service.hpp"
+#include "mscclpp/host/transport/context.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::fuzz;
@@ -22,14 +22,14 @@ constexpr std::size_t memoryBytes = 4096;
 constexpr std::size_t guardBytes = 4096;
 
 /// A connection of this process to itself, and memory between guards.
-struct World {
+struct Fixture {
   std::shared_ptr<Context> context = Context::create();
   Connection connection = makeConnection(*context);
   HostBuffer buffer{guardBytes + memories * (memoryBytes + guardBytes)};
   std::vector<RegisteredMemory> registered;
   std::vector<char> model = std::vector<char>(buffer.bytes());
 
-  World() {
+  Fixture() {
     for (std::size_t i = 0; i < memories; ++i) {
       registered.push_back(context->registerMemory(bytes() + offsetOf(i), memoryBytes, Transport::SharedMemory));
     }
@@ -41,18 +41,18 @@ struct World {
 
   static Connection makeConnection(Context& context) {
     const EndpointConfig config(Transport::SharedMemory, DeviceType::CPU);
-    const Endpoint near = context.createEndpoint(config);
-    const Endpoint far = context.createEndpoint(config);
-    return context.connect(near, far);
+    const Endpoint local = context.createEndpoint(config);
+    const Endpoint remote = context.createEndpoint(config);
+    return context.connect(local, remote);
   }
 };
 
-World& world() {
-  static World world;
-  return world;
+Fixture& fixture() {
+  static Fixture fixture;
+  return fixture;
 }
 
-/// What the service should make of a request. Returns whether it should take it.
+/// Applies a request to the model. Returns whether the service must accept it.
 bool applyTo(const PortRequest& request, std::vector<char>& model) {
   constexpr TriggerType known = TriggerData | TriggerFlag | TriggerSync | TriggerValue;
   const bool isValue = (request.type & TriggerValue) != 0;
@@ -65,17 +65,17 @@ bool applyTo(const PortRequest& request, std::vector<char>& model) {
   if ((request.type & TriggerData) != 0) {
     if (request.dstMemory >= memories || request.srcMemory >= memories) return false;
     if (!isInside(request.dstOffset, request.size) || !isInside(request.srcOffset, request.size)) return false;
-    std::memmove(model.data() + World::offsetOf(request.dstMemory) + request.dstOffset,
-                 model.data() + World::offsetOf(request.srcMemory) + request.srcOffset, request.size);
+    std::memmove(model.data() + Fixture::offsetOf(request.dstMemory) + request.dstOffset,
+                 model.data() + Fixture::offsetOf(request.srcMemory) + request.srcOffset, request.size);
   }
   if (isValue) {
     if (request.dstMemory >= memories || !isInside(request.dstOffset, 8) || request.dstOffset % 8 != 0) return false;
-    std::memcpy(model.data() + World::offsetOf(request.dstMemory) + request.dstOffset, &request.size, 8);
+    std::memcpy(model.data() + Fixture::offsetOf(request.dstMemory) + request.dstOffset, &request.size, 8);
   }
   return true;
 }
 
-// Numbers that are nearly right come more often than chance has them.
+// Numbers in or just beyond the valid range, with higher probability.
 std::uint64_t number(FuzzedDataProvider& input, std::uint64_t bound) {
   return input.ConsumeProbability<float>() > 0.1F ? input.ConsumeIntegralInRange<std::uint64_t>(0, bound)
                                                   : input.ConsumeIntegral<std::uint64_t>();
@@ -84,8 +84,8 @@ std::uint64_t number(FuzzedDataProvider& input, std::uint64_t bound) {
 template <class Trigger>
 Trigger makeTrigger(FuzzedDataProvider& input) {
   if (input.ConsumeProbability<float>() > 0.8F) {
-    Word16 words[Trigger::words];
-    for (Word16& word : words) word = {input.ConsumeIntegral<std::uint64_t>(), input.ConsumeIntegral<std::uint64_t>()};
+    Word128 words[Trigger::words];
+    for (Word128& word : words) word = {input.ConsumeIntegral<std::uint64_t>(), input.ConsumeIntegral<std::uint64_t>()};
     return Trigger::fromWords(words);
   }
   PortRequest request{};
@@ -101,41 +101,42 @@ Trigger makeTrigger(FuzzedDataProvider& input) {
 
 template <class Trigger>
 void checkLayout(const Trigger& trigger) {
-  Word16 words[Trigger::words];
+  Word128 words[Trigger::words];
   for (int i = 0; i < Trigger::words; ++i) words[i] = trigger.word(i);
-  const Trigger again = Trigger::fromWords(words);
+  const Trigger decoded = Trigger::fromWords(words);
   for (int i = 0; i < Trigger::words; ++i) {
-    check(again.word(i).lo == words[i].lo && again.word(i).hi == (words[i].hi & ~triggerMark), "words carry a trigger");
+    check(decoded.word(i).lo == words[i].lo && decoded.word(i).hi == (words[i].hi & ~triggerPhaseBit),
+          "words carry a trigger");
   }
 }
 
 template <class Trigger>
 void run(FuzzedDataProvider& input) {
-  World& here = world();
+  Fixture& here = fixture();
   BasicProxyService<Trigger> service({.thread = {.device = DeviceType::CPU}, .fifoSize = 16});
-  const SemaphoreStub near(here.connection);
-  const SemaphoreStub far(here.connection);
-  const SemaphoreId id = service.addSemaphore(Semaphore(near, far));
+  const SemaphoreStub local(here.connection);
+  const SemaphoreStub remote(here.connection);
+  const SemaphoreId id = service.addSemaphore(Semaphore(local, remote));
   for (const RegisteredMemory& memory : here.registered) service.addMemory(memory);
   const auto channel = service.basePortChannel(id);
   auto fifo = channel.deviceHandle().fifo_;
 
-  bool isGood = true;
-  for (int i = 0; i < 8 && isGood && input.remaining_bytes() > 0; ++i) {
+  bool isValid = true;
+  for (int i = 0; i < 8 && isValid && input.remaining_bytes() > 0; ++i) {
     const Trigger trigger = makeTrigger<Trigger>(input);
     checkLayout(trigger);
-    isGood = applyTo(trigger.request(), here.model);
+    isValid = applyTo(trigger.request(), here.model);
     fifo.push(trigger);
   }
   service.startProxy();
   bool hasFailed = false;
   try {
-    service.stopProxy();  // all that was pushed is handled first
+    service.stopProxy();  // all pushed triggers are handled first
   } catch (const Error& error) {
     check(error.getErrorCode() == ErrorCode::InvalidUsage, error.what());
     hasFailed = true;
   }
-  check(hasFailed != isGood, "the proxy refuses what is wrong, and only that");
+  check(hasFailed != isValid, "the proxy refuses what is wrong, and only that");
   check(std::memcmp(here.bytes(), here.model.data(), here.model.size()) == 0, "memory holds what was asked for");
 }
 

@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""Compiles each public header alone, and twice in one file, with one compiler.
+"""Compiles public headers with one compiler: each alone, or all in one file.
 
-usage: headers.py [--nvcc] [--only GLOB] -- COMPILER ARGUMENT...
+usage: headers.py [--nvcc] [--together] [--only GLOB] -- COMPILER ARGUMENT...
 
+Alone: each header, twice in one file. nvcc compiles for the device only, which parses the host code too.
+Together: all headers in one file; nvcc compiles it for host and device.
 With --nvcc: the headers that a kernel may include, and all of compat/, since its users include them in one source.
-Otherwise: those that need no nvcc. Exit code 1 names each header
-that does not stand alone. `--self` checks instead that a header which does not is found out.
+Otherwise: those that need no nvcc. Exit code 1 names each header that does not compile. `--self` checks instead that
+a header which is not self-contained is detected.
 """
 
 import argparse
@@ -24,7 +26,7 @@ HOST_ONLY = ("mscclpp/host/", "mscclpp/emulation/")  # may need what nvcc's devi
 UMBRELLAS = ("mscclpp/core.hpp", "mscclpp/algorithm.hpp")  # include host headers
 
 
-def names(nvcc):
+def header_names(nvcc):
     for path in sorted(INCLUDE.glob("mscclpp/**/*.[hc]*")):
         name = path.relative_to(INCLUDE).as_posix()
         if name.endswith(".hpp") and not (nvcc and (name.startswith(HOST_ONLY) or name in UMBRELLAS)):
@@ -35,16 +37,20 @@ def names(nvcc):
         yield path.relative_to(COMPAT).as_posix()
 
 
-def compile_alone(compiler, nvcc, name, include=INCLUDE):
-    """Returns the compiler's complaint, or an empty string."""
+def compile_headers(compiler, nvcc, names, include=INCLUDE, device_only=True):
+    """Compiles a file that includes `names`. Returns the compiler's error message, or an empty string."""
     with tempfile.TemporaryDirectory() as folder:
-        source = pathlib.Path(folder) / ("alone.cu" if nvcc else "alone.cpp")
-        source.write_text(f'#include "{name}"\n#include "{name}"\n')
-        # nvcc has no syntax-only mode that is faster than compiling what is almost an empty file.
-        mode = ["-c", "-o", str(pathlib.Path(folder) / "alone.o")] if nvcc else ["-fsyntax-only"]
+        source = pathlib.Path(folder) / ("headers.cu" if nvcc else "headers.cpp")
+        source.write_text("".join(f'#include "{name}"\n' for name in names))
+        output = ["-o", str(pathlib.Path(folder) / "output")]
+        mode = ["-fsyntax-only"] if not nvcc else ["-ptx" if device_only else "-c", *output]
         command = compiler + mode + ["-I", str(COMPAT), "-I", str(include), str(source)]
         result = subprocess.run(command, capture_output=True, text=True)
         return "" if result.returncode == 0 else result.stderr or f"exit code {result.returncode}"
+
+
+def compile_alone(compiler, nvcc, name, include=INCLUDE):
+    return compile_headers(compiler, nvcc, [name, name], include)
 
 
 def self_test(compiler, nvcc):
@@ -57,15 +63,16 @@ def self_test(compiler, nvcc):
         for name, text in bad.items():
             (pathlib.Path(folder) / name).write_text(text)
             if not compile_alone(compiler, nvcc, name, folder):
-                print(f"{name} went unnoticed")
+                print(f"{name} was not detected")
                 return 1
-    print("headers that do not stand alone are found out")
+    print("headers that are not self-contained are detected")
     return 0
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nvcc", action="store_true")
+    parser.add_argument("--together", action="store_true")
     parser.add_argument("--only", default="*", help="headers to compile, e.g. '*/sync/*'")
     parser.add_argument("--self", action="store_true", dest="self_test")
     parser.add_argument("compiler", nargs="+")
@@ -73,13 +80,18 @@ def main():
     if options.self_test:
         return self_test(options.compiler, options.nvcc)
 
-    chosen = [name for name in names(options.nvcc) if fnmatch.fnmatch(name, options.only)]
+    chosen = [name for name in header_names(options.nvcc) if fnmatch.fnmatch(name, options.only)]
+    if options.together:
+        error = compile_headers(options.compiler, options.nvcc, chosen, device_only=False)
+        print(error or f"{len(chosen)} headers compile in one file")
+        return 1 if error or not chosen else 0
+
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
-        complaints = list(pool.map(lambda name: compile_alone(options.compiler, options.nvcc, name), chosen))
-    bad = {name: text for name, text in zip(chosen, complaints) if text}
+        errors = list(pool.map(lambda name: compile_alone(options.compiler, options.nvcc, name), chosen))
+    bad = {name: text for name, text in zip(chosen, errors) if text}
     for name, text in bad.items():
         print(f"==== {name}\n{text}")
-    print(f"{len(chosen) - len(bad)} of {len(chosen)} headers stand alone")
+    print(f"{len(chosen) - len(bad)} of {len(chosen)} headers are self-contained")
     return 1 if bad or not chosen else 0
 
 

@@ -1,9 +1,11 @@
-// Runs one body per rank, on threads of this process or in processes of their own, and collects what went wrong.
+// Runs one body per rank, on threads of this process or in separate processes, and collects the failures.
 #pragma once
 
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <signal.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,7 +22,10 @@
 
 namespace mscclpp::test {
 
-/// What a rank threw, or nothing; one string a rank.
+/// Seconds. What must not wait for its timeout (30 s by default) ends within this time, on a machine as busy as may be.
+inline constexpr double soon = 15;
+
+/// One string per rank: the message of what it threw, or "".
 using Outcomes = std::vector<std::string>;
 
 inline Outcomes onThreads(int numRanks, const std::function<void(int)>& body) {
@@ -39,13 +44,13 @@ inline Outcomes onThreads(int numRanks, const std::function<void(int)>& body) {
   return outcomes;
 }
 
-/// A forked child that runs a body; what the body threw comes back through a pipe.
+/// A forked child that runs a body; the body's exception is reported through a pipe.
 class ChildProcess {
  public:
   explicit ChildProcess(const std::function<void()>& body) {
     std::array<int, 2> ends{};
     if (::pipe(ends.data()) != 0) throw std::runtime_error("pipe");
-    std::fflush(nullptr);  // else the child's copy of the buffers would be written too
+    std::fflush(nullptr);  // otherwise the child would write its copy of the buffers too
     std::cout.flush();
     pid_ = ::fork();
     if (pid_ == 0) {
@@ -74,7 +79,7 @@ class ChildProcess {
 
   pid_t pid() const { return pid_; }
   void kill(int signal) const { ::kill(pid_, signal); }
-  /// Stops the child, and returns when all its threads stand still, which a signal alone does not wait for.
+  /// Stops the child. Returns when all its threads have stopped: kill() alone does not wait for that.
   void stop() const {
     ::kill(pid_, SIGSTOP);
     int status = 0;
@@ -83,7 +88,7 @@ class ChildProcess {
     }
   }
 
-  /// Blocks until the child has ended. Returns what it threw; "signal N" if a signal ended it.
+  /// Blocks until the child has exited. Returns the message of what it threw; "signal N" if a signal killed it.
   std::string wait() {
     std::string outcome;
     std::array<char, 4096> buffer;
@@ -103,6 +108,32 @@ class ChildProcess {
   int pipe_ = -1;
 };
 
+/// Counts what forked children report. Make it before them.
+class Reports {
+ public:
+  Reports() {
+    if (::pipe2(ends_.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2");
+  }
+  Reports(const Reports&) = delete;
+  Reports& operator=(const Reports&) = delete;
+  ~Reports() {
+    for (const int fd : ends_) ::close(fd);
+  }
+  void add() const {
+    const char byte = 0;
+    if (::write(ends_[1], &byte, 1) != 1) throw std::runtime_error("write");
+  }
+  /// Blocks until `count` more reports were added.
+  void wait(int count) const {
+    for (char byte; count > 0; --count) {
+      if (::read(ends_[0], &byte, 1) != 1) throw std::runtime_error("read");
+    }
+  }
+
+ private:
+  std::array<int, 2> ends_{};
+};
+
 inline Outcomes onProcesses(int numRanks, const std::function<void(int)>& body) {
   std::vector<ChildProcess> children;
   for (int rank = 0; rank < numRanks; ++rank) children.emplace_back([&, rank] { body(rank); });
@@ -111,7 +142,14 @@ inline Outcomes onProcesses(int numRanks, const std::function<void(int)>& body) 
   return outcomes;
 }
 
-/// A TCP port that nobody used a moment ago.
+/// Whether this kernel supports pidfds.
+inline bool hasPidfd() {
+  const long descriptor = ::syscall(SYS_pidfd_open, ::getpid(), 0);
+  if (descriptor >= 0) ::close(static_cast<int>(descriptor));
+  return descriptor >= 0;
+}
+
+/// A TCP port that was free a moment ago.
 inline int freePort() {
   const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address{};

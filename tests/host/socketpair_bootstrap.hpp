@@ -1,5 +1,5 @@
-// A bootstrap of a user's own, for tests: ranks of one machine joined by socket pairs made before they start. It has the
-// six functions that the library needs and nothing else, in particular no liveness.
+// A custom bootstrap for tests: ranks of one machine connected by socket pairs created before they start. It has only
+// the six functions that the library needs, in particular no failure detection.
 #pragma once
 
 #include <fcntl.h>
@@ -16,14 +16,14 @@
 #include <utility>
 #include <vector>
 
-#include "mscclpp/host/bootstrap.hpp"
-#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
 
 namespace mscclpp::test {
 
 class SocketpairBootstrap : public Bootstrap {
  public:
-  /// `sockets[peer]` leads to that rank; this object closes them.
+  /// `sockets[peer]` is connected to that rank; this object closes them.
   SocketpairBootstrap(int rank, std::vector<int> sockets) : rank_(rank), sockets_(std::move(sockets)) {
     for (int socket : sockets_) {
       const timeval limit{20, 0};
@@ -37,7 +37,7 @@ class SocketpairBootstrap : public Bootstrap {
   }
 
   /// The sockets of all ranks: result[rank][peer].
-  static std::vector<std::vector<int>> makeMesh(int nRanks) {
+  static std::vector<std::vector<int>> makeSocketMesh(int nRanks) {
     std::vector<std::vector<int>> mesh(nRanks, std::vector<int>(nRanks, -1));
     for (int a = 0; a < nRanks; ++a) {
       for (int b = a + 1; b < nRanks; ++b) {

@@ -1,4 +1,4 @@
-// Runs a test body on several ranks: as threads, or as processes that execute this test program anew.
+// Runs a test body on several ranks: as threads, or as processes that execute this test program again.
 #pragma once
 
 #include <doctest/doctest.h>
@@ -12,21 +12,23 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
-#include "mscclpp/host/bootstrap.hpp"
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "socketpair_bootstrap.hpp"
 
 namespace mscclpp::test {
 
 using RankBody = std::function<void(std::shared_ptr<Bootstrap>)>;
 
-/// Runs `body` on `nRanks` threads. An exception that leaves it fails the test.
+/// Runs `body` on `nRanks` threads. An exception of the body fails the test.
 inline void runAsThreads(int nRanks, const RankBody& body) {
-  auto mesh = SocketpairBootstrap::makeMesh(nRanks);
+  auto mesh = SocketpairBootstrap::makeSocketMesh(nRanks);
   std::vector<std::string> failures(static_cast<std::size_t>(nRanks));
   std::vector<std::thread> threads;
   for (int rank = 0; rank < nRanks; ++rank) {
@@ -42,12 +44,14 @@ inline void runAsThreads(int nRanks, const RankBody& body) {
   for (const auto& failure : failures) CHECK(failure == "");
 }
 
-/// Starts this program once a rank, to run the test case `testCase` alone. That case is marked doctest::skip() and gets
-/// its bootstrap from bootstrapOfProcess(). A rank that fails, or lasts longer than `limit`, fails the test. Rank
-/// `killedRank` must be ended by SIGKILL.
+/// Starts this program once per rank, to run only the test case `testCase`. That case is marked doctest::skip() and
+/// gets its bootstrap from bootstrapOfProcess(). A rank that fails, or runs longer than `limit`, fails the test. Rank
+/// `killedRank` must be killed by SIGKILL. If `variables` are given, rank i has variables[i], "NAME=value", in its
+/// environment.
 inline void runAsProcesses(int nRanks, const std::string& testCase,
-                           std::chrono::seconds limit = std::chrono::seconds(45), int killedRank = -1) {
-  auto mesh = SocketpairBootstrap::makeMesh(nRanks);
+                           std::chrono::seconds limit = std::chrono::seconds(45), int killedRank = -1,
+                           const std::vector<std::string>& variables = {}) {
+  auto mesh = SocketpairBootstrap::makeSocketMesh(nRanks);
   std::vector<pid_t> children;
   for (int rank = 0; rank < nRanks; ++rank) {
     const auto& sockets = mesh[static_cast<std::size_t>(rank)];
@@ -55,12 +59,17 @@ inline void runAsProcesses(int nRanks, const std::string& testCase,
     posix_spawn_file_actions_init(&actions);
     std::string list;
     for (int socket : sockets) {
-      // Duplicating a descriptor onto itself lets it pass to the child.
+      // Duplicating a descriptor onto itself makes the child inherit it.
       if (socket >= 0) posix_spawn_file_actions_adddup2(&actions, socket, socket);
       list += std::to_string(socket) + ' ';
     }
     std::vector<std::string> words;
-    for (char** variable = environ; *variable != nullptr; ++variable) words.emplace_back(*variable);
+    const std::string own = variables.empty() ? "" : variables[static_cast<std::size_t>(rank)];
+    const std::string ownName = own.substr(0, own.find('=') + 1);
+    for (char** variable = environ; *variable != nullptr; ++variable) {
+      if (own.empty() || !std::string_view(*variable).starts_with(ownName)) words.emplace_back(*variable);
+    }
+    if (!own.empty()) words.push_back(own);
     words.push_back("MSCCLPP_TEST_RANK=" + std::to_string(rank));
     words.push_back("MSCCLPP_TEST_SOCKETS=" + list);
     std::vector<char*> environment;
@@ -104,7 +113,7 @@ inline void runAsProcesses(int nRanks, const std::string& testCase,
   }
 }
 
-/// In a process that runAsProcesses started: its rank's bootstrap.
+/// The bootstrap of this rank, in a process started by runAsProcesses.
 inline std::shared_ptr<Bootstrap> bootstrapOfProcess() {
   const char* rank = std::getenv("MSCCLPP_TEST_RANK");
   const char* list = std::getenv("MSCCLPP_TEST_SOCKETS");
@@ -115,13 +124,16 @@ inline std::shared_ptr<Bootstrap> bootstrapOfProcess() {
   return std::make_shared<SocketpairBootstrap>(std::atoi(rank), std::move(sockets));
 }
 
-/// A bootstrap over TCP, which notices ranks that die, between the ranks of `rendezvous`.
-inline std::shared_ptr<TcpBootstrap> tcpBootstrapOver(Bootstrap& rendezvous) {
+/// A bootstrap over TCP, which detects failed ranks, between the ranks of `rendezvous`. By default a stopped rank
+/// counts as failed after MSCCLPP_HEARTBEAT_TIMEOUT.
+inline std::shared_ptr<TcpBootstrap> tcpBootstrapOver(
+    Bootstrap& rendezvous, std::optional<std::chrono::milliseconds> heartbeatTimeout = std::nullopt) {
   UniqueId id{};
   if (rendezvous.getRank() == 0) id = TcpBootstrap::createUniqueId();
   std::vector<UniqueId> ids(static_cast<std::size_t>(rendezvous.getNranks()), id);
   rendezvous.allGather(ids.data(), sizeof(UniqueId));
   auto bootstrap = std::make_shared<TcpBootstrap>(rendezvous.getRank(), rendezvous.getNranks());
+  if (heartbeatTimeout) bootstrap->setHeartbeatTimeout(*heartbeatTimeout);
   bootstrap->initialize(ids[0]);
   return bootstrap;
 }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Installs a build into a temporary folder, and builds and runs a small consumer in one of three ways.
 
-usage: install.py pkg-config|cmake|subproject --meson MESON --build BUILD_FOLDER --toolkit CUDA_TOOLKIT
+usage: install.py command-line|pkg-config|cmake|subproject --meson MESON --build BUILD_FOLDER --toolkit CUDA_TOOLKIT
 """
 
 import argparse
@@ -35,6 +35,17 @@ def install(meson, build, folder):
     return next(folder.rglob("include/mscclpp")).parents[1]
 
 
+def by_command_line(meson, build, folder, toolkit):
+    """As the build lines of programs for MSCCL++ do: include folders, -L, and -lmscclpp."""
+    prefix = install(meson, build, folder)
+    library = next(prefix.rglob("libmscclpp.a"))
+    includes = (prefix / "include/mscclpp-compat", prefix / "include", f"{toolkit}/include/cccl", f"{toolkit}/include")
+    program = folder / "with_mscclpp_names"
+    run("g++", "-std=c++20", *(f"-I{path}" for path in includes), CONSUMER / f"{program.name}.cpp", "-o", program,
+        f"-L{library.parent}", "-lmscclpp")
+    return [program]
+
+
 def by_pkg_config(meson, build, folder, _):
     prefix = install(meson, build, folder)
     pc_folder = next(prefix.rglob("mscclpp.pc")).parent
@@ -57,30 +68,31 @@ def as_subproject(meson, _, folder, toolkit):
     shutil.copytree(CONSUMER, folder / "consumer")
     (folder / "consumer/subprojects").mkdir()
     (folder / "consumer/subprojects/mscclpp").symlink_to(ROOT)
-    run(meson, "setup", folder / "out", folder / "consumer", f"-Dtoolkit_dir={toolkit}")
+    run(meson, "setup", folder / "out", folder / "consumer", f"-Dtoolkit_dir={toolkit}", "-Doptimization=0")
     targets = run("ninja", "-C", folder / "out", "-t", "targets", "all")
     if "doctest_main" in targets:
-        raise SystemExit("as a subproject it brings its tests along")
-    programs = ("headers_only", "with_host", "with_mscclpp_names")  # the collectives would take minutes to compile once more
+        raise SystemExit("as a subproject it builds its own tests")
+    # Without the program that links the collectives: to compile them again would take minutes.
+    programs = ("headers_only", "with_host", "with_mscclpp_names")
     run("ninja", "-C", folder / "out", *programs)
     return [folder / "out" / program for program in programs]
 
 
-WAYS = {"pkg-config": by_pkg_config, "cmake": by_cmake, "subproject": as_subproject}
+METHODS = {"command-line": by_command_line, "pkg-config": by_pkg_config, "cmake": by_cmake, "subproject": as_subproject}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("way", choices=WAYS)
+    parser.add_argument("method", choices=METHODS)
     parser.add_argument("--meson", required=True)
     parser.add_argument("--build", required=True)
     parser.add_argument("--toolkit", required=True)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
-        programs = WAYS[options.way](options.meson, options.build, pathlib.Path(name), options.toolkit)
+        programs = METHODS[options.method](options.meson, options.build, pathlib.Path(name), options.toolkit)
         for program in programs:
             run(program)
-    print(f"a consumer builds and runs: {options.way}")
+    print(f"a consumer builds and runs: {options.method}")
 
 
 if __name__ == "__main__":

@@ -1,18 +1,21 @@
-// The compiled collectives on CPU ranks, one rank a thread.
+// The compiled collectives on CPU ranks, one rank per thread.
 #include "mscclpp/kernels/collectives.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/resource.h>
 
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
-#include "host/spawned_ranks.hpp"
-#include "kernels/element_kinds.hpp"
-#include "mscclpp/host/error.hpp"
+#include "element_types.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "tests/host/spawned_ranks.hpp"
+#include "tests/host/trace/trace_file.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -37,41 +40,41 @@ void onRanks(int ranks, const std::function<void(const Rank&)>& body,
   });
 }
 
-/// One call with random input, `shift` elements off alignment, checked in every byte and against the other ranks.
+/// One call with random input, `shift` elements off alignment; checks every byte and compares the ranks.
 void checkCall(const Rank& rank, DataType type, ReduceOp op, const std::vector<Bytes>& inputs,
-               const std::string& algorithm, bool inPlace, std::size_t shift = 0) {
+               const std::string& algorithm, Output where, std::size_t shift = 0) {
   const Bytes& input = inputs[static_cast<std::size_t>(rank.rank)];
   const std::size_t margin = 32;
   const std::size_t start = margin + shift * sizeOf(type);
   Bytes from(start + input.size() + margin, poisonByte);
   Bytes to(from.size(), poisonByte);
   std::copy(input.begin(), input.end(), from.begin() + static_cast<std::ptrdiff_t>(start));
-  Bytes& target = inPlace ? from : to;
+  Bytes& target = where == Output::InPlace ? from : to;
   rank.collectives.allReduce(from.data() + start, target.data() + start, input.size() / sizeOf(type), type, op, nullptr,
                              algorithm);
   const auto begin = target.begin() + static_cast<std::ptrdiff_t>(start);
   const auto end = begin + static_cast<std::ptrdiff_t>(input.size());
   const Bytes output(begin, end);
-  const std::string difference = differenceOf(type, op, inputs, output);
+  const std::string difference = describeDifference(type, op, inputs, output);
   CHECK(difference == "");
   CHECK(std::count(target.begin(), begin, poisonByte) == begin - target.begin());
   CHECK(std::count(end, target.end(), poisonByte) == target.end() - end);
   CHECK(sameOnAllRanks(rank.bootstrap, hashOf(output)));
 }
 
-/// The algorithms that take such a message, and the choice by size.
+/// The algorithms that support such a message, and the empty name, which selects one by size.
 std::vector<std::string> algorithmsFor(const Rank& rank, std::size_t count, DataType type, ReduceOp op) {
   std::vector<std::string> names{""};
   for (const auto& name : rank.collectives.algorithms()) {
-    if (rank.collectives.serves(name, count, type, op)) names.push_back(name);
+    if (rank.collectives.supports(name, count, type, op)) names.push_back(name);
   }
   return names;
 }
 
-void expectRefusal(const std::string& part, const std::function<void()>& call) {
+void expectInvalidUsage(const std::string& part, const std::function<void()>& call) {
   try {
     call();
-    FAIL_CHECK("nothing was thrown where \"" << part << "\" was expected");
+    FAIL_CHECK("no exception was thrown; expected \"" << part << "\"");
   } catch (const Error& error) {
     CHECK(error.getErrorCode() == ErrorCode::InvalidUsage);
     CHECK_MESSAGE(std::string(error.what()).find(part) != std::string::npos, error.what());
@@ -88,7 +91,7 @@ TEST_CASE("every element type with every operator and every algorithm") {
         for (const ReduceOp op : operators) {
           for (const auto& algorithm : algorithmsFor(rank, count, type, op)) {
             INFO("type " << static_cast<int>(type) << ", operator " << static_cast<int>(op) << ", " << algorithm);
-            checkCall(rank, type, op, inputs, algorithm, false);
+            checkCall(rank, type, op, inputs, algorithm, Output::OtherBuffer);
           }
         }
       }
@@ -103,7 +106,8 @@ void checkLengths(const Rank& rank) {
       const auto inputs = inputBytes(type, count, rank.ranks, ++seed);
       for (const auto& algorithm : algorithmsFor(rank, count, type, ReduceOp::SUM)) {
         CAPTURE(algorithm);
-        checkCall(rank, type, ReduceOp::SUM, inputs, algorithm, seed % 2 == 0, seed % 3);
+        checkCall(rank, type, ReduceOp::SUM, inputs, algorithm, seed % 2 == 0 ? Output::InPlace : Output::OtherBuffer,
+                  seed % 3);
       }
     }
   }
@@ -114,73 +118,116 @@ TEST_CASE("team sizes, lengths, alignment, in place") {
     CAPTURE(ranks);
     onRanks(ranks, checkLengths);
   }
-  // The scratch of every algorithm would be much memory here.
+  // Without all algorithms, whose scratch would need too much memory.
   for (const int ranks : {5, 8}) {
     CAPTURE(ranks);
-    onRanks(ranks, checkLengths, Collectives::Algorithms::Chosen);
+    onRanks(ranks, checkLengths, Collectives::Algorithms::Selected);
   }
 }
 
-TEST_CASE("calls that are recorded give the same results") {
+TEST_CASE("64 ranks, and one more than a team has") {
+  rlimit descriptors{};
+  REQUIRE(::getrlimit(RLIMIT_NOFILE, &descriptors) == 0);
+  descriptors.rlim_cur = descriptors.rlim_max;  // each rank has a socket to each other rank
+  REQUIRE(::setrlimit(RLIMIT_NOFILE, &descriptors) == 0);
+  const auto call = [](const Rank& rank) {
+    for (const std::size_t count : {1, 3000}) {
+      const auto inputs = inputBytes(DataType::FLOAT32, count, rank.ranks, 6);
+      checkCall(rank, DataType::FLOAT32, ReduceOp::SUM, inputs, "", Output::OtherBuffer);
+    }
+  };
+  onRanks(64, call, Collectives::Algorithms::Selected);
+  runAsThreads(65, [](std::shared_ptr<Bootstrap> bootstrap) {
+    const auto communicator = std::make_shared<Communicator>(bootstrap);
+    expectInvalidUsage("at most 64 ranks, the communicator has 65",
+                       [&] { Collectives(communicator, DeviceType::CPU); });
+  });
+}
+
+TEST_CASE("recorded calls give the same results") {
   for (const int ranks : {2, 3}) {
     CAPTURE(ranks);
     onRanks(ranks, [](const Rank& rank) {
       const auto trace = rank.collectives.makeTrace({.blocks = 1, .eventsPerRecorder = 64});
       rank.collectives.record(trace);
-      // Teams of 2 have variants of their own.
+      // Teams of 2 have specialised variants.
       const DataType traced = rank.ranks == 2 ? DataType::FLOAT32 : DataType::BFLOAT16;
       for (const std::size_t elements : {3, 40'001}) {
         for (const auto& algorithm : algorithmsFor(rank, elements, traced, ReduceOp::SUM)) {
           CAPTURE(algorithm);
-          checkCall(rank, traced, ReduceOp::SUM, inputBytes(traced, elements, rank.ranks, 3), algorithm, false, 1);
+          checkCall(rank, traced, ReduceOp::SUM, inputBytes(traced, elements, rank.ranks, 3), algorithm,
+                    Output::OtherBuffer, 1);
         }
       }
       trace->collect();
       CHECK(trace->lost() > 0);  // so many calls
-      // A type without variants that record: the call has a track, its stages have none.
+      // A type without traced variants: the call is recorded, its stages are not.
       const auto recorded = [&] { return trace->buffer().cursors[0].count; };
       CHECK(rank.collectives.recordsStages(DataType::FLOAT32, ReduceOp::SUM));
       CHECK(rank.collectives.recordsStages(DataType::BFLOAT16, ReduceOp::SUM));
       CHECK_FALSE(rank.collectives.recordsStages(DataType::FLOAT32, ReduceOp::MAX));
       CHECK_FALSE(rank.collectives.recordsStages(DataType::INT32, ReduceOp::SUM));
-      checkCall(rank, DataType::INT32, ReduceOp::SUM, inputBytes(DataType::INT32, 100, rank.ranks, 1), "", false);
+      checkCall(rank, DataType::INT32, ReduceOp::SUM, inputBytes(DataType::INT32, 100, rank.ranks, 1), "",
+                Output::OtherBuffer);
       CHECK(recorded() == 0);
       const auto inputs = inputBytes(DataType::FLOAT32, 100, rank.ranks, 1);
-      checkCall(rank, DataType::FLOAT32, ReduceOp::SUM, inputs, "", false);
+      checkCall(rank, DataType::FLOAT32, ReduceOp::SUM, inputs, "", Output::OtherBuffer);
       const auto after = recorded();
       CHECK(after > 0);
       rank.collectives.record(nullptr);
-      checkCall(rank, DataType::FLOAT32, ReduceOp::SUM, inputs, "", false);
+      checkCall(rank, DataType::FLOAT32, ReduceOp::SUM, inputs, "", Output::OtherBuffer);
       CHECK(recorded() == after);
     });
   }
 }
 
-TEST_CASE("a message of many tiles") {
-  onRanks(2, [](const Rank& rank) {
-    const auto inputs = inputBytes(DataType::FLOAT32, 400'001, rank.ranks, 5);
-    checkCall(rank, DataType::FLOAT32, ReduceOp::AVG, inputs, "", true, 1);
-    checkCall(rank, DataType::FLOAT32, ReduceOp::SUM, inputs, "pipelined", false);
+TEST_CASE("threads that record into one trace have tracks of their own") {
+  onRanks(1, [](const Rank& rank) {
+    Collectives other(std::make_shared<Communicator>(std::make_shared<SocketpairBootstrap>(0, std::vector<int>{-1})),
+                      DeviceType::CPU);
+    const auto trace = rank.collectives.makeTrace({.blocks = 1});
+    const auto call = [&](Collectives& collectives) {
+      collectives.record(trace);
+      const float value = 1;
+      float sum = 0;
+      for (int i = 0; i < 10; ++i) collectives.allReduce(&value, &sum, 1, DataType::FLOAT32, ReduceOp::SUM);
+    };
+    call(rank.collectives);
+    std::thread(call, std::ref(other)).join();
+    const TemporaryFile file("calls.json");
+    writeTrace(file.path(), {trace.get()});
+    std::map<std::string, std::size_t> events;
+    for (const auto& [key, track] : tracksOf(file.read())) events[track.name] = track.events.size();
+    CHECK(events.at("calls") == 20);
+    CHECK(events.at("calls 2") == 20);
   });
 }
 
-TEST_CASE("the choice by size") {
+TEST_CASE("a message of many tiles") {
+  onRanks(2, [](const Rank& rank) {
+    const auto inputs = inputBytes(DataType::FLOAT32, 400'001, rank.ranks, 5);
+    checkCall(rank, DataType::FLOAT32, ReduceOp::AVG, inputs, "", Output::InPlace, 1);
+    checkCall(rank, DataType::FLOAT32, ReduceOp::SUM, inputs, "pipelined", Output::OtherBuffer);
+  });
+}
+
+TEST_CASE("selection by size") {
   onRanks(
       2,
       [](const Rank& rank) {
         const Collectives& collectives = rank.collectives;
         CHECK(collectives.algorithms() == std::vector<std::string>{"pipelined"});
-        CHECK(collectives.chosen(1, DataType::FLOAT32, ReduceOp::SUM) == "pipelined");
-        CHECK(collectives.chosen(std::size_t{1} << 24, DataType::INT64, ReduceOp::MIN) == "pipelined");
-        CHECK(collectives.serves("pipelined", std::size_t{1} << 40, DataType::UINT8, ReduceOp::PROD));
-        CHECK_FALSE(collectives.serves("two_shot_sentinel", 1, DataType::FLOAT32, ReduceOp::SUM));
-        CHECK_FALSE(collectives.serves("one_shot_ll16", std::size_t{1} << 30, DataType::FLOAT32, ReduceOp::SUM));
-        CHECK_FALSE(collectives.serves("nonsense", 1, DataType::FLOAT32, ReduceOp::SUM));
+        CHECK(collectives.selectedAlgorithm(1, DataType::FLOAT32, ReduceOp::SUM) == "pipelined");
+        CHECK(collectives.selectedAlgorithm(std::size_t{1} << 24, DataType::INT64, ReduceOp::MIN) == "pipelined");
+        CHECK(collectives.supports("pipelined", std::size_t{1} << 40, DataType::UINT8, ReduceOp::PROD));
+        CHECK_FALSE(collectives.supports("two_shot_sentinel", 1, DataType::FLOAT32, ReduceOp::SUM));
+        CHECK_FALSE(collectives.supports("one_shot_ll16", std::size_t{1} << 30, DataType::FLOAT32, ReduceOp::SUM));
+        CHECK_FALSE(collectives.supports("nonsense", 1, DataType::FLOAT32, ReduceOp::SUM));
       },
-      Collectives::Algorithms::Chosen);
+      Collectives::Algorithms::Selected);
 }
 
-TEST_CASE("wrong calls are refused, and the context works on") {
+TEST_CASE("invalid calls are rejected, and later calls succeed") {
   CHECK_THROWS_WITH_AS(Collectives(nullptr, DeviceType::CPU), doctest::Contains("null"), Error);
   onRanks(2, [](const Rank& rank) {
     Collectives& collectives = rank.collectives;
@@ -191,21 +238,23 @@ TEST_CASE("wrong calls are refused, and the context works on") {
         collectives.allReduce(from, to, count, type, op, nullptr, name);
       };
     };
-    expectRefusal("input is null", call(nullptr, values, 4, DataType::FLOAT32, ReduceOp::SUM));
-    expectRefusal("output is null", call(values, nullptr, 4, DataType::FLOAT32, ReduceOp::SUM));
-    expectRefusal("there are: one_shot_ll8, ", call(values, values, 4, DataType::FLOAT32, ReduceOp::SUM, "ring"));
-    expectRefusal("not supported", call(values, values, 4, DataType::FLOAT8_E4M3B15, ReduceOp::SUM));
-    expectRefusal("not supported", call(values, values, 4, DataType::AUTO, ReduceOp::SUM));
-    expectRefusal("not supported", call(values, values, 4, DataType::FLOAT32, ReduceOp::NOP));
-    expectRefusal("not compiled", call(values, values, 4, DataType::FLOAT32, ReduceOp::MAX, "one_shot_ll8"));
-    expectRefusal("up to 262144 bytes", call(values, values, 65537, DataType::FLOAT32, ReduceOp::SUM, "one_shot_ll16"));
-    expectRefusal("negative", call(values, values, static_cast<std::size_t>(-4), DataType::FLOAT32, ReduceOp::SUM));
+    expectInvalidUsage("input is null", call(nullptr, values, 4, DataType::FLOAT32, ReduceOp::SUM));
+    expectInvalidUsage("output is null", call(values, nullptr, 4, DataType::FLOAT32, ReduceOp::SUM));
+    expectInvalidUsage("available: one_shot_ll8, ", call(values, values, 4, DataType::FLOAT32, ReduceOp::SUM, "ring"));
+    expectInvalidUsage("not supported", call(values, values, 4, DataType::FLOAT8_E4M3B15, ReduceOp::SUM));
+    expectInvalidUsage("not supported", call(values, values, 4, DataType::AUTO, ReduceOp::SUM));
+    expectInvalidUsage("not supported", call(values, values, 4, DataType::FLOAT32, ReduceOp::NOP));
+    expectInvalidUsage("not compiled", call(values, values, 4, DataType::FLOAT32, ReduceOp::MAX, "one_shot_ll8"));
+    expectInvalidUsage("up to 262144 bytes",
+                       call(values, values, 65537, DataType::FLOAT32, ReduceOp::SUM, "one_shot_ll16"));
+    expectInvalidUsage("negative",
+                       call(values, values, static_cast<std::size_t>(-4), DataType::FLOAT32, ReduceOp::SUM));
     collectives.check();
-    checkCall(rank, DataType::FLOAT32, ReduceOp::SUM, inputBytes(DataType::FLOAT32, 4, 2, 1), "", false);
+    checkCall(rank, DataType::FLOAT32, ReduceOp::SUM, inputBytes(DataType::FLOAT32, 4, 2, 1), "", Output::OtherBuffer);
   });
 }
 
-TEST_CASE("no elements: returns at once, whoever else calls") {
+TEST_CASE("no elements: returns at once, whether other ranks call or not") {
   onRanks(2, [](const Rank& rank) {
     if (rank.rank == 0) {
       rank.collectives.allReduce(nullptr, nullptr, 0, DataType::FLOAT32, ReduceOp::SUM);
@@ -213,11 +262,11 @@ TEST_CASE("no elements: returns at once, whoever else calls") {
         rank.collectives.allReduce(nullptr, nullptr, 0, DataType::BFLOAT16, ReduceOp::SUM, nullptr, name);
       }
     }
-    checkCall(rank, DataType::INT32, ReduceOp::SUM, inputBytes(DataType::INT32, 5, 2, 1), "", true);
+    checkCall(rank, DataType::INT32, ReduceOp::SUM, inputBytes(DataType::INT32, 5, 2, 1), "", Output::InPlace);
   });
 }
 
-TEST_CASE("call numbers beyond 2^32") {
+TEST_CASE("epochs beyond 2^32") {
   onRanks(2, [](const Rank& rank) {
     rank.collectives.setEpoch((std::uint64_t{1} << 32) - 4);
     for (const auto& algorithm : algorithmsFor(rank, 3000, DataType::FLOAT32, ReduceOp::SUM)) {
@@ -225,7 +274,7 @@ TEST_CASE("call numbers beyond 2^32") {
       for (unsigned call = 0; call < 9; ++call) {
         const std::size_t count = call % 3 == 1 ? 5 : 3000;
         checkCall(rank, DataType::FLOAT32, ReduceOp::SUM, inputBytes(DataType::FLOAT32, count, 2, call), algorithm,
-                  call % 2 == 0);
+                  call % 2 == 0 ? Output::InPlace : Output::OtherBuffer);
       }
     }
   });
@@ -237,7 +286,7 @@ TEST_CASE("two contexts of one communicator, used by two threads at once") {
     const auto communicator = std::make_shared<Communicator>(bootstrap);
     Collectives first(communicator, DeviceType::CPU);
     Collectives second(communicator, DeviceType::CPU);
-    // The threads of rank 1 start in the other order and at another pace.
+    // The threads of rank 1 start in the other order and at other times.
     const auto use = [&](Collectives& collectives, unsigned seed) {
       for (unsigned call = 0; call < 60; ++call) {
         const std::size_t count = call % 4 == 3 ? 20'000 : 100 + call;
@@ -245,7 +294,7 @@ TEST_CASE("two contexts of one communicator, used by two threads at once") {
         Bytes output(count * 4);
         collectives.allReduce(inputs[static_cast<std::size_t>(rank)].data(), output.data(), count, DataType::INT32,
                               ReduceOp::SUM);
-        const auto difference = differenceOf(DataType::INT32, ReduceOp::SUM, inputs, output);
+        const auto difference = describeDifference(DataType::INT32, ReduceOp::SUM, inputs, output);
         CHECK(difference == "");
       }
     };

@@ -1,4 +1,4 @@
-// The compiled collectives on GPUs, one rank a process and GPU.
+// The compiled collectives on GPUs, one process and GPU per rank.
 #include <doctest/doctest.h>
 #include <unistd.h>
 
@@ -13,21 +13,21 @@
 #include <thread>
 #include <vector>
 
-#include "host/spawned_ranks.hpp"
-#include "host/trace_file.hpp"
-#include "kernels/element_kinds.hpp"
+#include "element_types.hpp"
 #include "mscclpp/arch/clock.hpp"
-#include "mscclpp/host/error.hpp"
-#include "mscclpp/host/gpu_guard.hpp"
-#include "mscclpp/host/gpu_memory.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/cuda/gpu_guard.hpp"
+#include "mscclpp/host/cuda/gpu_memory.hpp"
 #include "mscclpp/kernels/collectives.hpp"
+#include "tests/host/spawned_ranks.hpp"
+#include "tests/host/trace/trace_file.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
 
 namespace {
 
-constexpr int limitSeconds = 90;
+constexpr int timeoutSeconds = 90;
 
 int gpus() {
   int count = 0;
@@ -35,15 +35,15 @@ int gpus() {
   return std::min(count, 8);
 }
 
-void onEveryGpu(const std::string& testCase, int killedRank = -1) {
-  runAsProcesses(gpus(), testCase, std::chrono::seconds(limitSeconds), killedRank);
+void runOnAllGpus(const std::string& testCase, int killedRank = -1) {
+  runAsProcesses(gpus(), testCase, std::chrono::seconds(timeoutSeconds), killedRank);
 }
 
 double secondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// This process as a rank, with a bootstrap that notices when another dies.
+/// This process as a rank, with a bootstrap that detects failed ranks.
 struct GpuRank {
   int rank;
   int ranks;
@@ -52,11 +52,11 @@ struct GpuRank {
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
 
   GpuRank() {
-    ::alarm(limitSeconds);  // whatever happens, this process ends
+    ::alarm(timeoutSeconds);  // terminates this process in any case
     const auto sockets = bootstrapOfProcess();
     rank = sockets->getRank();
     ranks = sockets->getNranks();
-    MSCCLPP_CUDATHROW(cudaSetDevice(rank));
+    MSCCLPP_CUDATHROW(cudaSetDevice(gpus() == 1 ? 0 : rank));
     std::vector<UniqueId> ids(static_cast<std::size_t>(ranks));
     if (rank == 0) ids[0] = TcpBootstrap::createUniqueId();
     sockets->allGather(ids.data(), sizeof(UniqueId));
@@ -71,23 +71,23 @@ struct GpuRank {
 };
 
 template <class T>
-detail::UniqueGpuPtr<T> onGpu(const std::vector<T>& values) {
+detail::UniqueGpuPtr<T> copyToGpu(const std::vector<T>& values) {
   auto memory = detail::gpuCallocUnique<T>(values.size());
   gpuMemcpy(memory.get(), values.data(), values.size(), cudaMemcpyHostToDevice);
   return memory;
 }
 
-/// One call with these inputs, `shift` elements off alignment, checked in every byte and against the other ranks.
+/// One call with these inputs, `shift` elements off alignment; checks every byte and compares the ranks.
 void checkCall(const GpuRank& rank, Collectives& collectives, cudaStream_t stream, DataType type, ReduceOp op,
-               const std::vector<Bytes>& inputs, const std::string& algorithm, bool inPlace, std::size_t shift) {
+               const std::vector<Bytes>& inputs, const std::string& algorithm, Output where, std::size_t shift) {
   const Bytes& input = inputs[static_cast<std::size_t>(rank.rank)];
   const std::size_t margin = 128;
   const std::size_t start = margin + shift * sizeOf(type);
   Bytes from(start + input.size() + margin, poisonByte);
   std::copy(input.begin(), input.end(), from.begin() + static_cast<std::ptrdiff_t>(start));
-  const auto source = onGpu(from);
-  const auto other = onGpu(Bytes(from.size(), poisonByte));
-  auto* target = inPlace ? source.get() : other.get();
+  const auto source = copyToGpu(from);
+  const auto other = copyToGpu(Bytes(from.size(), poisonByte));
+  auto* target = where == Output::InPlace ? source.get() : other.get();
   collectives.allReduce(source.get() + start, target + start, input.size() / sizeOf(type), type, op, stream, algorithm);
   MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
   collectives.check();
@@ -96,7 +96,7 @@ void checkCall(const GpuRank& rank, Collectives& collectives, cudaStream_t strea
   const auto begin = all.begin() + static_cast<std::ptrdiff_t>(start);
   const auto end = begin + static_cast<std::ptrdiff_t>(input.size());
   const Bytes output(begin, end);
-  const std::string difference = differenceOf(type, op, inputs, output);
+  const std::string difference = describeDifference(type, op, inputs, output);
   CHECK(difference == "");
   CHECK(std::count(all.begin(), begin, poisonByte) == begin - all.begin());
   CHECK(std::count(end, all.end(), poisonByte) == all.end() - end);
@@ -106,12 +106,12 @@ void checkCall(const GpuRank& rank, Collectives& collectives, cudaStream_t strea
 std::vector<std::string> algorithmsFor(const Collectives& collectives, std::size_t count, DataType type, ReduceOp op) {
   std::vector<std::string> names{""};
   for (const auto& name : collectives.algorithms()) {
-    if (collectives.serves(name, count, type, op)) names.push_back(name);
+    if (collectives.supports(name, count, type, op)) names.push_back(name);
   }
   return names;
 }
 
-// ---- Data that kernels make and check ----
+// ---- Data generated and checked by kernels ----
 
 MSCCLPP_HOST_DEVICE std::uint64_t mix(std::uint64_t x) {
   x ^= x >> 31;
@@ -121,8 +121,8 @@ MSCCLPP_HOST_DEVICE std::uint64_t mix(std::uint64_t x) {
   return x ^ x >> 33;
 }
 
-/// Element i of rank's input in call number `call`: integers whose sum is exact in any order, and pairs whose sum is the
-/// poison of the sentinel protocol.
+/// Element i of the input of `rank` in call `call`: integers whose sum is exact in any order, and pairs whose sum is
+/// the poison of the sentinel protocol.
 MSCCLPP_HOST_DEVICE float inputElement(int rank, std::uint64_t call, std::size_t i) {
   if (mix(call * 0x9e3779b9u + i / 2) % 64 == 0) return rank == 0 ? arch::bitCast<float>(0xf7f7f7f7u) : 0.0f;
   const std::uint64_t bits = mix((call << 40) ^ (static_cast<std::uint64_t>(rank) << 32) ^ i);
@@ -146,8 +146,8 @@ __global__ void checkOutput(const float* output, std::size_t count, const std::u
   }
 }
 
-/// Takes a time that differs from rank to rank, call to call and round to round: mostly a few microseconds, seldom 200.
-__global__ void dawdle(const std::uint64_t* round, int call, int rank) {
+/// Delays for a time that depends on rank, call and round: mostly a few microseconds, rarely 200.
+__global__ void randomDelay(const std::uint64_t* round, int call, int rank) {
   const std::uint64_t bits =
       mix(*round * 7919 + static_cast<std::uint64_t>(call) * 31 + static_cast<std::uint64_t>(rank));
   const std::uint64_t nanoseconds = bits % 128 == 0 ? 200'000 : bits / 128 % 6'000;
@@ -168,7 +168,7 @@ __global__ void addHash(const unsigned char* data, std::size_t bytes, unsigned l
   atomicAdd(hash, sum);
 }
 
-/// What is enqueued inside record(), as a graph that can be launched again and again.
+/// The work enqueued by record(), as a graph.
 class Graph {
  public:
   Graph(cudaStream_t stream, const std::function<void()>& record) : stream_(stream) {
@@ -189,7 +189,7 @@ class Graph {
   cudaGraphExec_t executable_ = nullptr;
 };
 
-/// Calls on one stream that fill their input anew each time and check their output, all on the GPU.
+/// Calls on one stream that generate their input and check their output, all on the GPU.
 class CheckedCalls {
  public:
   CheckedCalls(const GpuRank& rank, Collectives& collectives, std::size_t maxCount)
@@ -205,7 +205,7 @@ class CheckedCalls {
     float* output = call % 2 == 0 ? input_.get() : output_.get();
     const auto blocks = static_cast<unsigned>(std::min<std::size_t>(count / 512 + 1, 64));
     fillInput<<<blocks, 256, 0, stream_>>>(input_.get(), count, round_.get(), call, rank_.rank);
-    if (skewed) dawdle<<<1, 1, 0, stream_>>>(round_.get(), call, rank_.rank);
+    if (skewed) randomDelay<<<1, 1, 0, stream_>>>(round_.get(), call, rank_.rank);
     collectives_.allReduce(input_.get(), output, count, DataType::FLOAT32, ReduceOp::SUM, stream_, algorithm);
     checkOutput<<<blocks, 256, 0, stream_>>>(output, count, round_.get(), call, rank_.ranks, wrong_.get());
     MSCCLPP_CUDATHROW(cudaGetLastError());
@@ -215,7 +215,7 @@ class CheckedCalls {
     calls_ = 0;
   }
 
-  /// Waits, and returns how many elements were wrong.
+  /// Waits for the stream and returns the number of wrong elements.
   unsigned long long wrongElements() {
     MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream_));
     collectives_.check();
@@ -239,7 +239,7 @@ class CheckedCalls {
 }  // namespace
 
 TEST_CASE("every element type with every operator and every algorithm") {
-  onEveryGpu("a rank with every element type");
+  runOnAllGpus("a rank with every element type");
 }
 TEST_CASE("a rank with every element type" * doctest::skip()) {
   GpuRank rank;
@@ -252,7 +252,8 @@ TEST_CASE("a rank with every element type" * doctest::skip()) {
       for (const ReduceOp op : operators) {
         for (const auto& algorithm : algorithmsFor(collectives, count, type, op)) {
           INFO("type " << static_cast<int>(type) << ", operator " << static_cast<int>(op) << ", " << algorithm);
-          checkCall(rank, collectives, stream, type, op, inputs, algorithm, calls % 2 == 0, calls / 2 % 3);
+          checkCall(rank, collectives, stream, type, op, inputs, algorithm,
+                    calls % 2 == 0 ? Output::InPlace : Output::OtherBuffer, calls / 2 % 3);
           ++calls;
         }
       }
@@ -262,7 +263,7 @@ TEST_CASE("a rank with every element type" * doctest::skip()) {
 }
 
 TEST_CASE("lengths, alignment, in place") {
-  onEveryGpu("a rank with many lengths");
+  runOnAllGpus("a rank with many lengths");
 }
 TEST_CASE("a rank with many lengths" * doctest::skip()) {
   GpuRank rank;
@@ -275,8 +276,8 @@ TEST_CASE("a rank with many lengths" * doctest::skip()) {
       const auto inputs = inputBytes(type, count, rank.ranks, ++calls);
       for (const auto& algorithm : algorithmsFor(collectives, count, type, ReduceOp::SUM)) {
         INFO(count << " elements, " << algorithm);
-        for (const bool inPlace : {false, true}) {
-          checkCall(rank, collectives, stream, type, ReduceOp::SUM, inputs, algorithm, inPlace, calls++ % 3);
+        for (const Output where : {Output::OtherBuffer, Output::InPlace}) {
+          checkCall(rank, collectives, stream, type, ReduceOp::SUM, inputs, algorithm, where, calls++ % 3);
         }
       }
     }
@@ -284,8 +285,8 @@ TEST_CASE("a rank with many lengths" * doctest::skip()) {
   rank.report(std::to_string(calls) + " calls of 3 to 5,000,003 elements, whole outputs");
 }
 
-TEST_CASE("calls that are recorded: the same results, and one clock for all GPUs") {
-  onEveryGpu("a rank that records");
+TEST_CASE("recorded calls: the same results, and one clock for all GPUs") {
+  runOnAllGpus("a rank that records");
 }
 TEST_CASE("a rank that records" * doctest::skip()) {
   GpuRank rank;
@@ -298,12 +299,13 @@ TEST_CASE("a rank that records" * doctest::skip()) {
     const auto inputs = inputBytes(DataType::FLOAT32, count, rank.ranks, 7);
     for (const auto& algorithm : algorithmsFor(collectives, count, DataType::FLOAT32, ReduceOp::SUM)) {
       INFO(count << " elements, " << algorithm);
-      checkCall(rank, collectives, stream, DataType::FLOAT32, ReduceOp::SUM, inputs, algorithm, false, calls++ % 2);
+      checkCall(rank, collectives, stream, DataType::FLOAT32, ReduceOp::SUM, inputs, algorithm, Output::OtherBuffer,
+                calls++ % 2);
     }
     trace->collect();
   }
   CHECK(trace->lost() == 0);
-  const TemporaryFile file("gpus.json");  // rank 0's is the one that is written
+  const TemporaryFile file("gpus.json");  // only rank 0's is written
   writeTrace(file.path(), *trace, *rank.bootstrap);
   if (rank.rank == 0) {
     const Json json = file.read();
@@ -312,7 +314,7 @@ TEST_CASE("a rank that records" * doctest::skip()) {
       error = std::max(error, summary.at("clockErrorNanoseconds").get<double>() / 1000);
     }
     CHECK(error < 100);
-    // On one clock: a call starts after the host has started it, and nowhere ends before it has begun everywhere.
+    // On one clock, a call starts after the host has launched it, and ends on no rank before it has started on all.
     std::vector<double> begun(calls, 0), ended(calls, 1e300);
     int blocks = 0;
     for (const auto& [key, track] : tracksOf(json)) {
@@ -326,7 +328,7 @@ TEST_CASE("a rank that records" * doctest::skip()) {
       }
     }
     CHECK(blocks == rank.ranks);
-    // The globaltimer's tick comes on top of the error on both sides.
+    // The resolution of the globaltimer adds to the error on both sides.
     for (std::size_t i = 0; i < calls; ++i) CHECK(begun[i] < ended[i] + 2 * error + 2);
     rank.report(std::to_string(calls) + " recorded calls, clocks within " + std::to_string(error) + " us");
   }
@@ -334,7 +336,7 @@ TEST_CASE("a rank that records" * doctest::skip()) {
 }
 
 TEST_CASE("without LL128 where lines may be split") {
-  onEveryGpu("a rank whose lines may be split");
+  runOnAllGpus("a rank whose lines may be split");
 }
 TEST_CASE("a rank whose lines may be split" * doctest::skip()) {
   ::setenv("MSCCLPP_LL128", std::getenv("MSCCLPP_TEST_RANK") == std::string("0") ? "off" : "auto",
@@ -345,14 +347,14 @@ TEST_CASE("a rank whose lines may be split" * doctest::skip()) {
   const CudaStreamWithFlags stream(cudaStreamNonBlocking);
   for (const std::size_t count : {std::size_t{100}, std::size_t{20000}, std::size_t{300000}}) {
     const auto inputs = inputBytes(DataType::BFLOAT16, count, rank.ranks, 1);
-    CHECK(collectives.chosen(count, DataType::BFLOAT16, ReduceOp::SUM).find("ll128") == std::string::npos);
-    checkCall(rank, collectives, stream, DataType::BFLOAT16, ReduceOp::SUM, inputs, "", false, 0);
+    CHECK(collectives.selectedAlgorithm(count, DataType::BFLOAT16, ReduceOp::SUM).find("ll128") == std::string::npos);
+    checkCall(rank, collectives, stream, DataType::BFLOAT16, ReduceOp::SUM, inputs, "", Output::OtherBuffer, 0);
   }
   rank.report("LL128 switched off by one rank");
 }
 
 TEST_CASE("1,000 replays of a graph give the same bits on all ranks") {
-  onEveryGpu("a rank that replays a graph");
+  runOnAllGpus("a rank that replays a graph");
 }
 TEST_CASE("a rank that replays a graph" * doctest::skip()) {
   GpuRank rank;
@@ -363,7 +365,7 @@ TEST_CASE("a rank that replays a graph" * doctest::skip()) {
   for (const std::size_t count : {1001, 60'000}) {
     for (const DataType type : {DataType::BFLOAT16, DataType::FLOAT32}) {
       const auto inputs = inputBytes(type, count, rank.ranks, 99);
-      const auto input = onGpu(inputs[static_cast<std::size_t>(rank.rank)]);
+      const auto input = copyToGpu(inputs[static_cast<std::size_t>(rank.rank)]);
       const std::size_t bytes = count * sizeOf(type);
       const auto output = detail::gpuCallocUnique<unsigned char>(bytes);
       for (const auto& algorithm : algorithmsFor(collectives, count, type, ReduceOp::SUM)) {
@@ -394,19 +396,19 @@ TEST_CASE("a rank that replays a graph" * doctest::skip()) {
   rank.report(std::to_string(graphs) + " graphs replayed 1,000 times, hashes of all outputs");
 }
 
-TEST_CASE("100,000 calls of ranks that come late at random") {
-  onEveryGpu("a rank that comes late");
+TEST_CASE("100,000 calls of ranks that are randomly late") {
+  runOnAllGpus("a rank that comes late");
 }
 TEST_CASE("a rank that comes late" * doctest::skip()) {
   GpuRank rank;
   Collectives collectives(rank.communicator, DeviceType::GPU, Collectives::Algorithms::All);
-  constexpr int callsOfGraph = 100;
+  constexpr int callsPerGraph = 100;
   constexpr int rounds = 1000;
   constexpr std::size_t longest = 300'000;
   CheckedCalls calls(rank, collectives, longest);
   std::mt19937_64 random(11);  // the same calls on every rank
   const Graph graph(calls.stream(), [&] {
-    for (int call = 0; call < callsOfGraph; ++call) {
+    for (int call = 0; call < callsPerGraph; ++call) {
       const std::size_t count =
           call % 25 == 24 ? longest - random() % 1000 : 1 + random() % (call % 2 == 0 ? 300 : 20'000);
       const auto names = algorithmsFor(collectives, count, DataType::FLOAT32, ReduceOp::SUM);
@@ -416,11 +418,11 @@ TEST_CASE("a rank that comes late" * doctest::skip()) {
   });
   for (int round = 0; round < rounds; ++round) graph.launch();
   CHECK(calls.wrongElements() == 0);
-  rank.report(std::to_string(callsOfGraph * rounds) + " calls with random delays, whole outputs");
+  rank.report(std::to_string(callsPerGraph * rounds) + " calls with random delays, whole outputs");
 }
 
-TEST_CASE("a graph replayed while the call number passes 2^32") {
-  onEveryGpu("a rank whose call number wraps");
+TEST_CASE("a graph replayed while the epoch passes 2^32") {
+  runOnAllGpus("a rank whose call number wraps");
 }
 TEST_CASE("a rank whose call number wraps" * doctest::skip()) {
   GpuRank rank;
@@ -444,21 +446,21 @@ TEST_CASE("a rank whose call number wraps" * doctest::skip()) {
   collectives.setEpoch((std::uint64_t{1} << 32) - 20);
   for (int replay = 0; replay < 20; ++replay) graph.launch();
   CHECK(calls.wrongElements() == 0);
-  rank.report("100 calls of each algorithm from call number 2^32 - 20 on");
+  rank.report("100 calls of each algorithm from epoch 2^32 - 20 on");
 }
 
 TEST_CASE("two contexts on two streams at once") {
-  onEveryGpu("a rank with two streams");
+  runOnAllGpus("a rank with two streams");
 }
 TEST_CASE("a rank with two streams" * doctest::skip()) {
   GpuRank rank;
   Collectives first(rank.communicator, DeviceType::GPU);
   Collectives second(rank.communicator, DeviceType::GPU);
-  // Short enough that both kernels are resident together: kernels that wait for each other's GPUs must be.
+  // Short enough for both kernels to be resident at once, as kernels that wait for other GPUs must be.
   constexpr std::size_t longest = 4096;
   CheckedCalls one(rank, first, longest);
   CheckedCalls two(rank, second, longest);
-  // Loading a kernel may wait for those that run: so load all first.
+  // Loading a kernel may wait for running ones, so load all first.
   const auto enqueueRound = [&](CheckedCalls& calls, unsigned seed) {
     std::mt19937_64 random(seed);
     for (int call = 0; call < 50; ++call) calls.enqueue(1 + random() % longest, "");
@@ -494,7 +496,7 @@ struct Failure {
   double seconds;  ///< from the failing call to its error
 };
 
-/// Makes calls, a few at a time, until one fails.
+/// Makes calls, several at a time, until one fails.
 Failure callUntilFailure(Collectives& collectives, cudaStream_t stream, std::size_t count) {
   const auto values = detail::gpuCallocUnique<float>(count);
   while (true) {
@@ -506,7 +508,7 @@ Failure callUntilFailure(Collectives& collectives, cudaStream_t stream, std::siz
       MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
       collectives.check();
     } catch (const Error& error) {
-      // The kernels end too.
+      // The kernels must end too.
       MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
       return {error.getErrorCode(), error.what(), secondsSince(start)};
     }
@@ -519,7 +521,7 @@ void checkFailure(const Failure& failure, ErrorCode code, const std::string& par
   CHECK(failure.seconds < 5);
 }
 
-void loseARank(std::size_t count) {
+void testRankLoss(std::size_t count) {
   GpuRank rank;
   Collectives collectives(rank.communicator, DeviceType::GPU);
   const CudaStreamWithFlags stream(cudaStreamNonBlocking);
@@ -530,7 +532,7 @@ void loseARank(std::size_t count) {
     }).detach();
   }
   const auto failure = callUntilFailure(collectives, stream, count);
-  checkFailure(failure, ErrorCode::RemoteError, "rank " + std::to_string(rank.ranks - 1) + " was lost");
+  checkFailure(failure, ErrorCode::RemoteError, "rank " + std::to_string(rank.ranks - 1) + " failed");
   CHECK_THROWS_AS(collectives.check(), Error);
   rank.report("a killed rank was named after " + std::to_string(failure.seconds) + " s: " + failure.text);
 }
@@ -538,20 +540,20 @@ void loseARank(std::size_t count) {
 }  // namespace
 
 TEST_CASE("a killed rank is named to the others within 5 s, and their kernels end") {
-  onEveryGpu("a rank that loses another in short calls", gpus() - 1);
-  onEveryGpu("a rank that loses another in long calls", gpus() - 1);
+  runOnAllGpus("a rank that loses another in short calls", gpus() - 1);
+  runOnAllGpus("a rank that loses another in long calls", gpus() - 1);
 }
 TEST_CASE("a rank that loses another in short calls" * doctest::skip()) {
-  loseARank(1000);
+  testRankLoss(1000);
 }
 TEST_CASE("a rank that loses another in long calls" * doctest::skip()) {
-  loseARank(20'000'000);
+  testRankLoss(20'000'000);
 }
 
-TEST_CASE("a rank that does not call: waits end at their deadline") {
-  onEveryGpu("a rank that waits in vain");
+TEST_CASE("a rank that does not call: waits time out") {
+  runOnAllGpus("a rank whose wait times out");
 }
-TEST_CASE("a rank that waits in vain" * doctest::skip()) {
+TEST_CASE("a rank whose wait times out" * doctest::skip()) {
   ::setenv("MSCCLPP_WAIT_TIMEOUT", "0.5", 1);
   GpuRank rank;
   for (const std::size_t count : {std::size_t{1000}, std::size_t{20'000'000}}) {
@@ -560,14 +562,14 @@ TEST_CASE("a rank that waits in vain" * doctest::skip()) {
     if (rank.rank != 1) {
       const auto failure = callUntilFailure(collectives, stream, count);
       checkFailure(failure, ErrorCode::Timeout, "past its deadline");
-      rank.report("a wait in vain ended after " + std::to_string(failure.seconds) + " s: " + failure.text);
+      rank.report("a wait timed out after " + std::to_string(failure.seconds) + " s: " + failure.text);
     }
     rank.bootstrap->barrier();
   }
 }
 
 TEST_CASE("abort from another thread ends the kernels") {
-  onEveryGpu("a rank that is aborted");
+  runOnAllGpus("a rank that is aborted");
 }
 TEST_CASE("a rank that is aborted" * doctest::skip()) {
   GpuRank rank;
@@ -583,5 +585,69 @@ TEST_CASE("a rank that is aborted" * doctest::skip()) {
     checkFailure(failure, ErrorCode::Aborted, "aborted");
     rank.report("abort() ended the kernels");
   }
+  rank.bootstrap->barrier();
+}
+
+namespace {
+
+/// For CUDA_VISIBLE_DEVICES: the name of a GPU in every process.
+std::string uuidOf(int device) {
+  cudaDeviceProp properties{};
+  MSCCLPP_CUDATHROW(cudaGetDeviceProperties(&properties, device));
+  std::string text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    const auto byte = static_cast<unsigned char>(properties.uuid.bytes[i]);
+    text += "0123456789abcdef"[byte >> 4];
+    text += "0123456789abcdef"[byte & 15];
+  }
+  return text;
+}
+
+/// Whether all GPUs have native atomics on each other: then LL128 is to be used.
+bool allLinked() {
+  for (int from = 0; from < gpus(); ++from) {
+    for (int to = 0; to < gpus(); ++to) {
+      int atomics = 1;
+      if (from != to) {
+        MSCCLPP_CUDATHROW(cudaDeviceGetP2PAttribute(&atomics, cudaDevP2PAttrNativeAtomicSupported, from, to));
+      }
+      if (atomics == 0) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace
+
+TEST_CASE("ranks that see one GPU each run the same algorithms, LL128 included") {
+  std::vector<std::string> variables;
+  for (int device = 0; device < gpus(); ++device) variables.push_back("CUDA_VISIBLE_DEVICES=" + uuidOf(device));
+  const char* testCase = allLinked() ? "one process sees one GPU" : "one process sees one GPU without NVLink";
+  runAsProcesses(gpus(), testCase, std::chrono::seconds(timeoutSeconds), -1, variables);
+}
+TEST_CASE("one process sees one GPU" * doctest::skip()) {
+  REQUIRE(gpus() == 1);
+  GpuRank rank;
+  Collectives collectives(rank.communicator, DeviceType::GPU, Collectives::Algorithms::All);
+  CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  for (const char* name : {"one_shot_ll128", "two_shot_ll128"}) {
+    CAPTURE(name);
+    CHECK(collectives.supports(name, 1024, DataType::FLOAT32, ReduceOp::SUM));
+  }
+  CheckedCalls calls(rank, collectives, 1 << 18);
+  for (const std::size_t count : {std::size_t{1} << 10, std::size_t{1} << 16}) {
+    for (const auto& name : algorithmsFor(collectives, count, DataType::FLOAT32, ReduceOp::SUM)) {
+      calls.enqueue(count, name);
+    }
+  }
+  CHECK(calls.wrongElements() == 0);
+  rank.bootstrap->barrier();
+}
+TEST_CASE("one process sees one GPU without NVLink" * doctest::skip()) {
+  REQUIRE(gpus() == 1);
+  GpuRank rank;
+  Collectives collectives(rank.communicator, DeviceType::GPU, Collectives::Algorithms::All);
+  CHECK_FALSE(collectives.supports("one_shot_ll128", 1024, DataType::FLOAT32, ReduceOp::SUM));
   rank.bootstrap->barrier();
 }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the documentation: links and paths lead somewhere, complete C++ snippets compile.
+"""Checks the documentation: links and paths exist, complete C++ snippets compile.
 
 usage: docs.py [--toolkit FOLDER]
 """
@@ -13,7 +13,8 @@ import sys
 
 import lint
 
-FOLDERS = ("include/", "host/", "kernels/", "tests/", "bench/", "examples/", "docs/", "python/", "compat/", "packaging/")
+FOLDERS = ("include/", "host/", "kernels/", "tests/", "bench/", "tools/", "examples/", "docs/", "python/", "compat/")
+FOLDERS += ("packaging/",)
 
 
 def without_code(text):
@@ -37,7 +38,7 @@ def pages(tree):
 
 
 def links(tree):
-    """A relative link leads to a file of the repository, and its anchor to a heading."""
+    """The target of a relative link is a file of the repository, and its anchor a heading of that file."""
     for path, text in pages(tree):
         for number, line in enumerate(without_code(text).splitlines(), 1):
             for target in re.findall(r"\]\(([^)\s]+)\)", line):
@@ -67,10 +68,10 @@ def paths(tree):
 def variables(tree):
     """Every environment variable of the library is documented."""
     page = "docs/environment.md"
-    declared = re.findall(r"\b(?:MSCCLPP|NCCL)_[A-Z0-9_]+", tree.get("include/mscclpp/host/env.hpp", ""))
+    declared = re.findall(r"\b(?:MSCCLPP|NCCL)_[A-Z0-9_]+", tree.get("include/mscclpp/host/base/env.hpp", ""))
     for name in sorted(set(declared)):
         if not re.search(rf"`{name}\b", tree.get(page, "")):
-            yield f"{page}:1: does not describe {name} (include/mscclpp/host/env.hpp)"
+            yield f"{page}:1: does not describe {name} (include/mscclpp/host/base/env.hpp)"
 
 
 RULES = [links, paths, variables]
@@ -81,7 +82,8 @@ def check_snippets(tree, toolkit="/usr/local/cuda"):
     findings = []
     for path, text in pages(tree):
         for match in re.finditer(r"^```cpp\n(#include.*?)^```", text, flags=re.S | re.M):
-            command = ["g++", "-std=c++20", "-fsyntax-only", "-xc++", f"-I{lint.ROOT}/include", f"-I{lint.ROOT}/compat/include"]
+            command = ["g++", "-std=c++20", "-fsyntax-only", "-xc++"]
+            command += [f"-I{lint.ROOT}/include", f"-I{lint.ROOT}/compat/include"]
             command += ["-isystem", f"{toolkit}/include/cccl", "-isystem", f"{toolkit}/include", "-"]
             result = subprocess.run(command, input=match.group(1), capture_output=True, text=True)
             if result.returncode != 0:
@@ -92,10 +94,10 @@ def check_snippets(tree, toolkit="/usr/local/cuda"):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--toolkit", default="/usr/local/cuda")
-    tree = dict.fromkeys(lint.paths(), "") | lint.read_tree()  # links may lead to files that are no prose
+    tree = dict.fromkeys(lint.paths(), "") | lint.read_tree()  # links may lead to other files than text
     findings = [finding for rule in RULES for finding in rule(tree)]
     findings += check_snippets(tree, parser.parse_args().toolkit)
-    print("\n".join(findings) if findings else "every link leads somewhere, every snippet compiles")
+    print("\n".join(findings) if findings else "every link exists, every snippet compiles")
     return 1 if findings else 0
 
 

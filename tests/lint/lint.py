@@ -29,7 +29,7 @@ def paths():
 
 
 def prose():
-    """The files that people write, as opposed to recorded results."""
+    """The files that people write, without recorded results."""
     return [path for path in paths() if pathlib.Path(path).suffix in TEXT and not path.startswith("bench/results/")]
 
 
@@ -38,7 +38,7 @@ def read_tree():
 
 
 def run_tool(command, files, advice):
-    """Runs a checker over files; its complaints are the findings."""
+    """Runs a checker over files; each line of its output is a finding."""
     if command[0] is None or shutil.which(command[0]) is None:
         return [f"{command[0] or 'meson'} is missing: ./dev setup installs it"]
     if not files:
@@ -67,7 +67,7 @@ def check_build_files(meson, files=None):
 
 
 def check_spelling(_, files=None):
-    return run_tool(["codespell"], files or prose(), "words that are right go into .codespellrc")
+    return run_tool(["codespell"], files or prose(), "add correct words to .codespellrc")
 
 
 CHECKS = {"rules": check_rules, "format": check_format, "build_files": check_build_files, "spelling": check_spelling}
@@ -79,7 +79,7 @@ def main():
     parser.add_argument("checks", nargs="*", metavar="CHECK", help=", ".join(CHECKS))
     options = parser.parse_args()
     findings = [finding for name in options.checks or CHECKS for finding in CHECKS[name](options.meson)]
-    print("\n".join(findings) if findings else "nothing to complain about")
+    print("\n".join(findings) if findings else "no findings")
     return 1 if findings else 0
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Shows each lint rule a sample that it must refuse and one that it must let pass.
+"""Tests each lint rule on a sample that it must reject and one that it must accept.
 
 usage: lint_test.py [--meson MESON]
 """
@@ -15,6 +15,8 @@ import rules
 
 HEADER = "// What it is for.\n#pragma once\n"
 ATOMIC = {"include/mscclpp/arch/atomic.hpp": HEADER}
+ENV = {"include/mscclpp/host/base/env.hpp": "// MSCCLPP_AB\n"}
+ROOMS = {"docs/architecture.md": "`base/` and `net/`\n"}
 
 # rule -> [(bad tree, good tree)]
 SAMPLES = {
@@ -28,12 +30,20 @@ SAMPLES = {
             {"include/mscclpp/sync/a.hpp": "#include <mscclpp/packet/ll8.hpp>\n"},
         ),
         (
-            {"host/a.cpp": '#include "mscclpp/emulation/launch.hpp"\n'},
-            {"host/a.cpp": '#include "mscclpp/collective/all_reduce.hpp"\n'},
+            {"host/base/a.cpp": '#include "mscclpp/emulation/launch.hpp"\n'},
+            {"host/base/a.cpp": '#include "mscclpp/collective/all_reduce.hpp"\n'},
         ),
         (
-            {"include/mscclpp/collective/a.hpp": '#include "mscclpp/host/error.hpp"\n'},
-            {"include/mscclpp/emulation/a.hpp": '#include "mscclpp/host/error.hpp"\n'},
+            {"include/mscclpp/collective/a.hpp": '#include "mscclpp/host/base/error.hpp"\n'},
+            {"include/mscclpp/emulation/a.hpp": '#include "mscclpp/host/base/error.hpp"\n'},
+        ),
+        (
+            {"host/base/a.cpp": '#include "host/net/socket.hpp"\n'},
+            {"host/net/a.cpp": '#include "host/base/unique_fd.hpp"\n'},
+        ),
+        (
+            {"include/mscclpp/host/memory/a.hpp": '#include "mscclpp/host/transport/endpoint.hpp"\n'},
+            {"host/proxy/a.cpp": '#include "mscclpp/host/channel/memory_channel.hpp"\n'},
         ),
     ],
     rules.acyclic: [
@@ -48,9 +58,13 @@ SAMPLES = {
     rules.include_paths: [
         (
             {"include/mscclpp/arch/a.hpp": '#include "../basic/a.hpp"\n'},
-            {"host/cuda/a.cpp": '#include "../memory.hpp"\n'},
+            {"kernels/cpu/a.cpp": '#include "kernels/a.hpp"\n'},
         ),
-        ({"examples/a.cpp": '#include "../host/a.hpp"\n'}, {"tests/host/a.cpp": '#include "../../host/a.hpp"\n'}),
+        ({"host/cuda/a.cpp": '#include "driver.hpp"\n'}, {"tests/host/a.cpp": '#include "ranks.hpp"\n'}),
+        (
+            {"host/cuda/a.cpp": '#include "host/cuda/none.hpp"\n'},
+            {"host/cuda/a.cpp": '#include "host/cuda/a.hpp"\n', "host/cuda/a.hpp": ""},
+        ),
         ({"include/mscclpp/arch/a.hpp": '#include "atomic.hpp"\n'}, ATOMIC),
         (
             {"tests/a.cpp": "#include <mscclpp/arch/atomc.hpp>\n"} | ATOMIC,
@@ -59,16 +73,32 @@ SAMPLES = {
     ],
     rules.instructions: [
         ({"include/mscclpp/sync/a.hpp": 'asm volatile("");\n'}, {"include/mscclpp/arch/a.hpp": 'asm volatile("");\n'}),
-        ({"include/mscclpp/basic/a.hpp": "#ifdef __CUDA_ARCH__\n"}, {"include/mscclpp/basic/a.hpp": "// no __CUDA_ARCH__\n"}),
+        (
+            {"include/mscclpp/basic/a.hpp": "#ifdef __CUDA_ARCH__\n"},
+            {"include/mscclpp/basic/a.hpp": "// no __CUDA_ARCH__\n"},
+        ),
         ({"kernels/a.cu": "__syncthreads();\n"}, {"kernels/a.cu": "group.sync();\n"}),
-        ({"include/mscclpp/packet/a.hpp": "NV_IF_TARGET(NV_IS_DEVICE, (f();))\n"}, {"bench/a.cu": "__syncthreads();\n"}),
-        ({"include/mscclpp/packet/a.hpp": "v = __shfl_xor_sync(m, v, 1);\n"}, {"include/mscclpp/packet/a.hpp": '"asm"\n'}),
-        ({"include/mscclpp/sync/a.hpp": "atomicAdd(p, 1);\n"}, {"include/mscclpp/sync/a.hpp": "arch::reduceAdd(p, 1);\n"}),
+        (
+            {"include/mscclpp/packet/a.hpp": "NV_IF_TARGET(NV_IS_DEVICE, (f();))\n"},
+            {"bench/a.cu": "__syncthreads();\n"},
+        ),
+        (
+            {"include/mscclpp/packet/a.hpp": "v = __shfl_xor_sync(m, v, 1);\n"},
+            {"include/mscclpp/packet/a.hpp": '"asm"\n'},
+        ),
+        (
+            {"include/mscclpp/sync/a.hpp": "atomicAdd(p, 1);\n"},
+            {"include/mscclpp/sync/a.hpp": "arch::reduceAdd(p, 1);\n"},
+        ),
     ],
     rules.thread_indices: [
         (
             {"include/mscclpp/collective/a.hpp": "if (threadIdx.x == 0) f();\n"},
-            {"include/mscclpp/basic/group.hpp": "return threadIdx.x;\n", "examples/a.cu": "return blockIdx.x;\n", "kernels/a.cu": "config.gridDim = 1;\n"},
+            {
+                "include/mscclpp/basic/group.hpp": "return threadIdx.x;\n",
+                "examples/a.cu": "return blockIdx.x;\n",
+                "kernels/a.cu": "config.gridDim = 1;\n",
+            },
         )
     ],
     rules.kernels: [
@@ -78,8 +108,14 @@ SAMPLES = {
         )
     ],
     rules.macros: [
-        ({"include/mscclpp/basic/a.hpp": "#define MSCCLPP_A 1\n"}, {"include/mscclpp/config.hpp": "#define MSCCLPP_A 1\n"}),
-        ({"include/mscclpp/config.hpp": "#define A 1\n"}, {"include/mscclpp/host/gpu.hpp": "#define MSCCLPP_CUTHROW(x)\n"}),
+        (
+            {"include/mscclpp/basic/a.hpp": "#define MSCCLPP_A 1\n"},
+            {"include/mscclpp/config.hpp": "#define MSCCLPP_A 1\n"},
+        ),
+        (
+            {"include/mscclpp/config.hpp": "#define A 1\n"},
+            {"include/mscclpp/host/cuda/gpu.hpp": "#define MSCCLPP_CUTHROW(x)\n"},
+        ),
         (
             {"include/mscclpp/arch/a.hpp": "#define MSCCLPP_A 1\n"},
             {"include/mscclpp/arch/a.hpp": "#define MSCCLPP_A 1\n#undef MSCCLPP_A\n"},
@@ -90,7 +126,7 @@ SAMPLES = {
         ({"include/mscclpp/basic/utils.hpp": ""}, {"include/mscclpp/basic/copy.hpp": ""}),
         ({"host/gpu_helpers.cpp": ""}, {"host/gpu_buffer.cpp": ""}),
         ({"host/common/a.cpp": ""}, {"host/cuda/a.cpp": ""}),
-        ({"host/TcpBootstrap.cpp": ""}, {"host/tcp_bootstrap.cpp": ""}),
+        ({"host/TcpBootstrap.cpp": ""}, {"host/bootstrap/tcp_bootstrap.cpp": ""}),
         ({"host/a.cc": ""}, {"host/a.cpp": ""}),
     ],
     rules.first_lines: [
@@ -105,6 +141,23 @@ SAMPLES = {
         ({"host/a.cpp": "exit(1);\n"}, {"tests/a.cpp": "exit(1);\n"}),
         ({"host/a.cpp": 'printf("x");\n'}, {"bench/a.cpp": 'printf("x");\n'}),
     ],
+    rules.rooms: [
+        ({"host/a.cpp": ""} | ROOMS, {"host/meson.build": "", "host/base/a.cpp": "", "tests/host/a.hpp": ""} | ROOMS),
+        ({"include/mscclpp/host/a.hpp": ""} | ROOMS, {"include/mscclpp/host/net/a.hpp": ""} | ROOMS),
+        ({"host/socket/a.cpp": ""} | ROOMS, {"host/net/a.cpp": ""} | ROOMS),
+        ({"tests/host/socket/a_test.cpp": ""} | ROOMS, {"tests/host/net/a_test.cpp": ""} | ROOMS),
+        ({"host/proxy/a.cpp": ""} | ROOMS, {"host/net/b/a.cpp": ""} | ROOMS),
+    ],
+    rules.mirrored_tests: [
+        (
+            {"tests/host/net/a_test.cpp": "", "host/base/a.cpp": ""},
+            {"tests/host/net/a_test.cpp": "", "host/net/a.cpp": "", "tests/host/a.hpp": ""},
+        ),
+        (
+            {"tests/host/net/tcp/a_test.cpp": "", "host/net/a.cpp": ""},
+            {"tests/host/net/tcp/a_test.cpp": "", "include/mscclpp/host/net/tcp/a.hpp": ""},
+        ),
+    ],
     rules.layers_documented: [
         (
             {"include/mscclpp/arch/a.hpp": "", "include/mscclpp/README.md": "basic/"},
@@ -114,6 +167,11 @@ SAMPLES = {
     rules.portable: [
         ({"docs/a.md": "see /home/jane/notes\n"}, {"docs/a.md": "see /usr/local/cuda, /home/someone and a/work/b\n"}),
         ({"dev": "curl https://example.org/x\n"}, {"docs/a.md": "https://docs.nvidia.com/cuda\n"}),
+    ],
+    rules.line_length: [
+        ({"host/a.cpp": "// " + "word " * 30 + "\n"}, {"docs/a.md": "| " + "word " * 30 + "|\n"}),
+        ({"docs/a.md": "word " * 30 + "\n"}, {"host/a.cpp": "// " + "w" * 130 + "\n"}),
+        ({"host/a.cpp": "// word " * 20 + "\n"}, {"tests/ptx/a.cu": "// PTX: " + "word " * 30 + "\n"}),
     ],
     rules.plain_text: [
         ({"a.md": "\u201cquoted\u201d\n"}, {"a.md": '"quoted"\n'}),
@@ -128,12 +186,15 @@ SAMPLES = {
     ],
     docs.variables: [
         (
-            {"include/mscclpp/host/env.hpp": "// MSCCLPP_AB\n", "docs/environment.md": "`MSCCLPP_A`, `MSCCLPP_ABC`\n"},
-            {"include/mscclpp/host/env.hpp": "// MSCCLPP_AB\n", "docs/environment.md": "`MSCCLPP_AB=1`\n"},
+            ENV | {"docs/environment.md": "`MSCCLPP_A`, `MSCCLPP_ABC`\n"},
+            ENV | {"docs/environment.md": "`MSCCLPP_AB=1`\n"},
         ),
     ],
     docs.paths: [
-        ({"README.md": "see `include/mscclpp/none.hpp`\n"}, {"README.md": "see `docs/`, `host/x_*.cpp`\n", "docs/a.md": "", "host/x_y.cpp": ""}),
+        (
+            {"README.md": "see `include/mscclpp/none.hpp`\n"},
+            {"README.md": "see `docs/`, `host/x_*.cpp`\n", "docs/a.md": "", "host/x_y.cpp": ""},
+        ),
     ],
 }
 
@@ -151,9 +212,9 @@ def rule_failures():
     for rule, samples in SAMPLES.items():
         for number, (bad, good) in enumerate(samples):
             if not list(rule(bad)):
-                yield f"{rule.__name__}, sample {number}: let the bad one pass"
+                yield f"{rule.__name__}, sample {number}: accepted the bad one"
             for finding in rule(good):
-                yield f"{rule.__name__}, sample {number}: refused the good one: {finding}"
+                yield f"{rule.__name__}, sample {number}: rejected the good one: {finding}"
 
 
 def tool_failures(meson):
@@ -162,25 +223,25 @@ def tool_failures(meson):
             file = pathlib.Path(folder) / name
             file.write_text(bad)
             if not check(meson, [str(file)]):
-                yield f"{check.__name__}: let the bad sample pass"
+                yield f"{check.__name__}: accepted the bad sample"
             file.write_text(good)
             for finding in check(meson, [str(file)]):
-                yield f"{check.__name__}: refused the good sample: {finding}"
+                yield f"{check.__name__}: rejected the good sample: {finding}"
 
 
 def snippet_failures():
     good = "```cpp\n#include <cstddef>\nstd::size_t n = 0;\n```\n"
     if docs.check_snippets({"a.md": good}):
-        yield f"check_snippets: refused the good sample: {docs.check_snippets({'a.md': good})}"
+        yield f"check_snippets: rejected the good sample: {docs.check_snippets({'a.md': good})}"
     if not docs.check_snippets({"a.md": good.replace("size_t", "size_u")}):
-        yield "check_snippets: let the bad sample pass"
+        yield "check_snippets: accepted the bad sample"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--meson", default="meson", type=lint.shutil.which)
     failures = list(rule_failures()) + list(tool_failures(parser.parse_args().meson)) + list(snippet_failures())
-    print("\n".join(failures) if failures else "every rule refuses its bad samples and accepts its good ones")
+    print("\n".join(failures) if failures else "every rule rejects its bad samples and accepts its good ones")
     return 1 if failures else 0
 
 

@@ -11,7 +11,22 @@ CODE = HEADERS + SOURCES
 INCLUDE = "include/mscclpp/"
 COMPAT = "compat/include/mscclpp/"
 COMPAT_CHOICE = COMPAT + "bulk_device.hpp"  # a macro of MSCCL++ that depends on the GPU
+ARCHITECTURE = "docs/architecture.md"
 
+# The rooms (folders) of the host part, from the bottom up; docs/architecture.md says what each holds.
+HOST = (
+    "base",
+    "net",
+    "cuda",
+    "bootstrap",
+    "launch",
+    "memory",
+    "transport",
+    "trace",
+    "communicator",
+    "channel",
+    "proxy",
+)
 # Layers from the bottom up: a file may include its own layer and those before it. First match wins.
 LAYERS = [
     (INCLUDE + "config.hpp",),
@@ -20,10 +35,10 @@ LAYERS = [
     (INCLUDE + "packet/", INCLUDE + "sync/"),
     (INCLUDE + "channel/",),
     (INCLUDE + "collective/",),
-    (INCLUDE + "host/", "host/"),
+    *[tuple(f"{root}{name}/" for root in (INCLUDE + "host/", "host/") for name in level.split()) for level in HOST],
     (INCLUDE + "kernel.cuh", INCLUDE + "emulation/"),
     (INCLUDE, "compat/", "kernels/"),
-    ("examples/", "bench/", "python/", "tests/"),
+    ("examples/", "bench/", "tools/", "python/", "tests/"),
 ]
 
 
@@ -37,7 +52,9 @@ def layer(path):
 
 def code(text):
     """The text with comments and string contents blanked out; line numbers stay."""
-    token = re.compile(r'//[^\n]*|/\*.*?\*/|R"(\w*)\(.*?\)\1"|"(?:\\.|[^"\\\n])*"|(?<![0-9a-fA-F])\'(?:\\.|[^\'\\\n])+\'', re.S)
+    comment, raw_string = r"//[^\n]*|/\*.*?\*/", r'R"(\w*)\(.*?\)\1"'
+    string, character = r'"(?:\\.|[^"\\\n])*"', r"(?<![0-9a-fA-F])'(?:\\.|[^'\\\n])+'"
+    token = re.compile("|".join((comment, raw_string, string, character)), re.S)
 
     def blank(match):
         found = match.group(0)
@@ -65,7 +82,7 @@ def matches(tree, pattern, sentence, applies):
                     yield f"{path}:{number}: {found.group(0).strip()}: {sentence}"
 
 
-def product(path):
+def is_library_code(path):
     """Whether a file is part of what users link or include, as opposed to tests, benchmarks and examples."""
     return path.startswith((INCLUDE, "host/", "kernels/", "compat/"))
 
@@ -77,8 +94,9 @@ def layering(tree):
         if own is None or not path.endswith(CODE):
             continue
         for number, name, _ in includes(text):
-            if name.startswith("mscclpp/") and layer("include/" + name) > own:
-                yield f"{path}:{number}: includes {name}, which is in a higher layer (include/mscclpp/README.md)"
+            target = layer("include/" + name if name.startswith("mscclpp/") else name)
+            if target is not None and target > own:
+                yield f"{path}:{number}: includes {name}, which is in a higher layer (docs/architecture.md)"
 
 
 def acyclic(tree):
@@ -103,13 +121,17 @@ def acyclic(tree):
 
 
 def include_paths(tree):
-    """Public headers are included by their full path, which must exist; only compiled parts have private headers."""
+    """Headers of other folders are included by their path: below include/, or in the repository if they are private."""
     for path, text in tree.items():
         if not path.endswith(CODE):
             continue
         for number, name, quoted in includes(text):
-            if ".." in name.split("/") and not path.startswith(("host/", "kernels/", "tests/")):
+            if ".." in name.split("/"):
                 yield f"{path}:{number}: includes {name}: no relative paths"
+            elif name.startswith(("host/", "tests/")) and name not in tree:
+                yield f"{path}:{number}: includes {name}, which does not exist"
+            elif path.startswith("host/") and quoted and not name.startswith(("host/", "mscclpp/")):
+                yield f'{path}:{number}: includes {name}: write "host/..."'
             elif path.startswith(INCLUDE) and quoted and not name.startswith("mscclpp/"):
                 yield f'{path}:{number}: includes {name}: write "mscclpp/..."'
             elif name.startswith("mscclpp/") and not {"include/" + name, "compat/include/" + name} & tree.keys():
@@ -124,23 +146,26 @@ INSTRUCTIONS = (
 )
 
 
+ALLOWED_INSTRUCTIONS = (INCLUDE + "arch/", INCLUDE + "config.hpp", COMPAT_CHOICE)
+
+
 def instructions(tree):
-    """Instructions live in arch/, each as a named function with a host twin."""
+    """Instructions live in arch/, each as a named function with a host implementation."""
     return matches(
         tree,
         INSTRUCTIONS,
         "instructions and the choice between GPU and CPU belong in include/mscclpp/arch/",
-        lambda path: product(path) and not path.startswith((INCLUDE + "arch/", INCLUDE + "config.hpp", COMPAT_CHOICE)),
+        lambda path: is_library_code(path) and not path.startswith(ALLOWED_INSTRUCTIONS),
     )
 
 
 def thread_indices(tree):
-    """Who executes is what a group says."""
+    """Code above basic/ learns its thread and block index from a group."""
     return matches(
         tree,
         r"(?<![.>\w])(?:threadIdx|blockIdx|blockDim|gridDim|warpSize)\b",
         "only basic/group.hpp reads it; take a group as an argument",
-        lambda path: product(path) and path != INCLUDE + "basic/group.hpp",
+        lambda path: is_library_code(path) and path != INCLUDE + "basic/group.hpp",
     )
 
 
@@ -156,7 +181,8 @@ def kernels(tree):
 
 # Macros of the public host header that users know from MSCCL++.
 HOST_MACROS = {"MSCCLPP_CUDATHROW", "MSCCLPP_CUTHROW"}
-COMPAT_MACROS = {"POLL_MAYBE_JAILBREAK", "OR_POLL_MAYBE_JAILBREAK", "CUDA_NVLS_API_AVAILABLE"}
+COMPAT_MACROS = {"POLL_MAYBE_JAILBREAK", "OR_POLL_MAYBE_JAILBREAK", "CUDA_NVLS_API_AVAILABLE", "__FP8_TYPES_EXIST__",
+                 "__syncshm"}
 
 
 def macros(tree):
@@ -175,7 +201,9 @@ def macros(tree):
             name = match.group(1)
             if path.startswith(INCLUDE) and path != INCLUDE + "config.hpp" and name not in HOST_MACROS | local:
                 yield f"{path}:{number}: {name}: headers define macros in include/mscclpp/config.hpp only"
-            elif product(path) and not name.startswith("MSCCLPP_") and not (path.startswith(COMPAT) and name in COMPAT_MACROS):
+            elif path.startswith(COMPAT) and name in COMPAT_MACROS:
+                continue
+            elif is_library_code(path) and not name.startswith("MSCCLPP_"):
                 yield f"{path}:{number}: {name}: macros start with MSCCLPP_"
 
 
@@ -213,13 +241,45 @@ def first_lines(tree):
 
 
 def standard_streams(tree):
-    """A library reports by exceptions and through its logger; it neither prints nor ends the process."""
+    """A library reports by exceptions and through its logger; it neither prints nor ends the process.
+
+    But runRanks is the rest of main(): there is no caller left to throw to, so its launcher prints why a rank failed.
+    """
     return matches(
         tree,
         r"\bstd::c(?:out|err)\b|\b(?:f|v)?printf\s*\(|(?<![\w.>:])exit\s*\(|\bstd::(?:exit|abort|quick_exit|terminate)\s*\(",
         "throw an Error or use the logger",
-        lambda path: path.startswith((INCLUDE + "host/", "host/", "kernels/")),
+        lambda path: path.startswith((INCLUDE + "host/", "host/", "kernels/"))
+        and path != "host/launch/rank_launcher.cpp",
     )
+
+
+def rooms(tree):
+    """Host code lies in a room, which docs/architecture.md lists; tests/host/ has no other folders."""
+    names = {name for level in HOST for name in level.split()}
+    documented = tree.get(ARCHITECTURE, "")
+    missing = set()
+    for path in tree:
+        for root in ("host/", INCLUDE + "host/", "tests/host/"):
+            if not path.startswith(root) or not path.endswith(CODE):
+                continue
+            room, _, rest = path[len(root) :].partition("/")
+            if not rest and root != "tests/host/":
+                yield f"{path}:1: put it into a room, a folder that {ARCHITECTURE} lists"
+            elif rest and room not in names:
+                yield f"{path}:1: {root}{room}/ is not a room; {ARCHITECTURE} and tests/lint/rules.py list them"
+            elif rest and f"`{room}/`" not in documented:
+                missing.add(room)
+    yield from (f"{ARCHITECTURE}:1: does not say what the room `{room}/` holds" for room in sorted(missing))
+
+
+def mirrored_tests(tree):
+    """tests/host/ mirrors host/: each of its folders has the name of the folder that it tests."""
+    folders = {path.rpartition("/")[0] for path in tree if path.startswith("tests/host/")} - {"tests/host"}
+    for folder in sorted(folders):
+        tested = folder.removeprefix("tests/") + "/"
+        if not any(path.startswith((tested, INCLUDE + tested)) for path in tree):
+            yield f"{folder}:1: tests nothing: there is no {tested}"
 
 
 def layers_documented(tree):
@@ -258,6 +318,20 @@ def portable(tree):
                     yield f"{path}:{number}: {host}: not among the known documentation hosts (tests/lint/rules.py)"
 
 
+LIMIT = 120
+
+
+def line_length(tree):
+    """Lines end at column 120, where clang-format ends code; tables and lines that cannot be broken may be longer."""
+    for path, text in tree.items():
+        if not path.endswith(CODE + (".py", ".build", ".md", ".in", ".sh")):
+            continue
+        for number, line in enumerate(text.splitlines(), 1):
+            breakable = " " in line.strip().removeprefix("//").strip() and not line.lstrip().startswith(("|", "// PTX"))
+            if len(line) > LIMIT and breakable and "://" not in line:
+                yield f"{path}:{number}: {len(line)} columns; the limit is {LIMIT}"
+
+
 def plain_text(tree):
     """Files are UTF-8 without smart quotes, tabs in code, trailing spaces or a missing last newline."""
     for path, text in tree.items():
@@ -283,7 +357,10 @@ RULES = [
     file_names,
     first_lines,
     standard_streams,
+    rooms,
+    mirrored_tests,
     layers_documented,
     portable,
+    line_length,
     plain_text,
 ]

@@ -1,4 +1,4 @@
-// Compiles a kernel at run time, as a program that instantiates a collective of its own does.
+// Compiles a kernel at run time, like a program that instantiates its own collective.
 #pragma once
 
 #include <nvrtc.h>
@@ -12,7 +12,7 @@ inline void checkNvrtc(nvrtcResult result, const std::string& log = "") {
   if (result != NVRTC_SUCCESS) throw std::runtime_error(std::string(nvrtcGetErrorString(result)) + "\n" + log);
 }
 
-/// Compiles source for the tests' GPU architecture with the library's headers in reach, and returns its PTX.
+/// Compiles source for the tests' GPU architecture with the library's include directories, and returns its PTX.
 /// Throws std::runtime_error with the compiler's log if it does not compile or if there are warnings.
 inline std::string compileToPtx(const std::string& source) {
   nvrtcProgram program = nullptr;
@@ -22,7 +22,7 @@ inline std::string compileToPtx(const std::string& source) {
     ~Owner() { nvrtcDestroyProgram(&program); }
   } owner{program};
 
-  // CCCL before the toolkit: that is where the standard library of device code is.
+  // CCCL first, since it has the standard library of device code.
   const char* options[] = {MSCCLPP_TEST_NVRTC_ARCH, "--std=c++20", "-I" MSCCLPP_TEST_INCLUDE,
                            "-I" MSCCLPP_TEST_CCCL_INCLUDE, "-I" MSCCLPP_TEST_TOOLKIT_INCLUDE};
   const nvrtcResult compiled = nvrtcCompileProgram(program, std::size(options), options);

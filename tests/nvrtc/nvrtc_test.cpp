@@ -1,4 +1,4 @@
-// Device headers, and a whole collective, compile at run time: no host header sneaks into them. Needs no GPU.
+// Device headers and a whole collective compile at run time, without host headers. Needs no GPU.
 #include <doctest/doctest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ std::string errorOf(const std::string& source) {
   }
 }
 
-// Every header that a kernel may include: all layers below the host part.
+// All headers that a kernel can include: those of the layers below the host part.
 std::vector<std::string> deviceHeaders() {
   const std::filesystem::path root = MSCCLPP_TEST_INCLUDE;
   std::vector<std::string> headers = {"mscclpp/config.hpp"};
@@ -56,38 +56,41 @@ TEST_CASE("every device header compiles alone") {
 
 TEST_CASE("a whole all-reduce compiles into a kernel") {
   const std::string ptx = compileToPtx(R"(
-    #include <mscclpp/basic/access.hpp>
+    #include <mscclpp/basic/source_sink.hpp>
     #include <mscclpp/basic/group.hpp>
     #include <mscclpp/collective/all_reduce.hpp>
 
     using namespace mscclpp;
-    using Collective = AllReduce<float, Sum, AllReduceConfig{.protocol = Protocol::LL16, .pattern = Pattern::TwoShot, .ranks = 4}>;
+    constexpr AllReduceConfig config{.protocol = Protocol::LL16, .pattern = Pattern::TwoShot, .ranks = 4};
+    using Collective = AllReduce<float, Sum, config>;
 
-    extern "C" __global__ void allReduce(const __grid_constant__ Collective::Args args, const float* input, float* output) {
-      Collective::run(gpu::Grid(), args, LoadFrom<float>(input), StoreTo<float>(output));
+    extern "C" __global__ void allReduce(const __grid_constant__ Collective::Args args, const float* input,
+                                         float* output) {
+      Collective::run(gpu::Grid(), args, ArraySource<float>(input), ArraySink<float>(output));
     }
   )");
   CHECK(ptx.find(".entry allReduce") != std::string::npos);
   CHECK(ptx.find("st.relaxed.sys.global") != std::string::npos);
 }
 
-TEST_CASE("an all-reduce fuses into a user's kernel, with a source and a sink of their own") {
+TEST_CASE("an all-reduce fuses into a user's kernel, with a user-defined source and sink") {
   const std::string ptx = compileToPtx(R"(
     #include <mscclpp/basic/group.hpp>
     #include <mscclpp/collective/all_reduce.hpp>
 
     using namespace mscclpp;
-    using Collective = AllReduce<bf16, Sum, AllReduceConfig{.protocol = Protocol::LL16, .pattern = Pattern::OneShot, .ranks = 4}>;
+    constexpr AllReduceConfig config{.protocol = Protocol::LL16, .pattern = Pattern::OneShot, .ranks = 4};
+    using Collective = AllReduce<bf16, Sum, config>;
 
-    // Blocks 0 to 3 reduce a product and add a residual to the sum; the others go on with something else.
-    extern "C" __global__ void fused(const __grid_constant__ Collective::Args args, const float* left, const float* right,
-                                     float* residual, int* others) {
+    // Blocks 0 to 3 reduce a product and add a residual to the sum; the others do other work.
+    extern "C" __global__ void fused(const __grid_constant__ Collective::Args args, const float* left,
+                                     const float* right, float* residual, int* others) {
       if (blockIdx.x >= 4) {
         others[blockIdx.x] = threadIdx.x;
         return;
       }
       const auto source = [=](std::size_t first, int valid) {
-        Pack<bf16> pack = fromWord<bf16>(Word16{0, 0});
+        Pack<bf16> pack = fromWord<bf16>(Word128{0, 0});
         for (int i = 0; i < packSize<bf16>; ++i)
           if (i < valid) pack[i] = narrow<bf16>(left[first + i] * right[first + i]);
         return pack;

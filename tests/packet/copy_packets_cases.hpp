@@ -1,19 +1,19 @@
-// Cases of packet/copy_packets.hpp: any number of bytes at any alignment, and nothing beyond them.
+// Cases of packet/copy_packets.hpp: any number of bytes at any alignment; no other byte changes.
 #pragma once
 
 #include <doctest/doctest.h>
 
-#include "backend/backend.hpp"
-#include "backend/data.hpp"
 #include "mscclpp/packet/copy_packets.hpp"
 #include "mscclpp/packet/ll8.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
 
 /// Rank 0 sends, rank 1 receives, one message of each size from 0 to `sizes - 1`, all through the same packets.
 template <class PacketType>
 struct CopyPacketsBody {
-  Window<> packets;  // room of one message for each size
+  Window<> packets;  // a message for each size
   Window<> src;
   Window<> dst;  // a strip for each size
   std::size_t offset;
@@ -76,7 +76,7 @@ struct WrongFlagBody {
   }
 };
 
-TEST_CASE("copy_packets: a wrong flag is no arrival, and the record says so") {
+TEST_CASE("copy_packets: a packet with a wrong flag is not received, and the record shows it") {
   Backend<> backend;
   auto memory = backend.allocate(2, 512, 0);
   const auto record = backend.run({2, 1, 1}, WrongFlagBody{memory.window(), backend.wait(20'000'000)});

@@ -1,17 +1,17 @@
-// Two ranks that exchange packs through slots: what the cases of the pack protocols and of their mutants run.
+// An exchange of packs between two ranks, for the cases of the pack protocols and their mutants.
 #pragma once
 
 #include <random>
 #include <vector>
 
-#include "backend/data.hpp"
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/sync/window.hpp"
+#include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
 
-/// Two ranks exchange `packs` packs in each of `calls` calls, through two halves of slots in turn, as the collectives do. A rank that writes call k has read
-/// the peer's call k - 1, so the peer has ended call k - 2: the half is free.
+/// Two ranks exchange `packs` packs in each of `calls` calls, through double-buffered slots, as the collectives do. A
+/// rank that writes call k has read the peer's call k - 1, so the peer has completed call k - 2: the half is free.
 template <class P>
 struct ExchangeBody {
   Window<> slots;    // two halves
@@ -29,8 +29,8 @@ struct ExchangeBody {
     std::uint64_t epoch = firstEpoch;
     for (int call = 0; call < calls; ++call) {
       const std::size_t half = (epoch & 1) * P::bytes(packs);
-      const auto* in = reinterpret_cast<const Word16*>(inputs.at(rank)) + call * packs;
-      auto* out = reinterpret_cast<Word16*>(outputs.at(rank)) + call * packs;
+      const auto* in = reinterpret_cast<const Word128*>(inputs.at(rank)) + call * packs;
+      auto* out = reinterpret_cast<Word128*>(outputs.at(rank)) + call * packs;
       exchange(warp, grid.warpIndex(), grid.warpCount(), slots.at(1 - rank, half), slots.at(rank, half), in, out, epoch,
                wait, rank);
       epoch = P::nextEpoch(epoch);
@@ -40,45 +40,45 @@ struct ExchangeBody {
  private:
   template <class Warp>
   MSCCLPP_HOST_DEVICE void exchange(const Warp& warp, int firstRow, int rowStep, std::byte* outgoing,
-                                    std::byte* incoming, const Word16* in, Word16* out, std::uint64_t epoch,
+                                    std::byte* incoming, const Word128* in, Word128* out, std::uint64_t epoch,
                                     BoundedWait& wait, int rank) const {
     const auto perRow = static_cast<std::size_t>(P::packsPerRow(Warp::width));
     const auto lane = static_cast<std::size_t>(warp.rank());
     for (std::size_t row = firstRow; row * perRow < packs; row += rowStep) {
       const std::size_t pack = row * perRow + lane;
       const bool active = lane < perRow && pack < packs;
-      if (!P::wholeRows && !active) continue;
-      P::write(warp, outgoing, row, P::encode(warp, active ? in[pack] : Word16{0, 0}), epoch);
+      if (!P::needsFullWarp && !active) continue;
+      P::write(warp, outgoing, row, P::encode(warp, active ? in[pack] : Word128{0, 0}), epoch);
       typename P::Fetched fetched{};
       [[maybe_unused]] unsigned tries = 0;
       const auto attempt = [&](std::uint64_t& seen) {
         fetched = P::fetch(warp, incoming, row, epoch);
         bool complete = P::arrived(warp, incoming, row, fetched, epoch);
-        if constexpr (requires { P::attemptsPerSecondLook; }) {
-          if (!complete && ++tries % P::attemptsPerSecondLook == 0)
-            complete = P::arrivedDisguised(warp, incoming, row, fetched, epoch);
+        if constexpr (requires { P::attemptsPerEscapeCheck; }) {
+          if (!complete && ++tries % P::attemptsPerEscapeCheck == 0)
+            complete = P::arrivedEscaped(warp, incoming, row, fetched, epoch);
         }
         seen = complete ? epoch : 0;
         return complete;
       };
       const WaitSite site{WaitOperation::Packet, rank, 1 - rank, 0, epoch};
-      P::wholeRows ? wait.untilTogether(warp, site, attempt) : wait.until(site, attempt);
-      const Word16 result = P::decode(warp, P::received(warp, fetched));
-      P::consumed(warp, incoming, row);
+      P::needsFullWarp ? wait.untilCollective(warp, site, attempt) : wait.until(site, attempt);
+      const Word128 result = P::decode(warp, P::received(warp, fetched));
+      P::resetSlot(warp, incoming, row);
       if (active) out[pack] = result;
     }
   }
 };
 
-/// Random packs; in one of four, one half or both are the bytes that a slot may hold when it is empty.
-inline std::vector<Word16> packsWithEmptyLookalikes(std::size_t count, unsigned seed, int emptyByte) {
-  auto packs = randomBits<Word16>(count, seed);
-  const std::uint64_t lookalike = 0x0101010101010101u * static_cast<unsigned>(emptyByte);
+/// Random packs; in one of four, one half or both equal the pattern of an empty slot.
+inline std::vector<Word128> packsWithEmptySlotPatterns(std::size_t count, unsigned seed, int emptyByte) {
+  auto packs = randomBits<Word128>(count, seed);
+  const std::uint64_t emptyPattern = 0x0101010101010101u * static_cast<unsigned>(emptyByte);
   std::mt19937 random(seed);
   for (auto& pack : packs) {
     const auto which = random() % 16;
-    if (which == 1 || which == 3) pack.lo = lookalike;
-    if (which == 2 || which == 3) pack.hi = lookalike;
+    if (which == 1 || which == 3) pack.lo = emptyPattern;
+    if (which == 2 || which == 3) pack.hi = emptyPattern;
   }
   return packs;
 }

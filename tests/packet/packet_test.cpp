@@ -1,6 +1,6 @@
-// The cases of packet/ on CPU threads, and what one thread can see of packets.
-#include "packet/copy_packets_cases.hpp"
-#include "packet/protocol_cases.hpp"
+// The cases of packet/ on CPU threads, and packets within one thread.
+#include "copy_packets_cases.hpp"
+#include "protocol_cases.hpp"
 
 using namespace mscclpp;
 
@@ -23,7 +23,7 @@ TEST_CASE("packet: epochs alternate in parity, and none has the flag of an empty
   checkEpochs<LL128<LineStore::Ordered>>(false);
 }
 
-TEST_CASE("ll16: a payload is there when both flags are") {
+TEST_CASE("ll16: a payload has arrived when both flags have") {
   LL16Packet packet{};
   LL16Packet::Payload payload{};
   CHECK_FALSE(packet.tryRead(5, payload));
@@ -44,7 +44,7 @@ TEST_CASE("ll16: a payload is there when both flags are") {
   CHECK_FALSE(packet.tryRead(6, payload));
 }
 
-TEST_CASE("ll8: a payload is there when its flag is") {
+TEST_CASE("ll8: a payload has arrived when its flag has") {
   LL8Packet packet{};
   LL8Packet::Payload payload{};
   CHECK_FALSE(packet.tryRead(5, payload));
@@ -56,7 +56,7 @@ TEST_CASE("ll8: a payload is there when its flag is") {
   CHECK_FALSE(packet.tryRead(5, payload));
 }
 
-TEST_CASE("packet: the fields lie as MSCCL++ has them") {
+TEST_CASE("packet: the layout is MSCCL++'s") {
   LL16Packet packet{};
   packet.write({1, 2}, 3);
   CHECK((packet.data1 == 1 && packet.flag1 == 3 && packet.data2 == 2 && packet.flag2 == 3));

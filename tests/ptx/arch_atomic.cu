@@ -1,4 +1,4 @@
-// The read-modify-write operations of arch/atomic.hpp and the fences: order, scope and width as named, and no fence around them.
+// The operations of arch/atomic.hpp and the fences: order, scope and width as named, without additional fences.
 #include "mscclpp/arch/atomic.hpp"
 #include "mscclpp/arch/fence.hpp"
 

@@ -1,4 +1,4 @@
-// Bulk copies: barriers in shared memory, loads that land on them, stores and reductions in groups, fences between the proxies.
+// Bulk copies: barriers in shared memory, loads, stores and reductions in groups, proxy fences.
 #include "mscclpp/basic/bulk.hpp"
 #include "mscclpp/basic/group.hpp"
 
@@ -25,7 +25,7 @@ __global__ void copies(std::byte* global) {
   auto* shared = gpu::Grid().sharedMemory();
   auto& object = *reinterpret_cast<BulkBarrier*>(shared + 1024);
   bulkLoad(shared, global, 1024, object);
-  // PTX: cp\.async\.bulk\.shared::cluster\.global\.mbarrier::complete_tx::bytes \[%r\d+\], \[%rd\d+\], %r\d+, \[%r\d+\];
+  // PTX: cp\.async\.bulk\.shared::cluster\.global\.mbarrier::complete_tx::bytes \[%r\d+], \[%rd\d+], %r\d+, \[%r\d+];
   bulkFence();
   // PTX: fence\.proxy\.async\.shared::cta;
   arch::bulkFenceAll();
@@ -65,28 +65,28 @@ __global__ void sums(void* global) {
 }
 
 template <class T>
-__device__ void extremesOf(void* global) {
+__device__ void minMaxOf(void* global) {
   reduceOnto<BulkRedOp::Min>(static_cast<T*>(global));
   reduceOnto<BulkRedOp::Max>(static_cast<T*>(global));
 }
 
-__global__ void extremes(void* global) {
-  extremesOf<f16>(global);
+__global__ void minMax(void* global) {
+  minMaxOf<f16>(global);
   // PTX: bulk_group\.min\.f16
   // PTX: bulk_group\.max\.f16
-  extremesOf<bf16>(global);
+  minMaxOf<bf16>(global);
   // PTX: bulk_group\.min\.bf16
   // PTX: bulk_group\.max\.bf16
-  extremesOf<std::int32_t>(global);
+  minMaxOf<std::int32_t>(global);
   // PTX: bulk_group\.min\.s32
   // PTX: bulk_group\.max\.s32
-  extremesOf<std::uint32_t>(global);
+  minMaxOf<std::uint32_t>(global);
   // PTX: bulk_group\.min\.u32
   // PTX: bulk_group\.max\.u32
-  extremesOf<std::int64_t>(global);
+  minMaxOf<std::int64_t>(global);
   // PTX: bulk_group\.min\.s64
   // PTX: bulk_group\.max\.s64
-  extremesOf<std::uint64_t>(global);
+  minMaxOf<std::uint64_t>(global);
   // PTX: bulk_group\.min\.u64
   // PTX: bulk_group\.max\.u64
 }

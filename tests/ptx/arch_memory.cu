@@ -1,4 +1,4 @@
-// The loads and stores of arch/memory.hpp and arch/wide.hpp: one instruction each, with the order and scope it is named after.
+// The loads and stores of arch/memory.hpp and arch/wide.hpp: one instruction each, with the named order and scope.
 #include "mscclpp/arch/memory.hpp"
 #include "mscclpp/arch/wide.hpp"
 
@@ -49,7 +49,7 @@ __global__ void word8(std::uint64_t* to, const std::uint64_t* from) {
   // PTX-NOT: fence|membar
 }
 
-__global__ void word16(Word16* to, const Word16* from) {
+__global__ void word128(Word128* to, const Word128* from) {
   copyOne<Order::Volatile, Scope::System>(to, from);
   // PTX: ld\.volatile\.global\.b128
   // PTX: st\.volatile\.global\.b128
@@ -62,7 +62,7 @@ __global__ void word16(Word16* to, const Word16* from) {
   // PTX-NOT: \.v2\.|\.v4\.
 }
 
-// Other types of these sizes go through the words.
+// Other types of these sizes are accessed as words.
 __global__ void floats(float* to, const double* from, double* both) {
   store<Order::Relaxed, Scope::System>(to, static_cast<float>(load<Order::Acquire, Scope::System>(from)));
   store<Order::Release, Scope::Device>(both, 1.5);
@@ -71,7 +71,7 @@ __global__ void floats(float* to, const double* from, double* both) {
   // PTX: st\.release\.gpu\.global\.u64
 }
 
-__global__ void plain(Word16* to, const Word16* from) {
+__global__ void plain(Word128* to, const Word128* from) {
   storeWide(to, loadWide(from));
   // PTX: ld\.(global\.)?v(4\.(b|u)32|2\.(b|u)64)
   // PTX: st\.(global\.)?v(4\.(b|u)32|2\.(b|u)64)

@@ -1,8 +1,8 @@
-// The instructions of arch/ that are not accesses to memory: warps, barriers, clocks, launches.
+// The instructions of arch/ that do not access memory: warps, barriers, clocks, launches.
+#include "mscclpp/arch/backoff.hpp"
 #include "mscclpp/arch/barrier.hpp"
 #include "mscclpp/arch/clock.hpp"
 #include "mscclpp/arch/launch.hpp"
-#include "mscclpp/arch/pause.hpp"
 #include "mscclpp/arch/trap.hpp"
 #include "mscclpp/arch/warp.hpp"
 #include "mscclpp/basic/group.hpp"
@@ -23,7 +23,8 @@ __global__ void warp(std::uint32_t* words, std::uint32_t mask) {
   // PTX: vote\.sync\.any\.pred
 }
 
-// A whole warp's mask is a constant; a tile of 8 lanes has its own (255, moved) and its own segments (6175 = 24 << 8 | 31).
+// A whole warp's mask is a constant; a tile of 8 lanes has its own (255, moved) and its own segments (6175 = 24 << 8 |
+// 31).
 __global__ void tiles(std::uint32_t* words) {
   const std::uint32_t value = words[threadIdx.x];
   words[32] = gpu::WarpTile<32>().shuffle(value, 1);
@@ -65,15 +66,15 @@ __global__ void dependentLaunch(int* words) {
   // PTX: st\.(global\.)?(b|u)32
 }
 
-// A GPU polls on at once.
+// A GPU polls again at once.
 __global__ void pauses(unsigned* words) {
   words[0] = 1;
-  arch::pauseAfterFailure(words[1]);
+  arch::backoff(words[1]);
   // PTX: st\.(global\.)?(b|u)32
   // PTX-NOT: nanosleep
 }
 
-__global__ void ends(const int* words) {
+__global__ void traps(const int* words) {
   if (words[0] == 1) arch::trap();
   // PTX: trap;
 }

@@ -1,4 +1,5 @@
-// What a push costs: one ticket, one look at the cached tail, and one store of 16 bytes a word; an order only to publish.
+// The cost of a push: a ticket, a load of the cached tail, and a 16-byte store per word, with a release only if
+// requested.
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/channel/port.hpp"
 #include "mscclpp/sync/fifo.hpp"
@@ -6,7 +7,7 @@
 using namespace mscclpp;
 
 __global__ void pushNothing(FifoHandle fifo, std::uint64_t fst, std::uint64_t snd) {
-  fifo.push<Publish::Nothing>(ProxyTrigger{fst, snd});
+  fifo.push<ReleaseScope::None>(ProxyTrigger{fst, snd});
   // PTX: atom\.relaxed\.gpu\.global\.add\.u64
   // PTX: ld\.relaxed\.gpu\.global\.u64
   // PTX: st\.relaxed\.sys\.global\.b128
@@ -14,7 +15,7 @@ __global__ void pushNothing(FifoHandle fifo, std::uint64_t fst, std::uint64_t sn
 }
 
 __global__ void pushDevice(FifoHandle fifo, std::uint64_t fst, std::uint64_t snd) {
-  fifo.push<Publish::Device>(ProxyTrigger{fst, snd});
+  fifo.push<ReleaseScope::Device>(ProxyTrigger{fst, snd});
   // PTX: atom\.release\.gpu\.global\.add\.u64
   // PTX: st\.relaxed\.sys\.global\.b128
   // PTX-NOT: fence|membar|st\.release
@@ -37,14 +38,14 @@ __global__ void pushWarp(FifoHandle fifo, std::uint64_t fst) {
 }
 
 __global__ void pushWarpDevice(FifoHandle fifo, std::uint64_t fst) {
-  fifo.push<Publish::Device>(gpu::WarpTile<>(), ProxyTrigger{fst, threadIdx.x});
+  fifo.push<ReleaseScope::Device>(gpu::WarpTile<>(), ProxyTrigger{fst, threadIdx.x});
   // PTX: bar\.warp\.sync
   // PTX: atom\.release\.gpu\.global\.add\.u64
   // PTX: st\.relaxed\.sys\.global\.b128
 }
 
 __global__ void pushWide(WideFifoHandle fifo, PortRequest request) {
-  fifo.push<Publish::Nothing>(WideTrigger::make(request));
+  fifo.push<ReleaseScope::None>(WideTrigger::make(request));
   // PTX: atom\.relaxed\.gpu\.global\.add\.u64
   // PTX: st\.relaxed\.sys\.global\.b128
   // PTX: st\.relaxed\.sys\.global\.b128
@@ -68,8 +69,8 @@ __global__ void putByValue(PortChannelHandle channel) {
   // PTX-NOT: fence|membar
 }
 
-__global__ void loadMarked(const Word16* slot, Word16* to) {
-  *to = arch::loadMarked(slot);
+__global__ void loadFlagged(const Word128* slot, Word128* to) {
+  *to = arch::loadFlagged(slot);
   // PTX: ld\.relaxed\.sys\.global\.b128
   // PTX: fence\.acq_rel\.sys
 }

@@ -1,4 +1,4 @@
-// What the protocols cost: one access a packet, no fence, and one instruction a signal.
+// The cost of the protocols: one access per packet, no fence, and one instruction per signal.
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/packet/ll128.hpp"
 #include "mscclpp/packet/ll16.hpp"
@@ -28,23 +28,23 @@ __global__ void ll8Write(LL8Packet* packet, std::uint32_t flag) {
 }
 
 __global__ void ll128WholeWrite(std::byte* slots, std::uint64_t epoch) {
-  using P = LL128<LineStore::Whole>;
+  using P = LL128<LineStore::Atomic>;
   const gpu::WarpTile<> warp;
-  P::write(warp, slots, 0, P::encode(warp, Word16{1, threadIdx.x}), epoch);
+  P::write(warp, slots, 0, P::encode(warp, Word128{1, threadIdx.x}), epoch);
   // PTX: shfl\.sync\.idx
   // PTX: st\.relaxed\.sys\.global\.b128
   // PTX-NOT: fence|membar|st\.release
 }
 
 __global__ void ll128OrderedWrite(std::byte* slots, std::uint64_t epoch) {
-  LL128<LineStore::Ordered>::write(gpu::WarpTile<>(), slots, 0, Word16{1, threadIdx.x}, epoch);
+  LL128<LineStore::Ordered>::write(gpu::WarpTile<>(), slots, 0, Word128{1, threadIdx.x}, epoch);
   // PTX: st\.relaxed\.sys\.global\.u64
   // PTX: bar\.warp\.sync
   // PTX: st\.release\.sys\.global\.u64
   // PTX-NOT: b128
 }
 
-__global__ void ll128OrderedFetch(std::byte* slots, std::uint64_t epoch, Word16* to) {
+__global__ void ll128OrderedFetch(std::byte* slots, std::uint64_t epoch, Word128* to) {
   using P = LL128<LineStore::Ordered>;
   const gpu::WarpTile<> warp;
   auto fetched = P::fetch(warp, slots, 0, epoch);
@@ -55,7 +55,7 @@ __global__ void ll128OrderedFetch(std::byte* slots, std::uint64_t epoch, Word16*
   // PTX: ld\.relaxed\.sys\.global\.u64
 }
 
-__global__ void sentinelWrite(std::byte* slots, const Word16* from, std::uint64_t epoch) {
+__global__ void sentinelWrite(std::byte* slots, const Word128* from, std::uint64_t epoch) {
   Sentinel::write(gpu::WarpTile<>(), slots, 0, from[threadIdx.x], epoch);
   // PTX: st\.relaxed\.sys\.global\.b128
   // PTX-NOT: fence|membar

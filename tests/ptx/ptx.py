@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Compares what nvcc makes of a source with the instructions that its comments expect. Needs no GPU.
+"""Compares the PTX that nvcc generates for a source with the instructions that its comments expect. Needs no GPU.
 
 usage: ptx.py [--assemble] SOURCE.cu -- NVCC ARGUMENT...      |      ptx.py --self
 
-The comments after the line that names a kernel (`__global__ void name(`) speak about that kernel:
+The comments after the line that names a kernel (`__global__ void name(`) apply to that kernel:
   // PTX: REGEX        a line of its PTX, after those of the PTX comments before
   // PTX-NOT: REGEX    no line of its PTX
   // PTX-SAME: KERNEL  its PTX is that of another kernel, but for names
@@ -49,7 +49,7 @@ def kernels(ptx):
 
 
 def check(source, ptx):
-    """Yields a complaint for each expectation that the PTX does not meet."""
+    """Yields a message for each expectation that the PTX does not meet."""
     bodies = kernels(ptx)
     wanted = expectations(source)
 
@@ -69,8 +69,8 @@ def check(source, ptx):
             yield from check_kernel(name, comments, body, body_of)
 
 
-def nameless(body, name):
-    """Lines without what counts kernels and names them: comments, the numbers of labels, the names of parameters."""
+def normalized(body, name):
+    """Lines without what differs between equal kernels: comments, label numbers, parameter names."""
     text = re.sub(r"//.*", "", "\n".join(body))
     return re.sub(r"\bL__BB\d+_", "L__BB_", re.sub(rf"\b\w*{name}\w*_param_", "param_", text))
 
@@ -80,7 +80,7 @@ def check_kernel(name, comments, body, body_of):
     for number, kind, text in comments:
         if kind == "-SAME":
             other = body_of(text)
-            if other is None or nameless(body, name) != nameless(other, text):
+            if other is None or normalized(body, name) != normalized(other, text):
                 yield f"{name}, line {number}: not the PTX of {text}\n  but\n    " + "\n    ".join(body)
             continue
         expression = re.compile(re.sub(r"\s+", r"\\s+", text))
@@ -97,10 +97,11 @@ def check_kernel(name, comments, body, body_of):
 
 
 def self_test():
-    ptx = ".visible .entry k(\n.param .u64 p\n)\n{\n ld.global.u32 %r1, [%rd1];\n st.global.u32 [%rd1], %r1;\n ret;\n}\n"
+    ptx = ".visible .entry k(\n.param .u64 p\n)\n{\n"
+    ptx += " ld.global.u32 %r1, [%rd1];\n st.global.u32 [%rd1], %r1;\n ret;\n}\n"
     kernel = "__global__ void k(int* p) {\n"
     good = [kernel + "// PTX: ld.global.u32 .*\n// PTX: st.global\n// PTX-NOT: atom\n"]
-    twins = ptx + ptx.replace(" k(", " q(") + ptx.replace(" k(", " r(").replace("st.", "red.")
+    identical_kernels = ptx + ptx.replace(" k(", " q(") + ptx.replace(" k(", " r(").replace("st.", "red.")
     same = kernel + "// PTX: ld.global\n__global__ void q(int* p) {\n// PTX-SAME: k\n"
     bad = [
         "",  # no kernel
@@ -112,12 +113,13 @@ def self_test():
         kernel + "// PTX: ld.global\n// PTX-NOT: st.global\n",  # there
         kernel.replace("k(", "q(") + "// PTX: ld\n",  # other kernel
     ]
-    failures = [f"refused a good sample: {list(check(text, ptx))}" for text in good if list(check(text, ptx))]
-    failures += ["refused a twin"] if list(check(same, twins)) else []
-    for other in ("r", "nobody"):
-        failures += [] if list(check(same.replace("SAME: k", f"SAME: {other}"), twins)) else [f"took {other} for a twin"]
-    failures += [f"let a bad sample pass: {text!r}" for text in bad if not list(check(text, ptx))]
-    print("\n".join(failures) if failures else "unmet expectations are found out")
+    failures = [f"rejected a good sample: {list(check(text, ptx))}" for text in good if list(check(text, ptx))]
+    failures += ["rejected identical kernels"] if list(check(same, identical_kernels)) else []
+    for other in ("r", "missing"):
+        if not list(check(same.replace("SAME: k", f"SAME: {other}"), identical_kernels)):
+            failures.append(f"accepted {other} as identical")
+    failures += [f"accepted a bad sample: {text!r}" for text in bad if not list(check(text, ptx))]
+    print("\n".join(failures) if failures else "unmet expectations are detected")
     return 1 if failures else 0
 
 
@@ -137,9 +139,9 @@ def main():
             subprocess.run(options.compiler + ["-cubin", "-o", output.name, options.source], check=True)
     with open(options.source, encoding="utf-8") as file:
         source = file.read()
-    complaints = list(check(source, ptx))
-    print("\n".join(complaints) if complaints else f"{len(expectations(source))} kernels are as expected")
-    return 1 if complaints else 0
+    failures_found = list(check(source, ptx))
+    print("\n".join(failures_found) if failures_found else f"{len(expectations(source))} kernels are as expected")
+    return 1 if failures_found else 0
 
 
 if __name__ == "__main__":

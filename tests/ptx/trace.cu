@@ -1,4 +1,4 @@
-// Tracing: nothing of it where there is no trace, and one store and one read of the clock for an event.
+// The cost of tracing: no instruction without a trace; a store and a read of the clock per event.
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/collective/all_reduce.hpp"
 #include "mscclpp/collective/traced.hpp"
@@ -18,12 +18,12 @@ __device__ void work(const Grid& grid, int* data) {
   data[grid.block().rank() + 64] = 2;
 }
 
-using Reduce = AllReduce<float, Sum, AllReduceConfig{Protocol::LL16, Pattern::TwoShot, Schedule::Whole, 4}>;
-using Lines = AllReduce<float, Sum, AllReduceConfig{Protocol::LL128, Pattern::TwoShot, Schedule::Whole, 4}>;
+using Reduce = AllReduce<float, Sum, AllReduceConfig{Protocol::LL16, Pattern::TwoShot, Schedule::Unpipelined, 4}>;
+using Ll128Reduce = AllReduce<float, Sum, AllReduceConfig{Protocol::LL128, Pattern::TwoShot, Schedule::Unpipelined, 4}>;
 
 }  // namespace
 
-__global__ void byHand(int* data) {
+__global__ void handWritten(int* data) {
   data[gpu::Block().rank()] = 1;
   data[gpu::Block().rank() + 64] = 2;
   // PTX: st\.global\.u32
@@ -31,28 +31,28 @@ __global__ void byHand(int* data) {
 }
 __global__ void untraced(int* data) {
   work(gpu::Grid(), data);
-  // PTX-SAME: byHand
+  // PTX-SAME: handWritten
 }
 __global__ void withNoTrace(int* data) {
   NoTrace none;
   work(TracedGrid(gpu::Grid(), none), data);
-  // PTX-SAME: byHand
+  // PTX-SAME: handWritten
 }
 
 __global__ void reduce(const __grid_constant__ Reduce::Args args, const float* in, float* out) {
-  Reduce::run(gpu::Grid(), args, LoadFrom<float>(in), StoreTo<float>(out));
+  Reduce::run(gpu::Grid(), args, ArraySource<float>(in), ArraySink<float>(out));
   // PTX: ld\.relaxed\.sys
   // PTX-NOT: clock64
 }
 __global__ void reduceWithNoTrace(const __grid_constant__ Reduce::Args args, const float* in, float* out) {
   NoTrace none;
-  Reduce::run(TracedGrid(gpu::Grid(), none), args, LoadFrom<float>(in), StoreTo<float>(out));
+  Reduce::run(TracedGrid(gpu::Grid(), none), args, ArraySource<float>(in), ArraySink<float>(out));
   // PTX-SAME: reduce
 }
 
-// A line is stored by all lanes at once: they meet again after one of them has recorded that it waited.
-__global__ void tracedLines(const __grid_constant__ Traced<Lines>::Args args, const float* in, float* out) {
-  Traced<Lines>::run(gpu::Grid(), args, LoadFrom<float>(in), StoreTo<float>(out));
+// All lanes store a line together: they reconverge after one of them has recorded a wait.
+__global__ void tracedLines(const __grid_constant__ Traced<Ll128Reduce>::Args args, const float* in, float* out) {
+  Traced<Ll128Reduce>::run(gpu::Grid(), args, ArraySource<float>(in), ArraySink<float>(out));
   // PTX: clock64
   // PTX: bar\.warp\.sync
   // PTX: st\.relaxed\.sys\.global\.b128

@@ -1,15 +1,16 @@
-// Cases of sync/fifo.hpp with its owner, host/fifo.hpp: what is pushed arrives once, whole and in order, whoever pushes and however full it is.
+// Cases of sync/fifo.hpp with its owner, host/proxy/fifo.hpp: triggers arrive once, complete and in order, for any
+// number of pushing threads and a full FIFO.
 #pragma once
 
 #include <doctest/doctest.h>
 
 #include <set>
 
-#include "backend/backend.hpp"
-#include "backend/data.hpp"
 #include "mscclpp/basic/group.hpp"
-#include "mscclpp/host/error.hpp"
-#include "mscclpp/host/fifo.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/proxy/fifo.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
 
@@ -28,11 +29,11 @@ BasicFifoHandle<Trigger> handleOf(const BasicFifo<Trigger>& fifo, WaitControl* c
   return handle;
 }
 
-/// The n-th trigger of a pusher: all of its bits depend on both.
+/// The n-th trigger of a pushing thread; all of its bits depend on both.
 template <class Trigger>
 MSCCLPP_HOST_DEVICE Trigger triggerOf(std::uint64_t pusher, std::uint64_t n) {
   const std::uint64_t a = pusher << 32 | n;
-  const std::uint64_t b = (a * 0x9e3779b97f4a7c15u) & ~triggerMark;
+  const std::uint64_t b = (a * 0x9e3779b97f4a7c15u) & ~triggerPhaseBit;
   if constexpr (sizeof(Trigger) == sizeof(ProxyTrigger)) {
     return Trigger{a, b};
   } else {
@@ -58,24 +59,24 @@ std::uint64_t numberOf(const Trigger& trigger) {
 }
 
 template <class Trigger>
-bool isWhole(const Trigger& trigger) {
+bool isIntact(const Trigger& trigger) {
   const std::uint64_t number = numberOf(trigger);
   const Trigger expected = triggerOf<Trigger>(number >> 32, number & 0xffffffff);
   for (int i = 0; i < Trigger::words; ++i) {
-    const Word16 a = trigger.word(i);
-    const Word16 b = expected.word(i);
-    if (a.lo != b.lo || (a.hi & ~triggerMark) != (b.hi & ~triggerMark)) return false;
+    const Word128 a = trigger.word(i);
+    const Word128 b = expected.word(i);
+    if (a.lo != b.lo || (a.hi & ~triggerPhaseBit) != (b.hi & ~triggerPhaseBit)) return false;
   }
   return true;
 }
 
 /// How the threads of a launch push.
-enum class Form { OneThread, EveryThread, Warps };
+enum class PushGranularity { OneThread, EveryThread, Warps };
 
-template <class Trigger, Publish publish>
+template <class Trigger, ReleaseScope releaseScope>
 struct PushBody {
   BasicFifoHandle<Trigger> fifo;
-  Form form;
+  PushGranularity granularity;
   int pushes;
   std::uint64_t* failures;  ///< of rank 0's window
 
@@ -84,14 +85,15 @@ struct PushBody {
     auto handle = fifo;
     const auto block = grid.block();
     const int thread = grid.blockIndex() * block.size() + block.rank();
-    if (form == Form::OneThread && thread != 0) return;
+    if (granularity == PushGranularity::OneThread && thread != 0) return;
     std::uint64_t last = 0;
     for (int i = 0; i < pushes; ++i) {
       const auto trigger = triggerOf<Trigger>(static_cast<std::uint64_t>(thread), static_cast<std::uint64_t>(i));
-      const std::uint64_t position = form == Form::Warps ? handle.template push<publish>(grid.warp(), trigger)
-                                                         : handle.template push<publish>(trigger);
-      const bool rose = i == 0 || position > last;
-      if (position == noFifoPosition || !rose) {
+      const std::uint64_t position = granularity == PushGranularity::Warps
+                                         ? handle.template push<releaseScope>(grid.warp(), trigger)
+                                         : handle.template push<releaseScope>(trigger);
+      const bool increased = i == 0 || position > last;
+      if (position == invalidTriggerPosition || !increased) {
         arch::reduceAdd<arch::Order::Relaxed, arch::Scope::Device>(failures, std::uint64_t{1});
       }
       last = position;
@@ -99,30 +101,31 @@ struct PushBody {
   }
 };
 
-/// Pushes in a form from `shape`, while the host takes everything out: each pusher's triggers come once and in order.
-template <class Trigger, Publish publish = Publish::System>
-void checkPushes(Form form, Shape shape, int fifoSize, int pushes, int popsPerReport = 1) {
+/// Pushes from a launch of `shape` while the host pops: the triggers of each pushing thread must arrive once, in order.
+template <class Trigger, ReleaseScope releaseScope = ReleaseScope::System>
+void checkPushes(PushGranularity granularity, Shape shape, int fifoSize, int pushes, int popsPerTailUpdate = 1) {
   Backend<4> backend;
-  const int threads = form == Form::OneThread ? 1 : shape.blocks * shape.warps * Backend<4>::warpWidth;
-  BasicFifo<Trigger> fifo(FifoOptions{fifoSize, fifoDevice<Backend<4>>(), popsPerReport});
+  const int threads =
+      granularity == PushGranularity::OneThread ? 1 : shape.blocks * shape.warps * Backend<4>::warpWidth;
+  BasicFifo<Trigger> fifo(FifoOptions{fifoSize, fifoDevice<Backend<4>>(), popsPerTailUpdate});
   auto memory = backend.allocate(1, 64, 0);
   std::vector<std::uint64_t> next(static_cast<std::size_t>(threads));
   std::uint64_t wrong = 0;
   const std::uint64_t total = static_cast<std::uint64_t>(threads) * static_cast<std::uint64_t>(pushes);
   const auto record = backend.run(
       shape,
-      PushBody<Trigger, publish>{handleOf(fifo, backend.control()), form, pushes,
-                                 reinterpret_cast<std::uint64_t*>(memory.window().at(0))},
+      PushBody<Trigger, releaseScope>{handleOf(fifo, backend.control()), granularity, pushes,
+                                      reinterpret_cast<std::uint64_t*>(memory.window().at(0))},
       [&](WaitControl&) {
         const auto start = arch::nanoseconds();
         while (fifo.tail() < total && arch::nanoseconds() - start < 2 * waitTimeout) {
           Trigger trigger;
           if (!fifo.poll(trigger)) {
-            arch::pauseAfterFailure(20);
+            arch::backoff(20);
             continue;
           }
           const auto pusher = numberOf(trigger) >> 32;
-          if (!isWhole(trigger) || pusher >= next.size() || next[pusher] != (numberOf(trigger) & 0xffffffff)) {
+          if (!isIntact(trigger) || pusher >= next.size() || next[pusher] != (numberOf(trigger) & 0xffffffff)) {
             ++wrong;
           } else {
             ++next[pusher];
@@ -138,23 +141,23 @@ void checkPushes(Form form, Shape shape, int fifoSize, int pushes, int popsPerRe
   CHECK(memory.template read<std::uint64_t>(0)[0] == 0);
 }
 
-TEST_CASE_TEMPLATE("fifo: one thread pushes round many laps", Trigger, ProxyTrigger, WideTrigger) {
-  checkPushes<Trigger>(Form::OneThread, {1, 1, 1}, 4, 103);
-  checkPushes<Trigger, Publish::Nothing>(Form::OneThread, {1, 1, 1}, 1, 9);
-  checkPushes<Trigger, Publish::Device>(Form::OneThread, {1, 1, 1}, 512, 1500, 16);
+TEST_CASE_TEMPLATE("fifo: one thread pushes through many wrap-arounds", Trigger, ProxyTrigger, WideTrigger) {
+  checkPushes<Trigger>(PushGranularity::OneThread, {1, 1, 1}, 4, 103);
+  checkPushes<Trigger, ReleaseScope::None>(PushGranularity::OneThread, {1, 1, 1}, 1, 9);
+  checkPushes<Trigger, ReleaseScope::Device>(PushGranularity::OneThread, {1, 1, 1}, 512, 1500, 16);
 }
 
 TEST_CASE_TEMPLATE("fifo: every thread of many blocks pushes", Trigger, ProxyTrigger, WideTrigger) {
-  checkPushes<Trigger>(Form::EveryThread, {1, 3, 2}, 8, 50);
-  checkPushes<Trigger, Publish::Nothing>(Form::EveryThread, {1, 2, 2}, 256, 200, 32);
+  checkPushes<Trigger>(PushGranularity::EveryThread, {1, 3, 2}, 8, 50);
+  checkPushes<Trigger, ReleaseScope::None>(PushGranularity::EveryThread, {1, 2, 2}, 256, 200, 32);
 }
 
-TEST_CASE_TEMPLATE("fifo: warps push a trigger a lane", Trigger, ProxyTrigger, WideTrigger) {
-  checkPushes<Trigger>(Form::Warps, {1, 2, 2}, Backend<4>::warpWidth, 30);
-  checkPushes<Trigger, Publish::Nothing>(Form::Warps, {1, 1, 2}, 256, 60, 7);
+TEST_CASE_TEMPLATE("fifo: warps push a trigger per lane", Trigger, ProxyTrigger, WideTrigger) {
+  checkPushes<Trigger>(PushGranularity::Warps, {1, 2, 2}, Backend<4>::warpWidth, 30);
+  checkPushes<Trigger, ReleaseScope::None>(PushGranularity::Warps, {1, 1, 2}, 256, 60, 7);
 }
 
-/// Rank 0 fills a FIFO of 4 that nobody empties.
+/// Rank 0 fills a FIFO of 4 slots that no thread pops.
 struct OverfillBody {
   FifoHandle fifo;
   std::uint64_t* positions;
@@ -171,7 +174,7 @@ struct OverfillBody {
   }
 };
 
-TEST_CASE("fifo: a push into a full FIFO that nobody empties gives up and leaves a record") {
+TEST_CASE("fifo: a push into a full FIFO times out and leaves a record") {
   Backend<> backend;
   Fifo fifo(4, fifoDevice<Backend<>>());
   auto memory = backend.allocate(1, 64, poisonByte);
@@ -183,8 +186,8 @@ TEST_CASE("fifo: a push into a full FIFO that nobody empties gives up and leaves
   CHECK(record->rank == 7);
   CHECK(record->expected == 1);
   CHECK(record->seen == 0);
-  CHECK(memory.read<std::uint64_t>(0) == std::vector<std::uint64_t>{0, 1, 2, 3, noFifoPosition, 0, 0, 0});
-  // What was pushed is there, zeros and all, and nothing else.
+  CHECK(memory.read<std::uint64_t>(0) == std::vector<std::uint64_t>{0, 1, 2, 3, invalidTriggerPosition, 0, 0, 0});
+  // Exactly the pushed triggers are there, all-zero ones included.
   ProxyTrigger trigger{1, 1};
   for (int i = 0; i < 4; ++i) {
     REQUIRE(fifo.poll(trigger));
@@ -197,20 +200,20 @@ TEST_CASE("fifo: a push into a full FIFO that nobody empties gives up and leaves
 /// A warp pushes twice.
 struct WarpPushBody {
   FifoHandle fifo;
-  std::uint64_t* gaveUp;
+  std::uint64_t* timedOut;
 
   template <class GridType>
   MSCCLPP_HOST_DEVICE void operator()(int /*rank*/, const GridType& grid) const {
     auto handle = fifo;
     for (int i = 0; i < 2; ++i) {
       const std::uint64_t position = handle.push(grid.warp(), ProxyTrigger{});
-      if (position == noFifoPosition)
-        arch::fetchAdd<arch::Order::Relaxed, arch::Scope::Device>(gaveUp, std::uint64_t{1});
+      if (position == invalidTriggerPosition)
+        arch::fetchAdd<arch::Order::Relaxed, arch::Scope::Device>(timedOut, std::uint64_t{1});
     }
   }
 };
 
-TEST_CASE("fifo: a warp's push into a FIFO of fewer slots than lanes gives up at once, and says why") {
+TEST_CASE("fifo: a warp's push into a FIFO with fewer slots than lanes fails at once and records why") {
   constexpr int width = Backend<>::warpWidth;
   Backend<> backend;
   for (const int slots : {width / 2, width}) {
@@ -220,7 +223,7 @@ TEST_CASE("fifo: a warp's push into a FIFO of fewer slots than lanes gives up at
     const auto record = backend.run({1, 1, 1}, WarpPushBody{handleOf(fifo, backend.control(), 300'000'000),
                                                             reinterpret_cast<std::uint64_t*>(memory.window().at(0))});
     REQUIRE(record);
-    // Where there is a slot for each lane the first push finds room, and the second waits for the host in vain.
+    // With a slot per lane the first push succeeds, and the second times out waiting for the host.
     const bool tooSmall = slots < width;
     CHECK(record->operation == (tooSmall ? WaitOperation::FifoTooSmall : WaitOperation::Fifo));
     CHECK((record->waitedNanoseconds < 300'000'000) == tooSmall);
@@ -238,10 +241,10 @@ TEST_CASE("fifo: an abort ends a push into a full FIFO") {
       [](WaitControl& control) { arch::store<arch::Order::Relaxed, arch::Scope::System>(&control.abort, 1u); });
   REQUIRE(record);
   CHECK(record->outcome == WaitOutcome::Aborted);
-  CHECK(memory.read<std::uint64_t>(0)[4] == noFifoPosition);
+  CHECK(memory.read<std::uint64_t>(0)[4] == invalidTriggerPosition);
 }
 
-/// Pushes, and waits until each is popped: the host's answer, written before the pop, must be there.
+/// Pushes and waits for each pop: the host's response, written before the pop, must be visible.
 struct SyncBody {
   FifoHandle fifo;
   const std::uint64_t* answers;  ///< host memory, atomic accesses
@@ -261,12 +264,12 @@ struct SyncBody {
   }
 };
 
-TEST_CASE("fifo: sync waits for the pop, and sees what the host wrote before it") {
+TEST_CASE("fifo: sync() waits for the pop, and sees what the host wrote before it") {
   Backend<> backend;
   const int rounds = 200;
   Fifo fifo(FifoOptions{8, fifoDevice<Backend<>>(), 8});
-  Fifo place(8, fifoDevice<Backend<>>());  // its slots are host memory that the device can read
-  auto* answer = reinterpret_cast<std::uint64_t*>(place.deviceHandle().triggers);
+  Fifo hostVisible(8, fifoDevice<Backend<>>());  // its slots are host memory that the device can read
+  auto* answer = reinterpret_cast<std::uint64_t*>(hostVisible.deviceHandle().triggers);
   auto memory = backend.allocate(1, 64, 0);
   const auto record = backend.run({1, 1, 1},
                                   SyncBody{handleOf(fifo, backend.control()), answer, rounds,
@@ -276,7 +279,7 @@ TEST_CASE("fifo: sync waits for the pop, and sees what the host wrote before it"
                                     while (fifo.tail() < rounds && arch::nanoseconds() - start < 2 * waitTimeout) {
                                       ProxyTrigger trigger;
                                       if (!fifo.poll(trigger)) {
-                                        arch::pauseAfterFailure(20);
+                                        arch::backoff(20);
                                         continue;
                                       }
                                       arch::store<arch::Order::Relaxed, arch::Scope::System>(answer, trigger.fst + 1);
@@ -289,7 +292,7 @@ TEST_CASE("fifo: sync waits for the pop, and sees what the host wrote before it"
   CHECK(memory.read<std::uint64_t>(0)[0] == 0);
 }
 
-TEST_CASE("fifo: sizes that are no power of two are refused") {
+TEST_CASE("fifo: a size that is not a power of two is rejected") {
   const auto device = fifoDevice<Backend<>>();
   CHECK_THROWS_AS(Fifo(0, device), Error);
   CHECK_THROWS_AS(Fifo(-4, device), Error);

@@ -1,30 +1,31 @@
-// Weakened pushes into a FIFO: a wrong mark, no wait for room, no release. The trial that the real push passes must catch each.
+// Mutants of a push into a FIFO: a wrong phase bit, no wait for a free slot, no release. The test that the original
+// passes must detect each.
 #include <doctest/doctest.h>
 
-#include "backend/backend.hpp"
-#include "backend/races.hpp"
-#include "mscclpp/host/fifo.hpp"
+#include "mscclpp/host/proxy/fifo.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/races.hpp"
 
 namespace mscclpp::test {
 namespace {
 
-/// What a mutant may change of a push.
-struct Weakened {
-  bool constantMark = false;
-  bool noRoom = false;
+/// The changes that a mutant makes to a push.
+struct Mutation {
+  bool constantPhase = false;
+  bool noFullCheck = false;
   bool noRelease = false;
 };
 
-std::uint64_t weakPush(FifoHandle& fifo, const ProxyTrigger& trigger, const Weakened& weakened) {
+std::uint64_t mutatedPush(FifoHandle& fifo, const ProxyTrigger& trigger, const Mutation& mutation) {
   using namespace arch;
   const std::uint64_t position = fetchAdd<Order::Relaxed, Scope::Device>(fifo.head, std::uint64_t{1});
   const auto slots = static_cast<std::uint64_t>(fifo.size);
-  if (!weakened.noRoom && position >= slots && !fifo.sync(position - slots)) return noFifoPosition;
-  auto* slot = reinterpret_cast<Word16*>(fifo.triggers + (position & (slots - 1)));
-  const bool mark = weakened.constantMark || (position & slots) == 0;
-  const std::uint64_t snd = trigger.snd | (mark ? triggerMark : 0);
+  if (!mutation.noFullCheck && position >= slots && !fifo.sync(position - slots)) return invalidTriggerPosition;
+  auto* slot = reinterpret_cast<Word128*>(fifo.triggers + (position & (slots - 1)));
+  const bool phase = mutation.constantPhase || (position & slots) == 0;
+  const std::uint64_t snd = trigger.snd | (phase ? triggerPhaseBit : 0);
   store<Order::Relaxed, Scope::System>(&slot->lo, trigger.fst);
-  if (weakened.noRelease) {
+  if (mutation.noRelease) {
     store<Order::Relaxed, Scope::System>(&slot->hi, snd);
   } else {
     store<Order::Release, Scope::System>(&slot->hi, snd);
@@ -36,10 +37,10 @@ int pushesStarted(const FifoHandle& fifo) {
   return static_cast<int>(arch::load<arch::Order::Relaxed, arch::Scope::Device>(fifo.head));
 }
 
-/// One thread publishes `pushes` numbers with plain stores and pushes where they are; the host reads them. It begins when all have been
-/// pushed, or after `lead` nanoseconds. Returns whether all came, once and in order.
+/// One thread writes `pushes` numbers with plain stores and pushes their positions; the host reads them, starting once
+/// all have been pushed or after `headStart` nanoseconds. Returns whether all arrived once and in order.
 template <class Push>
-bool passes(const Push& push, int pushes, std::uint64_t lead = 20'000'000) {
+bool passes(const Push& push, int pushes, std::uint64_t headStart = 20'000'000) {
   EmulatedBackend<1> backend;
   Fifo fifo(4, DeviceType::CPU);
   auto memory = backend.allocate(1, static_cast<std::size_t>(pushes) * sizeof(std::uint64_t), 0);
@@ -55,18 +56,18 @@ bool passes(const Push& push, int pushes, std::uint64_t lead = 20'000'000) {
         auto own = handle;
         for (int i = 0; i < pushes; ++i) {
           numbers[i] = static_cast<std::uint64_t>(i) + 1;
-          if (push(own, ProxyTrigger{static_cast<std::uint64_t>(i), 0}) == noFifoPosition) return;
+          if (push(own, ProxyTrigger{static_cast<std::uint64_t>(i), 0}) == invalidTriggerPosition) return;
         }
       },
       [&](WaitControl& control) {
         const auto start = arch::nanoseconds();
-        // The pusher has a lead, so that one that does not wait for room overtakes.
-        while (arch::nanoseconds() - start < lead && pushesStarted(handle) < pushes) arch::pauseAfterFailure(20);
-        while (arrived < pushes && arch::nanoseconds() - start < lead + 2'000'000'000) {
+        // The pushing thread starts first, so that a mutant that does not wait for free slots overwrites some.
+        while (arch::nanoseconds() - start < headStart && pushesStarted(handle) < pushes) arch::backoff(20);
+        while (arrived < pushes && arch::nanoseconds() - start < headStart + 2'000'000'000) {
           ProxyTrigger trigger;
           if (!fifo.poll(trigger)) {
             if (arch::load<arch::Order::Relaxed, arch::Scope::System>(&control.expired) != 0) break;
-            arch::pauseAfterFailure(20);
+            arch::backoff(20);
             continue;
           }
           right = right && trigger.fst == static_cast<std::uint64_t>(arrived) && numbers[arrived] == trigger.fst + 1;
@@ -77,36 +78,36 @@ bool passes(const Push& push, int pushes, std::uint64_t lead = 20'000'000) {
   return right && arrived == pushes && !record;
 }
 
-auto weakly(const Weakened& weakened) {
-  return [weakened](FifoHandle& fifo, const ProxyTrigger& trigger) { return weakPush(fifo, trigger, weakened); };
+auto withMutation(const Mutation& mutation) {
+  return [mutation](FifoHandle& fifo, const ProxyTrigger& trigger) { return mutatedPush(fifo, trigger, mutation); };
 }
 
-const auto really = [](FifoHandle& fifo, const ProxyTrigger& trigger) { return fifo.push(trigger); };
-const auto unordered = [](FifoHandle& fifo, const ProxyTrigger& trigger) {
-  return fifo.push<Publish::Nothing>(trigger);
+const auto realPush = [](FifoHandle& fifo, const ProxyTrigger& trigger) { return fifo.push(trigger); };
+const auto unorderedPush = [](FifoHandle& fifo, const ProxyTrigger& trigger) {
+  return fifo.push<ReleaseScope::None>(trigger);
 };
 
 }  // namespace
 
-TEST_CASE("fifo mutants: the real push passes the same trial") {
-  CHECK(racesOf([] {
-          CHECK(passes(really, 200));
-          CHECK(passes(unordered, 200));  // on a CPU every push releases
-          CHECK(passes(weakly({}), 200));
+TEST_CASE("fifo mutants: the original push passes the same test") {
+  CHECK(countRaces([] {
+          CHECK(passes(realPush, 200));
+          CHECK(passes(unorderedPush, 200));  // on a CPU every push releases
+          CHECK(passes(withMutation({}), 200));
         }) == 0);
 }
 
-TEST_CASE("fifo mutants: a mark that does not change with the lap is not taken for new") {
-  CHECK_FALSE(passes(weakly({.constantMark = true}), 40));
+TEST_CASE("fifo mutants: a trigger whose phase bit does not alternate is not taken as new") {
+  CHECK_FALSE(passes(withMutation({.constantPhase = true}), 40));
 }
 
-TEST_CASE("fifo mutants: a push that does not wait for room overwrites") {
-  CHECK_FALSE(passes(weakly({.noRoom = true}), 41, 10'000'000'000));
+TEST_CASE("fifo mutants: a push that does not wait for a free slot overwrites a trigger") {
+  CHECK_FALSE(passes(withMutation({.noFullCheck = true}), 41, 10'000'000'000));
 }
 
 TEST_CASE("fifo mutants: a push that does not release is a race") {
-  const auto run = [] { passes(weakly({.noRelease = true}), 200); };
-  CHECK((racesOf(run) > 0) == findsRaces);
+  const auto run = [] { passes(withMutation({.noRelease = true}), 200); };
+  CHECK((countRaces(run) > 0) == detectsRaces);
 }
 
 }  // namespace mscclpp::test

@@ -1,2 +1,2 @@
 // The cases of the FIFO on a GPU.
-#include "sync/fifo_cases.hpp"
+#include "fifo_cases.hpp"

@@ -1,17 +1,17 @@
-// Cases of sync/grid_barrier.hpp: all blocks meet, whatever their number, and the words survive their overflow.
+// Cases of sync/grid_barrier.hpp: any number of blocks, and overflow of the counters.
 #pragma once
 
 #include <doctest/doctest.h>
 
-#include "backend/backend.hpp"
-#include "backend/data.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
 
 struct GridBarrierBody {
   static constexpr std::size_t dataOffset = 64;
-  Window<> memory;  // the barrier; from dataOffset: a word a thread, and as many for results
+  Window<> memory;  // the barrier; from dataOffset: a word per thread, and as many for results
   int rounds;
   BoundedWait policy;
 
@@ -34,7 +34,7 @@ struct GridBarrierBody {
   }
 };
 
-TEST_CASE("grid_barrier: changing numbers of blocks on one barrier, across its overflow") {
+TEST_CASE("grid_barrier: different numbers of blocks on one barrier, across its overflow") {
   Backend<2> backend;
   const int rounds = 50;
   auto memory = backend.allocate(1, 1 << 17, 0);
@@ -65,7 +65,7 @@ struct AbsentBlockBody {
   }
 };
 
-TEST_CASE("grid_barrier: a block that does not come ends in a record") {
+TEST_CASE("grid_barrier: a wait for a block that does not arrive leaves a record") {
   Backend<> backend;
   auto memory = backend.allocate(1, 64, 0);
   const auto record = backend.run({1, 3, 1}, AbsentBlockBody{memory.window(), backend.wait(30'000'000)});

@@ -1,15 +1,16 @@
-// Weakened copies of the synchronisation primitives: a lost signal must end in a record, a weaker order in a report of ThreadSanitizer.
+// Mutants of the synchronisation primitives: a lost signal must leave a record, and a weaker order be reported by
+// ThreadSanitizer.
 #include <doctest/doctest.h>
 
-#include "backend/backend.hpp"
-#include "backend/races.hpp"
 #include "mscclpp/sync/semaphore.hpp"
 #include "mscclpp/sync/team_barrier.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/races.hpp"
 
 namespace mscclpp::test {
 namespace {
 
-/// Two ranks in turn: data to the peer, signal; wait, read. How to signal and to wait is the mutation's.
+/// Two ranks alternate: data to the peer, signal; wait, read. The mutant gives signal and wait.
 template <class Signal, class Wait>
 std::optional<WaitRecord> passMessages(const Signal& signal, const Wait& wait, int rounds) {
   EmulatedBackend<1> backend;
@@ -17,8 +18,8 @@ std::optional<WaitRecord> passMessages(const Signal& signal, const Wait& wait, i
   const auto window = memory.window();
   return backend.run({2, 1, 1}, [&](int rank, const auto&) {
     const auto words = [&](int r) { return reinterpret_cast<std::uint64_t*>(window.at(r)); };
-    SemaphoreHandle semaphore{words(rank), words(1 - rank), words(rank) + 1, backend.control(), 200'000'000,
-                              rank,        1 - rank};
+    SemaphoreHandle semaphore{{},          words(rank), words(1 - rank), words(rank) + 1, backend.control(),
+                              200'000'000, rank,        1 - rank};
     std::uint64_t sum = 0;
     for (int round = 0; round < rounds; ++round) {
       if (round % 2 == rank) {
@@ -34,16 +35,16 @@ std::optional<WaitRecord> passMessages(const Signal& signal, const Wait& wait, i
 }
 
 /// For runs that end without a record.
-int racesOfWhole(const auto& run) {
-  return racesOf([&] { CHECK_FALSE(run()); });
+int countRacesOfCompleteRun(const auto& run) {
+  return countRaces([&] { CHECK_FALSE(run()); });
 }
 
-const auto signalled = [](SemaphoreHandle& semaphore, int) { semaphore.signal(); };
-const auto waited = [](SemaphoreHandle& semaphore) { semaphore.wait(); };
+const auto realSignal = [](SemaphoreHandle& semaphore, int) { semaphore.signal(); };
+const auto realWait = [](SemaphoreHandle& semaphore) { semaphore.wait(); };
 
 /// Two ranks in rounds: data to the peer, barrier, read, barrier.
 template <arch::Order order>
-std::optional<WaitRecord> meet() {
+std::optional<WaitRecord> runBarrierRounds() {
   EmulatedBackend<1> backend;
   auto memory = backend.allocate(2, 256, 0);
   const auto window = memory.window();
@@ -65,33 +66,33 @@ std::optional<WaitRecord> meet() {
 
 }  // namespace
 
-TEST_CASE("mutants: the real primitives pass the same trial") {
-  CHECK(racesOfWhole([] { return passMessages(signalled, waited, 100); }) == 0);
-  CHECK(racesOfWhole([] { return meet<arch::Order::AcqRel>(); }) == 0);
+TEST_CASE("mutants: the originals pass the same test") {
+  CHECK(countRacesOfCompleteRun([] { return passMessages(realSignal, realWait, 100); }) == 0);
+  CHECK(countRacesOfCompleteRun([] { return runBarrierRounds<arch::Order::AcqRel>(); }) == 0);
 }
 
-TEST_CASE("mutants: a dropped signal is waited for until the deadline") {
+TEST_CASE("mutants: a wait for a dropped signal times out") {
   const auto record = passMessages(
       [](SemaphoreHandle& semaphore, int round) {
         if (round != 5) semaphore.signal();
       },
-      waited, 10);
+      realWait, 10);
   REQUIRE(record);
   CHECK(record->operation == WaitOperation::Semaphore);
 }
 
 TEST_CASE("mutants: a relaxed signal is a race") {
   const auto relaxed = [](SemaphoreHandle& semaphore, int) { semaphore.relaxedSignal(); };
-  CHECK((racesOfWhole([&] { return passMessages(relaxed, waited, 100); }) > 0) == findsRaces);
+  CHECK((countRacesOfCompleteRun([&] { return passMessages(relaxed, realWait, 100); }) > 0) == detectsRaces);
 }
 
 TEST_CASE("mutants: a relaxed wait is a race") {
   const auto relaxed = [](SemaphoreHandle& semaphore) { semaphore.relaxedWait(); };
-  CHECK((racesOfWhole([&] { return passMessages(signalled, relaxed, 100); }) > 0) == findsRaces);
+  CHECK((countRacesOfCompleteRun([&] { return passMessages(realSignal, relaxed, 100); }) > 0) == detectsRaces);
 }
 
 TEST_CASE("mutants: a relaxed barrier is a race") {
-  CHECK((racesOfWhole([] { return meet<arch::Order::Relaxed>(); }) > 0) == findsRaces);
+  CHECK((countRacesOfCompleteRun([] { return runBarrierRounds<arch::Order::Relaxed>(); }) > 0) == detectsRaces);
 }
 
 }  // namespace mscclpp::test

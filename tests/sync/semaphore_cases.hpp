@@ -1,15 +1,15 @@
-// Cases of sync/semaphore.hpp: signals are counted, and what was written before one is seen after it.
+// Cases of sync/semaphore.hpp: signals are counted, and order the writes before them.
 #pragma once
 
 #include <doctest/doctest.h>
 
-#include "backend/backend.hpp"
-#include "backend/data.hpp"
 #include "mscclpp/sync/semaphore.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
 
-/// One rank's memory in these tests.
+/// The memory of a rank in these tests.
 struct SemaphoreMemory {
   std::uint64_t inbound;
   std::uint64_t expected;
@@ -17,15 +17,15 @@ struct SemaphoreMemory {
   std::uint64_t result[32];
 };
 
-/// The semaphore of `rank` with the other one of two.
+/// The semaphore of `rank` with the other of two ranks.
 inline MSCCLPP_HOST_DEVICE SemaphoreHandle semaphoreOf(const Window<>& memory, int rank, WaitControl* control,
                                                        std::uint64_t timeout) {
   auto* own = reinterpret_cast<SemaphoreMemory*>(memory.at(rank));
   auto* other = reinterpret_cast<SemaphoreMemory*>(memory.at(1 - rank));
-  return {&own->inbound, &other->inbound, &own->expected, control, timeout, rank, 1 - rank};
+  return {{}, &own->inbound, &other->inbound, &own->expected, control, timeout, rank, 1 - rank};
 }
 
-/// Message passing in turns: plain stores to the peer, a signal, and the peer's answer.
+/// Alternating message passing: plain stores to the peer, a signal, and the peer's reply.
 struct PingPongBody {
   Window<> memory;
   WaitControl* control;
@@ -55,7 +55,7 @@ struct PingPongBody {
   }
 };
 
-TEST_CASE("semaphore: what was written before a signal is seen after the wait") {
+TEST_CASE("semaphore: writes before a signal are visible after the wait") {
   Backend<> backend;
   auto memory = backend.allocate(2, sizeof(SemaphoreMemory), 0);
   const int rounds = 1000;
@@ -68,7 +68,8 @@ TEST_CASE("semaphore: what was written before a signal is seen after the wait") 
   }
 }
 
-/// Rank 0 signals `signals` times in a row and then relaxed as often; rank 1 consumes them by wait, relaxedWait and poll, and finds no more.
+/// Rank 0 signals `signals` times and then relaxed as often; rank 1 consumes them by wait, relaxedWait and poll, and
+/// finds no more.
 struct AccumulationBody {
   Window<> memory;
   WaitControl* control;
@@ -93,13 +94,13 @@ struct AccumulationBody {
     own->result[0] = consumed;
     own->result[1] = semaphore.poll();
     TryOnce once;
-    own->result[2] = semaphore.wait(once);  // in vain, and without taking the next signal
+    own->result[2] = semaphore.wait(once);  // fails, and does not consume the next signal
     semaphore.signal();
     own->result[3] = semaphore.wait();
   }
 };
 
-TEST_CASE("semaphore: signals accumulate, and each lets one wait or poll pass") {
+TEST_CASE("semaphore: signals accumulate, and each satisfies one wait or poll") {
   Backend<> backend;
   auto memory = backend.allocate(2, sizeof(SemaphoreMemory), 0);
   backend.launch({2, 1, 1}, AccumulationBody{memory.window(), backend.control(), 50});
@@ -112,7 +113,7 @@ TEST_CASE("semaphore: signals accumulate, and each lets one wait or poll pass") 
   CHECK(after.expected == 101);
 }
 
-/// Rank 1 waits for a third signal, of which only two come.
+/// Rank 1 waits for a third signal, but only two are sent.
 struct MissingSignalBody {
   Window<> memory;
   WaitControl* control;
@@ -131,7 +132,7 @@ struct MissingSignalBody {
   }
 };
 
-TEST_CASE("semaphore: a missing signal ends in a record") {
+TEST_CASE("semaphore: a wait for a missing signal leaves a record") {
   Backend<> backend;
   auto memory = backend.allocate(2, sizeof(SemaphoreMemory), 0);
   const auto record = backend.run({2, 1, 1}, MissingSignalBody{memory.window(), backend.control()});

@@ -1,9 +1,10 @@
-// sync/switch_semaphore.hpp on CPU ranks: nobody leaves a generation before all have come, all see what the others wrote before, and no count is too high.
+// sync/switch_semaphore.hpp on CPU ranks: no rank passes before all have arrived, writes before the barrier are visible
+// after it, and counters may overflow.
 #include "mscclpp/sync/switch_semaphore.hpp"
 
 #include <doctest/doctest.h>
 
-#include "backend/multicast.hpp"
+#include "tests/backend/multicast.hpp"
 
 namespace mscclpp::test {
 namespace {
@@ -13,16 +14,19 @@ constexpr std::size_t dataOffset = 128;
 
 SwitchSemaphoreHandle semaphoreOf(EmulatedMulticast& multicast, const Window<>& window, int ranks, int rank,
                                   WaitControl* control, std::uint64_t timeout = waitTimeout) {
-  return {multicast.address(),
+  return {{},
+          multicast.address(),
           reinterpret_cast<std::uint64_t*>(window.at(rank)),
           reinterpret_cast<std::uint64_t*>(window.at(rank, generationOffset)),
           control,
           timeout,
           ranks,
-          rank};
+          rank,
+          nullptr};
 }
 
-/// Rounds of: each rank writes into every rank's memory; a barrier; each checks its own; a barrier.
+/// In each round every rank writes to all ranks' memory, passes the barrier, checks its own memory, and passes it
+/// again.
 void checkBarrier(int ranks, int rounds, std::uint64_t firstCount) {
   INFO(ranks, " ranks");
   EmulatedBackend<1> backend;
@@ -51,7 +55,7 @@ void checkBarrier(int ranks, int rounds, std::uint64_t firstCount) {
         bool passed = false;
         for (unsigned failures = 1; !(passed = semaphore.poll()) && arch::nanoseconds() - start < waitTimeout;
              ++failures)
-          arch::pauseAfterFailure(failures);
+          arch::backoff(failures);
         errors += !passed;
       }
     }
@@ -76,12 +80,12 @@ TEST_CASE("switch_semaphore: any number of ranks") {
   for (int ranks = 1; ranks <= 8; ++ranks) checkBarrier(ranks, 30, 0);
 }
 
-TEST_CASE("switch_semaphore: counts that overflow") {
+TEST_CASE("switch_semaphore: counters that overflow") {
   checkBarrier(3, 40, 0xffffffffffffffffu - 50);
   checkBarrier(7, 20, 0x7fffffffffffffffu - 50);  // the sign
 }
 
-TEST_CASE("switch_semaphore: a rank that does not signal ends in a record") {
+TEST_CASE("switch_semaphore: a wait for a rank that does not signal leaves a record") {
   EmulatedBackend<1> backend;
   auto memory = backend.allocate(3, dataOffset, 0);
   const auto window = memory.window();

@@ -1,19 +1,19 @@
-// Cases of sync/team_barrier.hpp: nobody leaves before all have come, and all see what the others wrote before.
+// Cases of sync/team_barrier.hpp: no rank passes before all have arrived, and earlier writes are visible afterwards.
 #pragma once
 
 #include <doctest/doctest.h>
 
-#include "backend/backend.hpp"
-#include "backend/data.hpp"
 #include "mscclpp/sync/team_barrier.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
 
-/// In each round every thread writes the round to every rank, and after the barrier checks what all threads of all ranks wrote.
+/// In each round every thread writes the round to all ranks and, after the barrier, checks what all threads wrote.
 template <int Ranks>
 struct TeamBarrierBody {
   static constexpr std::size_t dataOffset = 512;
-  Window<> memory;  // barrier words; from dataOffset: a word a thread and rank
+  Window<> memory;  // barrier words; from dataOffset: a word per thread and rank
   Window<> epochs;  // local: the epoch; from 64: wrong words found by each thread
   int ranks;
   int rounds;
@@ -77,7 +77,7 @@ TEST_CASE("team_barrier: a fixed number of ranks, and an epoch beyond 32 bits") 
   checkTeamBarrier<8, 2>(8, 30, 0xfffffff0u);
 }
 
-/// All ranks but the last come.
+/// All ranks but the last arrive.
 struct AbsentRankBody {
   Window<> memory;
   int ranks;
@@ -92,7 +92,7 @@ struct AbsentRankBody {
   }
 };
 
-TEST_CASE("team_barrier: a rank that does not come is named") {
+TEST_CASE("team_barrier: a rank that does not arrive is named") {
   Backend<> backend;
   auto memory = backend.allocate(3, 1024, 0);
   const auto record = backend.run({3, 1, 1}, AbsentRankBody{memory.window(), 3, backend.wait(30'000'000)});

@@ -1,4 +1,4 @@
-// Triggers: requests survive both layouts, MSCCL++'s bits are where it has them, and what does not fit is told.
+// Triggers: requests survive both layouts, MSCCL++'s bits have its positions, and values that do not fit are reported.
 #include "mscclpp/sync/trigger.hpp"
 
 #include <doctest/doctest.h>
@@ -14,13 +14,13 @@ bool same(const PortRequest& a, const PortRequest& b) {
          a.srcOffset == b.srcOffset && a.size == b.size && a.semaphore == b.semaphore;
 }
 
-/// Through the words that travel, with the FIFO's mark set or not.
+/// Converts a trigger to words, as in a FIFO, and back, with this phase bit.
 template <class Trigger>
-Trigger travelled(const Trigger& trigger, bool mark) {
-  Word16 words[Trigger::words];
+Trigger throughFifo(const Trigger& trigger, bool phase) {
+  Word128 words[Trigger::words];
   for (int i = 0; i < Trigger::words; ++i) {
     words[i] = trigger.word(i);
-    words[i].hi = (words[i].hi & ~triggerMark) | (mark ? triggerMark : 0);
+    words[i].hi = (words[i].hi & ~triggerPhaseBit) | (phase ? triggerPhaseBit : 0);
   }
   return Trigger::fromWords(words);
 }
@@ -42,14 +42,14 @@ TEST_CASE("trigger: requests within the limits survive") {
         1 + bits(32) % 7, static_cast<MemoryId>(bits(9)),    bits(32), static_cast<MemoryId>(bits(9)), bits(32),
         bits(32),         static_cast<SemaphoreId>(bits(10))};
     if (i == 0) request = {7, 511, 0xffffffff, 511, 0xffffffff, 0xffffffff, 1023};
-    CHECK(same(travelled(ProxyTrigger::make(request), i % 2 == 0).request(), request));
+    CHECK(same(throughFifo(ProxyTrigger::make(request), i % 2 == 0).request(), request));
     request.size = random();
     request.srcOffset = random();
     request.dstOffset = random();
     request.srcMemory = static_cast<MemoryId>(random());
     request.dstMemory = static_cast<MemoryId>(random());
     request.semaphore = static_cast<SemaphoreId>(random());
-    CHECK(same(travelled(WideTrigger::make(request), i % 2 == 0).request(), request));
+    CHECK(same(throughFifo(WideTrigger::make(request), i % 2 == 0).request(), request));
   }
 }
 
@@ -59,10 +59,10 @@ TEST_CASE("trigger: values survive, whatever their bits") {
     const TriggerType type = i % 2 == 0 ? TriggerValue : TriggerValue | TriggerFlag;
     const PortRequest request{type,     static_cast<MemoryId>(random() % 512),    random() >> 32, 0, 0,
                               random(), static_cast<SemaphoreId>(random() % 1024)};
-    const auto compact = travelled(ProxyTrigger::make(request), i % 3 == 0);
+    const auto compact = throughFifo(ProxyTrigger::make(request), i % 3 == 0);
     CHECK(same(compact.request(), request));
     CHECK(compact.overflow() == TriggerField::None);
-    CHECK(same(travelled(WideTrigger::make(request), i % 3 == 0).request(), request));
+    CHECK(same(throughFifo(WideTrigger::make(request), i % 3 == 0).request(), request));
   }
   const PortRequest far{TriggerValue, 0, std::uint64_t{1} << 32, 0, 0, ~std::uint64_t{0}, 0};
   const auto trigger = ProxyTrigger::make(far);
@@ -70,12 +70,12 @@ TEST_CASE("trigger: values survive, whatever their bits") {
   CHECK(trigger.overflow() == TriggerField::DstOffset);
 }
 
-TEST_CASE("trigger: what does not fit is told, and nothing is masked") {
+TEST_CASE("trigger: a value that does not fit is reported, not truncated") {
   const PortRequest fits{TriggerData, 1, 2, 3, 4, 5, 6};
   const auto check = [&](auto change, TriggerField field, std::uint64_t value) {
     PortRequest request = fits;
     change(request);
-    const auto trigger = travelled(ProxyTrigger::make(request), true);
+    const auto trigger = throughFifo(ProxyTrigger::make(request), true);
     CHECK(trigger.request().type == 0);
     CHECK(trigger.overflow() == field);
     CHECK(trigger.overflowValue() == value);

@@ -1,4 +1,4 @@
-// MSCCL++'s assertion of device code, which acts where DEBUG_BUILD is defined.
+// MSCCL++'s assertion for device code, which is effective where DEBUG_BUILD is defined.
 #pragma once
 
 #include "mscclpp/device.hpp"

@@ -1,4 +1,4 @@
-// MSCCL++'s atomic accesses, with the order as an argument: libcu++'s, for memory of every kind, on GPUs and on CPUs.
+// MSCCL++'s atomic accesses with the memory order as an argument: libcu++'s, for any memory, on GPUs and CPUs.
 #pragma once
 
 #include <cuda/atomic>

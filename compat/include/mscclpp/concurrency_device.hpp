@@ -10,8 +10,11 @@
 
 namespace mscclpp {
 
-/// A barrier of `blockNum` blocks of one launch that run at once, each calling it with all its threads. One launch at a time.
+/// A barrier of `blockNum` co-resident blocks of one launch, called by all threads of each block. One launch at a time.
 struct DeviceSyncer {
+  /// Number of counters in MSCCL++'s barrier; this one has a counter and a generation.
+  static constexpr unsigned int NumCounters = 3;
+
   GridBarrier barrier;
 
 #if defined(__CUDACC__)
@@ -33,7 +36,7 @@ struct DeviceSemaphore {
   MSCCLPP_HOST_DEVICE_INLINE void set(int newValue) {
     atomicStore<int, scopeDevice>(&value, newValue, memoryOrderRelease);
   }
-  /// Takes one, and waits for it if there is none: what was written before the release is visible afterwards.
+  /// Decrements the semaphore, waiting while it is zero. Writes before the matching release are visible afterwards.
   MSCCLPP_HOST_DEVICE_INLINE void acquire(std::int64_t maxSpinCount = -1) {
     TrappingWait wait(maxSpinCount);
     wait.until(WaitSite{WaitOperation::Unknown, -1, -1, 0, 1}, [&](std::uint64_t&) {

@@ -1,8 +1,11 @@
-// MSCCL++'s copies by numbered threads.
+// MSCCL++'s copies by numbered threads; for those to and from packets see packet_device.hpp.
 #pragma once
 
+#include "mscclpp/atomic_device.hpp"
 #include "mscclpp/basic/copy.hpp"
 #include "mscclpp/device.hpp"
+#include "mscclpp/packet_device.hpp"
+#include "mscclpp/poll_device.hpp"
 
 namespace mscclpp {
 

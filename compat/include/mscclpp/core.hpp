@@ -5,21 +5,22 @@
 
 #include "mscclpp/device.hpp"
 #include "mscclpp/errors.hpp"
-#include "mscclpp/host/bootstrap.hpp"
-#include "mscclpp/host/communicator.hpp"
-#include "mscclpp/host/connection.hpp"
-#include "mscclpp/host/context.hpp"
-#include "mscclpp/host/device.hpp"
-#include "mscclpp/host/device_handle.hpp"
-#include "mscclpp/host/endpoint.hpp"
-#include "mscclpp/host/registered_memory.hpp"
-#include "mscclpp/host/semaphore.hpp"
-#include "mscclpp/host/transport.hpp"
+#include "mscclpp/gpu_data_types.hpp"
+#include "mscclpp/host/base/device.hpp"
+#include "mscclpp/host/base/transport.hpp"
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
+#include "mscclpp/host/channel/device_handle.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/host/communicator/semaphore.hpp"
+#include "mscclpp/host/transport/connection.hpp"
+#include "mscclpp/host/transport/context.hpp"
+#include "mscclpp/host/transport/endpoint.hpp"
+#include "mscclpp/host/transport/registered_memory.hpp"
 #include "mscclpp/version.hpp"
 
 namespace mscclpp {
 
-/// Of the interface (version.hpp): "MAJOR.MINOR.PATCH".
+/// The version of the interface (version.hpp): "MAJOR.MINOR.PATCH".
 inline std::string version() {
   return std::to_string(MSCCLPP_MAJOR) + "." + std::to_string(MSCCLPP_MINOR) + "." + std::to_string(MSCCLPP_PATCH);
 }

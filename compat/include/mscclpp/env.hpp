@@ -1,4 +1,4 @@
 // MSCCL++'s view of the environment.
 #pragma once
 
-#include "mscclpp/host/env.hpp"
+#include "mscclpp/host/base/env.hpp"

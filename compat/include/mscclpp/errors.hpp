@@ -1,4 +1,4 @@
 // MSCCL++'s exceptions.
 #pragma once
 
-#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/base/error.hpp"

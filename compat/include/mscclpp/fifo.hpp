@@ -2,4 +2,4 @@
 #pragma once
 
 #include "mscclpp/fifo_device.hpp"
-#include "mscclpp/host/fifo.hpp"
+#include "mscclpp/host/proxy/fifo.hpp"

@@ -1,7 +1,9 @@
-// MSCCL++'s names of the device side of a FIFO, and the widths of a trigger's fields.
+// MSCCL++'s names for the device side of a FIFO, and the widths of a trigger's fields.
 #pragma once
 
+#include "mscclpp/atomic_device.hpp"
 #include "mscclpp/device.hpp"
+#include "mscclpp/poll_device.hpp"
 #include "mscclpp/sync/fifo.hpp"
 
 namespace mscclpp {

@@ -1,17 +1,22 @@
-// MSCCL++'s fp8 with a bias of 15: a sign, four bits of exponent, three of mantissa, neither infinity nor NaN. In software.
+// MSCCL++'s fp8 with a bias of 15: a sign, four bits of exponent, three of mantissa, neither infinity nor NaN.
+// Implemented in software.
 #pragma once
+
+#include <cuda_fp16.h>
 
 #include "mscclpp/arch/word.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/device.hpp"
 
-/// Finite values from -1.875 to 1.875, in steps of 2^-17 around zero. Rounded to nearest even; what is larger becomes the largest, NaN as well.
+/// Finite values from -1.875 to 1.875, in steps of 2^-17 around zero. A float is first rounded to fp16 (to nearest
+/// even), then to the nearest value (ties away from zero). Larger values and NaN become the largest.
 struct __fp8_e4m3b15 {
   std::uint8_t __x;
 
   __fp8_e4m3b15() = default;
-  explicit MSCCLPP_HOST_DEVICE_INLINE __fp8_e4m3b15(float value) : __x(encode(value)) {}
-  explicit MSCCLPP_HOST_DEVICE_INLINE __fp8_e4m3b15(__half value) : __x(encode(__half2float(value))) {}
+  explicit MSCCLPP_HOST_DEVICE_INLINE __fp8_e4m3b15(float value) : __fp8_e4m3b15(__float2half_rn(value)) {}
+  explicit MSCCLPP_HOST_DEVICE_INLINE __fp8_e4m3b15(__half value)
+      : __x(encode(mscclpp::arch::bitCast<std::uint16_t>(value))) {}
   /// Exact.
   MSCCLPP_HOST_DEVICE_INLINE operator float() const {
     const std::uint32_t sign = static_cast<std::uint32_t>(__x & 0x80u) << 24;
@@ -33,27 +38,48 @@ struct __fp8_e4m3b15 {
  private:
   static constexpr std::uint32_t bias = 15;
   static constexpr float smallest = 1.0f / 131072;  // 2^-17
-  static constexpr float smallestNormal = 8 * smallest;
-  static constexpr float largest = 1.875f;
 
-  static MSCCLPP_HOST_DEVICE_INLINE std::uint8_t encode(float value) {
-    const std::uint32_t bits = mscclpp::arch::bitCast<std::uint32_t>(value);
-    const std::uint32_t sign = bits >> 24 & 0x80u;
-    const float magnitude = mscclpp::arch::bitCast<float>(bits & 0x7fffffffu);
-    if (!(magnitude < largest)) return static_cast<std::uint8_t>(sign | 0x7fu);
-    if (magnitude < smallestNormal) {
-      const float steps = magnitude / smallest;  // exact
-      std::uint32_t mantissa = static_cast<std::uint32_t>(steps);
-      const float rest = steps - static_cast<float>(mantissa);
-      if (rest > 0.5f || (rest == 0.5f && mantissa % 2 != 0)) ++mantissa;
-      return static_cast<std::uint8_t>(sign | mantissa);  // 8 steps are the smallest normal number, in bits too
-    }
-    const std::uint32_t whole = bits & 0x7fffffffu;
-    const std::uint32_t rounded = whole + 0x7ffffu + (whole >> 20 & 1u);
-    return static_cast<std::uint8_t>(sign | ((rounded >> 20) - ((127 - bias) << 3)));
+  // fp16 has the same bias, one more bit of exponent and seven more of mantissa. Below 2 that exponent bit is 0, and
+  // dropping the seven converts, also subnormal numbers.
+  static MSCCLPP_HOST_DEVICE_INLINE std::uint8_t encode(std::uint32_t half) {
+    constexpr std::uint32_t largest = 0x7fu << 7;
+    constexpr std::uint32_t halfStep = 1u << 6;
+    const std::uint32_t magnitude = half & 0x7fffu;
+    const std::uint32_t clipped = magnitude < largest ? magnitude : largest;
+    return static_cast<std::uint8_t>((half >> 8 & 0x80u) | (clipped + halfStep) >> 7);
   }
 };
 static_assert(sizeof(__fp8_e4m3b15) == 1);
+
+/// Two of them in a word, the first in the low byte.
+struct alignas(2) __fp8x2_e4m3b15 {
+  std::uint16_t __x;
+
+  __fp8x2_e4m3b15() = default;
+  explicit MSCCLPP_HOST_DEVICE_INLINE __fp8x2_e4m3b15(std::uint16_t bits) : __x(bits) {}
+  explicit MSCCLPP_HOST_DEVICE_INLINE __fp8x2_e4m3b15(const float2& values)
+      : __x(static_cast<std::uint16_t>(__fp8_e4m3b15(values.x).__x | __fp8_e4m3b15(values.y).__x << 8)) {}
+  MSCCLPP_HOST_DEVICE_INLINE operator float2() const {
+    return {__fp8_e4m3b15::fromRaw(static_cast<std::uint8_t>(__x)),
+            __fp8_e4m3b15::fromRaw(static_cast<std::uint8_t>(__x >> 8))};
+  }
+};
+
+/// Four of them in a word, the first in the low byte.
+struct alignas(4) __fp8x4_e4m3b15 {
+  std::uint32_t __x;
+
+  __fp8x4_e4m3b15() = default;
+  explicit MSCCLPP_HOST_DEVICE_INLINE __fp8x4_e4m3b15(std::uint32_t bits) : __x(bits) {}
+  explicit MSCCLPP_HOST_DEVICE_INLINE __fp8x4_e4m3b15(const float4& values)
+      : __x(__fp8x2_e4m3b15(float2{values.x, values.y}).__x |
+            static_cast<std::uint32_t>(__fp8x2_e4m3b15(float2{values.z, values.w}).__x) << 16) {}
+  MSCCLPP_HOST_DEVICE_INLINE operator float4() const {
+    const float2 low = __fp8x2_e4m3b15(static_cast<std::uint16_t>(__x));
+    const float2 high = __fp8x2_e4m3b15(static_cast<std::uint16_t>(__x >> 16));
+    return {low.x, low.y, high.x, high.y};
+  }
+};
 
 namespace mscclpp {
 

@@ -1,12 +1,13 @@
-// The CUDA headers, and whether they know multicast objects.
+// The CUDA headers, and whether they support multicast objects.
 #pragma once
 
 #include <cuda.h>
 #include <cuda_runtime.h>
 
-#include "mscclpp/host/gpu.hpp"
+#include "mscclpp/device.hpp"
+#include "mscclpp/host/cuda/gpu.hpp"
 
-/// Whether the CUDA headers have what switch channels need; whether the machine has it says isNvlsSupported().
+/// Whether the CUDA headers support switch channels; for the machine's support see isNvlsSupported().
 #if CUDART_VERSION >= 12030
 #define CUDA_NVLS_API_AVAILABLE 1
 #else

@@ -1,4 +1,4 @@
-// MSCCL++'s pool of streams: one that is given back is the next to be handed out.
+// MSCCL++'s pool of streams: a returned stream is the next one to be reused.
 #pragma once
 
 #include <map>
@@ -7,13 +7,13 @@
 #include <utility>
 #include <vector>
 
-#include "mscclpp/host/gpu_guard.hpp"
+#include "mscclpp/host/cuda/gpu_guard.hpp"
 
 namespace mscclpp {
 
 class GpuStreamPool;
 
-/// A stream on loan from a pool; it goes back with its last holder. Movable.
+/// A stream borrowed from a pool; it returns to the pool with its last owner. Movable.
 class GpuStream {
  public:
   GpuStream(std::shared_ptr<GpuStreamPool> pool, std::shared_ptr<CudaStreamWithFlags> stream)
@@ -22,7 +22,7 @@ class GpuStream {
   GpuStream& operator=(GpuStream&&) = delete;
   inline ~GpuStream();
 
-  operator cudaStream_t() const { return *stream_; }  // NOLINT: implicit, so that it is used as a stream
+  operator cudaStream_t() const { return *stream_; }  // NOLINT: implicit, so that it can be used as a stream
   int deviceId() const { return stream_->deviceId(); }
 
  private:
@@ -30,7 +30,7 @@ class GpuStream {
   std::shared_ptr<CudaStreamWithFlags> stream_;
 };
 
-/// Non-blocking streams, of each device as many as were in use at one time. Any thread may use it.
+/// Non-blocking streams: per device as many as were in use at once. Thread-safe.
 class GpuStreamPool : public std::enable_shared_from_this<GpuStreamPool> {
  public:
   /// A stream of the current device.
@@ -44,7 +44,7 @@ class GpuStreamPool : public std::enable_shared_from_this<GpuStreamPool> {
     idle.pop_back();
     return {shared_from_this(), std::move(stream)};
   }
-  /// Destroys the streams that nobody has.
+  /// Destroys the streams that are not in use.
   void clear() {
     std::lock_guard lock(mutex_);
     idle_.clear();
@@ -62,7 +62,8 @@ inline GpuStream::~GpuStream() {
   pool_->idle_[stream_->deviceId()].push_back(std::move(stream_));
 }
 
-/// The pool of the process. It is never destroyed: when static objects are, the CUDA runtime may be gone.
+/// The pool of the process. It is never destroyed: the CUDA runtime may be unloaded before static objects are
+/// destroyed.
 inline std::shared_ptr<GpuStreamPool> gpuStreamPool() {
   static const auto* pool = new std::shared_ptr<GpuStreamPool>(std::make_shared<GpuStreamPool>());
   return *pool;

@@ -1,7 +1,9 @@
 // MSCCL++'s memory channels.
 #pragma once
 
-#include "mscclpp/host/memory_channel.hpp"
+#include "mscclpp/core.hpp"
+#include "mscclpp/gpu_utils.hpp"
+#include "mscclpp/host/channel/memory_channel.hpp"
 #include "mscclpp/memory_channel_device.hpp"
 #include "mscclpp/semaphore.hpp"
 

@@ -1,4 +1,4 @@
-// MSCCL++'s names of the device side of memory channels.
+// MSCCL++'s names for the device side of memory channels.
 #pragma once
 
 #include "mscclpp/channel/memory.hpp"

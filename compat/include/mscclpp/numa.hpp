@@ -1,4 +1,4 @@
-// MSCCL++'s functions about NUMA nodes.
+// MSCCL++'s functions for NUMA nodes.
 #pragma once
 
-#include "mscclpp/host/numa.hpp"
+#include "mscclpp/host/cuda/numa.hpp"

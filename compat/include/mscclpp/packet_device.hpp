@@ -1,12 +1,14 @@
-// MSCCL++'s packets, and copies into and out of them by numbered threads.
+// MSCCL++'s packets, and copies to and from them by numbered threads.
 #pragma once
 
+#include "mscclpp/atomic_device.hpp"
 #include "mscclpp/basic/trapping_wait.hpp"
 #include "mscclpp/device.hpp"
-#include "mscclpp/host/device_handle.hpp"
+#include "mscclpp/host/channel/device_handle.hpp"
 #include "mscclpp/packet/copy_packets.hpp"
 #include "mscclpp/packet/ll16.hpp"
 #include "mscclpp/packet/ll8.hpp"
+#include "mscclpp/poll_device.hpp"
 
 namespace mscclpp {
 

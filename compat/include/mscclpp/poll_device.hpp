@@ -5,7 +5,8 @@
 #include "mscclpp/basic/trapping_wait.hpp"
 #include "mscclpp/device.hpp"
 
-/// Loops while `cond` holds. A negative `maxSpinCount` means without limit; with any other, the kernel is ended after TrappingWait::limit.
+/// Loops while `cond` holds. A negative `maxSpinCount` means no limit; otherwise the kernel traps after
+/// TrappingWait::limit.
 #define POLL_MAYBE_JAILBREAK(cond, maxSpinCount)                                                \
   do {                                                                                          \
     ::mscclpp::TrappingWait mscclppPollWait(maxSpinCount);                                      \
@@ -13,5 +14,5 @@
                           [&](std::uint64_t&) { return !(cond); });                             \
   } while (false)
 
-/// Loops while one of the two holds.
+/// Loops while either condition holds.
 #define OR_POLL_MAYBE_JAILBREAK(cond1, cond2, maxSpinCount) POLL_MAYBE_JAILBREAK(((cond1) || (cond2)), maxSpinCount)

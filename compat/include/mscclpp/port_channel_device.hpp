@@ -1,4 +1,4 @@
-// MSCCL++'s names of the device side of port channels.
+// MSCCL++'s names for the device side of port channels.
 #pragma once
 
 #include "mscclpp/channel/port.hpp"

@@ -2,4 +2,4 @@
 #pragma once
 
 #include "mscclpp/fifo.hpp"
-#include "mscclpp/host/proxy.hpp"
+#include "mscclpp/host/proxy/proxy.hpp"

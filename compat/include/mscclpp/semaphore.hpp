@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mscclpp/core.hpp"
-#include "mscclpp/host/host_semaphore.hpp"
-#include "mscclpp/host/memory_semaphore.hpp"
+#include "mscclpp/gpu_utils.hpp"
+#include "mscclpp/host/channel/host_semaphore.hpp"
+#include "mscclpp/host/channel/memory_semaphore.hpp"
 #include "mscclpp/semaphore_device.hpp"

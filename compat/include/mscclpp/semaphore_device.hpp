@@ -1,4 +1,4 @@
-// MSCCL++'s names of the device sides of semaphores.
+// MSCCL++'s names for the device side of semaphores.
 #pragma once
 
 #include "mscclpp/atomic_device.hpp"

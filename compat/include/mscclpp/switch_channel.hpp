@@ -3,6 +3,7 @@
 
 #include "mscclpp/core.hpp"
 #include "mscclpp/gpu.hpp"
-#include "mscclpp/host/nvls.hpp"
-#include "mscclpp/host/switch_channel.hpp"
+#include "mscclpp/gpu_utils.hpp"
+#include "mscclpp/host/channel/nvls.hpp"
+#include "mscclpp/host/channel/switch_channel.hpp"
 #include "mscclpp/switch_channel_device.hpp"

@@ -1,7 +1,8 @@
-// MSCCL++'s name of the device side of switch channels.
+// MSCCL++'s names for the device side of switch channels.
 #pragma once
 
 #include "mscclpp/channel/switch.hpp"
+#include "mscclpp/gpu.hpp"
 #include "mscclpp/gpu_data_types.hpp"
 #include "mscclpp/semaphore_device.hpp"
 

@@ -1,4 +1,4 @@
-// MSCCL++'s odds and ends of the host: names of hosts and network devices.
+// MSCCL++'s host utilities: names of hosts and network devices.
 #pragma once
 
 #include <unistd.h>
@@ -8,12 +8,13 @@
 #include <functional>
 #include <string>
 
+#include "mscclpp/core.hpp"
 #include "mscclpp/errors.hpp"
-#include "mscclpp/host/ib_devices.hpp"
+#include "mscclpp/host/transport/ib_devices.hpp"
 
 namespace mscclpp {
 
-/// The host's name as far as the first `delim`, `maxlen` characters at most.
+/// The host's name up to the first `delim`, at most `maxlen` characters.
 inline std::string getHostName(int maxlen, const char delim) {
   char name[256] = {};
   if (::gethostname(name, sizeof(name) - 1) != 0) throw SysError("gethostname", errno);
@@ -22,14 +23,14 @@ inline std::string getHostName(int maxlen, const char delim) {
   return first.substr(0, maxlen < 0 ? 0 : static_cast<std::size_t>(maxlen));
 }
 
-/// Whether memory is shared between hosts by fabric handles: this library shares it within a host only.
+/// Whether memory can be shared between hosts by fabric handles: no, this library shares it within a host only.
 inline bool isFabricMemHandleAvailable() {
   return false;
 }
 
 namespace detail {
 
-/// Folds the hash of a value into `hash`.
+/// Combines the hash of a value into `hash`.
 template <typename T>
 void hashCombine(std::size_t& hash, const T& value) {
   constexpr std::size_t oddFactor = 0x100000001b3;

@@ -1,14 +1,13 @@
-#include "handshake.hpp"
+#include "host/transport/tcp/handshake.hpp"
 
-#include <sys/socket.h>
-
-#include <algorithm>
 #include <cerrno>
+#include <chrono>
 #include <cstring>
 #include <string>
-#include <thread>
+#include <utility>
 
-#include "mscclpp/host/error.hpp"
+#include "host/net/retry.hpp"
+#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::detail::tcp {
 
@@ -16,118 +15,67 @@ using namespace std::chrono_literals;
 
 namespace {
 
-constexpr std::string_view callingSide = "mscclpp tcp calling  ";
-constexpr std::string_view acceptingSide = "mscclpp tcp accepting";
+constexpr HandshakeProtocol protocol{magic, protocolVersion, "mscclpp tcp connecting", "mscclpp tcp accepting "};
 
-Proof prove(const Key& key, std::string_view side, const Greeting& greeting, Hello hello, Verdict verdict) {
-  hello.proof = {};
-  return proofOf(key, {side, bytesOf(greeting), bytesOf(hello), bytesOf(verdict)});
-}
-
-// Returns nothing, and says why, if another attempt may go better.
-std::optional<Verdict> introduce(const UniqueFd& socket, const EndpointDetails& callee, const Id128& caller,
-                                 Deadline deadline, std::string& trouble) {
-  Greeting greeting;
-  Transfer transfer = recvAll(socket, &greeting, sizeof(greeting), deadline);
-  if (transfer == Transfer::Done) {
-    if (greeting.magic != magic || greeting.version != protocolVersion) {
-      throw Error("connect: what listens at " + callee.address.toString() +
-                      " is not this version of mscclpp; use one version on all ranks",
-                  ErrorCode::InvalidUsage);
-    }
-    const Key key = keyOf(callee.secret);
-    Hello hello{magic, protocolVersion, 0, callee.id, caller, makeNonce(), {}};
-    hello.proof = prove(key, callingSide, greeting, hello, Verdict::Accepted);
-    transfer = sendAll(socket, &hello, sizeof(hello), deadline);
-    Welcome welcome;
-    if (transfer == Transfer::Done) transfer = recvAll(socket, &welcome, sizeof(welcome), deadline);
-    if (transfer == Transfer::Done) {
-      // A refusal needs no proof: whoever forges it could as well cut the connection.
-      if (welcome.magic == magic && welcome.verdict == Verdict::Refused) return Verdict::Refused;
-      const bool genuine = welcome.magic == magic &&
-                           sameProof(welcome.proof, prove(key, acceptingSide, greeting, hello, welcome.verdict));
-      return genuine ? welcome.verdict : Verdict::Refused;
-    }
+// One attempt. Empty if another may succeed: `reason` then has the cause.
+UniqueFd tryConnectTo(const EndpointInfo& target, const Id128& initiator, Deadline deadline, std::string& reason) {
+  const std::string where = target.address.toString();
+  int errorNumber = 0;
+  UniqueFd socket = tryConnect(target.address, deadline, errorNumber);
+  if (!socket && errorNumber == ECONNREFUSED) {
+    throw Error("connect: connection refused at " + where +
+                    "; the peer has ended, or its endpoint and context are gone: keep them until both sides have "
+                    "connected",
+                ErrorCode::RemoteError);
   }
-  trouble = transfer == Transfer::Closed ? "it closed the connection" : "it did not answer";
-  return std::nullopt;
+  if (!socket) {
+    reason = std::strerror(errorNumber);
+    return UniqueFd();
+  }
+  const EndpointPair endpoints{target.id, initiator};
+  const auto status = performHandshake(socket, protocol, deriveKey(target.secret), endpoints, deadline, reason);
+  if (!status) return UniqueFd();
+  switch (*status) {
+    case ConnectStatus::Accepted:
+      return socket;
+    case ConnectStatus::VersionMismatch:
+      throw Error("connect: the program that listens at " + where +
+                      " is not mscclpp, or another version of it; use one version on all ranks",
+                  ErrorCode::InvalidUsage);
+    case ConnectStatus::AlreadyConnected:
+      throw Error("connect: the peer's endpoint at " + where +
+                      " has a connection already; make an endpoint for each connection",
+                  ErrorCode::InvalidUsage);
+    case ConnectStatus::OutOfDescriptors:
+      throw Error("connect: the peer at " + where +
+                      " has no file descriptor left for a connection (Too many open files); raise its limit of open "
+                      "files, ulimit -n",
+                  ErrorCode::RemoteError);
+    case ConnectStatus::Unauthorized:
+      break;
+  }
+  throw Error(
+      "connect: endpoint not found at " + where + "; the peer must keep its endpoint until both sides have connected",
+      ErrorCode::InvalidUsage);
 }
 
 }  // namespace
 
-Key keyOf(const Secret& secret) {
+Key deriveKey(const Secret& secret) {
   return keyFromSecret(secret, "mscclpp tcp key");
 }
 
-UniqueFd dial(const EndpointDetails& callee, const Id128& caller, Deadline deadline) {
-  const std::string where = callee.address.toString();
-  std::string trouble = "nothing was tried";
-  auto pause = 2ms;
-  while (true) {
-    int errorNumber = 0;
-    UniqueFd socket = tryConnect(callee.address, deadline, errorNumber);
-    if (!socket && errorNumber == ECONNREFUSED) {
-      throw Error("connect: nobody listens at " + where +
-                      " any more; the peer has ended, or its endpoint and context are gone: keep them until both sides "
-                      "have connected",
-                  ErrorCode::RemoteError);
-    }
-    if (socket) {
-      const auto verdict = introduce(socket, callee, caller, deadline, trouble);
-      if (verdict == Verdict::Accepted) return socket;
-      if (verdict == Verdict::Taken) {
-        throw Error("connect: the peer's endpoint at " + where +
-                        " has a connection already; make an endpoint for each connection",
-                    ErrorCode::InvalidUsage);
-      }
-      if (verdict) {
-        throw Error("connect: the endpoint is not, or no longer, to be had at " + where +
-                        "; the peer keeps its endpoint until both sides have connected",
-                    ErrorCode::InvalidUsage);
-      }
-    } else {
-      trouble = std::strerror(errorNumber);
-    }
-    if (deadline.expired()) {
-      throw Error("connect: could not reach the peer at " + where + " within " + deadline.passed() + " (" + trouble +
-                      "); may this host connect to it? MSCCLPP_SOCKET_IFNAME chooses the interface",
-                  ErrorCode::Timeout);
-    }
-    std::this_thread::sleep_for(std::min(pause, std::chrono::milliseconds(deadline.pollTimeout())));
-    pause = std::min(pause * 2, 100ms);
-  }
+UniqueFd connectToEndpoint(const EndpointInfo& target, const Id128& initiator, Deadline deadline) {
+  const std::string where = target.address.toString();
+  std::string reason;
+  UniqueFd socket = retryUntil(deadline, 100ms, [&] { return tryConnectTo(target, initiator, deadline, reason); });
+  if (socket) return socket;
+  throw Error("connect: could not reach the peer at " + where + " within " + deadline.elapsedText() + " (" + reason +
+                  "); may this host connect to it? MSCCLPP_SOCKET_IFNAME chooses the interface",
+              ErrorCode::Timeout);
 }
 
 PendingPeer::PendingPeer(UniqueFd socket, Deadline deadline)
-    : socket_(std::move(socket)), deadline_(deadline), greeting_{magic, protocolVersion, 0, makeNonce()} {
-  // A fresh connection has room for a few bytes, or is not worth the wait: then the handshake never completes.
-  [[maybe_unused]] const ssize_t sent = ::send(socket_.get(), &greeting_, sizeof(greeting_), MSG_NOSIGNAL);
-}
-
-PendingPeer::State PendingPeer::receive() {
-  char* bytes = reinterpret_cast<char*>(&hello_);
-  while (received_ < sizeof(Hello)) {
-    const ssize_t count = ::recv(socket_.get(), bytes + received_, sizeof(Hello) - received_, MSG_DONTWAIT);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) return State::Waiting;
-    if (count <= 0) return State::Gone;
-    received_ += static_cast<std::size_t>(count);
-    // Garbage is recognised as soon as it can be.
-    if (received_ >= sizeof(hello_.magic) && hello_.magic != magic) return State::Gone;
-  }
-  return hello_.version == protocolVersion ? State::Complete : State::Gone;
-}
-
-bool PendingPeer::hasProven(const Key& key) const {
-  return sameProof(hello_.proof, prove(key, callingSide, greeting_, hello_, Verdict::Accepted));
-}
-
-std::optional<UniqueFd> PendingPeer::answer(Verdict verdict, const std::optional<Key>& key) {
-  Welcome welcome{magic, verdict, 0, {}};
-  if (key) welcome.proof = prove(*key, acceptingSide, greeting_, hello_, verdict);
-  const ssize_t sent = ::send(socket_.get(), &welcome, sizeof(welcome), MSG_NOSIGNAL);
-  if (sent != sizeof(welcome)) return std::nullopt;
-  return std::move(socket_);
-}
+    : PendingHandshake(protocol, std::move(socket), deadline) {}
 
 }  // namespace mscclpp::detail::tcp

@@ -1,9 +1,10 @@
-#include "network.hpp"
+#include "host/transport/tcp/network.hpp"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -13,86 +14,83 @@
 #include <cstring>
 #include <string>
 
-#include "../../gpu_backend.hpp"
-#include "../../service_thread.hpp"
-#include "../../socket.hpp"
-#include "memory_name.hpp"
-#include "mscclpp/host/env.hpp"
-#include "mscclpp/host/error.hpp"
-#include "mscclpp/host/logger.hpp"
-#include "outbound.hpp"
+#include "host/base/service_thread.hpp"
+#include "host/cuda/gpu_backend.hpp"
+#include "host/net/socket.hpp"
+#include "host/transport/tcp/memory_info.hpp"
+#include "host/transport/tcp/tcp_connection.hpp"
+#include "mscclpp/host/base/env.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/base/logger.hpp"
 
-namespace mscclpp::detail {
-
-namespace tcp {
+namespace mscclpp::detail::tcp {
 
 using namespace std::chrono_literals;
 
 namespace {
 
-// A peer answers in milliseconds; whoever takes longer than this is none.
-constexpr std::chrono::milliseconds handshakePatience = 5s;
-// So many may be about to prove who they are; one more pushes the oldest out. A peer that this hits tries again.
+// A peer responds in milliseconds.
+constexpr std::chrono::milliseconds handshakeTimeout = 5s;
+// Maximum number of unauthenticated connections; one more closes the oldest. A peer that is affected tries again.
 constexpr std::size_t maxPending = 256;
-constexpr std::chrono::microseconds closeWatch{50};
-// Accepted in a row, so that connections are served however many dial.
-constexpr int acceptedAtOnce = 16;
+constexpr std::chrono::microseconds busyPollTime{50};
+// Maximum accepts in a row, so that established connections are served however many clients connect.
+constexpr int maxAcceptsPerWakeup = 16;
 
-EndpointDetails read(const std::vector<char>& bytes) {
-  EndpointDetails details;
-  if (bytes.size() == sizeof(details)) {
-    std::memcpy(&details, bytes.data(), sizeof(details));
-    if (details.magic == magic && details.version == protocolVersion) return details;
+EndpointInfo read(const std::vector<char>& bytes) {
+  EndpointInfo info;
+  if (bytes.size() == sizeof(info)) {
+    std::memcpy(&info, bytes.data(), sizeof(info));
+    if (info.magic == magic && info.version == protocolVersion) return info;
   }
   throw Error("connect: the peer's endpoint was made by another version of mscclpp; use one version on all ranks",
               ErrorCode::InvalidUsage);
 }
 
-// So that the end of a peer's host is noticed: nobody says a word for it.
-void noticeSilence(const UniqueFd& socket, std::chrono::milliseconds patience) {
+// Detects the failure of a peer's host: nothing arrives from it then.
+void enableKeepalive(const UniqueFd& socket, std::chrono::milliseconds peerTimeout) {
   const int one = 1;
   ::setsockopt(socket.get(), SOL_SOCKET, SO_KEEPALIVE, &one, sizeof(one));
-  const auto limit = static_cast<unsigned>(std::min<std::chrono::milliseconds>(patience, 1h).count());
+  const auto limit = static_cast<unsigned>(std::min<std::chrono::milliseconds>(peerTimeout, 1h).count());
   ::setsockopt(socket.get(), IPPROTO_TCP, TCP_USER_TIMEOUT, &limit, sizeof(limit));
 }
 
 }  // namespace
 
-class TcpNetwork::LocalEndpoint : public NetworkEndpoint {
- public:
-  LocalEndpoint(std::shared_ptr<TcpNetwork> network, const EndpointDetails& details)
-      : network_(std::move(network)), details_(details) {}
-  ~LocalEndpoint() override { network_->removeSlot(details_.id); }
+std::vector<char> TcpEndpoint::serializedInfo() const {
+  const auto bytes = bytesOf(info_);
+  return {bytes.begin(), bytes.end()};
+}
 
-  std::vector<char> details() const override {
-    const auto bytes = bytesOf(details_);
-    return {bytes.begin(), bytes.end()};
-  }
-  const Id128& id() const noexcept { return details_.id; }
-  /// Only he may connect to this endpoint.
-  void expect(const Id128& caller) { network_->bindSlot(details_.id, caller); }
+std::shared_ptr<ConnectionBase> TcpEndpoint::connect(std::shared_ptr<Context> context, const Endpoint& local,
+                                                     const Endpoint& remote, const std::vector<char>& peerInfo,
+                                                     Deadline deadline) {
+  const EndpointInfo peer = read(peerInfo);
+  network_->setExpectedInitiator(info_.id, peer.id);
+  UniqueFd socket = connectToEndpoint(peer, info_.id, deadline);
+  const auto peerTimeout = env()->bootstrapTimeout;
+  enableKeepalive(socket, peerTimeout);
+  return std::make_shared<TcpConnection>(std::move(context), local, remote, std::move(socket), peer.network,
+                                         peerTimeout);
+}
 
- private:
-  std::shared_ptr<TcpNetwork> network_;
-  EndpointDetails details_;
-};
-
-TcpNetwork::TcpNetwork() : owner_(::getpid()) {
-  listener_ = bindTo(chooseLocalAddress(env()->socketIfname, env()->socketFamily));
-  startListening(listener_);
-  address_ = localAddressOf(listener_);
+TcpNetwork::TcpNetwork()
+    : queue_(bindTo(chooseLocalAddress(env()->socketIfname, env()->socketFamily)), "endpoints of the TCP transport",
+             AcceptQueue::Reserve::OneDescriptor) {
+  startListening(queue_.listener());
+  address_ = localAddressOf(queue_.listener());
   epoll_ = UniqueFd(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll_) throw SysError("epoll_create1", errno);
+  if (!epoll_) throw SysError("epoll_create1 of the TCP transport", errno);
   wakeup_ = UniqueFd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (!wakeup_) throw SysError("eventfd", errno);
-  watch(listener_.get(), EPOLLIN, EPOLL_CTL_ADD);
-  watch(wakeup_.get(), EPOLLIN, EPOLL_CTL_ADD);
-  thread_ = startServiceThread("mscclpp-tcp", [this] { run(); });
+  if (!wakeup_) throw SysError("eventfd of the TCP transport", errno);
+  updateEpoll(queue_.listener().get(), EPOLLIN, EPOLL_CTL_ADD);
+  updateEpoll(wakeup_.get(), EPOLLIN, EPOLL_CTL_ADD);
+  thread_ = startServiceThread(
+      "mscclpp-tcp", [this] { run(); }, [this](const std::exception_ptr& failure) { fail(failure); });
 }
 
 TcpNetwork::~TcpNetwork() {
-  // A forked child has the object but not the thread, and must not stop the parent's.
-  if (owner_ != ::getpid()) {
+  if (!owner_.isCurrent()) {
     thread_.detach();
     return;
   }
@@ -102,58 +100,63 @@ TcpNetwork::~TcpNetwork() {
   }
   wake();
   thread_.join();
+  // Otherwise peers would connect to a forked child's copy of the listener, and wait for a reply.
+  queue_.close();
 }
 
-SharedPiece TcpNetwork::share(void* data, std::size_t size) {
-  struct Offer {
+void TcpNetwork::requireThread() {
+  std::lock_guard lock(mutex_);
+  if (!failure_) return;
+  throw Error(
+      "TCP transport: nothing can be received any more, since an internal error has ended the thread of this "
+      "context: " +
+          messageOf(failure_),
+      ErrorCode::SystemError);
+}
+
+ExportedMemory TcpNetwork::exportMemory(void* data, std::size_t size) {
+  struct Owner {
     std::shared_ptr<TcpNetwork> network;
     Id128 name;
-    ~Offer() { network->registry_.remove(name); }
+    // In a forked child the threads that use the memory do not exist: there is nothing to wait for.
+    ~Owner() {
+      if (network->owner_.isCurrent()) network->registry_.remove(name);
+    }
   };
+  requireThread();
   const int gpu = gpuOf(data);
   const Id128 name = registry_.add(std::make_shared<Registration>(data, size, gpu));
-  return {{MemoryName::handle(name, size, gpu, id_)}, std::shared_ptr<Offer>(new Offer{shared_from_this(), name})};
+  return {MemoryInfo::handle(name, size, gpu, id_), std::shared_ptr<Owner>(new Owner{shared_from_this(), name})};
 }
 
-std::shared_ptr<NetworkEndpoint> TcpNetwork::createEndpoint(const EndpointConfig& config) {
-  const EndpointDetails details{magic, protocolVersion, 0, address_, id_, randomId(), makeSecret()};
-  EndpointSlot slot{keyOf(details.secret), std::nullopt, false, -1, nullptr};
-  if (config.device.type == DeviceType::GPU) slot.copies = makeStagedCopies(config.device.id);
+std::shared_ptr<TcpEndpoint> TcpNetwork::createEndpoint(const EndpointConfig& config) {
+  requireThread();
+  const EndpointInfo info{magic, protocolVersion, 0, address_, id_, randomId(), makeSecret()};
+  EndpointState endpoint{deriveKey(info.secret), std::nullopt, false, -1, nullptr};
+  if (config.device.type == DeviceType::GPU) endpoint.copies = makeStagingCopier(config.device.id);
   {
     std::lock_guard lock(mutex_);
-    slots_.emplace(details.id, std::move(slot));
+    endpoints_.emplace(info.id, std::move(endpoint));
   }
-  return std::make_shared<LocalEndpoint>(shared_from_this(), details);
+  return std::make_shared<TcpEndpoint>(shared_from_this(), info);
 }
 
-std::shared_ptr<ConnectionBase> TcpNetwork::connect(std::shared_ptr<Context> context, const Endpoint& local,
-                                                    const Endpoint& remote, Deadline deadline) {
-  const auto self = std::dynamic_pointer_cast<LocalEndpoint>(resourcesOf(local));
-  if (!self) throw Error("connect: the local endpoint is of another transport", ErrorCode::InternalError);
-  const EndpointDetails peer = read(detailsOf(remote));
-  self->expect(peer.id);
-  UniqueFd socket = dial(peer, self->id(), deadline);
-  const auto patience = env()->bootstrapTimeout;
-  noticeSilence(socket, patience);
-  return std::make_shared<Outbound>(std::move(context), local, remote, std::move(socket), peer.network, patience);
-}
-
-void TcpNetwork::removeSlot(const Id128& id) noexcept {
+void TcpNetwork::removeEndpoint(const Id128& id) noexcept {
   {
     std::lock_guard lock(mutex_);
-    const auto found = slots_.find(id);
-    if (found == slots_.end()) return;
+    const auto found = endpoints_.find(id);
+    if (found == endpoints_.end()) return;
     if (found->second.socket >= 0) removed_.push_back(found->second.socket);
-    slots_.erase(found);
+    endpoints_.erase(found);
   }
   wake();
 }
 
-void TcpNetwork::bindSlot(const Id128& id, const Id128& caller) {
+void TcpNetwork::setExpectedInitiator(const Id128& id, const Id128& initiator) {
   std::lock_guard lock(mutex_);
-  auto& expected = slots_.at(id).caller;
-  if (!expected) expected = caller;
-  if (*expected != caller) {
+  auto& expected = endpoints_.at(id).initiator;
+  if (!expected) expected = initiator;
+  if (*expected != initiator) {
     throw Error("connect: the local endpoint has a connection to another peer; make an endpoint for each connection",
                 ErrorCode::InvalidUsage);
   }
@@ -166,16 +169,31 @@ void TcpNetwork::wake() noexcept {
 
 // --- the thread --------------------------------------------------------------------------------------------------
 
-void TcpNetwork::run() noexcept {
+void TcpNetwork::run() {
   while (true) {
-    serveReady(timeout());
+    processEvents(timeout());
     dropExpired();
     closeRemoved();
     std::lock_guard lock(mutex_);
     if (stopping_) break;
   }
-  peers_.clear();
-  pending_.clear();
+  closeAll();
+}
+
+// Called by the thread as its last action. Without it nothing is received: the peers' connections to this process fail,
+// and so does what needs the thread here.
+void TcpNetwork::fail(std::exception_ptr failure) noexcept {
+  {
+    std::lock_guard lock(mutex_);
+    failure_ = std::move(failure);
+  }
+  queue_.close();
+  closeAll();
+}
+
+void TcpNetwork::closeAll() noexcept {
+  while (!peers_.empty()) closePeer(peers_.begin());
+  while (!pending_.empty()) closePending(pending_.begin());
 }
 
 int TcpNetwork::timeout() const {
@@ -183,19 +201,20 @@ int TcpNetwork::timeout() const {
   const auto atMost = [&result](int limit) {
     if (limit >= 0) result = result < 0 ? limit : std::min(result, limit);
   };
-  if (acceptAgain_) atMost(acceptAgain_->pollTimeout());
-  for (const auto& [socket, peer] : peers_) atMost(peer.inbound->impatience());
+  atMost(queue_.pollTimeout(-1));
+  for (const auto& [socket, peer] : peers_) atMost(peer.receiver->pollTimeout());
   return result;
 }
 
-void TcpNetwork::serveReady(int timeout) {
+void TcpNetwork::processEvents(int timeout) {
   std::array<epoll_event, 64> events;
-  // Who has just been heard will soon speak again, and a core that goes idle takes long to wake.
-  const bool isAwake = Clock::now() < awakeUntil_;
-  const int count = ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), isAwake ? 0 : timeout);
+  // A peer that has just sent will probably send again soon, and an idle core takes long to wake up.
+  const bool isBusyPolling = Clock::now() < busyPollUntil_;
+  const int count =
+      ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), isBusyPolling ? 0 : timeout);
   if (count > 0) {
-    awakeUntil_ = Clock::now() + closeWatch;
-  } else if (isAwake) {
+    busyPollUntil_ = Clock::now() + busyPollTime;
+  } else if (isBusyPolling) {
     std::this_thread::yield();
   }
   for (int i = 0; i < count; ++i) {
@@ -203,105 +222,129 @@ void TcpNetwork::serveReady(int timeout) {
     if (socket == wakeup_.get()) {
       std::uint64_t ignored;
       [[maybe_unused]] const ssize_t size = ::read(wakeup_.get(), &ignored, sizeof(ignored));
-    } else if (socket == listener_.get()) {
+    } else if (socket == queue_.listener().get()) {
       acceptConnections();
     } else if (peers_.contains(socket)) {
       serve(socket);
     } else {
       const auto peer = std::find_if(pending_.begin(), pending_.end(),
                                      [socket](const PendingPeer& each) { return each.socket().get() == socket; });
-      if (peer != pending_.end()) advance(peer);
+      if (peer != pending_.end()) continueHandshake(peer);
     }
   }
-  if (acceptAgain_ && acceptAgain_->expired()) {
-    acceptAgain_.reset();
-    watch(listener_.get(), EPOLLIN, EPOLL_CTL_MOD);
+  if (watchesQueue_ == queue_.isPaused()) {
+    watchesQueue_ = !watchesQueue_;
+    updateEpoll(queue_.listener().get(), watchesQueue_ ? EPOLLIN : 0U, EPOLL_CTL_MOD);
   }
-  // Those with work of their own, such as copies under way.
-  std::vector<int> impatient;
+  // Receivers with outstanding work, such as copies in flight.
+  std::vector<int> due;
   for (const auto& [socket, peer] : peers_) {
-    if (peer.inbound->impatience() >= 0) impatient.push_back(socket);
+    if (peer.receiver->pollTimeout() >= 0) due.push_back(socket);
   }
-  for (int socket : impatient) serve(socket);
+  for (int socket : due) serve(socket);
 }
 
 void TcpNetwork::acceptConnections() {
-  for (int i = 0; i < acceptedAtOnce; ++i) {
-    UniqueFd socket = acceptFrom(listener_);
-    if (!socket) {
-      // Out of descriptors: the oldest that has not proved itself makes room, or somebody else does in a while.
-      if (isOutOfDescriptors(errno)) {
-        if (!pending_.empty()) pending_.pop_front();
-        watch(listener_.get(), 0, EPOLL_CTL_MOD);
-        acceptAgain_ = Deadline::after(10ms);
-      }
-      return;
+  for (int i = 0; i < maxAcceptsPerWakeup; ++i) {
+    UniqueFd socket = queue_.accept();
+    const int shortage = queue_.shortage();
+    if ((shortage == EMFILE || shortage == ENFILE) && !pending_.empty()) {
+      // The oldest unauthenticated connection makes room. A peer that is affected tries again.
+      closePending(pending_.begin());
+      socket = queue_.accept();
     }
-    if (pending_.size() == maxPending) pending_.pop_front();
-    watch(socket.get(), EPOLLIN, EPOLL_CTL_ADD);
-    pending_.emplace_back(std::move(socket), Deadline::after(handshakePatience));
+    if (!socket) return;
+    if (pending_.size() == maxPending) closePending(pending_.begin());
+    updateEpoll(socket.get(), EPOLLIN, EPOLL_CTL_ADD);
+    pending_.emplace_back(std::move(socket), Deadline::after(handshakeTimeout));
+    if (!queue_.hasReserve()) return;
   }
 }
 
-void TcpNetwork::advance(std::list<PendingPeer>::iterator peer) {
+void TcpNetwork::continueHandshake(std::list<PendingPeer>::iterator peer) {
   const PendingPeer::State state = peer->receive();
   if (state == PendingPeer::State::Waiting) return;
-  if (state == PendingPeer::State::Complete) assignSlot(*peer);
-  pending_.erase(peer);
+  if (state == PendingPeer::State::Complete) authenticatePeer(*peer);
+  closePending(peer);
 }
 
-void TcpNetwork::assignSlot(PendingPeer& peer) {
+void TcpNetwork::authenticatePeer(PendingPeer& peer) {
   std::lock_guard lock(mutex_);
-  const auto found = slots_.find(peer.hello().callee);
-  if (found == slots_.end() || !peer.hasProven(found->second.key)) {
-    logMessage(LogLevel::Info, LogSubsystem::Net, "TCP transport: dropped a connection from ",
+  const auto found = endpoints_.find(peer.request().target);
+  if (found == endpoints_.end() || !peer.verify(found->second.key)) {
+    logMessage(LogLevel::Info, LogSubsystem::Net, "TCP transport: closed a connection from ",
                remoteAddressOf(peer.socket()).toString(), ", which did not prove that it belongs to this job");
-    peer.answer(Verdict::Refused, std::nullopt);
+    peer.reply(ConnectStatus::Unauthorized, std::nullopt);
     return;
   }
-  EndpointSlot& slot = found->second;
-  if (slot.taken || (slot.caller && *slot.caller != peer.hello().caller)) {
-    peer.answer(Verdict::Taken, slot.key);
+  EndpointState& endpoint = found->second;
+  if (endpoint.connected || (endpoint.initiator && *endpoint.initiator != peer.request().initiator)) {
+    peer.reply(ConnectStatus::AlreadyConnected, endpoint.key);
     return;
   }
-  auto socket = peer.answer(Verdict::Accepted, slot.key);
-  if (!socket) return;
-  noticeSilence(*socket, env()->bootstrapTimeout);
-  slot.caller = peer.hello().caller;
-  slot.taken = true;
-  slot.socket = socket->get();
-  const int name = socket->get();
-  peers_[name] = {std::make_unique<Inbound>(std::move(*socket), registry_, std::move(slot.copies)), EPOLLIN};
+  // A connection keeps its descriptor, so the reserve must remain besides.
+  if (!queue_.restoreReserve()) {
+    peer.reply(ConnectStatus::OutOfDescriptors, endpoint.key);
+    return;
+  }
+  if (!peer.reply(ConnectStatus::Accepted, endpoint.key)) return;
+  UniqueFd socket = peer.takeSocket();
+  enableKeepalive(socket, env()->bootstrapTimeout);
+  endpoint.initiator = peer.request().initiator;
+  endpoint.connected = true;
+  endpoint.socket = socket.get();
+  const int name = socket.get();
+  peers_[name] = {std::make_unique<TcpReceiver>(std::move(socket), registry_, std::move(endpoint.copies)), EPOLLIN};
 }
 
 void TcpNetwork::serve(int socket) {
   const auto found = peers_.find(socket);
   if (found == peers_.end()) return;
-  auto& [inbound, interest] = found->second;
-  if (!inbound->serve()) {
-    peers_.erase(found);
-    // The number may come again, for another connection.
+  auto& [receiver, interest] = found->second;
+  if (!receiver->serve()) {
+    closePeer(found);
+    // Another connection may get the same descriptor number.
     std::lock_guard lock(mutex_);
-    for (auto& [id, slot] : slots_) {
-      if (slot.socket == socket) slot.socket = -1;
+    for (auto& [id, endpoint] : endpoints_) {
+      if (endpoint.socket == socket) endpoint.socket = -1;
     }
     return;
   }
-  if (inbound->interest() != interest) {
-    interest = inbound->interest();
-    watch(socket, interest, EPOLL_CTL_MOD);
+  if (receiver->interest() != interest) {
+    interest = receiver->interest();
+    updateEpoll(socket, interest, EPOLL_CTL_MOD);
   }
 }
 
-void TcpNetwork::watch(int socket, std::uint32_t events, int operation) noexcept {
+void TcpNetwork::updateEpoll(int socket, std::uint32_t events, int operation) noexcept {
   epoll_event event{};
   event.events = events;
   event.data.fd = socket;
   ::epoll_ctl(epoll_.get(), operation, socket, &event);
 }
 
+// A forked child may hold a copy of the socket: then closing it neither ends the connection nor removes it from the
+// epoll set, which would report it forever.
+void TcpNetwork::disconnect(const UniqueFd& socket) noexcept {
+  if (!socket) return;
+  updateEpoll(socket.get(), 0, EPOLL_CTL_DEL);
+  ::shutdown(socket.get(), SHUT_RDWR);
+}
+
+void TcpNetwork::closePeer(PeerMap::iterator peer) noexcept {
+  disconnect(peer->second.receiver->socket());
+  peers_.erase(peer);
+}
+
+void TcpNetwork::closePending(std::list<PendingPeer>::iterator peer) noexcept {
+  disconnect(peer->socket());
+  pending_.erase(peer);
+}
+
 void TcpNetwork::dropExpired() {
-  while (!pending_.empty() && pending_.front().deadline().expired()) pending_.pop_front();
+  while (!pending_.empty() && pending_.front().deadline().expired()) closePending(pending_.begin());
+  // Used for a connection that has ended since, or not replaced yet.
+  queue_.restoreReserve();
 }
 
 void TcpNetwork::closeRemoved() {
@@ -310,13 +353,9 @@ void TcpNetwork::closeRemoved() {
     std::lock_guard lock(mutex_);
     removed.swap(removed_);
   }
-  for (int socket : removed) peers_.erase(socket);
+  for (int socket : removed) {
+    if (const auto peer = peers_.find(socket); peer != peers_.end()) closePeer(peer);
+  }
 }
 
-}  // namespace tcp
-
-std::shared_ptr<Network> openTcp() {
-  return std::make_shared<tcp::TcpNetwork>();
-}
-
-}  // namespace mscclpp::detail
+}  // namespace mscclpp::detail::tcp

@@ -1,29 +1,30 @@
-#include "registry.hpp"
+#include "host/transport/tcp/registry.hpp"
 
 namespace mscclpp::detail::tcp {
 
-Registration::Lease Registration::lease(const std::shared_ptr<Registration>& registration) {
+Registration::Guard Registration::acquire(const std::shared_ptr<Registration>& registration) {
   std::lock_guard lock(registration->mutex_);
-  if (registration->withdrawn_) return Lease();
-  ++registration->leases_;
-  return Lease(registration);
+  if (registration->deregistered_) return Guard();
+  ++registration->users_;
+  return Guard(registration);
 }
 
 void Registration::release() noexcept {
+  if (!owner_.isCurrent()) return;  // the lock may have been held at the fork
   std::lock_guard lock(mutex_);
-  if (--leases_ == 0 && withdrawn_) idle_.notify_all();
+  if (--users_ == 0 && deregistered_) idle_->notify_all();
 }
 
-void Registration::withdraw() noexcept {
+void Registration::deregister() noexcept {
   std::unique_lock lock(mutex_);
-  withdrawn_ = true;
-  idle_.wait(lock, [this] { return leases_ == 0; });
+  deregistered_ = true;
+  idle_->wait(lock, [this] { return users_ == 0; });
 }
 
 Id128 Registry::add(std::shared_ptr<Registration> registration) {
   const Id128 name = randomId();
   std::lock_guard lock(mutex_);
-  byName_.emplace(name, std::move(registration));
+  byId_.emplace(name, std::move(registration));
   return name;
 }
 
@@ -31,18 +32,18 @@ void Registry::remove(const Id128& name) noexcept {
   std::shared_ptr<Registration> registration;
   {
     std::lock_guard lock(mutex_);
-    const auto found = byName_.find(name);
-    if (found == byName_.end()) return;
+    const auto found = byId_.find(name);
+    if (found == byId_.end()) return;
     registration = std::move(found->second);
-    byName_.erase(found);
+    byId_.erase(found);
   }
-  registration->withdraw();
+  registration->deregister();
 }
 
 std::shared_ptr<Registration> Registry::find(const Id128& name) const {
   std::lock_guard lock(mutex_);
-  const auto found = byName_.find(name);
-  return found == byName_.end() ? nullptr : found->second;
+  const auto found = byId_.find(name);
+  return found == byId_.end() ? nullptr : found->second;
 }
 
 }  // namespace mscclpp::detail::tcp

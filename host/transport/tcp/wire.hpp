@@ -1,22 +1,23 @@
-// What two ends of a TCP connection say to each other. Every structure travels as its bytes.
+// The messages between the two ends of a TCP connection. Structures are sent as their bytes.
 //
-// The side that issues operations dials; operations go one way, answers the other. Nothing on the wire is an address:
-// memory is named by the random name of its registration, and an offset into it.
+// The side that issues operations connects; operations are sent in one direction, replies in the other. Messages
+// contain no addresses: memory is identified by the random id of its registration and an offset into it.
 #pragma once
 
 #include <cstdint>
 
-#include "../../process_identity.hpp"
-#include "../../proof.hpp"
-#include "../../socket_address.hpp"
+#include "host/base/process_identity.hpp"
+#include "host/net/authentication.hpp"
+#include "host/net/handshake.hpp"
+#include "host/net/socket_address.hpp"
 
 namespace mscclpp::detail::tcp {
 
 inline constexpr std::uint64_t magic = 0x317063742b63736d;  // "msc+tcp1" as bytes
-inline constexpr std::uint32_t protocolVersion = 2;
+inline constexpr std::uint32_t protocolVersion = 3;
 
-/// What an endpoint tells its peer beforehand, by way of the bootstrap. The secret lets its holder dial.
-struct EndpointDetails {
+/// Sent to the peer beforehand, over the bootstrap. Any process that has the secret can connect.
+struct EndpointInfo {
   std::uint64_t magic;
   std::uint32_t version;
   std::uint32_t reserved;
@@ -26,39 +27,21 @@ struct EndpointDetails {
   Secret secret;
 };
 
-/// First words, of the side that accepts.
-struct Greeting {
-  std::uint64_t magic;
-  std::uint32_t version;
-  std::uint32_t reserved;
-  Nonce nonce;
+/// The connecting side's request in the handshake: the endpoint to which it connects, and its own.
+struct EndpointPair {
+  Id128 target;
+  Id128 initiator;
 };
 
-/// The answer of the side that dials: which endpoint it means, and which it is.
-struct Hello {
-  std::uint64_t magic;
-  std::uint32_t version;
-  std::uint32_t reserved;
-  Id128 callee;
-  Id128 caller;
-  Nonce nonce;
-  Proof proof;
-};
-
-/// A stranger learns no more than that it is one.
-enum class Verdict : std::uint32_t { Accepted = 1, Refused = 2, Taken = 3 };
-
-struct Welcome {
-  std::uint64_t magic;
-  Verdict verdict;
-  std::uint32_t reserved;
-  Proof proof;
-};
+using Challenge = mscclpp::detail::Challenge;
+using ConnectRequest = HandshakeRequest<EndpointPair>;
+using ConnectStatus = HandshakeStatus;
+using ConnectReply = HandshakeReply;
 
 enum class Operation : std::uint32_t {
   Write = 1,   ///< `size` bytes follow
   Update = 2,  ///< sets a word to `value`
-  Query = 3,   ///< asks for an answer when everything up to `number` has taken effect
+  Query = 3,   ///< requests a reply when everything up to `number` has taken effect
 };
 
 struct Message {
@@ -71,12 +54,13 @@ struct Message {
   std::uint64_t value;
 };
 
-enum class Outcome : std::uint32_t { Fine = 0, UnknownMemory = 1, OutOfRange = 2, Malformed = 3, CopyFailed = 4 };
+enum class Status : std::uint32_t { Ok = 0, UnknownMemory = 1, OutOfRange = 2, Malformed = 3, CopyFailed = 4 };
 
-/// Operations up to `completed` have taken effect. Any outcome but Fine is the last word, about the next operation.
-struct Answer {
+/// Operations up to `completed` have taken effect. Any status other than Ok concerns the next operation, and ends the
+/// connection.
+struct Reply {
   std::uint64_t completed;
-  Outcome outcome;
+  Status status;
   std::uint32_t reserved;
 };
 

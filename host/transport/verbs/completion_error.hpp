@@ -1,14 +1,14 @@
-// What a failed completion means, for messages.
+// The cause of a failed completion, for messages.
 #pragma once
 
 #include <string>
 
-#include "library.hpp"
-#include "mscclpp/host/error.hpp"
+#include "host/transport/verbs/ibv_symbols.hpp"
+#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::detail::ib {
 
-/// RemoteError if the peer or the way to it failed, SystemError otherwise.
+/// RemoteError if the peer or the route to it failed, SystemError otherwise.
 inline ErrorCode codeOf(ibv_wc_status status) {
   switch (status) {
     case IBV_WC_RETRY_EXC_ERR:
@@ -23,9 +23,9 @@ inline ErrorCode codeOf(ibv_wc_status status) {
   }
 }
 
-/// The status in words and as a number, and what it often comes from.
+/// The status as text and as a number, and its usual cause.
 inline std::string describe(const ibv_wc& completion) {
-  std::string text = std::string(library().wcStatusStr(completion.status)) + " (status " +
+  std::string text = std::string(ibvSymbols().wcStatusStr(completion.status)) + " (status " +
                      std::to_string(completion.status) + ", vendor error " + std::to_string(completion.vendor_err) +
                      ")";
   switch (completion.status) {

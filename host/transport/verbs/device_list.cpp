@@ -1,4 +1,4 @@
-#include "device_list.hpp"
+#include "host/transport/verbs/device_list.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -6,12 +6,11 @@
 #include <sstream>
 #include <string_view>
 
-#include "../../gpu_backend.hpp"
-#include "../../gpu_rdma.hpp"
-#include "library.hpp"
-#include "mscclpp/host/env.hpp"
-#include "mscclpp/host/error.hpp"
-#include "mscclpp/host/ib_devices.hpp"
+#include "host/cuda/gpu_backend.hpp"
+#include "host/transport/verbs/ibv_symbols.hpp"
+#include "mscclpp/host/base/env.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/transport/ib_devices.hpp"
 
 namespace mscclpp {
 
@@ -23,8 +22,8 @@ bool isDigit(char c) {
   return std::isdigit(static_cast<unsigned char>(c)) != 0;
 }
 
-// Runs of digits compare as numbers, everything else as characters.
-bool lessByNumbers(std::string_view a, std::string_view b) {
+// Digit sequences compare as numbers, everything else as characters.
+bool naturalLess(std::string_view a, std::string_view b) {
   while (!a.empty() && !b.empty()) {
     if (isDigit(a[0]) && isDigit(b[0])) {
       const auto runA = std::find_if_not(a.begin(), a.end(), isDigit) - a.begin();
@@ -50,12 +49,12 @@ std::string join(const std::vector<std::string>& names) {
 }
 
 std::vector<std::string> presentDevices() {
-  const Library* functions = findLibrary();
+  const IbvSymbols* functions = findIbvSymbols();
   if (functions == nullptr) return {};
   int count = 0;
   ibv_device** list = functions->getDeviceList(&count);
   if (list == nullptr) {
-    if (errno == ENOSYS) return {};  // a kernel without RDMA
+    if (errno == ENOSYS) return {};  // a kernel without RDMA support
     throw IbError("listing the verbs devices", errno);
   }
   std::vector<std::string> names;
@@ -68,14 +67,14 @@ std::vector<std::string> presentDevices() {
 
 std::vector<std::string> orderDevices(std::vector<std::string> present, const std::string& chosen) {
   if (chosen.empty()) {
-    std::sort(present.begin(), present.end(), lessByNumbers);
+    std::sort(present.begin(), present.end(), naturalLess);
     return present;
   }
   std::vector<std::string> ordered;
   std::istringstream items(chosen);
   for (std::string name; std::getline(items, name, ',');) {
     if (std::find(present.begin(), present.end(), name) == present.end()) {
-      std::sort(present.begin(), present.end(), lessByNumbers);
+      std::sort(present.begin(), present.end(), naturalLess);
       throw Error("MSCCLPP_HCA_DEVICES=" + chosen + ": there is no verbs device '" + name +
                       "'; this host has: " + join(present),
                   ErrorCode::InvalidUsage);
@@ -134,7 +133,7 @@ Transport getIBTransportByDeviceName(const std::string& ibDeviceName) {
   const auto devices = detail::ib::deviceNames();
   const auto found = std::find(devices.begin(), devices.end(), ibDeviceName) - devices.begin();
   if (found == static_cast<std::ptrdiff_t>(devices.size()) || found >= maxDevices) {
-    throw Error("the verbs device '" + ibDeviceName + "' is none of IB0 to IB7: these are " +
+    throw Error("the verbs device '" + ibDeviceName + "' is not among IB0 to IB7, which are " +
                     detail::ib::join(devices) + "; MSCCLPP_HCA_DEVICES chooses others",
                 ErrorCode::InvalidUsage);
   }
@@ -150,7 +149,7 @@ Transport nearestIBTransport(const Device& device) {
   if (device.type == DeviceType::CPU) return Transport::IB0;
   const int gpu = device.id < 0 ? detail::currentGpu() : device.id;
   detail::checkGpu(gpu);
-  return transportOf(detail::ib::nearestDevice(detail::ib::Sysfs(), devices, detail::gpuBusId(gpu), gpu));
+  return transportOf(detail::ib::nearestDevice(detail::ib::Sysfs(), devices, detail::gpuPciBusId(gpu), gpu));
 }
 
 }  // namespace mscclpp

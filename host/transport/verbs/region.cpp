@@ -1,15 +1,15 @@
-#include "region.hpp"
+#include "host/transport/verbs/region.hpp"
 
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <string>
 
-#include "../../gpu_backend.hpp"
-#include "../../gpu_rdma.hpp"
-#include "../../host_allocation.hpp"
-#include "mscclpp/host/env.hpp"
-#include "mscclpp/host/error.hpp"
+#include "host/cuda/gpu_backend.hpp"
+#include "host/cuda/gpu_rdma.hpp"
+#include "host/memory/host_allocation.hpp"
+#include "mscclpp/host/base/env.hpp"
+#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::detail::ib {
 
@@ -25,8 +25,8 @@ bool haveNvidiaPeermem() {
   return std::filesystem::exists("/sys/module/nvidia_peermem") || std::filesystem::exists("/sys/module/nv_peer_mem");
 }
 
-Owner<ibv_mr> registerHostMemory(const VerbsDevice& device, void* data, std::size_t size) {
-  Owner<ibv_mr> region(library().regMr(device.domain(), data, size, accessOf(device)));
+IbvPtr<ibv_mr> registerHostMemory(const VerbsDevice& device, void* data, std::size_t size) {
+  IbvPtr<ibv_mr> region(ibvSymbols().regMr(device.domain(), data, size, accessOf(device)));
   if (!region) {
     const int reason = errno;
     throw IbError("registering " + std::to_string(size) + " bytes of host memory with " + device.name() +
@@ -36,26 +36,26 @@ Owner<ibv_mr> registerHostMemory(const VerbsDevice& device, void* data, std::siz
   return region;
 }
 
-// By dma-buf where the kernel, the driver and libibverbs know it; else by nvidia-peermem, which lets a device register
-// GPU addresses as if they were the host's. Not run yet: no machine with both was at hand.
-Owner<ibv_mr> registerGpuMemory(const VerbsDevice& device, void* data, std::size_t size) {
+// By dma-buf if the kernel, the driver and libibverbs support it; otherwise by nvidia-peermem, which lets a device
+// register GPU addresses as if they were host memory. Compiled but not run: it needs a network device and a GPU.
+IbvPtr<ibv_mr> registerGpuMemory(const VerbsDevice& device, void* data, std::size_t size) {
   if (env()->forceDisableGdr) {
     throw Error("registerMemory: MSCCLPP_FORCE_DISABLE_GDR is set, so " + device.name() +
                     " may not reach GPU memory; unset it, or use Transport::Ethernet",
                 ErrorCode::InvalidUsage);
   }
   int reason = ENOTSUP;
-  if (library().regDmabufMr != nullptr) {
+  if (ibvSymbols().regDmabufMr != nullptr) {
     if (const auto exported = exportDmaBuf(data, size)) {
-      Owner<ibv_mr> region(library().regDmabufMr(device.domain(), exported->offset, size,
-                                                 reinterpret_cast<std::uint64_t>(data), exported->fd.get(),
-                                                 accessOf(device)));
+      IbvPtr<ibv_mr> region(ibvSymbols().regDmabufMr(device.domain(), exported->offset, size,
+                                                     reinterpret_cast<std::uint64_t>(data), exported->fd.get(),
+                                                     accessOf(device)));
       if (region) return region;
       reason = errno;
     }
   }
   if (haveNvidiaPeermem()) {
-    Owner<ibv_mr> region(library().regMr(device.domain(), data, size, accessOf(device)));
+    IbvPtr<ibv_mr> region(ibvSymbols().regMr(device.domain(), data, size, accessOf(device)));
     if (region) return region;
     reason = errno;
   }
@@ -79,8 +79,9 @@ void RegionKeys::writeTo(MemoryHandle& handle) const {
   std::memcpy(handle.access.data(), this, sizeof(*this));
 }
 
-std::shared_ptr<const Region> RegionTable::share(void* data, std::size_t size) {
-  // A registration may outlive its memory, and new memory may then lie at the old address: an address alone says nothing.
+std::shared_ptr<const Region> RegionTable::registerMemory(void* data, std::size_t size) {
+  // A registration may outlive its memory, and new memory may then have the same address: the address alone does not
+  // identify it.
   const auto allocation = HostAllocation::find(data, size);
   const Range range{allocation ? allocation->id() : Id128{}, data, size};
   std::shared_ptr<Region> region;
@@ -91,8 +92,8 @@ std::shared_ptr<const Region> RegionTable::share(void* data, std::size_t size) {
     if (!region) id = ++lastId_;
   }
   if (!region) {
-    // Without the lock, which every signal that arrives takes: pinning gigabytes takes seconds. If another thread has
-    // registered the same range meanwhile, its region serves both.
+    // Without the lock, which is taken for every signal that arrives: pinning gigabytes takes seconds. If another
+    // thread has registered the same range meanwhile, both use its region.
     auto made = std::make_shared<Region>(device_, data, size, id);
     std::lock_guard lock(mutex_);
     if (allocation) region = findRange(range);
@@ -106,7 +107,9 @@ std::shared_ptr<const Region> RegionTable::share(void* data, std::size_t size) {
   }
   const Region* pointer = region.get();
   return {pointer, [table = shared_from_this(), held = std::move(region)](const Region*) mutable {
-            std::lock_guard lock(table->mutex_);
+            // In a forked child the lock may have been held at the fork.
+            std::unique_lock lock(table->mutex_, std::defer_lock);
+            if (table->owner_.isCurrent()) lock.lock();
             held.reset();
           }};
 }
@@ -118,9 +121,8 @@ RegionTable::Source RegionTable::sourceOf(std::uint32_t id, std::uint64_t addres
   });
   if (source.address != address || source.size != size) {
     throw Error(
-        "Connection: the source is no memory of this rank that is registered with this context; pass a "
-        "RegisteredMemory "
-        "that Context::registerMemory returned here",
+        "Connection: the source is not registered with this rank's context; pass a RegisteredMemory that "
+        "Context::registerMemory returned here",
         ErrorCode::InvalidUsage);
   }
   return source;

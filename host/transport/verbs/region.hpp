@@ -1,4 +1,4 @@
-// Memory that a verbs device may read and write: regions, and the table by which signals name them.
+// Memory that a verbs device may read and write: regions, and the table in which signals find them by id.
 #pragma once
 
 #include <cstddef>
@@ -10,12 +10,12 @@
 #include <tuple>
 #include <utility>
 
-#include "../../memory_transport.hpp"
-#include "verbs_device.hpp"
+#include "host/memory/memory_transport.hpp"
+#include "host/transport/verbs/verbs_device.hpp"
 
 namespace mscclpp::detail::ib {
 
-/// One registration with the device; ends with the last owner.
+/// One registration with the device; deregistered with the last owner.
 class Region {
  public:
   Region(std::shared_ptr<VerbsDevice> device, void* data, std::size_t size, std::uint32_t id);
@@ -34,13 +34,13 @@ class Region {
   std::size_t size_;
   int gpu_;
   std::uint32_t id_;
-  Owner<ibv_mr> region_;
+  IbvPtr<ibv_mr> region_;
 };
 
-/// What a registration tells a peer, and its owner, in a MemoryHandle.
+/// The keys of a region as a MemoryHandle carries them, for peers and for the owner.
 struct RegionKeys {
   std::uint32_t remoteKey;
-  /// In the owner's table.
+  /// The id in the owner's table.
   std::uint32_t id;
 
   static RegionKeys of(const MemoryHandle& handle) {
@@ -52,17 +52,17 @@ struct RegionKeys {
   void writeTo(MemoryHandle& handle) const;
 };
 
-/// The regions of one device in use. Any thread may call it.
+/// The regions of one device in use. Any thread may call any function.
 class RegionTable : public std::enable_shared_from_this<RegionTable> {
  public:
   explicit RegionTable(std::shared_ptr<VerbsDevice> device) : device_(std::move(device)) {}
 
-  /// A region for exactly this memory. Registering pins its pages, so a part of a HostBuffer is registered once while
-  /// anybody uses it; other memory has no name by which to know it again. When the last pointer has gone, neither the
-  /// device nor a use() touches the memory.
-  std::shared_ptr<const Region> share(void* data, std::size_t size);
+  /// A region for exactly this memory. Registering pins its pages, so a range of a HostBuffer is registered once and
+  /// shared; other memory cannot be identified and is registered each time. After the last pointer is released, neither
+  /// the device nor use() accesses the memory.
+  std::shared_ptr<const Region> registerMemory(void* data, std::size_t size);
 
-  /// A region to read from: its key for the device, and whether the host may read it too.
+  /// A region to read from: its local key, and whether the host can read it too.
   struct Source {
     std::uint32_t id;
     std::uint64_t address;
@@ -70,11 +70,11 @@ class RegionTable : public std::enable_shared_from_this<RegionTable> {
     std::uint32_t localKey;
     bool onHost;
   };
-  /// Throws Error(InvalidUsage) unless the region with this number is [address, address + size): numbers mean something
-  /// in their own table only, and the memory may be a peer's.
+  /// Throws Error(InvalidUsage) unless the region with this id is [address, address + size): ids are valid only in
+  /// their own table, and the memory may be a peer's.
   Source sourceOf(std::uint32_t id, std::uint64_t address, std::uint64_t size) const;
 
-  /// Calls use(region), which stays valid during the call; false if there is no such region (any more).
+  /// Calls use(region), which stays valid during the call; returns false if there is no such region (any more).
   template <typename Use>
   bool use(std::uint32_t id, Use use) const {
     std::lock_guard lock(mutex_);
@@ -91,8 +91,9 @@ class RegionTable : public std::enable_shared_from_this<RegionTable> {
   std::shared_ptr<Region> find(std::uint32_t id) const;
   std::shared_ptr<Region> findRange(const Range& range) const;
 
+  const OwnerProcess owner_;
   std::shared_ptr<VerbsDevice> device_;
-  // Taken to drop a region too: so none goes while another thread uses it.
+  // Also held while releasing a region, so that none is released while another thread uses it.
   mutable std::mutex mutex_;
   std::uint32_t lastId_ = 0;
   std::map<Range, std::weak_ptr<Region>> byRange_;

@@ -1,4 +1,4 @@
-#include "signal_receiver.hpp"
+#include "host/transport/verbs/signal_receiver.hpp"
 
 #include <endian.h>
 #include <fcntl.h>
@@ -10,15 +10,15 @@
 #include <atomic>
 #include <cerrno>
 
-#include "../../service_thread.hpp"
-#include "mscclpp/host/error.hpp"
+#include "host/base/service_thread.hpp"
+#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::detail::ib {
 
 InboundSignals::InboundSignals(std::shared_ptr<SignalReceiver> receiver, int capacity)
     : receiver_(std::move(receiver)) {
-  queue_.reset(
-      library().createCq(receiver_->device_->context(), capacity, this, receiver_->channel_.get(), /*comp_vector=*/0));
+  queue_.reset(ibvSymbols().createCq(receiver_->device_->context(), capacity, this, receiver_->channel_.get(),
+                                     /*comp_vector=*/0));
   if (!queue_) throw IbError("creating a completion queue of " + receiver_->device_->name() + " for signals", errno);
 }
 
@@ -31,13 +31,14 @@ void InboundSignals::start(QueuePair& pair, int count) {
   pair_ = &pair;
   for (int i = 0; i < count; ++i) pair.postReceive();
   if (const int failure = ibv_req_notify_cq(queue_.get(), 0); failure != 0) {
-    throw IbError("asking for notice of signals", failure);
+    throw IbError("requesting notification of signals", failure);
   }
   receiver_->active_.insert(this);
-  receiver_->needThread();
+  receiver_->ensureThreadRunning();
 }
 
 void InboundSignals::stop() noexcept {
+  if (!receiver_->owner_.isCurrent()) return;  // the lock may have been held at the fork
   std::lock_guard lock(receiver_->mutex_);
   receiver_->active_.erase(this);
 }
@@ -55,11 +56,11 @@ void InboundSignals::drain() {
     if (count < 0) throw Error("reading the completion queue for signals failed", ErrorCode::SystemError);
     for (int i = 0; i < count && failure_.empty(); ++i) {
       const ibv_wc& completion = completions[static_cast<std::size_t>(i)];
-      // What a queue pair that broke gives back; the sending side says why it broke.
+      // Flushed by a queue pair in the error state; the sending side reports the cause.
       if (completion.status != IBV_WC_SUCCESS) continue;
       pair_->postReceive();
       if (completion.opcode != IBV_WC_RECV_RDMA_WITH_IMM) {
-        failure_ = "the peer sent a message that is no signal";
+        failure_ = "the peer sent a message that is not a signal";
       } else {
         handle(be32toh(completion.imm_data));
       }
@@ -70,34 +71,34 @@ void InboundSignals::drain() {
 void InboundSignals::handle(std::uint32_t bits) {
   const SignalCode code = SignalCode::decode(bits);
   const std::uint64_t number = numbers_.add(code);
-  if (code.what == SignalCode::What::Piece) return;
+  if (code.opcode == SignalCode::Opcode::Piece) return;
   if (code.target >= targets_.size()) targets_.resize(code.target + 1);
   Target& target = targets_[code.target];
-  switch (code.what) {
-    case SignalCode::What::Piece:
+  switch (code.opcode) {
+    case SignalCode::Opcode::Piece:
       break;
-    case SignalCode::What::Region:
+    case SignalCode::Opcode::Region:
       target = {};
-      // No region has the number 0.
+      // No region has the id 0.
       target.region = number > UINT32_MAX ? 0 : static_cast<std::uint32_t>(number);
       break;
-    case SignalCode::What::Offset:
+    case SignalCode::Opcode::Offset:
       target.offset = number;
-      nameWord(target);
+      resolveTarget(target);
       break;
-    case SignalCode::What::Add:
+    case SignalCode::Opcode::Add:
       addTo(target, number);
       break;
   }
 }
 
-void InboundSignals::nameWord(Target& target) {
+void InboundSignals::resolveTarget(Target& target) {
   const bool found = receiver_->regions_->use(target.region, [&](const Region& region) {
     const auto address = reinterpret_cast<std::uintptr_t>(region.data()) + target.offset;
-    target.named = target.offset <= region.size() && region.size() - target.offset >= sizeof(std::uint64_t) &&
-                   address % sizeof(std::uint64_t) == 0;
-    if (!target.named) failure_ = "the peer signals a word outside of the registered memory";
-    if (target.named && region.gpu() >= 0) {
+    target.resolved = target.offset <= region.size() && region.size() - target.offset >= sizeof(std::uint64_t) &&
+                      address % sizeof(std::uint64_t) == 0;
+    if (!target.resolved) failure_ = "the peer signals a word outside of the registered memory";
+    if (target.resolved && region.gpu() >= 0) {
       target.value = receiver_->writerFor(region.gpu()).load(reinterpret_cast<std::uint64_t*>(address));
     }
   });
@@ -105,8 +106,8 @@ void InboundSignals::nameWord(Target& target) {
 }
 
 void InboundSignals::addTo(Target& target, std::uint64_t delta) {
-  if (!target.named) {
-    failure_ = "the peer signals a word that it has not named";
+  if (!target.resolved) {
+    failure_ = "the peer signals a word that it has not announced";
     return;
   }
   const bool found = receiver_->regions_->use(target.region, [&](const Region& region) {
@@ -123,24 +124,28 @@ void InboundSignals::addTo(Target& target, std::uint64_t delta) {
 
 SignalReceiver::SignalReceiver(std::shared_ptr<VerbsDevice> device, std::shared_ptr<const RegionTable> regions)
     : device_(std::move(device)), regions_(std::move(regions)) {
-  channel_.reset(library().createCompChannel(device_->context()));
+  channel_.reset(ibvSymbols().createCompChannel(device_->context()));
   if (!channel_) throw IbError("creating a completion channel of " + device_->name(), errno);
   const int flags = ::fcntl(channel_->fd, F_GETFL);
   if (flags < 0 || ::fcntl(channel_->fd, F_SETFL, flags | O_NONBLOCK) != 0) {
-    throw SysError("making a completion channel not block", errno);
+    throw SysError("making a completion channel non-blocking", errno);
   }
   stop_ = UniqueFd(::eventfd(0, EFD_CLOEXEC));
   if (!stop_) throw SysError("eventfd", errno);
 }
 
 SignalReceiver::~SignalReceiver() {
+  if (!owner_.isCurrent()) {
+    if (thread_.joinable()) thread_.detach();
+    return;
+  }
   const std::uint64_t one = 1;
-  // An eventfd that holds zero always takes it.
+  // An eventfd whose counter is zero always accepts the write.
   static_cast<void>(::write(stop_.get(), &one, sizeof(one)) == sizeof(one));
   if (thread_.joinable()) thread_.join();
 }
 
-void SignalReceiver::needThread() {
+void SignalReceiver::ensureThreadRunning() {
   if (!thread_.joinable()) thread_ = startServiceThread("mscclpp-verbs", [this] { run(); });
 }
 
@@ -159,15 +164,15 @@ void SignalReceiver::run() noexcept {
   while (true) {
     if (::poll(sources.data(), sources.size(), -1) < 0 && errno != EINTR) return;
     if (sources[1].revents != 0) return;
-    if (sources[0].revents != 0) serveOne();
+    if (sources[0].revents != 0) handleEvent();
   }
 }
 
-// Asks for the next notice before it looks a last time: what arrives after the look gives one.
-void SignalReceiver::serveOne() noexcept {
+// Requests the next notification before the last poll: a completion that arrives after the poll causes one.
+void SignalReceiver::handleEvent() noexcept {
   ibv_cq* queue = nullptr;
   void* owner = nullptr;
-  if (library().getCqEvent(channel_.get(), &queue, &owner) != 0) return;
+  if (ibvSymbols().getCqEvent(channel_.get(), &queue, &owner) != 0) return;
   {
     std::lock_guard lock(mutex_);
     auto* inbound = static_cast<InboundSignals*>(owner);
@@ -178,12 +183,12 @@ void SignalReceiver::serveOne() noexcept {
       } catch (const std::exception& error) {
         inbound->failure_ = error.what();
       }
-      // Else the peer would wait for ever for room that is made no more.
-      if (!inbound->failure_.empty()) inbound->pair_->breakOff();
+      // Otherwise the peer would wait forever for receives that are never posted.
+      if (!inbound->failure_.empty()) inbound->pair_->setError();
     }
   }
-  // Destroying the queue waits for this, so the queue is still there although its connection may have gone.
-  library().ackCqEvents(queue, 1);
+  // Destroying the queue waits for this, so the queue still exists even if its connection does not.
+  ibvSymbols().ackCqEvents(queue, 1);
 }
 
 }  // namespace mscclpp::detail::ib

@@ -1,4 +1,4 @@
-#include "sysfs.hpp"
+#include "host/transport/verbs/sysfs.hpp"
 
 #include <algorithm>
 #include <cctype>
@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The first line of a file; nothing if it cannot be read: kernels answer EINVAL for unused entries of a table.
+// The first line of a file; empty if it cannot be read: kernels return EINVAL for unused entries of a table.
 std::optional<std::string> readLine(const fs::path& path) {
   std::ifstream file(path);
   std::string line;
@@ -38,7 +38,7 @@ std::optional<Gid> parseGid(const std::string& text) {
 
 GidType parseType(const std::string& text) {
   if (text == "RoCE v2") return GidType::RoceV2;
-  // Kernels say "IB/RoCE v1" for both; an Ethernet port tells them apart by its link layer.
+  // Kernels write "IB/RoCE v1" for both; the link layer of the port distinguishes them.
   return text == "RoCE v1" ? GidType::RoceV1 : GidType::InfiniBand;
 }
 
@@ -76,12 +76,12 @@ int preference(const GidEntry& entry) {
 
 }  // namespace
 
-fs::path Sysfs::folderOf(const std::string& device, int port) const {
+fs::path Sysfs::portPath(const std::string& device, int port) const {
   return root_ / "class/infiniband" / device / "ports" / std::to_string(port);
 }
 
 std::optional<GidEntry> Sysfs::gidAt(const std::string& device, int port, int index) const {
-  const fs::path folder = folderOf(device, port);
+  const fs::path folder = portPath(device, port);
   const auto text = readLine(folder / "gids" / std::to_string(index));
   const auto gid = text ? parseGid(*text) : std::nullopt;
   if (!gid || *gid == Gid{}) return std::nullopt;
@@ -93,7 +93,7 @@ std::optional<GidEntry> Sysfs::gidAt(const std::string& device, int port, int in
 
 template <typename Visit>
 void Sysfs::visitGids(const std::string& device, int port, Visit visit) const {
-  const fs::path table = folderOf(device, port) / "gids";
+  const fs::path table = portPath(device, port) / "gids";
   for (int index = 0; fs::exists(table / std::to_string(index)); ++index) {
     const auto entry = gidAt(device, port, index);
     if (entry && !visit(*entry)) return;
@@ -113,7 +113,7 @@ std::optional<GidEntry> Sysfs::bestGid(const std::string& device, int port) cons
   std::optional<GidEntry> best;
   visitGids(device, port, [&](const GidEntry& entry) {
     if (!best || preference(entry) < preference(*best)) best = entry;
-    // Tables are long, and mostly empty: nothing beats these two.
+    // Tables are long and mostly empty, and no entry ranks higher than these two: stop.
     return preference(*best) != 0 && best->type != GidType::InfiniBand;
   });
   return best;
@@ -127,16 +127,16 @@ PciDistance Sysfs::distance(const std::string& device, const std::string& busId)
   const fs::path there = resolve(root_ / "bus/pci/devices" / lower);
   const auto a = pciPath(here);
   const auto b = pciPath(there);
-  if (a.empty() || b.empty()) return {PciDistance::Level::Elsewhere, 0};
+  if (a.empty() || b.empty()) return {PciDistance::Level::System, 0};
   const auto [endA, endB] = std::mismatch(a.begin(), a.end(), b.begin(), b.end());
   const auto shared = std::distance(a.begin(), endA);
   const int hops = static_cast<int>(std::distance(endA, a.end()) + std::distance(endB, b.end()));
-  // Host bridge, root port, ...: below a common root port traffic stays off the CPU.
-  if (shared >= 2) return {PciDistance::Level::SamePort, hops};
+  // Host bridge, root port, ...: below a common root port traffic does not cross the CPU.
+  if (shared >= 2) return {PciDistance::Level::SameRootPort, hops};
   if (shared == 1) return {PciDistance::Level::SameHostBridge, hops};
   const int node = numaNode(here);
   if (node >= 0 && node == numaNode(there)) return {PciDistance::Level::SameNumaNode, 0};
-  return {PciDistance::Level::Elsewhere, 0};
+  return {PciDistance::Level::System, 0};
 }
 
 bool isIpv4(const Gid& gid) {

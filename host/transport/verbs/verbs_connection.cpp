@@ -1,54 +1,56 @@
-#include "verbs_connection.hpp"
+#include "host/transport/verbs/verbs_connection.hpp"
 
 #include <endian.h>
 
 #include <algorithm>
 #include <chrono>
 
-#include "../../error_message.hpp"
-#include "completion_error.hpp"
-#include "mscclpp/host/error.hpp"
+#include "host/base/error_message.hpp"
+#include "host/transport/verbs/completion_error.hpp"
+#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::detail::ib {
 
 namespace {
 
-// How long an operation may wait for room in a queue: as long as a flush waits by default.
-constexpr std::chrono::seconds patience{30};
-// What was issued and never flushed mostly has arrived when a connection ends, or does so in this time.
-constexpr std::chrono::seconds farewell{5};
-// Ports allow 2 GiB and less; what is larger is sent as several messages.
-constexpr std::uint64_t largestMessage = std::uint64_t{1} << 30;
-// A write is cut over queue pairs into parts of this size or more: a smaller one gains less than its requests cost.
-constexpr std::uint64_t leastPart = 64 * 1024;
+// How long an operation may wait for free slots in a queue: the default timeout of a flush.
+constexpr std::chrono::seconds queueTimeout{30};
+// How long the destructor waits for operations that were issued and not flushed.
+constexpr std::chrono::seconds drainTimeout{5};
+// Ports allow at most 2 GiB; larger writes are sent as several messages.
+constexpr std::uint64_t maxMessageBytes = std::uint64_t{1} << 30;
+// A write is striped across queue pairs in parts of at least this size: smaller parts cost more than they gain.
+constexpr std::uint64_t minPartBytes = 64 * 1024;
 constexpr std::uint64_t partAlignment = 4096;
 
 }  // namespace
 
 VerbsConnection::VerbsConnection(std::shared_ptr<Context> context, const Endpoint& local, const Endpoint& remote,
-                                 std::shared_ptr<VerbsEndpoint> endpoint, Details peer)
-    : ConnectionBase(std::move(context), local, remote),
+                                 std::shared_ptr<VerbsEndpoint> endpoint, EndpointInfo peer)
+    : NetworkConnection(std::move(context), local, remote),
       endpoint_(std::move(endpoint)),
       peer_(std::move(peer)),
-      mode_(agree(endpoint_->own(), peer_)),
+      mode_(negotiate(endpoint_->localInfo(), peer_)),
       completions_(static_cast<std::size_t>(endpoint_->settings().maxCqPollNum)) {
   if (mode_ == SignalMode::Atomic) {
-    returned_ = std::make_unique<std::uint64_t>(0);
-    returnedRegion_ = endpoint_->parts().regions->share(returned_.get(), sizeof(*returned_));
+    fetchResult_ = std::make_unique<std::uint64_t>(0);
+    fetchResultRegion_ = endpoint_->resources().regions->registerMemory(fetchResult_.get(), sizeof(*fetchResult_));
   }
   endpoint_->connect(peer_, mode_);
 }
 
 VerbsConnection::~VerbsConnection() {
+  if (isForkedCopy()) return;  // its completions belong to the parent
   try {
-    flush(farewell);
-  } catch (const std::exception&) {  // whoever wanted to know has asked
+    flush(drainTimeout);
+  } catch (const std::exception&) {  // reported by the calls before, if there were any
   }
   endpoint_->close();
 }
 
-std::string VerbsConnection::path() const {
-  return nameOf(local().transport()) + " (" + endpoint_->own().nic + ") to " + peer_.process + " (" + peer_.nic + ")";
+std::string VerbsConnection::description() const {
+  return nameOf(local().transport()) + " (" + endpoint_->localInfo().nic + ") to " + peerText(peer_.process) + " (" +
+         peer_.nic + ")";
 }
 
 void VerbsConnection::findInboundFailure() {
@@ -58,10 +60,10 @@ void VerbsConnection::findInboundFailure() {
 
 void VerbsConnection::throwFailure() {
   if (!failure_ && mode_ == SignalMode::Immediate) findInboundFailure();
-  if (failure_) throw Error("the connection over " + path() + " broke: " + failure_->what, failure_->code);
+  if (failure_) throw Error("the connection over " + description() + " failed: " + failure_->what, failure_->code);
 }
 
-// Runs a part of an operation. Whatever it throws ends the connection: some of the operation may be under way.
+// Runs a step of an operation. An exception fails the connection: part of the operation may have been posted.
 template <typename Step>
 void VerbsConnection::step(Step step) {
   try {
@@ -76,18 +78,18 @@ template <typename Condition>
 void VerbsConnection::waitUntil(Condition condition, const char* what) {
   const auto start = std::chrono::steady_clock::now();
   while (!condition()) {
-    startAdded();
+    postRequests();
     poll();
     check();
     if (condition()) return;
     const auto waited = std::chrono::duration_cast<std::chrono::microseconds>(std::chrono::steady_clock::now() - start);
-    if (waited >= patience) {
-      failure_ = Failure{std::string("there was no ") + what + " for " + std::to_string(patience.count()) + " s",
+    if (waited >= queueTimeout) {
+      failure_ = Failure{std::string("there was no ") + what + " for " + std::to_string(queueTimeout.count()) + " s",
                          ErrorCode::Timeout};
       throwFailure();
     }
-    refuseIfAborted();
-    awaitProgress(waited, patience - waited);
+    throwIfEnded();
+    waitForProgress(waited, queueTimeout - waited);
   }
 }
 
@@ -99,7 +101,7 @@ void VerbsConnection::startWrite(const RegisteredMemory& dst, std::uint64_t dstO
   const Write write{addressOf(dst) + dstOffset, RegionKeys::of(target).remoteKey, addressOf(src) + srcOffset,
                     sourceOf(src)};
   step([&] {
-    const std::uint64_t parts = pairs.size() == 1 ? 1 : std::clamp<std::uint64_t>(size / leastPart, 1, pairs.size());
+    const std::uint64_t parts = pairs.size() == 1 ? 1 : std::clamp<std::uint64_t>(size / minPartBytes, 1, pairs.size());
     const std::uint64_t part = parts == 1 ? size : (size / parts + partAlignment - 1) / partAlignment * partAlignment;
     std::uint64_t done = 0;
     for (std::uint64_t i = 0; i < parts && done < size; ++i) {
@@ -107,7 +109,7 @@ void VerbsConnection::startWrite(const RegisteredMemory& dst, std::uint64_t dstO
       addWrite(*pairs[i], write, done, bytes);
       done += bytes;
     }
-    if (!held_) startAdded();
+    if (!isBatching()) postRequests();
   });
 }
 
@@ -116,7 +118,7 @@ const RegionTable::Source& VerbsConnection::sourceOf(const RegisteredMemory& mem
   const std::uint64_t address = addressOf(memory);
   RegionTable::Source& known = sources_[id % sources_.size()];
   if (known.id != id || known.address != address || known.size != memory.size()) {
-    known = endpoint_->parts().regions->sourceOf(id, address, memory.size());
+    known = endpoint_->resources().regions->sourceOf(id, address, memory.size());
   }
   return known;
 }
@@ -127,36 +129,34 @@ void VerbsConnection::startUpdate(const RegisteredMemory& dst, std::uint64_t dst
   const RegionKeys keys = RegionKeys::of(handleOf(dst, remote().transport()));
   const std::uint64_t delta = newValue - oldValue;
   step([&] {
-    settleOthers();
+    drainOtherQueuePairs();
     if (mode_ == SignalMode::Atomic) {
       addFetchAndAdd(addressOf(dst) + dstOffset, keys.remoteKey, delta);
     } else {
-      addCodes(encodeNumber(SignalCode::What::Add, nameWord({keys.id, dstOffset}), delta));
+      addCodes(encodeNumber(SignalCode::Opcode::Add, assignIndex({keys.id, dstOffset}), delta));
     }
-    if (!held_) startAdded();
+    if (!isBatching()) postRequests();
   });
 }
 
-void VerbsConnection::endBatch() {
-  if (!held_) return;
-  held_ = false;
+void VerbsConnection::postBatch() {
   check();
-  step([&] { startAdded(); });
+  step([&] { postRequests(); });
 }
 
-// Apart from what every request runs through, which stays short.
-[[gnu::noinline]] void VerbsConnection::waitForRoom(const QueuePair& pair) {
-  waitUntil([&] { return pair.room() > 0; }, "room in the queue");
+// Not inlined, to keep the code path of every request short.
+[[gnu::noinline]] void VerbsConnection::waitForFreeSlot(const QueuePair& pair) {
+  waitUntil([&] { return pair.freeSlots() > 0; }, "free slot in the send queue");
 }
 
 ibv_send_wr& VerbsConnection::addRequest(QueuePair& pair) {
-  if (pair.full()) pair.start();
-  if (pair.room() == 0) waitForRoom(pair);
+  if (pair.full()) pair.post();
+  if (pair.freeSlots() == 0) waitForFreeSlot(pair);
   return pair.add(issued() + 1);
 }
 
 void VerbsConnection::addWrite(QueuePair& pair, const Write& write, std::uint64_t offset, std::uint64_t size) {
-  const std::uint64_t most = std::min<std::uint64_t>(endpoint_->port().attributes.max_msg_sz, largestMessage);
+  const std::uint64_t most = std::min<std::uint64_t>(endpoint_->port().attributes.max_msg_sz, maxMessageBytes);
   for (const std::uint64_t end = offset + size; offset < end;) {
     const std::uint64_t bytes = std::min(end - offset, most);
     ibv_send_wr& request = addRequest(pair);
@@ -176,8 +176,8 @@ void VerbsConnection::addFetchAndAdd(std::uint64_t address, std::uint32_t key, s
   request.wr.atomic.remote_addr = address;
   request.wr.atomic.rkey = key;
   request.wr.atomic.compare_add = delta;
-  *request.sg_list = {reinterpret_cast<std::uint64_t>(returned_.get()), sizeof(*returned_),
-                      returnedRegion_->localKey()};
+  *request.sg_list = {reinterpret_cast<std::uint64_t>(fetchResult_.get()), sizeof(*fetchResult_),
+                      fetchResultRegion_->localKey()};
   request.num_sge = 1;
 }
 
@@ -190,33 +190,33 @@ void VerbsConnection::addCodes(const SignalCodes& codes) {
   }
 }
 
-std::uint32_t VerbsConnection::nameWord(const Word& word) {
-  if (const auto known = named_.find(word); known != named_.end()) return known->second;
+std::uint32_t VerbsConnection::assignIndex(const RemoteWord& word) {
+  if (const auto known = indexOf_.find(word); known != indexOf_.end()) return known->second;
   const std::uint32_t index = nextIndex_;
   nextIndex_ = (nextIndex_ + 1) % SignalCode::targets;
-  addCodes(encodeNumber(SignalCode::What::Region, index, word.region));
-  addCodes(encodeNumber(SignalCode::What::Offset, index, word.offset));
-  if (index < wordOf_.size()) {
-    named_.erase(wordOf_[index]);
-    wordOf_[index] = word;
+  addCodes(encodeNumber(SignalCode::Opcode::Region, index, word.region));
+  addCodes(encodeNumber(SignalCode::Opcode::Offset, index, word.offset));
+  if (index < words_.size()) {
+    indexOf_.erase(words_[index]);
+    words_[index] = word;
   } else {
-    wordOf_.push_back(word);
+    words_.push_back(word);
   }
-  named_[word] = index;
+  indexOf_[word] = index;
   return index;
 }
 
-// Queue pairs do not order their requests among each other, and completions are all that tells when one is done.
-void VerbsConnection::settleOthers() {
+// Requests of different queue pairs are not ordered; only a completion shows that one is done.
+void VerbsConnection::drainOtherQueuePairs() {
   const auto& pairs = endpoint_->pairs();
-  const auto settled = [&] {
+  const auto drained = [&] {
     return std::all_of(pairs.begin() + 1, pairs.end(), [](const auto& pair) { return pair->firstIncomplete() == 0; });
   };
-  if (!settled()) waitUntil(settled, "completion of the writes before a signal");
+  if (!drained()) waitUntil(drained, "completion of the writes before a signal");
 }
 
-void VerbsConnection::startAdded() {
-  for (const auto& pair : endpoint_->pairs()) pair->start();
+void VerbsConnection::postRequests() {
+  for (const auto& pair : endpoint_->pairs()) pair->post();
 }
 
 void VerbsConnection::poll() {
@@ -224,12 +224,12 @@ void VerbsConnection::poll() {
   const int most = static_cast<int>(completions_.size());
   int count = most;
   while (count == most && !failure_) {
-    count = ibv_poll_cq(endpoint_->sent(), most, completions_.data());
+    count = ibv_poll_cq(endpoint_->sendCq(), most, completions_.data());
     if (count < 0) failure_ = Failure{"reading the completion queue failed", ErrorCode::SystemError};
     for (int i = 0; i < count && !failure_; ++i) {
       const ibv_wc& completion = completions_[static_cast<std::size_t>(i)];
       if (completion.status != IBV_WC_SUCCESS) {
-        // Its own receiver breaks off a queue pair whose peer signals nonsense: that is why then.
+        // The receiver sets a queue pair to the error state if its peer sends invalid signals: then this is the cause.
         if (completion.status == IBV_WC_WR_FLUSH_ERR && mode_ == SignalMode::Immediate) findInboundFailure();
         if (!failure_) failure_ = Failure{describe(completion), codeOf(completion.status)};
         return;
@@ -243,7 +243,7 @@ void VerbsConnection::poll() {
 
 std::uint64_t VerbsConnection::completed() {
   if (!failure_) {
-    step([&] { startAdded(); });
+    step([&] { postRequests(); });
     poll();
   }
   std::uint64_t done = issued();

@@ -10,31 +10,30 @@
 #include <string>
 #include <vector>
 
-#include "../../connection_base.hpp"
-#include "mscclpp/host/error.hpp"
-#include "verbs_endpoint.hpp"
+#include "host/transport/network_connection.hpp"
+#include "host/transport/verbs/verbs_endpoint.hpp"
+#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::detail::ib {
 
-/// The first queue pair carries signals and small writes, so a signal follows them in its queue. Large writes are cut
-/// over all queue pairs; a signal after one is started when the other queue pairs have nothing under way.
-class VerbsConnection : public ConnectionBase {
+/// The first queue pair carries signals and small writes, so a signal follows them in its queue. Large writes are
+/// striped across all queue pairs; a signal after one is posted when the other queue pairs are idle.
+class VerbsConnection : public NetworkConnection {
  public:
   VerbsConnection(std::shared_ptr<Context> context, const Endpoint& local, const Endpoint& remote,
-                  std::shared_ptr<VerbsEndpoint> endpoint, Details peer);
-  /// Waits a few seconds for what was issued and never flushed.
+                  std::shared_ptr<VerbsEndpoint> endpoint, EndpointInfo peer);
+  /// Waits up to 5 s for operations that were issued and not flushed. In a forked child it does nothing.
   ~VerbsConnection() override;
 
   std::uint64_t completed() override;
-  void beginBatch() override { held_ = true; }
-  void endBatch() override;
 
  protected:
+  void postBatch() override;
   void startWrite(const RegisteredMemory& dst, std::uint64_t dstOffset, const RegisteredMemory& src,
                   std::uint64_t srcOffset, std::uint64_t size) override;
   void startUpdate(const RegisteredMemory& dst, std::uint64_t dstOffset, std::uint64_t oldValue,
                    std::uint64_t newValue) override;
-  std::string path() const override;
+  std::string description() const override;
 
  private:
   struct Write {
@@ -43,11 +42,11 @@ class VerbsConnection : public ConnectionBase {
     std::uint64_t localAddress;
     const RegionTable::Source& source;
   };
-  /// A word as the peer's table of regions knows it.
-  struct Word {
+  /// A word as identified by the peer's table of regions.
+  struct RemoteWord {
     std::uint32_t region;
     std::uint64_t offset;
-    friend auto operator<=>(const Word&, const Word&) = default;
+    friend auto operator<=>(const RemoteWord&, const RemoteWord&) = default;
   };
   struct Failure {
     std::string what;
@@ -56,16 +55,16 @@ class VerbsConnection : public ConnectionBase {
 
   const RegionTable::Source& sourceOf(const RegisteredMemory& memory);
   QueuePair& first() { return *endpoint_->pairs().front(); }
-  void waitForRoom(const QueuePair& pair);
+  void waitForFreeSlot(const QueuePair& pair);
   ibv_send_wr& addRequest(QueuePair& pair);
   void addWrite(QueuePair& pair, const Write& write, std::uint64_t offset, std::uint64_t size);
   void addFetchAndAdd(std::uint64_t address, std::uint32_t key, std::uint64_t delta);
   void addCodes(const SignalCodes& codes);
-  std::uint32_t nameWord(const Word& word);
-  void settleOthers();
-  void startAdded();
+  std::uint32_t assignIndex(const RemoteWord& word);
+  void drainOtherQueuePairs();
+  void postRequests();
   void poll();
-  /// Throws if the connection is over.
+  /// Throws if the connection has failed.
   void check() {
     if (failure_ || mode_ == SignalMode::Immediate) throwFailure();
   }
@@ -77,19 +76,18 @@ class VerbsConnection : public ConnectionBase {
   void waitUntil(Condition condition, const char* what);
 
   std::shared_ptr<VerbsEndpoint> endpoint_;
-  Details peer_;
+  EndpointInfo peer_;
   SignalMode mode_;
-  bool held_ = false;
-  /// The regions written from lately, by number modulo their count: most connections write from a few.
+  /// A cache of source regions, by id modulo its size: most connections write from a few.
   std::array<RegionTable::Source, 8> sources_{};
   std::vector<ibv_wc> completions_;
   std::optional<Failure> failure_;
-  /// What fetch-and-adds return, which nobody reads.
-  std::unique_ptr<std::uint64_t> returned_;
-  std::shared_ptr<const Region> returnedRegion_;
-  /// The words that the peer has been told, and the index of each; the oldest gives way when all indices are used.
-  std::map<Word, std::uint32_t> named_;
-  std::vector<Word> wordOf_;
+  /// Destination of the old value that fetch-and-add returns, which is not used.
+  std::unique_ptr<std::uint64_t> fetchResult_;
+  std::shared_ptr<const Region> fetchResultRegion_;
+  /// The words announced to the peer, and their indices; the oldest is replaced when all indices are used.
+  std::map<RemoteWord, std::uint32_t> indexOf_;
+  std::vector<RemoteWord> words_;
   std::uint32_t nextIndex_ = 0;
 };
 

@@ -1,4 +1,4 @@
-#include "verbs_device.hpp"
+#include "host/transport/verbs/verbs_device.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <utility>
 
-#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::detail::ib {
 
@@ -16,7 +16,7 @@ namespace {
   throw Error(message, ErrorCode::InvalidUsage);
 }
 
-// The device's table of newer functions, if it reaches as far as query_port: it grows at its front.
+// The device's table of extended functions, if it contains query_port: new entries are added at its front.
 verbs_context* extendedBy(ibv_context* context) {
   verbs_context* table = verbs_get_ctx(context);
   const bool reaches = table != nullptr && table->sz >= sizeof(*table) - offsetof(verbs_context, query_port);
@@ -27,38 +27,38 @@ verbs_context* extendedBy(ibv_context* context) {
 
 std::shared_ptr<VerbsDevice> VerbsDevice::open(const std::string& name) {
   int count = 0;
-  ibv_device** list = library().getDeviceList(&count);
+  ibv_device** list = ibvSymbols().getDeviceList(&count);
   if (list == nullptr) throw IbError("listing the verbs devices", errno);
   const std::unique_ptr<ibv_device*[], void (*)(ibv_device**)> owner(
-      list, [](ibv_device** devices) { library().freeDeviceList(devices); });
+      list, [](ibv_device** devices) { ibvSymbols().freeDeviceList(devices); });
   for (int i = 0; i < count; ++i) {
-    if (name != library().getDeviceName(list[i])) continue;
-    Owner<ibv_context> context(library().openDevice(list[i]));
+    if (name != ibvSymbols().getDeviceName(list[i])) continue;
+    IbvPtr<ibv_context> context(ibvSymbols().openDevice(list[i]));
     if (!context) throw IbError("opening the verbs device " + name + ", as this user", errno);
     return std::shared_ptr<VerbsDevice>(new VerbsDevice(name, std::move(context)));
   }
   invalid("there is no verbs device " + name + "; ibv_devinfo lists those of this host");
 }
 
-VerbsDevice::VerbsDevice(std::string name, Owner<ibv_context> context)
+VerbsDevice::VerbsDevice(std::string name, IbvPtr<ibv_context> context)
     : name_(std::move(name)), context_(std::move(context)) {
-  if (const int failure = library().queryDevice(context_.get(), &attributes_); failure != 0) {
-    throw IbError("asking for the properties of " + name_, failure);
+  if (const int failure = ibvSymbols().queryDevice(context_.get(), &attributes_); failure != 0) {
+    throw IbError("querying the properties of " + name_, failure);
   }
-  domain_.reset(library().allocPd(context_.get()));
+  domain_.reset(ibvSymbols().allocPd(context_.get()));
   if (!domain_) throw IbError("allocating a protection domain of " + name_, errno);
 }
 
 ibv_port_attr VerbsDevice::queryPort(int port) const {
   ibv_port_attr attributes{};
-  // Newer drivers fill in all fields; the symbol only knows those that old programs have.
+  // Newer drivers fill in all fields; the exported symbol fills in only those of the first version.
   const auto number = static_cast<std::uint8_t>(port);
   verbs_context* extended = extendedBy(context_.get());
   const int failure =
       extended != nullptr
           ? extended->query_port(context_.get(), number, &attributes, sizeof(attributes))
-          : library().queryPort(context_.get(), number, reinterpret_cast<_compat_ibv_port_attr*>(&attributes));
-  if (failure != 0) throw IbError("asking for the state of port " + std::to_string(port) + " of " + name_, failure);
+          : ibvSymbols().queryPort(context_.get(), number, reinterpret_cast<_compat_ibv_port_attr*>(&attributes));
+  if (failure != 0) throw IbError("querying the state of port " + std::to_string(port) + " of " + name_, failure);
   return attributes;
 }
 

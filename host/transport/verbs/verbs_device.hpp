@@ -1,15 +1,15 @@
-// An opened verbs device and the port that is used of it.
+// An opened verbs device, and the port in use.
 #pragma once
 
 #include <memory>
 #include <string>
 
-#include "library.hpp"
-#include "sysfs.hpp"
+#include "host/transport/verbs/ibv_symbols.hpp"
+#include "host/transport/verbs/sysfs.hpp"
 
 namespace mscclpp::detail::ib {
 
-/// A port that is up, and the address under which it is reached.
+/// An active port, and its address.
 struct Port {
   std::uint8_t number;
   ibv_port_attr attributes;
@@ -29,20 +29,20 @@ class VerbsDevice {
   ibv_context* context() const noexcept { return context_.get(); }
   ibv_pd* domain() const noexcept { return domain_.get(); }
   const ibv_device_attr& attributes() const noexcept { return attributes_; }
-  /// Whether a fetch-and-add by this device is atomic for all who reach the word through it.
+  /// Whether a fetch-and-add is atomic with respect to all accesses through this device.
   bool hasAtomics() const noexcept { return attributes_.atomic_cap != IBV_ATOMIC_NONE; }
 
-  /// `port` -1: the first that is active. `gidIndex` -1: chosen as sysfs.hpp says. Throws Error(InvalidUsage) for a port
-  /// or GID that does not exist or is not active.
+  /// `port` -1: the first active one. `gidIndex` -1: Sysfs::bestGid. Throws Error(InvalidUsage) for a port or GID that
+  /// does not exist or is not active.
   Port port(int port, int gidIndex) const;
 
  private:
-  VerbsDevice(std::string name, Owner<ibv_context> context);
+  VerbsDevice(std::string name, IbvPtr<ibv_context> context);
   ibv_port_attr queryPort(int port) const;
 
   std::string name_;
-  Owner<ibv_context> context_;
-  Owner<ibv_pd> domain_;
+  IbvPtr<ibv_context> context_;
+  IbvPtr<ibv_pd> domain_;
   ibv_device_attr attributes_{};
 };
 

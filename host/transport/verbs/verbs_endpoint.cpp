@@ -1,4 +1,4 @@
-#include "verbs_endpoint.hpp"
+#include "host/transport/verbs/verbs_endpoint.hpp"
 
 #include <unistd.h>
 
@@ -7,15 +7,15 @@
 #include <cerrno>
 #include <string>
 
-#include "mscclpp/host/env.hpp"
-#include "mscclpp/host/error.hpp"
+#include "mscclpp/host/base/env.hpp"
+#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::detail::ib {
 
 namespace {
 
-// Atomics under way in each direction; devices offer 16 as a rule, and a stream of signals keeps no more busy.
-constexpr int wantedAtomics = 16;
+// Outstanding atomics in each direction; most devices support 16, and a stream of signals does not need more.
+constexpr int maxOutstandingAtomics = 16;
 
 [[noreturn]] void invalid(const std::string& message) {
   throw Error("createEndpoint: " + message, ErrorCode::InvalidUsage);
@@ -51,21 +51,21 @@ const EndpointConfig& checked(const EndpointConfig& config, const VerbsDevice& d
   return config;
 }
 
-// Each request may leave a completion to be read, so no more are under way than there is room for completions.
-QueuePairSize sizeOf(const EndpointConfig& config) {
+// Each request may produce a completion, so the completion queue limits the outstanding requests.
+QueuePairCapacity sizeOf(const EndpointConfig& config) {
   const EndpointConfig::Ib& ib = config.ib;
   int sends = std::min(ib.maxSendWr, std::max(ib.maxCqSize / ib.queuePairs, 1));
   if (config.maxWriteQueueSize > 0) sends = std::min(sends, config.maxWriteQueueSize);
   return {sends, std::min(ib.maxWrPerSend, sends), 0};
 }
 
-SignalMode modeOf(const EndpointConfig::Ib& config, const VerbsDevice& device) {
+SignalMode signalModeOf(const EndpointConfig::Ib& config, const VerbsDevice& device) {
   using Mode = EndpointConfig::Ib::Mode;
   const bool wanted = config.mode == Mode::Host || (config.mode == Mode::Default && env()->ibvMode == "host");
   return wanted && device.hasAtomics() ? SignalMode::Atomic : SignalMode::Immediate;
 }
 
-std::string thisProcess() {
+std::string processDescription() {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   return "process " + std::to_string(::getpid()) + " on host " + host.data();
@@ -73,49 +73,49 @@ std::string thisProcess() {
 
 }  // namespace
 
-VerbsEndpoint::VerbsEndpoint(NetworkParts parts, const EndpointConfig& config)
-    : parts_(std::move(parts)),
-      config_(checked(config, *parts_.device)),
-      port_(parts_.device->port(config.ib.port, config.ib.gidIndex >= 0 ? config.ib.gidIndex : env()->ibGidIndex)),
+VerbsEndpoint::VerbsEndpoint(VerbsResources resources, const EndpointConfig& config)
+    : resources_(std::move(resources)),
+      config_(checked(config, *resources_.device)),
+      port_(resources_.device->port(config.ib.port, config.ib.gidIndex >= 0 ? config.ib.gidIndex : env()->ibGidIndex)),
       size_(sizeOf(config)) {
-  const VerbsDevice& device = *parts_.device;
-  own_.nic = nameOf(device, port_);
-  own_.process = thisProcess();
-  own_.mode = modeOf(config.ib, device);
-  own_.ethernet = port_.ethernet();
-  own_.mtu = port_.attributes.active_mtu;
-  own_.lid = port_.attributes.lid;
-  own_.hasGid = port_.gidIndex >= 0;
-  own_.gid = port_.gid;
-  own_.atomics = static_cast<std::uint32_t>(std::clamp(
-      std::min(device.attributes().max_qp_rd_atom, device.attributes().max_qp_init_rd_atom), 1, wantedAtomics));
+  const VerbsDevice& device = *resources_.device;
+  localInfo_.nic = nameOf(device, port_);
+  localInfo_.process = processDescription();
+  localInfo_.mode = signalModeOf(config.ib, device);
+  localInfo_.ethernet = port_.ethernet();
+  localInfo_.mtu = port_.attributes.active_mtu;
+  localInfo_.lid = port_.attributes.lid;
+  localInfo_.hasGid = port_.gidIndex >= 0;
+  localInfo_.gid = port_.gid;
+  localInfo_.atomics = static_cast<std::uint32_t>(std::clamp(
+      std::min(device.attributes().max_qp_rd_atom, device.attributes().max_qp_init_rd_atom), 1, maxOutstandingAtomics));
 
   const int pairs = config.ib.queuePairs;
-  sent_.reset(library().createCq(device.context(), pairs * size_.sends, nullptr, nullptr, 0));
-  if (!sent_) throw IbError("creating a completion queue of " + device.name(), errno);
-  inbound_ = parts_.receiver->open(config.ib.maxRecvWr);
+  sendCq_.reset(ibvSymbols().createCq(device.context(), pairs * size_.sends, nullptr, nullptr, 0));
+  if (!sendCq_) throw IbError("creating a completion queue of " + device.name(), errno);
+  inbound_ = resources_.receiver->open(config.ib.maxRecvWr);
   for (int i = 0; i < pairs; ++i) {
-    QueuePairSize size = size_;
+    QueuePairCapacity size = size_;
     if (i == 0) size.receives = config.ib.maxRecvWr;
-    pairs_.push_back(std::make_unique<QueuePair>(device, port_, config.ib, sent_.get(), inbound_->queue(), size));
-    own_.queuePairs.push_back(pairs_.back()->address());
+    pairs_.push_back(std::make_unique<QueuePair>(device, port_, config.ib, sendCq_.get(), inbound_->queue(), size));
+    localInfo_.queuePairs.push_back(pairs_.back()->address());
   }
 }
 
-void VerbsEndpoint::connect(const Details& peer, SignalMode mode) {
+void VerbsEndpoint::connect(const EndpointInfo& peer, SignalMode mode) {
   if (connected_) {
     throw Error("connect: the local endpoint serves a connection already; make one endpoint for each connection",
                 ErrorCode::InvalidUsage);
   }
-  if (own_.ethernet != peer.ethernet) {
-    throw Error("connect: " + own_.nic + " is " + (own_.ethernet ? "RoCE" : "InfiniBand") + " and " + peer.nic +
-                    " of " + peer.process + " is not; choose devices of one kind with MSCCLPP_HCA_DEVICES",
+  if (localInfo_.ethernet != peer.ethernet) {
+    throw Error("connect: " + localInfo_.nic + " is " + (localInfo_.ethernet ? "RoCE" : "InfiniBand") + " and " +
+                    peer.nic + " of " + peer.process + " is not; choose devices of one kind with MSCCLPP_HCA_DEVICES",
                 ErrorCode::InvalidUsage);
   }
   connected_ = true;
   pairs_.resize(std::min(pairs_.size(), peer.queuePairs.size()));
-  const std::uint32_t atomics = std::min(own_.atomics, peer.atomics);
-  // Room for signals first: the peer may send one as soon as the queue pair is connected.
+  const std::uint32_t atomics = std::min(localInfo_.atomics, peer.atomics);
+  // Post receives first: the peer may send a signal as soon as the queue pair is connected.
   if (mode == SignalMode::Immediate) inbound_->start(*pairs_.front(), config_.ib.maxRecvWr);
   for (std::size_t i = 0; i < pairs_.size(); ++i) {
     pairs_[i]->connect(port_, config_.ib, peer, peer.queuePairs[i], atomics);

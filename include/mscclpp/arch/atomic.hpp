@@ -1,4 +1,7 @@
-// Atomic read-modify-write operations and reductions (no result) on 4- and 8-byte integers, with a stated order and scope.
+// Atomic read-modify-write operations and reductions on 4- and 8-byte integers.
+//
+// Every call states its memory order and scope. Each is made by one thread. On a GPU the address is in global memory
+// (device, peer or mapped host memory).
 #pragma once
 
 #include "mscclpp/arch/order.hpp"
@@ -10,7 +13,7 @@ namespace mscclpp::arch {
 #if defined(__CUDA_ARCH__)
 namespace ptx {
 
-// One row a memory order and scope: atom (with a result), compare-and-swap, red (without).
+// One row per memory order and scope: add, exchange and compare-and-swap, which return the old value (PTX atom).
 #define MSCCLPP_ARCH_ATOMIC(suffix, text)                                                                           \
   MSCCLPP_DEVICE __forceinline__ std::uint32_t add##suffix(std::uint32_t* a, std::uint32_t v) {                     \
     std::uint32_t old;                                                                                              \
@@ -52,6 +55,7 @@ MSCCLPP_ARCH_ATOMIC(AcqRelDevice, "acq_rel.gpu")
 MSCCLPP_ARCH_ATOMIC(AcqRelSystem, "acq_rel.sys")
 #undef MSCCLPP_ARCH_ATOMIC
 
+// The same for additions without a result (PTX red).
 #define MSCCLPP_ARCH_REDUCE(suffix, text)                                                 \
   MSCCLPP_DEVICE __forceinline__ void reduce##suffix(std::uint32_t* a, std::uint32_t v) { \
     asm volatile("red." text ".global.add.u32 [%0], %1;" ::"l"(a), "r"(v) : "memory");    \
@@ -67,7 +71,7 @@ MSCCLPP_ARCH_REDUCE(ReleaseSystem, "release.sys")
 
 }  // namespace ptx
 
-// Picks the row of the table for an order and a scope.
+// Selects the function for an order and a scope.
 #define MSCCLPP_ARCH_PICK(op, order, scope, ...)                                      \
   if constexpr (order == Order::Relaxed) {                                            \
     if constexpr (scope == Scope::Device) return ptx::op##RelaxedDevice(__VA_ARGS__); \
@@ -91,10 +95,10 @@ constexpr int hostOrder(Order order) {
 }
 #endif
 
-/// Adds value to *address; returns what was there. T is std::uint32_t or std::uint64_t.
+/// Adds value to *address and returns the previous value. T is std::uint32_t or std::uint64_t.
 template <Order order, Scope scope, class T>
 MSCCLPP_INLINE T fetchAdd(T* address, T value) {
-  static_assert(order != Order::Volatile, "an atomic operation has a C++ order");
+  static_assert(order != Order::Volatile, "an atomic operation is Relaxed, Acquire, Release or AcqRel");
 #if defined(__CUDA_ARCH__)
   MSCCLPP_ARCH_PICK(add, order, scope, address, value)
 #else
@@ -102,10 +106,10 @@ MSCCLPP_INLINE T fetchAdd(T* address, T value) {
 #endif
 }
 
-/// Stores value to *address; returns what was there.
+/// Stores value to *address and returns the previous value.
 template <Order order, Scope scope, class T>
 MSCCLPP_INLINE T exchange(T* address, T value) {
-  static_assert(order != Order::Volatile, "an atomic operation has a C++ order");
+  static_assert(order != Order::Volatile, "an atomic operation is Relaxed, Acquire, Release or AcqRel");
 #if defined(__CUDA_ARCH__)
   MSCCLPP_ARCH_PICK(swap, order, scope, address, value)
 #else
@@ -113,10 +117,10 @@ MSCCLPP_INLINE T exchange(T* address, T value) {
 #endif
 }
 
-/// Stores desired to *address if it holds expected; returns what was there (so equal to expected on success).
+/// Stores desired to *address if it holds expected. Returns the previous value, which equals expected on success.
 template <Order order, Scope scope, class T>
 MSCCLPP_INLINE T compareExchange(T* address, T expected, T desired) {
-  static_assert(order != Order::Volatile, "an atomic operation has a C++ order");
+  static_assert(order != Order::Volatile, "an atomic operation is Relaxed, Acquire, Release or AcqRel");
 #if defined(__CUDA_ARCH__)
   MSCCLPP_ARCH_PICK(cas, order, scope, address, expected, desired)
 #else
@@ -126,11 +130,11 @@ MSCCLPP_INLINE T compareExchange(T* address, T expected, T desired) {
 #endif
 }
 
-/// Adds value to *address without asking for the result: the cheapest way to signal a peer. Order: Relaxed or Release.
+/// Adds value to *address without returning anything: the cheapest way to signal a peer. Order: Relaxed or Release.
 template <Order order, Scope scope, class T>
 MSCCLPP_INLINE void reduceAdd(T* address, T value) {
   static_assert(order == Order::Relaxed || order == Order::Release,
-                "a reduction returns nothing, so it can only release");
+                "a reduction has no result, so it is Relaxed or Release");
 #if defined(__CUDA_ARCH__)
   if constexpr (order == Order::Relaxed) {
     if constexpr (scope == Scope::Device) return ptx::reduceRelaxedDevice(address, value);

@@ -1,8 +1,9 @@
-// Bulk copies between shared and global memory, done by the copy engine of a multiprocessor for one thread (PTX cp.async.bulk; sm_90 and newer).
+// Asynchronous bulk copies between shared and global memory (PTX cp.async.bulk; sm_90 and newer).
 //
-// Every address is aligned to 16 bytes, every size a multiple of 16. Global memory may be a peer's, mapped here. The copies run in a proxy of their own:
-// what ordinary accesses wrote is seen by them only after a proxy fence (below); what they wrote is seen by ordinary accesses once their end is observed.
-// Host twins load at once, and store as late as they may.
+// Each call is made by one thread; the multiprocessor's copy engine moves the data. Addresses are aligned to 16 bytes
+// and sizes, in bytes, are multiples of 16. Global memory may be a peer's, mapped here. The copies belong to the PTX
+// async proxy: they see ordinary writes only after a proxy fence (below), and ordinary accesses see what they wrote
+// once their completion has been observed. The CPU implementation loads at once and stores as late as it may.
 #pragma once
 
 #include "mscclpp/arch/element_kind.hpp"
@@ -15,7 +16,7 @@
 
 namespace mscclpp::arch {
 
-/// Starts a copy from global to shared memory. Its end lands `bytes` bytes on the barrier.
+/// Starts a copy from global to shared memory, which completes `bytes` bytes of the barrier's current phase.
 MSCCLPP_INLINE void bulkLoad(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier) {
 #if defined(__CUDA_ARCH__)
   asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(
@@ -24,37 +25,37 @@ MSCCLPP_INLINE void bulkLoad(void* shared, const void* global, std::uint32_t byt
                : "memory");
 #else
   copyBytes(shared, global, bytes);
-  twin::updateBarrier(barrier, 0, -static_cast<std::int64_t>(bytes));
+  host::updateBarrier(barrier, 0, -static_cast<std::int64_t>(bytes));
 #endif
 }
 
-/// Starts a copy from shared to global memory, as part of the calling thread's open group.
+/// Starts a copy from shared to global memory, in the calling thread's open group of stores.
 MSCCLPP_INLINE void bulkStore(void* global, const void* shared, std::uint32_t bytes) {
 #if defined(__CUDA_ARCH__)
   asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" ::"l"(global),
                "r"(ptx::sharedAddress(shared)), "r"(bytes)
                : "memory");
 #elif !defined(__CUDACC_RTC__)
-  twin::PendingStores::ofThisThread().add(
+  host::PendingStores::ofThisThread().add(
       global, shared, bytes, [](void* to, const void* from, std::uint32_t size) { copyBytes(to, from, size); });
 #endif
 }
 
-/// Whether the hardware reduces elements of this kind on their way to memory.
-constexpr MSCCLPP_HOST_DEVICE bool bulkReduces(Arithmetic op, ElementKind kind) {
+/// Whether the copy engine can reduce elements of this kind into global memory.
+constexpr MSCCLPP_HOST_DEVICE bool bulkReduces(HardwareReduceOp op, ElementKind kind) {
   if (kind == ElementKind::E4M3 || kind == ElementKind::E5M2) return false;
-  return op == Arithmetic::Add || (kind != ElementKind::F32 && kind != ElementKind::F64);
+  return op == HardwareReduceOp::Add || (kind != ElementKind::F32 && kind != ElementKind::F64);
 }
 
 #if defined(__CUDA_ARCH__)
 namespace ptx {
 
-// One row an operation and element kind. 64-bit sums are the same bits with and without a sign, and the hardware has the latter.
-template <Arithmetic op, ElementKind kind>
+// One row per operation and element kind. The hardware has only unsigned 64-bit sums, which give the same bits.
+template <HardwareReduceOp op, ElementKind kind>
 struct BulkReduce;
 #define MSCCLPP_ARCH_BULK_REDUCE(op, kind, text)                                                                \
   template <>                                                                                                   \
-  struct BulkReduce<Arithmetic::op, ElementKind::kind> {                                                        \
+  struct BulkReduce<HardwareReduceOp::op, ElementKind::kind> {                                                  \
     MSCCLPP_DEVICE __forceinline__ static void store(void* global, const void* shared, std::uint32_t bytes) {   \
       asm volatile("cp.reduce.async.bulk.global.shared::cta.bulk_group." text " [%0], [%1], %2;" ::"l"(global), \
                    "r"(sharedAddress(shared)), "r"(bytes)                                                       \
@@ -86,57 +87,60 @@ MSCCLPP_ARCH_BULK_REDUCE(Max, U64, "max.u64")
 }  // namespace ptx
 #endif
 
-/// Starts a reduction of shared into global memory: each element there becomes op of itself and ours, atomically and in no order with others; part of the
-/// calling thread's open group. Twin: a type with a static reduce(global, shared, bytes) that does the same on a CPU.
-template <Arithmetic op, ElementKind kind, class Twin>
+/// Starts a reduction of shared into global memory, in the calling thread's open group of stores. Each element of
+/// global memory becomes op(itself, the one in shared memory), atomically and relaxed. HostReducer: a type with a
+/// static reduce(global, shared, bytes) that does the same on a CPU.
+template <HardwareReduceOp op, ElementKind kind, class HostReducer>
 MSCCLPP_INLINE void bulkReduceStore(void* global, const void* shared, std::uint32_t bytes) {
   static_assert(bulkReduces(op, kind),
-                "no bulk reduction of this kind: sums of all but fp8, minimum and maximum of integers, fp16 and bf16");
+                "no such bulk reduction: Add takes every type but fp8; Min and Max take integers, fp16 and bf16");
 #if defined(__CUDA_ARCH__)
   ptx::BulkReduce<op, kind>::store(global, shared, bytes);
 #elif !defined(__CUDACC_RTC__)
-  twin::PendingStores::ofThisThread().add(global, shared, bytes, Twin::reduce);
+  host::PendingStores::ofThisThread().add(global, shared, bytes, HostReducer::reduce);
 #endif
 }
 
-/// Closes the calling thread's open group of stores.
+/// Closes the calling thread's open group of stores (commit_group).
 MSCCLPP_INLINE void bulkCommit() {
 #if defined(__CUDA_ARCH__)
   asm volatile("cp.async.bulk.commit_group;" ::: "memory");
 #elif !defined(__CUDACC_RTC__)
-  twin::PendingStores::ofThisThread().commit();
+  host::PendingStores::ofThisThread().commit();
 #endif
 }
 
-/// Waits until all but the last `Left` groups of the calling thread have ended and their writes are visible to it. An instruction: no policy can end it, nor
-/// need it, since it waits for nobody's action.
+/// Waits until all but the last `Left` groups of the calling thread have completed and their writes are visible to it.
+/// It waits for hardware only, not for another rank, so it takes no wait policy.
 template <int Left>
 MSCCLPP_INLINE void bulkWait() {
 #if defined(__CUDA_ARCH__)
   asm volatile("cp.async.bulk.wait_group %0;" ::"n"(Left) : "memory");
 #elif !defined(__CUDACC_RTC__)
-  twin::PendingStores::ofThisThread().performUntil(Left);
+  host::PendingStores::ofThisThread().performUntil(Left);
 #endif
 }
 
-/// Waits until all but the last `Left` groups have read their shared memory, which may then be written again.
+/// Waits until all but the last `Left` groups of the calling thread have read their shared memory, which may then be
+/// overwritten.
 template <int Left>
 MSCCLPP_INLINE void bulkWaitSource() {
 #if defined(__CUDA_ARCH__)
   asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(Left) : "memory");
 #elif !defined(__CUDACC_RTC__)
-  twin::PendingStores::ofThisThread().performUntil(Left);
+  host::PendingStores::ofThisThread().performUntil(Left);
 #endif
 }
 
-/// Orders ordinary accesses to the block's shared memory, by the calling thread or known to it through a sync, before its later bulk copies.
+/// Proxy fence: orders ordinary accesses to the block's shared memory, by the calling thread or before a sync with it,
+/// before its later bulk copies.
 MSCCLPP_INLINE void bulkFenceShared() {
 #if defined(__CUDA_ARCH__)
   asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 #endif
 }
 
-/// The same for shared and global memory, what it has acquired included.
+/// The same for shared and global memory, including what the thread has acquired.
 MSCCLPP_INLINE void bulkFenceAll() {
 #if defined(__CUDA_ARCH__)
   asm volatile("fence.proxy.async;" ::: "memory");

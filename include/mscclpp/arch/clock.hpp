@@ -1,4 +1,4 @@
-// Time as seen by the executing thread.
+// Clocks of the executing thread.
 #pragma once
 
 #include "mscclpp/arch/word.hpp"
@@ -10,7 +10,8 @@
 
 namespace mscclpp::arch {
 
-/// Nanoseconds on a clock that never goes back. GPU: %globaltimer, which may tick in steps of a microsecond or more. CPU: CLOCK_MONOTONIC.
+/// Nanoseconds of a monotonic clock. GPU: %globaltimer, which may advance in steps of a microsecond or more. CPU:
+/// CLOCK_MONOTONIC.
 MSCCLPP_INLINE std::uint64_t nanoseconds() {
 #if defined(__CUDA_ARCH__)
   std::uint64_t now;
@@ -25,7 +26,8 @@ MSCCLPP_INLINE std::uint64_t nanoseconds() {
 #endif
 }
 
-/// Cycles of the executing multiprocessor; nanoseconds on a CPU. For differences within one thread only.
+/// Clock cycles of the executing multiprocessor; nanoseconds on a CPU. Only differences within one thread are
+/// meaningful.
 MSCCLPP_INLINE std::uint64_t cycles() {
 #if defined(__CUDA_ARCH__)
   std::uint64_t now;
@@ -36,13 +38,13 @@ MSCCLPP_INLINE std::uint64_t cycles() {
 #endif
 }
 
-/// Both clocks of the executing thread.
+/// Readings of both clocks.
 struct ClockPair {
   std::uint64_t cycles;
   std::uint64_t nanoseconds;
 };
 
-/// Read one right after the other. On a CPU they are one clock, which is read once.
+/// Reads both clocks, one right after the other. On a CPU they are one clock, which is read once.
 MSCCLPP_INLINE ClockPair clocks() {
 #if defined(__CUDA_ARCH__)
   ClockPair now;

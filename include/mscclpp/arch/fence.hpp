@@ -1,4 +1,4 @@
-// Memory fences. Prefer release/acquire on the flag that publishes the data: ThreadSanitizer does not model fences.
+// Memory fences. Prefer release and acquire on the flag that publishes the data: ThreadSanitizer does not model fences.
 #pragma once
 
 #include "mscclpp/arch/order.hpp"
@@ -6,7 +6,7 @@
 
 namespace mscclpp::arch {
 
-/// Orders the calling thread's earlier accesses before its later ones (acquire and release) for observers within scope.
+/// Acquire-release fence: orders the calling thread's earlier accesses before its later ones, for observers in scope.
 template <Scope scope>
 MSCCLPP_INLINE void fence() {
 #if defined(__CUDA_ARCH__)

@@ -1,7 +1,8 @@
-// The barrier object in shared memory that counts arrivals and the bytes of asynchronous copies (PTX mbarrier; sm_90 and newer).
+// Barrier objects in shared memory (PTX mbarrier; sm_90 and newer).
 //
-// A phase of the barrier ends when every expected arrival has come and as many bytes have landed as were expected; the next one begins at once. Phases
-// alternate between parity 0 and 1, from 0. At most 2^20 - 1 arrivals and bytes a phase.
+// A barrier counts arrivals and the bytes of asynchronous copies. Its phase completes once all expected arrivals have
+// been made and all expected bytes have been copied; the next phase begins at once. Phases alternate between parity 0
+// and 1, from 0. A phase has at most 2^20 - 1 arrivals and as many bytes. Each call is made by one thread.
 #pragma once
 
 #include "mscclpp/arch/atomic.hpp"
@@ -14,13 +15,13 @@
 namespace mscclpp::arch {
 
 #if !defined(__CUDA_ARCH__)
-namespace twin {
+namespace host {
 
-/// The barrier's word on a CPU: arrivals still expected in this phase, arrivals of each phase, bytes still expected, parity.
+/// The barrier on a CPU: arrivals pending in this phase, arrivals of each phase, bytes pending, and parity, in 8 bytes.
 struct BarrierWord {
   std::uint32_t pending;
   std::uint32_t arrivals;
-  std::int32_t bytes;  ///< below zero where bytes have landed before they were expected
+  std::int32_t bytes;  ///< negative if bytes were copied before they were expected
   std::uint32_t parity;
 
   static constexpr std::uint32_t limit = (1u << 20) - 1;
@@ -36,8 +37,8 @@ struct BarrierWord {
   }
 };
 
-/// Takes arrivals and expects or lands bytes, in one step; ends the phase if that was all of it. Release. Beyond the limits it traps: the hardware's
-/// barrier would be of no more use either.
+/// Counts arrivals and adds to the pending bytes (negative: bytes copied), atomically; completes the phase if nothing
+/// is pending any more. Release. Traps on counts beyond the limits, for which the hardware's behaviour is undefined.
 MSCCLPP_INLINE void updateBarrier(std::uint64_t* barrier, std::uint32_t arrived, std::int64_t bytes) {
   constexpr std::int64_t limit = BarrierWord::limit;
   std::uint64_t before = load<Order::Relaxed, Scope::Device>(barrier);
@@ -57,78 +58,79 @@ MSCCLPP_INLINE void updateBarrier(std::uint64_t* barrier, std::uint32_t arrived,
   }
 }
 
-}  // namespace twin
+}  // namespace host
 #endif
 
-/// Makes a barrier of 8 bytes of shared memory. Called by one thread; mbarrierInitFence and a sync of the group come before others use it.
+/// Initialises a barrier, 8 bytes of shared memory, for `arrivals` arrivals per phase. Other threads may use it after
+/// mbarrierInitFence() and a sync of the group.
 MSCCLPP_INLINE void mbarrierInit(std::uint64_t* barrier, std::uint32_t arrivals) {
 #if defined(__CUDA_ARCH__)
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(ptx::sharedAddress(barrier)), "r"(arrivals) : "memory");
 #else
-  if (arrivals == 0 || arrivals > twin::BarrierWord::limit) trap();
-  store<Order::Relaxed, Scope::Device>(barrier, twin::BarrierWord{arrivals, arrivals, 0, 0}.pack());
+  if (arrivals == 0 || arrivals > host::BarrierWord::limit) trap();
+  store<Order::Relaxed, Scope::Device>(barrier, host::BarrierWord{arrivals, arrivals, 0, 0}.pack());
 #endif
 }
 
-/// Orders the making of barriers before copies of the calling thread that name them.
+/// Orders the initialisation of barriers before the calling thread's later copies that signal them.
 MSCCLPP_INLINE void mbarrierInitFence() {
 #if defined(__CUDA_ARCH__)
   asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 #endif
 }
 
-/// Gives the memory back for other use. Nobody may be waiting.
+/// Ends the use of the memory as a barrier. No thread may be waiting on it.
 MSCCLPP_INLINE void mbarrierInvalidate([[maybe_unused]] std::uint64_t* barrier) {
 #if defined(__CUDA_ARCH__)
   asm volatile("mbarrier.inval.shared::cta.b64 [%0];" ::"r"(ptx::sharedAddress(barrier)) : "memory");
 #endif
 }
 
-/// The present phase ends only after `bytes` more have landed. Orders nothing.
+/// Adds `bytes` to the bytes that the current phase waits for. Relaxed.
 MSCCLPP_INLINE void mbarrierExpect(std::uint64_t* barrier, std::uint32_t bytes) {
 #if defined(__CUDA_ARCH__)
   asm volatile("mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%0], %1;" ::"r"(ptx::sharedAddress(barrier)), "r"(bytes)
                : "memory");
 #else
-  twin::updateBarrier(barrier, 0, bytes);
+  host::updateBarrier(barrier, 0, bytes);
 #endif
 }
 
-/// Counts the calling thread in. Release, towards those who see the phase end.
+/// Arrives at the current phase. Release: threads that observe its completion see what the caller wrote before.
 MSCCLPP_INLINE void mbarrierArrive(std::uint64_t* barrier) {
 #if defined(__CUDA_ARCH__)
   asm volatile("mbarrier.arrive.release.cta.shared::cta.b64 _, [%0];" ::"r"(ptx::sharedAddress(barrier)) : "memory");
 #else
-  twin::updateBarrier(barrier, 1, 0);
+  host::updateBarrier(barrier, 1, 0);
 #endif
 }
 
-/// Both at once.
+/// mbarrierExpect() and mbarrierArrive() in one step.
 MSCCLPP_INLINE void mbarrierArriveExpect(std::uint64_t* barrier, std::uint32_t bytes) {
 #if defined(__CUDA_ARCH__)
   asm volatile("mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 _, [%0], %1;" ::"r"(ptx::sharedAddress(barrier)),
                "r"(bytes)
                : "memory");
 #else
-  twin::updateBarrier(barrier, 1, bytes);
+  host::updateBarrier(barrier, 1, bytes);
 #endif
 }
 
-/// Whether the phase of this parity has ended. Acquire. A GPU thread may sleep in it for about a microsecond.
+/// Whether the phase of this parity has completed. Acquire. On a GPU the thread may be suspended for about 1 us.
 MSCCLPP_INLINE bool mbarrierTest(const std::uint64_t* barrier, std::uint32_t parity) {
 #if defined(__CUDA_ARCH__)
-  constexpr std::uint32_t nap =
-      1000;  // nanoseconds: short, since the wait policy counts attempts between two looks at its deadline
+  constexpr std::uint32_t suspendTimeHint =
+      1000;  // nanoseconds: short, since the wait policy checks its deadline once in many attempts
   std::uint32_t ended;
   asm volatile(
       "{ .reg .pred done; mbarrier.try_wait.parity.acquire.cta.shared::cta.b64 done, [%1], %2, %3; selp.u32 %0, 1, 0, "
       "done; }"
       : "=r"(ended)
-      : "r"(ptx::sharedAddress(barrier)), "r"(parity), "r"(nap)
+      : "r"(ptx::sharedAddress(barrier)), "r"(parity), "r"(suspendTimeHint)
       : "memory");
   return ended != 0;
 #else
-  return twin::BarrierWord::unpack(load<Order::Acquire, Scope::Device>(barrier)).parity != parity;
+  return host::BarrierWord::unpack(load<Order::Acquire, Scope::Device>(barrier)).parity != parity;
 #endif
 }
 

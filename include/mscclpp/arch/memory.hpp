@@ -1,7 +1,8 @@
 // Loads and stores of 4, 8 and 16 bytes with a stated order and scope: PTX on a GPU, the same C++ order on a CPU.
 //
-// On a GPU the address must be in global memory (device, peer or mapped host memory). 16-byte accesses are single 128-bit accesses there (PTX .b128);
-// on a CPU they are two 8-byte ones, so a protocol may rely on 8-byte atomicity everywhere and on 16 bytes only on GPUs.
+// On a GPU the address is in global memory (device, peer or mapped host memory), and a 16-byte access is single-copy
+// atomic (PTX .b128). On a CPU it is two 8-byte accesses. So 8-byte accesses are atomic on both backends, 16-byte ones
+// on GPUs only.
 #pragma once
 
 #include "mscclpp/arch/order.hpp"
@@ -13,7 +14,7 @@ namespace mscclpp::arch {
 #if defined(__CUDA_ARCH__)
 namespace ptx {
 
-// Each line is one PTX instruction: the table of this header.
+// One row per access, order and scope, with its PTX instructions.
 #define MSCCLPP_ARCH_LOAD(name, text4, text8)                                       \
   MSCCLPP_DEVICE __forceinline__ std::uint32_t name(const std::uint32_t* address) { \
     std::uint32_t value;                                                            \
@@ -46,17 +47,17 @@ MSCCLPP_ARCH_STORE(storeReleaseDevice, "st.release.gpu.global.u32", "st.release.
 MSCCLPP_ARCH_STORE(storeReleaseSystem, "st.release.sys.global.u32", "st.release.sys.global.u64")
 #undef MSCCLPP_ARCH_STORE
 
-// 16 bytes as one 128-bit scalar, which the PTX memory model keeps whole (a .v4 vector access is four accesses to it).
+// 16 bytes as one 128-bit scalar: single-copy atomic in the PTX memory model, which takes a .v4 vector for 4 accesses.
 #define MSCCLPP_ARCH_WIDE(suffix, text)                                                                              \
-  MSCCLPP_DEVICE __forceinline__ Word16 load##suffix(const Word16* address) {                                        \
-    Word16 value;                                                                                                    \
+  MSCCLPP_DEVICE __forceinline__ Word128 load##suffix(const Word128* address) {                                      \
+    Word128 value;                                                                                                   \
     asm volatile("{ .reg .b128 wide; ld." text ".global.b128 wide, [%2]; mov.b128 {%0, %1}, wide; }"                 \
                  : "=l"(value.lo), "=l"(value.hi)                                                                    \
                  : "l"(address)                                                                                      \
                  : "memory");                                                                                        \
     return value;                                                                                                    \
   }                                                                                                                  \
-  MSCCLPP_DEVICE __forceinline__ void store##suffix(Word16* address, Word16 value) {                                 \
+  MSCCLPP_DEVICE __forceinline__ void store##suffix(Word128* address, Word128 value) {                               \
     asm volatile("{ .reg .b128 wide; mov.b128 wide, {%1, %2}; st." text ".global.b128 [%0], wide; }" ::"l"(address), \
                  "l"(value.lo), "l"(value.hi)                                                                        \
                  : "memory");                                                                                        \
@@ -74,7 +75,7 @@ template <Order order, Scope scope, class T>
 MSCCLPP_INLINE T load(const T* address) {
   static_assert(order != Order::Release && order != Order::AcqRel, "a load is Volatile, Relaxed or Acquire");
   static_assert(sizeof(T) < 16 || order != Order::Acquire,
-                "16 bytes load Volatile or Relaxed: publish them with a 4- or 8-byte flag");
+                "a 16-byte load is Volatile or Relaxed: acquire through a 4- or 8-byte flag");
   const auto* word = reinterpret_cast<const WordFor<T>*>(address);
 #if defined(__CUDA_ARCH__)
   if constexpr (order == Order::Volatile) {
@@ -91,7 +92,7 @@ MSCCLPP_INLINE T load(const T* address) {
 #else
   if constexpr (sizeof(T) == 16) {
     return bitCast<T>(
-        Word16{__atomic_load_n(&word->lo, __ATOMIC_RELAXED), __atomic_load_n(&word->hi, __ATOMIC_RELAXED)});
+        Word128{__atomic_load_n(&word->lo, __ATOMIC_RELAXED), __atomic_load_n(&word->hi, __ATOMIC_RELAXED)});
   } else {
     return bitCast<T>(__atomic_load_n(word, order == Order::Acquire ? __ATOMIC_ACQUIRE : __ATOMIC_RELAXED));
   }
@@ -103,7 +104,7 @@ template <Order order, Scope scope, class T>
 MSCCLPP_INLINE void store(T* address, T value) {
   static_assert(order != Order::Acquire && order != Order::AcqRel, "a store is Volatile, Relaxed or Release");
   static_assert(sizeof(T) < 16 || order != Order::Release,
-                "16 bytes store Volatile or Relaxed: publish them with a 4- or 8-byte flag");
+                "a 16-byte store is Volatile or Relaxed: release through a 4- or 8-byte flag");
   auto* word = reinterpret_cast<WordFor<T>*>(address);
   const auto bits = bitCast<WordFor<T>>(value);
 #if defined(__CUDA_ARCH__)

@@ -1,12 +1,12 @@
-// Which reductions a switch can do, in one table, and the instruction of each row (PTX multimem.ld_reduce and multimem.red).
+// The reductions that a switch can do, and the instruction of each (PTX multimem.ld_reduce and multimem.red).
 //
-// All of it relaxed at system scope; sizes are bytes of one instruction:
-//   load-reduce   add        fp16, bf16 (4, 8, 16; accumulated in their own type or in fp32), fp32 (4, 8, 16), fp64, 32- and 64-bit integers,
-//                            fp8 (4, 8, 16; in its default or in fp16; only for sm_100a and its kin)
-//                 min, max   fp16, bf16 (4, 8, 16), 32- and 64-bit integers, fp8 (4, 8, 16; as above)
+// All are relaxed at system scope. In parentheses: bytes per instruction, and the types to accumulate in.
+//   load-reduce   add        fp16, bf16 (4, 8, 16; in their own type or in fp32), fp32 (4, 8, 16), fp64,
+//                            32- and 64-bit integers, fp8 (4, 8, 16; in the default type or in fp16; sm_100a, sm_103a)
+//                 min, max   fp16, bf16 (4, 8, 16), 32- and 64-bit integers, fp8 (4, 8, 16; sm_100a, sm_103a)
 //   store-reduce  add        fp16, bf16 (4, 8, 16), fp32 (4, 8, 16), fp64, 32- and 64-bit integers
 //                 min, max   fp16, bf16 (4, 8, 16), 32- and 64-bit integers
-//   store         4, 8, 16 bytes of anything
+//   store         any type of 4, 8 or 16 bytes
 #pragma once
 
 #include "mscclpp/arch/element_kind.hpp"
@@ -15,10 +15,10 @@
 
 namespace mscclpp::arch {
 
-/// What a load-reduce sums in: what the hardware takes without being told, fp32 (for fp16 and bf16), or fp16 (for fp8).
+/// The type in which a load-reduce accumulates: the instruction's default, fp32 (for fp16, bf16), or fp16 (for fp8).
 enum class Accumulation { Native, F32, F16 };
 
-/// Whether this compilation may reduce fp8 in the switch.
+/// Whether the target of this compilation can reduce fp8 in the switch.
 #if defined(__CUDA_ARCH__) && !defined(__CUDA_ARCH_FEAT_SM100_ALL) && !defined(__CUDA_ARCH_FEAT_SM103_ALL)
 inline constexpr bool multimemReducesFp8 = false;
 #else
@@ -32,17 +32,17 @@ constexpr MSCCLPP_HOST_DEVICE bool isHalf(ElementKind kind) {
   return kind == ElementKind::F16 || kind == ElementKind::BF16;
 }
 
-/// Whether one instruction stores a reduction of `bytes` bytes.
-constexpr MSCCLPP_HOST_DEVICE bool multimemStoreReduces(Arithmetic op, ElementKind kind, int bytes) {
+/// Whether an instruction reduces `bytes` bytes of this kind into every replica.
+constexpr MSCCLPP_HOST_DEVICE bool multimemStoreReduces(HardwareReduceOp op, ElementKind kind, int bytes) {
   const bool vector = bytes == 4 || bytes == 8 || bytes == 16;
   switch (kind) {
     case ElementKind::F16:
     case ElementKind::BF16:
       return vector;
     case ElementKind::F32:
-      return vector && op == Arithmetic::Add;
+      return vector && op == HardwareReduceOp::Add;
     case ElementKind::F64:
-      return bytes == 8 && op == Arithmetic::Add;
+      return bytes == 8 && op == HardwareReduceOp::Add;
     case ElementKind::S32:
     case ElementKind::U32:
       return bytes == 4;
@@ -54,13 +54,15 @@ constexpr MSCCLPP_HOST_DEVICE bool multimemStoreReduces(Arithmetic op, ElementKi
   }
 }
 
-/// Whether one instruction loads a reduction of `bytes` bytes, accumulated so.
-constexpr MSCCLPP_HOST_DEVICE bool multimemLoadReduces(Arithmetic op, ElementKind kind, int bytes, Accumulation in) {
+/// Whether an instruction loads a reduction of `bytes` bytes of this kind, accumulated in `in`.
+constexpr MSCCLPP_HOST_DEVICE bool multimemLoadReduces(HardwareReduceOp op, ElementKind kind, int bytes,
+                                                       Accumulation in) {
   if (isFp8(kind)) {
     return (bytes == 4 || bytes == 8 || bytes == 16) &&
-           (in == Accumulation::Native || (in == Accumulation::F16 && op == Arithmetic::Add));
+           (in == Accumulation::Native || (in == Accumulation::F16 && op == HardwareReduceOp::Add));
   }
-  if (in != Accumulation::Native && !(in == Accumulation::F32 && isHalf(kind) && op == Arithmetic::Add)) return false;
+  if (in != Accumulation::Native && !(in == Accumulation::F32 && isHalf(kind) && op == HardwareReduceOp::Add))
+    return false;
   return multimemStoreReduces(op, kind, bytes);
 }
 
@@ -68,14 +70,14 @@ constexpr MSCCLPP_HOST_DEVICE bool multimemLoadReduces(Arithmetic op, ElementKin
 namespace ptx {
 
 // One specialisation for each row of the table.
-template <Arithmetic op, ElementKind kind, int bytes, Accumulation in>
+template <HardwareReduceOp op, ElementKind kind, int bytes, Accumulation in>
 struct MultimemLoadReduce;
-template <Arithmetic op, ElementKind kind, int bytes>
+template <HardwareReduceOp op, ElementKind kind, int bytes>
 struct MultimemStoreReduce;
 
 #define MSCCLPP_ARCH_LOAD4(op, kind, in, text)                                                                \
   template <>                                                                                                 \
-  struct MultimemLoadReduce<Arithmetic::op, ElementKind::kind, 4, Accumulation::in> {                         \
+  struct MultimemLoadReduce<HardwareReduceOp::op, ElementKind::kind, 4, Accumulation::in> {                   \
     MSCCLPP_DEVICE __forceinline__ static std::uint32_t run(const void* a) {                                  \
       std::uint32_t v;                                                                                        \
       asm volatile("multimem.ld_reduce.relaxed.sys.global." text " %0, [%1];" : "=r"(v) : "l"(a) : "memory"); \
@@ -84,29 +86,29 @@ struct MultimemStoreReduce;
   };
 #define MSCCLPP_ARCH_LOAD8(op, kind, in, text)                                                                \
   template <>                                                                                                 \
-  struct MultimemLoadReduce<Arithmetic::op, ElementKind::kind, 8, Accumulation::in> {                         \
+  struct MultimemLoadReduce<HardwareReduceOp::op, ElementKind::kind, 8, Accumulation::in> {                   \
     MSCCLPP_DEVICE __forceinline__ static std::uint64_t run(const void* a) {                                  \
       std::uint64_t v;                                                                                        \
       asm volatile("multimem.ld_reduce.relaxed.sys.global." text " %0, [%1];" : "=l"(v) : "l"(a) : "memory"); \
       return v;                                                                                               \
     }                                                                                                         \
   };
-#define MSCCLPP_ARCH_LOAD_V2(op, kind, in, text)                                      \
-  template <>                                                                         \
-  struct MultimemLoadReduce<Arithmetic::op, ElementKind::kind, 8, Accumulation::in> { \
-    MSCCLPP_DEVICE __forceinline__ static std::uint64_t run(const void* a) {          \
-      std::uint32_t x, y;                                                             \
-      asm volatile("multimem.ld_reduce.relaxed.sys.global." text " {%0, %1}, [%2];"   \
-                   : "=r"(x), "=r"(y)                                                 \
-                   : "l"(a)                                                           \
-                   : "memory");                                                       \
-      return static_cast<std::uint64_t>(y) << 32 | x;                                 \
-    }                                                                                 \
+#define MSCCLPP_ARCH_LOAD_V2(op, kind, in, text)                                            \
+  template <>                                                                               \
+  struct MultimemLoadReduce<HardwareReduceOp::op, ElementKind::kind, 8, Accumulation::in> { \
+    MSCCLPP_DEVICE __forceinline__ static std::uint64_t run(const void* a) {                \
+      std::uint32_t x, y;                                                                   \
+      asm volatile("multimem.ld_reduce.relaxed.sys.global." text " {%0, %1}, [%2];"         \
+                   : "=r"(x), "=r"(y)                                                       \
+                   : "l"(a)                                                                 \
+                   : "memory");                                                             \
+      return static_cast<std::uint64_t>(y) << 32 | x;                                       \
+    }                                                                                       \
   };
 #define MSCCLPP_ARCH_LOAD_V4(op, kind, in, text)                                                 \
   template <>                                                                                    \
-  struct MultimemLoadReduce<Arithmetic::op, ElementKind::kind, 16, Accumulation::in> {           \
-    MSCCLPP_DEVICE __forceinline__ static Word16 run(const void* a) {                            \
+  struct MultimemLoadReduce<HardwareReduceOp::op, ElementKind::kind, 16, Accumulation::in> {     \
+    MSCCLPP_DEVICE __forceinline__ static Word128 run(const void* a) {                           \
       std::uint32_t x, y, z, w;                                                                  \
       asm volatile("multimem.ld_reduce.relaxed.sys.global." text " {%0, %1, %2, %3}, [%4];"      \
                    : "=r"(x), "=r"(y), "=r"(z), "=r"(w)                                          \
@@ -117,21 +119,21 @@ struct MultimemStoreReduce;
   };
 #define MSCCLPP_ARCH_RED4(op, kind, text)                                                             \
   template <>                                                                                         \
-  struct MultimemStoreReduce<Arithmetic::op, ElementKind::kind, 4> {                                  \
+  struct MultimemStoreReduce<HardwareReduceOp::op, ElementKind::kind, 4> {                            \
     MSCCLPP_DEVICE __forceinline__ static void run(void* a, std::uint32_t v) {                        \
       asm volatile("multimem.red.relaxed.sys.global." text " [%0], %1;" ::"l"(a), "r"(v) : "memory"); \
     }                                                                                                 \
   };
 #define MSCCLPP_ARCH_RED8(op, kind, text)                                                             \
   template <>                                                                                         \
-  struct MultimemStoreReduce<Arithmetic::op, ElementKind::kind, 8> {                                  \
+  struct MultimemStoreReduce<HardwareReduceOp::op, ElementKind::kind, 8> {                            \
     MSCCLPP_DEVICE __forceinline__ static void run(void* a, std::uint64_t v) {                        \
       asm volatile("multimem.red.relaxed.sys.global." text " [%0], %1;" ::"l"(a), "l"(v) : "memory"); \
     }                                                                                                 \
   };
 #define MSCCLPP_ARCH_RED_V2(op, kind, text)                                                     \
   template <>                                                                                   \
-  struct MultimemStoreReduce<Arithmetic::op, ElementKind::kind, 8> {                            \
+  struct MultimemStoreReduce<HardwareReduceOp::op, ElementKind::kind, 8> {                      \
     MSCCLPP_DEVICE __forceinline__ static void run(void* a, std::uint64_t v) {                  \
       asm volatile("multimem.red.relaxed.sys.global." text " [%0], {%1, %2};" ::"l"(a),         \
                    "r"(static_cast<std::uint32_t>(v)), "r"(static_cast<std::uint32_t>(v >> 32)) \
@@ -140,18 +142,18 @@ struct MultimemStoreReduce;
   };
 #define MSCCLPP_ARCH_RED_V4(op, kind, text)                                                            \
   template <>                                                                                          \
-  struct MultimemStoreReduce<Arithmetic::op, ElementKind::kind, 16> {                                  \
-    MSCCLPP_DEVICE __forceinline__ static void run(void* a, Word16 v) {                                \
+  struct MultimemStoreReduce<HardwareReduceOp::op, ElementKind::kind, 16> {                            \
+    MSCCLPP_DEVICE __forceinline__ static void run(void* a, Word128 v) {                               \
       asm volatile("multimem.red.relaxed.sys.global." text " [%0], {%1, %2, %3, %4};" ::"l"(a),        \
                    "r"(static_cast<std::uint32_t>(v.lo)), "r"(static_cast<std::uint32_t>(v.lo >> 32)), \
                    "r"(static_cast<std::uint32_t>(v.hi)), "r"(static_cast<std::uint32_t>(v.hi >> 32))  \
                    : "memory");                                                                        \
     }                                                                                                  \
   };
-// Two elements of 16 bits: minima and maxima of them are stored as a vector of two, not as a packed pair.
+// Two 16-bit elements: PTX has min and max of them as a .v2 vector, not as a packed pair.
 #define MSCCLPP_ARCH_RED_PAIR(op, kind, text)                                                   \
   template <>                                                                                   \
-  struct MultimemStoreReduce<Arithmetic::op, ElementKind::kind, 4> {                            \
+  struct MultimemStoreReduce<HardwareReduceOp::op, ElementKind::kind, 4> {                      \
     MSCCLPP_DEVICE __forceinline__ static void run(void* a, std::uint32_t v) {                  \
       asm volatile("multimem.red.relaxed.sys.global." text " [%0], {%1, %2};" ::"l"(a),         \
                    "h"(static_cast<std::uint16_t>(v)), "h"(static_cast<std::uint16_t>(v >> 16)) \
@@ -177,7 +179,7 @@ struct MultimemStoreReduce;
   MSCCLPP_ARCH_RED_PAIR(Max, kind, "max.v2." type)              \
   MSCCLPP_ARCH_RED_V2(Max, kind, "max.v2." type "x2")           \
   MSCCLPP_ARCH_RED_V4(Max, kind, "max.v4." type "x2")
-// 64-bit sums are the same bits with and without a sign, and the hardware has the latter.
+// The hardware has only unsigned 64-bit sums, which give the same bits as signed ones.
 #define MSCCLPP_ARCH_INTEGER(width, kind, sum, type)                                                               \
   MSCCLPP_ARCH_LOAD##width(Add, kind, Native, "add." sum) MSCCLPP_ARCH_LOAD##width(Min, kind, Native, "min." type) \
       MSCCLPP_ARCH_LOAD##width(Max, kind, Native, "max." type) MSCCLPP_ARCH_RED##width(Add, kind, "add." sum)      \

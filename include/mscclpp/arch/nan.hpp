@@ -1,12 +1,12 @@
-// One bit pattern for every NaN that arithmetic makes.
+// Canonical NaN: every NaN that arithmetic produces gets one bit pattern, so that all ranks have the same bits.
 #pragma once
 
 #include "mscclpp/config.hpp"
 
 namespace mscclpp::arch {
 
-/// value, or the one quiet NaN if it is a NaN. GPUs make no other in an addition or a multiplication. A CPU passes on the payload of an operand, of which
-/// one the compiler decides anew in each place, so that ranks would differ in the bits.
+/// Returns value, or the canonical quiet NaN if value is a NaN. GPU additions and multiplications produce no other NaN.
+/// A CPU propagates the payload of one operand, and which one depends on the compiled code, so ranks could differ.
 template <class A>
 MSCCLPP_INLINE A canonicalNan(A value) {
 #if !defined(__CUDA_ARCH__) && !defined(__CUDACC_RTC__)

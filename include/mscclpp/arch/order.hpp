@@ -1,12 +1,14 @@
-// Memory order and scope, spelled in every call that touches memory which another thread, GPU or CPU writes.
+// Memory order and scope, which every access to memory shared with another thread, GPU or CPU states.
 #pragma once
 
 namespace mscclpp::arch {
 
-/// C++ memory orders, and Volatile: not reordered by the compiler with other volatile accesses and performed once; no order between threads.
+/// The C++ memory orders, and Volatile: performed exactly once and not reordered by the compiler with other volatile
+/// accesses, without any order between threads.
 enum class Order { Volatile, Relaxed, Acquire, Release, AcqRel };
 
-/// Who is to see it: the threads of this GPU, or every GPU and CPU of the system. Host twins treat both alike.
+/// The observers that the order holds for: the threads of this GPU, or every GPU and CPU of the system. CPU
+/// implementations treat both alike.
 enum class Scope { Device, System };
 
 }  // namespace mscclpp::arch

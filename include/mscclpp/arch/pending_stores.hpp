@@ -1,4 +1,6 @@
-// Host twin of asynchronous stores out of shared memory: they happen as late as they may, so that a forgotten wait shows on a CPU too.
+// CPU implementation of asynchronous stores from shared memory.
+//
+// They are performed as late as allowed, so that a missing wait shows in tests on CPUs too.
 #pragma once
 
 #if !defined(__CUDACC_RTC__)
@@ -8,9 +10,9 @@
 #include <deque>
 #include <vector>
 
-namespace mscclpp::arch::twin {
+namespace mscclpp::arch::host {
 
-/// The stores of one CPU thread that nothing has waited for yet.
+/// The outstanding stores of one CPU thread.
 class PendingStores {
  public:
   using Perform = void (*)(void* global, const void* shared, std::uint32_t bytes);
@@ -23,7 +25,7 @@ class PendingStores {
     groups_.push_back(std::move(open_));
     open_.clear();
   }
-  /// Performs the oldest groups until at most `left` of them are left.
+  /// Performs the oldest groups until at most `left` are outstanding.
   void performUntil(std::size_t left) {
     for (; groups_.size() > left; groups_.pop_front()) {
       for (const Store& store : groups_.front()) store.perform(store.global, store.shared, store.bytes);
@@ -46,6 +48,6 @@ class PendingStores {
   std::deque<std::vector<Store>> groups_;
 };
 
-}  // namespace mscclpp::arch::twin
+}  // namespace mscclpp::arch::host
 
 #endif

@@ -1,11 +1,12 @@
-// Ends what is running, loudly: for what must not go on and has nobody to tell.
+// Trap: for errors after which execution must not continue and that cannot be reported.
 #pragma once
 
 #include "mscclpp/config.hpp"
 
 namespace mscclpp::arch {
 
-/// A GPU ends the kernel and every later call of its context fails; a CPU ends the process.
+/// On a GPU the kernel is terminated and every later CUDA call of its context fails; on a CPU the process is
+/// terminated.
 MSCCLPP_INLINE void trap() {
 #if defined(__CUDA_ARCH__)
   asm volatile("trap;");

@@ -1,4 +1,4 @@
-// Instructions that the lanes of one hardware warp execute together. Host twins: a warp of one lane, which is what one CPU thread is.
+// Instructions that the lanes of one hardware warp execute together. A CPU thread is a warp of one lane.
 #pragma once
 
 #include "mscclpp/arch/word.hpp"
@@ -6,7 +6,7 @@
 
 namespace mscclpp::arch {
 
-/// Lanes of a warp: 32 on NVIDIA GPUs, 1 on a CPU.
+/// Lanes per warp: 32 on NVIDIA GPUs, 1 on a CPU.
 #if defined(__CUDA_ARCH__)
 inline constexpr int warpWidth = 32;
 #else
@@ -20,7 +20,8 @@ MSCCLPP_INLINE void warpSync([[maybe_unused]] std::uint32_t mask) {
 #endif
 }
 
-/// The value that lane `source` of mask passes in. width: lanes of a tile (a power of two); source counts within the caller's tile.
+/// Returns the value that lane `source` passed. width: lanes per tile, a power of two; source is an index in the
+/// caller's tile.
 MSCCLPP_INLINE std::uint32_t warpShuffle([[maybe_unused]] std::uint32_t mask, std::uint32_t value,
                                          [[maybe_unused]] int source, [[maybe_unused]] int width) {
 #if defined(__CUDA_ARCH__)
@@ -30,7 +31,7 @@ MSCCLPP_INLINE std::uint32_t warpShuffle([[maybe_unused]] std::uint32_t mask, st
 #endif
 }
 
-/// One bit a lane of mask, set where predicate holds.
+/// A bit per lane of mask, set if predicate holds on that lane.
 MSCCLPP_INLINE std::uint32_t warpBallot([[maybe_unused]] std::uint32_t mask, bool predicate) {
 #if defined(__CUDA_ARCH__)
   return __ballot_sync(mask, predicate);

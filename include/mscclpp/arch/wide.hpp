@@ -1,4 +1,4 @@
-// Plain (unordered) 16-byte accesses to memory that no other thread touches meanwhile, such as a user's input and output.
+// Plain (non-atomic) accesses to memory that no other thread accesses at the time, such as a user's input and output.
 #pragma once
 
 #include "mscclpp/arch/word.hpp"
@@ -10,14 +10,14 @@
 
 namespace mscclpp::arch {
 
-/// Whether loadWide and storeWide need a 16-byte aligned address: GPUs do.
+/// Whether loadWide() and storeWide() require a 16-byte aligned address, as they do on GPUs.
 #if defined(__CUDA_ARCH__)
 inline constexpr bool wideNeedsAlignment = true;
 #else
 inline constexpr bool wideNeedsAlignment = false;
 #endif
 
-/// One plain load or store of a word of any type, at an address aligned to it, whatever type the memory was written as.
+/// Loads or stores a Word at an address aligned to it, whatever the type of the object there.
 template <class Word>
 MSCCLPP_INLINE Word loadPlain(const void* address) {
 #if defined(__CUDA_ARCH__) || defined(__CUDACC_RTC__)
@@ -37,12 +37,13 @@ MSCCLPP_INLINE void storePlain(void* address, const Word& word) {
 #endif
 }
 
-MSCCLPP_INLINE Word16 loadWide(const void* address) {
+/// Loads or stores 16 bytes.
+MSCCLPP_INLINE Word128 loadWide(const void* address) {
 #if defined(__CUDA_ARCH__)
   const uint4 v = *static_cast<const uint4*>(address);
   return {static_cast<std::uint64_t>(v.y) << 32 | v.x, static_cast<std::uint64_t>(v.w) << 32 | v.z};
 #elif !defined(__CUDACC_RTC__)
-  Word16 word;
+  Word128 word;
   std::memcpy(&word, address, sizeof(word));
   return word;
 #else
@@ -50,7 +51,7 @@ MSCCLPP_INLINE Word16 loadWide(const void* address) {
 #endif
 }
 
-MSCCLPP_INLINE void storeWide(void* address, Word16 word) {
+MSCCLPP_INLINE void storeWide(void* address, Word128 word) {
 #if defined(__CUDA_ARCH__)
   *static_cast<uint4*>(address) = uint4{static_cast<unsigned>(word.lo), static_cast<unsigned>(word.lo >> 32),
                                         static_cast<unsigned>(word.hi), static_cast<unsigned>(word.hi >> 32)};
@@ -59,7 +60,7 @@ MSCCLPP_INLINE void storeWide(void* address, Word16 word) {
 #endif
 }
 
-/// Copies `bytes` bytes between arrays that do not overlap, all by the calling thread.
+/// Copies `bytes` bytes between arrays that do not overlap. Called by one thread, which copies all of them.
 MSCCLPP_INLINE void copyBytes(void* to, const void* from, std::size_t bytes) {
 #if defined(__CUDA_ARCH__) || defined(__CUDACC_RTC__)
   for (std::size_t i = 0; i < bytes; ++i) static_cast<char*>(to)[i] = static_cast<const char*>(from)[i];

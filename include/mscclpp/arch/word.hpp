@@ -1,4 +1,4 @@
-// The unit of one memory transaction: a 4-, 8- or 16-byte word, whatever type it stands for.
+// Words of 4, 8 and 16 bytes: the units of memory access, whatever the type they represent.
 #pragma once
 
 #if defined(__CUDACC_RTC__)
@@ -26,11 +26,11 @@ using cuda::std::uintptr_t;
 
 namespace mscclpp {
 
-/// 16 bytes that travel together where the hardware can: one load or store on a GPU, two 8-byte ones on a CPU.
-struct alignas(16) Word16 {
+/// 16 bytes: one memory access on a GPU, two accesses of 8 bytes on a CPU.
+struct alignas(16) Word128 {
   std::uint64_t lo;
   std::uint64_t hi;
-  friend MSCCLPP_INLINE bool operator==(const Word16& a, const Word16& b) { return a.lo == b.lo && a.hi == b.hi; }
+  friend MSCCLPP_INLINE bool operator==(const Word128& a, const Word128& b) { return a.lo == b.lo && a.hi == b.hi; }
 };
 
 namespace arch {
@@ -47,17 +47,17 @@ struct WordOfSize<8> {
 };
 template <>
 struct WordOfSize<16> {
-  using Type = Word16;
+  using Type = Word128;
 };
 
-/// The word that has T's size: T must be trivially copyable and 4, 8 or 16 bytes.
+/// The word of T's size. T is trivially copyable and has 4, 8 or 16 bytes.
 template <class T>
 using WordFor = typename WordOfSize<sizeof(T)>::Type;
 
-/// The same bytes as another type of the same size.
+/// The bytes of `from` as a To.
 template <class To, class From>
 MSCCLPP_INLINE constexpr To bitCast(const From& from) {
-  static_assert(sizeof(To) == sizeof(From), "bitCast keeps every byte: give it types of one size");
+  static_assert(sizeof(To) == sizeof(From), "bitCast needs types of the same size");
   return __builtin_bit_cast(To, from);
 }
 

@@ -13,7 +13,7 @@ namespace mscclpp {
 
 namespace detail {
 
-/// Moves `count` words, Unroll loads in flight a thread before the first store.
+/// Copies `count` words; each thread has Unroll loads in flight before its first store.
 template <class Word, int Unroll>
 MSCCLPP_INLINE void copyWords(std::byte* dst, const std::byte* src, std::size_t count, int rank, int size) {
   const std::size_t step = static_cast<std::size_t>(size);
@@ -44,15 +44,16 @@ MSCCLPP_INLINE void copyAs(std::byte* dst, const std::byte* src, std::size_t byt
 
 }  // namespace detail
 
-/// Copies `bytes` bytes. Called by every thread of group; no sync inside: the caller syncs before others read dst. Regions do not overlap.
-/// Fastest (16 bytes an access) where dst and src are congruent modulo 16; correct for any alignment and any size, 0 included.
+/// Copies `bytes` bytes between regions that do not overlap. Called by every thread of group; does not sync: sync the
+/// group before other threads read dst. Any alignment and any size, 0 included; fastest (16 bytes per access) if dst
+/// and src are congruent modulo 16.
 template <ThreadGroup Group>
 MSCCLPP_INLINE void copy(const Group& group, void* dst, const void* src, std::size_t bytes) {
   auto* to = static_cast<std::byte*>(dst);
   const auto* from = static_cast<const std::byte*>(src);
   const auto difference = reinterpret_cast<std::uintptr_t>(to) ^ reinterpret_cast<std::uintptr_t>(from);
   if (difference % 16 == 0) {
-    detail::copyAs<Word16>(to, from, bytes, group.rank(), group.size());
+    detail::copyAs<Word128>(to, from, bytes, group.rank(), group.size());
   } else if (difference % 8 == 0) {
     detail::copyAs<std::uint64_t>(to, from, bytes, group.rank(), group.size());
   } else if (difference % 4 == 0) {
@@ -62,12 +63,13 @@ MSCCLPP_INLINE void copy(const Group& group, void* dst, const void* src, std::si
   }
 }
 
-/// MSCCL++'s form, by thread `threadId` of `numThreads`. Without CopyRemainder only the bytes between the first and the last multiple of Alignment (of dst)
-/// are copied, without a look at the others; both pointers must then be congruent modulo Alignment.
+/// MSCCL++-compatible overload, called by threads 0 to numThreads - 1. With CopyRemainder = false, only the bytes
+/// between the first and the last multiple of Alignment (of dst) are copied, and both pointers must be congruent modulo
+/// Alignment.
 template <int Alignment = 16, bool CopyRemainder = true>
 MSCCLPP_INLINE void copy(void* dst, const void* src, std::uint64_t bytes, std::uint32_t threadId,
                          std::uint32_t numThreads) {
-  static_assert(Alignment == 4 || Alignment == 8 || Alignment == 16, "copies align to 4, 8 or 16 bytes");
+  static_assert(Alignment == 4 || Alignment == 8 || Alignment == 16, "Alignment must be 4, 8 or 16 bytes");
   const ThreadRange threads(threadId, numThreads);
   if constexpr (CopyRemainder) {
     copy(threads, dst, src, bytes);
@@ -80,16 +82,16 @@ MSCCLPP_INLINE void copy(void* dst, const void* src, std::uint64_t bytes, std::u
   }
 }
 
-/// dst[i] = the reduction of dst[i] and src[i] under Op, rounded once, for count elements at any addresses that fit the element; 16 bytes at a time where
-/// both arrays allow it. Called by every thread of group; no sync inside.
+/// Reduces src into dst: dst[i] = Op(dst[i], src[i]), rounded once, for `count` elements. Called by every thread of
+/// group; does not sync. Both arrays are aligned to their elements; 16 bytes per access if both are aligned to that.
 template <class Op, ThreadGroup Group, class T>
 MSCCLPP_INLINE void copyReduce(const Group& group, T* dst, const T* src, std::size_t count) {
   const auto rank = static_cast<std::size_t>(group.rank());
   const auto step = static_cast<std::size_t>(group.size());
-  const std::size_t misalignment = reinterpret_cast<std::uintptr_t>(dst) % sizeof(Word16);
-  const std::size_t upToAligned = misalignment == 0 ? 0 : (sizeof(Word16) - misalignment) / sizeof(T);
+  const std::size_t misalignment = reinterpret_cast<std::uintptr_t>(dst) % sizeof(Word128);
+  const std::size_t upToAligned = misalignment == 0 ? 0 : (sizeof(Word128) - misalignment) / sizeof(T);
   const std::size_t head = upToAligned < count ? upToAligned : count;
-  const bool together = reinterpret_cast<std::uintptr_t>(src + head) % sizeof(Word16) == 0;
+  const bool together = reinterpret_cast<std::uintptr_t>(src + head) % sizeof(Word128) == 0;
   const std::size_t packs = together ? (count - head) / packSize<T> : 0;
   const auto reduceOne = [&](std::size_t i) {
     dst[i] = narrow<T>(arch::canonicalNan(Op::finish(Op::combine(widen<T>(dst[i]), widen<T>(src[i])), 2)));

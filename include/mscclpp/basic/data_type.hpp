@@ -1,4 +1,4 @@
-// Element types and reduction operators as run-time values, and the one place where they become types.
+// Element types and reduction operators as run-time values, and visit(), which converts them to types.
 #pragma once
 
 #include "mscclpp/basic/element.hpp"
@@ -6,8 +6,8 @@
 
 namespace mscclpp {
 
-/// Element types of the host API. The first ones have MSCCL++'s names and values; those that it names but the hardware path does not offer (FNUZ and B15
-/// forms of fp8) are known here so that they can be refused by name.
+/// Element types of the host API. Those up to FLOAT8_E4M3B15 have MSCCL++'s names and values. The FNUZ and B15 variants
+/// of fp8 are not supported; they are listed so that errors can name them.
 enum class DataType {
   INT32,
   UINT32,
@@ -34,7 +34,7 @@ enum class ReduceOp { SUM = 0, PROD = 1, MAX = 2, MIN = 3, AVG = 4, NOP = 255 };
 
 #if !defined(__CUDACC_RTC__)  // run-time values become types on the host
 
-/// The name of an element type or operator as tools and errors say it; "unknown" for a value that is none.
+/// The name of an element type or operator in command lines and messages; "unknown" for any other value.
 constexpr const char* nameOf(DataType type) {
   switch (type) {
     case DataType::INT32:
@@ -94,13 +94,13 @@ constexpr const char* nameOf(ReduceOp op) {
   return "unknown";
 }
 
-/// Stands for a type in a call of visit().
+/// A type as a value, the argument of visit()'s function.
 template <class T>
 struct TypeTag {
   using Type = T;
 };
 
-/// Calls f(TypeTag<T>{}) with the element type that `type` names; f's result is returned. otherwise() is called for a type that has none.
+/// Returns f(TypeTag<T>{}) for the element type T of `type`, or otherwise() for an unsupported type.
 template <class F, class Otherwise>
 constexpr auto visit(DataType type, F&& f, Otherwise&& otherwise) {
   switch (type) {
@@ -137,7 +137,7 @@ constexpr auto visit(DataType type, F&& f, Otherwise&& otherwise) {
   }
 }
 
-/// The same for operators.
+/// The same for reduction operators.
 template <class F, class Otherwise>
 constexpr auto visit(ReduceOp op, F&& f, Otherwise&& otherwise) {
   switch (op) {
@@ -156,7 +156,7 @@ constexpr auto visit(ReduceOp op, F&& f, Otherwise&& otherwise) {
   }
 }
 
-/// Bytes of one element; 0 for a type that visit() does not offer.
+/// Bytes of one element; 0 for an unsupported type.
 constexpr std::size_t sizeOf(DataType type) {
   return visit(
       type, [](auto tag) { return sizeof(typename decltype(tag)::Type); }, [] { return std::size_t{0}; });

@@ -1,4 +1,4 @@
-// Element types of collectives, the type each is reduced in, and conversions between the two.
+// Element types of collectives, their accumulator types, and conversions between the two.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -15,7 +15,8 @@ using bf16 = __nv_bfloat16;
 using f8e4m3 = __nv_fp8_e4m3;
 using f8e5m2 = __nv_fp8_e5m2;
 
-/// The type that a sum of T is held in: fp32 for 8- and 16-bit floating types, 32-bit integers for narrower ones, else T itself.
+/// The type in which elements T are reduced: fp32 for 8- and 16-bit floating-point types, 32-bit integers for narrower
+/// integers, T itself otherwise.
 template <class T>
 struct AccumulatorOf {
   using Type = T;
@@ -56,13 +57,14 @@ struct AccumulatorOf<std::uint16_t> {
 template <class T>
 using Accumulator = typename AccumulatorOf<T>::Type;
 
-/// An element as its accumulator; exact.
+/// Converts an element to its accumulator type; exact.
 template <class T>
 MSCCLPP_INLINE Accumulator<T> widen(T value) {
   return static_cast<Accumulator<T>>(value);
 }
 
-/// An accumulator as an element: rounded to nearest even for floating types (fp8 saturates to its largest finite value), modulo 2^bits for integers.
+/// Converts an accumulator to an element: rounded to nearest even for floating-point types (fp8 saturates to its
+/// largest finite value), modulo 2^bits for integers.
 template <class T>
 MSCCLPP_INLINE T narrow(Accumulator<T> value) {
   return static_cast<T>(value);
@@ -76,7 +78,7 @@ MSCCLPP_INLINE bf16 narrow<bf16>(float value) {
   return __float2bfloat16_rn(value);
 }
 
-/// Exact all the way: bf16 is the upper half of a float, so a shift serves where the toolkit's host conversion would be slower.
+/// bf16 is the upper half of a float, so a shift does it; the CUDA toolkit's host conversion is slower.
 template <>
 MSCCLPP_INLINE float widen<bf16>(bf16 value) {
   return arch::bitCast<float>(static_cast<std::uint32_t>(arch::bitCast<std::uint16_t>(value)) << 16);

@@ -1,4 +1,4 @@
-// Element types and reduction operators as instructions name them.
+// Maps element types and reduction operators to those of arch/element_kind.hpp.
 #pragma once
 
 #include "mscclpp/arch/element_kind.hpp"
@@ -16,50 +16,50 @@ struct ElementKindOf {
   static constexpr arch::ElementKind value = arch::ElementKind::U32;
 };
 template <arch::ElementKind kind>
-struct KnownKind {
+struct ElementKindConstant {
   static constexpr bool exists = true;
   static constexpr arch::ElementKind value = kind;
 };
 template <>
-struct ElementKindOf<f16> : KnownKind<arch::ElementKind::F16> {};
+struct ElementKindOf<f16> : ElementKindConstant<arch::ElementKind::F16> {};
 template <>
-struct ElementKindOf<bf16> : KnownKind<arch::ElementKind::BF16> {};
+struct ElementKindOf<bf16> : ElementKindConstant<arch::ElementKind::BF16> {};
 template <>
-struct ElementKindOf<float> : KnownKind<arch::ElementKind::F32> {};
+struct ElementKindOf<float> : ElementKindConstant<arch::ElementKind::F32> {};
 template <>
-struct ElementKindOf<double> : KnownKind<arch::ElementKind::F64> {};
+struct ElementKindOf<double> : ElementKindConstant<arch::ElementKind::F64> {};
 template <>
-struct ElementKindOf<std::int32_t> : KnownKind<arch::ElementKind::S32> {};
+struct ElementKindOf<std::int32_t> : ElementKindConstant<arch::ElementKind::S32> {};
 template <>
-struct ElementKindOf<std::uint32_t> : KnownKind<arch::ElementKind::U32> {};
+struct ElementKindOf<std::uint32_t> : ElementKindConstant<arch::ElementKind::U32> {};
 template <>
-struct ElementKindOf<std::int64_t> : KnownKind<arch::ElementKind::S64> {};
+struct ElementKindOf<std::int64_t> : ElementKindConstant<arch::ElementKind::S64> {};
 template <>
-struct ElementKindOf<std::uint64_t> : KnownKind<arch::ElementKind::U64> {};
+struct ElementKindOf<std::uint64_t> : ElementKindConstant<arch::ElementKind::U64> {};
 template <>
-struct ElementKindOf<f8e4m3> : KnownKind<arch::ElementKind::E4M3> {};
+struct ElementKindOf<f8e4m3> : ElementKindConstant<arch::ElementKind::E4M3> {};
 template <>
-struct ElementKindOf<f8e5m2> : KnownKind<arch::ElementKind::E5M2> {};
+struct ElementKindOf<f8e5m2> : ElementKindConstant<arch::ElementKind::E5M2> {};
 
-/// The operator of an instruction as a reduction operator, for the twin.
-template <arch::Arithmetic op>
+/// The reduction operator of an instruction's operation, for the CPU implementation.
+template <arch::HardwareReduceOp op>
 struct OperatorOf;
 template <>
-struct OperatorOf<arch::Arithmetic::Add> {
+struct OperatorOf<arch::HardwareReduceOp::Add> {
   using Type = Sum;
 };
 template <>
-struct OperatorOf<arch::Arithmetic::Min> {
+struct OperatorOf<arch::HardwareReduceOp::Min> {
   using Type = Min;
 };
 template <>
-struct OperatorOf<arch::Arithmetic::Max> {
+struct OperatorOf<arch::HardwareReduceOp::Max> {
   using Type = Max;
 };
 
 }  // namespace detail
 
-/// Whether instructions that do arithmetic on memory know the type at all.
+/// Whether any instruction does arithmetic on memory for elements T.
 template <class T>
 inline constexpr bool hasElementKind = detail::ElementKindOf<T>::exists;
 template <class T>

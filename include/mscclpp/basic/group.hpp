@@ -1,4 +1,4 @@
-// Groups of GPU threads: the only place that reads threadIdx and its kin.
+// Groups of GPU threads. No other header reads threadIdx, blockIdx, blockDim or gridDim.
 #pragma once
 
 #include "mscclpp/arch/barrier.hpp"
@@ -9,7 +9,7 @@
 
 namespace mscclpp {
 
-/// One thread on its own; the group for calls that a single thread makes. Works on both backends.
+/// A group of one thread, for calls that a single thread makes. For both backends.
 struct ThisThread {
   MSCCLPP_INLINE int rank() const { return 0; }
   MSCCLPP_INLINE int size() const { return 1; }
@@ -19,7 +19,7 @@ struct ThisThread {
 };
 static_assert(ThreadGroup<ThisThread>);
 
-/// MSCCL++'s (threadId, numThreads) pair as a group, for calls that need no sync.
+/// A group made of MSCCL++'s arguments (threadId, numThreads), for calls that do not sync: sync() does nothing.
 class ThreadRange {
  public:
   MSCCLPP_INLINE ThreadRange(std::uint32_t rank, std::uint32_t size)
@@ -37,20 +37,20 @@ class ThreadRange {
 
 namespace gpu {
 
-/// This thread's index in its block, over all three dimensions. Unsigned, as is all arithmetic on it: a signed division by 32 is more than a shift.
+/// This thread's index in its block, over all three dimensions. Unsigned, so that a division by 32 is a shift.
 MSCCLPP_DEVICE __forceinline__ unsigned threadInBlock() {
   return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
-/// Threads of the block.
+/// Number of threads of the block.
 MSCCLPP_DEVICE __forceinline__ unsigned blockThreads() {
   return blockDim.x * blockDim.y * blockDim.z;
 }
 
-/// Width consecutive lanes of a warp, aligned to Width: a whole warp by default.
+/// Width consecutive lanes of a warp, the first a multiple of Width; a whole warp by default.
 template <int Width = 32>
 struct WarpTile {
   static_assert(Width > 0 && Width <= 32 && (Width & (Width - 1)) == 0,
-                "a tile is a power of two of lanes, 32 at most");
+                "the width of a tile must be a power of two, at most 32");
   static constexpr int width = Width;
   static constexpr bool lockstepStores = Width == 32;
 
@@ -74,10 +74,11 @@ struct WarpTile {
 };
 static_assert(WarpGroup<WarpTile<>>);
 
-/// Warps [first, first + count) of the block, which sync through hardware barrier `barrier` (1 to 15; distinct for spans in use at one time).
-class WarpSpan {
+/// Warps [first, first + count) of the block, which sync through named barrier `barrier` (1 to 15; a different one for
+/// each range in use at the same time).
+class WarpRange {
  public:
-  MSCCLPP_DEVICE __forceinline__ WarpSpan(int first, int count, int barrier)
+  MSCCLPP_DEVICE __forceinline__ WarpRange(int first, int count, int barrier)
       : first_(first), count_(count), barrier_(barrier) {}
   MSCCLPP_DEVICE __forceinline__ int rank() const { return static_cast<int>(threadInBlock()) - first_ * 32; }
   MSCCLPP_DEVICE __forceinline__ int size() const { return count_ * 32; }
@@ -88,7 +89,7 @@ class WarpSpan {
   int count_;
   int barrier_;
 };
-static_assert(ThreadGroup<WarpSpan>);
+static_assert(ThreadGroup<WarpRange>);
 
 /// All threads of the block.
 struct Block {
@@ -98,7 +99,8 @@ struct Block {
 };
 static_assert(ThreadGroup<Block>);
 
-/// The blocks of this launch along x, or a contiguous part of them: a user's kernel hands `Grid{first, count}` to a collective and keeps the rest.
+/// The blocks of this launch along x, or `count` of them from block `first`: a user's kernel passes such a part to a
+/// collective and uses the others itself.
 class Grid {
  public:
   MSCCLPP_DEVICE __forceinline__ Grid() : first_(0), count_(static_cast<int>(gridDim.x)) {}
@@ -112,23 +114,23 @@ class Grid {
   /// The dynamic shared memory of the launch.
   MSCCLPP_DEVICE __forceinline__ std::byte* sharedMemory() const { return arch::dynamicSharedMemory(); }
 
-  // The block as workers and one control warp, its last (concept SplitGrid).
-  MSCCLPP_DEVICE __forceinline__ bool isControl() const { return warpIndex() == warpCount() - 1; }
-  MSCCLPP_DEVICE __forceinline__ WarpSpan workers() const { return {0, warpCount() - 1, 1}; }
-  MSCCLPP_DEVICE __forceinline__ void meetingArrive(int meeting) const {
-    arch::namedBarrierArrive(firstMeetingBarrier + meeting, static_cast<int>(blockThreads()));
+  // The last warp of the block is the control warp, the others are workers (concept WarpSpecializedGrid).
+  MSCCLPP_DEVICE __forceinline__ bool isControlWarp() const { return warpIndex() == warpCount() - 1; }
+  MSCCLPP_DEVICE __forceinline__ WarpRange workers() const { return {0, warpCount() - 1, 1}; }
+  MSCCLPP_DEVICE __forceinline__ void namedBarrierArrive(int barrier) const {
+    arch::namedBarrierArrive(firstSpecializedBarrier + barrier, static_cast<int>(blockThreads()));
   }
-  MSCCLPP_DEVICE __forceinline__ void meetingWait(int meeting) const {
-    arch::namedBarrierSync(firstMeetingBarrier + meeting, static_cast<int>(blockThreads()));
+  MSCCLPP_DEVICE __forceinline__ void namedBarrierWait(int barrier) const {
+    arch::namedBarrierSync(firstSpecializedBarrier + barrier, static_cast<int>(blockThreads()));
   }
 
  private:
-  static constexpr int firstMeetingBarrier = 2;  // 0 is the block's, 1 the workers'
+  static constexpr int firstSpecializedBarrier = 2;  // barrier 0 is Block::sync()'s, 1 is workers().sync()'s
 
   int first_;
   int count_;
 };
-static_assert(mscclpp::Grid<Grid> && SplitGrid<Grid> && SharedMemoryGrid<Grid>);
+static_assert(mscclpp::Grid<Grid> && WarpSpecializedGrid<Grid> && SharedMemoryGrid<Grid>);
 
 }  // namespace gpu
 

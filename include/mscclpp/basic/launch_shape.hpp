@@ -1,12 +1,12 @@
-// How many blocks and threads a collective is launched with.
+// The number of blocks and threads that a collective is launched with.
 #pragma once
 
 namespace mscclpp {
 
-/// Plain values, so that a tuning table needs no CUDA.
+/// Blocks of a launch and threads per block. Tuning tables on hosts without CUDA use it too.
 struct LaunchShape {
   int blocks;
-  int threads;  ///< a block; on a GPU a multiple of 32, Collective::maxBlockThreads at most
+  int threads;  ///< per block; on a GPU a multiple of 32, at most Collective::maxBlockThreads
 };
 
 }  // namespace mscclpp

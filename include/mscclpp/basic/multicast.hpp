@@ -1,4 +1,4 @@
-// Multicast memory as elements: load a reduction over all replicas, reduce into all of them, store to all of them.
+// Typed access to multicast memory: load a reduction over all replicas, reduce into all, store to all.
 #pragma once
 
 #include "mscclpp/arch/atomic_update.hpp"
@@ -13,18 +13,18 @@
 namespace mscclpp {
 
 using arch::Accumulation;
-using arch::Arithmetic;
+using arch::HardwareReduceOp;
 using arch::MulticastAddress;
 
-/// What a sum of T is loaded in if nobody says: fp32 for fp16 and bf16, else what the hardware takes.
-template <class T, Arithmetic op>
+/// The default accumulation of a load-reduce of T: fp32 for sums of fp16 and bf16, otherwise the instruction's default.
+template <class T, HardwareReduceOp op>
 inline constexpr Accumulation defaultAccumulation =
-    hasElementKind<T>&& arch::isHalf(elementKind<T>) && op == Arithmetic::Add ? Accumulation::F32
-                                                                              : Accumulation::Native;
+    hasElementKind<T>&& arch::isHalf(elementKind<T>) && op == HardwareReduceOp::Add ? Accumulation::F32
+                                                                                    : Accumulation::Native;
 
 namespace detail {
 
-template <class T, Arithmetic op>
+template <class T, HardwareReduceOp op>
 constexpr MSCCLPP_HOST_DEVICE int findMulticastWidth() {
   for (int bytes = 16; hasElementKind<T> && bytes >= 4; bytes /= 2) {
     if (arch::multimemLoadReduces(op, elementKind<T>, bytes, Accumulation::Native))
@@ -35,13 +35,14 @@ constexpr MSCCLPP_HOST_DEVICE int findMulticastWidth() {
 
 }  // namespace detail
 
-/// The most elements of T that one load-reduce takes; 0 if the switch cannot reduce T so.
-template <class T, Arithmetic op>
+/// The largest number of elements T per load-reduce; 0 if the switch cannot reduce T with op.
+template <class T, HardwareReduceOp op>
 inline constexpr int multicastWidth = detail::findMulticastWidth<T, op>();
 
 namespace detail {
 
-/// The arithmetic on a CPU: in the accumulator type of T, whatever the instruction would take; rank after rank, rounded once.
+/// The CPU implementation of the reduction: in rank order, in the accumulator type of T whatever the instruction would
+/// use, rounded once.
 template <class T, int N, class Op>
 class ReplicaReducer {
  public:
@@ -59,7 +60,7 @@ class ReplicaReducer {
 #if !defined(__CUDACC_RTC__)
   static void update(std::byte* replica, const Vector<T, N>& value) {
     for (int i = 0; i < N; ++i) {
-      arch::twin::update(reinterpret_cast<T*>(replica) + i, [&](T theirs) {
+      arch::host::update(reinterpret_cast<T*>(replica) + i, [&](T theirs) {
         return narrow<T>(arch::canonicalNan(Op::combine(widen<T>(theirs), widen<T>(value[i]))));
       });
     }
@@ -72,34 +73,34 @@ class ReplicaReducer {
 
 }  // namespace detail
 
-/// A pointer to elements of multicast memory: one address, a replica on every rank of the group. Every access is relaxed at system scope; order comes from a
-/// SwitchSemaphore (sync/switch_semaphore.hpp). Each call is made by one thread, which has the instruction to itself. What types, operators and widths there
-/// are is in arch/multimem_table.hpp; others do not compile.
+/// A pointer to elements of multicast memory, of which every rank of the group has a replica. Accesses are relaxed at
+/// system scope; a SwitchSemaphore orders them (sync/switch_semaphore.hpp). Each call is made by one thread.
+/// arch/multimem_table.hpp lists the types, operators and widths; others do not compile.
 template <class T>
 struct MulticastPointer {
   MulticastAddress address;
 
   MSCCLPP_INLINE MulticastPointer operator+(std::size_t elements) const { return {address + elements * sizeof(T)}; }
 
-  /// The reduction of N elements over all replicas. A GPU's switch reduces in an order of its own: sums of floating-point numbers may differ in the last
-  /// bit from call to call. CPU ranks reduce in the order of the ranks, in the accumulator type of T.
-  template <int N, Arithmetic op = Arithmetic::Add, Accumulation in = defaultAccumulation<T, op>>
+  /// Loads the reduction of N elements over all replicas. A GPU's switch reduces in an unspecified order, so the last
+  /// bit of a floating-point sum may differ between calls. CPU ranks reduce in rank order, in the accumulator type of
+  /// T.
+  template <int N, HardwareReduceOp op = HardwareReduceOp::Add, Accumulation in = defaultAccumulation<T, op>>
   MSCCLPP_INLINE Vector<T, N> loadReduce() const {
-    static_assert(hasElementKind<T>,
-                  "the switch reduces fp16, bf16, float, double, fp8, and integers of 32 and 64 bits");
+    static_assert(hasElementKind<T>, "the switch reduces fp16, bf16, float, double, fp8, and 32- and 64-bit integers");
     using Op = typename detail::OperatorOf<op>::Type;
     return arch::multimemLoadReduce<op, elementKind<T>, in, detail::ReplicaReducer<T, N, Op>, Vector<T, N>>(address);
   }
 
-  /// Each replica's N elements become op of themselves and value, element by element and atomically.
-  template <Arithmetic op = Arithmetic::Add, int N>
+  /// Reduces value into every replica: each of the N elements becomes op(itself, its element of value), atomically.
+  template <HardwareReduceOp op = HardwareReduceOp::Add, int N>
   MSCCLPP_INLINE void storeReduce(const Vector<T, N>& value) const {
-    static_assert(hasElementKind<T>, "the switch reduces fp16, bf16, float, double, and integers of 32 and 64 bits");
+    static_assert(hasElementKind<T>, "the switch reduces fp16, bf16, float, double, and 32- and 64-bit integers");
     using Op = typename detail::OperatorOf<op>::Type;
     arch::multimemStoreReduce<op, elementKind<T>, detail::ReplicaReducer<T, N, Op>>(address, value);
   }
 
-  /// Stores value into every replica: 4, 8 or 16 bytes.
+  /// Stores value, 4, 8 or 16 bytes, to every replica.
   template <int N>
   MSCCLPP_INLINE void store(const Vector<T, N>& value) const {
     arch::multimemStore(address, value);

@@ -1,4 +1,4 @@
-// How n things are shared out over ranks, blocks and threads, remainders included.
+// Partitions of n items among ranks, blocks and threads, for any n.
 #pragma once
 
 #include "mscclpp/arch/word.hpp"
@@ -6,7 +6,7 @@
 
 namespace mscclpp {
 
-/// Half-open range [begin, end) of indices.
+/// The indices [begin, end).
 struct Range {
   std::size_t begin;
   std::size_t end;
@@ -20,7 +20,8 @@ MSCCLPP_INLINE constexpr std::size_t roundUp(std::size_t n, std::size_t multiple
   return ceilDivide(n, multiple) * multiple;
 }
 
-/// Part `index` of n things in `parts` parts whose sizes differ by one at most; earlier parts are the larger. Keeps order; empty parts are possible.
+/// Part `index` of n items split into `parts` consecutive parts, whose sizes differ by at most 1, the larger first.
+/// Parts may be empty.
 MSCCLPP_INLINE constexpr Range evenPart(std::size_t n, std::size_t parts, std::size_t index) {
   const std::size_t base = n / parts;
   const std::size_t extra = n % parts;
@@ -28,7 +29,8 @@ MSCCLPP_INLINE constexpr Range evenPart(std::size_t n, std::size_t parts, std::s
   return {begin, begin + base + (index < extra ? 1 : 0)};
 }
 
-/// Part `index` of n things in parts of `step` each; the last ones may be short or empty. Part i starts at i * step, so no division is needed.
+/// Part `index` of n items split into consecutive parts of `step` items; the last ones may be shorter or empty. Needs
+/// no division.
 MSCCLPP_INLINE constexpr Range steppedPart(std::size_t n, std::size_t step, std::size_t index) {
   const std::size_t begin = index * step < n ? index * step : n;
   const std::size_t end = begin + step < n ? begin + step : n;

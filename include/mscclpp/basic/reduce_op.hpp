@@ -1,4 +1,4 @@
-// Reduction operators. Each combines two accumulators and finishes the result over all ranks; none has state.
+// Reduction operators: stateless types that combine two accumulators and finish the result over all ranks.
 #pragma once
 
 #include "mscclpp/arch/nan.hpp"
@@ -10,7 +10,7 @@ namespace mscclpp {
 
 namespace detail {
 
-/// The type whose arithmetic wraps where that of A, a signed integer, would overflow; otherwise A.
+/// The unsigned type of A's size for a signed integer A, whose arithmetic wraps instead of overflowing; otherwise A.
 template <class A>
 struct WrappingOf {
   using Type = A;
@@ -35,8 +35,8 @@ MSCCLPP_INLINE A wrappingMultiply(A a, A b) {
   return static_cast<A>(static_cast<Wrapping>(a) * static_cast<Wrapping>(b));
 }
 
-/// The part of an operator whose result is what was combined.
-struct TotalIsResult {
+/// finish() of operators whose combined value is the result.
+struct IdentityFinish {
   template <class A>
   MSCCLPP_INLINE static A finish(A total, int /*ranks*/) {
     return total;
@@ -46,7 +46,7 @@ struct TotalIsResult {
 }  // namespace detail
 
 /// a + b. Integers wrap.
-struct Sum : detail::TotalIsResult {
+struct Sum : detail::IdentityFinish {
   template <class A>
   MSCCLPP_INLINE static A combine(A a, A b) {
     return detail::wrappingAdd(a, b);
@@ -54,30 +54,31 @@ struct Sum : detail::TotalIsResult {
 };
 
 /// a * b. Integers wrap.
-struct Product : detail::TotalIsResult {
+struct Product : detail::IdentityFinish {
   template <class A>
   MSCCLPP_INLINE static A combine(A a, A b) {
     return detail::wrappingMultiply(a, b);
   }
 };
 
-/// The smaller; a number wins over a NaN (IEEE 754 minimumNumber but for the sign of equal zeros, where the lower rank's stays).
-struct Min : detail::TotalIsResult {
+/// The minimum; a number wins over a NaN. IEEE 754 minimumNumber, except that of +0 and -0 the lower rank's is
+/// returned.
+struct Min : detail::IdentityFinish {
   template <class A>
   MSCCLPP_INLINE static A combine(A a, A b) {
     return b < a || a != a ? b : a;
   }
 };
 
-/// The larger; a number wins over a NaN, and of equal zeros the lower rank's stays.
-struct Max : detail::TotalIsResult {
+/// The maximum; a number wins over a NaN, and of +0 and -0 the lower rank's is returned.
+struct Max : detail::IdentityFinish {
   template <class A>
   MSCCLPP_INLINE static A combine(A a, A b) {
     return a < b || a != a ? b : a;
   }
 };
 
-/// The sum over the number of ranks, divided once at the end; integers round toward zero.
+/// The sum divided by the number of ranks, once, at the end; integers round toward zero.
 struct Average {
   template <class A>
   MSCCLPP_INLINE static A combine(A a, A b) {
@@ -89,8 +90,8 @@ struct Average {
   }
 };
 
-/// A running reduction of packs of T in T's accumulator type. The order of `add` calls is the order of the arithmetic: callers go rank by rank from 0,
-/// so that every rank computes the same bits.
+/// Reduces packs of T in T's accumulator type, in the order of the calls of add(). Callers add in rank order from 0, so
+/// that every rank computes the same bits.
 template <class T, class Op>
 class PackReducer {
  public:
@@ -104,7 +105,7 @@ class PackReducer {
     for (int i = 0; i < packSize<T>; ++i) total_[i] = Op::combine(total_[i], widen<T>(next[i]));
   }
 
-  /// The result over `ranks` packs, rounded once; a NaN is the one quiet NaN, whatever NaNs went in.
+  /// The result over `ranks` packs, rounded once. Every NaN is the canonical quiet NaN (arch/nan.hpp).
   MSCCLPP_INLINE Pack<T> finish(int ranks) const {
     Pack<T> result;
     MSCCLPP_UNROLL

@@ -1,4 +1,4 @@
-// Groups of exactly one CPU thread: how a rank that is one process with one thread runs the same collectives.
+// Groups of exactly one CPU thread, for a CPU rank that runs collectives in its calling thread.
 #pragma once
 
 #include "mscclpp/basic/concepts.hpp"
@@ -6,7 +6,7 @@
 
 namespace mscclpp::cpu {
 
-/// One thread as a block and as a warp of one lane.
+/// One thread, as a block and as a warp of one lane.
 struct SerialGroup {
   static constexpr int width = 1;
   static constexpr bool lockstepStores = false;

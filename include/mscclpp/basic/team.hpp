@@ -1,4 +1,4 @@
-// Who takes part in a collective, and in which order a rank visits the others.
+// The ranks of a collective, and the order in which each of them addresses its peers.
 #pragma once
 
 #include "mscclpp/basic/concepts.hpp"
@@ -6,7 +6,8 @@
 
 namespace mscclpp {
 
-/// Ranks of a collective. Ranks > 0 fixes their number at compile time, which unrolls every loop over peers; 0 leaves it to run time.
+/// The ranks of a collective. Ranks > 0: their number, fixed at compile time, so that loops over peers are unrolled; 0:
+/// known at run time.
 template <int Ranks = 0>
 class Team {
  public:
@@ -21,14 +22,16 @@ class Team {
       return size_;
     }
   }
-  /// The i-th other rank, i in [0, size - 1), starting after this one: no two ranks visit the same peer at the same step.
+  /// The i-th other rank, i in [0, size - 1), starting after this one: no two ranks address the same peer in the same
+  /// step.
   MSCCLPP_INLINE int peer(int i) const { return wrap(rank_ + 1 + i); }
-  /// The same order begun `rotation` peers further on, rotation in [0, size - 1): blocks that rotate differently spread over the links.
+  /// The same order, starting `rotation` peers later, rotation in [0, size - 1). Blocks with different rotations spread
+  /// their traffic over the links.
   MSCCLPP_INLINE int peer(int i, int rotation) const {
     const int step = i + rotation;
     return peer(step >= size() - 1 ? step - (size() - 1) : step);
   }
-  /// The rotation of the n-th of any number of blocks; 0 in a team of one.
+  /// The rotation for block n; 0 in a team of one.
   MSCCLPP_INLINE int rotation(std::uint32_t n) const {
     return size() > 1 ? static_cast<int>(n % static_cast<std::uint32_t>(size() - 1)) : 0;
   }

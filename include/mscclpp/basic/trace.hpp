@@ -1,30 +1,32 @@
-// Trace policies: what records when the stages of device code begin and end. NoTrace, the default, is empty and costs nothing.
+// Trace policies, which record when the stages of device code begin and end. NoTrace, the default, costs nothing.
 #pragma once
 
 #include "mscclpp/arch/atomic.hpp"
 #include "mscclpp/arch/clock.hpp"
 #include "mscclpp/arch/wide.hpp"
 #include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/basic/trace_capacity.hpp"
 #include "mscclpp/basic/trace_event.hpp"
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/config.hpp"
 
 namespace mscclpp {
 
-/// Records nothing, in no instruction.
+/// Records nothing and compiles to no instruction.
 struct NoTrace {
-  using RecordsNothing = void;
+  using IsDisabled = void;
   MSCCLPP_INLINE constexpr void begin(TraceId /*id*/, std::uint64_t /*argument*/ = noTraceArgument) const {}
   MSCCLPP_INLINE constexpr void end(TraceId /*id*/, std::uint64_t /*argument*/ = noTraceArgument) const {}
   MSCCLPP_INLINE constexpr void point(TraceId /*id*/, std::uint64_t /*argument*/ = noTraceArgument) const {}
 };
 static_assert(TracePolicy<NoTrace>);
 
-/// Records into a TraceBuffer. Every thread of a block makes one, once in a launch and after the launch before has ended; every thread may call every function,
-/// and those of the two recorders of the block (traceRecordersPerBlock) have an effect, each on a track of its own. An event is one store of 16 bytes and a
-/// read of the clock of the multiprocessor: its time is when it was issued, so a span that stores ends before its stores have landed.
+/// Records into a TraceBuffer. Every thread of a block constructs one, once per launch and after the previous launch
+/// has completed. Every thread may call every function, but only the block's two recorders (traceRecordersPerBlock)
+/// record, each into its own track. An event costs a read of the multiprocessor's clock and a store of 16 bytes. Its
+/// time is that of its issue, so a span may end before the stores in it have completed.
 ///
-/// Spans nest. A begin takes the room of its end too, so what does not fit is whole spans; it is counted, and nothing is overwritten.
+/// Spans nest. What happens when the buffer is full: basic/trace_capacity.hpp.
 class BlockTrace {
  public:
   template <Grid GridType>
@@ -39,12 +41,9 @@ class BlockTrace {
     if (!hasArray) return;
     first_ = buffer.events + std::size_t{array} * buffer.capacity;
     next_ = first_ + cursor_->count;
-    room_ = buffer.capacity - cursor_->count;
-    if (room_ < 2) {
-      room_ = 0;
-      return;
-    }
-    room_ -= 2;
+    const std::uint32_t free = buffer.capacity - cursor_->count;
+    if (free < 2) return;
+    free_.refill(free - 2);
     isOpen_ = true;
     stamp(TraceKind::Open);
   }
@@ -54,41 +53,21 @@ class BlockTrace {
       stamp(TraceKind::Close);
       cursor_->count = static_cast<std::uint32_t>(next_ - first_);
     }
-    if (lost_ > 0) arch::fetchAdd<arch::Order::Relaxed, arch::Scope::Device>(&cursor_->lost, lost_);
+    if (free_.dropped() > 0) {
+      arch::fetchAdd<arch::Order::Relaxed, arch::Scope::Device>(&cursor_->lost, free_.dropped());
+    }
   }
   BlockTrace(const BlockTrace&) = delete;
   BlockTrace& operator=(const BlockTrace&) = delete;
 
   MSCCLPP_INLINE void begin(TraceId id, std::uint64_t argument = noTraceArgument) {
-    if (cursor_ == nullptr) return;
-    if (room_ < 2) {
-      ++skipped_;
-      ++lost_;
-      return;
-    }
-    room_ -= 2;
-    ++depth_;
-    put(TraceKind::Begin, id, argument);
+    if (cursor_ != nullptr && free_.begin()) put(TraceKind::Begin, id, argument);
   }
   MSCCLPP_INLINE void end(TraceId id, std::uint64_t argument = noTraceArgument) {
-    if (cursor_ == nullptr) return;
-    // Room never grows, so the spans that were skipped are the inner ones.
-    if (skipped_ > 0 || depth_ == 0) {
-      if (skipped_ > 0) --skipped_;
-      ++lost_;
-      return;
-    }
-    --depth_;
-    put(TraceKind::End, id, argument);
+    if (cursor_ != nullptr && free_.end()) put(TraceKind::End, id, argument);
   }
   MSCCLPP_INLINE void point(TraceId id, std::uint64_t argument = noTraceArgument) {
-    if (cursor_ == nullptr) return;
-    if (room_ < 1) {
-      ++lost_;
-      return;
-    }
-    --room_;
-    put(TraceKind::Point, id, argument);
+    if (cursor_ != nullptr && free_.point()) put(TraceKind::Point, id, argument);
   }
 
  private:
@@ -103,28 +82,25 @@ class BlockTrace {
     arch::storeWide(next_++, {arch::cycles(), TraceEvent::wordOf(kind, id, argument)});
   }
 
-  /// Both clocks, right after the slower one has ticked, which it does every 32 ns to 1 us on a GPU.
+  /// Records both clocks right after a tick of the coarser one, which ticks every 32 ns to 1 us on a GPU.
   MSCCLPP_INLINE void stamp(TraceKind kind) {
-    constexpr int mostLooks = 128;
+    constexpr int maxReads = 128;
     arch::ClockPair now = arch::clocks();
     const std::uint64_t before = now.nanoseconds;
     MSCCLPP_NO_UNROLL
-    for (int look = 0; look < mostLooks && now.nanoseconds == before; ++look) now = arch::clocks();
+    for (int read = 0; read < maxReads && now.nanoseconds == before; ++read) now = arch::clocks();
     arch::storeWide(next_++, {now.cycles, TraceEvent::wordOf(kind, TraceId::None, now.nanoseconds)});
   }
 
   TraceCursor* cursor_ = nullptr;  ///< null: this thread does not record
   TraceEvent* first_ = nullptr;
   TraceEvent* next_ = nullptr;
-  std::uint32_t room_ = 0;     ///< events that nobody has spoken for
-  std::uint32_t depth_ = 0;    ///< recorded spans that have not ended
-  std::uint32_t skipped_ = 0;  ///< spans that have not ended and are not recorded
-  std::uint32_t lost_ = 0;
+  TraceCapacity<std::uint32_t> free_{0};
   bool isOpen_ = false;
 };
 static_assert(TracePolicy<BlockTrace>);
 
-/// A span as long as its scope.
+/// RAII: a span that lasts as long as its scope.
 template <TracePolicy Trace>
 class TraceSpan {
  public:
@@ -141,7 +117,8 @@ class TraceSpan {
   TraceId id_;
 };
 
-/// A grid whose blocks record: what it is handed to does, for instance a collective. The trace is this thread's and outlives the grid.
+/// A grid with a trace: a collective that gets it records. The trace belongs to the calling thread and outlives the
+/// grid.
 template <Grid GridType, TracePolicy Trace>
 class TracedGrid : public GridType {
  public:
@@ -152,7 +129,7 @@ class TracedGrid : public GridType {
   Trace* trace_;
 };
 
-/// The trace of a grid; NoTrace for one that has none. Bind it by `auto&&`.
+/// The trace of a grid, or NoTrace. Bind the result by `auto&&`.
 template <Grid GridType>
 MSCCLPP_INLINE decltype(auto) traceOf(const GridType& grid) {
   if constexpr (requires { grid.trace(); }) {
@@ -162,7 +139,7 @@ MSCCLPP_INLINE decltype(auto) traceOf(const GridType& grid) {
   }
 }
 
-/// A wait policy that records the waits of another: from the first attempt that fails to the last one.
+/// A wait policy that records the waits of another: a span from the first failed attempt to the end of the wait.
 template <WaitPolicy Wait, TracePolicy Trace>
 class TracedWait {
  public:
@@ -170,28 +147,28 @@ class TracedWait {
 
   template <class Attempt>
   MSCCLPP_INLINE bool until(const WaitSite& site, Attempt&& attempt) {
-    bool waits = false;
-    const bool over = wait_.until(site, noting(site, attempt, waits));
-    if (waits) trace_->end(TraceId::Wait);
-    return over;
+    bool waiting = false;
+    const bool succeeded = wait_.until(site, tracedAttempt(site, attempt, waiting));
+    if (waiting) trace_->end(TraceId::Wait);
+    return succeeded;
   }
   template <class Warp, class Attempt>
-  MSCCLPP_INLINE bool untilTogether(const Warp& warp, const WaitSite& site, Attempt&& attempt) {
-    bool waits = false;
-    const bool over = wait_.untilTogether(warp, site, noting(site, attempt, waits));
-    if (waits) trace_->end(TraceId::Wait);
-    warp.sync();  // lanes that wait together may go on to store together, which one that records must not be late for
-    return over;
+  MSCCLPP_INLINE bool untilCollective(const Warp& warp, const WaitSite& site, Attempt&& attempt) {
+    bool waiting = false;
+    const bool succeeded = wait_.untilCollective(warp, site, tracedAttempt(site, attempt, waiting));
+    if (waiting) trace_->end(TraceId::Wait);
+    warp.sync();  // reconverges the lanes, which may store together next, after the recording lane has recorded
+    return succeeded;
   }
   MSCCLPP_INLINE bool failed() const { return wait_.failed(); }
 
  private:
   template <class Attempt>
-  MSCCLPP_INLINE auto noting(const WaitSite& site, Attempt& attempt, bool& waits) {
-    return [this, &site, &attempt, &waits](std::uint64_t& seen) {
+  MSCCLPP_INLINE auto tracedAttempt(const WaitSite& site, Attempt& attempt, bool& waiting) {
+    return [this, &site, &attempt, &waiting](std::uint64_t& seen) {
       if (attempt(seen)) return true;
-      if (!waits) {
-        waits = true;
+      if (!waiting) {
+        waiting = true;
         trace_->begin(TraceId::Wait, site.peer < 0 ? noTraceArgument : static_cast<std::uint64_t>(site.peer));
       }
       return false;
@@ -203,10 +180,10 @@ class TracedWait {
 };
 static_assert(WaitPolicy<TracedWait<BoundedWait, BlockTrace>>);
 
-/// `wait`, recorded by `trace`.
+/// `wait`, with its waits recorded by `trace`.
 template <WaitPolicy Wait, TracePolicy Trace>
 MSCCLPP_INLINE auto tracedWait(const Wait& wait, Trace& trace) {
-  if constexpr (requires { typename Trace::RecordsNothing; }) {
+  if constexpr (requires { typename Trace::IsDisabled; }) {
     return wait;
   } else {
     return TracedWait<Wait, Trace>(wait, trace);

@@ -1,4 +1,4 @@
-// What a trace is made of in memory: events of 16 bytes, a bounded array of them for each thread that records. Plain bytes, the same on both sides.
+// The memory layout of a trace, the same on host and device: a bounded array of 16-byte events per recording thread.
 #pragma once
 
 #include "mscclpp/arch/word.hpp"
@@ -6,28 +6,28 @@
 
 namespace mscclpp {
 
-/// What an event is about. The names below are the library's; those of a user's own events follow FirstUser (userTraceId).
+/// The subject of an event. Ids of user-defined events start at FirstUser (userTraceId).
 enum class TraceId : std::uint16_t {
   None = 0,
-  AllReduce,  ///< one call; argument: bytes of the message
-  Push,       ///< input into peers' scratch; argument: step, or first row
-  Reduce,     ///< peers' input and the own one into a result, which peers get; argument: step, or row
-  Collect,    ///< peers' results into the output; argument: step
-  Publish,    ///< telling the peers that a step is over; argument: step
-  Wait,       ///< for a peer, from the first look that found nothing; argument: the peer, if it is one
+  AllReduce,  ///< a call; argument: bytes of the message
+  Push,       ///< sending input to the peers' scratch; argument: step, or first row
+  Reduce,     ///< reducing all ranks' input and sending the result to the peers; argument: step, or row
+  Collect,    ///< copying the peers' results to the output; argument: step
+  Publish,    ///< signalling the end of a step to the peers; argument: step
+  Wait,       ///< waiting, from the first failed attempt; argument: the peer, if it is one
 
   // Threads of the host.
-  Trigger,         ///< a handler of a proxy at work; argument: position in the FIFO
-  Asleep,          ///< a proxy without work, between its looks at the FIFOs
-  Flushed,         ///< all that a flush asked for has completed; argument: semaphore
-  Request = 64,    ///< + TriggerType: what a port channel asked for is done or started; argument: bytes, and semaphore
-  Algorithm = 80,  ///< + number of the algorithm: a call of a collective; argument: bytes of the message
+  Trigger,         ///< a call of a proxy's handler; argument: position in the FIFO
+  Idle,            ///< a proxy without work, between its polls of the FIFOs
+  FlushComplete,   ///< completion of a flush; argument: semaphore id
+  Request = 64,    ///< + TriggerType: execution of a port channel's request; argument: bytes, and semaphore id
+  Algorithm = 80,  ///< + index of the algorithm: a call of a collective; argument: bytes of the message
 
   FirstUser = 1024,
   End = 4096,
 };
 
-/// The id of the n-th kind of event of one's own, n from 0 to 3071.
+/// The id of user-defined event n, n in [0, 3071].
 MSCCLPP_INLINE constexpr TraceId userTraceId(int n) {
   return static_cast<TraceId>(static_cast<int>(TraceId::FirstUser) + n);
 }
@@ -36,14 +36,14 @@ enum class TraceKind : std::uint32_t {
   Begin,  ///< of a span
   End,    ///< of the innermost span
   Point,
-  Open,  ///< first and last event of a thread in a launch; their argument: nanoseconds when the time was read
+  Open,  ///< first event of a thread in a launch, Close the last; argument: nanoseconds at `time`
   Close,
 };
 
-/// An argument is a number of 48 bits, such as bytes, a step or a peer; this one means that there is none.
+/// The value of an event without an argument. Arguments are 48-bit numbers such as bytes, a step or a peer.
 inline constexpr std::uint64_t noTraceArgument = (std::uint64_t{1} << 48) - 1;
 
-/// time: arch::cycles() of the recording thread, which Open and Close relate to nanoseconds.
+/// An event. time: arch::cycles() of the recording thread; Open and Close relate it to nanoseconds.
 struct alignas(16) TraceEvent {
   std::uint64_t time;
   std::uint64_t word;  ///< kind in 4 bits, id in 12, argument in 48
@@ -58,20 +58,23 @@ struct alignas(16) TraceEvent {
 };
 static_assert(sizeof(TraceEvent) == 16);
 
-/// How far an array of events is filled. One writer: the thread whose array it is, at the end of a launch; but for `lost` of the last cursor of a buffer.
+/// The number of events in an array. Written by the thread that records into the array, at the end of a launch; `lost`
+/// of a buffer's last cursor has many writers.
 struct TraceCursor {
   std::uint32_t count;
-  std::uint32_t lost;  ///< events for which there was no room
+  std::uint32_t lost;  ///< events dropped because the array was full
 };
 
-/// Threads of a block that record: its first, and the first lane of its last warp, which is the control warp of a split block.
+/// The number of threads of a block that record: its first thread, and the first lane of its last warp, which is the
+/// control warp of a warp-specialised block.
 inline constexpr int traceRecordersPerBlock = 2;
 
-/// Where the blocks of one sequence of launches record, `capacity` events for each recorder: launches follow each other, and blocks do not share an index.
-/// Null events: nothing is recorded. The owner is Trace (host/trace.hpp).
+/// The arrays into which the blocks of consecutive launches record, `capacity` events per recorder. Launches must not
+/// overlap, nor two blocks of a launch have the same index. Nothing is recorded if `events` is null. Owned by Trace
+/// (host/trace/trace.hpp).
 struct TraceBuffer {
   TraceEvent* events;    ///< blocks * traceRecordersPerBlock arrays
-  TraceCursor* cursors;  ///< one for each array; and one whose `lost` counts what blocks beyond `blocks` had to record
+  TraceCursor* cursors;  ///< one per array, and a last one whose `lost` counts the events of blocks beyond `blocks`
   std::uint32_t blocks;
   std::uint32_t capacity;
 };

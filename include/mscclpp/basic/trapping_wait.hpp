@@ -1,4 +1,4 @@
-// Waits that have nobody to report to: they end the kernel when they fail. For MSCCL++'s calls that carry no handle.
+// Waits without an error channel, which trap when they time out: for MSCCL++-compatible calls without a handle.
 #pragma once
 
 #include "mscclpp/arch/trap.hpp"
@@ -8,16 +8,17 @@
 
 namespace mscclpp {
 
-/// Waits for `limit` at most, and then ends the kernel: the next call of the CUDA runtime reports an error, and what waited for this rank sees its process
-/// end. What has a WaitControl uses BoundedWait, which says what went wrong.
+/// Waits for at most `limit`, then traps: the kernel is terminated and the next CUDA call fails. Use BoundedWait, which
+/// reports the cause, where a WaitControl is available.
 class TrappingWait {
  public:
-  /// Nanoseconds. As MSCCL++ counts attempts in debug builds only, so is a count no more here than "some limit" (0 and more) or "none" (below 0).
+  /// The timeout in nanoseconds for a maxSpinCount of 0 or more; a negative count means no timeout. The count itself is
+  /// not used: MSCCL++ counts attempts in debug builds only.
   static constexpr std::uint64_t limit = 30'000'000'000u;
 
   MSCCLPP_INLINE explicit TrappingWait(std::int64_t maxSpinCount = 0)
       : TrappingWait(within(maxSpinCount < 0 ? 0 : limit)) {}
-  /// Another limit in nanoseconds; 0: none.
+  /// A policy with another timeout in nanoseconds; 0: none.
   static MSCCLPP_INLINE TrappingWait within(std::uint64_t nanoseconds) {
     return TrappingWait(BoundedWait(nullptr, nanoseconds));
   }
@@ -28,8 +29,8 @@ class TrappingWait {
     return true;
   }
   template <class Warp, class Attempt>
-  MSCCLPP_INLINE bool untilTogether(const Warp& warp, const WaitSite& site, Attempt&& attempt) {
-    if (!wait_.untilTogether(warp, site, attempt)) arch::trap();
+  MSCCLPP_INLINE bool untilCollective(const Warp& warp, const WaitSite& site, Attempt&& attempt) {
+    if (!wait_.untilCollective(warp, site, attempt)) arch::trap();
     return true;
   }
 
@@ -42,7 +43,7 @@ static_assert(WaitPolicy<TrappingWait>);
 
 namespace detail {
 
-/// Waits for the payload of one packet.
+/// Waits for the payload of a packet with this flag and returns it. Called by one thread.
 template <class PacketType>
 MSCCLPP_INLINE auto readPacket(const PacketType& packet, std::uint32_t flag, std::int64_t maxSpinCount) {
   typename PacketType::Payload payload{};

@@ -1,4 +1,4 @@
-// N elements that move as one word, and the 16-byte Pack that is the unit of every collective.
+// Vectors of N elements that are accessed as one word, and the 16-byte Pack, the unit of all collectives.
 #pragma once
 
 #include "mscclpp/arch/word.hpp"
@@ -6,10 +6,10 @@
 
 namespace mscclpp {
 
-/// N elements of T, aligned to their common size up to 16 bytes.
+/// N elements of T, aligned to their total size, at most 16 bytes.
 template <class T, int N>
 struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vector {
-  static_assert(N > 0 && (N & (N - 1)) == 0, "a vector has a power of two of elements");
+  static_assert(N > 0 && (N & (N - 1)) == 0, "the number of elements of a vector must be a power of two");
   using Element = T;
   static constexpr int size = N;
 
@@ -19,20 +19,20 @@ struct alignas(sizeof(T) * N < 16 ? sizeof(T) * N : 16) Vector {
   MSCCLPP_INLINE const T& operator[](int i) const { return data[i]; }
 };
 
-/// Elements of T in 16 bytes.
+/// The number of elements T in 16 bytes.
 template <class T>
 inline constexpr int packSize = 16 / static_cast<int>(sizeof(T));
 
-/// 16 bytes of elements: what a thread loads, sends, reduces and stores at a time.
+/// 16 bytes of elements: the unit in which a thread loads, sends, reduces and stores.
 template <class T>
 using Pack = Vector<T, packSize<T>>;
 
 template <class T>
-MSCCLPP_INLINE Word16 toWord(const Pack<T>& pack) {
-  return arch::bitCast<Word16>(pack);
+MSCCLPP_INLINE Word128 toWord(const Pack<T>& pack) {
+  return arch::bitCast<Word128>(pack);
 }
 template <class T>
-MSCCLPP_INLINE Pack<T> fromWord(const Word16& word) {
+MSCCLPP_INLINE Pack<T> fromWord(const Word128& word) {
   return arch::bitCast<Pack<T>>(word);
 }
 

@@ -1,10 +1,10 @@
-// Wait policies: every wait of the library goes through one, and the default one is bounded, abortable and leaves a record.
+// Wait policies. Every wait of the library takes one; the default has a timeout, can be aborted and leaves a record.
 #pragma once
 
 #include "mscclpp/arch/atomic.hpp"
+#include "mscclpp/arch/backoff.hpp"
 #include "mscclpp/arch/clock.hpp"
 #include "mscclpp/arch/memory.hpp"
-#include "mscclpp/arch/pause.hpp"
 #include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/basic/wait_record.hpp"
@@ -12,30 +12,30 @@
 
 namespace mscclpp {
 
-/// What a wait is for: names the parties in the record of a failure.
+/// What a wait is for, as the record of a failed wait reports it.
 struct WaitSite {
   WaitOperation operation;
-  int rank;                ///< who waits
-  int peer;                ///< for whom; -1 if not for one peer
-  std::uint32_t block;     ///< block of the waiter
-  std::uint64_t expected;  ///< the value waited for
+  int rank;                ///< the rank that waits
+  int peer;                ///< the rank that it waits for; -1: not a single peer
+  std::uint32_t block;     ///< block index of the waiting thread
+  std::uint64_t expected;  ///< the value that it waits for
 };
 
-/// Waits for ever. For kernels whose caller supervises them in some other way.
+/// Waits without a timeout and cannot be aborted. For kernels that are supervised in another way.
 struct SpinWait {
   template <class Attempt>
   MSCCLPP_INLINE bool until(const WaitSite& /*site*/, Attempt&& attempt) {
     std::uint64_t seen = 0;
-    for (unsigned failures = 1; !attempt(seen); ++failures) arch::pauseAfterFailure(failures);
+    for (unsigned failures = 1; !attempt(seen); ++failures) arch::backoff(failures);
     return true;
   }
   template <class Warp, class Attempt>
-  MSCCLPP_INLINE bool untilTogether(const Warp& /*warp*/, const WaitSite& site, Attempt&& attempt) {
+  MSCCLPP_INLINE bool untilCollective(const Warp& /*warp*/, const WaitSite& site, Attempt&& attempt) {
     return until(site, attempt);
   }
 };
 
-/// Makes one attempt: for polling.
+/// Makes one attempt and returns its result: for polling.
 struct TryOnce {
   template <class Attempt>
   MSCCLPP_INLINE bool until(const WaitSite& /*site*/, Attempt&& attempt) {
@@ -43,60 +43,95 @@ struct TryOnce {
     return attempt(seen);
   }
   template <class Warp, class Attempt>
-  MSCCLPP_INLINE bool untilTogether(const Warp& /*warp*/, const WaitSite& site, Attempt&& attempt) {
+  MSCCLPP_INLINE bool untilCollective(const Warp& /*warp*/, const WaitSite& site, Attempt&& attempt) {
     return until(site, attempt);
   }
 };
 
-/// Waits until success, the deadline, or an abort by the host. On failure the first thread of the context writes a WaitRecord, all waits of the context
-/// end soon after, and each further wait of this object makes one attempt only: a kernel runs on to its end with meaningless data, and the host throws.
-/// A successful wait costs no look at clock or host memory; a long one looks once in arch::attemptsPerDeadlineCheck failures.
+/// Waits until success, timeout, abort by the host, or until the awaited rank has left the job. The first wait of a
+/// context that fails writes a WaitRecord; all other waits of the context fail soon after, and later waits of this
+/// object make one attempt only. The kernel then runs to its end with meaningless data, and the host throws. A wait
+/// reads the clock and host memory only once in arch::attemptsPerDeadlineCheck failed attempts.
 class BoundedWait {
  public:
   BoundedWait() = default;
-  /// control: host-visible memory of the context; null means no abort and no record. timeout in nanoseconds for each wait; 0 means none.
+  /// control: host-visible memory of the context; null: the wait cannot be aborted and leaves no record. timeout:
+  /// nanoseconds for each wait; 0: none.
   MSCCLPP_HOST_DEVICE BoundedWait(WaitControl* control, std::uint64_t timeout)
-      : control_(control), timeout_(timeout), ended_(false) {}
+      : control_(control), timeout_(timeout), failed_(false) {}
 
   template <class Attempt>
   MSCCLPP_INLINE bool until(const WaitSite& site, Attempt&& attempt) {
-    return untilTogether(ThisThread{}, site, attempt);
+    return untilCollective(ThisThread{}, site, attempt);
   }
 
-  /// The same for the lanes of a warp whose attempts vote: they succeed together, and they give up together.
+  /// The same for the lanes of a warp whose attempts vote: they succeed or fail together.
   template <class Warp, class Attempt>
-  MSCCLPP_INLINE bool untilTogether(const Warp& warp, const WaitSite& site, Attempt&& attempt) {
-    // One place for the attempt: it is inlined, and instructions that a short kernel has to fetch are time.
+  MSCCLPP_INLINE bool untilCollective(const Warp& warp, const WaitSite& site, Attempt&& attempt) {
+    // A single call of the attempt, which is inlined: a short kernel spends time on fetching instructions.
     std::uint64_t seen = 0;
     std::uint64_t start = 0;
     for (unsigned failures = 0;;) {
       if (attempt(seen)) return true;
-      if (ended_) return false;
-      arch::pauseAfterFailure(++failures);
+      if (failed_) return false;
+      arch::backoff(++failures);
       if (failures % arch::attemptsPerDeadlineCheck != 0) continue;
-      if (start == 0) start = arch::nanoseconds();
-      if (warp.any(mustEnd(control_, timeout_, site, seen, start))) {
-        ended_ = true;
+      if (start == 0) start = arch::nanoseconds() & ~peerLeftBit;
+      const Verdict verdict = checkDeadline(control_, timeout_, site, seen, start);
+      if (warp.any(verdict == Verdict::Fail)) {
+        failed_ = true;
         return false;
       }
+      // What the peer wrote before it left may have arrived since the last attempt: more attempts come before a
+      // failure.
+      if (verdict == Verdict::PeerLeft) start |= peerLeftBit;
     }
   }
 
-  /// Whether a wait of this object has failed: what was read since is meaningless.
-  MSCCLPP_INLINE bool failed() const { return ended_; }
+  /// Whether a wait of this object has failed; what was read since then is meaningless.
+  MSCCLPP_INLINE bool failed() const { return failed_; }
 
  private:
-  /// Arguments by value: a reference would put the caller's state into memory for the sake of a path that is hardly ever taken.
-  static MSCCLPP_HOST_DEVICE MSCCLPP_NOINLINE bool mustEnd(WaitControl* control, std::uint64_t timeout, WaitSite site,
-                                                           std::uint64_t seen, std::uint64_t start) {
+  enum class Verdict : std::uint32_t { Continue, PeerLeft, Fail };
+  /// Set in the start time of a wait once a check has seen that the peer has left.
+  static constexpr std::uint64_t peerLeftBit = 1;
+
+  /// Whether the awaited rank has left or, for a collective's wait for packets of all ranks, whether any rank has.
+  /// False for waits that do not depend on a peer: for blocks, FIFOs and hardware barriers.
+  static MSCCLPP_HOST_DEVICE bool awaitsDeparted(WaitControl* control, const WaitSite& site) {
     using namespace arch;
-    const std::uint64_t waited = nanoseconds() - start;
-    if (control == nullptr) return timeout != 0 && waited >= timeout;
-    if (load<Order::Relaxed, Scope::System>(&control->expired) != 0) return true;
+    if (load<Order::Acquire, Scope::System>(&control->anyLeft) == 0) return false;
+    const bool isForPeer = site.operation == WaitOperation::Packet || site.operation == WaitOperation::Semaphore ||
+                           site.operation == WaitOperation::TeamBarrier || site.operation == WaitOperation::Progress;
+    // A semaphore's ranks are those of the job, a collective's those of its team.
+    const bool isOfJob =
+        site.operation == WaitOperation::Semaphore || load<Order::Relaxed, Scope::System>(&control->teamIsJob) != 0;
+    if (!isForPeer || !isOfJob || site.rank < 0 || site.peer >= WaitControl::maxLeftRanks) return false;
+    if (site.peer < 0) return site.operation == WaitOperation::Packet;
+    const std::uint32_t word = load<Order::Relaxed, Scope::System>(&control->leftRanks[site.peer / 32]);
+    return ((word >> (site.peer % 32)) & 1u) != 0;
+  }
+
+  /// Takes its arguments by value: references would force the caller's state from registers into memory, for a path
+  /// that is rarely taken.
+  static MSCCLPP_HOST_DEVICE MSCCLPP_NOINLINE Verdict checkDeadline(WaitControl* control, std::uint64_t timeout,
+                                                                    WaitSite site, std::uint64_t seen,
+                                                                    std::uint64_t start) {
+    using namespace arch;
+    const std::uint64_t waited = nanoseconds() - (start & ~peerLeftBit);
+    const bool timedOut = timeout != 0 && waited >= timeout;
+    if (control == nullptr) return timedOut ? Verdict::Fail : Verdict::Continue;
+    if (load<Order::Relaxed, Scope::System>(&control->expired) != 0) return Verdict::Fail;
     WaitOutcome outcome = WaitOutcome::Pending;
-    if (timeout != 0 && waited >= timeout) outcome = WaitOutcome::Deadline;
-    if (load<Order::Relaxed, Scope::System>(&control->abort) != 0) outcome = WaitOutcome::Aborted;
-    if (outcome == WaitOutcome::Pending) return false;
+    if (load<Order::Relaxed, Scope::System>(&control->abort) != 0) {
+      outcome = WaitOutcome::Aborted;
+    } else if (timedOut) {
+      outcome = WaitOutcome::Deadline;
+    } else if (awaitsDeparted(control, site)) {
+      if ((start & peerLeftBit) == 0) return Verdict::PeerLeft;
+      outcome = WaitOutcome::PeerLeft;
+    }
+    if (outcome == WaitOutcome::Pending) return Verdict::Continue;
     WaitRecord& record = control->record;
     if (compareExchange<Order::Relaxed, Scope::Device>(&record.state, 0u, 1u) == 0u) {
       record.outcome = outcome;
@@ -110,12 +145,12 @@ class BoundedWait {
       store<Order::Release, Scope::System>(&record.state, 2u);
     }
     store<Order::Relaxed, Scope::System>(&control->expired, 1u);
-    return true;
+    return Verdict::Fail;
   }
 
   WaitControl* control_;
   std::uint64_t timeout_;
-  bool ended_;
+  bool failed_;
 };
 
 static_assert(WaitPolicy<SpinWait> && WaitPolicy<TryOnce> && WaitPolicy<BoundedWait>);

@@ -1,43 +1,55 @@
-// What a wait that ended without success leaves in host-visible memory, and how the host ends waits: plain bytes, the same on both sides.
+// The record of a failed wait, and the words by which the host aborts waits: host-visible memory with the same layout
+// on host and device.
 #pragma once
 
 #include "mscclpp/arch/word.hpp"
 
 namespace mscclpp {
 
-/// What the waiting code was waiting for.
+/// The operation that waited.
 enum class WaitOperation : std::uint32_t {
   Unknown = 0,
-  Packet,        ///< a packet of a peer (flag not yet that of this call)
-  Semaphore,     ///< a signal of a peer
-  TeamBarrier,   ///< the arrival of a peer at a team barrier
-  GridBarrier,   ///< the arrival of the other blocks of this grid
-  Progress,      ///< a peer's step counter in a pipelined collective
-  Fifo,          ///< room in a FIFO, or its entry being handled
-  Barrier,       ///< a hardware barrier in shared memory
-  FifoTooSmall,  ///< room for a warp in a FIFO with fewer slots than lanes, which there never is
+  Packet,        ///< for a packet of a peer with the flag of this call
+  Semaphore,     ///< for a signal of a peer
+  TeamBarrier,   ///< for the arrival of a peer at a team barrier
+  GridBarrier,   ///< for the arrival of the other blocks of the grid
+  Progress,      ///< for a peer's step counter in a pipelined collective
+  Fifo,          ///< for free slots in a FIFO, or for a trigger to be popped
+  Barrier,       ///< for a hardware barrier in shared memory
+  FifoTooSmall,  ///< a push by a warp into a FIFO that has fewer slots than the warp has lanes
 };
 
-/// Why the wait ended.
-enum class WaitOutcome : std::uint32_t { Pending = 0, Deadline, Aborted };
+/// Why the wait failed.
+enum class WaitOutcome : std::uint32_t { Pending = 0, Deadline, Aborted, PeerLeft };
 
-/// The first failed wait of a context. One writer: the thread that changed `state` from 0 to 1 fills the record and then stores 2 with release.
+/// The first failed wait of a context. The thread that changes `state` from 0 to 1 writes the record, then stores 2
+/// with release.
 struct WaitRecord {
   std::uint32_t state;  ///< 0 = empty, 1 = being written, 2 = valid
   WaitOutcome outcome;
   WaitOperation operation;
-  std::int32_t rank;    ///< who waited
-  std::int32_t peer;    ///< for whom; -1 if not for one peer
-  std::uint32_t block;  ///< block index of the waiter
+  std::int32_t rank;    ///< the rank that waited
+  std::int32_t peer;    ///< the rank that it waited for; -1: not a single peer
+  std::uint32_t block;  ///< block index of the waiting thread
   std::uint64_t expected;
   std::uint64_t seen;
   std::uint64_t waitedNanoseconds;
 };
 
-/// Host-visible memory of one context. `abort` is written by the host only; `expired` and `record` by the device side only.
+/// Host-visible memory of one context. `abort`, `anyLeft`, `leftRanks` and `teamIsJob` are written by the host only,
+/// `expired` and `record` by the device only.
 struct WaitControl {
-  alignas(64) std::uint32_t abort;    ///< non-zero: every wait of the context ends soon
-  alignas(64) std::uint32_t expired;  ///< non-zero: a wait has ended without success, the others follow
+  /// The departures of ranks from here on end no wait. Also the limit of the launcher.
+  static constexpr int maxLeftRanks = 4096;
+
+  alignas(64) std::uint32_t abort;  ///< non-zero: all waits of the context are to fail
+  std::uint32_t anyLeft;            ///< non-zero: leftRanks has a bit that is set
+  /// A bit for each rank that has left the job in order: waits for it are to fail.
+  std::uint32_t leftRanks[maxLeftRanks / 32];
+  /// Non-zero: the team of the collectives that wait is all ranks of the job, in order. Otherwise their waits, which
+  /// name ranks of the team, do not look at leftRanks.
+  std::uint32_t teamIsJob;
+  alignas(64) std::uint32_t expired;  ///< non-zero: a wait of the context has failed, so the others fail too
   alignas(64) WaitRecord record;
 };
 

@@ -1,4 +1,4 @@
-// Memory channel: a peer's memory mapped here, and a semaphore beside it. GPU threads move the data themselves.
+// Memory channel: a peer's memory, mapped here, and a semaphore. The calling threads move the data.
 #pragma once
 
 #include "mscclpp/basic/copy.hpp"
@@ -11,7 +11,8 @@
 
 namespace mscclpp {
 
-/// Synchronisation only. Each call is made by one thread; see sync/semaphore.hpp for what is ordered.
+/// Synchronisation only. Each call is made by one thread; SemaphoreHandle (sync/semaphore.hpp) states the ordering and
+/// the errors.
 struct BaseMemoryChannelHandle {
   SemaphoreHandle semaphore_;
 
@@ -24,50 +25,54 @@ struct BaseMemoryChannelHandle {
   MSCCLPP_INLINE bool wait(Wait& policy) {
     return semaphore_.wait(policy);
   }
-  /// MSCCL++'s forms: a count below 0 means until aborted, any other the handle's own limit.
+  /// MSCCL++-compatible overloads: a negative count means no timeout, any other the handle's.
   MSCCLPP_INLINE bool wait(std::int64_t maxSpinCount) { return semaphore_.wait(maxSpinCount); }
   MSCCLPP_INLINE bool relaxedWait(std::int64_t maxSpinCount) { return semaphore_.relaxedWait(maxSpinCount); }
 };
 
 /// Data and synchronisation. Offsets and sizes are in bytes unless a name says otherwise.
 ///
-/// put, get and the packet calls are made by every thread of a group and sync nothing: the pattern is put by all, group.sync(), signal() by one thread; at the
-/// peer wait() by one thread, group.sync(), and all may read. There is no flush: a put is done when it is visible, which is what signal() orders.
+/// put(), get() and the packet functions are called by every thread of a group and do not sync. The pattern: put() by
+/// all threads, group.sync(), signal() by one thread; at the peer wait() by one thread, group.sync(), and then all
+/// threads may read. There is no flush(): signal() orders the puts before it.
 struct MemoryChannelHandle : BaseMemoryChannelHandle {
   void* dst_;           ///< the peer's memory, mapped here
-  void* src_;           ///< this rank's
-  void* packetBuffer_;  ///< where the peer's packets land here; null if none was given
+  void* src_;           ///< this rank's memory
+  void* packetBuffer_;  ///< this rank's memory for the peer's packets; null if none was given
 
-  /// Element `index` (in T) of the peer's memory, by a load.
+  /// Loads element `index` (in units of T) of the peer's memory. Called by one thread.
   template <class T>
   MSCCLPP_INLINE T read(std::size_t index) const {
     return static_cast<const T*>(dst_)[index];
   }
-  /// Stores value as element `index` (in T) of the peer's memory.
+  /// Stores value to element `index` (in units of T) of the peer's memory. Called by one thread.
   template <class T>
   MSCCLPP_INLINE void write(std::size_t index, const T& value) {
     static_cast<T*>(dst_)[index] = value;
   }
 
-  /// Copies from this rank's memory to the peer's. Any size and alignment.
+  /// Copies `bytes` bytes from this rank's memory to the peer's. Any size and alignment.
   template <ThreadGroup Group>
   MSCCLPP_INLINE void put(const Group& group, std::size_t dstOffset, std::size_t srcOffset, std::size_t bytes) {
     copy(group, at(dst_, dstOffset), at(src_, srcOffset), bytes);
   }
-  /// Copies from the peer's memory to this rank's; the offsets name the same sides as in put.
+  /// Copies `bytes` bytes from the peer's memory to this rank's. As in put(), dstOffset is in the peer's memory and
+  /// srcOffset in this rank's.
   template <ThreadGroup Group>
   MSCCLPP_INLINE void get(const Group& group, std::size_t dstOffset, std::size_t srcOffset, std::size_t bytes) {
     copy(group, at(src_, srcOffset), at(dst_, dstOffset), bytes);
   }
 
-  /// Sends `bytes` bytes of this rank's memory as packets into the peer's memory; dstOffset counts packet bytes there. No signal is needed.
+  /// Sends `bytes` bytes of this rank's memory as packets to the peer's memory, where dstOffset is in bytes of packets.
+  /// flag: as for copyToPackets(). Needs no signal().
   template <class PacketType = LL16Packet, ThreadGroup Group>
   MSCCLPP_INLINE void putPackets(const Group& group, std::size_t dstOffset, std::size_t srcOffset, std::size_t bytes,
                                  std::uint32_t flag) {
     copyToPackets<PacketType>(group, at(dst_, dstOffset), at(src_, srcOffset), bytes, flag);
   }
-  /// Receives packets from packetBuffer_ (offset in packet bytes) into this rank's memory. False: the wait gave up. A count below 0 (MSCCL++'s) waits until
-  /// aborted.
+  /// Receives `bytes` bytes from the packets in packetBuffer_, at packetOffset bytes of packets, into this rank's
+  /// memory. Returns false if a wait of the calling thread failed. A negative maxSpinCount (MSCCL++'s) means no
+  /// timeout.
   template <class PacketType = LL16Packet, ThreadGroup Group>
   MSCCLPP_INLINE bool unpackPackets(const Group& group, std::size_t packetOffset, std::size_t srcOffset,
                                     std::size_t bytes, std::uint32_t flag, std::int64_t maxSpinCount = 0) {
@@ -75,7 +80,8 @@ struct MemoryChannelHandle : BaseMemoryChannelHandle {
     return copyFromPackets<PacketType>(group, at(src_, srcOffset), at(packetBuffer_, packetOffset), bytes, flag, policy,
                                        semaphore_.rank, semaphore_.peer);
   }
-  /// Waits for packet `index` of packetBuffer_ and returns its payload. Called by one thread. A count below 0 (MSCCL++'s) waits until aborted.
+  /// Waits for packet `index` of packetBuffer_ and returns its payload. Called by one thread. A negative maxSpinCount
+  /// (MSCCL++'s) means no timeout.
   template <class PacketType = LL16Packet>
   MSCCLPP_INLINE typename PacketType::Payload unpackPacket(std::size_t index, std::uint32_t flag,
                                                            std::int64_t maxSpinCount = 0) {
@@ -90,7 +96,8 @@ struct MemoryChannelHandle : BaseMemoryChannelHandle {
     return payload;
   }
 
-  // MSCCL++'s forms: thread `threadId` of `numThreads`, which act as one group. Alignment and CopyRemainder are as in copy().
+  // MSCCL++-compatible overloads, called by threads 0 to numThreads - 1, which act as a group. Alignment and
+  // CopyRemainder: as for copy().
   template <int Alignment = 16, bool CopyRemainder = true>
   MSCCLPP_INLINE void put(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t bytes, std::uint32_t threadId,
                           std::uint32_t numThreads) {
@@ -131,7 +138,7 @@ struct MemoryChannelHandle : BaseMemoryChannelHandle {
                                     std::uint32_t numThreads, std::uint32_t flag) {
     return unpackPackets<PacketType>(ThreadRange(threadId, numThreads), offset, offset, bytes, flag);
   }
-  /// With a count, told from the form with two offsets by the types of `threadId` and the count.
+  /// With maxSpinCount; the types of threadId and maxSpinCount distinguish it from the overload with two offsets.
   template <class PacketType = LL16Packet, detail::SameAs<std::uint32_t> Thread, class SpinCount>
   MSCCLPP_INLINE bool unpackPackets(std::uint64_t offset, std::uint64_t bytes, Thread threadId,
                                     std::uint32_t numThreads, std::uint32_t flag,

@@ -1,4 +1,5 @@
-// Port channel: a peer's memory that a proxy on the host writes on request. Device threads push requests; copy engines or network cards move the data.
+// Port channel: device threads push requests to a proxy on the host, and copy engines or network cards write the peer's
+// memory.
 #pragma once
 
 #include "mscclpp/arch/memory.hpp"
@@ -12,20 +13,23 @@
 
 namespace mscclpp {
 
-/// Data and synchronisation, for memories that each call names by the number that the proxy service gave them. Offsets and sizes in bytes.
+/// Data and synchronisation between memories that each call names by their ids in the proxy service. Offsets and sizes
+/// are in bytes.
 ///
-/// Each call is made by one thread, any number of threads at once, but for wait and poll: one at a time. Requests take effect at the peer in the order of
-/// their pushes; a signal comes after the data of all earlier puts. What a put reads must have been written before it (by this thread, or known to it
-/// through a group sync), and stays as it is until a flush. `Publish` says which of these writes the request is to wait for: see sync/fifo.hpp.
+/// Each call is made by one thread. Any number of threads can call at once, but only one at a time wait() or poll().
+/// Requests take effect at the peer in the order in which they were pushed; a signal arrives after the data of all
+/// earlier puts. The source of a put must have been written before, by this thread or ordered by a group sync, and must
+/// not change until a flush(). `releaseScope` says which of these writes the request releases: see sync/fifo.hpp.
 ///
-/// Calls that push return false if they gave up because the FIFO stayed full, flush and wait also if what they wait for did not come. Numbers, offsets and
-/// sizes are checked by the proxy: an error ends it, and with it the waits of this rank, and its owner hears of it.
+/// Functions that push return false if the push timed out or was aborted because the FIFO stayed full; flush() and
+/// wait() also if what they wait for did not happen. The proxy checks ids, offsets and sizes: on an error it stops, the
+/// waits of this rank fail, and the proxy's owner gets the error.
 template <PortTriggerLayout Trigger>
 struct BasicBasePortChannelHandle {
   SemaphoreId semaphoreId_;
   Host2DeviceSemaphoreHandle semaphore_;
   BasicFifoHandle<Trigger> fifo_;
-  /// How far this channel's requests in the FIFO have completed; null: as far as they have been popped.
+  /// The FIFO position up to which this channel's requests have completed; null: they complete when they are popped.
   const std::uint64_t* flushDonePos_;
 
   BasicBasePortChannelHandle() = default;
@@ -33,97 +37,53 @@ struct BasicBasePortChannelHandle {
                                             BasicFifoHandle<Trigger> fifo, const std::uint64_t* flushDonePos = nullptr)
       : semaphoreId_(semaphoreId), semaphore_(semaphore), fifo_(fifo), flushDonePos_(flushDonePos) {}
 
-  /// Starts to copy `size` bytes to the peer.
-  template <Publish publish = Publish::System>
+  /// Requests a copy of `size` bytes to the peer.
+  template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool put(MemoryId dst, std::uint64_t dstOffset, MemoryId src, std::uint64_t srcOffset,
                           std::uint64_t size) {
-    return request<publish>(TriggerData, dst, dstOffset, src, srcOffset, size);
+    return request<releaseScope>(TriggerData, dst, dstOffset, src, srcOffset, size);
   }
-  template <Publish publish = Publish::System>
+  template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool put(MemoryId dst, MemoryId src, std::uint64_t offset, std::uint64_t size) {
-    return put<publish>(dst, offset, src, offset, size);
+    return put<releaseScope>(dst, offset, src, offset, size);
   }
 
-  /// Tells the peer, after the data of all earlier puts.
-  template <Publish publish = Publish::System>
+  /// Requests a signal to the peer, after the data of all earlier puts.
+  template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool signal() {
-    return request<publish>(TriggerFlag, 0, 0, 0, 0, 0);
+    return request<releaseScope>(TriggerFlag, 0, 0, 0, 0, 0);
   }
 
-  /// put and signal as one request: half the way through the FIFO.
-  template <Publish publish = Publish::System>
+  /// put() and signal() as one request.
+  template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool putWithSignal(MemoryId dst, std::uint64_t dstOffset, MemoryId src, std::uint64_t srcOffset,
                                     std::uint64_t size) {
-    return request<publish>(TriggerData | TriggerFlag, dst, dstOffset, src, srcOffset, size);
+    return request<releaseScope>(TriggerData | TriggerFlag, dst, dstOffset, src, srcOffset, size);
   }
-  template <Publish publish = Publish::System>
+  template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool putWithSignal(MemoryId dst, MemoryId src, std::uint64_t offset, std::uint64_t size) {
-    return putWithSignal<publish>(dst, offset, src, offset, size);
+    return putWithSignal<releaseScope>(dst, offset, src, offset, size);
   }
 
-  /// put, signal, and flush, as one request.
-  template <Publish publish = Publish::System>
+  /// put(), signal() and flush() as one request.
+  template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool putWithSignalAndFlush(MemoryId dst, std::uint64_t dstOffset, MemoryId src,
                                             std::uint64_t srcOffset, std::uint64_t size) {
-    return flushed(push<publish>(TriggerData | TriggerFlag | TriggerSync, dst, dstOffset, src, srcOffset, size));
+    return waitFlush(push<releaseScope>(TriggerData | TriggerFlag | TriggerSync, dst, dstOffset, src, srcOffset, size));
   }
-  template <Publish publish = Publish::System>
+  template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool putWithSignalAndFlush(MemoryId dst, MemoryId src, std::uint64_t offset, std::uint64_t size) {
-    return putWithSignalAndFlush<publish>(dst, offset, src, offset, size);
+    return putWithSignalAndFlush<releaseScope>(dst, offset, src, offset, size);
   }
 
-  /// Waits until all earlier requests of this channel have completed: their sources may be written again. Other channels go on meanwhile.
-  MSCCLPP_INLINE bool flush() { return flushed(push<Publish::Nothing>(TriggerSync, 0, 0, 0, 0, 0)); }
+  /// Waits until all earlier requests of this channel have completed, so that their sources may be overwritten. Does
+  /// not delay other channels.
+  MSCCLPP_INLINE bool flush() { return waitFlush(push<ReleaseScope::None>(TriggerSync, 0, 0, 0, 0, 0)); }
 
-  // MSCCL++'s forms: a count below 0 means until aborted, any other the handle's own limit.
-  MSCCLPP_INLINE bool flush(std::int64_t maxSpinCount) { return unlimitedIf(maxSpinCount).flush(); }
-  MSCCLPP_INLINE bool wait(std::int64_t maxSpinCount) { return semaphore_.wait(maxSpinCount); }
-  MSCCLPP_INLINE bool putWithSignalAndFlush(MemoryId dst, std::uint64_t dstOffset, MemoryId src,
-                                            std::uint64_t srcOffset, std::uint64_t size, std::int64_t maxSpinCount) {
-    return unlimitedIf(maxSpinCount).putWithSignalAndFlush(dst, dstOffset, src, srcOffset, size);
-  }
-  template <detail::SameAs<std::int64_t> SpinCount>
-  MSCCLPP_INLINE bool putWithSignalAndFlush(MemoryId dst, MemoryId src, std::uint64_t offset, std::uint64_t size,
-                                            SpinCount maxSpinCount) {
-    return putWithSignalAndFlush(dst, offset, src, offset, size, maxSpinCount);
-  }
-
-  /// A put by each lane of a warp, of the lane's own piece: one ticket for all.
-  template <Publish publish = Publish::System, WarpGroup Warp>
-  MSCCLPP_INLINE bool putEach(const Warp& warp, MemoryId dst, std::uint64_t dstOffset, MemoryId src,
-                              std::uint64_t srcOffset, std::uint64_t size) {
-    const PortRequest request{TriggerData, dst, dstOffset, src, srcOffset, size, semaphoreId_};
-    return fifo_.template push<publish>(warp, Trigger::make(request)) != noFifoPosition;
-  }
-
-  /// Consumes a signal of the peer if there is one; what the peer put before it is visible then. Never waits.
-  MSCCLPP_INLINE bool poll() { return semaphore_.poll(); }
-  /// Waits for the peer's next signal; what the peer put before it is visible afterwards.
-  MSCCLPP_INLINE bool wait() { return semaphore_.wait(); }
-  template <WaitPolicy Wait>
-  MSCCLPP_INLINE bool wait(Wait& policy) {
-    return semaphore_.wait(policy);
-  }
-
- private:
-  MSCCLPP_INLINE BasicBasePortChannelHandle unlimitedIf(std::int64_t maxSpinCount) const {
-    BasicBasePortChannelHandle result = *this;
-    if (maxSpinCount < 0) result.fifo_.waitTimeout = 0;
-    return result;
-  }
-  template <Publish publish>
-  MSCCLPP_INLINE std::uint64_t push(TriggerType type, MemoryId dst, std::uint64_t dstOffset, MemoryId src,
-                                    std::uint64_t srcOffset, std::uint64_t size) {
-    const PortRequest request{type, dst, dstOffset, src, srcOffset, size, semaphoreId_};
-    return fifo_.template push<publish>(Trigger::make(request));
-  }
-  template <Publish publish>
-  MSCCLPP_INLINE bool request(TriggerType type, MemoryId dst, std::uint64_t dstOffset, MemoryId src,
-                              std::uint64_t srcOffset, std::uint64_t size) {
-    return push<publish>(type, dst, dstOffset, src, srcOffset, size) != noFifoPosition;
-  }
-  MSCCLPP_INLINE bool flushed(std::uint64_t position) const {
-    if (flushDonePos_ == nullptr || position == noFifoPosition) return fifo_.sync(position);
+  /// The second half of a flush: waits until the request at `position` of the FIFO, and all earlier ones of this
+  /// channel, have completed.
+  MSCCLPP_INLINE bool waitFlush(std::uint64_t position) const {
+    if (flushDonePos_ == nullptr || position == invalidTriggerPosition) return fifo_.sync(position);
     BoundedWait policy(fifo_.waitControl, fifo_.waitTimeout);
     const WaitSite site{WaitOperation::Fifo, fifo_.rank, semaphore_.peer, 0, position + 1};
     return policy.until(site, [&](std::uint64_t& seen) {
@@ -131,18 +91,70 @@ struct BasicBasePortChannelHandle {
       return seen > position;
     });
   }
+
+  // MSCCL++-compatible overloads: a negative count means no timeout, any other the handle's.
+  MSCCLPP_INLINE bool waitFlush(std::uint64_t position, std::int64_t maxSpinCount) const {
+    return withoutTimeoutIfNegative(maxSpinCount).waitFlush(position);
+  }
+  MSCCLPP_INLINE bool flush(std::int64_t maxSpinCount) { return withoutTimeoutIfNegative(maxSpinCount).flush(); }
+  MSCCLPP_INLINE bool wait(std::int64_t maxSpinCount) { return semaphore_.wait(maxSpinCount); }
+  MSCCLPP_INLINE bool putWithSignalAndFlush(MemoryId dst, std::uint64_t dstOffset, MemoryId src,
+                                            std::uint64_t srcOffset, std::uint64_t size, std::int64_t maxSpinCount) {
+    return withoutTimeoutIfNegative(maxSpinCount).putWithSignalAndFlush(dst, dstOffset, src, srcOffset, size);
+  }
+  template <detail::SameAs<std::int64_t> SpinCount>
+  MSCCLPP_INLINE bool putWithSignalAndFlush(MemoryId dst, MemoryId src, std::uint64_t offset, std::uint64_t size,
+                                            SpinCount maxSpinCount) {
+    return putWithSignalAndFlush(dst, offset, src, offset, size, maxSpinCount);
+  }
+
+  /// put() by each lane of a warp, with its own arguments, and one atomic operation for all. Called by all lanes.
+  template <ReleaseScope releaseScope = ReleaseScope::System, WarpGroup Warp>
+  MSCCLPP_INLINE bool putPerLane(const Warp& warp, MemoryId dst, std::uint64_t dstOffset, MemoryId src,
+                                 std::uint64_t srcOffset, std::uint64_t size) {
+    const PortRequest request{TriggerData, dst, dstOffset, src, srcOffset, size, semaphoreId_};
+    return fifo_.template push<releaseScope>(warp, Trigger::make(request)) != invalidTriggerPosition;
+  }
+
+  /// Consumes a signal of the peer if there is one, and returns whether there was. Acquire: what the peer put before is
+  /// then visible. Does not wait.
+  MSCCLPP_INLINE bool poll() { return semaphore_.poll(); }
+  /// Waits for the peer's next signal and consumes it. Acquire: what the peer put before is visible afterwards.
+  MSCCLPP_INLINE bool wait() { return semaphore_.wait(); }
+  template <WaitPolicy Wait>
+  MSCCLPP_INLINE bool wait(Wait& policy) {
+    return semaphore_.wait(policy);
+  }
+
+ private:
+  MSCCLPP_INLINE BasicBasePortChannelHandle withoutTimeoutIfNegative(std::int64_t maxSpinCount) const {
+    BasicBasePortChannelHandle result = *this;
+    if (maxSpinCount < 0) result.fifo_.waitTimeout = 0;
+    return result;
+  }
+  template <ReleaseScope releaseScope>
+  MSCCLPP_INLINE std::uint64_t push(TriggerType type, MemoryId dst, std::uint64_t dstOffset, MemoryId src,
+                                    std::uint64_t srcOffset, std::uint64_t size) {
+    const PortRequest request{type, dst, dstOffset, src, srcOffset, size, semaphoreId_};
+    return fifo_.template push<releaseScope>(Trigger::make(request));
+  }
+  template <ReleaseScope releaseScope>
+  MSCCLPP_INLINE bool request(TriggerType type, MemoryId dst, std::uint64_t dstOffset, MemoryId src,
+                              std::uint64_t srcOffset, std::uint64_t size) {
+    return push<releaseScope>(type, dst, dstOffset, src, srcOffset, size) != invalidTriggerPosition;
+  }
 };
 
-/// The same between one memory here and one of the peer's.
+/// The same between one memory of this rank and one of the peer.
 ///
-/// Eight bytes at offsets that are multiples of 8 are read by the calling thread and travel in the request, where the transport can make use of it: no copy
-/// engine has to start. For the caller nothing changes.
+/// A put of 8 bytes at offsets that are multiples of 8 is read by the calling thread and sent within the request, if
+/// the transport can write values: this avoids the start of a copy engine, and has the same effect.
 template <PortTriggerLayout Trigger>
 struct BasicPortChannelHandle : BasicBasePortChannelHandle<Trigger> {
   MemoryId dst_;
   MemoryId src_;
-  const std::byte* srcData_;  ///< the source, of which the device may read srcBytes_ bytes
-  std::uint64_t srcBytes_;    ///< whole words of 8 bytes; 0 where the transport does not write values
+  const std::byte* srcData_;  ///< the source memory, of which the device can read srcBytes_ bytes
+  std::uint64_t srcBytes_;    ///< a multiple of 8; 0 if the transport cannot write values
 
   using Base = BasicBasePortChannelHandle<Trigger>;
   using Base::put;
@@ -152,37 +164,37 @@ struct BasicPortChannelHandle : BasicBasePortChannelHandle<Trigger> {
   MSCCLPP_INLINE BasicPortChannelHandle(const Base& base, MemoryId dst, MemoryId src,
                                         const std::byte* srcData = nullptr, std::uint64_t srcBytes = 0)
       : Base(base), dst_(dst), src_(src), srcData_(srcData), srcBytes_(srcBytes) {}
-  /// MSCCL++'s form.
+  /// MSCCL++-compatible overload.
   MSCCLPP_INLINE BasicPortChannelHandle(SemaphoreId semaphoreId, Host2DeviceSemaphoreHandle semaphore,
                                         BasicFifoHandle<Trigger> fifo, MemoryId dst, MemoryId src,
                                         const std::uint64_t* flushDonePos = nullptr)
       : BasicPortChannelHandle(Base(semaphoreId, semaphore, fifo, flushDonePos), dst, src) {}
 
-  template <Publish publish = Publish::System>
+  template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool put(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size) {
-    return request<publish>(0, dstOffset, srcOffset, size);
+    return request<releaseScope>(0, dstOffset, srcOffset, size);
   }
-  template <Publish publish = Publish::System>
+  template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool put(std::uint64_t offset, std::uint64_t size) {
-    return put<publish>(offset, offset, size);
+    return put<releaseScope>(offset, offset, size);
   }
-  template <Publish publish = Publish::System>
+  template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool putWithSignal(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size) {
-    return request<publish>(TriggerFlag, dstOffset, srcOffset, size);
+    return request<releaseScope>(TriggerFlag, dstOffset, srcOffset, size);
   }
-  template <Publish publish = Publish::System>
+  template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool putWithSignal(std::uint64_t offset, std::uint64_t size) {
-    return putWithSignal<publish>(offset, offset, size);
+    return putWithSignal<releaseScope>(offset, offset, size);
   }
-  template <Publish publish = Publish::System>
+  template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool putWithSignalAndFlush(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size) {
-    return Base::template putWithSignalAndFlush<publish>(dst_, dstOffset, src_, srcOffset, size);
+    return Base::template putWithSignalAndFlush<releaseScope>(dst_, dstOffset, src_, srcOffset, size);
   }
-  template <Publish publish = Publish::System>
+  template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool putWithSignalAndFlush(std::uint64_t offset, std::uint64_t size) {
-    return putWithSignalAndFlush<publish>(offset, offset, size);
+    return putWithSignalAndFlush<releaseScope>(offset, offset, size);
   }
-  /// MSCCL++'s forms; an std::int64_t as third argument is a count, any other a size.
+  /// MSCCL++-compatible overloads. A third argument of type std::int64_t is a maxSpinCount, of any other type a size.
   MSCCLPP_INLINE bool putWithSignalAndFlush(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size,
                                             std::int64_t maxSpinCount) {
     return Base::putWithSignalAndFlush(dst_, dstOffset, src_, srcOffset, size, maxSpinCount);
@@ -191,13 +203,14 @@ struct BasicPortChannelHandle : BasicBasePortChannelHandle<Trigger> {
   MSCCLPP_INLINE bool putWithSignalAndFlush(std::uint64_t offset, std::uint64_t size, SpinCount maxSpinCount) {
     return putWithSignalAndFlush(offset, offset, size, maxSpinCount);
   }
-  template <Publish publish = Publish::System, WarpGroup Warp>
-  MSCCLPP_INLINE bool putEach(const Warp& warp, std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size) {
-    return Base::template putEach<publish>(warp, dst_, dstOffset, src_, srcOffset, size);
+  template <ReleaseScope releaseScope = ReleaseScope::System, WarpGroup Warp>
+  MSCCLPP_INLINE bool putPerLane(const Warp& warp, std::uint64_t dstOffset, std::uint64_t srcOffset,
+                                 std::uint64_t size) {
+    return Base::template putPerLane<releaseScope>(warp, dst_, dstOffset, src_, srcOffset, size);
   }
 
  private:
-  template <Publish publish>
+  template <ReleaseScope releaseScope>
   MSCCLPP_INLINE bool request(TriggerType more, std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size) {
     PortRequest request{TriggerData | more, dst_, dstOffset, src_, srcOffset, size, this->semaphoreId_};
     if (size == sizeof(std::uint64_t) && (dstOffset | srcOffset) % sizeof(std::uint64_t) == 0 &&
@@ -205,7 +218,7 @@ struct BasicPortChannelHandle : BasicBasePortChannelHandle<Trigger> {
       const auto value = arch::loadPlain<std::uint64_t>(srcData_ + srcOffset);
       request = {TriggerValue | more, dst_, dstOffset, 0, 0, value, this->semaphoreId_};
     }
-    return this->fifo_.template push<publish>(Trigger::make(request)) != noFifoPosition;
+    return this->fifo_.template push<releaseScope>(Trigger::make(request)) != invalidTriggerPosition;
   }
 };
 

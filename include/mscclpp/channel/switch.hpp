@@ -1,4 +1,5 @@
-// Switch channel: memory of every rank of a group behind one multicast address, which the switch reduces from and broadcasts to; and barriers beside it.
+// Switch channel: memory of all ranks of a group at one multicast address, from which the switch reduces and to which
+// it broadcasts, and barriers of the group.
 #pragma once
 
 #include "mscclpp/basic/multicast.hpp"
@@ -8,21 +9,21 @@
 
 namespace mscclpp {
 
-/// How many barriers a switch channel has: one for each block of a kernel, say.
+/// The number of barriers of a switch channel, for instance one per block of a kernel.
 inline constexpr int switchChannelSemaphores = 64;
 
 namespace detail {
 
 template <class T>
-struct WidthOf {
+struct SizedAs {
   T value;
 };
 template <>
-struct WidthOf<void> {
+struct SizedAs<void> {
   std::uint64_t none;
 };
 
-/// What CUDA's pairs are pairs of.
+/// The element type of CUDA's pairs; otherwise T.
 template <class T>
 struct ScalarOf {
   using Type = T;
@@ -38,21 +39,24 @@ struct ScalarOf<__nv_bfloat162> {
 
 }  // namespace detail
 
-/// Data and synchronisation. Indices count in the vector type of the call: element `index` of the buffer seen as an array of V, a Vector<T, N>.
+/// Data and synchronisation. Each call is made by one thread. An index is in units of the vector type V of the call, a
+/// Vector<T, N>: the buffer is an array of V. Accesses are relaxed; the barriers order them.
 ///
-/// The pattern of an all-reduce: all write their own memory (local()), group.sync(), one thread signal() and wait(), group.sync(), and all reduce(). What
-/// follows in the same memory needs a barrier too, since peers may still be reading.
+/// The pattern of an all-reduce, on every rank: all threads write local(); group.sync(); one thread calls signal() and
+/// wait(); group.sync(); all threads call reduce(). Another barrier must precede the next write to the same memory,
+/// since peers may still be reading it.
 struct SwitchChannelHandle {
-  /// Bytes between the words of two barriers: a line each, so that blocks do not crowd one.
+  /// Bytes between the counters of two barriers, which are in different cache lines.
   static constexpr std::size_t semaphoreStride = 128;
 
-  void* devicePtr;                 ///< this rank's memory, at its own address
-  MulticastAddress multicast;      ///< the same memory of all ranks
-  std::size_t bufferSize;          ///< bytes of each
-  SwitchSemaphoreHandle barrier_;  ///< the first barrier
-  void* mcPtr;                     ///< on a GPU what `multicast` stands for, as a pointer; else null
+  void* devicePtr;                 ///< this rank's memory, at its ordinary address
+  MulticastAddress multicast;      ///< the memory of all ranks
+  std::size_t bufferSize;          ///< bytes per rank
+  SwitchSemaphoreHandle barrier_;  ///< barrier 0
+  void* mcPtr;                     ///< on a GPU `multicast` as a pointer, otherwise null
 
-  /// Barrier number `index`, below switchChannelSemaphores: the same number on every rank makes a group of its own.
+  /// Barrier `index`, below switchChannelSemaphores. Callers that use the same index on every rank synchronise with
+  /// each other only.
   MSCCLPP_INLINE SwitchSemaphoreHandle semaphore(int index) const {
     const std::size_t offset = static_cast<std::size_t>(index) * semaphoreStride;
     SwitchSemaphoreHandle result = barrier_;
@@ -62,7 +66,7 @@ struct SwitchChannelHandle {
     return result;
   }
 
-  // The first barrier; by one thread.
+  // Barrier 0; SwitchSemaphoreHandle (sync/switch_semaphore.hpp) states the ordering and the errors.
   MSCCLPP_INLINE void signal() { barrier_.signal(); }
   MSCCLPP_INLINE void relaxedSignal() { barrier_.relaxedSignal(); }
   MSCCLPP_INLINE bool poll() { return barrier_.poll(); }
@@ -72,11 +76,11 @@ struct SwitchChannelHandle {
   MSCCLPP_INLINE bool wait(Wait& policy) {
     return barrier_.wait(policy);
   }
-  /// MSCCL++'s forms: a count below 0 means until aborted, any other the handle's own limit.
+  /// MSCCL++-compatible overloads: a negative count means no timeout, any other the handle's.
   MSCCLPP_INLINE bool wait(std::int64_t maxSpinCount) { return barrier_.wait(maxSpinCount); }
   MSCCLPP_INLINE bool relaxedWait(std::int64_t maxSpinCount) { return barrier_.relaxedWait(maxSpinCount); }
 
-  /// Element `index`, in T, of everyone's memory.
+  /// Element `index`, in units of T, of all ranks' memory; below, of this rank's.
   template <class T>
   MSCCLPP_INLINE MulticastPointer<T> at(std::size_t index) const {
     return {multicast + index * sizeof(T)};
@@ -86,43 +90,48 @@ struct SwitchChannelHandle {
     return static_cast<T*>(devicePtr);
   }
 
-  // V has a type Element, a constant `size`, and their bytes: Vector<T, N>, or a vector type of one's own.
+  // V is Vector<T, N>, or a user-defined type of the same layout with a member type Element and a constant `size`.
 
-  /// Vector `index`, reduced over all ranks. Which V, op and accumulation there are: arch/multimem_table.hpp.
-  template <class V, Arithmetic op = Arithmetic::Add, Accumulation in = defaultAccumulation<typename V::Element, op>>
+  /// Returns vector `index`, reduced over all ranks. arch/multimem_table.hpp lists the possible V, op and
+  /// accumulations.
+  template <class V, HardwareReduceOp op = HardwareReduceOp::Add,
+            Accumulation in = defaultAccumulation<typename V::Element, op>>
   MSCCLPP_INLINE V reduce(std::size_t index) const {
     return arch::bitCast<V>(at<typename V::Element>(index * V::size).template loadReduce<V::size, op, in>());
   }
-  /// Stores value as vector `index` of every rank.
+  /// Stores value to vector `index` of every rank.
   template <class V>
   MSCCLPP_INLINE void broadcast(std::size_t index, const V& value) const {
     at<typename V::Element>(index * V::size).store(elements(value));
   }
   /// Reduces value into vector `index` of every rank.
-  template <Arithmetic op = Arithmetic::Add, class V>
+  template <HardwareReduceOp op = HardwareReduceOp::Add, class V>
   MSCCLPP_INLINE void reduceInto(std::size_t index, const V& value) const {
     at<typename V::Element>(index * V::size).template storeReduce<op>(elements(value));
   }
 
-  // MSCCL++'s forms, on pointers into multicast memory (mcPtr). GPUs only.
-  /// The sum of everyone's *ptr; Accumulate: void, or __half for sums of fp8.
+  // MSCCL++-compatible functions on pointers into multicast memory (mcPtr). GPUs only.
+
+  /// Returns the sum of *ptr over all ranks. Accumulate: void, or __half for sums of fp8.
   template <class V, class Accumulate = void>
   static MSCCLPP_INLINE V multimemLoadReduce(V* ptr) {
     using Element = typename V::Element;
-    constexpr Accumulation in =
-        sizeof(detail::WidthOf<Accumulate>) == 2 ? Accumulation::F16 : defaultAccumulation<Element, Arithmetic::Add>;
-    return arch::bitCast<V>(pointer<Element>(ptr).template loadReduce<V::size, Arithmetic::Add, in>());
+    constexpr Accumulation in = sizeof(detail::SizedAs<Accumulate>) == 2
+                                    ? Accumulation::F16
+                                    : defaultAccumulation<Element, HardwareReduceOp::Add>;
+    return arch::bitCast<V>(pointer<Element>(ptr).template loadReduce<V::size, HardwareReduceOp::Add, in>());
   }
   template <class V, class T>
   static MSCCLPP_INLINE void multimemStore(const V& value, T* ptr) {
     arch::multimemStore(pointer<T>(ptr).address, value);
   }
-  /// T is float, or __half, __half2 and their likes; the value is as many scalars as its bytes hold.
+  /// Adds value to *ptr on every rank. T: float, __half, __half2, __nv_bfloat16 or __nv_bfloat162; value holds
+  /// sizeof(V) bytes of T's scalar type.
   template <class V, class T>
   static MSCCLPP_INLINE void multimemStoreReduce(const V& value, T* ptr) {
     using Scalar = typename detail::ScalarOf<T>::Type;
     using Elements = Vector<Scalar, static_cast<int>(sizeof(V) / sizeof(Scalar))>;
-    pointer<Scalar>(ptr).template storeReduce<Arithmetic::Add>(arch::bitCast<Elements>(value));
+    pointer<Scalar>(ptr).template storeReduce<HardwareReduceOp::Add>(arch::bitCast<Elements>(value));
   }
 
  private:

@@ -1,10 +1,11 @@
-// All-reduce of messages of any size: tiles are pushed through a ring of scratch slots, and one step counter a pair of blocks orders everything.
+// All-reduce of messages of any size: tiles are pushed through a ring of scratch slots, ordered by one step counter per
+// pair of blocks.
 #pragma once
 
 #include "mscclpp/arch/memory.hpp"
 #include "mscclpp/arch/wide.hpp"
-#include "mscclpp/basic/access.hpp"
 #include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/basic/source_sink.hpp"
 #include "mscclpp/basic/team.hpp"
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/collective/config.hpp"
@@ -15,60 +16,64 @@
 
 namespace mscclpp {
 
-/// Scratch of a pipelined all-reduce. Block b of every rank talks to block b of the others only, through its own ring and counters.
+/// Scratch of a pipelined all-reduce. Block b of every rank communicates only with block b of the other ranks, through
+/// its own ring and counters.
 struct PipelineScratch {
-  static constexpr int initialByte = 0;  ///< of every byte of the window before the first call
+  static constexpr int initialByte = 0;  ///< value of every byte of the window before the first call
   static constexpr std::uint64_t firstEpoch = 0;
 
   std::size_t tilePacks;  ///< packs that a block sends to each peer in a step; a multiple of 8
   int ranks;
-  int blocks;  ///< of every launch on this scratch
+  int blocks;  ///< number of blocks of every launch on this scratch
   int slots;   ///< ring slots: at least 2 * lookahead
 
-  /// Bytes of the tiles that one block's one phase (inputs or results) keeps in flight from all ranks.
+  /// Bytes of the ring of one phase (inputs or results) of a block, with the tiles of all ranks.
   MSCCLPP_HOST_DEVICE std::size_t ringBytes() const {
-    return static_cast<std::size_t>(slots) * static_cast<std::size_t>(ranks) * tilePacks * sizeof(Word16);
+    return static_cast<std::size_t>(slots) * static_cast<std::size_t>(ranks) * tilePacks * sizeof(Word128);
   }
   MSCCLPP_HOST_DEVICE std::size_t blockBytes() const { return 2 * ringBytes(); }
   MSCCLPP_HOST_DEVICE std::size_t countersOffset() const { return blockBytes() * static_cast<std::size_t>(blocks); }
   MSCCLPP_HOST_DEVICE std::size_t windowBytes() const {
     return countersOffset() + static_cast<std::size_t>(blocks) * counterStride();
   }
-  /// A block's counters have lines of their own: one 64-bit word a rank.
+  /// Bytes of the counters of a block: one 64-bit word per rank, in cache lines of their own.
   MSCCLPP_HOST_DEVICE std::size_t counterStride() const {
     return roundUp(static_cast<std::size_t>(ranks) * sizeof(std::uint64_t), 128);
   }
 
-  /// Offset of the tile that `from` writes for `block` in `phase` (0: inputs, 1: results) of tile number `tile`.
+  /// Offset, in bytes, of the slot that rank `from` writes for `block` in `phase` (0: inputs, 1: results) of tile
+  /// `tile`.
   MSCCLPP_HOST_DEVICE std::size_t tileOffset(int block, int phase, std::size_t tile, int from) const {
-    // Half the width of a size: a 64-bit division is a hundred instructions, and 2^32 tiles are more than any memory.
+    // 32 bits, since a 64-bit division takes about 100 instructions and no message has 2^32 tiles.
     const std::uint32_t slot = static_cast<std::uint32_t>(tile) % static_cast<std::uint32_t>(slots);
     return static_cast<std::size_t>(block) * blockBytes() + static_cast<std::size_t>(phase) * ringBytes() +
            (slot * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from)) * tileBytes();
   }
-  MSCCLPP_HOST_DEVICE std::size_t tileBytes() const { return tilePacks * sizeof(Word16); }
+  MSCCLPP_HOST_DEVICE std::size_t tileBytes() const { return tilePacks * sizeof(Word128); }
   MSCCLPP_HOST_DEVICE std::size_t counterOffset(int block, int from) const {
     return countersOffset() + static_cast<std::size_t>(block) * counterStride() +
            static_cast<std::size_t>(from) * sizeof(std::uint64_t);
   }
 };
 
-/// Whether tiles are copied whole: a CPU thread's are, since the C library's copy beats a loop of packs.
+/// Whether tiles are copied by memcpy, which on a CPU thread is faster than a loop over packs.
 template <class Block, class Access>
-concept CopiesTiles = LoneThread<Block> && ArrayAccess<Access>;
+concept HasContiguousTiles = SingleThread<Block> && ArrayAccess<Access>;
 
-/// The pipelined form of AllReduce (collective/all_reduce.hpp says what the parameters mean).
+/// AllReduce by a pipeline of tiles; collective/all_reduce.hpp documents the parameters.
 ///
-/// Step t of a block: wait until every peer has ended step t - L (L = lookahead); push tile t of each peer's slice to that peer; reduce tile t - L of the own
-/// slice and push the result to all; store tile t - 2L of the others' results; publish "step t ended" with release. That one counter says three things: the
-/// peer's tiles have arrived (pushed in step t - L or before), its results have arrived, and its ring slots are free. A slot is used again after
-/// `slots` tiles; the peer reads a slot at most 2L steps after it was filled, so 2L slots suffice (docs/memory_model.md has the inequality).
+/// Step t of a block, with L = lookahead: wait until every peer has completed step t - L; push tile t of each peer's
+/// slice to that peer; reduce tile t - L of this rank's slice and push the result to all peers; store tile t - 2L of
+/// the peers' results to the output; publish the completion of step t (release). The counter thus shows that the peer's
+/// tiles of step t - L and before have arrived, that its results have, and that its ring slots are free. A slot is
+/// reused after `slots` tiles, and read at most 2L steps after it was written, so 2L slots suffice (proof in
+/// docs/memory_model.md).
 template <class T, class Op, AllReduceConfig config>
 struct AllReducePipelined {
   using Message = PackedMessage<T>;
   static constexpr int ranks = config.ranks;
   static constexpr std::size_t lookahead = static_cast<std::size_t>(config.lookahead);
-  static_assert(config.lookahead >= 1, "a pipelined all-reduce needs a lookahead of 1 step or more");
+  static_assert(config.lookahead >= 1, "lookahead must be at least 1 step");
 
   template <class Args, Grid GridType, class Source, class Sink>
   static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
@@ -85,11 +90,11 @@ struct AllReducePipelined {
     const std::size_t stride = scratch.tilePacks * static_cast<std::size_t>(grid.blockCount());
     const std::size_t tiles = ceilDivide(slice, stride);
     const std::size_t steps = tiles + 2 * lookahead;
-    // Counters never go back: a call starts where the last one ended. Every block of the launch takes the same number of steps.
+    // Counters never decrease: a call starts where the previous one ended. All blocks take the same number of steps.
     const std::uint64_t base = args.epochs.current(grid);
     const int rotation = team.rotation(static_cast<std::uint32_t>(blockIndex));
 
-    // The packs of tile `tile` of rank's slice that this block moves, as indices into the message.
+    // The packs of tile `tile` of the slice of `rank` that this block moves, as indices into the message.
     const auto tileOf = [&](int rank, std::size_t tile) {
       const Range whole = steppedPart(packs, slice, static_cast<std::size_t>(rank));
       const std::size_t start = tile * stride + static_cast<std::size_t>(blockIndex) * scratch.tilePacks;
@@ -97,18 +102,18 @@ struct AllReducePipelined {
       return Range{whole.begin + start, whole.begin + start + part.size()};
     };
 
-    // The three parts of a step, for the threads of any group.
-    const auto await = [&](const auto& group, std::size_t step) {
+    // The three parts of a step, each called by all threads of a group.
+    const auto waitForPeers = [&](const auto& group, std::size_t step) {
       if (step < lookahead) return;
       for (int i = group.rank(); i < team.size() - 1; i += group.size()) {
-        awaitPeer(wait, args, team.peer(i), blockIndex, base + step - lookahead + 1);
+        waitForPeer(wait, args, team.peer(i), blockIndex, base + step - lookahead + 1);
       }
     };
     const auto work = [&](const auto& group, std::size_t step) {
       if (step < tiles) {
         const TraceSpan span(trace, TraceId::Push, step);
         const std::size_t offset = scratch.tileOffset(blockIndex, 0, step, team.rank());
-        forPeers(team, rotation, [&](const int(&peers)[batch]) {
+        forEachPeerBatch(team, rotation, [&](const int(&peers)[batch]) {
           Range parts[batch];
           std::byte* slots[batch];
           MSCCLPP_UNROLL
@@ -122,13 +127,13 @@ struct AllReducePipelined {
       if (step >= lookahead && step - lookahead < tiles) {
         const TraceSpan span(trace, TraceId::Reduce, step);
         const std::size_t tile = step - lookahead;
-        reduceAndShare(group, args, message, tileOf(team.rank(), tile), tile, blockIndex, rotation, source, sink);
+        reduceAndBroadcast(group, args, message, tileOf(team.rank(), tile), tile, blockIndex, rotation, source, sink);
       }
       if (step >= 2 * lookahead) {
         const TraceSpan span(trace, TraceId::Collect, step);
         const std::size_t tile = step - 2 * lookahead;
         const std::size_t offset = scratch.tileOffset(blockIndex, 1, tile, 0);
-        forPeers(team, rotation, [&](const int(&peers)[batch]) {
+        forEachPeerBatch(team, rotation, [&](const int(&peers)[batch]) {
           Range parts[batch];
           const std::byte* slots[batch];
           MSCCLPP_UNROLL
@@ -140,9 +145,9 @@ struct AllReducePipelined {
         });
       }
     };
-    // Not after a failed wait: what this block works on is meaningless then, and the peers are to time out too.
+    // Not called after a failed wait: the block's data is meaningless then, and the peers are to time out too.
     const auto publish = [&](const auto& group, std::size_t step) {
-      if (step + lookahead >= steps) return;  // nobody waits for the last steps: they only collect
+      if (step + lookahead >= steps) return;  // no peer waits for the last steps, which only collect
       const TraceSpan span(trace, TraceId::Publish, step);
       for (int i = group.rank(); i < team.size() - 1; i += group.size()) {
         arch::store<arch::Order::Release, arch::Scope::System>(counter(args, team.peer(i), blockIndex, team.rank()),
@@ -150,33 +155,33 @@ struct AllReducePipelined {
       }
     };
 
-    if constexpr (SplitGrid<GridType> && lookahead >= 2) {
+    if constexpr (WarpSpecializedGrid<GridType> && lookahead >= 2) {
       if (grid.warpCount() > 1) {
-        stepsWithControlWarp(grid, steps, await, work, publish, [&] { return wait.failed(); });
+        runWarpSpecialized(grid, steps, waitForPeers, work, publish, [&] { return wait.failed(); });
         finish(block, args, blockIndex, base + steps);
         return;
       }
     }
-    // One warp waits and publishes for the block, so that a wait that failed in one of its lanes keeps all from publishing.
+    // One warp waits and publishes for the block: if a wait fails in one of its lanes, none of them publishes.
     const auto warp = grid.warp();
-    const bool speaks = grid.warpIndex() == 0;
+    const bool isLeader = grid.warpIndex() == 0;
     for (std::size_t step = 0; step < steps; ++step) {
-      if (speaks) await(warp, step);
+      if (isLeader) waitForPeers(warp, step);
       block.sync();
       work(block, step);
       block.sync();
-      if (speaks && !warp.any(wait.failed())) publish(warp, step);
+      if (isLeader && !warp.any(wait.failed())) publish(warp, step);
     }
     finish(block, args, blockIndex, base + steps);
   }
 
  private:
-  /// Peers whose tiles move side by side, a load from each in flight before the first store.
+  /// The number of peers whose tiles are moved together, a load from each in flight before the first store.
   static constexpr int batch = ranks > 1 ? ranks - 1 : 1;
 
-  /// Calls f(peers) for all peers of a block with this rotation, a batch at a time.
+  /// Calls f(peers) for all peers, in the order of a block with this rotation, a batch at a time.
   template <class TeamType, class F>
-  static MSCCLPP_INLINE void forPeers(const TeamType& team, int rotation, const F& f) {
+  static MSCCLPP_INLINE void forEachPeerBatch(const TeamType& team, int rotation, const F& f) {
     MSCCLPP_UNROLL
     for (int first = 0; first < team.size() - 1; first += batch) {
       int peers[batch];
@@ -186,34 +191,35 @@ struct AllReducePipelined {
     }
   }
 
-  /// The steps with the last warp of the block waiting and publishing for the others: a release waits until all the block's stores have landed, a
-  /// microsecond or two in which the workers already do the next step. The control warp is one step ahead in waiting and never two, so that two
-  /// meetings of each kind, used in turn, suffice; for that it waits for step t + 1 before it publishes step t, which with a lookahead of 1 would be a
-  /// circle through the peers.
-  template <class GridType, class Await, class Work, class Publish, class Failed>
-  static MSCCLPP_INLINE void stepsWithControlWarp(const GridType& grid, std::size_t steps, const Await& await,
-                                                  const Work& work, const Publish& publish, const Failed& failed) {
+  /// Runs the steps with the block's last warp waiting and publishing for the others. A release takes 1 to 2 us, until
+  /// all the block's stores have completed, during which the workers already do the next step. The control warp waits
+  /// one step ahead of the workers, never two, so two alternating named barriers of each kind suffice. To do so it
+  /// waits for step t + 1 before it publishes step t; with a lookahead of 1 the ranks would deadlock.
+  template <class GridType, class WaitForPeers, class Work, class Publish, class Failed>
+  static MSCCLPP_INLINE void runWarpSpecialized(const GridType& grid, std::size_t steps,
+                                                const WaitForPeers& waitForPeers, const Work& work,
+                                                const Publish& publish, const Failed& failed) {
     const auto ready = [](std::size_t step) { return static_cast<int>(step % 2); };
     const auto done = [](std::size_t step) { return 2 + static_cast<int>(step % 2); };
-    if (grid.isControl()) {
+    if (grid.isControlWarp()) {
       const auto warp = grid.warp();
-      const auto admit = [&](std::size_t step) {
-        await(warp, step);
+      const auto waitAndArrive = [&](std::size_t step) {
+        waitForPeers(warp, step);
         warp.sync();
-        grid.meetingArrive(ready(step));
+        grid.namedBarrierArrive(ready(step));
       };
-      admit(0);
+      waitAndArrive(0);
       for (std::size_t step = 0; step < steps; ++step) {
-        if (step + 1 < steps) admit(step + 1);
-        grid.meetingWait(done(step));
+        if (step + 1 < steps) waitAndArrive(step + 1);
+        grid.namedBarrierWait(done(step));
         if (!warp.any(failed())) publish(warp, step);
       }
     } else {
       const auto workers = grid.workers();
       for (std::size_t step = 0; step < steps; ++step) {
-        grid.meetingWait(ready(step));
+        grid.namedBarrierWait(ready(step));
         work(workers, step);
-        grid.meetingArrive(done(step));
+        grid.namedBarrierArrive(done(step));
       }
     }
   }
@@ -221,7 +227,7 @@ struct AllReducePipelined {
   template <class Block, class Args>
   static MSCCLPP_INLINE void finish(const Block& block, const Args& args, int blockIndex, std::uint64_t next) {
     block.sync();  // every thread has read the word
-    // Only this block uses this word: every launch on this scratch has the same grid.
+    // Only this block uses this word: every launch on this scratch has the same number of blocks.
     if (block.rank() == 0) args.epochs.words[blockIndex] = next;
   }
 
@@ -231,7 +237,7 @@ struct AllReducePipelined {
   }
 
   template <class Wait, class Args>
-  static MSCCLPP_INLINE void awaitPeer(Wait& wait, const Args& args, int peer, int block, std::uint64_t needed) {
+  static MSCCLPP_INLINE void waitForPeer(Wait& wait, const Args& args, int peer, int block, std::uint64_t needed) {
     const WaitSite site{WaitOperation::Progress, args.team.rank(), peer, static_cast<std::uint32_t>(block), needed};
     const std::uint64_t* word = counter(args, args.team.rank(), block, peer);
     wait.until(site, [&](std::uint64_t& seen) {
@@ -240,59 +246,59 @@ struct AllReducePipelined {
     });
   }
 
-  /// push: a tile of this rank's input into the slot of each peer of a batch.
+  /// Push: a tile of this rank's input to the slot at each peer of a batch.
   template <class Block, class Source>
   static MSCCLPP_INLINE void push(const Block& block, const Message& message, const Range (&parts)[batch],
                                   std::byte* const (&slots)[batch], const Source& source) {
-    if constexpr (CopiesTiles<Block, Source>) {
+    if constexpr (HasContiguousTiles<Block, Source>) {
       for (int p = 0; p < batch; ++p)
         arch::copyBytes(slots[p], source.data() + parts[p].begin * packSize<T>, message.bytes(parts[p]));
     } else {
-      forPacks(
+      forEachPack(
           block, parts, [&](int p, std::size_t i) { return toWord<T>(message.load(source, parts[p].begin + i)); },
-          [&](int p, std::size_t i, const Word16& value) { arch::storeWide(slots[p] + i * sizeof(Word16), value); });
+          [&](int p, std::size_t i, const Word128& value) { arch::storeWide(slots[p] + i * sizeof(Word128), value); });
     }
   }
 
-  /// collect: a tile of the results of each peer of a batch into the output.
+  /// Collect: a tile of the results of each peer of a batch to the output.
   template <class Block, class Sink>
   static MSCCLPP_INLINE void collect(const Block& block, const Message& message, const Range (&parts)[batch],
                                      const std::byte* const (&slots)[batch], const Sink& sink) {
-    if constexpr (CopiesTiles<Block, Sink>) {
+    if constexpr (HasContiguousTiles<Block, Sink>) {
       for (int p = 0; p < batch; ++p)
         arch::copyBytes(sink.data() + parts[p].begin * packSize<T>, slots[p], message.bytes(parts[p]));
     } else {
-      forPacks(
-          block, parts, [&](int p, std::size_t i) { return arch::loadWide(slots[p] + i * sizeof(Word16)); },
-          [&](int p, std::size_t i, const Word16& value) {
+      forEachPack(
+          block, parts, [&](int p, std::size_t i) { return arch::loadWide(slots[p] + i * sizeof(Word128)); },
+          [&](int p, std::size_t i, const Word128& value) {
             message.store(sink, parts[p].begin + i, fromWord<T>(value));
           });
     }
   }
 
-  /// reduce and share: a tile of the own slice, in rank order, into the output and every peer's slot.
+  /// Reduce and broadcast: a tile of this rank's slice, in rank order, to the output and to every peer's slot.
   template <class Block, class Args, class Source, class Sink>
-  static MSCCLPP_INLINE void reduceAndShare(const Block& block, const Args& args, const Message& message, Range packs,
-                                            std::size_t tile, int blockIndex, int rotation, const Source& source,
-                                            const Sink& sink) {
+  static MSCCLPP_INLINE void reduceAndBroadcast(const Block& block, const Args& args, const Message& message,
+                                                Range packs, std::size_t tile, int blockIndex, int rotation,
+                                                const Source& source, const Sink& sink) {
     const auto& team = args.team;
     const PipelineScratch& scratch = args.pipeline;
     const std::byte* const inputs = args.window.at(team.rank(), scratch.tileOffset(blockIndex, 0, tile, 0));
     const std::size_t tileBytes = scratch.tileBytes();
     const auto reduce = [&](std::size_t i) {
-      const Word16 own = toWord<T>(message.load(source, packs.begin + i));
+      const Word128 own = toWord<T>(message.load(source, packs.begin + i));
       return reduceInOrder(team, own, [&](int from) {
-        return arch::loadWide(inputs + static_cast<std::size_t>(from) * tileBytes + i * sizeof(Word16));
+        return arch::loadWide(inputs + static_cast<std::size_t>(from) * tileBytes + i * sizeof(Word128));
       });
     };
     const std::size_t results = scratch.tileOffset(blockIndex, 1, tile, team.rank());
     const auto slotAt = [&](int p) { return args.window.at(team.peer(p, rotation), results); };
-    const auto keep = [&](const Word16& value, std::size_t i) {
+    const auto storeResult = [&](const Word128& value, std::size_t i) {
       message.store(sink, packs.begin + i, fromWord<T>(value));
     };
-    if constexpr (CopiesTiles<Block, Source> && CopiesTiles<Block, Sink>) {
+    if constexpr (HasContiguousTiles<Block, Source> && HasContiguousTiles<Block, Sink>) {
       const std::size_t bytes = message.bytes(packs);
-      const std::size_t full = bytes / sizeof(Word16);
+      const std::size_t full = bytes / sizeof(Word128);
       const std::byte* contributions[ranks > 0 ? ranks : maxTeamSize];
       for (int r = 0; r < team.size(); ++r) {
         contributions[r] = r == team.rank()
@@ -300,27 +306,27 @@ struct AllReducePipelined {
                                : inputs + static_cast<std::size_t>(r) * tileBytes;
       }
       auto* const output = reinterpret_cast<std::byte*>(sink.data() + packs.begin * packSize<T>);
-      reduceFull(contributions, team.size(), output, full);
+      reduceFullPacks(contributions, team.size(), output, full);
       if (full < packs.size()) {
-        keep(reduce(full), full);
+        storeResult(reduce(full), full);
       }
       for (int p = 0; p < team.size() - 1; ++p) arch::copyBytes(slotAt(p), output, bytes);
     } else {
       const auto step = static_cast<std::size_t>(block.size());
       for (auto i = static_cast<std::size_t>(block.rank()); i < packs.size(); i += step) {
-        const Word16 value = reduce(i);
+        const Word128 value = reduce(i);
         MSCCLPP_UNROLL
-        for (int p = 0; p < team.size() - 1; ++p) arch::storeWide(slotAt(p) + i * sizeof(Word16), value);
-        keep(value, i);
+        for (int p = 0; p < team.size() - 1; ++p) arch::storeWide(slotAt(p) + i * sizeof(Word128), value);
+        storeResult(value, i);
       }
     }
   }
 
-  /// The own pack and those that load(rank) gives for the others, in rank order.
+  /// The reduction, in rank order, of this rank's pack `own` and those that load(rank) returns for the others.
   template <class TeamType, class Load>
-  static MSCCLPP_INLINE Word16 reduceInOrder(const TeamType& team, const Word16& own, const Load& load) {
+  static MSCCLPP_INLINE Word128 reduceInOrder(const TeamType& team, const Word128& own, const Load& load) {
     if constexpr (ranks > 0) {
-      Word16 terms[ranks];  // all loads are on their way before one is waited for
+      Word128 terms[ranks];  // all loads are in flight before the first is used
       MSCCLPP_UNROLL
       for (int r = 0; r < ranks; ++r) {
         terms[r] = own;
@@ -337,10 +343,10 @@ struct AllReducePipelined {
     }
   }
 
-  /// Reduces `packs` full packs of arrays: without a question asked a pack, so that it runs as fast as the memory.
-  static MSCCLPP_INLINE void reduceFull(const std::byte* const* contributions, int size, std::byte* results,
-                                        std::size_t packs) {
-    for (std::size_t at = 0; at < packs * sizeof(Word16); at += sizeof(Word16)) {
+  /// Reduces `packs` full packs of arrays, without a branch per pack, so that memory bandwidth is the limit.
+  static MSCCLPP_INLINE void reduceFullPacks(const std::byte* const* contributions, int size, std::byte* results,
+                                             std::size_t packs) {
+    for (std::size_t at = 0; at < packs * sizeof(Word128); at += sizeof(Word128)) {
       PackReducer<T, Op> reducer(fromWord<T>(arch::loadWide(contributions[0] + at)));
       MSCCLPP_UNROLL
       for (int r = 1; r < size; ++r) reducer.add(fromWord<T>(arch::loadWide(contributions[r] + at)));
@@ -348,16 +354,17 @@ struct AllReducePipelined {
     }
   }
 
-  /// For this thread's packs of the parts: load(p, i) for pack i of each part p, then store(p, i, value) for each.
+  /// For this thread's packs of the parts: load(p, i) for pack i of each part p, then store(p, i, value) for each of
+  /// them. Called by every thread of block.
   template <class Block, class Load, class Store>
-  static MSCCLPP_INLINE void forPacks(const Block& block, const Range (&parts)[batch], const Load& load,
-                                      const Store& store) {
+  static MSCCLPP_INLINE void forEachPack(const Block& block, const Range (&parts)[batch], const Load& load,
+                                         const Store& store) {
     std::size_t longest = 0;
     MSCCLPP_UNROLL
     for (int p = 0; p < batch; ++p) longest = parts[p].size() > longest ? parts[p].size() : longest;
     const auto step = static_cast<std::size_t>(block.size());
     for (auto i = static_cast<std::size_t>(block.rank()); i < longest; i += step) {
-      Word16 values[batch] = {};
+      Word128 values[batch] = {};
       MSCCLPP_UNROLL
       for (int p = 0; p < batch; ++p) {
         if (i < parts[p].size()) values[p] = load(p, i);

@@ -1,4 +1,4 @@
-// The choices that make one all-reduce out of many: independent axes as plain enums in one structural value.
+// The configuration of an all-reduce: independent choices as enums in one structural value.
 #pragma once
 
 #include "mscclpp/config.hpp"
@@ -8,38 +8,39 @@
 
 namespace mscclpp {
 
-/// How bytes travel and how the receiver knows that they have arrived.
+/// How data is transferred and how the receiver detects its arrival.
 enum class Protocol {
   LL8,           ///< 4-byte data, 4-byte flag
-  LL16,          ///< two 4-byte data, each with its flag, in one 16-byte store
-  LL128,         ///< 120 of 128 bytes are data; the warp's line store stays whole (GPU)
-  LL128Ordered,  ///< the same lines, flag released after the data (any backend)
-  Sentinel,      ///< poisoned slots, all bytes are data
+  LL16,          ///< 8-byte data, a 4-byte flag for each half, in one 16-byte store
+  LL128,         ///< 120 of 128 bytes are data; relies on a warp's store of a line being atomic (GPU)
+  LL128Ordered,  ///< the same lines, the flag released after the data (any backend)
+  Sentinel,      ///< slots hold a sentinel value until data arrives; all bytes are data
   Simple         ///< plain stores, then a release on a step counter
 };
 
-/// Who reduces what.
+/// Which rank reduces which part.
 enum class Pattern {
-  OneShot,  ///< every rank sends its whole input to every other and reduces everything itself: one hop, (n-1) x the bytes
-  TwoShot  ///< every rank reduces its slice and sends the result to every other: two hops, 2 (n-1)/n x the bytes
+  /// every rank sends its input to all others and reduces everything: one hop, (n-1) times the bytes sent
+  OneShot,
+  TwoShot  ///< every rank reduces a slice and sends the result to all others: two hops, 2 (n-1)/n times the bytes sent
 };
 
-/// How the work is cut in time.
+/// How a message passes through the scratch.
 enum class Schedule {
-  Whole,     ///< scratch holds the whole message; calls alternate between two halves of it
-  Pipelined  ///< tiles travel through a ring of scratch slots; any message size
+  Unpipelined,  ///< the scratch holds the whole message; calls alternate between its two halves
+  Pipelined     ///< tiles pass through a ring of slots in the scratch; any message size
 };
 
+/// The choices of an all-reduce; a template parameter.
 struct AllReduceConfig {
   Protocol protocol = Protocol::LL16;
   Pattern pattern = Pattern::OneShot;
-  Schedule schedule = Schedule::Whole;
-  int ranks =
-      0;  ///< > 0: fixed at compile time, which unrolls all loops over peers; 0: any team size, decided at run time
-  int lookahead = 2;  ///< Pipelined: how many tiles a rank may run ahead of what it has received
+  Schedule schedule = Schedule::Unpipelined;
+  int ranks = 0;      ///< > 0: fixed at compile time, so that loops over peers are unrolled; 0: known at run time
+  int lookahead = 2;  ///< Schedule::Pipelined: the number of steps that a rank may be ahead of its peers
 };
 
-/// The type that moves packs under a protocol.
+/// The PackProtocol of a protocol.
 template <Protocol protocol>
 struct PackProtocolOf;
 template <>
@@ -52,7 +53,7 @@ struct PackProtocolOf<Protocol::LL16> {
 };
 template <>
 struct PackProtocolOf<Protocol::LL128> {
-  using Type = LL128<LineStore::Whole>;
+  using Type = LL128<LineStore::Atomic>;
 };
 template <>
 struct PackProtocolOf<Protocol::LL128Ordered> {

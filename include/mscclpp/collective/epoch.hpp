@@ -1,4 +1,5 @@
-// The call number of a collective, kept and advanced in device memory, so that a captured graph replays correctly for ever.
+// The epoch of a collective: the sequence number of the call, kept and advanced in device memory, so that a captured
+// graph replays correctly.
 #pragma once
 
 #include "mscclpp/arch/word.hpp"
@@ -6,11 +7,12 @@
 
 namespace mscclpp {
 
-/// Blocks that one launch of a collective may have.
+/// The largest number of blocks of a launch of a collective.
 inline constexpr int maxBlocks = 512;
 
-/// maxBlocks words that all hold the number of the next call, from 1. Block b reads word b and, at the end, advances the words b, b + blocks, ...: so every
-/// word is advanced by exactly one block in every launch, whatever its grid, with no atomic operation and no word shared by two blocks.
+/// maxBlocks words that all hold the epoch of the next call, from 1. Block b reads word b and, at the end, advances
+/// words b, b + blocks, ...: every word is advanced by exactly one block in every launch, whatever the number of
+/// blocks, without atomic operations and without sharing between blocks.
 struct EpochWords {
   std::uint64_t* words;
 
@@ -19,11 +21,11 @@ struct EpochWords {
     return words[grid.blockIndex()];
   }
 
-  /// Called by all threads of every block when the block has no more use for the current epoch.
+  /// Called by all threads of every block once the block no longer uses the current epoch.
   template <class Grid>
   MSCCLPP_INLINE void advance(const Grid& grid, std::uint64_t next) const {
     const auto block = grid.block();
-    block.sync();  // no thread of the block may yet have to read the word
+    block.sync();  // all threads of the block have read the word
     MSCCLPP_NO_UNROLL
     for (int word = grid.blockIndex() + block.rank() * grid.blockCount(); word < maxBlocks;
          word += block.size() * grid.blockCount()) {

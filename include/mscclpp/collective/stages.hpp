@@ -1,4 +1,4 @@
-// Stages: the steps that packet collectives are composed of, each for one row of packs of one warp.
+// Stages: the steps of packet collectives, each for one row of packs of one warp.
 #pragma once
 
 #include "mscclpp/basic/concepts.hpp"
@@ -17,12 +17,12 @@ struct PackedMessage {
   std::size_t count;
 
   MSCCLPP_INLINE std::size_t packs() const { return ceilDivide(count, packSize<T>); }
-  /// Elements of pack `pack` that are part of the message: packSize<T> for all but the last.
+  /// The number of elements in pack `pack`: packSize<T> for all but the last.
   MSCCLPP_INLINE int valid(std::size_t pack) const {
     const std::size_t left = count - pack * packSize<T>;
     return left < packSize<T> ? static_cast<int>(left) : packSize<T>;
   }
-  /// Bytes of the message in these packs.
+  /// The number of bytes of the message in these packs.
   MSCCLPP_INLINE std::size_t bytes(Range packs) const {
     if (packs.size() == 0) return 0;
     const auto last = static_cast<std::size_t>(packSize<T> - valid(packs.end - 1));
@@ -40,11 +40,11 @@ struct PackedMessage {
 
 namespace stage {
 
-/// Counts packs, or rows of packs, of a message that fits in scratch: 2^32 packs are 64 GiB. Half as wide as a size, since addresses are most of what a
-/// packet kernel computes.
+/// A number of packs, or of rows of packs, of a message that fits in scratch: 2^32 packs are 64 GiB. 32 bits, since a
+/// packet kernel mostly computes addresses.
 using PackCount = std::uint32_t;
 
-/// Where in a slot array a thread's pack of a row lies.
+/// The position of a thread's pack of a row in a slot array.
 struct RowPosition {
   PackCount row;
   PackCount pack;
@@ -52,7 +52,7 @@ struct RowPosition {
   bool present;  ///< the thread takes part in sending and receiving the row
 };
 
-/// Rows that hold `packs` packs.
+/// The number of rows for `packs` packs.
 template <class P, class Warp>
 MSCCLPP_INLINE PackCount rowsOf(PackCount packs) {
   constexpr auto perRow = static_cast<PackCount>(P::packsPerRow(Warp::width));
@@ -66,17 +66,18 @@ MSCCLPP_INLINE RowPosition position(const Warp& warp, PackCount row, PackCount p
   const auto lane = static_cast<PackCount>(warp.rank());
   const PackCount pack = row * perRow + lane;
   const bool active = lane < perRow && pack < packs;
-  return {row, pack, active, P::wholeRows ? row * perRow < packs : active};
+  return {row, pack, active, P::needsFullWarp ? row * perRow < packs : active};
 }
 
-/// send: a row into one slot array. Here and below, words are packs that P has encoded.
+/// Send: writes a row to a slot array. Here and below, a word is a pack as encoded by P; all lanes of the warp call.
 template <class P, class Warp>
-MSCCLPP_INLINE void send(const Warp& warp, std::byte* slots, const RowPosition& at, const Word16& word,
+MSCCLPP_INLINE void send(const Warp& warp, std::byte* slots, const RowPosition& at, const Word128& word,
                          std::uint64_t epoch) {
   if (at.present) P::write(warp, slots, at.row, word, epoch);
 }
 
-/// One attempt to receive packs from N slot arrays: every load is issued before any is looked at. Whether all packs are there.
+/// One attempt to receive packs from N slot arrays, with all loads issued before the first is checked. Returns whether
+/// all packs have arrived.
 template <class P, int N, class Warp>
 MSCCLPP_INLINE bool tryReceive(const Warp& warp, std::byte* const (&slots)[N], const RowPosition (&at)[N],
                                std::uint64_t epoch, typename P::Fetched (&fetched)[N], unsigned& failures) {
@@ -84,25 +85,26 @@ MSCCLPP_INLINE bool tryReceive(const Warp& warp, std::byte* const (&slots)[N], c
   for (int i = 0; i < N; ++i) {
     if (at[i].present) fetched[i] = P::fetch(warp, slots[i], at[i].row, epoch);
   }
-  // No branch for a pack that is not asked for: predicates are cheaper.
+  // No branches for absent packs: predicates are cheaper.
   bool complete = true;
   MSCCLPP_UNROLL
   for (int i = 0; i < N; ++i) complete &= !at[i].present | P::arrived(warp, slots[i], at[i].row, fetched[i], epoch);
-  if constexpr (requires { P::attemptsPerSecondLook; }) {
-    if (!complete && ++failures % P::attemptsPerSecondLook == 0) {
+  if constexpr (requires { P::attemptsPerEscapeCheck; }) {
+    if (!complete && ++failures % P::attemptsPerEscapeCheck == 0) {
       complete = true;
       MSCCLPP_UNROLL
       for (int i = 0; i < N; ++i)
-        complete &= !at[i].present | P::arrivedDisguised(warp, slots[i], at[i].row, fetched[i], epoch);
+        complete &= !at[i].present | P::arrivedEscaped(warp, slots[i], at[i].row, fetched[i], epoch);
     }
   }
   return complete;
 }
 
-/// receive: words from N slot arrays, all asked for at once; each slot is then made ready for its next use. False: the wait gave up.
+/// Receive: waits for words from N slot arrays, with the loads in flight together, then resets the slots for their next
+/// use. Returns false if the wait failed.
 template <class P, int N, class Warp, WaitPolicy Wait>
 MSCCLPP_INLINE bool receive(const Warp& warp, Wait& wait, const WaitSite& site, std::byte* const (&slots)[N],
-                            const RowPosition (&at)[N], std::uint64_t epoch, Word16 (&words)[N]) {
+                            const RowPosition (&at)[N], std::uint64_t epoch, Word128 (&words)[N]) {
   typename P::Fetched fetched[N] = {};
   unsigned failures = 0;
   const auto attempt = [&](std::uint64_t& seen) {
@@ -111,8 +113,8 @@ MSCCLPP_INLINE bool receive(const Warp& warp, Wait& wait, const WaitSite& site, 
     return complete;
   };
   bool arrived = false;
-  if constexpr (P::wholeRows) {
-    arrived = wait.untilTogether(warp, site, attempt);
+  if constexpr (P::needsFullWarp) {
+    arrived = wait.untilCollective(warp, site, attempt);
   } else {
     arrived = wait.until(site, attempt);
   }
@@ -120,45 +122,47 @@ MSCCLPP_INLINE bool receive(const Warp& warp, Wait& wait, const WaitSite& site, 
   for (int i = 0; i < N; ++i) {
     if (at[i].present) {
       words[i] = P::received(warp, fetched[i]);
-      P::consumed(warp, slots[i], at[i].row);
+      P::resetSlot(warp, slots[i], at[i].row);
     }
   }
   return arrived;
 }
 
-/// Whether the call of this epoch has to forget what it did not use: flags of 32 bits come again (packet/packet_rows.hpp).
+/// Whether the call of this epoch must clear the slots that it did not use, because 32-bit flags repeat
+/// (packet/packet_rows.hpp). sets: the sets of slots between which calls alternate.
 template <class P>
-MSCCLPP_INLINE bool mustForget(std::uint64_t epoch) {
-  if constexpr (requires { P::forgetInterval; }) {
-    return epoch % P::forgetInterval <= 1;
+MSCCLPP_INLINE bool mustClear(std::uint64_t epoch, std::uint64_t sets = 2) {
+  if constexpr (requires { P::clearInterval; }) {
+    return epoch % P::clearInterval < sets;
   } else {
     return false;
   }
 }
 
-/// forget: of one slot array, the slots behind the first `used` packs. Every warp calls it, with its first row and the number of warps.
+/// Clear: resets the slots of an array after the first `used` packs. Called by every warp, with its first row and the
+/// number of warps.
 template <class P, class Warp>
-MSCCLPP_INLINE void forget([[maybe_unused]] const Warp& warp, [[maybe_unused]] std::byte* slots, PackCount firstRow,
-                           PackCount stride, PackCount used, PackCount capacity) {
-  if constexpr (requires { P::forgetInterval; }) {
+MSCCLPP_INLINE void clear([[maybe_unused]] const Warp& warp, [[maybe_unused]] std::byte* slots, PackCount firstRow,
+                          PackCount stride, PackCount used, PackCount capacity) {
+  if constexpr (requires { P::clearInterval; }) {
     MSCCLPP_NO_UNROLL
     for (PackCount row = firstRow; row < rowsOf<P, Warp>(capacity); row += stride) {
       const auto at = position<P>(warp, row, capacity);
-      if (at.active && at.pack >= used) P::forget(warp, slots, row);
+      if (at.active && at.pack >= used) P::clear(warp, slots, row);
     }
   }
 }
 
-/// reduce: own word and those of all peers, in rank order from 0, so that every rank computes the same bits.
-/// slotsOf(rank) is the slot array that `rank` writes for us.
+/// Reduce: receives the words of all peers and reduces them with this rank's, in rank order from 0, so that every rank
+/// computes the same bits. slotsOf(rank) is the slot array that `rank` writes for this rank.
 template <class P, class T, class Op, int Ranks, class Warp, WaitPolicy Wait, class SlotsOf>
-MSCCLPP_INLINE Word16 reduce(const Warp& warp, Wait& wait, WaitSite site, const Team<Ranks>& team,
-                             const SlotsOf& slotsOf, const RowPosition& at, std::uint64_t epoch, const Word16& own) {
+MSCCLPP_INLINE Word128 reduce(const Warp& warp, Wait& wait, WaitSite site, const Team<Ranks>& team,
+                              const SlotsOf& slotsOf, const RowPosition& at, std::uint64_t epoch, const Word128& own) {
   if constexpr (Ranks > 1) {
-    // All peers' loads are in flight together; this rank's own place in the order stays empty.
+    // All peers' loads are in flight together; this rank's own entry is not used.
     std::byte* slots[Ranks];
     RowPosition positions[Ranks];
-    Word16 words[Ranks];
+    Word128 words[Ranks];
     MSCCLPP_UNROLL
     for (int r = 0; r < Ranks; ++r) {
       slots[r] = slotsOf(r);
@@ -176,7 +180,7 @@ MSCCLPP_INLINE Word16 reduce(const Warp& warp, Wait& wait, WaitSite site, const 
       if (r == team.rank()) return fromWord<T>(own);
       std::byte* slots[1] = {slotsOf(r)};
       const RowPosition positions[1] = {at};
-      Word16 words[1] = {};
+      Word128 words[1] = {};
       site.peer = r;
       receive<P, 1>(warp, wait, site, slots, positions, epoch, words);
       return fromWord<T>(words[0]);

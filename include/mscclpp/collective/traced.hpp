@@ -1,4 +1,4 @@
-// A collective that records: the same collective, on a grid with a trace.
+// A traced collective: the same collective on a grid with a trace.
 #pragma once
 
 #include "mscclpp/basic/concepts.hpp"
@@ -8,15 +8,15 @@
 
 namespace mscclpp {
 
-/// The arguments of a collective, and where it records.
+/// The arguments of a collective, and the buffer to record into.
 template <class CollectiveArgs>
 struct TracedArgs {
   CollectiveArgs collective;
   TraceBuffer trace;
 };
 
-/// Runs Collective and records it: for the generic kernel. A kernel of one's own, which may have events of its own, makes a BlockTrace and hands
-/// TracedGrid(grid, trace) to the collective instead.
+/// Runs Collective and records it; for the generic kernel. A user's kernel, which may record its own events, constructs
+/// a BlockTrace and passes TracedGrid(grid, trace) to the collective instead.
 template <class Collective>
 struct Traced {
   using Args = TracedArgs<typename Collective::Args>;

@@ -9,7 +9,7 @@
 
 namespace mscclpp::emulation {
 
-/// An emulated thread waited too long for others of its block or warp: some of them took another path.
+/// Thrown when an emulated thread times out waiting for others of its block or warp, because they took another path.
 class Deadlock : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
@@ -17,38 +17,39 @@ class Deadlock : public std::runtime_error {
 
 class Barrier {
  public:
-  explicit Barrier(int threads, std::chrono::seconds patience) : threads_(threads), patience_(patience) {}
+  explicit Barrier(int threads, std::chrono::seconds timeout) : threads_(threads), timeout_(timeout) {}
   Barrier(const Barrier&) = delete;
   Barrier& operator=(const Barrier&) = delete;
 
-  /// Counts the caller in, without waiting.
+  /// Arrives without waiting.
   void arrive() {
     std::unique_lock lock(mutex_);
-    if (countIn()) {
+    if (countArrival()) {
       lock.unlock();
       all_.notify_all();
     }
   }
 
-  /// Waits for `threads` calls, of this or of arrive(). Orders the callers' memory accesses. Throws Deadlock after the patience of the launch.
+  /// Arrives and waits until `threads` calls of wait() or arrive() have been made. Orders the callers' memory accesses.
+  /// Throws Deadlock after the timeout of the launch.
   void wait() {
     std::unique_lock lock(mutex_);
     const auto generation = generation_;
-    if (countIn()) {
+    if (countArrival()) {
       lock.unlock();
       all_.notify_all();
       return;
     }
-    if (!all_.wait_until(lock, std::chrono::steady_clock::now() + patience_,
+    if (!all_.wait_until(lock, std::chrono::steady_clock::now() + timeout_,
                          [&] { return generation_ != generation; })) {
       throw Deadlock("emulated threads did not all reach a sync(): " + std::to_string(arrived_) + " of " +
-                     std::to_string(threads_) + " came; every thread of a group must make the same calls");
+                     std::to_string(threads_) + " arrived; every thread of a group must make the same calls");
     }
   }
 
  private:
-  /// Whether the caller was the last.
-  bool countIn() {
+  /// Whether the caller is the last to arrive.
+  bool countArrival() {
     if (++arrived_ < threads_) return false;
     arrived_ = 0;
     ++generation_;
@@ -60,7 +61,7 @@ class Barrier {
   int threads_;
   int arrived_ = 0;
   unsigned long generation_ = 0;
-  std::chrono::seconds patience_;
+  std::chrono::seconds timeout_;
 };
 
 }  // namespace mscclpp::emulation

@@ -1,4 +1,4 @@
-// Groups of CPU threads that stand in for the threads of a GPU: blocks, warps of any width, grids.
+// Groups of CPU threads that emulate the threads of a GPU: warps of any width, blocks, grids.
 #pragma once
 
 #include <deque>
@@ -10,31 +10,31 @@
 
 namespace mscclpp::emulation {
 
-/// What the lanes of one emulated warp share.
+/// State shared by the lanes of an emulated warp.
 struct WarpState {
-  WarpState(int width, std::chrono::seconds patience)
-      : barrier(width, patience), exchange{std::vector<std::uint32_t>(width), std::vector<std::uint32_t>(width)} {}
+  WarpState(int width, std::chrono::seconds timeout)
+      : barrier(width, timeout), exchange{std::vector<std::uint32_t>(width), std::vector<std::uint32_t>(width)} {}
   Barrier barrier;
-  std::vector<std::uint32_t> exchange[2];  // two, used in turn: one barrier an exchange is then enough
+  std::vector<std::uint32_t> exchange[2];  // double-buffered, so that an exchange needs only one barrier
 };
 
-/// What the threads of one emulated block share.
+/// State shared by the threads of an emulated block.
 struct BlockState {
-  BlockState(int threads, int width, std::chrono::seconds patience, std::size_t sharedBytes = 0)
-      : barrier(threads, patience), shared((sharedBytes + sizeof(SharedLine) - 1) / sizeof(SharedLine)) {
-    for (int w = 0; w < threads / width; ++w) warps.emplace_back(width, patience);
-    for (int m = 0; m < 4; ++m) meetings.emplace_back(threads, patience);
+  BlockState(int threads, int width, std::chrono::seconds timeout, std::size_t sharedBytes = 0)
+      : barrier(threads, timeout), shared((sharedBytes + sizeof(SharedLine) - 1) / sizeof(SharedLine)) {
+    for (int w = 0; w < threads / width; ++w) warps.emplace_back(width, timeout);
+    for (int m = 0; m < 4; ++m) namedBarriers.emplace_back(threads, timeout);
   }
   struct alignas(128) SharedLine {
     std::byte bytes[128];
   };
   Barrier barrier;
   std::deque<WarpState> warps;
-  std::deque<Barrier> meetings;
+  std::deque<Barrier> namedBarriers;
   std::vector<SharedLine> shared;
 };
 
-/// Model of WarpGroup. Width: lanes; any number that divides the block.
+/// Model of WarpGroup. Width: the number of lanes, any that divides the number of threads of the block.
 template <int Width>
 class Warp {
  public:
@@ -62,7 +62,7 @@ class Warp {
   }
 
  private:
-  /// Every lane's value, valid until this lane's next exchange but one.
+  /// Returns the values of all lanes, valid until this lane's exchange after the next.
   const std::vector<std::uint32_t>& publish(std::uint32_t value) const {
     auto& exchange = state_->exchange[(*exchanges_)++ % 2];
     exchange[static_cast<std::size_t>(lane_)] = value;
@@ -91,20 +91,20 @@ class Block {
 };
 static_assert(ThreadGroup<Block>);
 
-/// The workers of a split block: all warps but the last.
+/// The workers of a warp-specialised block: all warps but the last.
 class Workers {
  public:
   Workers(int rank, int size) : rank_(rank), size_(size) {}
   int rank() const { return rank_; }
   int size() const { return size_; }
-  void sync() const { throw std::logic_error("no collective syncs its workers alone"); }
+  void sync() const { throw std::logic_error("emulated workers cannot sync without their control warp"); }
 
  private:
   int rank_;
   int size_;
 };
 
-/// Model of Grid, as one thread sees it.
+/// Model of Grid, for one thread.
 template <int Width>
 class Grid {
  public:
@@ -125,10 +125,10 @@ class Grid {
   int warpCount() const { return threads_ / Width; }
   std::byte* sharedMemory() const { return reinterpret_cast<std::byte*>(state_->shared.data()); }
 
-  bool isControl() const { return warpIndex() == warpCount() - 1; }
+  bool isControlWarp() const { return warpIndex() == warpCount() - 1; }
   Workers workers() const { return {thread_, threads_ - Width}; }
-  void meetingArrive(int meeting) const { state_->meetings[static_cast<std::size_t>(meeting)].arrive(); }
-  void meetingWait(int meeting) const { state_->meetings[static_cast<std::size_t>(meeting)].wait(); }
+  void namedBarrierArrive(int barrier) const { state_->namedBarriers[static_cast<std::size_t>(barrier)].arrive(); }
+  void namedBarrierWait(int barrier) const { state_->namedBarriers[static_cast<std::size_t>(barrier)].wait(); }
 
  private:
   BlockState* state_;
@@ -138,6 +138,6 @@ class Grid {
   int threads_;
   unsigned* exchanges_;
 };
-static_assert(SplitGrid<Grid<4>> && SharedMemoryGrid<Grid<4>>);
+static_assert(WarpSpecializedGrid<Grid<4>> && SharedMemoryGrid<Grid<4>>);
 
 }  // namespace mscclpp::emulation

@@ -1,4 +1,4 @@
-// Runs device code on CPU threads: one thread for each emulated thread of each block of each rank, all at once.
+// Runs device code on CPU threads: one thread for each emulated thread of each block of each rank, all concurrently.
 #pragma once
 
 #include <chrono>
@@ -13,16 +13,18 @@
 
 namespace mscclpp::emulation {
 
-/// How many of each; keep the product in the tens, since each is a thread of the operating system.
+/// The shape of an emulated launch. Each emulated thread is a thread of the operating system, so keep the product in
+/// the tens.
 struct Shape {
   int ranks = 1;
   int blocks = 1;
-  int threads = 1;                    ///< a block; a multiple of the warp width
-  std::chrono::seconds patience{20};  ///< after which a sync() that not all threads reach throws Deadlock
-  std::size_t sharedBytes = 0;        ///< of memory that the threads of a block share
+  int threads = 1;                   ///< per block; a multiple of the warp width
+  std::chrono::seconds timeout{20};  ///< after this time a sync() that not all threads reach throws Deadlock
+  std::size_t sharedBytes = 0;       ///< bytes of shared memory per block
 };
 
-/// Calls body(rank, grid) in every thread and returns when all have ended. Width: lanes of the emulated warps. The first exception of a thread is thrown here.
+/// Calls body(rank, grid) in every thread and returns when all have ended. Width: lanes per emulated warp. Rethrows the
+/// first exception of a thread; throws std::invalid_argument for an invalid shape.
 template <int Width = 1, class Body>
 void launch(const Shape& shape, const Body& body) {
   if (shape.ranks < 1 || shape.blocks < 1 || shape.threads < 1 || shape.threads % Width != 0) {
@@ -35,7 +37,7 @@ void launch(const Shape& shape, const Body& body) {
   std::mutex firstMutex;
   for (int rank = 0; rank < shape.ranks; ++rank) {
     for (int index = 0; index < shape.blocks; ++index) {
-      BlockState& state = blocks.emplace_back(shape.threads, Width, shape.patience, shape.sharedBytes);
+      BlockState& state = blocks.emplace_back(shape.threads, Width, shape.timeout, shape.sharedBytes);
       for (int thread = 0; thread < shape.threads; ++thread) {
         threads.emplace_back([&, rank, index, thread] {
           unsigned exchanges = 0;

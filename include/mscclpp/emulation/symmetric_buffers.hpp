@@ -1,4 +1,4 @@
-// Memory of emulated ranks: one buffer a rank, of which every rank knows every address.
+// Memory of emulated ranks: one buffer per rank, which all ranks can address.
 #pragma once
 
 #include <cstring>
@@ -11,7 +11,7 @@ namespace mscclpp::emulation {
 
 class SymmetricBuffers {
  public:
-  /// bytes a rank, each set to initialByte; aligned to 128 bytes.
+  /// Allocates `bytes` bytes per rank, aligned to 128 bytes and each set to initialByte.
   SymmetricBuffers(int ranks, std::size_t bytes, int initialByte = 0) {
     for (int r = 0; r < ranks; ++r) {
       buffers_.push_back(static_cast<std::byte*>(::operator new(bytes == 0 ? 1 : bytes, alignment)));

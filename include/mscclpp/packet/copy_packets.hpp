@@ -1,4 +1,4 @@
-// Copies between plain memory and packets by a group of threads: any number of bytes, the last packet padded.
+// Copies between plain memory and packets by a group of threads: any number of bytes; the last packet is padded.
 #pragma once
 
 #include "mscclpp/basic/concepts.hpp"
@@ -11,7 +11,7 @@ namespace mscclpp {
 
 namespace detail {
 
-/// The bytes [offset, offset + sizeof(Payload)) of src as far as they are below `bytes`; zeros beyond.
+/// The bytes [offset, offset + sizeof(Payload)) of src, with zeros from `bytes` on.
 template <class Payload>
 MSCCLPP_INLINE Payload loadPayload(const std::byte* src, std::size_t offset, std::size_t bytes) {
   if (offset + sizeof(Payload) <= bytes && reinterpret_cast<std::uintptr_t>(src) % alignof(Payload) == 0) {
@@ -37,8 +37,8 @@ MSCCLPP_INLINE void storePayload(std::byte* dst, std::size_t offset, std::size_t
 
 }  // namespace detail
 
-/// Sends `bytes` bytes at src as ceil(bytes / sizeof(Payload)) packets at dst. Called by every thread of group; no sync inside.
-/// flag: not 0, and different from every flag that the packets may still hold.
+/// Sends `bytes` bytes at src as ceil(bytes / sizeof(Payload)) packets at dst. Called by every thread of group; does
+/// not sync. flag: not 0, and different from every flag that the packets may still hold.
 template <class PacketType = LL16Packet, ThreadGroup Group>
 MSCCLPP_INLINE void copyToPackets(const Group& group, void* dst, const void* src, std::size_t bytes,
                                   std::uint32_t flag) {
@@ -51,8 +51,8 @@ MSCCLPP_INLINE void copyToPackets(const Group& group, void* dst, const void* src
   }
 }
 
-/// Receives what copyToPackets sent: waits for each packet at src and stores its payload at dst. Called by every thread of group; no sync inside.
-/// False: the wait policy gave up on a packet.
+/// Receives what copyToPackets() sent: waits for each packet at src and stores its payload to dst, `bytes` bytes in
+/// all. Called by every thread of group; does not sync. Returns false if a wait of the calling thread failed.
 template <class PacketType = LL16Packet, ThreadGroup Group, WaitPolicy Wait>
 MSCCLPP_INLINE bool copyFromPackets(const Group& group, void* dst, const void* src, std::size_t bytes,
                                     std::uint32_t flag, Wait& wait, int rank = -1, int peer = -1) {

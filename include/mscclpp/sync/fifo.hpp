@@ -1,8 +1,9 @@
-// FIFO from device code to the host: many threads push triggers, one host thread takes them. The device side; the owner is host/fifo.hpp.
+// FIFO from device code to the host, device side: many threads push triggers, one host thread pops them. The owner is
+// in host/proxy/fifo.hpp.
 #pragma once
 
 #include "mscclpp/arch/atomic.hpp"
-#include "mscclpp/arch/marked.hpp"
+#include "mscclpp/arch/flagged_word.hpp"
 #include "mscclpp/arch/memory.hpp"
 #include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/basic/wait.hpp"
@@ -11,86 +12,94 @@
 
 namespace mscclpp {
 
-/// What a push makes visible to whoever acts on the trigger: the pushing thread's earlier writes, and those it knows of through a group sync.
-enum class Publish {
-  Nothing,  ///< none: the data was there before the kernel started, or there is none. Half the time of a push that publishes
-  Device,  ///< writes to this GPU's own memory, for copy engines and network cards, which read it where the GPU's threads do (docs/memory_model.md)
+/// Which writes a push releases, that is makes visible to the handler of the trigger: those of the pushing thread, and
+/// those that a group sync ordered before the push.
+enum class ReleaseScope {
+  /// none: the data was written before the kernel started, or there is none. Takes half the time of a releasing push
+  None,
+  /// writes to this GPU's own memory, for copy engines and network cards, which read at the GPU's L2 cache
+  /// (docs/memory_model.md)
+  Device,
   System,  ///< all writes
 };
 
-/// What push returns when it gave up because the FIFO stayed full: nothing was pushed, and the FIFO is of no more use.
-inline constexpr std::uint64_t noFifoPosition = ~std::uint64_t{0};
+/// Returned by a push that timed out or was aborted because the FIFO stayed full: nothing was pushed, and the FIFO can
+/// no longer be used.
+inline constexpr std::uint64_t invalidTriggerPosition = ~std::uint64_t{0};
 
-/// Device view. A push takes a ticket, waits until the slot is free, and stores the trigger in words of 16 bytes. The highest bit of each is the parity of
-/// the lap round the slots, so the host tells a new word from that of a lap before: slots are never cleared, and a trigger may be all zeros.
+/// Device view of a FIFO. A push takes a ticket, waits until the slot is free, and stores the trigger in words of 16
+/// bytes. The highest bit of each word is a phase bit, which alternates with every wrap-around of the ring and tells
+/// the host which words are new. So slots are never cleared, and a trigger may be all zeros.
 template <TriggerLayout Trigger>
 struct BasicFifoHandle {
-  Trigger* triggers;          ///< the slots: host memory that the device can write
-  std::uint64_t* head;        ///< device memory: tickets given out
-  const std::uint64_t* tail;  ///< host memory: how many triggers have been popped
-  std::uint64_t* tailCache;   ///< device memory: a value that *tail had, so that a push needs no look at host memory
+  Trigger* triggers;          ///< the slots: host memory, mapped for the device
+  std::uint64_t* head;        ///< device memory: number of tickets taken
+  const std::uint64_t* tail;  ///< host memory: number of triggers popped
+  std::uint64_t* tailCache;   ///< device memory: an earlier value of *tail, which spares a push the read of host memory
   int size;                   ///< slots; a power of two
   int sizeMask;               ///< size - 1
   int sizeShift;              ///< log2(size)
-  WaitControl* waitControl;   ///< where a failed wait reports; may be null
-  std::uint64_t waitTimeout;  ///< nanoseconds; 0 waits until aborted
-  std::int32_t rank;          ///< for reports only
+  WaitControl* waitControl;   ///< for the record of a failed wait; may be null
+  std::uint64_t waitTimeout;  ///< nanoseconds; 0: none
+  std::int32_t rank;          ///< for records only
 
-  /// Pushes one trigger. Returns its position, counted from 0 over the FIFO's life, or noFifoPosition. Called by one thread; any number of threads at once.
-  template <Publish publish = Publish::System>
+  /// Pushes a trigger. Called by one thread; any number of threads can push at once. Returns the trigger's position,
+  /// counted from 0 over the lifetime of the FIFO, or invalidTriggerPosition.
+  template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE std::uint64_t push(const Trigger& trigger) {
-    const std::uint64_t position = takeTickets<publish>(1);
-    if (!isFree(position) && !waitForRoom(*this, position)) return noFifoPosition;
-    put<publish>(position, trigger);
+    const std::uint64_t position = reserveSlots<releaseScope>(1);
+    if (!isSlotFree(position) && !waitForSlot(*this, position)) return invalidTriggerPosition;
+    put<releaseScope>(position, trigger);
     return position;
   }
-  /// The same, waiting in the caller's way.
-  template <Publish publish = Publish::System, WaitPolicy Wait>
+  /// The same with the caller's wait policy.
+  template <ReleaseScope releaseScope = ReleaseScope::System, WaitPolicy Wait>
   MSCCLPP_INLINE std::uint64_t push(const Trigger& trigger, Wait& policy) {
-    const std::uint64_t position = takeTickets<publish>(1);
-    if (!isFree(position) && !untilFree(ThisThread{}, position, policy)) return noFifoPosition;
-    put<publish>(position, trigger);
+    const std::uint64_t position = reserveSlots<releaseScope>(1);
+    if (!isSlotFree(position) && !waitUntilFree(ThisThread{}, position, policy)) return invalidTriggerPosition;
+    put<releaseScope>(position, trigger);
     return position;
   }
-  /// MSCCL++'s form: a count below 0 means that a full FIFO is waited for until aborted, any other the handle's own limit.
+  /// MSCCL++-compatible overload: a negative count means no timeout, any other the handle's.
   MSCCLPP_INLINE std::uint64_t push(const Trigger& trigger, std::int64_t maxSpinCount) {
     BoundedWait policy(waitControl, maxSpinCount < 0 ? 0 : waitTimeout);
     return push(trigger, policy);
   }
-  /// Pushes a trigger for each lane of a warp: one ticket and one store instruction a word for all of them. Called by all lanes. A FIFO of
-  /// fewer slots than lanes gives up at once, with a record of WaitOperation::FifoTooSmall.
-  template <Publish publish = Publish::System, WarpGroup Warp>
+  /// Pushes a trigger per lane, with one atomic operation for all tickets and one store instruction per word. Called by
+  /// all lanes of a warp. Returns the position of the lane's trigger. If the FIFO has fewer slots than the warp has
+  /// lanes, it fails at once, with a record of WaitOperation::FifoTooSmall.
+  template <ReleaseScope releaseScope = ReleaseScope::System, WarpGroup Warp>
   MSCCLPP_INLINE std::uint64_t push(const Warp& warp, const Trigger& trigger) {
     constexpr int width = Warp::width;
     const int lane = warp.rank();
-    // What the lanes wrote comes before the ticket of the one.
-    if constexpr (publish == Publish::Device) warp.sync();
-    std::uint64_t first = lane == 0 ? takeTickets<publish>(width) : 0;
+    // Orders the writes of all lanes before lane 0's release.
+    if constexpr (releaseScope == ReleaseScope::Device) warp.sync();
+    std::uint64_t first = lane == 0 ? reserveSlots<releaseScope>(width) : 0;
     const std::uint32_t low = warp.shuffle(static_cast<std::uint32_t>(first), 0);
     const std::uint32_t high = warp.shuffle(static_cast<std::uint32_t>(first >> 32), 0);
     first = std::uint64_t{high} << 32 | low;
-    // All lanes look at the same word and decide alike only if they vote.
-    if (!warp.all(isFree(first + width - 1))) {
-      // A FIFO of fewer slots never has room, and its record says so at once.
+    // Lanes may read different values of the cached tail, so they vote.
+    if (!warp.all(isSlotFree(first + width - 1))) {
+      // With fewer slots than lanes the wait cannot succeed: time out at once, with a record that says why.
       const bool canFit = size >= width;
       BoundedWait policy(waitControl, canFit ? waitTimeout : 1);
       const auto operation = canFit ? WaitOperation::Fifo : WaitOperation::FifoTooSmall;
-      if (!untilFree(warp, first + width - 1, policy, operation)) return noFifoPosition;
+      if (!waitUntilFree(warp, first + width - 1, policy, operation)) return invalidTriggerPosition;
     }
     const std::uint64_t position = first + static_cast<std::uint64_t>(lane);
-    put<publish>(position, trigger);
+    put<releaseScope>(position, trigger);
     return position;
   }
 
-  /// Whether the trigger at position has been popped. Looks at host memory.
+  /// Whether the trigger at this position has been popped. Acquire. Reads host memory. Called by one thread.
   MSCCLPP_INLINE bool poll(std::uint64_t position) const {
     return arch::load<arch::Order::Acquire, arch::Scope::System>(tail) > position;
   }
-  /// Waits until it has been: what the host wrote before it popped the trigger is visible afterwards. False: the wait gave up, or position is
-  /// noFifoPosition.
+  /// Waits until the trigger at this position has been popped. Acquire: what the host wrote before the pop is visible
+  /// afterwards. Called by one thread. Returns false if the wait failed, or position is invalidTriggerPosition.
   template <WaitPolicy Wait>
   MSCCLPP_INLINE bool sync(std::uint64_t position, Wait& policy) const {
-    if (position == noFifoPosition) return false;
+    if (position == invalidTriggerPosition) return false;
     return policy.until(site(position + 1), [&](std::uint64_t& seen) {
       seen = arch::load<arch::Order::Acquire, arch::Scope::System>(tail);
       return seen > position;
@@ -110,31 +119,32 @@ struct BasicFifoHandle {
     return {operation, rank, -1, 0, expected};
   }
 
-  /// Publish::Device releases here, since no store to host memory releases for the device alone.
-  template <Publish publish>
-  MSCCLPP_INLINE std::uint64_t takeTickets(int count) const {
-    constexpr arch::Order order = publish == Publish::Device ? arch::Order::Release : arch::Order::Relaxed;
+  /// ReleaseScope::Device releases here: the store of the trigger, to host memory, could only release at system scope.
+  template <ReleaseScope releaseScope>
+  MSCCLPP_INLINE std::uint64_t reserveSlots(int count) const {
+    constexpr arch::Order order = releaseScope == ReleaseScope::Device ? arch::Order::Release : arch::Order::Relaxed;
     return arch::fetchAdd<order, arch::Scope::Device>(head, static_cast<std::uint64_t>(count));
   }
 
   MSCCLPP_INLINE std::uint64_t slots() const { return static_cast<std::uint64_t>(size); }
 
-  /// Whether the cached tail shows that the slot of position has been popped a lap ago.
-  MSCCLPP_INLINE bool isFree(std::uint64_t position) const {
+  /// Whether, by the cached tail, the previous trigger in the slot of this position has been popped.
+  MSCCLPP_INLINE bool isSlotFree(std::uint64_t position) const {
     return position - arch::load<arch::Order::Relaxed, arch::Scope::Device>(tailCache) < slots();
   }
 
   template <class Group, class Wait>
-  MSCCLPP_INLINE bool untilFree(const Group& group, std::uint64_t position, Wait& policy,
-                                WaitOperation operation = WaitOperation::Fifo) const {
-    // The bus to host memory must not drown in questions: those next in line ask, the others read the answers, and ask now and then.
-    constexpr std::uint64_t frontRow = 64;
-    constexpr unsigned attemptsPerQuestion = 64;
+  MSCCLPP_INLINE bool waitUntilFree(const Group& group, std::uint64_t position, Wait& policy,
+                                    WaitOperation operation = WaitOperation::Fifo) const {
+    // Reads of host memory must not saturate the bus: only the nearest waiters poll the tail. The others poll the
+    // cached tail, and the tail itself once in attemptsPerTailRead attempts.
+    constexpr std::uint64_t eagerPollers = 64;
+    constexpr unsigned attemptsPerTailRead = 64;
     unsigned attempts = 0;
-    return policy.untilTogether(group, site(position + 1 - slots(), operation), [&](std::uint64_t& seen) {
+    return policy.untilCollective(group, site(position + 1 - slots(), operation), [&](std::uint64_t& seen) {
       seen = arch::load<arch::Order::Relaxed, arch::Scope::Device>(tailCache);
       if (position - seen >= slots() &&
-          (position - seen < slots() + frontRow || ++attempts % attemptsPerQuestion == 0)) {
+          (position - seen < slots() + eagerPollers || ++attempts % attemptsPerTailRead == 0)) {
         const std::uint64_t cached = seen;
         seen = arch::load<arch::Order::Acquire, arch::Scope::System>(tail);
         if (seen > cached) arch::store<arch::Order::Relaxed, arch::Scope::Device>(tailCache, seen);
@@ -143,25 +153,26 @@ struct BasicFifoHandle {
     });
   }
 
-  /// Out of line, and the handle by value: a full FIFO is rare, and its code must cost the push neither registers nor memory.
-  static MSCCLPP_HOST_DEVICE MSCCLPP_NOINLINE bool waitForRoom(BasicFifoHandle fifo, std::uint64_t position) {
+  /// Out of line, with the handle by value: a full FIFO is rare, and must cost a push neither registers nor local
+  /// memory.
+  static MSCCLPP_HOST_DEVICE MSCCLPP_NOINLINE bool waitForSlot(BasicFifoHandle fifo, std::uint64_t position) {
     BoundedWait policy(fifo.waitControl, fifo.waitTimeout);
-    return fifo.untilFree(ThisThread{}, position, policy);
+    return fifo.waitUntilFree(ThisThread{}, position, policy);
   }
 
-  template <Publish publish>
+  template <ReleaseScope releaseScope>
   MSCCLPP_INLINE void put(std::uint64_t position, const Trigger& trigger) const {
-    auto* slot = reinterpret_cast<Word16*>(triggers + (position & static_cast<std::uint64_t>(sizeMask)));
-    const std::uint64_t mark = (position >> sizeShift & 1) == 0 ? triggerMark : 0;
+    auto* slot = reinterpret_cast<Word128*>(triggers + (position & static_cast<std::uint64_t>(sizeMask)));
+    const std::uint64_t phaseBit = (position >> sizeShift & 1) == 0 ? triggerPhaseBit : 0;
     MSCCLPP_UNROLL
     for (int i = 0; i < Trigger::words; ++i) {
-      const Word16 word = trigger.word(i);
-      const Word16 marked{word.lo, (word.hi & ~triggerMark) | mark};
-      // What comes before the first store comes before the others.
-      if (i == 0 && publish == Publish::System) {
-        arch::storeMarked<arch::Order::Release>(slot, marked);
+      const Word128 word = trigger.word(i);
+      const Word128 tagged{word.lo, (word.hi & ~triggerPhaseBit) | phaseBit};
+      // The host acquires every word, the first one included, so releasing the first suffices.
+      if (i == 0 && releaseScope == ReleaseScope::System) {
+        arch::storeFlagged<arch::Order::Release>(slot, tagged);
       } else {
-        arch::storeMarked<arch::Order::Relaxed>(slot + i, marked);
+        arch::storeFlagged<arch::Order::Relaxed>(slot + i, tagged);
       }
     }
   }

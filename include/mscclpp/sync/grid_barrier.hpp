@@ -1,4 +1,4 @@
-// Barrier over the blocks of one launch on one GPU. All of them must be resident at once.
+// Barrier of the blocks of one launch on one GPU, all of which must be resident at once.
 #pragma once
 
 #include "mscclpp/arch/atomic.hpp"
@@ -8,13 +8,14 @@
 
 namespace mscclpp {
 
-/// Lives in device memory, zero at first; serves one grid at a time and any number of blocks from use to use.
-/// The last to arrive empties the count and opens the next generation, so neither word ever needs a reset.
+/// In device memory, zero-initialised. One grid at a time; the number of blocks may differ between uses. The last block
+/// to arrive sets the count to 0 and advances the generation, so the words need no reset.
 struct GridBarrier {
   std::uint32_t arrived;
   std::uint32_t generation;
 
-  /// Waits until every block of grid has called it; what their threads wrote before is visible to all afterwards. Called by all threads of each block.
+  /// Waits until every block of grid has called it. Called by all threads of each block. Acquire and release: what the
+  /// threads wrote before is visible to all of them afterwards. Returns false if the wait failed.
   template <class GridType, WaitPolicy Wait>
   MSCCLPP_INLINE bool sync(const GridType& grid, Wait& wait) {
     using namespace arch;

@@ -1,4 +1,4 @@
-// The device side of a semaphore whose signals come from the peer's host: it waits, and cannot signal.
+// Device side of a semaphore that the peer's host signals: it can wait, but not signal.
 #pragma once
 
 #include "mscclpp/config.hpp"
@@ -6,9 +6,10 @@
 
 namespace mscclpp {
 
-/// Each call is made by one thread, one at a time; what is ordered and when it gives up: sync/semaphore.hpp. `remoteInboundToken` is null.
+/// Each call is made by one thread, one at a time. Ordering and errors are those of SemaphoreHandle
+/// (sync/semaphore.hpp). `remoteInboundToken` is null.
 struct Host2DeviceSemaphoreHandle : SemaphoreHandle {
-  void signal() = delete;  ///< the peer is signalled by Host2DeviceSemaphore::signal, on the host
+  void signal() = delete;  ///< the host signals the peer, by Host2DeviceSemaphore::signal()
   void relaxedSignal() = delete;
 };
 

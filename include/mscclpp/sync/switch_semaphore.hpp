@@ -1,91 +1,69 @@
-// Barrier of a group through the switch: one multicast addition tells everyone, and each rank watches a counter of its own.
+// Barrier of a group of ranks through the switch: a multicast addition signals all ranks, and each polls its own
+// replica of the counter.
 #pragma once
 
 #include "mscclpp/arch/memory.hpp"
 #include "mscclpp/arch/multimem.hpp"
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/config.hpp"
+#include "mscclpp/sync/counter_wait.hpp"
 
 namespace mscclpp {
 
-/// Device side. A generation is one signal() of every rank and one wait() of every rank: each rank signals once before each wait, and waits before it signals
-/// again. (The counter is a sum: a rank that signalled twice would pass for two.) Each call is made by one thread, one at a time. The words start as zeros.
-struct SwitchSemaphoreHandle {
-  arch::MulticastAddress mcBarrierFlag;  ///< everyone's counter
-  std::uint64_t* localBarrierFlag;       ///< this rank's replica of it, at its own address
-  std::uint64_t* barrierGen;             ///< local; how many signals the waits so far have taken
-  WaitControl* waitControl;              ///< where a failed wait reports; may be null
-  std::uint64_t waitTimeout;             ///< nanoseconds; 0 waits until aborted
+/// Device side. In each generation every rank calls signal() once and then wait() once. (The counter is a sum: a rank
+/// that signalled twice would count as two.) Each call is made by one thread, one at a time. Memory is
+/// zero-initialised.
+struct SwitchSemaphoreHandle : CounterWait<SwitchSemaphoreHandle> {
+  arch::MulticastAddress mcBarrierFlag;  ///< the counters of all ranks
+  std::uint64_t* localBarrierFlag;       ///< this rank's counter, at its ordinary address
+  std::uint64_t* barrierGen;             ///< local: number of signals consumed
+  WaitControl* waitControl;              ///< for the record of a failed wait; may be null
+  std::uint64_t waitTimeout;             ///< nanoseconds; 0: none
   std::int32_t nRanks;
-  std::int32_t rank;  ///< for reports only
+  std::int32_t rank;  ///< for records only
+  /// The numbers of the `nRanks` ranks in the job, in host-visible memory: if one of them has left the job, no wait can
+  /// succeed any more, and waits that would time out fail at once. May be null; then they time out.
+  const std::int32_t* jobRanks;
 
-  /// Tells everyone, this rank included. What this thread wrote before, and what it knows of through a group sync, is visible to whoever passes wait(),
-  /// at the multicast address and at the replicas' own.
+  /// Signals all ranks, this one included. Release, system scope: what this thread wrote, or a group sync ordered
+  /// before this call, is visible after wait() on every rank, through the multicast address and through ordinary ones.
   MSCCLPP_INLINE void signal() {
     arch::aliasFence();
     arch::multimemAdd<arch::Order::Release>(mcBarrierFlag, 1);
   }
 
-  /// Tells everyone, ordering nothing.
+  /// Signals all ranks. Relaxed.
   MSCCLPP_INLINE void relaxedSignal() { arch::multimemAdd<arch::Order::Relaxed>(mcBarrierFlag, 1); }
 
-  /// Waits until every rank has signalled in this generation. False: the wait policy gave up. The record says how many signals are missing, not whose.
-  template <WaitPolicy Wait>
-  MSCCLPP_INLINE bool wait(Wait& policy) {
-    const bool passed = waitOrdered<arch::Order::Acquire>(policy);
-    arch::aliasFence();
-    return passed;
+  // For CounterWait, which has wait, relaxedWait and poll: they end a generation, for which every rank has to signal.
+  // The record of a failed wait has the number of signals seen, but not which ranks are missing, unless one has left.
+  MSCCLPP_INLINE std::uint64_t* counter() const { return localBarrierFlag; }
+  MSCCLPP_INLINE std::uint64_t* consumed() const { return barrierGen; }
+  MSCCLPP_INLINE std::uint64_t signalsPerWait() const { return static_cast<std::uint64_t>(nRanks); }
+  /// Modulo 2^64, so that the counter may wrap around.
+  static MSCCLPP_INLINE bool reached(std::uint64_t count, std::uint64_t expected) {
+    return static_cast<std::int64_t>(count - expected) >= 0;
   }
-  /// The same, ordering nothing.
-  template <WaitPolicy Wait>
-  MSCCLPP_INLINE bool relaxedWait(Wait& policy) {
-    return waitOrdered<arch::Order::Relaxed>(policy);
+  MSCCLPP_INLINE WaitSite waitSite(std::uint64_t expected) const {
+    return {WaitOperation::Semaphore, rank, -1, 0, expected};
   }
-  /// The same with the handle's own bounded policy.
-  MSCCLPP_INLINE bool wait() {
-    BoundedWait policy(waitControl, waitTimeout);
-    return wait(policy);
-  }
-  MSCCLPP_INLINE bool relaxedWait() {
-    BoundedWait policy(waitControl, waitTimeout);
-    return relaxedWait(policy);
-  }
-  /// MSCCL++'s forms: a count below 0 means until aborted, any other the handle's own limit.
-  MSCCLPP_INLINE bool wait(std::int64_t maxSpinCount) {
-    BoundedWait policy(waitControl, maxSpinCount < 0 ? 0 : waitTimeout);
-    return wait(policy);
-  }
-  MSCCLPP_INLINE bool relaxedWait(std::int64_t maxSpinCount) {
-    BoundedWait policy(waitControl, maxSpinCount < 0 ? 0 : waitTimeout);
-    return relaxedWait(policy);
-  }
-
-  /// Ends the generation if every rank has signalled (acquire); never waits.
-  MSCCLPP_INLINE bool poll() {
-    const std::uint64_t next = nextGeneration();
-    if (!reached(arch::load<arch::Order::Acquire, arch::Scope::System>(localBarrierFlag), next)) return false;
-    *barrierGen = next;
-    arch::aliasFence();
-    return true;
-  }
+  MSCCLPP_INLINE void updateWaitSite(WaitSite& site) const { site.peer = departedRank(waitControl, jobRanks, nRanks); }
+  MSCCLPP_INLINE void afterAcquire() const { arch::aliasFence(); }
 
  private:
-  MSCCLPP_INLINE std::uint64_t nextGeneration() const { return *barrierGen + static_cast<std::uint64_t>(nRanks); }
-
-  /// Whether the counter has come as far as this generation. Modulo 2^64, so that no number of generations is too many.
-  static MSCCLPP_INLINE bool reached(std::uint64_t count, std::uint64_t generation) {
-    return static_cast<std::int64_t>(count - generation) >= 0;
-  }
-
-  template <arch::Order order, class Wait>
-  MSCCLPP_INLINE bool waitOrdered(Wait& policy) {
-    const std::uint64_t next = nextGeneration();
-    const bool arrived = policy.until(WaitSite{WaitOperation::Semaphore, rank, -1, 0, next}, [&](std::uint64_t& seen) {
-      seen = arch::load<order, arch::Scope::System>(localBarrierFlag);
-      return reached(seen, next);
-    });
-    if (arrived) *barrierGen = next;  // a wait that gave up leaves the generation to the next
-    return arrived;
+  /// The first of the ranks that has left the job; -1: none.
+  static MSCCLPP_HOST_DEVICE MSCCLPP_NOINLINE int departedRank(WaitControl* control, const std::int32_t* ranks,
+                                                               int count) {
+    using namespace arch;
+    if (control == nullptr || ranks == nullptr) return -1;
+    if (load<Order::Acquire, Scope::System>(&control->anyLeft) == 0) return -1;
+    for (int i = 0; i < count; ++i) {
+      const std::int32_t rank = ranks[i];
+      if (rank < 0 || rank >= WaitControl::maxLeftRanks) continue;
+      const std::uint32_t word = load<Order::Relaxed, Scope::System>(&control->leftRanks[rank / 32]);
+      if (((word >> (rank % 32)) & 1u) != 0) return rank;
+    }
+    return -1;
   }
 };
 

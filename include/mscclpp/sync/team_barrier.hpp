@@ -1,4 +1,5 @@
-// Barrier over the ranks of a team: each rank writes its epoch into a word at every peer and waits for theirs. One word a pair, one hop, no root.
+// Barrier of the ranks of a team: each rank writes its epoch to a word at every peer, and waits for theirs. One word
+// per pair of ranks, one hop, no root.
 #pragma once
 
 #include "mscclpp/arch/memory.hpp"
@@ -9,8 +10,9 @@
 
 namespace mscclpp {
 
-/// Device view. One barrier serves one group a rank (say, block b of every rank) at a time; its words start as zero.
-/// Window bytes: windowBytes(size). epoch: one local 64-bit word, zero at first, advanced here, so that a captured graph replays correctly.
+/// Device view. A barrier synchronises one group per rank at a time, such as block b of every rank. The window has
+/// windowBytes(size) bytes, zero-initialised. epoch: a local 64-bit word, zero-initialised; it advances on the device,
+/// so that a captured graph replays correctly.
 template <int Ranks = 0>
 struct TeamBarrier {
   Team<Ranks> team;
@@ -21,8 +23,9 @@ struct TeamBarrier {
     return static_cast<std::size_t>(size) * sizeof(std::uint64_t);
   }
 
-  /// Waits until every rank has called it. Called by all threads of group. Release: what the group's threads wrote before is visible to every
-  /// rank's group afterwards. arch::Order::Relaxed orders nothing but the arrival itself and saves about half a microsecond.
+  /// Waits until every rank has called it. Called by all threads of group. AcqRel: what the group's threads wrote
+  /// before is visible to every rank's group afterwards. Relaxed: orders no other accesses, and is about 0.5 us faster.
+  /// block: for records only. Returns false if a wait of the calling thread failed.
   template <arch::Order order = arch::Order::AcqRel, ThreadGroup Group, WaitPolicy Wait>
   MSCCLPP_INLINE bool sync(const Group& group, Wait& wait, std::uint32_t block = 0) {
     static_assert(order == arch::Order::AcqRel || order == arch::Order::Relaxed, "a barrier is AcqRel or Relaxed");
@@ -33,7 +36,7 @@ struct TeamBarrier {
     bool arrived = true;
     group.sync();
     if (group.rank() == 0)
-      *epoch = next;  // between the two syncs: everyone has read it, nobody reads it again before the second
+      *epoch = next;  // between the two syncs: all threads have read it, and none reads it again before the second
     for (int i = group.rank(); i < team.size() - 1; i += group.size()) {
       arch::store<arrive, arch::Scope::System>(word(team.peer(i), team.rank()), next);
     }

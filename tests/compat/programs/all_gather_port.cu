@@ -1,4 +1,5 @@
-// An all-gather over port channels: every rank has the proxy copy its part to every other. The kernel is that of MSCCL++'s guide for PyTorch.
+// An all-gather over port channels: the proxy of each rank copies its part to every other rank. The kernel is that of
+// MSCCL++'s guide for PyTorch.
 #include <algorithm>
 #include <iterator>
 #include <mscclpp/core.hpp>
@@ -23,7 +24,7 @@ __global__ void allgather(mscclpp::DeviceHandle<mscclpp::PortChannel>* channels,
 
 __constant__ mscclpp::DeviceHandle<mscclpp::PortChannel> constantChannels[8];
 
-// The same with the handles in constant memory and one call for everything.
+// The same with the handles in constant memory and a single combined call.
 __global__ void allgatherConstant(int rank, int worldSize, uint64_t nbytesPerGPU) {
   const int i = static_cast<int>(threadIdx.x);
   if (i >= worldSize - 1) return;

@@ -1,4 +1,5 @@
-// An all-reduce over packets in two phases, as MSCCL++'s examples write one: scatter, reduce and share, with handles in constant memory.
+// An all-reduce over packets in two phases, as in MSCCL++'s examples: scatter, reduce and broadcast, with handles in
+// constant memory.
 #include <mscclpp/concurrency_device.hpp>
 #include <mscclpp/core.hpp>
 #include <mscclpp/gpu_utils.hpp>
@@ -31,7 +32,8 @@ struct Pieces<mscclpp::LL8Packet> {
   static __device__ mscclpp::PacketPayload<mscclpp::LL8Packet> add(uint32_t a, uint32_t b) { return a + b; }
 };
 
-// scratch: for each parity of the flag `nRanks` parts for the scatter and `nRanks` for the result, each of packets for one rank's slice.
+// scratch: for each parity of the flag `nRanks` parts for the scatter and `nRanks` for the result, each of packets for
+// one rank's slice.
 template <typename Packet>
 __global__ void allReduce(uint32_t* data, char* scratch, char* result, int rank, int nRanks, size_t bytesPerRank,
                           uint32_t flag) {
@@ -118,7 +120,7 @@ void run(int rank, int nRanks, const std::string& address) {
     for (size_t i = 0; i < words; ++i) host[i] = static_cast<uint32_t>(i * 31 + rank * 7 + call);
     mscclpp::gpuMemcpyAsync(data.data(), host.data(), words, stream, cudaMemcpyHostToDevice);
     ++flag;
-    // Both formats share the scratch, so a change of format needs clean packets on both sides.
+    // Both formats share the scratch, so a change of format needs cleared packets on both sides.
     if (call == 10) {
       MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
       bootstrap->barrier();

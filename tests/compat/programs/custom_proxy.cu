@@ -1,4 +1,4 @@
-// A proxy service of one's own, which does an all-gather for one trigger: copies by connections, signals by the host.
+// A custom proxy service, which does an all-gather for one trigger: copies by connections, signals by the host.
 #include <atomic>
 #include <mscclpp/core.hpp>
 #include <mscclpp/fifo.hpp>
@@ -68,7 +68,7 @@ __global__ void gather(int peers) {
   if (threadIdx.x == 0) {
     mscclpp::ProxyTrigger trigger;
     trigger.fst = 123;
-    trigger.snd = uint64_t(1) << 63;  // the FIFO's bit: it takes what it needs
+    trigger.snd = uint64_t(1) << 63;  // the phase bit, which the FIFO overwrites
     const uint64_t position = fifoOfGpu.push(trigger);
     fifoOfGpu.sync(position);
   }
@@ -82,7 +82,7 @@ void run(int rank, int nRanks, const std::string& address) {
 
   constexpr size_t nelems = 3001;
   constexpr size_t bytesPerRank = nelems * sizeof(int);
-  auto data = mscclpp::detail::gpuCallocShared<int>(nelems * nRanks);  // cudaMalloc memory travels too
+  auto data = mscclpp::detail::gpuCallocShared<int>(nelems * nRanks);  // cudaMalloc memory can be registered too
   auto local = comm.registerMemory(data.get(), bytesPerRank * nRanks, mscclpp::Transport::CudaIpc);
   AllGatherProxyService service(rank, bytesPerRank, local);
   std::vector<mscclpp::DeviceHandle<mscclpp::Host2DeviceSemaphore>> handles;
@@ -105,7 +105,7 @@ void run(int rank, int nRanks, const std::string& address) {
   MSCCLPP_CUDATHROW(cudaMemcpyToSymbol(semaphoresOfGpu, handles.data(), handles.size() * sizeof(handles[0])));
 
   std::vector<int> numbers(nelems * nRanks);
-  for (int turn = 0; turn < 3; ++turn) {  // a service starts again after a stop
+  for (int turn = 0; turn < 3; ++turn) {  // a service can be restarted after a stop
     service.startProxy(true);
     for (int call = 0; call < 10; ++call) {
       for (size_t i = 0; i < nelems; ++i) numbers[rank * nelems + i] = 100 * turn + 10 * call + rank;

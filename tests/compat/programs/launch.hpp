@@ -1,4 +1,5 @@
-// How the programs of this folder start: a process for each rank, as a job launcher would. They know their rank, the number of ranks and a port.
+// Starts the programs of this folder: a process for each rank, as by a job launcher, with its rank, the number of ranks
+// and a port.
 #pragma once
 
 #include <signal.h>
@@ -16,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "../../host/ranks.hpp"
+#include "tests/host/ranks.hpp"
 
 #if defined(__CUDACC__)
 #include <cuda_runtime.h>
@@ -27,7 +28,7 @@ namespace launch {
 inline constexpr int skipped = 77;
 
 /// Runs body(rank, ranks, address) in `ranks` processes. Returns the exit status for main.
-inline int ranks(int count, const std::function<void(int, int, const std::string&)>& body) {
+inline int runRanks(int count, const std::function<void(int, int, const std::string&)>& body) {
   const std::string address = "lo:127.0.0.1:" + std::to_string(mscclpp::test::freePort());
   std::vector<mscclpp::test::ChildProcess> children;
   for (int rank = 0; rank < count; ++rank) children.emplace_back([&, rank] { body(rank, count, address); });
@@ -44,9 +45,10 @@ inline int ranks(int count, const std::function<void(int, int, const std::string
 
 #if defined(__CUDACC__)
 
-/// Calls body with the number of GPUs. Fewer than `least` are a skip, or a failure if MSCCLPP_REQUIRE_GPU=1. Returns the exit status for main.
-inline int onGpus(int least, const std::function<int(int)>& body) {
-  // A process that has called CUDA cannot fork ranks that do: so somebody else counts.
+/// Calls body with the number of GPUs. With fewer than `minGpus` skips, or fails if MSCCLPP_REQUIRE_GPU=1. Returns the
+/// exit status for main.
+inline int onGpus(int minGpus, const std::function<int(int)>& body) {
+  // A process that has called CUDA cannot fork ranks that use CUDA, so a child process counts the GPUs.
   int ends[2];
   if (::pipe(ends) != 0) return 1;
   int gpus = -1;
@@ -67,18 +69,18 @@ inline int onGpus(int least, const std::function<int(int)>& body) {
     std::fprintf(stderr, "cannot count GPUs\n");
     return 1;
   }
-  if (gpus < least) {
+  if (gpus < minGpus) {
     const char* required = std::getenv("MSCCLPP_REQUIRE_GPU");
-    std::fprintf(stderr, "needs %d GPUs, found %d\n", least, gpus);
+    std::fprintf(stderr, "needs %d GPUs, found %d\n", minGpus, gpus);
     return required != nullptr && std::strcmp(required, "1") == 0 ? 1 : skipped;
   }
   return body(gpus);
 }
 
-/// As ranks, with a GPU for each rank, made current: `most` at most.
-inline int ranksOnGpus(int least, int most, const std::function<void(int, int, const std::string&)>& body) {
-  return onGpus(least, [&](int gpus) {
-    return ranks(gpus < most ? gpus : most, [&](int rank, int count, const std::string& address) {
+/// Runs body in ranks with one GPU each, made current: at most `maxGpus`.
+inline int ranksOnGpus(int minGpus, int maxGpus, const std::function<void(int, int, const std::string&)>& body) {
+  return onGpus(minGpus, [&](int gpus) {
+    return runRanks(gpus < maxGpus ? gpus : maxGpus, [&](int rank, int count, const std::string& address) {
       if (cudaSetDevice(rank) != cudaSuccess) throw std::runtime_error("cudaSetDevice");
       body(rank, count, address);
     });

@@ -1,4 +1,4 @@
-// Two GPUs of one process, and no bootstrap: endpoints, stubs and memories are handed over as they are.
+// Two GPUs of one process, without a bootstrap: endpoints, stubs and memories are passed as objects.
 #include <mscclpp/core.hpp>
 #include <mscclpp/gpu_utils.hpp>
 #include <mscclpp/memory_channel.hpp>
@@ -13,7 +13,7 @@ namespace {
 constexpr int nelems = 1000;
 constexpr int rounds = 100;
 
-// Rank 0 sends in even rounds, rank 1 in odd ones; what came is passed on with 1 added.
+// Rank 0 sends in even rounds, rank 1 in odd ones; received values are sent back incremented by 1.
 __global__ void pingPong(mscclpp::DeviceHandle<mscclpp::MemoryChannel>* channel, int rank, int* wrong) {
   int* numbers = reinterpret_cast<int*>(channel->src_);
   if (threadIdx.x == 0) {
@@ -45,7 +45,7 @@ __global__ void waitForHost(mscclpp::Host2DeviceSemaphoreDeviceHandle semaphore,
 }
 
 template <typename Allocate>
-void play(const Allocate& allocate) {
+void runPingPong(const Allocate& allocate) {
   auto context = mscclpp::Context::create();
   const auto transport = mscclpp::Transport::CudaIpc;
   mscclpp::Endpoint endpoints[2];
@@ -91,12 +91,12 @@ void play(const Allocate& allocate) {
 }
 
 void run(int, int, const std::string&) {
-  play([] { return mscclpp::GpuBuffer<int>(nelems).memory(); });
-  play([] { return mscclpp::detail::gpuCallocShared<int>(nelems); });
+  runPingPong([] { return mscclpp::GpuBuffer<int>(nelems).memory(); });
+  runPingPong([] { return mscclpp::detail::gpuCallocShared<int>(nelems); });
 }
 
 }  // namespace
 
 int main() {
-  return launch::onGpus(2, [](int) { return launch::ranks(1, run); });
+  return launch::onGpus(2, [](int) { return launch::runRanks(1, run); });
 }

@@ -12,10 +12,12 @@ namespace {
 constexpr int rounds = 50;
 constexpr size_t nelems = 100003;  // with a remainder below 16 bytes
 
-enum class Way { OneOffset, TwoOffsets, Aligned };
+enum class PutVariant { OneOffset, TwoOffsets, Aligned };
 
-// In round i the number at place j is i + j. Odd rounds go from rank 1 to rank 0. Each rank keeps what it sends in its upper half.
-__global__ void pingPong(mscclpp::MemoryChannelDeviceHandle* channel, int* buffer, int rank, Way way, int* wrong) {
+// In round i the value at index j is i + j. Odd rounds go from rank 1 to rank 0. Each rank's send buffer is its upper
+// half.
+__global__ void pingPong(mscclpp::MemoryChannelDeviceHandle* channel, int* buffer, int rank, PutVariant variant,
+                         int* wrong) {
   const size_t bytes = nelems * sizeof(int);
   const size_t half = (bytes + 15) / 16 * 16;
   int* received = buffer;
@@ -24,17 +26,17 @@ __global__ void pingPong(mscclpp::MemoryChannelDeviceHandle* channel, int* buffe
     if (round % 2 == rank) {
       for (size_t j = threadIdx.x; j < nelems; j += blockDim.x) sent[j] = round + static_cast<int>(j);
       __syncthreads();
-      if (way == Way::TwoOffsets) channel->put(0, half, bytes, threadIdx.x, blockDim.x);
-      if (way == Way::Aligned) channel->put<16, false>(0, half, half, threadIdx.x, blockDim.x);
-      if (way == Way::OneOffset) channel->put<4>(half, bytes, threadIdx.x, blockDim.x);
+      if (variant == PutVariant::TwoOffsets) channel->put(0, half, bytes, threadIdx.x, blockDim.x);
+      if (variant == PutVariant::Aligned) channel->put<16, false>(0, half, half, threadIdx.x, blockDim.x);
+      if (variant == PutVariant::OneOffset) channel->put<4>(half, bytes, threadIdx.x, blockDim.x);
       __syncthreads();
       if (threadIdx.x == 0) channel->signal();
     } else {
       if (threadIdx.x == 0) channel->wait(-1);
       __syncthreads();
-      const int* place = way == Way::OneOffset ? sent : received;
+      const int* data = variant == PutVariant::OneOffset ? sent : received;
       for (size_t j = threadIdx.x; j < nelems; j += blockDim.x) {
-        if (place[j] != round + static_cast<int>(j)) atomicAdd(wrong, 1);
+        if (data[j] != round + static_cast<int>(j)) atomicAdd(wrong, 1);
       }
     }
     __syncthreads();
@@ -70,10 +72,10 @@ void run(int rank, int nRanks, const std::string& address) {
   MSCCLPP_CUDATHROW(cudaMemcpy(deviceHandle, &handle, sizeof(handle), cudaMemcpyHostToDevice));
   auto wrong = mscclpp::detail::gpuCallocHostShared<int>();
 
-  for (Way way : {Way::OneOffset, Way::TwoOffsets, Way::Aligned}) {
+  for (PutVariant variant : {PutVariant::OneOffset, PutVariant::TwoOffsets, PutVariant::Aligned}) {
     bootstrap->barrier();
     pingPong<<<1, 512>>>(reinterpret_cast<mscclpp::MemoryChannelDeviceHandle*>(deviceHandle),
-                         reinterpret_cast<int*>(buffer.data()), rank, way, wrong.get());
+                         reinterpret_cast<int*>(buffer.data()), rank, variant, wrong.get());
     MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
     launch::require(*wrong == 0, "a wrong number arrived");
   }

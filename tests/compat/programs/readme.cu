@@ -1,5 +1,5 @@
-// The snippets of MSCCL++'s README between two GPUs, word for word but for what they leave out ("..."), and but for the parentheses of
-// `ProxyService proxyService();`, which would declare a function.
+// The snippets of MSCCL++'s README between two GPUs, word for word but for what they leave out ("..."), and but for the
+// parentheses of `ProxyService proxyService();`, which would declare a function.
 #include <mscclpp/core.hpp>
 #include <mscclpp/gpu_utils.hpp>
 #include <mscclpp/port_channel.hpp>
@@ -37,7 +37,7 @@ channel.wait();
 
 namespace {
 
-__global__ void meet() {
+__global__ void barrierKernel() {
   barrier();
 }
 
@@ -68,11 +68,11 @@ void run(int rank, int world_size, const std::string& address) {
   std::vector<char> bytes(2048, static_cast<char>(1 + rank));
   mscclpp::gpuMemcpy(source.data(), bytes.data(), bytes.size(), cudaMemcpyHostToDevice);
   gpuKernel<<<1, 1>>>();
-  meet<<<1, 1>>>();
+  barrierKernel<<<1, 1>>>();
   MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
   mscclpp::gpuMemcpy(bytes.data(), target.data(), bytes.size(), cudaMemcpyDeviceToHost);
   for (int i = 0; i < 2048; ++i) launch::require(bytes[i] == (i < 1024 ? 1 + peer : 0), "put of 1 KB");
-  for (int i = 0; i < 100; ++i) meet<<<1, 1>>>();
+  for (int i = 0; i < 100; ++i) barrierKernel<<<1, 1>>>();
   MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
   // Stop the proxy after the application is finished
   proxyService.stopProxy();

@@ -1,6 +1,6 @@
 // A program that uses the host part: a rendezvous token, and an error of the library's family.
-#include <mscclpp/host/bootstrap.hpp>
-#include <mscclpp/host/error.hpp>
+#include <mscclpp/host/base/error.hpp>
+#include <mscclpp/host/bootstrap/bootstrap.hpp>
 
 int main() {
   const mscclpp::UniqueId id = mscclpp::TcpBootstrap::createUniqueId();

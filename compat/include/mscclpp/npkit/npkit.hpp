@@ -1,4 +1,4 @@
-// NPKit's calls, which collect nothing: programs that are instrumented with them compile and run.
+// NPKit's calls, which collect nothing: instrumented programs compile and run.
 #pragma once
 
 #include <chrono>
@@ -6,6 +6,8 @@
 #include <string>
 
 #include "mscclpp/device.hpp"
+#include "mscclpp/gpu_utils.hpp"
+#include "mscclpp/npkit/npkit_event.hpp"
 #include "mscclpp/npkit/npkit_struct.hpp"
 
 class NpKit {

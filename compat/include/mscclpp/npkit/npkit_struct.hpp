@@ -1,9 +1,9 @@
-// What NPKit's collection of events is made of.
+// The structures of NPKit's event collection.
 #pragma once
 
 #include <cstdint>
 
-/// 16 bytes of one event.
+/// One event, 16 bytes.
 union NpKitEvent {
   std::uint64_t bits[2];
   struct {
@@ -14,7 +14,7 @@ union NpKitEvent {
   } fields;
 };
 
-/// Where a block's events go.
+/// The event buffer of a block.
 struct NpKitEventCollectContext {
   NpKitEvent* event_buffer;
   std::uint64_t event_buffer_head;

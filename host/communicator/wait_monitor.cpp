@@ -1,0 +1,197 @@
+#include "mscclpp/host/communicator/wait_monitor.hpp"
+
+#include <chrono>
+#include <new>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "host/communicator/communicator_state.hpp"
+#include "host/communicator/wait_monitor_state.hpp"
+#include "host/cuda/gpu_backend.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
+
+namespace mscclpp {
+
+namespace detail {
+
+namespace {
+
+// Between claiming the record and publishing it, a waiter only fills in a few words.
+constexpr std::chrono::milliseconds recordTimeout{200};
+
+std::uint32_t load(std::uint32_t& word) {
+  return std::atomic_ref(word).load(std::memory_order_acquire);
+}
+
+std::shared_ptr<WaitControl> makeControl(DeviceType where) {
+  switch (where) {
+    case DeviceType::CPU:
+      return std::make_shared<WaitControl>();
+    case DeviceType::GPU: {
+      auto memory = allocateGpuVisibleHostMemory(sizeof(WaitControl));
+      auto* control = new (memory.get()) WaitControl{};
+      return {std::move(memory), control};
+    }
+    case DeviceType::Unknown:
+      break;
+  }
+  throw Error("WaitMonitor: the device type must be DeviceType::CPU or DeviceType::GPU", ErrorCode::InvalidUsage);
+}
+
+const char* nameOf(WaitOperation operation) {
+  switch (operation) {
+    case WaitOperation::Packet:
+      return "a packet";
+    case WaitOperation::Semaphore:
+      return "a signal";
+    case WaitOperation::TeamBarrier:
+      return "a team barrier";
+    case WaitOperation::GridBarrier:
+      return "a grid barrier";
+    case WaitOperation::Progress:
+      return "progress in a pipeline";
+    case WaitOperation::Fifo:
+      return "a FIFO";
+    case WaitOperation::Barrier:
+      return "a barrier in shared memory";
+    case WaitOperation::FifoTooSmall:
+      return "room for a whole warp in a FIFO, which has fewer slots than the warp has lanes";
+    case WaitOperation::Unknown:
+      break;
+  }
+  return "an unknown operation";
+}
+
+const char* endOf(WaitOutcome outcome) {
+  switch (outcome) {
+    case WaitOutcome::Deadline:
+      return " past its deadline";
+    case WaitOutcome::PeerLeft:
+      return ", which cannot arrive any more";
+    case WaitOutcome::Pending:
+    case WaitOutcome::Aborted:
+      break;
+  }
+  return " until it was aborted";
+}
+
+// Notifies waiting code that `rank` has left.
+void markLeft(WaitControl& control, int rank) {
+  if (rank < 0 || rank >= WaitControl::maxLeftRanks) return;
+  std::atomic_ref word(control.leftRanks[rank / 32]);
+  word.fetch_or(1U << (rank % 32), std::memory_order_relaxed);
+  std::atomic_ref(control.anyLeft).store(1, std::memory_order_release);
+}
+
+// The rank because of which a wait ended. If the wait was for all ranks, it is the first that left.
+int departedPeerOf(const WaitRecord& record, const FailureState& failures) {
+  if (record.peer >= 0) return record.peer;
+  const std::vector<int> left = failures.leftRanks();
+  return left.empty() ? -1 : left.front();
+}
+
+std::string describe(const WaitRecord& record) {
+  std::string text = "rank " + std::to_string(record.rank) + ", block " + std::to_string(record.block) +
+                     ", waited for " + nameOf(record.operation);
+  if (record.peer >= 0) text += " of rank " + std::to_string(record.peer);
+  text += endOf(record.outcome);
+  text += ": expected " + std::to_string(record.expected) + ", saw " + std::to_string(record.seen) + " after " +
+          std::to_string(record.waitedNanoseconds / 1000000) + " ms";
+  return text;
+}
+
+}  // namespace
+
+WaitMonitorState::WaitMonitorState(DeviceType where, std::shared_ptr<FailureState> failures)
+    : control_(makeControl(where)),
+      failures_(std::move(failures)),
+      failureSubscription_(failures_->onFailure([this](const RankFailure&) { abort(); })),
+      departureSubscription_(failures_->onDeparture([this](int rank) { markLeft(*control_, rank); })) {}
+
+WaitMonitorState::~WaitMonitorState() {
+  failures_->unsubscribe(failureSubscription_);
+  failures_->unsubscribe(departureSubscription_);
+}
+
+void WaitMonitorState::abort(const std::string& reason) noexcept {
+  const std::lock_guard lock(abortMutex_);
+  if (load(control_->abort) != 0) return;
+  try {
+    abortReason_ = reason;
+  } catch (const std::bad_alloc&) {  // the waits end without it
+  }
+  std::atomic_ref(control_->abort).store(1, std::memory_order_release);
+}
+
+std::string WaitMonitorState::abortReason() const {
+  const std::lock_guard lock(abortMutex_);
+  return abortReason_;
+}
+
+bool WaitMonitorState::failed() const noexcept {
+  return load(control_->abort) != 0 || load(control_->expired) != 0;
+}
+
+void WaitMonitorState::check() const {
+  if (!failed()) return;
+  const auto deadline = std::chrono::steady_clock::now() + recordTimeout;
+  const bool expired = load(control_->expired) != 0 || load(control_->record.state) != 0;
+  while (expired && load(control_->record.state) != 2 && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
+  const bool recorded = load(control_->record.state) == 2;
+  const std::string record = recorded ? describe(control_->record) : "";
+  const std::string details = recorded ? " (" + record + ")" : "";
+  const WaitOutcome outcome = recorded ? control_->record.outcome : WaitOutcome::Pending;
+
+  // A wait that ended because a rank left came before the failure of another rank; otherwise that failure would have
+  // ended it.
+  if (outcome == WaitOutcome::PeerLeft) {
+    throw Error(describeDeparture(departedPeerOf(control_->record, *failures_)) + details, ErrorCode::RemoteError);
+  }
+  if (const auto failure = failures_->failure(); failure && failures_->errorCode() == ErrorCode::RemoteError) {
+    throw Error(describe(*failure) + details, ErrorCode::RemoteError);
+  }
+  if (outcome == WaitOutcome::Deadline) {
+    throw Error(record + "; check that every rank makes the same calls with the same sizes", ErrorCode::Timeout);
+  }
+  if (const std::string reason = abortReason(); !reason.empty()) throw Error(reason + details, ErrorCode::Aborted);
+  if (recorded || !expired) throw Error("the communication was aborted" + details, ErrorCode::Aborted);
+  throw Error("a wait timed out and left no record", ErrorCode::Timeout);
+}
+
+}  // namespace detail
+
+WaitMonitor::WaitMonitor(DeviceType where) : WaitMonitor(where, std::make_shared<detail::FailureState>()) {}
+
+WaitMonitor::WaitMonitor(Communicator& communicator, DeviceType where)
+    : WaitMonitor(where, communicator.state_->failures()) {}
+
+WaitMonitor::WaitMonitor(DeviceType where, const std::shared_ptr<detail::FailureState>& failures)
+    : state_(std::make_shared<detail::WaitMonitorState>(where, failures)) {}
+
+WaitMonitor::~WaitMonitor() = default;
+
+WaitControl* WaitMonitor::deviceControl() const noexcept {
+  return state_->control();
+}
+void WaitMonitor::abort(const std::string& reason) noexcept {
+  state_->abort(reason);
+}
+bool WaitMonitor::failed() const noexcept {
+  return state_->failed();
+}
+void WaitMonitor::check() const {
+  state_->check();
+}
+void WaitMonitor::setTeamIsJob() noexcept {
+  std::atomic_ref(state_->control()->teamIsJob).store(1, std::memory_order_relaxed);
+}
+bool WaitMonitor::hasLeft(int rank) const noexcept {
+  return state_->hasLeft(rank);
+}
+
+}  // namespace mscclpp

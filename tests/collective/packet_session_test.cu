@@ -1,0 +1,2 @@
+// The packet session on a GPU.
+#include "packet_session_cases.hpp"
