@@ -506,7 +506,7 @@ TEST_CASE("too low a limit on open files is reported at once") {
       const auto limit = static_cast<rlim_t>(::dup(STDIN_FILENO) + spare);
       const rlimit limits{limit, limit};
       if (rank == 0) ::setrlimit(RLIMIT_NOFILE, &limits);
-      ProcessGroup::fromEnvironment()->connect(rank == 0 ? 60 : 10);
+      ProcessGroup::fromEnvironment()->connect(rank == 0 ? 60 : 3);
     });
     CAPTURE(outcomes[0]);
     CHECK(outcomes[0].find("Too many open files: this process may have") != std::string::npos);
