@@ -16,10 +16,10 @@ namespace mscclpp {
 
 namespace {
 
-constexpr detail::WireFormat requestFormat{"request for symmetric memory", 0x514d5953, 1};
+constexpr detail::WireFormat allocationRequestFormat{"request for symmetric memory", 0x514d5953, 1};
 
 std::string describe(const std::vector<char>& request) {
-  detail::ByteReader reader(request, requestFormat);
+  detail::ByteReader reader(request, allocationRequestFormat);
   const auto bytes = reader.get<std::uint64_t>();
   const auto where = static_cast<DeviceType>(reader.get<std::int32_t>());
   reader.expectEnd();
@@ -28,7 +28,7 @@ std::string describe(const std::vector<char>& request) {
 
 void requireSameRequests(const detail::GroupAgreement& agreement, std::size_t bytes, DeviceType where) {
   const auto requests = agreement.runStep("state the size", [&] {
-    detail::ByteWriter writer(requestFormat);
+    detail::ByteWriter writer(allocationRequestFormat);
     writer.put(static_cast<std::uint64_t>(bytes)).put(static_cast<std::int32_t>(where));
     return writer.finish();
   });

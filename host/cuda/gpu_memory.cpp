@@ -34,7 +34,7 @@ CUmemAllocationProp shareableOn(int device) {
   return properties;
 }
 
-std::size_t roundUp(std::size_t bytes, std::size_t granularity) {
+std::size_t roundUpChecked(std::size_t bytes, std::size_t granularity) {
   if (bytes > SIZE_MAX - granularity) throw Error("the size of GPU memory overflows", ErrorCode::InvalidUsage);
   return (bytes + granularity - 1) / granularity * granularity;
 }
@@ -74,7 +74,7 @@ void* gpuCallocPhysical(std::size_t bytes, std::size_t granularity, std::size_t 
   if (bytes == 0) return nullptr;
   AvoidCudaGraphCaptureGuard captureGuard;
   const std::size_t unit = getCuAllocationGranularity(CU_MEM_ALLOC_GRANULARITY_MINIMUM);
-  const std::size_t size = roundUp(roundUp(bytes, granularity == 0 ? unit : granularity), unit);
+  const std::size_t size = roundUpChecked(roundUpChecked(bytes, granularity == 0 ? unit : granularity), unit);
   const int device = currentGpu();
   const CUmemAllocationProp properties = shareableOn(device);
   CUmemGenericAllocationHandle created;
@@ -168,7 +168,7 @@ GpuAllocation allocateShareable(std::size_t bytes, GpuBufferGranularity granular
     return {std::shared_ptr<void>(gpuCalloc(bytes), gpuFree), bytes, device};
   }
   const std::size_t unit = shareableGranularity(bytes, granularity);
-  const std::size_t size = roundUp(bytes, unit);
+  const std::size_t size = roundUpChecked(bytes, unit);
   return {std::shared_ptr<void>(gpuCallocPhysical(size, unit, unit), gpuFreePhysical), size, device};
 }
 

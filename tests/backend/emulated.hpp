@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <stdexcept>
 #include <thread>
@@ -40,6 +41,9 @@ class EmulatedBuffers {
   emulation::SymmetricBuffers buffers_;
 };
 
+/// What the host does during a launch.
+using HostTask = std::function<void(WaitControl&)>;
+
 /// Width: lanes per warp.
 template <int Width>
 class EmulatedBackend {
@@ -53,30 +57,20 @@ class EmulatedBackend {
   BoundedWait wait(std::uint64_t timeout = waitTimeout) { return {&control_, timeout}; }
   WaitControl* control() { return &control_; }
 
-  /// Runs body(rank, grid) in every thread, and hostTask(control) concurrently. Returns the record of the first failed
-  /// wait, if any.
-  template <class Body, class HostTask>
-  std::optional<WaitRecord> run(const Shape& shape, const Body& body, const HostTask& hostTask) {
-    std::thread hostThread([&] { hostTask(control_); });
-    try {
-      emulation::launch<Width>({.ranks = shape.ranks,
-                                .blocks = shape.blocks,
-                                .threads = shape.warps * Width,
-                                .sharedBytes = shape.sharedBytes},
-                               body);
-    } catch (...) {
-      hostThread.join();
-      throw;
-    }
-    hostThread.join();
-    const WaitRecord record = control_.record;
-    const bool expired = control_.expired != 0;
-    control_ = {};
-    return expired ? std::optional(record) : std::nullopt;
-  }
+  /// Runs body(rank, grid) in every thread. Returns the record of the first failed wait, if any.
   template <class Body>
   std::optional<WaitRecord> run(const Shape& shape, const Body& body) {
-    return run(shape, body, [](WaitControl&) {});
+    launchThreads(shape, body);
+    return takeRecord();
+  }
+  /// The same, with hostTask(control) running concurrently.
+  template <class Body>
+  std::optional<WaitRecord> run(const Shape& shape, const Body& body, const HostTask& hostTask) {
+    {
+      const std::jthread hostThread = start(hostTask);
+      launchThreads(shape, body);
+    }
+    return takeRecord();
   }
 
   /// run(), but throws if a wait fails.
@@ -86,6 +80,28 @@ class EmulatedBackend {
   }
 
  private:
+  template <class Body>
+  static void launchThreads(const Shape& shape, const Body& body) {
+    emulation::launch<Width>(
+        {
+            .ranks = shape.ranks,
+            .blocks = shape.blocks,
+            .threads = shape.warps * Width,
+            .sharedBytes = shape.sharedBytes,
+        },
+        body);
+  }
+  // Here, not in run(), so that std::thread is instantiated once and not for each body.
+  std::jthread start(const HostTask& hostTask) {
+    return std::jthread([this, &hostTask] { hostTask(control_); });
+  }
+  std::optional<WaitRecord> takeRecord() {
+    const WaitRecord record = control_.record;
+    const bool expired = control_.expired != 0;
+    control_ = {};
+    return expired ? std::optional(record) : std::nullopt;
+  }
+
   WaitControl control_{};
 };
 

@@ -13,6 +13,7 @@
 #include "host/communicator/group_setup.hpp"
 #include "host/cuda/gpu_backend.hpp"
 #include "host/memory/device_memory.hpp"
+#include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/memory/host_buffer.hpp"
@@ -24,7 +25,7 @@ namespace {
 using detail::ByteReader;
 using detail::ByteWriter;
 
-constexpr detail::WireFormat requestFormat{"NvlsConnection's request", 0x4e56494e, 1};
+constexpr detail::WireFormat nvlsRequestFormat{"NvlsConnection's request", 0x4e56494e, 1};
 constexpr detail::WireFormat joinInfoFormat{"NvlsConnection", 0x4e56494f, 1};
 constexpr detail::WireFormat bindFormat{"NvlsConnection's offer", 0x4e564f46, 1};
 
@@ -33,10 +34,6 @@ constexpr std::size_t semaphoreBytes = switchChannelSemaphores * SwitchChannelHa
 constexpr std::size_t minChannels = 64;
 // Far more than a switch connects: a larger number is invalid.
 constexpr int maxRanks = 1 << 16;
-
-std::size_t roundUp(std::size_t bytes, std::size_t multiple) {
-  return (bytes + multiple - 1) / multiple * multiple;
-}
 
 /// The arguments of a rank, compared with those of the others.
 struct ConnectRequest {
@@ -47,7 +44,7 @@ struct ConnectRequest {
   std::string deviceKey;
 
   std::vector<char> write() const {
-    ByteWriter writer(requestFormat);
+    ByteWriter writer(nvlsRequestFormat);
     writer.put(bufferSize).put(static_cast<std::uint32_t>(where)).put(granularity).put(detail::hostHash());
     writer.putBytes({deviceKey.begin(), deviceKey.end()}).put(static_cast<std::uint64_t>(ranks.size()));
     for (const int rank : ranks) writer.put(rank);
@@ -64,7 +61,7 @@ std::size_t checkConsistent(const ConnectRequest& own, const std::vector<std::ve
   std::size_t granularity = 1;
   std::vector<std::pair<std::uint64_t, std::vector<char>>> deviceKeys;
   for (std::size_t i = 0; i < all.size(); ++i) {
-    ByteReader reader(all[i], requestFormat);
+    ByteReader reader(all[i], nvlsRequestFormat);
     const auto bufferSize = reader.get<std::uint64_t>();
     const auto where = reader.get<std::uint32_t>();
     granularity = std::max<std::size_t>(granularity, reader.get<std::uint64_t>());

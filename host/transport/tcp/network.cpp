@@ -33,7 +33,7 @@ namespace {
 constexpr std::chrono::milliseconds handshakeTimeout = 5s;
 // Maximum number of unauthenticated connections; one more closes the oldest. A peer that is affected tries again.
 constexpr std::size_t maxPending = 256;
-constexpr std::chrono::microseconds busyPollTime{50};
+constexpr std::chrono::microseconds receiverPollTime{50};
 // Maximum accepts in a row, so that established connections are served however many clients connect.
 constexpr int maxAcceptsPerWakeup = 16;
 
@@ -213,7 +213,7 @@ void TcpNetwork::processEvents(int timeout) {
   const int count =
       ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), isBusyPolling ? 0 : timeout);
   if (count > 0) {
-    busyPollUntil_ = Clock::now() + busyPollTime;
+    busyPollUntil_ = Clock::now() + receiverPollTime;
   } else if (isBusyPolling) {
     std::this_thread::yield();
   }

@@ -12,7 +12,7 @@ namespace mscclpp::detail::ib {
 
 namespace {
 
-[[noreturn]] void invalid(const std::string& message) {
+[[noreturn]] void invalidDevice(const std::string& message) {
   throw Error(message, ErrorCode::InvalidUsage);
 }
 
@@ -37,7 +37,7 @@ std::shared_ptr<VerbsDevice> VerbsDevice::open(const std::string& name) {
     if (!context) throw IbError("opening the verbs device " + name + ", as this user", errno);
     return std::shared_ptr<VerbsDevice>(new VerbsDevice(name, std::move(context)));
   }
-  invalid("there is no verbs device " + name + "; ibv_devinfo lists those of this host");
+  invalidDevice("there is no verbs device " + name + "; ibv_devinfo lists those of this host");
 }
 
 VerbsDevice::VerbsDevice(std::string name, IbvPtr<ibv_context> context)
@@ -65,7 +65,7 @@ ibv_port_attr VerbsDevice::queryPort(int port) const {
 Port VerbsDevice::port(int port, int gidIndex) const {
   const int ports = attributes_.phys_port_cnt;
   if (port == 0 || port > ports) {
-    invalid(name_ + " has no port " + std::to_string(port) + ": its ports are 1 to " + std::to_string(ports));
+    invalidDevice(name_ + " has no port " + std::to_string(port) + ": its ports are 1 to " + std::to_string(ports));
   }
   Port chosen{};
   for (int number = std::max(port, 1); number <= (port < 0 ? ports : port) && chosen.number == 0; ++number) {
@@ -73,7 +73,7 @@ Port VerbsDevice::port(int port, int gidIndex) const {
     if (chosen.attributes.state == IBV_PORT_ACTIVE) chosen.number = static_cast<std::uint8_t>(number);
   }
   if (chosen.number == 0) {
-    invalid((port < 0 ? "no port of " + name_ : "port " + std::to_string(port) + " of " + name_) +
+    invalidDevice((port < 0 ? "no port of " + name_ : "port " + std::to_string(port) + " of " + name_) +
             " is active; check the cable and the link (ibv_devinfo shows the state)");
   }
   const Sysfs sysfs;
@@ -83,11 +83,11 @@ Port VerbsDevice::port(int port, int gidIndex) const {
     for (const auto& candidate : sysfs.gids(name_, chosen.number)) {
       present += (present.empty() ? "" : ", ") + std::to_string(candidate.index) + " (" + nameOf(candidate.gid) + ")";
     }
-    invalid("port " + std::to_string(chosen.number) + " of " + name_ + " has no GID " + std::to_string(gidIndex) +
+    invalidDevice("port " + std::to_string(chosen.number) + " of " + name_ + " has no GID " + std::to_string(gidIndex) +
             "; it has " + (present.empty() ? "none" : present));
   }
   if (!entry && chosen.ethernet()) {
-    invalid("port " + std::to_string(chosen.number) + " of " + name_ +
+    invalidDevice("port " + std::to_string(chosen.number) + " of " + name_ +
             " has no GID, without which RoCE cannot address it; give its network interface an IP address");
   }
   chosen.gidIndex = entry ? entry->index : -1;

@@ -17,13 +17,13 @@ namespace {
 // Outstanding atomics in each direction; most devices support 16, and a stream of signals does not need more.
 constexpr int maxOutstandingAtomics = 16;
 
-[[noreturn]] void invalid(const std::string& message) {
+[[noreturn]] void invalidConfig(const std::string& message) {
   throw Error("createEndpoint: " + message, ErrorCode::InvalidUsage);
 }
 
 void checkSetting(const char* name, int value, int low, int high) {
   if (value >= low && value <= high) return;
-  invalid(std::string("EndpointConfig::Ib::") + name + " is " + std::to_string(value) + "; allowed is " +
+  invalidConfig(std::string("EndpointConfig::Ib::") + name + " is " + std::to_string(value) + "; allowed is " +
           std::to_string(low) + " to " + std::to_string(high));
 }
 
@@ -32,7 +32,7 @@ const EndpointConfig& checked(const EndpointConfig& config, const VerbsDevice& d
   const int index = static_cast<int>(config.transport) - static_cast<int>(Transport::IB0);
   if (ib.deviceIndex != -1) checkSetting("deviceIndex", ib.deviceIndex, index, index);
   if (config.maxWriteQueueSize != -1 && config.maxWriteQueueSize < 1) {
-    invalid("EndpointConfig::maxWriteQueueSize is " + std::to_string(config.maxWriteQueueSize) +
+    invalidConfig("EndpointConfig::maxWriteQueueSize is " + std::to_string(config.maxWriteQueueSize) +
             "; allowed is 1 or more, or -1");
   }
   if (ib.port != EndpointConfig::Ib::DefaultPort) checkSetting("port", ib.port, 1, 255);

@@ -23,11 +23,14 @@ struct Shape {
   std::size_t sharedBytes = 0;       ///< bytes of shared memory per block
 };
 
-/// Calls body(rank, grid) in every thread and returns when all have ended. Width: lanes per emulated warp. Rethrows the
-/// first exception of a thread; throws std::invalid_argument for an invalid shape.
-template <int Width = 1, class Body>
-void launch(const Shape& shape, const Body& body) {
-  if (shape.ranks < 1 || shape.blocks < 1 || shape.threads < 1 || shape.threads % Width != 0) {
+namespace detail {
+
+/// One emulated thread: thread `thread` of block `block`, whose state is `state`.
+using ThreadEntry = void (*)(const void* body, const Shape& shape, BlockState& state, int rank, int block, int thread);
+
+/// The part of launch() that does not depend on the body: it is compiled once, however many bodies there are.
+inline void runThreads(const Shape& shape, int width, ThreadEntry entry, const void* body) {
+  if (shape.ranks < 1 || shape.blocks < 1 || shape.threads < 1 || shape.threads % width != 0) {
     throw std::invalid_argument(
         "emulation::launch: ranks, blocks and threads must be positive, and threads a multiple of the warp width");
   }
@@ -36,13 +39,12 @@ void launch(const Shape& shape, const Body& body) {
   std::exception_ptr first;
   std::mutex firstMutex;
   for (int rank = 0; rank < shape.ranks; ++rank) {
-    for (int index = 0; index < shape.blocks; ++index) {
-      BlockState& state = blocks.emplace_back(shape.threads, Width, shape.timeout, shape.sharedBytes);
+    for (int block = 0; block < shape.blocks; ++block) {
+      BlockState& state = blocks.emplace_back(shape.threads, width, shape.timeout, shape.sharedBytes);
       for (int thread = 0; thread < shape.threads; ++thread) {
-        threads.emplace_back([&, rank, index, thread] {
-          unsigned exchanges = 0;
+        threads.emplace_back([&, rank, block, thread] {
           try {
-            body(rank, Grid<Width>(state, index, shape.blocks, thread, shape.threads, exchanges));
+            entry(body, shape, state, rank, block, thread);
           } catch (...) {
             const std::lock_guard lock(firstMutex);
             if (!first) first = std::current_exception();
@@ -53,6 +55,19 @@ void launch(const Shape& shape, const Body& body) {
   }
   for (auto& thread : threads) thread.join();
   if (first) std::rethrow_exception(first);
+}
+
+}  // namespace detail
+
+/// Calls body(rank, grid) in every thread and returns when all have ended. Width: lanes per emulated warp. Rethrows the
+/// first exception of a thread; throws std::invalid_argument for an invalid shape.
+template <int Width = 1, class Body>
+void launch(const Shape& shape, const Body& body) {
+  const auto entry = [](const void* erased, const Shape& grid, BlockState& state, int rank, int block, int thread) {
+    unsigned exchanges = 0;
+    (*static_cast<const Body*>(erased))(rank, Grid<Width>(state, block, grid.blocks, thread, grid.threads, exchanges));
+  };
+  detail::runThreads(shape, Width, entry, &body);
 }
 
 }  // namespace mscclpp::emulation
