@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "backend.hpp"
+#include "bench/json_line.hpp"
 #include "kernels.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
@@ -156,9 +156,16 @@ void print(const Options& options, const std::string& name, int ranks, int block
            double microseconds, double idle, unsigned long long wrong) {
   const double rate = static_cast<double>(bytes) * (ranks - 1) / microseconds / 1e3;
   if (options.json) {
-    const nlohmann::ordered_json line{{"method", name},     {"ranks", ranks}, {"blocks", blocks}, {"bytes", bytes},
-                                      {"us", microseconds}, {"gbps", rate},   {"idle", idle},     {"wrong", wrong}};
-    fmt::print("{}\n", line.dump());
+    fmt::print("{}\n", bench::JsonLine()
+                           .add("method", name)
+                           .add("ranks", ranks)
+                           .add("blocks", blocks)
+                           .add("bytes", bytes)
+                           .add("us", microseconds)
+                           .add("gbps", rate)
+                           .add("idle", idle)
+                           .add("wrong", std::uint64_t{wrong})
+                           .text());
   } else {
     fmt::print("{:>12} {:>7} {:>10.1f} {:>9.1f} {:>9.1f} {:>7}  {}\n", bytes, blocks, microseconds, rate, 100 * idle,
                wrong, name);

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
 
+#include "bench/json_line.hpp"
 #include "benchmark_case.hpp"
 #include "trigger_options.hpp"
 
@@ -102,21 +102,22 @@ void report(const Options& options, const BenchmarkCase& benchmarkCase, const Re
   const auto releaseScope = nameOfValue(releaseScopes, benchmarkCase.releaseScope);
   const auto layout = nameOfValue(triggerLayouts, benchmarkCase.wide ? 1 : 0);
   if (options.json) {
-    const nlohmann::ordered_json line{{"bench", "fifo"},
-                                      {"granularity", granularity},
-                                      {"releaseScope", releaseScope},
-                                      {"trigger", layout},
-                                      {"sync", benchmarkCase.sync},
-                                      {"blocks", benchmarkCase.blocks},
-                                      {"threads", benchmarkCase.threads},
-                                      {"fifos", benchmarkCase.fifos},
-                                      {"fifoSize", benchmarkCase.fifoSize},
-                                      {"popsPerTailUpdate", benchmarkCase.popsPerTailUpdate},
-                                      {"dirtyWords", benchmarkCase.dirtyWords},
-                                      {"pushes", benchmarkCase.pushes},
-                                      {"nsPerPush", result.nanosecondsPerPush},
-                                      {"millionTriggersPerSecond", result.triggersPerMicrosecond}};
-    fmt::print("{}\n", line.dump());
+    fmt::print("{}\n", JsonLine()
+                           .add("bench", "fifo")
+                           .add("granularity", granularity)
+                           .add("releaseScope", releaseScope)
+                           .add("trigger", layout)
+                           .add("sync", benchmarkCase.sync)
+                           .add("blocks", benchmarkCase.blocks)
+                           .add("threads", benchmarkCase.threads)
+                           .add("fifos", benchmarkCase.fifos)
+                           .add("fifoSize", benchmarkCase.fifoSize)
+                           .add("popsPerTailUpdate", benchmarkCase.popsPerTailUpdate)
+                           .add("dirtyWords", benchmarkCase.dirtyWords)
+                           .add("pushes", benchmarkCase.pushes)
+                           .add("nsPerPush", result.nanosecondsPerPush)
+                           .add("millionTriggersPerSecond", result.triggersPerMicrosecond)
+                           .text());
   } else {
     fmt::print("{:>12} {:>8} {:>8} {:>5} {:>7} {:>8} {:>6} {:>6} {:>5} {:>6} {:>12.1f} {:>14.3f}\n", granularity,
                releaseScope, layout, benchmarkCase.sync ? "each" : "no", benchmarkCase.blocks, benchmarkCase.threads,

@@ -1,5 +1,5 @@
-// The command line of a program: a few functions over CLI11. Only their source includes it, since its headers take longer
-// to compile than most programs.
+// The command line of a program: a few functions over CLI11. Only their source includes it: its headers take longer to
+// compile than most programs.
 #pragma once
 
 #include <cstdint>
