@@ -2,19 +2,20 @@
 // number of blocks. One process per GPU.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <nlohmann/json.hpp>
+#include <optional>
 
 #include "backend.hpp"
+#include "bench/json_line.hpp"
 #include "kernels.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
 #include "mscclpp/host/cuda/gpu_buffer.hpp"
 #include "mscclpp/host/launch/process_group.hpp"
+#include "tools/command_line/command_line.hpp"
 
 namespace mscclpp::copybench {
 
@@ -31,42 +32,29 @@ struct Options {
   perf::TimingOptions timing{.warmup = 5, .calls = 20, .repeats = 7};
 };
 
-bool parse(int argc, char** argv, Options& options, int& code) {
-  CLI::App app{"Times each GPU sending a message to every peer at once: plain stores compared with bulk copies."};
-  const CLI::AsSizeValue bytes(false);
-  app.add_option("-n,--ranks", options.ranks, "GPUs; default: all")->check(CLI::Range(2, maxPeers + 1));
-  app.add_option("--blocks", options.blocks, "blocks per GPU, such as 1,8,32")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1 << 16));
-  app.add_option("--sizes", options.sizes, "bytes to each peer, such as 1M,64M; multiples of 16")
-      ->delimiter(',')
-      ->transform(bytes);
-  app.add_option("--threads", options.threads, "threads per block of the plain stores, such as 256,1024")
-      ->delimiter(',')
-      ->check(CLI::Range(32, 1024));
-  app.add_option("--chunk-sizes", options.chunkSizes,
-                 "bytes that a block of the plain stores sends to one peer before the next, such as 64K,1M")
-      ->delimiter(',')
-      ->transform(bytes);
-  app.add_flag("--all-shapes", options.allShapes, "also measure other shapes of bulk copies");
-  app.add_option("--calls", options.timing.calls, "calls per measurement, in one graph")->check(CLI::Range(1, 10'000));
-  app.add_option("--repeats", options.timing.repeats, "number of measurements; their median is reported")
-      ->check(CLI::Range(1, 10'000));
-  app.add_flag("--json", options.json, "print one line of JSON per measurement instead of the table");
-  try {
-    app.parse(argc, argv);
-    for (const auto size : options.sizes) {
-      if (size == 0 || size % 16 != 0) throw CLI::ValidationError("--sizes", "must be a multiple of 16");
-    }
-    for (const auto chunkBytes : options.chunkSizes) {
-      if (chunkBytes == 0 || chunkBytes % 16 != 0)
-        throw CLI::ValidationError("--chunk-sizes", "must be a multiple of 16");
-    }
-  } catch (const CLI::ParseError& error) {
-    code = app.exit(error);
-    return false;
-  }
-  return true;
+/// Returns the exit code if the program ends here.
+std::optional<int> parse(int argc, char** argv, Options& options) {
+  cli::CommandLine commandLine(
+      "Times each GPU sending a message to every peer at once: plain stores compared with bulk copies.");
+  commandLine.add("-n,--ranks", options.ranks, "GPUs; default: all").range(2, maxPeers + 1);
+  commandLine.add("--blocks", options.blocks, "blocks per GPU, such as 1,8,32").range(1, 1 << 16);
+  commandLine.addBytes("--sizes", options.sizes, "bytes to each peer, such as 1M,64M; multiples of 16");
+  commandLine.add("--threads", options.threads, "threads per block of the plain stores, such as 256,1024")
+      .range(32, 1024);
+  commandLine.addBytes("--chunk-sizes", options.chunkSizes,
+                       "bytes that a block of the plain stores sends to one peer before the next, such as 64K,1M");
+  commandLine.addFlag("--all-shapes", options.allShapes, "also measure other shapes of bulk copies");
+  commandLine.add("--calls", options.timing.calls, "calls per measurement, in one graph").range(1, 10'000);
+  commandLine.add("--repeats", options.timing.repeats, "number of measurements; their median is reported")
+      .range(1, 10'000);
+  commandLine.addFlag("--json", options.json, "print one line of JSON per measurement instead of the table");
+  if (const auto exitCode = commandLine.parse(argc, argv)) return exitCode;
+  const auto areMultiples = [](const std::vector<std::uint64_t>& sizes) {
+    return std::all_of(sizes.begin(), sizes.end(), [](auto size) { return size != 0 && size % 16 == 0; });
+  };
+  if (!areMultiples(options.sizes)) return commandLine.reject("--sizes", "must be a multiple of 16");
+  if (!areMultiples(options.chunkSizes)) return commandLine.reject("--chunk-sizes", "must be a multiple of 16");
+  return std::nullopt;
 }
 
 class Sender {
@@ -168,9 +156,16 @@ void print(const Options& options, const std::string& name, int ranks, int block
            double microseconds, double idle, unsigned long long wrong) {
   const double rate = static_cast<double>(bytes) * (ranks - 1) / microseconds / 1e3;
   if (options.json) {
-    const nlohmann::ordered_json line{{"method", name},     {"ranks", ranks}, {"blocks", blocks}, {"bytes", bytes},
-                                      {"us", microseconds}, {"gbps", rate},   {"idle", idle},     {"wrong", wrong}};
-    fmt::print("{}\n", line.dump());
+    fmt::print("{}\n", bench::JsonLine()
+                           .add("method", name)
+                           .add("ranks", ranks)
+                           .add("blocks", blocks)
+                           .add("bytes", bytes)
+                           .add("us", microseconds)
+                           .add("gbps", rate)
+                           .add("idle", idle)
+                           .add("wrong", std::uint64_t{wrong})
+                           .text());
   } else {
     fmt::print("{:>12} {:>7} {:>10.1f} {:>9.1f} {:>9.1f} {:>7}  {}\n", bytes, blocks, microseconds, rate, 100 * idle,
                wrong, name);
@@ -226,8 +221,7 @@ int main(int argc, char** argv) {
   constexpr int exitSkipped = 77;
   try {
     copybench::Options options;
-    int code = 0;
-    if (!copybench::parse(argc, argv, options, code)) return code;
+    if (const auto exitCode = copybench::parse(argc, argv, options)) return *exitCode;
     std::string reason;
     const int gpus = perf::gpuCount(reason);
     if (gpus < 2) {

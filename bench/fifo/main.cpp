@@ -1,13 +1,13 @@
 // Times pushes into the FIFO of a proxy by one thread, by warps and by many blocks, on a GPU or on CPU threads.
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdio>
 #include <exception>
-#include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
+#include "bench/json_line.hpp"
 #include "benchmark_case.hpp"
 #include "trigger_options.hpp"
 
@@ -16,10 +16,10 @@ namespace {
 using namespace mscclpp;
 using namespace mscclpp::bench;
 
-const NameMap<PushGranularity> granularities{{"thread", PushGranularity::Thread},
-                                             {"warp", PushGranularity::Warp},
-                                             {"every_thread", PushGranularity::EveryThread}};
-const NameMap<int> syncs{{"no", 0}, {"each", 1}};
+const cli::NameMap<PushGranularity> granularities{{"thread", PushGranularity::Thread},
+                                                  {"warp", PushGranularity::Warp},
+                                                  {"every_thread", PushGranularity::EveryThread}};
+const cli::NameMap<int> syncs{{"no", 0}, {"each", 1}};
 
 struct Options {
   std::string device = "auto";
@@ -68,36 +68,26 @@ std::vector<BenchmarkCase> casesOf(const Options& options) {
   return cases;
 }
 
-bool parse(int argc, char** argv, Options& options, int& code) {
-  CLI::App app{"Times pushes into the FIFO of a proxy. Options with lists measure every combination."};
-  app.add_option("--device", options.device, "auto, gpu or cpu")->check(CLI::IsMember({"auto", "gpu", "cpu"}));
-  addEnumOption(app, "--granularity", options.granularities, granularities,
-                "which threads of a block push: thread (one), warp (all lanes at once), every_thread");
-  addTriggerOptions(app, "push", options.releaseScopes, options.wide);
-  addEnumOption(app, "--sync", options.sync, syncs, "wait until each trigger is popped: no, each");
-  app.add_option("--blocks", options.blocks, "blocks of the launch")->delimiter(',')->check(CLI::Range(1, 4096));
-  app.add_option("--threads", options.threads, "threads per block, a multiple of the warp size")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 1024));
-  app.add_option("--fifos", options.fifos, "FIFOs of the proxy, assigned to the blocks round-robin")
-      ->delimiter(',')
-      ->check(CLI::Range(1, maxFifos));
-  app.add_option("--fifo-size", options.sizes, "slots of a FIFO, a power of two")->delimiter(',');
-  app.add_option("--pops-per-tail-update", options.popsPerTailUpdate, "pops per update of the device's tail")
-      ->delimiter(',');
-  app.add_option("--dirty", options.dirtyWords, "8-byte words that each thread writes before each push")
-      ->delimiter(',')
-      ->check(CLI::Range(0, 1024));
-  app.add_option("--pushes", options.pushes, "pushes per pusher")->check(CLI::Range(1, 100'000'000));
-  app.add_option("--repeats", options.repeats, "runs per line; their median is reported")->check(CLI::Range(1, 1000));
-  app.add_flag("--json", options.json, "print one line of JSON per case instead of the table");
-  try {
-    app.parse(argc, argv);
-  } catch (const CLI::ParseError& error) {
-    code = app.exit(error);
-    return false;
-  }
-  return true;
+/// Returns the exit code if the program ends here.
+std::optional<int> parse(int argc, char** argv, Options& options) {
+  cli::CommandLine commandLine("Times pushes into the FIFO of a proxy. Options with lists measure every combination.");
+  commandLine.add("--device", options.device, "auto, gpu or cpu").oneOf({"auto", "gpu", "cpu"});
+  commandLine.addNamed("--granularity", options.granularities, granularities,
+                       "which threads of a block push: thread (one), warp (all lanes at once), every_thread");
+  addTriggerOptions(commandLine, "push", options.releaseScopes, options.wide);
+  commandLine.addNamed("--sync", options.sync, syncs, "wait until each trigger is popped: no, each");
+  commandLine.add("--blocks", options.blocks, "blocks of the launch").range(1, 4096);
+  commandLine.add("--threads", options.threads, "threads per block, a multiple of the warp size").range(1, 1024);
+  commandLine.add("--fifos", options.fifos, "FIFOs of the proxy, assigned to the blocks round-robin")
+      .range(1, maxFifos);
+  commandLine.add("--fifo-size", options.sizes, "slots of a FIFO, a power of two");
+  commandLine.add("--pops-per-tail-update", options.popsPerTailUpdate, "pops per update of the device's tail");
+  commandLine.add("--dirty", options.dirtyWords, "8-byte words that each thread writes before each push")
+      .range(0, 1024);
+  commandLine.add("--pushes", options.pushes, "pushes per pusher").range(1, 100'000'000);
+  commandLine.add("--repeats", options.repeats, "runs per line; their median is reported").range(1, 1000);
+  commandLine.addFlag("--json", options.json, "print one line of JSON per case instead of the table");
+  return commandLine.parse(argc, argv);
 }
 
 Result medianOf(std::vector<Result> results) {
@@ -112,21 +102,22 @@ void report(const Options& options, const BenchmarkCase& benchmarkCase, const Re
   const auto releaseScope = nameOfValue(releaseScopes, benchmarkCase.releaseScope);
   const auto layout = nameOfValue(triggerLayouts, benchmarkCase.wide ? 1 : 0);
   if (options.json) {
-    const nlohmann::ordered_json line{{"bench", "fifo"},
-                                      {"granularity", granularity},
-                                      {"releaseScope", releaseScope},
-                                      {"trigger", layout},
-                                      {"sync", benchmarkCase.sync},
-                                      {"blocks", benchmarkCase.blocks},
-                                      {"threads", benchmarkCase.threads},
-                                      {"fifos", benchmarkCase.fifos},
-                                      {"fifoSize", benchmarkCase.fifoSize},
-                                      {"popsPerTailUpdate", benchmarkCase.popsPerTailUpdate},
-                                      {"dirtyWords", benchmarkCase.dirtyWords},
-                                      {"pushes", benchmarkCase.pushes},
-                                      {"nsPerPush", result.nanosecondsPerPush},
-                                      {"millionTriggersPerSecond", result.triggersPerMicrosecond}};
-    fmt::print("{}\n", line.dump());
+    fmt::print("{}\n", JsonLine()
+                           .add("bench", "fifo")
+                           .add("granularity", granularity)
+                           .add("releaseScope", releaseScope)
+                           .add("trigger", layout)
+                           .add("sync", benchmarkCase.sync)
+                           .add("blocks", benchmarkCase.blocks)
+                           .add("threads", benchmarkCase.threads)
+                           .add("fifos", benchmarkCase.fifos)
+                           .add("fifoSize", benchmarkCase.fifoSize)
+                           .add("popsPerTailUpdate", benchmarkCase.popsPerTailUpdate)
+                           .add("dirtyWords", benchmarkCase.dirtyWords)
+                           .add("pushes", benchmarkCase.pushes)
+                           .add("nsPerPush", result.nanosecondsPerPush)
+                           .add("millionTriggersPerSecond", result.triggersPerMicrosecond)
+                           .text());
   } else {
     fmt::print("{:>12} {:>8} {:>8} {:>5} {:>7} {:>8} {:>6} {:>6} {:>5} {:>6} {:>12.1f} {:>14.3f}\n", granularity,
                releaseScope, layout, benchmarkCase.sync ? "each" : "no", benchmarkCase.blocks, benchmarkCase.threads,
@@ -141,8 +132,7 @@ void report(const Options& options, const BenchmarkCase& benchmarkCase, const Re
 int main(int argc, char** argv) {
   try {
     Options options;
-    int code = 0;
-    if (!parse(argc, argv, options, code)) return code;
+    if (const auto exitCode = parse(argc, argv, options)) return *exitCode;
     const std::string gpu = options.device == "cpu" ? "" : gpuName();
     if (gpu.empty() && options.device == "gpu") {
       fmt::print(stderr, "fifo: no GPU found\n");

@@ -63,8 +63,7 @@ void runRank(const Options& options, bool onGpu, int ranks, ProcessGroup& group)
 int main(int argc, char** argv) {
   try {
     Options options;
-    int code = 0;
-    if (!parse(argc, argv, options, code)) return code;
+    if (const auto exitCode = parse(argc, argv, options)) return *exitCode;
     const LaunchPlan chosen = plan(options);
     const bool isRank = ProcessGroup::fromEnvironment().has_value();
     if (!isRank) checkWritable(options.traceFile);

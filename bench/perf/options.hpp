@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -29,8 +30,7 @@ struct Options {
   int tracedCalls = 3;    ///< of each size and algorithm
 };
 
-/// Parses the arguments. On --help or an invalid option prints CLI11's message and returns false, with the exit code in
-/// `code`.
-bool parse(int argc, char** argv, Options& options, int& code);
+/// On --help or an invalid option prints the help or the reason, and returns the exit code of the program.
+std::optional<int> parse(int argc, char** argv, Options& options);
 
 }  // namespace mscclpp::perf

@@ -5,7 +5,8 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <nlohmann/json.hpp>
+
+#include "bench/json_line.hpp"
 
 namespace mscclpp::perf {
 
@@ -33,19 +34,20 @@ void Report::add(const Row& row) const {
   const double algorithmBandwidth = static_cast<double>(row.bytes) / row.microseconds / 1e3;
   const double busBandwidth = algorithmBandwidth * 2 * (ranks_ - 1) / ranks_;
   if (options_.json) {
-    nlohmann::ordered_json line{{"collective", "all_reduce"},
-                                {"ranks", ranks_},
-                                {"bytes", row.bytes},
-                                {"count", row.count},
-                                {"type", nameOf(options_.type)},
-                                {"op", nameOf(options_.op)},
-                                {"inPlace", options_.inPlace},
-                                {"algorithm", row.algorithm},
-                                {"us", row.microseconds},
-                                {"algbw", algorithmBandwidth},
-                                {"busbw", busBandwidth}};
-    if (row.checked) line["wrong"] = row.wrong;
-    fmt::print("{}\n", line.dump());
+    bench::JsonLine line;
+    line.add("collective", "all_reduce")
+        .add("ranks", ranks_)
+        .add("bytes", row.bytes)
+        .add("count", row.count)
+        .add("type", nameOf(options_.type))
+        .add("op", nameOf(options_.op))
+        .add("inPlace", options_.inPlace)
+        .add("algorithm", row.algorithm)
+        .add("us", row.microseconds)
+        .add("algbw", algorithmBandwidth)
+        .add("busbw", busBandwidth);
+    if (row.checked) line.add("wrong", row.wrong);
+    fmt::print("{}\n", line.text());
   } else {
     fmt::print("{:>14} {:>12} {:>9} {:>6} {:>10.2f} {:>9.2f} {:>9.2f} {:>7}  {}\n", row.bytes, row.count,
                nameOf(options_.type), nameOf(options_.op), row.microseconds, algorithmBandwidth, busBandwidth,

@@ -14,8 +14,7 @@ using namespace mscclpp::bench;
 int main(int argc, char** argv) {
   try {
     Options options;
-    int code = 0;
-    if (!parse(argc, argv, options, code)) return code;
+    if (const auto exitCode = parse(argc, argv, options)) return *exitCode;
     const int gpus = options.device == "cpu" ? 0 : gpuCount();
     const bool onGpu = gpus >= (options.oneGpu ? 1 : 2);
     if (!onGpu && options.device == "gpu") {

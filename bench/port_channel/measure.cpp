@@ -6,8 +6,8 @@
 #include <atomic>
 #include <chrono>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
+#include "bench/json_line.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/host/proxy/proxy_service.hpp"
@@ -108,19 +108,20 @@ void print(const Options& options, Measurement measure, Operation operation, Rel
            std::uint64_t bytes, int messages, double nanoseconds) {
   const double gigabytes = operation == Operation::SignalOnly ? 0 : static_cast<double>(bytes) / nanoseconds;
   if (options.json) {
-    const nlohmann::ordered_json line{{"bench", "port_channel"},
-                                      {"measure", nameOf(measure)},
-                                      {"operation", nameOf(operation)},
-                                      {"releaseScope", nameOf(releaseScope)},
-                                      {"trigger", wide ? "wide" : "compact"},
-                                      {"bytes", bytes},
-                                      {"messages", messages},
-                                      {"values", options.inlineValues},
-                                      {"streams", options.streams},
-                                      {"bytesPerStream", options.bytesPerStream},
-                                      {"us", nanoseconds / 1000},
-                                      {"GBps", gigabytes}};
-    fmt::print("{}\n", line.dump());
+    fmt::print("{}\n", JsonLine()
+                           .add("bench", "port_channel")
+                           .add("measure", nameOf(measure))
+                           .add("operation", nameOf(operation))
+                           .add("releaseScope", nameOf(releaseScope))
+                           .add("trigger", wide ? "wide" : "compact")
+                           .add("bytes", bytes)
+                           .add("messages", messages)
+                           .add("values", options.inlineValues)
+                           .add("streams", options.streams)
+                           .add("bytesPerStream", options.bytesPerStream)
+                           .add("us", nanoseconds / 1000)
+                           .add("GBps", gigabytes)
+                           .text());
   } else {
     fmt::print("{:>12} {:>16} {:>8} {:>8} {:>12} {:>9} {:>12.3f} {:>10.2f}\n", nameOf(measure), nameOf(operation),
                nameOf(releaseScope), wide ? "wide" : "compact", bytes, messages, nanoseconds / 1000, gigabytes);
@@ -139,11 +140,13 @@ int messagesFor(const Options& options, Measurement measure, std::uint64_t bytes
 /// One step on the host: the time of its call, and the time until it is complete on the device.
 void printStep(const Options& options, const std::string& part, double call, double done) {
   if (options.json) {
-    fmt::print(
-        "{}\n",
-        nlohmann::ordered_json{
-            {"bench", "port_channel"}, {"measure", "breakdown"}, {"part", part}, {"us_call", call}, {"us_done", done}}
-            .dump());
+    fmt::print("{}\n", JsonLine()
+                           .add("bench", "port_channel")
+                           .add("measure", "breakdown")
+                           .add("part", part)
+                           .add("us_call", call)
+                           .add("us_done", done)
+                           .text());
   } else {
     fmt::print("{:>12} {:>26} {:>12.3f} us until the call returns {:>12.3f} us until completion\n", "breakdown", part,
                call, done);

@@ -1,6 +1,7 @@
 // The command line of the port channel benchmark.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,7 @@ std::string nameOf(Measurement measure);
 std::string nameOf(Operation operation);
 std::string nameOf(ReleaseScope releaseScope);
 
-/// Returns false if the program should exit with `code`.
-bool parse(int argc, char** argv, Options& options, int& code);
+/// Returns the exit code if the program ends here.
+std::optional<int> parse(int argc, char** argv, Options& options);
 
 }  // namespace mscclpp::bench

@@ -1,6 +1,5 @@
 // Connections over TCP compared with a loop over a plain socket: bandwidth of large writes, latency of small ones. Both
 // peers are threads of this process, so this measures software overhead over loopback.
-#include <CLI/CLI.hpp>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
@@ -15,6 +14,7 @@
 #include "mscclpp/host/transport/connection.hpp"
 #include "mscclpp/host/transport/context.hpp"
 #include "plain_sockets.hpp"
+#include "tools/command_line/command_line.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::perf;
@@ -157,10 +157,10 @@ void compareLatency(int count, int rounds) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Compares TCP connections with a plain socket."};
+  cli::CommandLine commandLine("Compares TCP connections with a plain socket.");
   int rounds = 11;
-  app.add_option("--rounds", rounds, "number of measurements; their median is reported")->check(CLI::Range(1, 1000));
-  CLI11_PARSE(app, argc, argv);
+  commandLine.add("--rounds", rounds, "number of measurements; their median is reported").range(1, 1000);
+  if (const auto exitCode = commandLine.parse(argc, argv)) return *exitCode;
   try {
     std::printf("%12s  %13s  %13s  %6s\n", "size", "plain", "write", "ratio");
     for (const std::size_t size :

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <sched.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -18,6 +17,7 @@
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/host/launch/process_group.hpp"
 #include "mscclpp/host/transport/ib_devices.hpp"
+#include "tools/command_line/command_line.hpp"
 
 namespace {
 
@@ -172,16 +172,16 @@ void runRank(ProcessGroup& group, const Options& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{"Times writes and signals between two ranks over verbs: us for *_lat, MB/s for write_bw."};
+  cli::CommandLine commandLine(
+      "Times writes and signals between two ranks over verbs: us for *_lat, MB/s for write_bw.");
   Options options;
-  app.add_option("test", options.test, "the measurement")
-      ->check(CLI::IsMember({"write_lat", "write_bw", "atomic_lat", "immediate_lat"}));
-  app.add_option("-s,--bytes", options.bytes, "bytes per write")->check(CLI::Range(1, 1 << 30));
-  app.add_option("-n,--iterations", options.iterations, "messages")->check(CLI::Range(1, 1 << 30));
-  app.add_option("-t,--in-flight", options.maxInFlight, "maximum number of outstanding writes")
-      ->check(CLI::Range(1, 1 << 14));
-  app.add_option("-q,--queue-pairs", options.queuePairs, "queue pairs of the connection")->check(CLI::Range(1, 16));
-  CLI11_PARSE(app, argc, argv);
+  commandLine.add("test", options.test, "the measurement")
+      .oneOf({"write_lat", "write_bw", "atomic_lat", "immediate_lat"});
+  commandLine.add("-s,--bytes", options.bytes, "bytes per write").range(1, 1 << 30);
+  commandLine.add("-n,--iterations", options.iterations, "messages").range(1, 1 << 30);
+  commandLine.add("-t,--in-flight", options.maxInFlight, "maximum number of outstanding writes").range(1, 1 << 14);
+  commandLine.add("-q,--queue-pairs", options.queuePairs, "queue pairs of the connection").range(1, 16);
+  if (const auto exitCode = commandLine.parse(argc, argv)) return *exitCode;
   try {
     return runRanks(2, {argv, argv + argc}, [&](ProcessGroup& group) { runRank(group, options); });
   } catch (const std::exception& error) {

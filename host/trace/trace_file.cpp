@@ -31,8 +31,10 @@ void TraceFile::add(const JsonChunk& events) {
   isEmpty_ = false;
 }
 
-void TraceFile::close(const Json& summaries) {
-  out_ << "\n],\n\"otherData\": " << Json{{"clock", "CLOCK_MONOTONIC"}, {"ranks", summaries}}.dump() << "}\n";
+void TraceFile::close(const std::vector<std::string>& summaries) {
+  out_ << "\n],\n\"otherData\": {\"clock\":\"CLOCK_MONOTONIC\",\"ranks\":[";
+  for (std::size_t i = 0; i < summaries.size(); ++i) out_ << (i == 0 ? "" : ",") << summaries[i];
+  out_ << "]}}\n";
   out_.close();
   check();
   std::error_code failure;

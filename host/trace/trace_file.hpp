@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <vector>
 
 #include "host/trace/trace_json.hpp"
 
@@ -21,8 +22,8 @@ class TraceFile {
 
   /// Events separated by commas, at least one.
   void add(const JsonChunk& events);
-  /// `summaries`: an array with an entry for each rank.
-  void close(const Json& summaries);
+  /// `summaries`: a JSON object for each rank.
+  void close(const std::vector<std::string>& summaries);
 
  private:
   void check() const;

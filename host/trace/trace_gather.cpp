@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <string>
+#include <vector>
 
 #include "host/base/printable_text.hpp"
 #include "mscclpp/host/base/error.hpp"
@@ -90,7 +91,7 @@ void receiveAll(TraceFile& file, const TraceJson& own, Bootstrap& bootstrap) {
     file.add(events);
     request(noPeer);
   });
-  Json summaries = Json::array({own.summary()});
+  std::vector<std::string> summaries{own.summary()};
   for (int peer = 1; peer < bootstrap.getNranks(); ++peer) {
     for (MessageType type = MessageType::Events; type == MessageType::Events;) {
       request(peer);
@@ -102,7 +103,7 @@ void receiveAll(TraceFile& file, const TraceJson& own, Bootstrap& bootstrap) {
       if (type == MessageType::Events) {
         file.add(payload);
       } else {
-        summaries.push_back(Json::parse(payload.begin(), payload.end()));
+        summaries.emplace_back(payload.begin(), payload.end());
       }
     }
   }
@@ -144,7 +145,7 @@ void sendTrace(const TraceJson& own, Bootstrap& bootstrap) {
   };
   try {
     own.forEachChunk([&](const JsonChunk& events) { respond(MessageType::Events, events); });
-    respond(MessageType::Summary, chunkOf(own.summary().dump()));
+    respond(MessageType::Summary, chunkOf(own.summary()));
   } catch (const std::exception& error) {
     if (isSending) throw;  // rank 0 cannot be reached, or has failed
     respond(MessageType::Failed, chunkOf(error.what()));

@@ -1,7 +1,7 @@
 #include "host/trace/trace_json.hpp"
 
 #include <map>
-#include <string>
+#include <nlohmann/json.hpp>
 #include <string_view>
 
 #include "host/trace/trace_state.hpp"
@@ -9,6 +9,8 @@
 namespace mscclpp::detail {
 
 namespace {
+
+using Json = nlohmann::ordered_json;
 
 constexpr std::size_t chunkBytes = std::size_t{1} << 20;
 
@@ -65,11 +67,12 @@ void TraceJson::forEachChunk(const std::function<void(const JsonChunk&)>& take) 
   writer.flush();
 }
 
-Json TraceJson::summary() const {
-  return {{"rank", state_.rank()},
-          {"device", nameOf(state_.device())},
-          {"clockErrorNanoseconds", state_.clockError()},
-          {"lostEvents", state_.lost()}};
+std::string TraceJson::summary() const {
+  return Json{{"rank", state_.rank()},
+              {"device", nameOf(state_.device())},
+              {"clockErrorNanoseconds", state_.clockError()},
+              {"lostEvents", state_.lost()}}
+      .dump();
 }
 
 void TraceJson::writeTrack(EventWriter& writer, int number, const TrackEvents& track) const {

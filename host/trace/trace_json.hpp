@@ -1,16 +1,15 @@
-// The trace of one rank as JSON, in Chrome's format: a rank is a process, a track a thread.
+// The trace of one rank as JSON text, in Chrome's format: a rank is a process, a track a thread. Only its source
+// includes the JSON library, which takes long to compile.
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
+#include <string>
 #include <vector>
 
 #include "host/trace/timed_events.hpp"
 #include "mscclpp/host/trace/trace.hpp"
 
 namespace mscclpp::detail {
-
-using Json = nlohmann::ordered_json;
 
 /// Events as text, separated by commas.
 using JsonChunk = std::vector<char>;
@@ -24,8 +23,8 @@ class TraceJson {
 
   /// Calls `take` with one chunk of events after another, of about 1 MiB each, including the names of the tracks.
   void forEachChunk(const std::function<void(const JsonChunk&)>& take) const;
-  /// Rank, device, clock error and number of dropped events.
-  Json summary() const;
+  /// An object with the rank, device, clock error and number of dropped events.
+  std::string summary() const;
 
  private:
   class EventWriter;

@@ -28,7 +28,7 @@ void writeTrace(const std::string& path, const std::vector<Trace*>& traces) {
     }
   }
   TraceFile file(path);
-  detail::Json summaries = detail::Json::array();
+  std::vector<std::string> summaries;
   for (Trace* trace : traces) {
     const TraceJson json(*trace);
     json.forEachChunk([&](const JsonChunk& chunk) { file.add(chunk); });

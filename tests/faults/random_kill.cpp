@@ -5,7 +5,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <algorithm>
 #include <array>
 #include <cstdio>
@@ -19,6 +18,7 @@
 #include "controller_messages.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "rank.hpp"
+#include "tools/command_line/command_line.hpp"
 
 namespace {
 
@@ -167,12 +167,12 @@ std::size_t sharedFiles() {
 
 int main(int argc, char** argv) {
   Options options;
-  CLI::App app("Kills random ranks at random moments, and looks after the survivors.");
-  app.add_option("--rounds", options.rounds, "how many ranks to kill")->capture_default_str();
-  app.add_option("-n,--ranks", options.ranks, "processes at most")->check(CLI::Range(2, 8))->capture_default_str();
-  app.add_option("--seed", options.seed, "to repeat a run");
-  app.add_option("--device", options.device)->check(CLI::IsMember({"cpu", "gpu"}))->capture_default_str();
-  CLI11_PARSE(app, argc, argv);
+  cli::CommandLine commandLine("Kills random ranks at random moments, and looks after the survivors.");
+  commandLine.add("--rounds", options.rounds, "how many ranks to kill").showDefault();
+  commandLine.add("-n,--ranks", options.ranks, "processes at most").range(2, 8).showDefault();
+  commandLine.add("--seed", options.seed, "to repeat a run");
+  commandLine.add("--device", options.device).oneOf({"cpu", "gpu"}).showDefault();
+  if (const auto exitCode = commandLine.parse(argc, argv)) return *exitCode;
   int round = 0;
   try {
     const std::size_t filesBefore = sharedFiles();

@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -12,6 +11,7 @@
 
 #include "mscclpp/host/base/env.hpp"
 #include "report.hpp"
+#include "tools/command_line/command_line.hpp"
 
 namespace {
 
@@ -51,11 +51,11 @@ Json makeReport() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  CLI::App app{
-      "Prints the capabilities of this machine and the transports that mscclpp would choose between ranks, and why."};
+  mscclpp::cli::CommandLine commandLine(
+      "Prints the capabilities of this machine and the transports that mscclpp would choose between ranks, and why.");
   bool json = false;
-  app.add_flag("--json", json, "print one JSON object; docs/info.md lists its fields");
-  CLI11_PARSE(app, argc, argv);
+  commandLine.addFlag("--json", json, "print one JSON object; docs/info.md lists its fields");
+  if (const auto exitCode = commandLine.parse(argc, argv)) return *exitCode;
   try {
     static_cast<void>(mscclpp::env());  // throws if a variable has an invalid value
     const Json report = makeReport();
