@@ -74,7 +74,7 @@ Port VerbsDevice::port(int port, int gidIndex) const {
   }
   if (chosen.number == 0) {
     invalidDevice((port < 0 ? "no port of " + name_ : "port " + std::to_string(port) + " of " + name_) +
-            " is active; check the cable and the link (ibv_devinfo shows the state)");
+                  " is active; check the cable and the link (ibv_devinfo shows the state)");
   }
   const Sysfs sysfs;
   const auto entry = gidIndex < 0 ? sysfs.bestGid(name_, chosen.number) : sysfs.gidAt(name_, chosen.number, gidIndex);
@@ -84,11 +84,11 @@ Port VerbsDevice::port(int port, int gidIndex) const {
       present += (present.empty() ? "" : ", ") + std::to_string(candidate.index) + " (" + nameOf(candidate.gid) + ")";
     }
     invalidDevice("port " + std::to_string(chosen.number) + " of " + name_ + " has no GID " + std::to_string(gidIndex) +
-            "; it has " + (present.empty() ? "none" : present));
+                  "; it has " + (present.empty() ? "none" : present));
   }
   if (!entry && chosen.ethernet()) {
     invalidDevice("port " + std::to_string(chosen.number) + " of " + name_ +
-            " has no GID, without which RoCE cannot address it; give its network interface an IP address");
+                  " has no GID, without which RoCE cannot address it; give its network interface an IP address");
   }
   chosen.gidIndex = entry ? entry->index : -1;
   if (entry) chosen.gid = entry->gid;

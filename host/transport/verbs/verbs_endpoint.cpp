@@ -24,7 +24,7 @@ constexpr int maxOutstandingAtomics = 16;
 void checkSetting(const char* name, int value, int low, int high) {
   if (value >= low && value <= high) return;
   invalidConfig(std::string("EndpointConfig::Ib::") + name + " is " + std::to_string(value) + "; allowed is " +
-          std::to_string(low) + " to " + std::to_string(high));
+                std::to_string(low) + " to " + std::to_string(high));
 }
 
 const EndpointConfig& checked(const EndpointConfig& config, const VerbsDevice& device) {
@@ -33,7 +33,7 @@ const EndpointConfig& checked(const EndpointConfig& config, const VerbsDevice& d
   if (ib.deviceIndex != -1) checkSetting("deviceIndex", ib.deviceIndex, index, index);
   if (config.maxWriteQueueSize != -1 && config.maxWriteQueueSize < 1) {
     invalidConfig("EndpointConfig::maxWriteQueueSize is " + std::to_string(config.maxWriteQueueSize) +
-            "; allowed is 1 or more, or -1");
+                  "; allowed is 1 or more, or -1");
   }
   if (ib.port != EndpointConfig::Ib::DefaultPort) checkSetting("port", ib.port, 1, 255);
   if (ib.gidIndex != EndpointConfig::Ib::DefaultGidIndex) checkSetting("gidIndex", ib.gidIndex, 0, 255);
