@@ -59,6 +59,8 @@ const char* nameOf(WaitOperation operation) {
       return "a barrier in shared memory";
     case WaitOperation::FifoTooSmall:
       return "room for a whole warp in a FIFO, which has fewer slots than the warp has lanes";
+    case WaitOperation::User:
+      return "a user-defined condition";
     case WaitOperation::Unknown:
       break;
   }

@@ -113,6 +113,87 @@ TEST_CASE("semaphore: signals accumulate, and each satisfies one wait or poll") 
   CHECK(after.expected == 101);
 }
 
+/// Rank 0 stores `steps` values, two for each signal by 2. The lanes of rank 1 follow without consuming signals, each
+/// value by the count that covers it; then one lane consumes them all.
+struct FollowBody {
+  static constexpr int steps = 32;
+  Window<> memory;
+  WaitControl* control;
+
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
+    const auto semaphore = semaphoreOf(memory, rank, control, waitTimeout);
+    const auto warp = grid.warp();
+    const int lane = warp.rank();
+    auto* own = reinterpret_cast<SemaphoreMemory*>(memory.at(rank));
+    if (rank == 0) {
+      auto* other = reinterpret_cast<SemaphoreMemory*>(memory.at(1));
+      for (int i = 0; lane == 0 && i < steps; i += 2) {
+        other->payload[i] = static_cast<std::uint64_t>(i) + 100;
+        other->payload[i + 1] = static_cast<std::uint64_t>(i) + 101;
+        if (i % 4 == 0) {
+          semaphore.signal(2);
+        } else {
+          semaphore.signal();
+          semaphore.signal();
+        }
+      }
+      if (lane == 0) semaphore.relaxedSignal(5);
+      return;
+    }
+    std::uint64_t wrong = 0;
+    for (int i = 0; i < steps; ++i) {
+      const bool arrived = semaphore.waitAtLeast(static_cast<std::uint64_t>(i) + 1);
+      if (!arrived || own->payload[i] != static_cast<std::uint64_t>(i) + 100) ++wrong;
+    }
+    own->result[lane] = wrong;
+    warp.sync();
+    if (lane != 0) return;
+    for (int i = 0; i < steps + 5; ++i) own->result[0] += !semaphore.wait();
+    own->result[0] += semaphore.poll();
+  }
+};
+
+TEST_CASE("semaphore: several threads follow a count of signals, and wait() then consumes them") {
+  Backend<> backend;
+  auto memory = backend.allocate(2, sizeof(SemaphoreMemory), 0);
+  backend.launch({2, 1, 1}, FollowBody{memory.window(), backend.control()});
+  const auto after = memory.read<SemaphoreMemory>(1)[0];
+  for (const auto wrong : after.result) CHECK(wrong == 0);
+  CHECK(after.inbound == FollowBody::steps + 5);
+  CHECK(after.expected == FollowBody::steps + 5);
+}
+
+/// Rank 1 waits for a count of three, but only two signals are sent.
+struct MissingCountBody {
+  Window<> memory;
+  WaitControl* control;
+
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
+    if (grid.block().rank() != 0) return;
+    const auto semaphore = semaphoreOf(memory, rank, control, 30'000'000);
+    if (rank == 0) return semaphore.signal(2);
+    auto* own = reinterpret_cast<SemaphoreMemory*>(memory.at(1));
+    own->result[0] = semaphore.waitAtLeast(2);
+    own->result[1] = semaphore.waitAtLeast(3);
+  }
+};
+
+TEST_CASE("semaphore: a wait for a count that is not reached leaves a record") {
+  Backend<> backend;
+  auto memory = backend.allocate(2, sizeof(SemaphoreMemory), 0);
+  const auto record = backend.run({2, 1, 1}, MissingCountBody{memory.window(), backend.control()});
+  REQUIRE(record);
+  CHECK(record->operation == WaitOperation::Semaphore);
+  CHECK(record->expected == 3);
+  CHECK(record->seen == 2);
+  const auto after = memory.read<SemaphoreMemory>(1)[0];
+  CHECK(after.result[0] == 1);
+  CHECK(after.result[1] == 0);
+  CHECK(after.expected == 0);
+}
+
 /// Rank 1 waits for a third signal, but only two are sent.
 struct MissingSignalBody {
   Window<> memory;

@@ -164,7 +164,7 @@ concept PackProtocol = requires(const Warp& warp, std::byte* slots, std::size_t 
 /// One side of a semaphore: signal() signals the peer, wait() waits for the peer's next signal. Models:
 /// sync/semaphore.hpp, sync/switch_semaphore.hpp.
 template <class S, class W>
-concept SemaphoreLike = requires(S& semaphore, W& wait) {
+concept SemaphoreLike = requires(const S& semaphore, W& wait) {
   semaphore.signal();
   { semaphore.wait(wait) } -> detail::SameAs<bool>;
   { semaphore.poll() } -> detail::SameAs<bool>;

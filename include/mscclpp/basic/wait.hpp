@@ -101,11 +101,11 @@ class BoundedWait {
   static MSCCLPP_HOST_DEVICE bool awaitsDeparted(WaitControl* control, const WaitSite& site) {
     using namespace arch;
     if (load<Order::Acquire, Scope::System>(&control->anyLeft) == 0) return false;
-    const bool isForPeer = site.operation == WaitOperation::Packet || site.operation == WaitOperation::Semaphore ||
+    // The ranks of these are ranks of the job, those of a collective ranks of its team.
+    const bool namesRankOfJob = site.operation == WaitOperation::Semaphore || site.operation == WaitOperation::User;
+    const bool isForPeer = namesRankOfJob || site.operation == WaitOperation::Packet ||
                            site.operation == WaitOperation::TeamBarrier || site.operation == WaitOperation::Progress;
-    // A semaphore's ranks are those of the job, a collective's those of its team.
-    const bool isOfJob =
-        site.operation == WaitOperation::Semaphore || load<Order::Relaxed, Scope::System>(&control->teamIsJob) != 0;
+    const bool isOfJob = namesRankOfJob || load<Order::Relaxed, Scope::System>(&control->teamIsJob) != 0;
     if (!isForPeer || !isOfJob || site.rank < 0 || site.peer >= WaitControl::maxLeftRanks) return false;
     if (site.peer < 0) return site.operation == WaitOperation::Packet;
     const std::uint32_t word = load<Order::Relaxed, Scope::System>(&control->leftRanks[site.peer / 32]);

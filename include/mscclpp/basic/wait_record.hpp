@@ -17,6 +17,7 @@ enum class WaitOperation : std::uint32_t {
   Fifo,          ///< for free slots in a FIFO, or for a trigger to be popped
   Barrier,       ///< for a hardware barrier in shared memory
   FifoTooSmall,  ///< a push by a warp into a FIFO that has fewer slots than the warp has lanes
+  User,          ///< for a condition of the caller's own: WaitSite's peer is a rank of the job, or -1
 };
 
 /// Why the wait failed.

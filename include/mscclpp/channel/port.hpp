@@ -40,45 +40,46 @@ struct BasicBasePortChannelHandle {
   /// Requests a copy of `size` bytes to the peer.
   template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool put(MemoryId dst, std::uint64_t dstOffset, MemoryId src, std::uint64_t srcOffset,
-                          std::uint64_t size) {
+                          std::uint64_t size) const {
     return request<releaseScope>(TriggerData, dst, dstOffset, src, srcOffset, size);
   }
   template <ReleaseScope releaseScope = ReleaseScope::System>
-  MSCCLPP_INLINE bool put(MemoryId dst, MemoryId src, std::uint64_t offset, std::uint64_t size) {
+  MSCCLPP_INLINE bool put(MemoryId dst, MemoryId src, std::uint64_t offset, std::uint64_t size) const {
     return put<releaseScope>(dst, offset, src, offset, size);
   }
 
   /// Requests a signal to the peer, after the data of all earlier puts.
   template <ReleaseScope releaseScope = ReleaseScope::System>
-  MSCCLPP_INLINE bool signal() {
+  MSCCLPP_INLINE bool signal() const {
     return request<releaseScope>(TriggerFlag, 0, 0, 0, 0, 0);
   }
 
   /// put() and signal() as one request.
   template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool putWithSignal(MemoryId dst, std::uint64_t dstOffset, MemoryId src, std::uint64_t srcOffset,
-                                    std::uint64_t size) {
+                                    std::uint64_t size) const {
     return request<releaseScope>(TriggerData | TriggerFlag, dst, dstOffset, src, srcOffset, size);
   }
   template <ReleaseScope releaseScope = ReleaseScope::System>
-  MSCCLPP_INLINE bool putWithSignal(MemoryId dst, MemoryId src, std::uint64_t offset, std::uint64_t size) {
+  MSCCLPP_INLINE bool putWithSignal(MemoryId dst, MemoryId src, std::uint64_t offset, std::uint64_t size) const {
     return putWithSignal<releaseScope>(dst, offset, src, offset, size);
   }
 
   /// put(), signal() and flush() as one request.
   template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool putWithSignalAndFlush(MemoryId dst, std::uint64_t dstOffset, MemoryId src,
-                                            std::uint64_t srcOffset, std::uint64_t size) {
+                                            std::uint64_t srcOffset, std::uint64_t size) const {
     return waitFlush(push<releaseScope>(TriggerData | TriggerFlag | TriggerSync, dst, dstOffset, src, srcOffset, size));
   }
   template <ReleaseScope releaseScope = ReleaseScope::System>
-  MSCCLPP_INLINE bool putWithSignalAndFlush(MemoryId dst, MemoryId src, std::uint64_t offset, std::uint64_t size) {
+  MSCCLPP_INLINE bool putWithSignalAndFlush(MemoryId dst, MemoryId src, std::uint64_t offset,
+                                            std::uint64_t size) const {
     return putWithSignalAndFlush<releaseScope>(dst, offset, src, offset, size);
   }
 
   /// Waits until all earlier requests of this channel have completed, so that their sources may be overwritten. Does
   /// not delay other channels.
-  MSCCLPP_INLINE bool flush() { return waitFlush(push<ReleaseScope::None>(TriggerSync, 0, 0, 0, 0, 0)); }
+  MSCCLPP_INLINE bool flush() const { return waitFlush(push<ReleaseScope::None>(TriggerSync, 0, 0, 0, 0, 0)); }
 
   /// The second half of a flush: waits until the request at `position` of the FIFO, and all earlier ones of this
   /// channel, have completed.
@@ -96,33 +97,34 @@ struct BasicBasePortChannelHandle {
   MSCCLPP_INLINE bool waitFlush(std::uint64_t position, std::int64_t maxSpinCount) const {
     return withoutTimeoutIfNegative(maxSpinCount).waitFlush(position);
   }
-  MSCCLPP_INLINE bool flush(std::int64_t maxSpinCount) { return withoutTimeoutIfNegative(maxSpinCount).flush(); }
-  MSCCLPP_INLINE bool wait(std::int64_t maxSpinCount) { return semaphore_.wait(maxSpinCount); }
+  MSCCLPP_INLINE bool flush(std::int64_t maxSpinCount) const { return withoutTimeoutIfNegative(maxSpinCount).flush(); }
+  MSCCLPP_INLINE bool wait(std::int64_t maxSpinCount) const { return semaphore_.wait(maxSpinCount); }
   MSCCLPP_INLINE bool putWithSignalAndFlush(MemoryId dst, std::uint64_t dstOffset, MemoryId src,
-                                            std::uint64_t srcOffset, std::uint64_t size, std::int64_t maxSpinCount) {
+                                            std::uint64_t srcOffset, std::uint64_t size,
+                                            std::int64_t maxSpinCount) const {
     return withoutTimeoutIfNegative(maxSpinCount).putWithSignalAndFlush(dst, dstOffset, src, srcOffset, size);
   }
   template <detail::SameAs<std::int64_t> SpinCount>
   MSCCLPP_INLINE bool putWithSignalAndFlush(MemoryId dst, MemoryId src, std::uint64_t offset, std::uint64_t size,
-                                            SpinCount maxSpinCount) {
+                                            SpinCount maxSpinCount) const {
     return putWithSignalAndFlush(dst, offset, src, offset, size, maxSpinCount);
   }
 
   /// put() by each lane of a warp, with its own arguments, and one atomic operation for all. Called by all lanes.
   template <ReleaseScope releaseScope = ReleaseScope::System, WarpGroup Warp>
   MSCCLPP_INLINE bool putPerLane(const Warp& warp, MemoryId dst, std::uint64_t dstOffset, MemoryId src,
-                                 std::uint64_t srcOffset, std::uint64_t size) {
+                                 std::uint64_t srcOffset, std::uint64_t size) const {
     const PortRequest request{TriggerData, dst, dstOffset, src, srcOffset, size, semaphoreId_};
     return fifo_.template push<releaseScope>(warp, Trigger::make(request)) != invalidTriggerPosition;
   }
 
   /// Consumes a signal of the peer if there is one, and returns whether there was. Acquire: what the peer put before is
   /// then visible. Does not wait.
-  MSCCLPP_INLINE bool poll() { return semaphore_.poll(); }
+  MSCCLPP_INLINE bool poll() const { return semaphore_.poll(); }
   /// Waits for the peer's next signal and consumes it. Acquire: what the peer put before is visible afterwards.
-  MSCCLPP_INLINE bool wait() { return semaphore_.wait(); }
+  MSCCLPP_INLINE bool wait() const { return semaphore_.wait(); }
   template <WaitPolicy Wait>
-  MSCCLPP_INLINE bool wait(Wait& policy) {
+  MSCCLPP_INLINE bool wait(Wait& policy) const {
     return semaphore_.wait(policy);
   }
 
@@ -134,13 +136,13 @@ struct BasicBasePortChannelHandle {
   }
   template <ReleaseScope releaseScope>
   MSCCLPP_INLINE std::uint64_t push(TriggerType type, MemoryId dst, std::uint64_t dstOffset, MemoryId src,
-                                    std::uint64_t srcOffset, std::uint64_t size) {
+                                    std::uint64_t srcOffset, std::uint64_t size) const {
     const PortRequest request{type, dst, dstOffset, src, srcOffset, size, semaphoreId_};
     return fifo_.template push<releaseScope>(Trigger::make(request));
   }
   template <ReleaseScope releaseScope>
   MSCCLPP_INLINE bool request(TriggerType type, MemoryId dst, std::uint64_t dstOffset, MemoryId src,
-                              std::uint64_t srcOffset, std::uint64_t size) {
+                              std::uint64_t srcOffset, std::uint64_t size) const {
     return push<releaseScope>(type, dst, dstOffset, src, srcOffset, size) != invalidTriggerPosition;
   }
 };
@@ -171,47 +173,49 @@ struct BasicPortChannelHandle : BasicBasePortChannelHandle<Trigger> {
       : BasicPortChannelHandle(Base(semaphoreId, semaphore, fifo, flushDonePos), dst, src) {}
 
   template <ReleaseScope releaseScope = ReleaseScope::System>
-  MSCCLPP_INLINE bool put(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size) {
+  MSCCLPP_INLINE bool put(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size) const {
     return request<releaseScope>(0, dstOffset, srcOffset, size);
   }
   template <ReleaseScope releaseScope = ReleaseScope::System>
-  MSCCLPP_INLINE bool put(std::uint64_t offset, std::uint64_t size) {
+  MSCCLPP_INLINE bool put(std::uint64_t offset, std::uint64_t size) const {
     return put<releaseScope>(offset, offset, size);
   }
   template <ReleaseScope releaseScope = ReleaseScope::System>
-  MSCCLPP_INLINE bool putWithSignal(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size) {
+  MSCCLPP_INLINE bool putWithSignal(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size) const {
     return request<releaseScope>(TriggerFlag, dstOffset, srcOffset, size);
   }
   template <ReleaseScope releaseScope = ReleaseScope::System>
-  MSCCLPP_INLINE bool putWithSignal(std::uint64_t offset, std::uint64_t size) {
+  MSCCLPP_INLINE bool putWithSignal(std::uint64_t offset, std::uint64_t size) const {
     return putWithSignal<releaseScope>(offset, offset, size);
   }
   template <ReleaseScope releaseScope = ReleaseScope::System>
-  MSCCLPP_INLINE bool putWithSignalAndFlush(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size) {
+  MSCCLPP_INLINE bool putWithSignalAndFlush(std::uint64_t dstOffset, std::uint64_t srcOffset,
+                                            std::uint64_t size) const {
     return Base::template putWithSignalAndFlush<releaseScope>(dst_, dstOffset, src_, srcOffset, size);
   }
   template <ReleaseScope releaseScope = ReleaseScope::System>
-  MSCCLPP_INLINE bool putWithSignalAndFlush(std::uint64_t offset, std::uint64_t size) {
+  MSCCLPP_INLINE bool putWithSignalAndFlush(std::uint64_t offset, std::uint64_t size) const {
     return putWithSignalAndFlush<releaseScope>(offset, offset, size);
   }
   /// MSCCL++-compatible overloads. A third argument of type std::int64_t is a maxSpinCount, of any other type a size.
   MSCCLPP_INLINE bool putWithSignalAndFlush(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size,
-                                            std::int64_t maxSpinCount) {
+                                            std::int64_t maxSpinCount) const {
     return Base::putWithSignalAndFlush(dst_, dstOffset, src_, srcOffset, size, maxSpinCount);
   }
   template <detail::SameAs<std::int64_t> SpinCount>
-  MSCCLPP_INLINE bool putWithSignalAndFlush(std::uint64_t offset, std::uint64_t size, SpinCount maxSpinCount) {
+  MSCCLPP_INLINE bool putWithSignalAndFlush(std::uint64_t offset, std::uint64_t size, SpinCount maxSpinCount) const {
     return putWithSignalAndFlush(offset, offset, size, maxSpinCount);
   }
   template <ReleaseScope releaseScope = ReleaseScope::System, WarpGroup Warp>
   MSCCLPP_INLINE bool putPerLane(const Warp& warp, std::uint64_t dstOffset, std::uint64_t srcOffset,
-                                 std::uint64_t size) {
+                                 std::uint64_t size) const {
     return Base::template putPerLane<releaseScope>(warp, dst_, dstOffset, src_, srcOffset, size);
   }
 
  private:
   template <ReleaseScope releaseScope>
-  MSCCLPP_INLINE bool request(TriggerType more, std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size) {
+  MSCCLPP_INLINE bool request(TriggerType more, std::uint64_t dstOffset, std::uint64_t srcOffset,
+                              std::uint64_t size) const {
     PortRequest request{TriggerData | more, dst_, dstOffset, src_, srcOffset, size, this->semaphoreId_};
     if (size == sizeof(std::uint64_t) && (dstOffset | srcOffset) % sizeof(std::uint64_t) == 0 &&
         srcOffset < srcBytes_) {

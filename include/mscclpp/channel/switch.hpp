@@ -67,18 +67,18 @@ struct SwitchChannelHandle {
   }
 
   // Barrier 0; SwitchSemaphoreHandle (sync/switch_semaphore.hpp) states the ordering and the errors.
-  MSCCLPP_INLINE void signal() { barrier_.signal(); }
-  MSCCLPP_INLINE void relaxedSignal() { barrier_.relaxedSignal(); }
-  MSCCLPP_INLINE bool poll() { return barrier_.poll(); }
-  MSCCLPP_INLINE bool wait() { return barrier_.wait(); }
-  MSCCLPP_INLINE bool relaxedWait() { return barrier_.relaxedWait(); }
+  MSCCLPP_INLINE void signal() const { barrier_.signal(); }
+  MSCCLPP_INLINE void relaxedSignal() const { barrier_.relaxedSignal(); }
+  MSCCLPP_INLINE bool poll() const { return barrier_.poll(); }
+  MSCCLPP_INLINE bool wait() const { return barrier_.wait(); }
+  MSCCLPP_INLINE bool relaxedWait() const { return barrier_.relaxedWait(); }
   template <WaitPolicy Wait>
-  MSCCLPP_INLINE bool wait(Wait& policy) {
+  MSCCLPP_INLINE bool wait(Wait& policy) const {
     return barrier_.wait(policy);
   }
   /// MSCCL++-compatible overloads: a negative count means no timeout, any other the handle's.
-  MSCCLPP_INLINE bool wait(std::int64_t maxSpinCount) { return barrier_.wait(maxSpinCount); }
-  MSCCLPP_INLINE bool relaxedWait(std::int64_t maxSpinCount) { return barrier_.relaxedWait(maxSpinCount); }
+  MSCCLPP_INLINE bool wait(std::int64_t maxSpinCount) const { return barrier_.wait(maxSpinCount); }
+  MSCCLPP_INLINE bool relaxedWait(std::int64_t maxSpinCount) const { return barrier_.relaxedWait(maxSpinCount); }
 
   /// Element `index`, in units of T, of all ranks' memory; below, of this rank's.
   template <class T>

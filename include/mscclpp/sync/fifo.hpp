@@ -46,7 +46,7 @@ struct BasicFifoHandle {
   /// Pushes a trigger. Called by one thread; any number of threads can push at once. Returns the trigger's position,
   /// counted from 0 over the lifetime of the FIFO, or invalidTriggerPosition.
   template <ReleaseScope releaseScope = ReleaseScope::System>
-  MSCCLPP_INLINE std::uint64_t push(const Trigger& trigger) {
+  MSCCLPP_INLINE std::uint64_t push(const Trigger& trigger) const {
     const std::uint64_t position = reserveSlots<releaseScope>(1);
     if (!isSlotFree(position) && !waitForSlot(*this, position)) return invalidTriggerPosition;
     put<releaseScope>(position, trigger);
@@ -54,14 +54,14 @@ struct BasicFifoHandle {
   }
   /// The same with the caller's wait policy.
   template <ReleaseScope releaseScope = ReleaseScope::System, WaitPolicy Wait>
-  MSCCLPP_INLINE std::uint64_t push(const Trigger& trigger, Wait& policy) {
+  MSCCLPP_INLINE std::uint64_t push(const Trigger& trigger, Wait& policy) const {
     const std::uint64_t position = reserveSlots<releaseScope>(1);
     if (!isSlotFree(position) && !waitUntilFree(ThisThread{}, position, policy)) return invalidTriggerPosition;
     put<releaseScope>(position, trigger);
     return position;
   }
   /// MSCCL++-compatible overload: a negative count means no timeout, any other the handle's.
-  MSCCLPP_INLINE std::uint64_t push(const Trigger& trigger, std::int64_t maxSpinCount) {
+  MSCCLPP_INLINE std::uint64_t push(const Trigger& trigger, std::int64_t maxSpinCount) const {
     BoundedWait policy(waitControl, maxSpinCount < 0 ? 0 : waitTimeout);
     return push(trigger, policy);
   }
@@ -69,7 +69,7 @@ struct BasicFifoHandle {
   /// all lanes of a warp. Returns the position of the lane's trigger. If the FIFO has fewer slots than the warp has
   /// lanes, it fails at once, with a record of WaitOperation::FifoTooSmall.
   template <ReleaseScope releaseScope = ReleaseScope::System, WarpGroup Warp>
-  MSCCLPP_INLINE std::uint64_t push(const Warp& warp, const Trigger& trigger) {
+  MSCCLPP_INLINE std::uint64_t push(const Warp& warp, const Trigger& trigger) const {
     constexpr int width = Warp::width;
     const int lane = warp.rank();
     // Orders the writes of all lanes before lane 0's release.

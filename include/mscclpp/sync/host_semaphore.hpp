@@ -9,8 +9,9 @@ namespace mscclpp {
 /// Each call is made by one thread, one at a time. Ordering and errors are those of SemaphoreHandle
 /// (sync/semaphore.hpp). `remoteInboundToken` is null.
 struct Host2DeviceSemaphoreHandle : SemaphoreHandle {
-  void signal() = delete;  ///< the host signals the peer, by Host2DeviceSemaphore::signal()
-  void relaxedSignal() = delete;
+  void signal(std::uint64_t count = 1) const =
+      delete;  ///< the host signals the peer, by Host2DeviceSemaphore::signal()
+  void relaxedSignal(std::uint64_t count = 1) const = delete;
 };
 
 }  // namespace mscclpp

@@ -11,7 +11,8 @@
 namespace mscclpp {
 
 /// Device side of a semaphore between two ranks. Each call is made by one thread; only one thread at a time may call
-/// the functions that wait or poll. Signals accumulate: n signals satisfy n waits. There is no flow control.
+/// the functions that consume signals: wait, relaxedWait and poll. Signals accumulate: n signals satisfy n waits. There
+/// is no flow control.
 struct SemaphoreHandle : CounterWait<SemaphoreHandle> {
   std::uint64_t* inboundToken;          ///< local counter, incremented by the peer
   std::uint64_t* remoteInboundToken;    ///< the peer's counter, mapped here
@@ -21,15 +22,15 @@ struct SemaphoreHandle : CounterWait<SemaphoreHandle> {
   std::int32_t rank;                    ///< for records only
   std::int32_t peer;                    ///< for records only
 
-  /// Signals the peer. Release, system scope: what this thread wrote, or a group sync ordered before this call, is
-  /// visible after the peer's wait().
-  MSCCLPP_INLINE void signal() {
-    arch::reduceAdd<arch::Order::Release, arch::Scope::System>(remoteInboundToken, std::uint64_t{1});
+  /// Signals the peer `count` times at once. Release, system scope: what this thread wrote, or a group sync ordered
+  /// before this call, is visible after the peer's wait() for the last of them.
+  MSCCLPP_INLINE void signal(std::uint64_t count = 1) const {
+    arch::reduceAdd<arch::Order::Release, arch::Scope::System>(remoteInboundToken, count);
   }
 
-  /// Signals the peer. Relaxed: half the latency, for synchronisation without data.
-  MSCCLPP_INLINE void relaxedSignal() {
-    arch::reduceAdd<arch::Order::Relaxed, arch::Scope::System>(remoteInboundToken, std::uint64_t{1});
+  /// The same, relaxed: half the latency, for synchronisation without data.
+  MSCCLPP_INLINE void relaxedSignal(std::uint64_t count = 1) const {
+    arch::reduceAdd<arch::Order::Relaxed, arch::Scope::System>(remoteInboundToken, count);
   }
 
   // For CounterWait, which has wait, relaxedWait and poll.
@@ -51,7 +52,7 @@ struct SemaphoreHandle : CounterWait<SemaphoreHandle> {
   }
   MSCCLPP_INLINE std::uint64_t loadExpectedInbound() const { return *expectedInboundToken; }
   /// Consumes a signal without waiting for it; returns the new number of signals consumed.
-  MSCCLPP_INLINE std::uint64_t incExpectedInbound() { return *expectedInboundToken += 1; }
+  MSCCLPP_INLINE std::uint64_t incExpectedInbound() const { return *expectedInboundToken += 1; }
 };
 
 static_assert(SemaphoreLike<SemaphoreHandle, BoundedWait>);

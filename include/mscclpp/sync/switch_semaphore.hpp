@@ -27,13 +27,13 @@ struct SwitchSemaphoreHandle : CounterWait<SwitchSemaphoreHandle> {
 
   /// Signals all ranks, this one included. Release, system scope: what this thread wrote, or a group sync ordered
   /// before this call, is visible after wait() on every rank, through the multicast address and through ordinary ones.
-  MSCCLPP_INLINE void signal() {
+  MSCCLPP_INLINE void signal() const {
     arch::aliasFence();
     arch::multimemAdd<arch::Order::Release>(mcBarrierFlag, 1);
   }
 
   /// Signals all ranks. Relaxed.
-  MSCCLPP_INLINE void relaxedSignal() { arch::multimemAdd<arch::Order::Relaxed>(mcBarrierFlag, 1); }
+  MSCCLPP_INLINE void relaxedSignal() const { arch::multimemAdd<arch::Order::Relaxed>(mcBarrierFlag, 1); }
 
   // For CounterWait, which has wait, relaxedWait and poll: they end a generation, for which every rank has to signal.
   // The record of a failed wait has the number of signals seen, but not which ranks are missing, unless one has left.

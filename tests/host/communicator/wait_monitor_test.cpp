@@ -216,6 +216,8 @@ TEST_CASE("a rank that leaves ends the waits for it, and no others") {
   CHECK(waitFor(WaitOperation::Semaphore, 1, longWait));
   CHECK(waitFor(WaitOperation::GridBarrier, -1, longWait));
   CHECK(waitFor(WaitOperation::Fifo, 2, longWait));
+  CHECK(waitFor(WaitOperation::User, 1, longWait));
+  CHECK(waitFor(WaitOperation::User, -1, longWait));
   CHECK(waitFor(WaitOperation::Semaphore, 2, arch::attemptsPerDeadlineCheck + 1));  // signalled before the rank left
   // The ranks of a team may be others than the job's.
   CHECK(waitFor(WaitOperation::Packet, -1, longWait));
@@ -225,11 +227,16 @@ TEST_CASE("a rank that leaves ends the waits for it, and no others") {
   monitor.check();
   monitor.setTeamIsJob();
   int peer = 2;
+  WaitOperation operation = WaitOperation::Semaphore;
   SUBCASE("of one signal") {}
   SUBCASE("of packets of all ranks") {
+    operation = WaitOperation::Packet;
     peer = -1;
   }
-  CHECK_FALSE(waitFor(peer < 0 ? WaitOperation::Packet : WaitOperation::Semaphore, peer, never));
+  SUBCASE("of a condition of the caller's own") {
+    operation = WaitOperation::User;
+  }
+  CHECK_FALSE(waitFor(operation, peer, never));
   CHECK(monitor.failed());
   const auto failure = failureOf(monitor);
   CHECK(failure.code == ErrorCode::RemoteError);
