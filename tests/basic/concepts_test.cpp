@@ -124,9 +124,9 @@ static_assert(PackProtocol<MinimalProtocol, MinimalWarp>);
 static_assert(!PackProtocol<MinimalPacket, MinimalWarp>);
 
 struct MinimalSemaphore {
-  void signal();
-  bool wait(MinimalWait&);
-  bool poll();
+  void signal() const;
+  bool wait(MinimalWait&) const;
+  bool poll() const;
 };
 static_assert(SemaphoreLike<MinimalSemaphore, MinimalWait>);
 static_assert(!SemaphoreLike<MinimalSemaphore, SpinWait>);
