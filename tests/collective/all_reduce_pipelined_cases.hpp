@@ -145,15 +145,18 @@ TEST_CASE("pipeline: a rank that does not arrive, or whose signals are lost, lea
   const Shape shape{3, 1, 2};
   for (const bool absent : {true, false}) {
     CAPTURE(absent);
-    PipelinedTester<2> run(3, PipelineScratch{tilePacks, 3, 1, 4});
-    run.timeout = 100'000'000;
-    if (absent) {
-      run.faults.absentRank = 1;
-    } else {
-      run.faults.dropFrom = 1;
-      run.faults.dropTo = 0;
-    }
-    const auto outcome = run.run(shape, {{tilesOf<float>(6, shape)}});
+    const auto attempt = [&](std::uint64_t timeout) {
+      PipelinedTester<2> run(3, PipelineScratch{tilePacks, 3, 1, 4});
+      run.timeout = timeout;
+      if (absent) {
+        run.faults.absentRank = 1;
+      } else {
+        run.faults.dropFrom = 1;
+        run.faults.dropTo = 0;
+      }
+      return run.run(shape, {{tilesOf<float>(6, shape)}});
+    };
+    const auto outcome = withEnoughTime(attempt, 0, 1);
     REQUIRE(outcome.record);
     CHECK(outcome.record->outcome == WaitOutcome::Deadline);
     CHECK(outcome.record->operation == WaitOperation::Progress);

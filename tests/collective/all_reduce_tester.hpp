@@ -35,6 +35,19 @@ struct MessageLayout {
 
 inline constexpr int maxMessages = 16;
 
+/// The outcome of attempt(timeout), a run in which `waiter` waits without success for `culprit`. On a busy machine another rank
+/// may be later than the timeout, and be named by the waiter in place of the culprit: then once more, with more time.
+template <class Attempt>
+auto withEnoughTime(const Attempt& attempt, int waiter, int culprit) {
+  std::uint64_t timeout = 100'000'000;
+  auto outcome = attempt(timeout);
+  while (outcome.record && outcome.record->rank == waiter && outcome.record->peer != culprit && timeout < waitTimeout) {
+    timeout *= 5;
+    outcome = attempt(timeout);
+  }
+  return outcome;
+}
+
 /// A source that counts its calls and can delay one rank.
 template <class T>
 struct CountingSource {
