@@ -35,8 +35,8 @@ struct MessageLayout {
 
 inline constexpr int maxMessages = 16;
 
-/// The outcome of attempt(timeout), a run in which `waiter` waits without success for `culprit`. On a busy machine another rank
-/// may be later than the timeout, and be named by the waiter in place of the culprit: then once more, with more time.
+/// The outcome of attempt(timeout), a run in which rank `waiter` must time out on rank `culprit`. On a busy machine
+/// another rank may be later than the timeout, and be named by the waiter instead: then once more, with more time.
 template <class Attempt>
 auto withEnoughTime(const Attempt& attempt, int waiter, int culprit) {
   std::uint64_t timeout = 100'000'000;
