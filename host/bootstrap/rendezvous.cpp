@@ -169,7 +169,7 @@ class Coordinator {
 
   static void sendError(const UniqueFd& socket, const std::exception& error) {
     const auto* own = dynamic_cast<const BaseError*>(&error);
-    const std::string text = own != nullptr ? messageOf(*own) : error.what();
+    const std::string text = messageOf(error);
     const std::string_view errorText = std::string_view(text).substr(0, maxErrorTextBytes);
     ErrorCode code = own != nullptr ? codeOf(*own) : ErrorCode::InternalError;
     if (code == ErrorCode::Aborted) code = ErrorCode::RemoteError;

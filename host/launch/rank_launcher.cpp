@@ -270,11 +270,6 @@ int takeReportPipe() {
   return fd;
 }
 
-std::string describe(const std::exception& error) {
-  const auto* own = dynamic_cast<const BaseError*>(&error);
-  return own != nullptr ? messageOf(*own) : error.what();
-}
-
 }  // namespace
 
 int launchRanks(int numRanks, const std::vector<std::string>& arguments) {
@@ -296,7 +291,7 @@ int launchRanks(int numRanks, const std::vector<std::string>& arguments) {
 }
 
 int reportFailure(const std::exception& error) {
-  printFailure(describe(error));
+  printFailure(messageOf(error));
   return 1;
 }
 

@@ -23,10 +23,8 @@ constexpr std::chrono::microseconds sleepInterval{50};
 std::string describe(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
-  } catch (const BaseError& error) {
-    return messageOf(error);
   } catch (const std::exception& error) {
-    return error.what();
+    return messageOf(error);
   } catch (...) {
     return "something that is not a std::exception was thrown";
   }
