@@ -8,7 +8,7 @@
 #include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/basic/trace_event.hpp"
 #include "mscclpp/basic/wait.hpp"
-#include "mscclpp/collective/all_reduce_pipelined.hpp"
+#include "mscclpp/collective/tile_rings.hpp"
 
 struct CUstream_st;
 
@@ -20,8 +20,8 @@ struct AllReduceCall {
   int ranks;
   std::byte* const* window;  ///< `ranks` addresses
   std::uint64_t* epochs;
-  std::size_t capacityPacks;
-  PipelineScratch pipeline;
+  std::size_t maxBytes;    ///< of the longest message that fits in the scratch; packet algorithms only
+  PipelineShape pipeline;  ///< of the scratch; pipelined algorithms only
   BoundedWait wait;
   const void* input;
   void* output;

@@ -11,21 +11,21 @@
 namespace mscclpp::kernels {
 
 /// The arguments of the collective for a call.
-template <int Ranks>
-AllReduceArgs<Ranks> argsFor(const AllReduceCall& call) {
+template <class Collective>
+typename Collective::Args argsFor(const AllReduceCall& call) {
   return {.team = {call.rank, call.ranks},
-          .window = makeWindow<Ranks>(call.window, call.ranks),
+          .window = makeWindow<Collective::configuration.ranks>(call.window, call.ranks),
           .epochs = {call.epochs},
-          .capacityPacks = call.capacityPacks,
-          .pipeline = call.pipeline,
+          .scratch =
+              Collective::scratchFor(call.maxBytes / sizeof(typename Collective::Element), call.ranks, call.pipeline),
           .count = call.count,
           .wait = call.wait};
 }
 
 /// The same for a traced collective.
-template <int Ranks>
-TracedArgs<AllReduceArgs<Ranks>> tracedArgsFor(const AllReduceCall& call) {
-  return {argsFor<Ranks>(call), call.trace};
+template <class Collective>
+TracedArgs<typename Collective::Args> tracedArgsFor(const AllReduceCall& call) {
+  return {argsFor<Collective>(call), call.trace};
 }
 
 /// Backend: static constexpr bool supportsAlgorithm(const AllReduceAlgorithm&), supports<T, Op>, and template <class

@@ -5,13 +5,14 @@
 #include <limits>
 #include <optional>
 #include <string_view>
+#include <utility>
 
 #include "all_reduce_algorithms.hpp"
 #include "all_reduce_tuning.hpp"
 #include "backend.hpp"
 #include "host/base/process_identity.hpp"
 #include "host/communicator/group_setup.hpp"
-#include "mscclpp/collective/all_reduce_packets.hpp"
+#include "mscclpp/collective/all_reduce.hpp"
 #include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/base/logger.hpp"
@@ -24,33 +25,18 @@ namespace {
 
 using namespace kernels;
 
-/// Calls f(scratch) with the scratch of an algorithm: PacketScratch of its protocol and pattern, or PipelineScratch.
+/// The scratch of an algorithm, which is the same for all element types and operators.
 template <class F>
-void visitScratch(const AllReduceAlgorithm& algorithm, int ranks, const PipelineTuning& tuning, const F& f) {
-  const AllReduceConfig& config = algorithm.config;
-  const std::size_t capacity = algorithm.maxBytes / sizeof(Word128);
-  const auto packets = [&]<Protocol protocol>() {
-    using P = typename PackProtocolOf<protocol>::Type;
-    if (config.pattern == Pattern::OneShot) {
-      f(PacketScratch<P, Pattern::OneShot>{capacity, ranks});
-    } else {
-      f(PacketScratch<P, Pattern::TwoShot>{capacity, ranks});
-    }
+void visitScratch(std::size_t algorithm, int ranks, const PipelineShape& pipeline, const F& f) {
+  const auto visit = [&]<std::size_t i>() {
+    constexpr AllReduceAlgorithm candidate = allReduceAlgorithms[i];
+    using Example = AllReduce<float, Sum, candidate.config>;
+    if (i == algorithm) f(Example::scratchFor(candidate.maxBytes / sizeof(float), ranks, pipeline));
   };
-  switch (config.protocol) {
-    case Protocol::LL8:
-      return packets.template operator()<Protocol::LL8>();
-    case Protocol::LL16:
-      return packets.template operator()<Protocol::LL16>();
-    case Protocol::LL128:
-      return packets.template operator()<Protocol::LL128>();
-    case Protocol::LL128Ordered:
-      return packets.template operator()<Protocol::LL128Ordered>();
-    case Protocol::Sentinel:
-      return packets.template operator()<Protocol::Sentinel>();
-    case Protocol::Simple:
-      return f(PipelineScratch{tuning.tilePacks, ranks, tuning.blocks, 2 * config.lookahead});
+  [&]<std::size_t... i>(std::index_sequence<i...>) {
+    (visit.template operator()<i>(), ...);
   }
+  (std::make_index_sequence<allReduceAlgorithms.size()>{});
 }
 
 /// The state of one algorithm: a part of the window, and its epochs.
@@ -60,23 +46,20 @@ struct Region {
   std::size_t bytes;
   int initialByte;
   std::uint64_t firstEpoch;
-  std::size_t capacityPacks;
-  PipelineScratch pipeline;
+  std::size_t epochWords;  ///< offset of the words in the window that start at the epoch, up to its end
+  PipelineShape pipeline;
   std::vector<std::byte*> window;
   std::shared_ptr<void> epochs;
 };
 
 Region makeRegion(std::size_t index, std::size_t offset, int ranks, const PipelineTuning& tuning) {
-  Region region{index, offset, 0, 0, 0, 0, {}, {}, {}};
-  visitScratch(allReduceAlgorithms[index], ranks, tuning, [&](const auto& scratch) {
-    region.bytes = scratch.windowBytes();
+  const PipelineShape pipeline{tuning.tilePacks, tuning.blocks, 2 * allReduceAlgorithms[index].config.lookahead};
+  Region region{index, offset, 0, 0, 0, 0, pipeline, {}, {}};
+  visitScratch(index, ranks, pipeline, [&](const auto& scratch) {
+    region.bytes = region.epochWords = scratch.windowBytes();
     region.initialByte = scratch.initialByte;
     region.firstEpoch = scratch.firstEpoch;
-    if constexpr (requires { scratch.capacityPacks; }) {
-      region.capacityPacks = scratch.capacityPacks;
-    } else {
-      region.pipeline = scratch;
-    }
+    if constexpr (requires { scratch.countersOffset(); }) region.epochWords = scratch.countersOffset();
   });
   return region;
 }
@@ -166,8 +149,8 @@ class Collectives::State {
     const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
     if (track) track->begin(id, bytes);
     const int error = function({rank_, ranks_, region.window.data(), static_cast<std::uint64_t*>(region.epochs.get()),
-                                region.capacityPacks, region.pipeline, wait, input, output, count, shape, stream,
-                                trace_ ? trace_->buffer() : TraceBuffer{}});
+                                allReduceAlgorithms[region.algorithm].maxBytes, region.pipeline, wait, input, output,
+                                count, shape, stream, trace_ ? trace_->buffer() : TraceBuffer{}});
     if (track) track->end(id);
     if (error != 0) throw CudaError("all-reduce: the launch failed", error);
     if (!onGpu_ && monitor_.failed()) monitor_.check();
@@ -295,10 +278,9 @@ class Collectives::State {
     const std::vector<std::uint64_t> words(maxBlocks, epoch);
     backend_.upload(region.epochs.get(), words.data(), words.size() * sizeof(std::uint64_t));
     // The counters of a pipeline never decrease: they start at the epoch.
-    if (allReduceAlgorithms[region.algorithm].config.schedule == Schedule::Pipelined && epoch != 0) {
-      const std::size_t offset = region.pipeline.countersOffset();
-      const std::vector<std::uint64_t> counters((region.bytes - offset) / sizeof(std::uint64_t), epoch);
-      backend_.upload(local(region) + offset, counters.data(), counters.size() * sizeof(std::uint64_t));
+    const std::vector<std::uint64_t> counters((region.bytes - region.epochWords) / sizeof(std::uint64_t), epoch);
+    if (epoch != 0 && !counters.empty()) {
+      backend_.upload(local(region) + region.epochWords, counters.data(), counters.size() * sizeof(std::uint64_t));
     }
   }
 

@@ -45,8 +45,7 @@ Enqueue library(std::size_t bytes, LaunchShape shape) {
     typename Collective::Args args{.team = {rank, ranks},
                                    .window = {},
                                    .epochs = {gpus[rank].epochs},
-                                   .capacityPacks = bytes / 16,
-                                   .pipeline = {},
+                                   .scratch = Collective::scratchFor(bytes / sizeof(bf16), ranks),
                                    .count = bytes / sizeof(bf16),
                                    .wait = {nullptr, 10'000'000'000u}};
     for (int r = 0; r < ranks; ++r) args.window.base[r] = gpus[r].window;

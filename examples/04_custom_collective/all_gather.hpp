@@ -13,57 +13,29 @@ using namespace mscclpp;
 /// Every rank contributes `count` elements and gets those of all ranks. protocol: any that uses packets.
 template <class T, Protocol protocol>
 struct AllGather {
-  using P = typename PackProtocolOf<protocol>::Type;
-  /// Slots are reused by the data: every rank's result depends on the data of all ranks.
-  using Slots = PacketSlots<P, 1, SlotReuse::ByData>;
+  /// One array of slots, reused by the data: every rank's result depends on the data of all ranks.
+  using Scratch = PacketSlots<typename PackProtocolOf<protocol>::Type, 1, SlotReuse::ByData>;
+  using Args = CollectiveArgs<0, Scratch>;
 
-  struct Args {
-    Team<> team;
-    Window<> window;            ///< Slots::windowBytes() bytes on every rank, each Slots::initialByte at first
-    EpochWords epochs;          ///< local; Slots::firstEpoch at first
-    std::size_t capacityPacks;  ///< packs of the longest contribution
-    std::size_t count;          ///< elements of this rank's contribution, the same on all ranks
-    BoundedWait wait;
-  };
+  /// For contributions of up to maxCount elements.
+  static Scratch scratchFor(std::size_t maxCount, int ranks) { return {ceilDivide(maxCount, packSize<T>), ranks}; }
 
   /// Called by all threads of the grid, on every rank. source(first, valid) gives this rank's elements, a pack at a
-  /// time; sink(from, first, pack, valid) takes those of rank `from`. Calls on one window come one after the other.
-  template <Grid GridType, SourceOf<T> Source, class Sink>
-  static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
-    if (args.count == 0) return;
+  /// time; sink(first, pack, valid) takes those of all ranks, one rank after the other. Calls on one window come one
+  /// after the other. Returns whether all waits of this thread succeeded.
+  template <Grid GridType, SourceOf<T> Source, SinkOf<T> Sink>
+  static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
+    using namespace stage;
+    if (args.count == 0) return true;
     auto&& trace = traceOf(grid);
     auto wait = tracedWait(args.wait, trace);
-    PacketSession session(grid, args.team, args.window, args.epochs, Slots{args.capacityPacks, args.team.size()}, wait,
-                          trace);
-    const PackedMessage<T> message{args.count};
-    const auto packs = static_cast<stage::PackCount>(message.packs());
-    // A warp handles a row of packs at a time, and no thread ever waits for another of its own rank.
-    session.forEachRow(packs, [&](stage::PackCount row) {
-      const auto at = session.position(row, packs);
-      const auto take = [&](int from, const Pack<T>& pack) {
-        if (at.active) sink(from, std::size_t{at.pack} * packSize<T>, pack, message.valid(at.pack));
-      };
-      const Pack<T> own = at.active ? message.load(source, at.pack) : Pack<T>{};
-      session.broadcast(0, at, session.encode(toWord<T>(own)));
-      take(args.team.rank(), own);
-      for (int i = 0; i < args.team.size() - 1; ++i) {
-        const int peer = args.team.peer(i);
-        take(peer, fromWord<T>(session.decode(session.receive(0, peer, at))));
-      }
-    });
-    session.finish([&](int /*phase*/, int from) { return from == args.team.rank() ? 0 : packs; });
-  }
-};
-
-/// A sink that concatenates the contributions.
-template <class T>
-struct Concatenate {
-  T* output;
-  std::size_t count;  ///< elements per rank
-
-  MSCCLPP_INLINE void operator()(int from, std::size_t first, const Pack<T>& pack, int valid) const {
-    T* to = output + static_cast<std::size_t>(from) * count + first;
-    for (int i = 0; i < valid; ++i) to[i] = pack[i];
+    PacketSession session(grid, args, wait, trace);
+    const RankSlices<T, typename decltype(session)::Index> slices(args.count);
+    const std::size_t start = slices.first(args.team.rank(), 0);
+    const auto own = [&](std::size_t first, int valid) { return source(first - start, valid); };
+    // Each line is one pass over packs, from registers to registers; no thread waits for another of its own rank.
+    return session.run(ownSlice(slices) | from(own) | share<0>() | into(sink),
+                       eachPeer(slices) | receive<0>() | into(sink));
   }
 };
 

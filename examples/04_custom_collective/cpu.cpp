@@ -19,11 +19,12 @@ bool gatherInEmulation(const char* name) {
   constexpr int ranks = 3;
   constexpr int warpWidth = 4;
   const emulation::Shape shape{.ranks = ranks, .blocks = 2, .threads = 2 * warpWidth};
-  constexpr std::size_t capacityPacks = 64;
+  constexpr std::size_t maxCount = 256;
 
-  using Slots = typename Collective::Slots;
-  const emulation::SymmetricBuffers buffers(ranks, Slots{capacityPacks, ranks}.windowBytes(), Slots::initialByte);
-  std::vector<std::vector<std::uint64_t>> epochs(ranks, std::vector<std::uint64_t>(maxBlocks, Slots::firstEpoch));
+  using Scratch = typename Collective::Scratch;
+  const Scratch scratch = Collective::scratchFor(maxCount, ranks);
+  const emulation::SymmetricBuffers buffers(ranks, scratch.windowBytes(), Scratch::initialByte);
+  std::vector<std::vector<std::uint64_t>> epochs(ranks, std::vector<std::uint64_t>(maxBlocks, Scratch::firstEpoch));
 
   for (const std::size_t count : {1, 2, 37, 256, 5, 0, 255, 64}) {
     std::vector<std::vector<float>> inputs(ranks), outputs(ranks, std::vector<float>(ranks * count, -1.0f));
@@ -32,14 +33,9 @@ bool gatherInEmulation(const char* name) {
     }
     // Returning from launch() corresponds to the end of a kernel on a GPU: calls do not overlap.
     emulation::launch<warpWidth>(shape, [&](int rank, const auto& grid) {
-      const typename Collective::Args args{{rank, ranks},
-                                           buffers.window(),
-                                           {epochs[rank].data()},
-                                           capacityPacks,
-                                           count,
-                                           BoundedWait(nullptr, 20'000'000'000)};
-      Collective::run(grid, args, ArraySource<float>(inputs[rank].data()),
-                      example::Concatenate<float>{outputs[rank].data(), count});
+      const typename Collective::Args args{
+          {rank, ranks}, buffers.window(), {epochs[rank].data()}, scratch, count, BoundedWait(nullptr, 20'000'000'000)};
+      Collective::run(grid, args, ArraySource<float>(inputs[rank].data()), ArraySink<float>(outputs[rank].data()));
     });
     for (int rank = 0; rank < ranks; ++rank) {
       for (std::size_t i = 0; i < ranks * count; ++i) {

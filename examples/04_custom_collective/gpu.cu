@@ -13,14 +13,14 @@ namespace {
 
 using Collective = example::AllGather<float, Protocol::LL16>;
 
-constexpr std::size_t capacityPacks = 16384;
+constexpr std::size_t maxCount = 65536;
 constexpr int blocks = 32;
 constexpr int threads = 256;
 
 // Other work of the kernel goes before, after, or into the source and the sink.
 __global__ void __launch_bounds__(threads)
     gatherKernel(const __grid_constant__ Collective::Args args, const float* input, float* output) {
-  Collective::run(gpu::Grid(), args, ArraySource<float>(input), example::Concatenate<float>{output, args.count});
+  Collective::run(gpu::Grid(), args, ArraySource<float>(input), ArraySink<float>(output));
 }
 
 void gather(ProcessGroup& group) {
@@ -30,17 +30,17 @@ void gather(ProcessGroup& group) {
   WaitMonitor monitor(communicator, DeviceType::GPU);
 
   // Scratch that all ranks map. It is zero-initialised, as LL16 packets require.
-  using Slots = Collective::Slots;
-  static_assert(Slots::initialByte == 0);
-  const SymmetricMemory scratch(communicator, Slots{capacityPacks, ranks}.windowBytes(), DeviceType::GPU);
+  static_assert(Collective::Scratch::initialByte == 0);
+  const auto layout = Collective::scratchFor(maxCount, ranks);
+  const SymmetricMemory scratch(communicator, layout.windowBytes(), DeviceType::GPU);
   const GpuBuffer<std::uint64_t> epochs(maxBlocks);
-  gpuMemcpy(epochs.data(), std::vector<std::uint64_t>(maxBlocks, Slots::firstEpoch).data(), maxBlocks);
+  gpuMemcpy(epochs.data(), std::vector<std::uint64_t>(maxBlocks, Collective::Scratch::firstEpoch).data(), maxBlocks);
 
   Collective::Args args{};
   args.team = Team<>(rank, ranks);
   args.window = scratch.window();
   args.epochs = {epochs.data()};
-  args.capacityPacks = capacityPacks;
+  args.scratch = layout;
   args.wait = BoundedWait(monitor.deviceControl(), 30'000'000'000);
 
   for (const std::size_t count : {1, 1001, 65536, 3, 65535}) {

@@ -15,7 +15,8 @@ void layer(ProcessGroup& group) {
   Communicator communicator(group.connect());
   WaitMonitor monitor(communicator, DeviceType::CPU);
 
-  const SymmetricMemory scratch(communicator, example::Scratch{problem.packs(), ranks}.windowBytes(), DeviceType::CPU);
+  const auto layout = example::Collective::scratchFor(problem.elements(), ranks);
+  const SymmetricMemory scratch(communicator, layout.windowBytes(), DeviceType::CPU);
   std::vector<std::uint64_t> epochs(maxBlocks, 1);
   GridBarrier barrier{};
   const std::vector<float> input = problem.input(rank), weight = problem.weight(rank), residual = problem.residual(),
@@ -27,8 +28,7 @@ void layer(ProcessGroup& group) {
   const example::Collective::Args args{.team = {rank, ranks},
                                        .window = scratch.window(),
                                        .epochs = {epochs.data()},
-                                       .capacityPacks = problem.packs(),
-                                       .pipeline = {},
+                                       .scratch = layout,
                                        .count = problem.elements(),
                                        .wait = {monitor.deviceControl(), 30'000'000'000}};
 

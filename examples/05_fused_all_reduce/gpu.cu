@@ -31,7 +31,8 @@ void layer(ProcessGroup& group) {
   Communicator communicator(group.connect());
   WaitMonitor monitor(communicator, DeviceType::GPU);
 
-  const SymmetricMemory scratch(communicator, example::Scratch{problem.packs(), ranks}.windowBytes(), DeviceType::GPU);
+  const auto layout = example::Collective::scratchFor(problem.elements(), ranks);
+  const SymmetricMemory scratch(communicator, layout.windowBytes(), DeviceType::GPU);
   const GpuBuffer<std::uint64_t> epochs(maxBlocks);
   gpuMemcpy(epochs.data(), std::vector<std::uint64_t>(maxBlocks, 1).data(), maxBlocks);
   const GpuBuffer<GridBarrier> barrier(1);
@@ -44,8 +45,7 @@ void layer(ProcessGroup& group) {
   const example::Collective::Args args{.team = {rank, ranks},
                                        .window = scratch.window(),
                                        .epochs = {epochs.data()},
-                                       .capacityPacks = problem.packs(),
-                                       .pipeline = {},
+                                       .scratch = layout,
                                        .count = problem.elements(),
                                        .wait = {monitor.deviceControl(), 30'000'000'000}};
 

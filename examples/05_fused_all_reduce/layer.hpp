@@ -75,7 +75,6 @@ MSCCLPP_INLINE void normalise(const GridType& grid, const Layer& layer) {
 
 /// The algorithm of the all-reduce: one line to change.
 using Collective = AllReduce<float, Sum, AllReduceConfig{.protocol = Protocol::LL16, .pattern = Pattern::TwoShot}>;
-using Scratch = PacketScratch<PackProtocolOf<Protocol::LL16>::Type, Pattern::TwoShot>;
 
 /// The whole layer. Called by all threads of the grid, on every rank. barrier: in memory of this rank's device, zero at
 /// first; all blocks must be resident at once.

@@ -75,8 +75,9 @@ MSCCLPP_INLINE void runStep(const GridType& grid, const Step& step) {
 }
 
 /// A grid for all these ranks, and its scratch: block b of each rank works with block b of the others.
-inline PipelineScratch scratchFor(int ranks, int blocks) {
-  return {.tilePacks = static_cast<std::size_t>(1024 / blocks), .ranks = ranks, .blocks = blocks, .slots = 4};
+inline Reduce::Scratch scratchFor(int ranks, int blocks) {
+  return Reduce::scratchFor(count, ranks,
+                            {.tilePacks = static_cast<std::size_t>(1024 / blocks), .blocks = blocks, .slots = 4});
 }
 
 /// One rank, from set-up to the file. Backend: what differs between CPU and GPU, in cpu.cpp and gpu.cu.
@@ -95,8 +96,8 @@ void runRank(ProcessGroup& group, const Backend& backend, const std::string& pat
   trace.name(compute, "compute", "step");
   trace.name(sendToPeer, "send", "bytes");
 
-  const PipelineScratch pipeline = scratchFor(ranks, backend.blocks);
-  const SymmetricMemory scratch(communicator, pipeline.windowBytes(), backend.type);
+  const Reduce::Scratch layout = scratchFor(ranks, backend.blocks);
+  const SymmetricMemory scratch(communicator, layout.windowBytes(), backend.type);
   const SymmetricMemory recvBuffers(communicator, count * sizeof(float), backend.type);
   const auto epochs = backend.template allocate<std::uint64_t>(maxBlocks);
   const auto barrier = backend.template allocate<GridBarrier>(1);
@@ -118,8 +119,7 @@ void runRank(ProcessGroup& group, const Backend& backend, const std::string& pat
     const Step step{.reduce = {.team = {rank, ranks},
                                .window = scratch.window(),
                                .epochs = {epochs.get()},
-                               .capacityPacks = 0,
-                               .pipeline = pipeline,
+                               .scratch = layout,
                                .count = count,
                                .wait = {monitor->deviceControl(), 30'000'000'000}},
                     .channel = channel.deviceHandle(),

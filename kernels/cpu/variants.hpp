@@ -14,7 +14,7 @@ struct Backend : AllVariants {
   template <class Collective>
   static int run(const AllReduceCall& call) {
     using T = typename Collective::Element;
-    Collective::run(mscclpp::cpu::SerialGrid(), argsFor<Collective::configuration.ranks>(call),
+    Collective::run(mscclpp::cpu::SerialGrid(), argsFor<Collective>(call),
                     ArraySource<T>(static_cast<const T*>(call.input)), ArraySink<T>(static_cast<T*>(call.output)));
     return 0;
   }
@@ -29,7 +29,7 @@ struct TracedBackend : TracedVariants {
   template <class Collective>
   static int run(const AllReduceCall& call) {
     using T = typename Collective::Element;
-    Traced<Collective>::run(mscclpp::cpu::SerialGrid(), tracedArgsFor<Collective::configuration.ranks>(call),
+    Traced<Collective>::run(mscclpp::cpu::SerialGrid(), tracedArgsFor<Collective>(call),
                             ArraySource<T>(static_cast<const T*>(call.input)),
                             ArraySink<T>(static_cast<T*>(call.output)));
     return 0;

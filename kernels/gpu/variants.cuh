@@ -26,8 +26,7 @@ struct Backend : AllVariants {
  private:
   template <class Collective, class Source, class Sink>
   static int enqueue(const AllReduceCall& call, const Source& source, const Sink& sink) {
-    return static_cast<int>(
-        launch<Collective>(call.shape, call.stream, argsFor<Collective::configuration.ranks>(call), source, sink));
+    return static_cast<int>(launch<Collective>(call.shape, call.stream, argsFor<Collective>(call), source, sink));
   }
 };
 
@@ -38,9 +37,9 @@ struct TracedBackend : TracedVariants {
   template <class Collective>
   static int run(const AllReduceCall& call) {
     using T = typename Collective::Element;
-    return static_cast<int>(launch<Traced<Collective>>(
-        call.shape, call.stream, tracedArgsFor<Collective::configuration.ranks>(call),
-        ArraySource<T>(static_cast<const T*>(call.input)), ArraySink<T>(static_cast<T*>(call.output))));
+    return static_cast<int>(launch<Traced<Collective>>(call.shape, call.stream, tracedArgsFor<Collective>(call),
+                                                       ArraySource<T>(static_cast<const T*>(call.input)),
+                                                       ArraySink<T>(static_cast<T*>(call.output))));
   }
 };
 

@@ -7,7 +7,7 @@
 #include <type_traits>
 
 #include "float_format.hpp"
-#include "mscclpp/basic/reduce_op.hpp"
+#include "mscclpp/basic/pack_reducer.hpp"
 #include "tests/backend/backend.hpp"
 #include "tests/backend/test_data.hpp"
 

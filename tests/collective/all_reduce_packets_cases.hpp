@@ -1,4 +1,4 @@
-// Cases of collective/all_reduce_packets.hpp, for one pattern: the file that includes this one defines
+// Cases of collective/all_reduce.hpp over packets, for one pattern: the file that includes this one defines
 // allReducePattern.
 #pragma once
 
@@ -235,22 +235,35 @@ TEST_CASE("packets: a rank that does not arrive, or whose packets are lost, leav
   });
 }
 
-template <class P>
+template <Protocol protocol>
 void checkScratch() {
-  using Scratch = PacketScratch<P, allReducePattern>;
-  constexpr int phases = allReducePattern == Pattern::OneShot ? 1 : 2;
+  using Collective = AllReduce<float, Sum, packetConfig<protocol>>;
+  using P = typename PackProtocolOf<protocol>::Type;
+  constexpr int arrays = allReducePattern == Pattern::OneShot ? 1 : 2;
   for (std::size_t capacity = 0; capacity <= 130; ++capacity) {
     for (int ranks = 2; ranks <= 9; ++ranks) {
-      const Scratch scratch{capacity, ranks};
-      std::size_t slice = 0;
+      const auto scratch = Collective::scratchFor(capacity * packSize<float>, ranks);
       for (std::size_t packs = 0; packs <= capacity; ++packs) {
-        slice = std::max(slice, Scratch::slicePacks(packs, ranks));
-        REQUIRE(Scratch::slicePacks(packs, ranks) * (phases == 1 ? 1 : static_cast<std::size_t>(ranks)) >= packs);
+        typename Collective::Args args{};
+        args.team = decltype(args.team)(0, ranks);
+        args.scratch = scratch;
+        args.count = packs * packSize<float>;
+        REQUIRE(Collective::accepts(args, {1, 1}));
+        const EvenSlices<float, std::size_t> slices(args.count, ranks);
+        const WholeMessage<float, std::size_t> whole(args.count);
+        REQUIRE(scratch.arrayPacks >= (arrays == 1 ? whole.longest() : slices.longest()));
+        std::size_t sum = 0;
+        for (int rank = 0; rank < ranks; ++rank) {
+          if (slices.packs(rank) > 0) REQUIRE(slices.first(rank, 0) == sum * packSize<float>);
+          REQUIRE(slices.packs(rank) <= slices.longest());
+          sum += slices.packs(rank);
+        }
+        REQUIRE(sum == packs);
       }
       std::vector<std::size_t> starts;
       for (std::uint64_t epoch = 6; epoch <= 7; ++epoch) {
-        for (int phase = 0; phase < phases; ++phase) {
-          for (int from = 0; from < ranks; ++from) starts.push_back(scratch.offset(epoch, phase, from));
+        for (int array = 0; array < arrays; ++array) {
+          for (int from = 0; from < ranks; ++from) starts.push_back(scratch.offset(epoch, array, from));
         }
       }
       starts.push_back(scratch.windowBytes());
@@ -258,58 +271,53 @@ void checkScratch() {
       REQUIRE(starts.back() == scratch.windowBytes());
       for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
         REQUIRE(starts[i] % 16 == 0);
-        REQUIRE(starts[i + 1] - starts[i] >= P::bytes(slice));
+        REQUIRE(starts[i + 1] - starts[i] >= P::bytes(scratch.arrayPacks));
       }
     }
   }
 }
 
-TEST_CASE("packets: slot arrays of all senders, phases and halves do not overlap") {
-  checkScratch<PackProtocolOf<Protocol::LL8>::Type>();
-  checkScratch<PackProtocolOf<Protocol::LL16>::Type>();
-  checkScratch<PackProtocolOf<Protocol::LL128>::Type>();
-  checkScratch<PackProtocolOf<Protocol::Sentinel>::Type>();
+TEST_CASE("packets: slices cover the message, and slot arrays of all senders do not overlap") {
+  checkScratch<Protocol::LL8>();
+  checkScratch<Protocol::LL16>();
+  checkScratch<Protocol::LL128>();
+  checkScratch<Protocol::Sentinel>();
 }
 
-/// A wrong all-reduce: each rank reduces in an order that starts with itself.
+/// A wrong operation in place of stage::reduce: each rank reduces in an order that starts with itself.
+template <int array, class Op>
+struct OwnRankFirst : stage::Operation {
+  static constexpr std::uint32_t received = 1u << array;
+
+  template <class C, class At, int n>
+  MSCCLPP_INLINE bool apply(C& call, const At (&at)[n], Word128 (&words)[n]) const {
+    using T = typename C::Layout::Element;
+    call.startReceiving();
+    const auto& team = call.session.team();
+    PackReducer<T, Op> reducer(fromWord<T>(words[0]));
+    for (int i = 0; i < team.size() - 1; ++i) {
+      const int peers[1] = {team.peer(i)};
+      Word128 received[1] = {};
+      call.session.template receive<1>(array, peers, at, received);
+      reducer.add(fromWord<T>(received[0]));
+    }
+    words[0] = toWord<T>(reducer.finish(team.size()));
+    return true;
+  }
+};
+
 template <class T, class Op, AllReduceConfig config>
-struct OwnRankFirstAllReduce {
-  using Element = T;
-  using Args = AllReduceArgs<config.ranks>;
-  static constexpr AllReduceConfig configuration = config;
+struct OwnRankFirstAllReduce : AllReduce<T, Op, config> {
+  using Args = typename AllReduce<T, Op, config>::Args;
 
   template <class GridType, class Source, class Sink>
-  static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
-    using P = typename PackProtocolOf<config.protocol>::Type;
-    const PacketScratch<P, Pattern::OneShot> scratch{args.capacityPacks, args.team.size()};
-    const std::uint64_t epoch = args.epochs.current(grid);
-    const PackedMessage<T> message{args.count};
-    const auto warp = grid.warp();
+  static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
+    using namespace stage;
+    auto&& trace = traceOf(grid);
     auto wait = args.wait;
-    using stage::PackCount;
-    const auto packCount = static_cast<PackCount>(message.packs());
-    const auto firstRow = static_cast<PackCount>(grid.blockIndex() * grid.warpCount() + grid.warpIndex());
-    const auto warps = static_cast<PackCount>(grid.blockCount() * grid.warpCount());
-    for (PackCount row = firstRow; row < stage::rowsOf<P, decltype(warp)>(packCount); row += warps) {
-      const auto at = stage::position<P>(warp, row, packCount);
-      if (!at.active) continue;
-      const Pack<T> own = message.load(source, at.pack);
-      PackReducer<T, Op> reducer(own);
-      for (int i = 0; i < args.team.size() - 1; ++i) {
-        stage::send<P>(warp, args.window.at(args.team.peer(i), scratch.offset(epoch, 0, args.team.rank())), at,
-                       P::encode(warp, toWord<T>(own)), epoch);
-      }
-      for (int i = 0; i < args.team.size() - 1; ++i) {
-        std::byte* slots[1] = {args.window.at(args.team.rank(), scratch.offset(epoch, 0, args.team.peer(i)))};
-        const stage::RowPosition positions[1] = {at};
-        Word128 packs[1] = {};
-        stage::receive<P, 1>(warp, wait, WaitSite{WaitOperation::Packet, args.team.rank(), -1, 0, epoch}, slots,
-                             positions, epoch, packs);
-        reducer.add(fromWord<T>(P::decode(warp, packs[0])));
-      }
-      message.store(sink, at.pack, reducer.finish(args.team.size()));
-    }
-    args.epochs.advance(grid, P::nextEpoch(epoch));
+    PacketSession session(grid, args, wait, trace);
+    const WholeMessage<T, rows::PackCount> message(args.count);
+    return session.run(ownSlice(message) | from(source) | share<0>() | OwnRankFirst<0, Op>{} | into(sink));
   }
 };
 

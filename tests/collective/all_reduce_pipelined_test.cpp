@@ -25,8 +25,8 @@ void checkFailedWaitDoesNotPropagate(int warps) {
   constexpr std::size_t count = 90;
   using Collective =
       AllReduce<float, Sum, AllReduceConfig{Protocol::Simple, Pattern::TwoShot, Schedule::Pipelined, 0, lookahead}>;
-  const PipelineScratch scratch{8, ranks, 1, 2 * lookahead};
-  const emulation::SymmetricBuffers buffers(ranks, scratch.windowBytes(), PipelineScratch::initialByte);
+  const auto scratch = Collective::scratchFor(0, ranks, {.tilePacks = 8, .blocks = 1, .slots = 2 * lookahead});
+  const emulation::SymmetricBuffers buffers(ranks, scratch.windowBytes(), Collective::Scratch::initialByte);
   std::vector<std::vector<std::uint64_t>> epochs(ranks, std::vector<std::uint64_t>(maxBlocks, 0));
   const std::vector<float> input(count, 1.0f);
   std::vector<std::vector<float>> outputs(ranks, std::vector<float>(count, -7.0f));
@@ -39,8 +39,7 @@ void checkFailedWaitDoesNotPropagate(int warps) {
     const typename Collective::Args args{.team = {rank, ranks},
                                          .window = buffers.window(),
                                          .epochs = {epochs[r].data()},
-                                         .capacityPacks = 0,
-                                         .pipeline = scratch,
+                                         .scratch = scratch,
                                          .count = count,
                                          .wait = {&controls[r], rank == 0 ? 50'000'000u : 1'000'000'000u}};
     Collective::run(grid, args, ArraySource<float>(input.data()), ArraySink<float>(outputs[r].data()));

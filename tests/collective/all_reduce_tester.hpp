@@ -34,6 +34,7 @@ struct MessageLayout {
 };
 
 inline constexpr int maxMessages = 16;
+inline constexpr std::size_t barrierBytes = 128;
 
 /// The outcome of attempt(timeout), a run in which rank `waiter` must time out on rank `culprit`. On a busy machine
 /// another rank may be later than the timeout, and be named by the waiter instead: then once more, with more time.
@@ -100,8 +101,8 @@ struct Faults {
 /// The parameters of the kernels of all ranks.
 struct AllReduceParameters {
   Window<> scratch, epochs, data, counters, barriers, discard;
-  std::size_t capacityPacks;
-  PipelineScratch pipeline;
+  std::size_t maxCount;
+  PipelineShape shape;
   BoundedWait wait;
   int ranks;
   int messages;
@@ -117,6 +118,11 @@ struct AllReduceBody {
 
   AllReduceParameters p;
 
+  /// The number of threads and calls whose waits failed; next to the barrier.
+  MSCCLPP_HOST_DEVICE std::uint32_t* failures(int rank) const {
+    return reinterpret_cast<std::uint32_t*>(p.barriers.at(rank, barrierBytes));
+  }
+
   template <class GridType>
   MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
     const Faults& faults = p.faults;
@@ -126,8 +132,7 @@ struct AllReduceBody {
     for (int r = 0; r < p.ranks; ++r) args.window.base[r] = p.scratch.at(r);
     if (rank == faults.dropFrom) args.window.base[faults.dropTo] = p.discard.at(faults.dropTo);
     args.epochs = {reinterpret_cast<std::uint64_t*>(p.epochs.at(rank))};
-    args.capacityPacks = p.capacityPacks;
-    args.pipeline = p.pipeline;
+    args.scratch = Collective::scratchFor(p.maxCount, p.ranks, p.shape);
     args.wait = p.wait;
     auto barrierWait = p.wait;
     auto* barrier = reinterpret_cast<GridBarrier*>(p.barriers.at(rank));
@@ -142,7 +147,8 @@ struct AllReduceBody {
       const CountingSink<T> sink{ArraySink<T>(reinterpret_cast<T*>(p.data.at(rank, message.output))),
                                  reinterpret_cast<std::uint32_t*>(p.counters.at(rank, message.sinkCalls)),
                                  message.count};
-      Collective::run(grid, args, source, sink);
+      const bool succeeded = Collective::run(grid, args, source, sink);
+      if (!succeeded) arch::fetchAdd<arch::Order::Relaxed, arch::Scope::Device>(failures(rank), 1u);
       barrier->sync(grid, barrierWait);
     }
   }
@@ -197,7 +203,7 @@ class CheckedAllReduce {
 
     auto data = backend_.allocate(ranks_, bytes, poisonByte);
     auto counters = backend_.allocate(ranks_, counterBytes, 0);
-    auto barriers = backend_.allocate(ranks_, 128, 0);
+    auto barriers = backend_.allocate(ranks_, 2 * barrierBytes, 0);
     std::vector<std::vector<unsigned char>> expected(ranks, std::vector<unsigned char>(bytes, poisonByte));
     for (std::size_t m = 0; m < messages.size(); ++m) {
       const auto inputs = inputsOf<T>(messages[m].count, ranks_, ++seed_);
@@ -216,8 +222,8 @@ class CheckedAllReduce {
     body.counters = counters.window();
     body.barriers = barriers.window();
     body.discard = discard_.window();
-    body.capacityPacks = capacityPacks_;
-    body.pipeline = pipeline_;
+    body.maxCount = maxCount_;
+    body.shape = shape_;
     body.wait = backend_.wait(timeout);
     body.ranks = ranks_;
     body.faults = faults;
@@ -238,6 +244,8 @@ class CheckedAllReduce {
       if (at >= 0)
         differs("rank " + std::to_string(rank) + ": " + describeLocation(body, static_cast<std::size_t>(at)));
       if (rank == 0) first = actual;
+      const bool failed = barriers.template read<std::uint32_t>(rank)[barrierBytes / sizeof(std::uint32_t)] != 0;
+      if (failed && !record) differs("rank " + std::to_string(rank) + ": run() returned false, but no wait failed");
       for (const auto count : counters.template read<std::uint32_t>(rank)) {
         if (count != 1) differs("rank " + std::to_string(rank) + ": a pack had " + std::to_string(count) + " calls");
       }
@@ -257,20 +265,19 @@ class CheckedAllReduce {
  protected:
   using Buffers = decltype(std::declval<BackendType>().allocate(0, 0, 0));
 
-  CheckedAllReduce(int ranks, std::size_t capacityPacks, const PipelineScratch& pipeline, std::uint64_t firstEpoch,
-                   std::size_t scratchBytes, int initialByte)
+  /// countersOffset: of the words in the scratch that start at the epoch, up to its end.
+  CheckedAllReduce(int ranks, std::size_t maxCount, const PipelineShape& shape, std::uint64_t firstEpoch,
+                   std::size_t scratchBytes, int initialByte, std::size_t countersOffset)
       : ranks_(ranks),
-        capacityPacks_(capacityPacks),
-        pipeline_(pipeline),
+        maxCount_(maxCount),
+        shape_(shape),
         scratch_(backend_.allocate(ranks, scratchBytes, initialByte)),
         discard_(backend_.allocate(ranks, scratchBytes, initialByte)),
         epochs_(backend_.allocate(ranks, maxBlocks * sizeof(std::uint64_t), 0)) {
     for (int rank = 0; rank < ranks; ++rank) {
       epochs_.write(rank, std::vector<std::uint64_t>(maxBlocks, firstEpoch));
-      if (pipeline.ranks > 0) {  // the counters start at the epoch
-        const std::size_t words = (pipeline.windowBytes() - pipeline.countersOffset()) / sizeof(std::uint64_t);
-        scratch_.write(rank, std::vector<std::uint64_t>(words, firstEpoch), pipeline.countersOffset());
-      }
+      const std::size_t words = (scratchBytes - countersOffset) / sizeof(std::uint64_t);
+      scratch_.write(rank, std::vector<std::uint64_t>(words, firstEpoch), countersOffset);
     }
   }
   ~CheckedAllReduce() = default;
@@ -307,8 +314,8 @@ class CheckedAllReduce {
 
   BackendType backend_;
   int ranks_;
-  std::size_t capacityPacks_;
-  PipelineScratch pipeline_;
+  std::size_t maxCount_;
+  PipelineShape shape_;
   Buffers scratch_;
   Buffers discard_;
   Buffers epochs_;
@@ -318,20 +325,31 @@ class CheckedAllReduce {
 template <class Collective, class Op, class BackendType>
 class AllReduceTester final : public CheckedAllReduce<typename Collective::Element, Op, BackendType> {
   using Base = CheckedAllReduce<typename Collective::Element, Op, BackendType>;
-  static constexpr AllReduceConfig config = Collective::configuration;
+  using Scratch = typename Collective::Scratch;
 
  public:
   /// For packet protocols. capacityPacks: packs of the longest message.
-  AllReduceTester(int ranks, std::size_t capacityPacks, std::uint64_t firstEpoch = 1)
-      : Base(ranks, capacityPacks, PipelineScratch{}, firstEpoch,
-             PacketScratch<Packets, config.pattern>{capacityPacks, ranks}.windowBytes(), Packets::initialByte) {}
+  AllReduceTester(int ranks, std::size_t capacityPacks, std::uint64_t firstEpoch = Scratch::firstEpoch)
+      : AllReduceTester(ranks, capacityPacks * static_cast<std::size_t>(packSize<typename Collective::Element>),
+                        PipelineShape{}, firstEpoch) {}
   /// For pipelines.
-  AllReduceTester(int ranks, const PipelineScratch& pipeline, std::uint64_t firstEpoch = 0)
-      : Base(ranks, 0, pipeline, firstEpoch, pipeline.windowBytes(), 0) {}
+  AllReduceTester(int ranks, const PipelineShape& shape, std::uint64_t firstEpoch = Scratch::firstEpoch)
+      : AllReduceTester(ranks, 0, shape, firstEpoch) {}
 
  private:
-  static constexpr bool pipelined = config.schedule == Schedule::Pipelined;
-  using Packets = typename PackProtocolOf<pipelined ? Protocol::LL16 : config.protocol>::Type;
+  AllReduceTester(int ranks, std::size_t maxCount, const PipelineShape& shape, std::uint64_t firstEpoch)
+      : AllReduceTester(ranks, maxCount, shape, firstEpoch, Collective::scratchFor(maxCount, ranks, shape)) {}
+  AllReduceTester(int ranks, std::size_t maxCount, const PipelineShape& shape, std::uint64_t firstEpoch,
+                  const Scratch& scratch)
+      : Base(ranks, maxCount, shape, firstEpoch, scratch.windowBytes(), Scratch::initialByte, epochWords(scratch)) {}
+
+  static std::size_t epochWords(const Scratch& scratch) {
+    if constexpr (requires { scratch.countersOffset(); }) {
+      return scratch.countersOffset();
+    } else {
+      return scratch.windowBytes();
+    }
+  }
 
   std::optional<WaitRecord> launch(BackendType& backend, const Shape& shape,
                                    const AllReduceParameters& parameters) override {

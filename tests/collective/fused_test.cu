@@ -72,15 +72,16 @@ const T* at(const GpuBuffers& buffers, int rank) {
 }
 
 template <AllReduceConfig config>
-void checkFused(std::size_t scratchBytes, int initialByte, std::uint64_t firstEpoch, std::size_t capacityPacks,
-                const PipelineScratch& pipeline, std::size_t count) {
+void checkFused(std::size_t count, const PipelineShape& shape = {}) {
   using Collective = AllReduce<bf16, Sum, config>;
+  using Scratch = typename Collective::Scratch;
+  const Scratch layout = Collective::scratchFor(count, ranks, shape);
   constexpr std::size_t width = 24;
   constexpr float scale = 0.375f;
   constexpr int squareCount = 5000;
   constexpr int layers = 3;
   GpuBackend backend;
-  auto scratch = backend.allocate(ranks, scratchBytes, initialByte);
+  auto scratch = backend.allocate(ranks, layout.windowBytes(), Scratch::initialByte);
   auto epochs = backend.allocate(ranks, maxBlocks * sizeof(std::uint64_t), 0);
   auto activations = backend.allocate(ranks, count * sizeof(bf16), 0);
   auto residuals = backend.allocate(ranks, count * sizeof(bf16), 0);
@@ -95,7 +96,7 @@ void checkFused(std::size_t scratchBytes, int initialByte, std::uint64_t firstEp
   std::vector<std::vector<bf16>> biased = inputs;
   for (int rank = 0; rank < ranks; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
-    epochs.write(rank, std::vector<std::uint64_t>(maxBlocks, firstEpoch));
+    epochs.write(rank, std::vector<std::uint64_t>(maxBlocks, Scratch::firstEpoch));
     activations.write(rank, inputs[r]);
     residuals.write(rank, residual);
     biases.write(rank, bias);
@@ -123,8 +124,7 @@ void checkFused(std::size_t scratchBytes, int initialByte, std::uint64_t firstEp
       args.team = decltype(args.team)(rank, ranks);
       for (int r = 0; r < ranks; ++r) args.window.base[r] = scratch.window().at(r);
       args.epochs = {reinterpret_cast<std::uint64_t*>(epochs.window().at(rank))};
-      args.capacityPacks = capacityPacks;
-      args.pipeline = pipeline;
+      args.scratch = layout;
       args.count = count;
       args.wait = backend.wait();
       const BiasedActivation source{ArraySource<bf16>(at<bf16>(activations, rank)), at<float>(biases, rank), width};
@@ -163,25 +163,15 @@ void checkFused(std::size_t scratchBytes, int initialByte, std::uint64_t firstEp
   }
 }
 
-template <Protocol protocol, Pattern pattern>
-void checkFusedPackets(std::size_t count) {
-  using P = typename PackProtocolOf<protocol>::Type;
-  const std::size_t packs = ceilDivide(count, static_cast<std::size_t>(packSize<bf16>));
-  const PacketScratch<P, pattern> scratch{packs, ranks};
-  checkFused<AllReduceConfig{protocol, pattern, Schedule::Unpipelined, ranks}>(scratch.windowBytes(), P::initialByte, 1,
-                                                                               packs, {}, count);
-}
-
 }  // namespace
 
 TEST_CASE("fused: packets in one shot and in two") {
-  checkFusedPackets<Protocol::LL16, Pattern::OneShot>(5001);
-  checkFusedPackets<Protocol::Sentinel, Pattern::TwoShot>(40'003);
-  checkFusedPackets<Protocol::LL128, Pattern::TwoShot>(40'003);
+  checkFused<AllReduceConfig{.protocol = Protocol::LL16, .pattern = Pattern::OneShot, .ranks = ranks}>(5001);
+  checkFused<AllReduceConfig{.protocol = Protocol::Sentinel, .pattern = Pattern::TwoShot, .ranks = ranks}>(40'003);
+  checkFused<AllReduceConfig{.protocol = Protocol::LL128, .pattern = Pattern::TwoShot, .ranks = ranks}>(40'003);
 }
 
 TEST_CASE("fused: a pipeline") {
-  const PipelineScratch scratch{64, ranks, collectiveBlocks, 4};
   checkFused<AllReduceConfig{Protocol::Simple, Pattern::TwoShot, Schedule::Pipelined, ranks, 2}>(
-      scratch.windowBytes(), 0, 0, 0, scratch, 200'003);
+      200'003, {.tilePacks = 64, .blocks = collectiveBlocks, .slots = 4});
 }

@@ -57,9 +57,9 @@ inline std::vector<RecordedSpan> spansOf(const std::vector<TraceEvent>& events) 
 /// Runs an all-reduce of `count` floats, checks the sums, and returns the tracks of all ranks.
 template <class Collective, class BackendType>
 std::vector<std::vector<std::vector<TraceEvent>>> tracksOf(BackendType& backend, const Shape& shape, std::size_t count,
-                                                           typename Collective::Args args, std::size_t scratchBytes,
-                                                           int initialByte, std::uint64_t firstEpoch) {
-  const auto scratch = backend.allocate(tracedRanks, scratchBytes, initialByte);
+                                                           typename Collective::Args args) {
+  using Scratch = typename Collective::Scratch;
+  const auto scratch = backend.allocate(tracedRanks, args.scratch.windowBytes(), Scratch::initialByte);
   auto epochs = backend.allocate(tracedRanks, maxBlocks * sizeof(std::uint64_t), 0);
   auto data = backend.allocate(tracedRanks, 2 * count * sizeof(float), 0);
   std::deque<TraceMemory<BackendType>> traces;
@@ -68,7 +68,7 @@ std::vector<std::vector<std::vector<TraceEvent>>> tracksOf(BackendType& backend,
   args.wait = backend.wait();
   TracedBody<Collective> body{args, epochs.window(), data.window(), {}, count};
   for (int rank = 0; rank < tracedRanks; ++rank) {
-    epochs.write(rank, std::vector<std::uint64_t>(maxBlocks, firstEpoch));
+    epochs.write(rank, std::vector<std::uint64_t>(maxBlocks, Scratch::firstEpoch));
     std::vector<float> input(count);
     for (std::size_t i = 0; i < count; ++i) input[i] = static_cast<float>(i % 100 + static_cast<std::size_t>(rank));
     data.write(rank, input);
@@ -102,9 +102,9 @@ TEST_CASE("traced: in a pipeline the first thread records the work, and the cont
   for (const int warps : {1, 3}) {
     CAPTURE(warps);
     Pipelined::Args args{};
-    args.pipeline = {tilePacks, tracedRanks, blocks, 2 * static_cast<int>(lookahead)};
-    const auto tracks = tracksOf<Pipelined>(backend, {tracedRanks, blocks, warps}, count, args,
-                                            args.pipeline.windowBytes(), 0, PipelineScratch::firstEpoch);
+    args.scratch = Pipelined::scratchFor(
+        count, tracedRanks, {.tilePacks = tilePacks, .blocks = blocks, .slots = 2 * static_cast<int>(lookahead)});
+    const auto tracks = tracksOf<Pipelined>(backend, {tracedRanks, blocks, warps}, count, args);
     std::vector<RecordedSpan> whole{{TraceId::AllReduce, count * sizeof(float), 0}};
     std::vector<RecordedSpan> work = whole, control = whole;
     for (std::uint64_t step = 0; step < tiles + 2 * lookahead; ++step) {
@@ -132,14 +132,11 @@ TEST_CASE("traced: packets, of both patterns") {
   constexpr std::size_t count = 64;
   Backend<> backend;
   const auto check = [&]<Pattern pattern>(const std::vector<RecordedSpan>& expected) {
-    using P = PackProtocolOf<Protocol::LL16>::Type;
     using Collective =
         AllReduce<float, Sum, AllReduceConfig{.protocol = Protocol::LL16, .pattern = pattern, .ranks = tracedRanks}>;
     typename Collective::Args args{};
-    args.capacityPacks = count / 4;
-    const PacketScratch<P, pattern> scratch{args.capacityPacks, tracedRanks};
-    const auto tracks = tracksOf<Collective>(backend, {tracedRanks, 1, 1}, count, args, scratch.windowBytes(),
-                                             scratch.initialByte, scratch.firstEpoch);
+    args.scratch = Collective::scratchFor(count, tracedRanks);
+    const auto tracks = tracksOf<Collective>(backend, {tracedRanks, 1, 1}, count, args);
     for (const auto& rank : tracks) {
       // The number of rows of a one-shot depends on the width of a warp; compare the first.
       auto spans = spansOf(rank[0]);

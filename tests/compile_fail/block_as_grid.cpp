@@ -15,6 +15,6 @@ struct Where {
 };
 #endif
 
-void call(const AllReduceArgs<0>& args, const float* input, float* output) {
+void call(const AllReduce<float, Sum, AllReduceConfig{}>::Args& args, const float* input, float* output) {
   AllReduce<float, Sum, AllReduceConfig{}>::run(Where(), args, ArraySource<float>(input), ArraySink<float>(output));
 }

@@ -5,7 +5,7 @@
 
 using namespace mscclpp;
 
-void call(const AllReduceArgs<0>& args, const float* input, float* output) {
+void call(const AllReduce<float, Sum, AllReduceConfig{}>::Args& args, const float* input, float* output) {
 #ifdef CORRECT
   const ArraySource<float> source(input);
 #else

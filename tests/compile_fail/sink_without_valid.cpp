@@ -13,6 +13,6 @@ struct Discard {
 #endif
 };
 
-void call(const AllReduceArgs<0>& args, const float* input) {
+void call(const AllReduce<float, Sum, AllReduceConfig{}>::Args& args, const float* input) {
   AllReduce<float, Sum, AllReduceConfig{}>::run(cpu::SerialGrid(), args, ArraySource<float>(input), Discard());
 }

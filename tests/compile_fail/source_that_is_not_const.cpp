@@ -17,6 +17,6 @@ struct Ones {
 #endif
 };
 
-void call(const AllReduceArgs<0>& args, float* output) {
+void call(const AllReduce<float, Sum, AllReduceConfig{}>::Args& args, float* output) {
   AllReduce<float, Sum, AllReduceConfig{}>::run(cpu::SerialGrid(), args, Ones(), ArraySink<float>(output));
 }

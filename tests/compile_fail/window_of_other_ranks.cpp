@@ -10,6 +10,6 @@ constexpr int ranks = 8;
 constexpr int ranks = 0;
 #endif
 
-void fill(AllReduceArgs<8>& args, std::byte* const* bases) {
+void fill(AllReduce<float, Sum, AllReduceConfig{.ranks = 8}>::Args& args, std::byte* const* bases) {
   args.window = makeWindow<ranks>(bases, 8);
 }

@@ -6,7 +6,7 @@
 #include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/basic/group.hpp"
-#include "mscclpp/basic/reduce_op.hpp"
+#include "mscclpp/basic/pack_reducer.hpp"
 #include "mscclpp/config.hpp"
 
 namespace mscclpp {

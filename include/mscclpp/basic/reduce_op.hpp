@@ -90,31 +90,4 @@ struct Average {
   }
 };
 
-/// Reduces packs of T in T's accumulator type, in the order of the calls of add(). Callers add in rank order from 0, so
-/// that every rank computes the same bits.
-template <class T, class Op>
-class PackReducer {
- public:
-  MSCCLPP_INLINE explicit PackReducer(const Pack<T>& first) {
-    MSCCLPP_UNROLL
-    for (int i = 0; i < packSize<T>; ++i) total_[i] = widen<T>(first[i]);
-  }
-
-  MSCCLPP_INLINE void add(const Pack<T>& next) {
-    MSCCLPP_UNROLL
-    for (int i = 0; i < packSize<T>; ++i) total_[i] = Op::combine(total_[i], widen<T>(next[i]));
-  }
-
-  /// The result over `ranks` packs, rounded once. Every NaN is the canonical quiet NaN (arch/nan.hpp).
-  MSCCLPP_INLINE Pack<T> finish(int ranks) const {
-    Pack<T> result;
-    MSCCLPP_UNROLL
-    for (int i = 0; i < packSize<T>; ++i) result[i] = narrow<T>(arch::canonicalNan(Op::finish(total_[i], ranks)));
-    return result;
-  }
-
- private:
-  Accumulator<T> total_[packSize<T>];
-};
-
 }  // namespace mscclpp

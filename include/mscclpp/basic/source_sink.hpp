@@ -8,8 +8,8 @@
 
 namespace mscclpp {
 
-// Sources and sinks are called exactly once for each pack of the message, by the thread that handles it; `first` is a
-// multiple of packSize<T>, and valid <= packSize<T>.
+// Sources and sinks are called exactly once for each pack, by the thread that handles it. `first` is the index of the
+// pack's first element, a multiple of packSize<T> unless the collective says otherwise; valid <= packSize<T>.
 
 /// A source: a const callable Pack<T>(std::size_t first, int valid) that returns the elements [first, first + valid) of
 /// this rank's contribution. The rest of the pack is ignored. Models: below.
@@ -46,16 +46,17 @@ inline MSCCLPP_HOST_DEVICE bool isPackAligned(const void* data) {
 template <class T>
 class ArraySource {
  public:
-  MSCCLPP_HOST_DEVICE explicit ArraySource(const T* data) : data_(data), aligned_(detail::isPackAligned(data)) {}
+  MSCCLPP_HOST_DEVICE explicit ArraySource(const T* data) : data_(data) {}
 
   MSCCLPP_INLINE Pack<T> operator()(std::size_t first, int valid) const {
-    if ((aligned_ || !arch::wideNeedsAlignment) && valid == packSize<T>) {
-      return fromWord<T>(arch::loadWide(data_ + first));
+    const T* const from = data_ + first;
+    if (valid == packSize<T> && (!arch::wideNeedsAlignment || detail::isPackAligned(from))) {
+      return fromWord<T>(arch::loadWide(from));
     }
     Pack<T> pack = fromWord<T>(Word128{0, 0});
     MSCCLPP_UNROLL
     for (int i = 0; i < packSize<T>; ++i) {
-      if (i < valid) pack[i] = data_[first + i];
+      if (i < valid) pack[i] = from[i];
     }
     return pack;
   }
@@ -63,30 +64,29 @@ class ArraySource {
 
  private:
   const T* data_;
-  bool aligned_;
 };
 
 /// A sink that writes an array, aligned to its elements.
 template <class T>
 class ArraySink {
  public:
-  MSCCLPP_HOST_DEVICE explicit ArraySink(T* data) : data_(data), aligned_(detail::isPackAligned(data)) {}
+  MSCCLPP_HOST_DEVICE explicit ArraySink(T* data) : data_(data) {}
 
   MSCCLPP_INLINE void operator()(std::size_t first, const Pack<T>& result, int valid) const {
-    if ((aligned_ || !arch::wideNeedsAlignment) && valid == packSize<T>) {
-      arch::storeWide(data_ + first, toWord<T>(result));
+    T* const to = data_ + first;
+    if (valid == packSize<T> && (!arch::wideNeedsAlignment || detail::isPackAligned(to))) {
+      arch::storeWide(to, toWord<T>(result));
       return;
     }
     MSCCLPP_UNROLL
     for (int i = 0; i < packSize<T>; ++i) {
-      if (i < valid) data_[first + i] = result[i];
+      if (i < valid) to[i] = result[i];
     }
   }
   MSCCLPP_INLINE T* data() const { return data_; }
 
  private:
   T* data_;
-  bool aligned_;
 };
 
 /// A source that reads an array of whole packs at a 16-byte aligned address. It has half the instructions of

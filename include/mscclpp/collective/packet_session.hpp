@@ -1,5 +1,5 @@
-// A packet session: what every collective over packets needs for one call. Rows of packs, slots for them in scratch,
-// sending, receiving and reducing them, the epoch of the call, and the rule by which a slot may be written again.
+// A packet session: one call of a collective whose stages send packets, and what every such collective needs: rows of
+// packs, slots for them in scratch, the epoch of the call, and the rule by which a slot may be written again.
 #pragma once
 
 #include "mscclpp/arch/memory.hpp"
@@ -8,46 +8,35 @@
 #include "mscclpp/basic/team.hpp"
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/basic/wait.hpp"
-#include "mscclpp/collective/epoch.hpp"
+#include "mscclpp/collective/collective.hpp"
+#include "mscclpp/collective/rows.hpp"
+#include "mscclpp/collective/slot_reuse.hpp"
 #include "mscclpp/collective/stages.hpp"
 #include "mscclpp/config.hpp"
-#include "mscclpp/sync/window.hpp"
 
 namespace mscclpp {
 
-/// How a rank knows that its peer has read a slot, before it writes the slot again.
-enum class SlotReuse {
-  /// By the data itself: the result of every rank depends on data from every rank, as in an all-reduce or an
-  /// all-gather. So a rank that enters call k knows that every peer has completed call k - 2, and two sets of slots
-  /// suffice. docs/memory_model.md has the proof.
-  ByData,
-  /// By credits: a rank that enters a call tells every peer that it has completed the calls before. There are four sets
-  /// of slots, so that a rank that receives nothing, like the root of a broadcast, may be three calls ahead. For all
-  /// other collectives.
-  ByCredits
-};
-
-/// The scratch of a packet session, in a window: for each phase and sender an array of slots, in as many sets as the
-/// rule of reuse needs. Calls alternate between the sets.
-template <class P, int phases, SlotReuse reuse>
+/// The scratch of a packet session, in a window: arrays of slots, one of each number for each sender, in as many sets as
+/// the rule of reuse needs. Calls alternate between the sets.
+template <class P, int arrays, SlotReuse reuse>
 struct PacketSlots {
   static constexpr int initialByte = P::initialByte;  ///< value of every byte of the window before the first call
   static constexpr std::uint64_t firstEpoch = 1;
   static constexpr std::uint64_t sets = reuse == SlotReuse::ByData ? 2 : 4;
 
-  std::size_t arrayPacks;  ///< packs of the longest array: what a rank sends to another in one phase of a call
+  std::size_t arrayPacks;  ///< packs of an array: the most that a rank sends to another through it in a call
   int ranks;
 
   MSCCLPP_HOST_DEVICE std::size_t arrayBytes() const { return P::bytes(arrayPacks); }
-  MSCCLPP_HOST_DEVICE std::size_t phaseBytes() const { return arrayBytes() * static_cast<std::size_t>(ranks); }
-  MSCCLPP_HOST_DEVICE std::size_t setBytes() const { return phaseBytes() * static_cast<std::size_t>(phases); }
+  MSCCLPP_HOST_DEVICE std::size_t sendersBytes() const { return arrayBytes() * static_cast<std::size_t>(ranks); }
+  MSCCLPP_HOST_DEVICE std::size_t setBytes() const { return sendersBytes() * static_cast<std::size_t>(arrays); }
   MSCCLPP_HOST_DEVICE std::size_t windowBytes() const {
     return reuse == SlotReuse::ByData ? setBytes() * sets : creditOffset(ranks);
   }
 
-  /// Offset in the window, in bytes, of the slots that rank `from` writes in `phase` of a call.
-  MSCCLPP_HOST_DEVICE std::size_t offset(std::uint64_t epoch, int phase, int from) const {
-    return (epoch % sets) * setBytes() + static_cast<std::size_t>(phase) * phaseBytes() +
+  /// Offset in the window, in bytes, of the slots that rank `from` writes in an array in a call.
+  MSCCLPP_HOST_DEVICE std::size_t offset(std::uint64_t epoch, int array, int from) const {
+    return (epoch % sets) * setBytes() + static_cast<std::size_t>(array) * sendersBytes() +
            static_cast<std::size_t>(from) * arrayBytes();
   }
   /// Offset of the word in which rank `from` counts its completed calls.
@@ -57,8 +46,7 @@ struct PacketSlots {
 };
 
 /// One call of a collective over packets, as seen by one thread of a grid. All threads of the grid construct it with
-/// the same arguments, on every rank; call the same operations in the same order, with the same numbers of packs; and
-/// end with finish(). All lanes of a warp call an operation together.
+/// the same arguments, on every rank, and call run() once, with the same stages and layouts.
 ///
 /// Two calls on the same slots do not overlap in time, and a rank's call starts after all blocks of its previous call
 /// have ended: by the order of kernels in a stream or, within a kernel, by a GridBarrier.
@@ -69,32 +57,88 @@ struct PacketSlots {
 ///
 /// A wait that fails leaves its record in `wait`. Later operations of the thread then neither wait nor send, so that
 /// the peers' waits fail too.
-template <class P, int Ranks, int phases, SlotReuse reuse, Grid GridType, WaitPolicy Wait, TracePolicy Trace>
+template <class P, int Ranks, int arrays, SlotReuse reuse, Grid GridType, WaitPolicy Wait, TracePolicy Trace>
 class PacketSession {
  public:
-  using Slots = PacketSlots<P, phases, reuse>;
-  using PackCount = stage::PackCount;
-  using Position = stage::RowPosition;
+  using Slots = PacketSlots<P, arrays, reuse>;
+  using Index = rows::PackCount;  ///< of a layout's numbers of packs
+  using Position = rows::RowPosition;
 
-  MSCCLPP_INLINE PacketSession(const GridType& grid, const Team<Ranks>& team, const Window<Ranks>& window,
-                               const EpochWords& epochs, const Slots& slots, Wait& wait, Trace& trace)
+  MSCCLPP_INLINE PacketSession(const GridType& grid, const CollectiveArgs<Ranks, Slots>& args, Wait& wait, Trace& trace)
       : grid_(grid),
         warp_(grid.warp()),
-        team_(team),
-        window_(window),
-        epochs_(epochs),
-        slots_(slots),
+        args_(args),
         wait_(wait),
         trace_(trace),
-        epoch_(epochs.current(grid)),
-        firstRow_(static_cast<PackCount>(grid.warpIndex() * grid.blockCount() + grid.blockIndex())),
-        stride_(static_cast<PackCount>(grid.warpCount() * grid.blockCount())) {
+        epoch_(args.epochs.current(grid)),
+        firstRow_(static_cast<Index>(grid.warpIndex() * grid.blockCount() + grid.blockIndex())),
+        stride_(static_cast<Index>(grid.warpCount() * grid.blockCount())) {
     if constexpr (reuse == SlotReuse::ByCredits) sendCredits();
   }
 
-  MSCCLPP_INLINE const Team<Ranks>& team() const { return team_; }
-  MSCCLPP_INLINE std::uint64_t epoch() const { return epoch_; }
+  /// Runs the stages one after the other and ends the call. What a stage sends through an array is received by a later
+  /// one or, in an exchange, by the same. Returns whether all waits of this thread have succeeded; if not, what its sinks
+  /// got is meaningless.
+  template <class... Stages>
+  MSCCLPP_INLINE bool run(const Stages&... stages) {
+    static_assert(((Stages::usesArraysBelow(arrays)) && ...), "a stage uses an array that the scratch does not have");
+    (runStage(stages), ...);
+    clearUnused([&](int array, int from) {
+      Index packs = 0;
+      const auto add = [&](Index sent) { packs = sent > packs ? sent : packs; };
+      (add(stages.packsSent(array, from, args_.team.rank())), ...);
+      return packs;
+    });
+    args_.epochs.advance(grid_, P::nextEpoch(epoch_));
+    return !failed();
+  }
+
+  // What the operations of a stage use; all lanes of a warp call them together.
+
+  MSCCLPP_INLINE const Team<Ranks>& team() const { return args_.team; }
   MSCCLPP_INLINE Trace& trace() const { return trace_; }
+  /// The order in which this block addresses its peers (Team::peer): blocks differ, to spread their traffic.
+  MSCCLPP_INLINE int rotation() const { return args_.team.rotation(static_cast<std::uint32_t>(grid_.blockIndex())); }
+
+  /// A pack in the form in which it is sent and reduced, and the reverse.
+  MSCCLPP_INLINE Word128 encode(const Word128& pack) const { return P::encode(warp_, pack); }
+  MSCCLPP_INLINE Word128 decode(const Word128& word) const { return P::decode(warp_, word); }
+
+  /// Sends an encoded pack to a peer. The peer receives it at the same position. At most once per call, array, peer and
+  /// position.
+  MSCCLPP_INLINE void send(int array, int peer, const Position& at, const Word128& word) {
+    if (!mayWrite(peer)) return;
+    rows::send<P>(warp_, args_.window.at(peer, args_.scratch.offset(epoch_, array, args_.team.rank())), at, word,
+                  epoch_);
+  }
+  /// The same to all peers, in the order of a block with this rotation (Team::peer).
+  MSCCLPP_INLINE void broadcast(int array, const Position& at, const Word128& word, int rotation) {
+    MSCCLPP_UNROLL
+    for (int i = 0; i < args_.team.size() - 1; ++i) send(array, args_.team.peer(i, rotation), at, word);
+  }
+
+  /// Waits for the packs that N peers send through an array, with the loads of all in flight together. Returns whether
+  /// they arrived.
+  template <int N>
+  MSCCLPP_INLINE bool receive(int array, const int (&peers)[N], const Position (&at)[N], Word128 (&words)[N]) {
+    std::byte* slots[N];
+    MSCCLPP_UNROLL
+    for (int i = 0; i < N; ++i) slots[i] = slotsOf(array, peers[i]);
+    return rows::receive<P, N>(warp_, wait_, site(N == 1 ? peers[0] : -1), slots, at, epoch_, words);
+  }
+  /// Waits for the packs that all peers send through an array, and reduces them with `word`, this rank's, in rank order
+  /// from 0. Encoded packs. Returns whether they arrived.
+  template <class T, class Op>
+  MSCCLPP_INLINE bool reduce(int array, const Position& at, Word128& word) {
+    const auto inputsOf = [&](int from) { return slotsOf(array, from); };
+    word = rows::reduce<P, T, Op>(warp_, wait_, site(-1), args_.team, inputsOf, at, epoch_, word);
+    return !failed();
+  }
+
+ private:
+  static MSCCLPP_HOST_DEVICE const GridType& someGrid();  // not defined
+  using Warp = decltype(someGrid().warp());
+
   /// Whether a wait of this thread has failed: data is meaningless from then on.
   MSCCLPP_INLINE bool failed() const {
     if constexpr (requires { wait_.failed(); }) {
@@ -103,91 +147,74 @@ class PacketSession {
       return false;
     }
   }
-  /// The order in which this block addresses its peers (Team::peer): blocks differ, to spread their traffic.
-  MSCCLPP_INLINE int rotation() const { return team_.rotation(static_cast<std::uint32_t>(grid_.blockIndex())); }
-  /// The first of this warp's rows.
-  MSCCLPP_INLINE PackCount firstRow() const { return firstRow_; }
 
   /// Calls f(row) for this warp's rows of an array of `packs` packs.
   template <class F>
-  MSCCLPP_INLINE void forEachRow(PackCount packs, const F& f) const {
-    for (PackCount row = firstRow_; row < stage::rowsOf<P, Warp>(packs); row += stride_) f(row);
-  }
-  /// The position of this thread's pack of `row` in an array of `packs` packs.
-  MSCCLPP_INLINE Position position(PackCount row, PackCount packs) const {
-    return stage::position<P>(warp_, row, packs);
+  MSCCLPP_INLINE void forEachRow(Index packs, const F& f) const {
+    for (Index row = firstRow_; row < rows::rowsOf<P, Warp>(packs); row += stride_) f(row);
   }
 
-  /// A pack in the form in which it is sent and reduced, and the reverse.
-  MSCCLPP_INLINE Word128 encode(const Word128& pack) const { return P::encode(warp_, pack); }
-  MSCCLPP_INLINE Word128 decode(const Word128& word) const { return P::decode(warp_, word); }
+  /// With a fixed number of ranks, the accesses of a row for all peers are in flight together.
+  static constexpr int batch = Ranks > 1 ? Ranks - 1 : 1;
 
-  /// Sends an encoded pack to a peer. The peer receives it at the same position. At most once per call, phase, peer and
-  /// position.
-  MSCCLPP_INLINE void send(int phase, int peer, const Position& at, const Word128& word) {
-    if (!mayWrite(peer)) return;
-    stage::send<P>(warp_, window_.at(peer, slots_.offset(epoch_, phase, team_.rank())), at, word, epoch_);
+  template <class S>
+  MSCCLPP_INLINE void runStage(const S& stage) {
+    const auto& team = args_.team;
+    if (!stage.isOn(team.rank())) return;
+    if constexpr (S::peers == stage::Peers::Each) {
+      static_assert(!S::isExchange, "an exchange is a stage of the own slice");
+      const int order = rotation();
+      trace_.begin(S::traceId, firstRow_);
+      forEachRow(stage.layout.longest(), [&](Index row) {
+        MSCCLPP_UNROLL
+        for (int first = 0; first < team.size() - 1; first += batch) {
+          stage::Call<PacketSession, S, batch> call{*this, stage.layout, {}, {}, row};
+          Position at[batch];
+          Word128 words[batch] = {};
+          MSCCLPP_UNROLL
+          for (int i = 0; i < batch; ++i) {
+            call.slices[i] = call.peers[i] = team.peer(first + i, order);
+            at[i] = rows::position<P>(warp_, row, stage.layout.packs(call.slices[i]));
+          }
+          stage.chain.apply(call, at, words);
+        }
+      });
+      trace_.end(S::traceId);
+    } else {
+      const Index packs = stage.layout.packs(team.rank());
+      const int peer = S::peers == stage::Peers::One ? stage.rank : -1;
+      if constexpr (!S::isExchange) trace_.begin(S::traceId, firstRow_);
+      forEachRow(packs, [&](Index row) {
+        const Position at[1] = {rows::position<P>(warp_, row, packs)};
+        if (!at[0].present) return;
+        stage::Call<PacketSession, S, 1> call{*this, stage.layout, {team.rank()}, {peer}, row};
+        Word128 words[1] = {};
+        if constexpr (S::isExchange) trace_.begin(TraceId::Push, row);
+        stage.chain.apply(call, at, words);
+        if constexpr (S::isExchange) trace_.end(S::traceId);
+      });
+      if constexpr (!S::isExchange) trace_.end(S::traceId);
+    }
   }
-  /// The same to all peers, in the order of a block with this rotation (Team::peer).
-  MSCCLPP_INLINE void broadcast(int phase, const Position& at, const Word128& word, int rotation = 0) {
-    MSCCLPP_UNROLL
-    for (int i = 0; i < team_.size() - 1; ++i) send(phase, team_.peer(i, rotation), at, word);
-  }
-
-  /// Waits for the packs that N peers send in `phase`, with the loads of all in flight together.
-  template <int N>
-  MSCCLPP_INLINE void receive(int phase, const int (&peers)[N], const Position (&at)[N], Word128 (&words)[N]) {
-    std::byte* slots[N];
-    MSCCLPP_UNROLL
-    for (int i = 0; i < N; ++i) slots[i] = slotsOf(phase, peers[i]);
-    stage::receive<P, N>(warp_, wait_, site(N == 1 ? peers[0] : -1), slots, at, epoch_, words);
-  }
-  /// Waits for one pack of one peer.
-  MSCCLPP_INLINE Word128 receive(int phase, int peer, const Position& at) {
-    const int peers[1] = {peer};
-    const Position positions[1] = {at};
-    Word128 words[1] = {};
-    receive<1>(phase, peers, positions, words);
-    return words[0];
-  }
-  /// Waits for the packs that all peers send in `phase`, and reduces them with `own`, in rank order from 0, so that
-  /// every rank computes the same bits. Encoded packs.
-  template <class T, class Op>
-  MSCCLPP_INLINE Word128 reduce(int phase, const Position& at, const Word128& own) {
-    const auto inputsOf = [&](int from) { return slotsOf(phase, from); };
-    return stage::reduce<P, T, Op>(warp_, wait_, site(-1), team_, inputsOf, at, epoch_, own);
-  }
-
-  /// Ends the call. receivedPacks(phase, from): the packs that rank `from` has sent to this rank in this call; 0 for
-  /// this rank itself.
-  template <class ReceivedPacks>
-  MSCCLPP_INLINE void finish(const ReceivedPacks& receivedPacks) {
-    clearUnused(receivedPacks);
-    epochs_.advance(grid_, P::nextEpoch(epoch_));
-  }
-
- private:
-  static MSCCLPP_HOST_DEVICE const GridType& someGrid();  // not defined
-  using Warp = decltype(someGrid().warp());
 
   /// The slots of this rank that rank `from` writes.
-  MSCCLPP_INLINE std::byte* slotsOf(int phase, int from) const {
-    return window_.at(team_.rank(), slots_.offset(epoch_, phase, from));
+  MSCCLPP_INLINE std::byte* slotsOf(int array, int from) const {
+    return args_.window.at(args_.team.rank(), args_.scratch.offset(epoch_, array, from));
   }
   MSCCLPP_INLINE WaitSite site(int peer) const {
-    return {WaitOperation::Packet, team_.rank(), peer, static_cast<std::uint32_t>(grid_.blockIndex()), epoch_};
+    return {WaitOperation::Packet, args_.team.rank(), peer, static_cast<std::uint32_t>(grid_.blockIndex()), epoch_};
   }
 
   /// Tells every peer that this rank has completed the calls before this one. The stores are relaxed: what the calls
   /// read and wrote was performed when their blocks ended.
   MSCCLPP_INLINE void sendCredits() const {
     if (grid_.blockIndex() != 0 || grid_.warpIndex() != 0) return;
-    for (int i = warp_.rank(); i < team_.size() - 1; i += warp_.size()) {
-      arch::store<arch::Order::Relaxed, arch::Scope::System>(creditOf(team_.peer(i), team_.rank()), epoch_);
+    for (int i = warp_.rank(); i < args_.team.size() - 1; i += warp_.size()) {
+      arch::store<arch::Order::Relaxed, arch::Scope::System>(creditOf(args_.team.peer(i), args_.team.rank()), epoch_);
     }
   }
   MSCCLPP_INLINE std::uint64_t* creditOf(int at, int from) const {
-    return reinterpret_cast<std::uint64_t*>(window_.at(at, slots_.creditOffset(from)));
+    return reinterpret_cast<std::uint64_t*>(args_.window.at(at, args_.scratch.creditOffset(from)));
   }
 
   /// Waits, once per call and peer, until the peer has completed the last call that used the slots of this one. Returns
@@ -205,9 +232,9 @@ class PacketSession {
     }
   }
   MSCCLPP_INLINE void awaitCredit(int peer, std::uint64_t needed) {
-    const WaitSite site{WaitOperation::Progress, team_.rank(), peer, static_cast<std::uint32_t>(grid_.blockIndex()),
-                        needed};
-    const std::uint64_t* const word = creditOf(team_.rank(), peer);
+    const WaitSite site{WaitOperation::Progress, args_.team.rank(), peer,
+                        static_cast<std::uint32_t>(grid_.blockIndex()), needed};
+    const std::uint64_t* const word = creditOf(args_.team.rank(), peer);
     const auto attempt = [&](std::uint64_t& seen) {
       seen = arch::load<arch::Order::Relaxed, arch::Scope::System>(word);
       const bool isCredited = static_cast<std::int64_t>(seen - needed) >= 0;  // initial bytes count as negative or 0
@@ -224,33 +251,29 @@ class PacketSession {
   /// time: the next writer is a later call, which waits for the end of this one.
   template <class ReceivedPacks>
   MSCCLPP_INLINE void clearUnused(const ReceivedPacks& receivedPacks) const {
-    if (!stage::mustClear<P>(epoch_, Slots::sets)) return;
+    if (!rows::mustClear<P>(epoch_, Slots::sets)) return;
     MSCCLPP_NO_UNROLL
-    for (int phase = 0; phase < phases; ++phase) {
+    for (int array = 0; array < arrays; ++array) {
       MSCCLPP_NO_UNROLL
-      for (int from = 0; from < team_.size(); ++from)
-        stage::clear<P>(warp_, slotsOf(phase, from), firstRow_, stride_, receivedPacks(phase, from),
-                        static_cast<PackCount>(slots_.arrayPacks));
+      for (int from = 0; from < args_.team.size(); ++from)
+        rows::clear<P>(warp_, slotsOf(array, from), firstRow_, stride_, receivedPacks(array, from),
+                       static_cast<Index>(args_.scratch.arrayPacks));
     }
   }
 
   const GridType& grid_;
   const Warp warp_;
-  const Team<Ranks>& team_;
-  const Window<Ranks>& window_;
-  const EpochWords& epochs_;
-  const Slots slots_;
+  const CollectiveArgs<Ranks, Slots>& args_;
   Wait& wait_;
   Trace& trace_;
   const std::uint64_t epoch_;
-  const PackCount firstRow_;
-  const PackCount stride_;
+  const Index firstRow_;
+  const Index stride_;
   std::uint64_t credited_ = 0;  ///< bit r: rank r's slots may be written in this call
 };
 
-template <Grid GridType, int Ranks, class P, int phases, SlotReuse reuse, WaitPolicy Wait, TracePolicy Trace>
-PacketSession(const GridType&, const Team<Ranks>&, const Window<Ranks>&, const EpochWords&,
-              const PacketSlots<P, phases, reuse>&, Wait&, Trace&)
-    -> PacketSession<P, Ranks, phases, reuse, GridType, Wait, Trace>;
+template <Grid GridType, int Ranks, class P, int arrays, SlotReuse reuse, WaitPolicy Wait, TracePolicy Trace>
+PacketSession(const GridType&, const CollectiveArgs<Ranks, PacketSlots<P, arrays, reuse>>&, Wait&, Trace&)
+    -> PacketSession<P, Ranks, arrays, reuse, GridType, Wait, Trace>;
 
 }  // namespace mscclpp

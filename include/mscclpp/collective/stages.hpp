@@ -1,195 +1,392 @@
-// Stages: the steps of packet collectives, each for one row of packs of one warp.
+// Stages: what a collective does with each pack of some slices, as a chain of operations on registers. The same stages
+// run over a packet session and over a tile pipeline.
+//
+//   eachPeer(slices) | from(source) | send<inputs>()                                      scatter
+//   ownSlice(slices) | from(source) | reduce<inputs, Op>() | share<results>() | into(sink)
+//   eachPeer(slices) | receive<results>() | into(sink)                                    collect
+//
+// A chain begins with the slices: this rank's own, those of every peer, or the way to one peer. Then each operation
+// gets the packs from the one before it, and hands them on. Data travels through *arrays* of slots in the scratch,
+// which have numbers: what a stage sends through array a, the next stage of the peer receives from array a.
 #pragma once
 
-#include "mscclpp/basic/concepts.hpp"
-#include "mscclpp/basic/partition.hpp"
-#include "mscclpp/basic/reduce_op.hpp"
-#include "mscclpp/basic/team.hpp"
+#include "mscclpp/arch/memory.hpp"
+#include "mscclpp/basic/source_sink.hpp"
+#include "mscclpp/basic/trace.hpp"
 #include "mscclpp/basic/vector.hpp"
-#include "mscclpp/basic/wait.hpp"
+#include "mscclpp/collective/layout.hpp"
 #include "mscclpp/config.hpp"
 
-namespace mscclpp {
+namespace mscclpp::stage {
 
-/// A message of `count` elements as packs.
-template <class T>
-struct PackedMessage {
-  std::size_t count;
+/// The slices whose packs a stage handles, and the peers that it exchanges them with.
+enum class Peers {
+  None,  ///< this rank's own slice
+  Each,  ///< for each peer, the slice of that peer
+  One    ///< this rank's own slice, with one peer
+};
 
-  MSCCLPP_INLINE std::size_t packs() const { return ceilDivide(count, packSize<T>); }
-  /// The number of elements in pack `pack`: packSize<T> for all but the last.
-  MSCCLPP_INLINE int valid(std::size_t pack) const {
-    const std::size_t left = count - pack * packSize<T>;
-    return left < packSize<T> ? static_cast<int>(left) : packSize<T>;
+/// What an operation gets besides the packs: the session, and for each of the packs the slice that it belongs to and
+/// the peer that it goes to or comes from. All ranks handle the same position of their slices at the same time.
+template <class SessionType, class StageType, int packs>
+struct Call {
+  using Layout = typename StageType::Layout;
+  SessionType& session;
+  const Layout& layout;
+  int slices[packs];
+  int peers[packs];
+  std::uint64_t traceArgument;  ///< of the spans of an exchange
+
+  /// The bytes of a part of the slice, which is not empty.
+  MSCCLPP_INLINE std::size_t bytes(Range part) const {
+    const auto last = part.end - 1;
+    return ((last - part.begin) * packSize<typename Layout::Element> +
+            static_cast<std::size_t>(layout.valid(slices[0], last))) *
+           sizeof(typename Layout::Element);
   }
-  /// The number of bytes of the message in these packs.
-  MSCCLPP_INLINE std::size_t bytes(Range packs) const {
-    if (packs.size() == 0) return 0;
-    const auto last = static_cast<std::size_t>(packSize<T> - valid(packs.end - 1));
-    return (packs.size() * packSize<T> - last) * sizeof(T);
+  /// The first element, and the number of elements, of pack i of n.
+  template <class At>
+  MSCCLPP_INLINE std::size_t first(int i, const At& at) const {
+    return layout.first(slices[i], at.pack);
   }
-  template <class Source>
-  MSCCLPP_INLINE Pack<T> load(const Source& source, std::size_t pack) const {
-    return source(pack * packSize<T>, valid(pack));
+  template <class At>
+  MSCCLPP_INLINE int valid(int i, const At& at) const {
+    return layout.valid(slices[i], at.pack);
   }
-  template <class Sink>
-  MSCCLPP_INLINE void store(const Sink& sink, std::size_t pack, const Pack<T>& value) const {
-    sink(pack * packSize<T>, value, valid(pack));
+  /// The order in which peers are addressed (Team::peer). An exchange is for short messages: no rotation.
+  MSCCLPP_INLINE int rotation() const {
+    if constexpr (StageType::isExchange) {
+      return 0;
+    } else {
+      return session.rotation();
+    }
+  }
+  /// Called before the first wait. An exchange is recorded as two spans: what it sends, and what it receives.
+  MSCCLPP_INLINE void startReceiving() {
+    if constexpr (StageType::isExchange) {
+      session.trace().end(TraceId::Push);
+      session.trace().begin(StageType::traceId, traceArgument);
+    }
   }
 };
 
-namespace stage {
+// An operation is a const value with
+//   apply(call, at, words): performs it on the packs at positions `at` of the slices; `words` are the packs, encoded as
+//     the session sends them. Returns false if a wait failed: the rest of the chain is then left out.
+//   sent, received: the arrays that it uses, as bit masks.
+//   copyBlock(call, part, data, target), if isContiguous: the same for a part of a slice in one piece, for a single CPU
+//     thread, which copies memory faster than it handles packs. data: where the operation before it left the part;
+//     target: where the chain's sink wants it. Returns where the part is then.
 
-/// A number of packs, or of rows of packs, of a message that fits in scratch: 2^32 packs are 64 GiB. 32 bits, since a
-/// packet kernel mostly computes addresses.
-using PackCount = std::uint32_t;
-
-/// The position of a thread's pack of a row in a slot array.
-struct RowPosition {
-  PackCount row;
-  PackCount pack;
-  bool active;   ///< the thread holds a pack of the message
-  bool present;  ///< the thread takes part in sending and receiving the row
+/// The defaults of an operation.
+struct Operation {
+  static constexpr std::uint32_t sent = 0;
+  static constexpr std::uint32_t received = 0;
+  static constexpr bool isReduction = false;
+  static constexpr bool isExchange = false;  ///< sends a pack and then receives others at its position
+  static constexpr bool isContiguous = false;
+  static constexpr bool hasTarget = false;  ///< ends in a sink that is contiguous memory
 };
 
-/// The number of rows for `packs` packs.
-template <class P, class Warp>
-MSCCLPP_INLINE PackCount rowsOf(PackCount packs) {
-  constexpr auto perRow = static_cast<PackCount>(P::packsPerRow(Warp::width));
-  return (packs + perRow - 1) / perRow;
-}
+/// Provides this rank's contribution from a source (basic/source_sink.hpp).
+template <class Source>
+struct From : Operation {
+  static constexpr bool isContiguous = ArrayAccess<Source>;
+  const Source& source;
+  MSCCLPP_INLINE explicit From(const Source& from) : source(from) {}
 
-/// The position of the calling thread in `row` of a slot array with `packs` packs.
-template <class P, class Warp>
-MSCCLPP_INLINE RowPosition position(const Warp& warp, PackCount row, PackCount packs) {
-  constexpr auto perRow = static_cast<PackCount>(P::packsPerRow(Warp::width));
-  const auto lane = static_cast<PackCount>(warp.rank());
-  const PackCount pack = row * perRow + lane;
-  const bool active = lane < perRow && pack < packs;
-  return {row, pack, active, P::needsFullWarp ? row * perRow < packs : active};
-}
-
-/// Send: writes a row to a slot array. Here and below, a word is a pack as encoded by P; all lanes of the warp call.
-template <class P, class Warp>
-MSCCLPP_INLINE void send(const Warp& warp, std::byte* slots, const RowPosition& at, const Word128& word,
-                         std::uint64_t epoch) {
-  if (at.present) P::write(warp, slots, at.row, word, epoch);
-}
-
-/// One attempt to receive packs from N slot arrays, with all loads issued before the first is checked. Returns whether
-/// all packs have arrived.
-template <class P, int N, class Warp>
-MSCCLPP_INLINE bool tryReceive(const Warp& warp, std::byte* const (&slots)[N], const RowPosition (&at)[N],
-                               std::uint64_t epoch, typename P::Fetched (&fetched)[N], unsigned& failures) {
-  MSCCLPP_UNROLL
-  for (int i = 0; i < N; ++i) {
-    if (at[i].present) fetched[i] = P::fetch(warp, slots[i], at[i].row, epoch);
-  }
-  // No branches for absent packs: predicates are cheaper.
-  bool complete = true;
-  MSCCLPP_UNROLL
-  for (int i = 0; i < N; ++i) complete &= !at[i].present | P::arrived(warp, slots[i], at[i].row, fetched[i], epoch);
-  if constexpr (requires { P::attemptsPerEscapeCheck; }) {
-    if (!complete && ++failures % P::attemptsPerEscapeCheck == 0) {
-      complete = true;
-      MSCCLPP_UNROLL
-      for (int i = 0; i < N; ++i)
-        complete &= !at[i].present | P::arrivedEscaped(warp, slots[i], at[i].row, fetched[i], epoch);
-    }
-  }
-  return complete;
-}
-
-/// Receive: waits for words from N slot arrays, with the loads in flight together, then resets the slots for their next
-/// use. Returns false if the wait failed.
-template <class P, int N, class Warp, WaitPolicy Wait>
-MSCCLPP_INLINE bool receive(const Warp& warp, Wait& wait, const WaitSite& site, std::byte* const (&slots)[N],
-                            const RowPosition (&at)[N], std::uint64_t epoch, Word128 (&words)[N]) {
-  typename P::Fetched fetched[N] = {};
-  unsigned failures = 0;
-  const auto attempt = [&](std::uint64_t& seen) {
-    const bool complete = tryReceive<P, N>(warp, slots, at, epoch, fetched, failures);
-    seen = complete ? epoch : 0;
-    return complete;
-  };
-  bool arrived = false;
-  if constexpr (P::needsFullWarp) {
-    arrived = wait.untilCollective(warp, site, attempt);
-  } else {
-    arrived = wait.until(site, attempt);
-  }
-  MSCCLPP_UNROLL
-  for (int i = 0; i < N; ++i) {
-    if (at[i].present) {
-      words[i] = P::received(warp, fetched[i]);
-      P::resetSlot(warp, slots[i], at[i].row);
-    }
-  }
-  return arrived;
-}
-
-/// Whether the call of this epoch must clear the slots that it did not use, because 32-bit flags repeat
-/// (packet/packet_rows.hpp). sets: the sets of slots between which calls alternate.
-template <class P>
-MSCCLPP_INLINE bool mustClear(std::uint64_t epoch, std::uint64_t sets = 2) {
-  if constexpr (requires { P::clearInterval; }) {
-    return epoch % P::clearInterval < sets;
-  } else {
-    return false;
-  }
-}
-
-/// Clear: resets the slots of an array after the first `used` packs. Called by every warp, with its first row and the
-/// number of warps.
-template <class P, class Warp>
-MSCCLPP_INLINE void clear([[maybe_unused]] const Warp& warp, [[maybe_unused]] std::byte* slots, PackCount firstRow,
-                          PackCount stride, PackCount used, PackCount capacity) {
-  if constexpr (requires { P::clearInterval; }) {
-    MSCCLPP_NO_UNROLL
-    for (PackCount row = firstRow; row < rowsOf<P, Warp>(capacity); row += stride) {
-      const auto at = position<P>(warp, row, capacity);
-      if (at.active && at.pack >= used) P::clear(warp, slots, row);
-    }
-  }
-}
-
-/// Reduce: receives the words of all peers and reduces them with this rank's, in rank order from 0, so that every rank
-/// computes the same bits. slotsOf(rank) is the slot array that `rank` writes for this rank.
-template <class P, class T, class Op, int Ranks, class Warp, WaitPolicy Wait, class SlotsOf>
-MSCCLPP_INLINE Word128 reduce(const Warp& warp, Wait& wait, WaitSite site, const Team<Ranks>& team,
-                              const SlotsOf& slotsOf, const RowPosition& at, std::uint64_t epoch, const Word128& own) {
-  if constexpr (Ranks > 1) {
-    // All peers' loads are in flight together; this rank's own entry is not used.
-    std::byte* slots[Ranks];
-    RowPosition positions[Ranks];
-    Word128 words[Ranks];
+  template <class C, class At, int n>
+  MSCCLPP_INLINE bool apply(C& call, const At (&at)[n], Word128 (&words)[n]) const {
+    using T = typename C::Layout::Element;
     MSCCLPP_UNROLL
-    for (int r = 0; r < Ranks; ++r) {
-      slots[r] = slotsOf(r);
-      positions[r] = at;
-      positions[r].present = at.present && r != team.rank();
-      words[r] = own;
+    for (int i = 0; i < n; ++i) {
+      words[i] = Word128{0, 0};
+      if (at[i].active) {
+        words[i] = toWord<T>(source(call.first(i, at[i]), call.valid(i, at[i])));
+      }
     }
-    receive<P, Ranks>(warp, wait, site, slots, positions, epoch, words);
-    PackReducer<T, Op> reducer(fromWord<T>(words[0]));
     MSCCLPP_UNROLL
-    for (int r = 1; r < Ranks; ++r) reducer.add(fromWord<T>(words[r]));
-    return toWord<T>(reducer.finish(Ranks));
-  } else {
-    const auto contribution = [&](int r) {
-      if (r == team.rank()) return fromWord<T>(own);
-      std::byte* slots[1] = {slotsOf(r)};
-      const RowPosition positions[1] = {at};
-      Word128 words[1] = {};
-      site.peer = r;
-      receive<P, 1>(warp, wait, site, slots, positions, epoch, words);
-      return fromWord<T>(words[0]);
-    };
-    PackReducer<T, Op> reducer(contribution(0));
-    for (int r = 1; r < team.size(); ++r) reducer.add(contribution(r));
-    return toWord<T>(reducer.finish(team.size()));
+    for (int i = 0; i < n; ++i) words[i] = call.session.encode(words[i]);
+    return true;
   }
+  template <class C>
+  MSCCLPP_INLINE const std::byte* copyBlock(C& call, Range part, const std::byte* /*data*/,
+                                            std::byte* /*target*/) const {
+    return reinterpret_cast<const std::byte*>(source.data() + call.layout.first(call.slices[0], part.begin));
+  }
+};
+template <class Source>
+MSCCLPP_INLINE From<Source> from(const Source& source) {
+  return From<Source>(source);
 }
 
-}  // namespace stage
-}  // namespace mscclpp
+/// Sends each pack to its peer.
+template <int array>
+struct Send : Operation {
+  static constexpr bool isContiguous = true;
+  static constexpr std::uint32_t sent = 1u << array;
+
+  template <class C, class At, int n>
+  MSCCLPP_INLINE bool apply(C& call, const At (&at)[n], Word128 (&words)[n]) const {
+    MSCCLPP_UNROLL
+    for (int i = 0; i < n; ++i) call.session.send(array, call.peers[i], at[i], words[i]);
+    return true;
+  }
+  template <class C>
+  MSCCLPP_INLINE const std::byte* copyBlock(C& call, Range part, const std::byte* data, std::byte* /*target*/) const {
+    arch::copyBytes(call.session.outgoing(array, call.peers[0]), data, call.bytes(part));
+    return data;
+  }
+};
+template <int array>
+MSCCLPP_INLINE Send<array> send() {
+  return {};
+}
+
+/// Sends each pack to all peers.
+template <int array>
+struct Share : Operation {
+  static constexpr bool isContiguous = true;
+  static constexpr std::uint32_t sent = 1u << array;
+
+  template <class C, class At, int n>
+  MSCCLPP_INLINE bool apply(C& call, const At (&at)[n], Word128 (&words)[n]) const {
+    MSCCLPP_UNROLL
+    for (int i = 0; i < n; ++i) call.session.broadcast(array, at[i], words[i], call.rotation());
+    return true;
+  }
+  template <class C>
+  MSCCLPP_INLINE const std::byte* copyBlock(C& call, Range part, const std::byte* data, std::byte* /*target*/) const {
+    const auto& team = call.session.team();
+    for (int i = 0; i < team.size() - 1; ++i) {
+      const int peer = team.peer(i, call.rotation());
+      arch::copyBytes(call.session.outgoing(array, peer), data, call.bytes(part));
+    }
+    return data;
+  }
+};
+template <int array>
+MSCCLPP_INLINE Share<array> share() {
+  return {};
+}
+
+/// Waits for each pack from its peer.
+template <int array>
+struct Receive : Operation {
+  static constexpr bool isContiguous = true;
+  static constexpr std::uint32_t received = 1u << array;
+
+  template <class C, class At, int n>
+  MSCCLPP_INLINE bool apply(C& call, const At (&at)[n], Word128 (&words)[n]) const {
+    call.startReceiving();
+    return call.session.template receive<n>(array, call.peers, at, words);
+  }
+  template <class C>
+  MSCCLPP_INLINE const std::byte* copyBlock(C& call, Range, const std::byte* /*data*/, std::byte* /*target*/) const {
+    return call.session.incoming(array, call.peers[0]);
+  }
+};
+template <int array>
+MSCCLPP_INLINE Receive<array> receive() {
+  return {};
+}
+
+/// Waits for the packs of all peers and reduces them with this rank's own, in rank order from 0, in Accumulator<T>,
+/// rounded once: every rank computes the same bits.
+template <int array, class Op>
+struct Reduce : Operation {
+  static constexpr bool isContiguous = true;
+  static constexpr bool isReduction = true;
+  static constexpr std::uint32_t received = 1u << array;
+
+  template <class C, class At, int n>
+  MSCCLPP_INLINE bool apply(C& call, const At (&at)[n], Word128 (&words)[n]) const {
+    call.startReceiving();
+    bool isReduced = true;
+    MSCCLPP_UNROLL
+    for (int i = 0; i < n; ++i)
+      isReduced &= call.session.template reduce<typename C::Layout::Element, Op>(array, at[i], words[i]);
+    return isReduced;
+  }
+  template <class C>
+  MSCCLPP_INLINE const std::byte* copyBlock(C& call, Range part, const std::byte* data, std::byte* target) const {
+    call.session.template reduceBlock<typename C::Layout::Element, Op>(array, data, target, call.bytes(part));
+    return target;
+  }
+};
+template <int array, class Op>
+MSCCLPP_INLINE Reduce<array, Op> reduce() {
+  return {};
+}
+
+/// Replaces each pack by f(first, pack, valid), a const callable like a source (basic/source_sink.hpp) that also gets
+/// the pack. On every rank that handles the pack; so a reduction stays the same everywhere if f computes the same
+/// everywhere.
+template <class F>
+struct Transform : Operation {
+  const F& f;
+  MSCCLPP_INLINE explicit Transform(const F& function) : f(function) {}
+
+  template <class C, class At, int n>
+  MSCCLPP_INLINE bool apply(C& call, const At (&at)[n], Word128 (&words)[n]) const {
+    using T = typename C::Layout::Element;
+    MSCCLPP_UNROLL
+    for (int i = 0; i < n; ++i) {
+      Word128 pack = call.session.decode(words[i]);
+      if (at[i].active) {
+        pack = toWord<T>(f(call.first(i, at[i]), fromWord<T>(pack), call.valid(i, at[i])));
+      }
+      words[i] = call.session.encode(pack);
+    }
+    return true;
+  }
+};
+template <class F>
+MSCCLPP_INLINE Transform<F> transform(const F& f) {
+  return Transform<F>(f);
+}
+
+/// Stores each pack to a sink (basic/source_sink.hpp).
+template <class Sink>
+struct Into : Operation {
+  static constexpr bool isContiguous = ArrayAccess<Sink>;
+  static constexpr bool hasTarget = isContiguous;
+  const Sink& sink;
+  MSCCLPP_INLINE explicit Into(const Sink& into) : sink(into) {}
+
+  template <class C, class At, int n>
+  MSCCLPP_INLINE bool apply(C& call, const At (&at)[n], Word128 (&words)[n]) const {
+    using T = typename C::Layout::Element;
+    MSCCLPP_UNROLL
+    for (int i = 0; i < n; ++i) {
+      const Word128 pack = call.session.decode(words[i]);
+      if (at[i].active) sink(call.first(i, at[i]), fromWord<T>(pack), call.valid(i, at[i]));
+    }
+    return true;
+  }
+  MSCCLPP_INLINE std::byte* target(std::size_t firstElement) const {
+    return reinterpret_cast<std::byte*>(sink.data() + firstElement);
+  }
+  template <class C>
+  MSCCLPP_INLINE const std::byte* copyBlock(C& call, Range part, const std::byte* data, std::byte* target) const {
+    if (data != target) arch::copyBytes(target, data, call.bytes(part));
+    return target;
+  }
+};
+template <class Sink>
+MSCCLPP_INLINE Into<Sink> into(const Sink& sink) {
+  return Into<Sink>(sink);
+}
+
+/// One operation after another.
+template <class First, class Second>
+struct Then : Operation {
+  First first;
+  Second second;
+  MSCCLPP_INLINE Then(const First& a, const Second& b) : first(a), second(b) {}
+
+  static constexpr std::uint32_t sent = First::sent | Second::sent;
+  static constexpr std::uint32_t received = First::received | Second::received;
+  static constexpr bool isReduction = First::isReduction || Second::isReduction;
+  static constexpr bool isExchange =
+      First::isExchange || Second::isExchange || (First::sent != 0 && Second::received != 0);
+  static constexpr bool isContiguous = First::isContiguous && Second::isContiguous;
+  static constexpr bool hasTarget = First::hasTarget || Second::hasTarget;
+
+  template <class C, class At, int n>
+  MSCCLPP_INLINE bool apply(C& call, const At (&at)[n], Word128 (&words)[n]) const {
+    return first.apply(call, at, words) && second.apply(call, at, words);
+  }
+  MSCCLPP_INLINE std::byte* target(std::size_t firstElement) const {
+    if constexpr (Second::hasTarget) {
+      return second.target(firstElement);
+    } else {
+      return first.target(firstElement);
+    }
+  }
+  template <class C>
+  MSCCLPP_INLINE const std::byte* copyBlock(C& call, Range part, const std::byte* data, std::byte* target) const {
+    return second.copyBlock(call, part, first.copyBlock(call, part, data, target), target);
+  }
+};
+
+/// Slices and the chain of operations on their packs. The functions below make it.
+template <Peers peersOf, class LayoutType, class Chain>
+struct Stage {
+  using Layout = LayoutType;
+  static constexpr Peers peers = peersOf;
+
+  Layout layout;
+  Chain chain;
+  int rank;  ///< Peers::One: the peer. Otherwise the only rank with this stage, or -1: all ranks have it
+
+  /// Whether a rank has this stage.
+  MSCCLPP_INLINE bool isOn(int r) const { return peers == Peers::One ? r != rank : rank < 0 || r == rank; }
+
+  static constexpr bool sends = Chain::sent != 0;
+  static constexpr bool receives = Chain::received != 0;
+  static constexpr bool isExchange = Chain::isExchange;
+  /// Whether a single thread handles parts of slices in one piece.
+  static constexpr bool isContiguous = Chain::isContiguous && (!Chain::isReduction || Chain::hasTarget);
+  static constexpr TraceId traceId = Chain::isReduction ? TraceId::Reduce : receives ? TraceId::Collect : TraceId::Push;
+
+  static constexpr bool usesArraysBelow(int arrays) { return ((Chain::sent | Chain::received) >> arrays) == 0; }
+
+  /// The number of packs that rank `from` sends to rank `to` through the array in this stage.
+  MSCCLPP_INLINE auto packsSent(int array, int from, int to) const {
+    using Count = decltype(layout.packs(0));
+    if ((Chain::sent >> array & 1) == 0 || !isOn(from) || from == to) return Count{0};
+    if constexpr (peers == Peers::One) {
+      if (to != rank) return Count{0};
+    }
+    return layout.packs(peers == Peers::Each ? to : from);
+  }
+  /// Whether rank `self` sends to, or receives from, this peer in this stage.
+  MSCCLPP_INLINE bool sendsTo(int self, int peer) const { return sends && exchangesWith(self, peer); }
+  MSCCLPP_INLINE bool receivesFrom(int self, int peer) const { return receives && exchangesWith(self, peer); }
+
+ private:
+  MSCCLPP_INLINE bool exchangesWith(int self, int peer) const {
+    return isOn(self) && (peers != Peers::One || peer == rank);
+  }
+};
+
+/// Performs a chain whose isContiguous is true on a part of the slice in one piece. Called by one thread.
+template <class C, class Chain>
+MSCCLPP_INLINE void copyBlock(C& call, const Chain& chain, Range part) {
+  std::byte* target = nullptr;
+  if constexpr (Chain::hasTarget) target = chain.target(call.layout.first(call.slices[0], part.begin));
+  chain.copyBlock(call, part, nullptr, target);
+}
+
+/// No operation: the beginning of a chain.
+struct Start : Operation {};
+
+/// This rank's own slice of the layout. on: the only rank with this stage, -1 for all.
+template <class Layout>
+MSCCLPP_INLINE Stage<Peers::None, Layout, Start> ownSlice(const Layout& layout, int on = -1) {
+  return {layout, {}, on};
+}
+/// The slice of each peer, to send it there or to receive it from there. on: the only rank with this stage.
+template <class Layout>
+MSCCLPP_INLINE Stage<Peers::Each, Layout, Start> eachPeer(const Layout& layout, int on = -1) {
+  return {layout, {}, on};
+}
+/// This rank's own slice, to send it to `peer` or to receive it from there; all ranks but `peer` have this stage.
+template <class Layout>
+MSCCLPP_INLINE Stage<Peers::One, Layout, Start> withPeer(const Layout& layout, int peer) {
+  return {layout, {}, peer};
+}
+
+template <Peers peers, class Layout, class Operation>
+MSCCLPP_INLINE Stage<peers, Layout, Operation> operator|(const Stage<peers, Layout, Start>& stage,
+                                                         const Operation& next) {
+  return {stage.layout, next, stage.rank};
+}
+template <Peers peers, class Layout, class Chain, class Operation>
+MSCCLPP_INLINE Stage<peers, Layout, Then<Chain, Operation>> operator|(const Stage<peers, Layout, Chain>& stage,
+                                                                      const Operation& next) {
+  return {stage.layout, {stage.chain, next}, stage.rank};
+}
+
+}  // namespace mscclpp::stage

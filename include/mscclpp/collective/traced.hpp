@@ -9,27 +9,27 @@
 namespace mscclpp {
 
 /// The arguments of a collective, and the buffer to record into.
-template <class CollectiveArgs>
+template <class Args>
 struct TracedArgs {
-  CollectiveArgs collective;
+  Args collective;
   TraceBuffer trace;
 };
 
-/// Runs Collective and records it; for the generic kernel. A user's kernel, which may record its own events, constructs
+/// Runs the collective C and records it; for the generic kernel. A user's kernel, which may record its own events, constructs
 /// a BlockTrace and passes TracedGrid(grid, trace) to the collective instead.
-template <class Collective>
+template <class C>
 struct Traced {
-  using Args = TracedArgs<typename Collective::Args>;
-  static constexpr int maxBlockThreads = Collective::maxBlockThreads;
+  using Args = TracedArgs<typename C::Args>;
+  static constexpr int maxBlockThreads = C::maxBlockThreads;
 
   static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
-    return Collective::accepts(args.collective, shape);
+    return C::accepts(args.collective, shape);
   }
 
   template <Grid GridType, class Source, class Sink>
   static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
     BlockTrace trace(args.trace, grid);
-    Collective::run(TracedGrid(grid, trace), args.collective, source, sink);
+    C::run(TracedGrid(grid, trace), args.collective, source, sink);
   }
 };
 

@@ -1,0 +1,74 @@
+// The scratch of a tile pipeline: rings of slots for tiles, and step counters.
+#pragma once
+
+#include "mscclpp/arch/word.hpp"
+#include "mscclpp/basic/partition.hpp"
+#include "mscclpp/collective/slot_reuse.hpp"
+#include "mscclpp/config.hpp"
+
+namespace mscclpp {
+
+/// The shape of the rings of a pipeline: packs of a tile, a multiple of 8; blocks of every launch; slots of a ring, a
+/// power of two. docs/performance.md has measurements.
+struct PipelineShape {
+  std::size_t tilePacks = 512;
+  int blocks = 1;
+  int slots = 4;
+};
+
+/// Block b of every rank communicates only with block b of the other ranks, through its own rings and counters. arrayCount:
+/// the number of rings of a block, one for each kind of data that is sent.
+///
+/// Tiles are numbered across calls, and tile number n goes into slot n modulo `slots`. Between the last tile of a call
+/// and the first of the next, gap() numbers are left out.
+template <int arrayCount, SlotReuse slotReuse>
+struct TileRings {
+  static constexpr int arrays = arrayCount;
+  static constexpr SlotReuse reuse = slotReuse;
+  static constexpr int initialByte = 0;  ///< value of every byte of the window before the first call
+  static constexpr std::uint64_t firstEpoch = 0;
+
+  std::size_t tilePacks;  ///< packs that a block sends to each peer in a step; a multiple of 8
+  int ranks;
+  int blocks;  ///< number of blocks of every launch on this scratch
+  int slots;   ///< of each ring; a power of two
+
+  /// Whether the rings have enough slots for a pipeline of stages, each `lookahead` steps after the one before.
+  MSCCLPP_HOST_DEVICE bool suffices(int lookahead, int stages) const {
+    const int steps = lookahead * (stages - 1);
+    return slots > 0 && (slots & (slots - 1)) == 0 && slots >= 2 * lookahead &&
+           gap() >= static_cast<std::size_t>(steps);
+  }
+  /// Numbers of tiles that are left out between two calls. docs/memory_model.md says why.
+  MSCCLPP_HOST_DEVICE std::size_t gap() const {
+    return static_cast<std::size_t>(reuse == SlotReuse::ByData ? slots : slots / 4);
+  }
+
+  MSCCLPP_HOST_DEVICE std::size_t tileBytes() const { return tilePacks * sizeof(Word128); }
+  /// Bytes of a ring, with the tiles of all ranks.
+  MSCCLPP_HOST_DEVICE std::size_t ringBytes() const {
+    return static_cast<std::size_t>(slots) * static_cast<std::size_t>(ranks) * tileBytes();
+  }
+  MSCCLPP_HOST_DEVICE std::size_t blockBytes() const { return arrays * ringBytes(); }
+  MSCCLPP_HOST_DEVICE std::size_t countersOffset() const { return blockBytes() * static_cast<std::size_t>(blocks); }
+  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const {
+    return countersOffset() + static_cast<std::size_t>(blocks) * counterStride();
+  }
+  /// Bytes of the counters of a block: one 64-bit word per rank, in cache lines of their own.
+  MSCCLPP_HOST_DEVICE std::size_t counterStride() const {
+    return roundUp(static_cast<std::size_t>(ranks) * sizeof(std::uint64_t), 128);
+  }
+
+  /// Offset in the window, in bytes, of the slot that rank `from` writes for `block` in a ring, for tile number `tile`.
+  MSCCLPP_HOST_DEVICE std::size_t tileOffset(int block, int array, std::uint64_t tile, int from) const {
+    const std::uint32_t slot = static_cast<std::uint32_t>(tile) & (static_cast<std::uint32_t>(slots) - 1);
+    return static_cast<std::size_t>(block) * blockBytes() + static_cast<std::size_t>(array) * ringBytes() +
+           (slot * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from)) * tileBytes();
+  }
+  MSCCLPP_HOST_DEVICE std::size_t counterOffset(int block, int from) const {
+    return countersOffset() + static_cast<std::size_t>(block) * counterStride() +
+           static_cast<std::size_t>(from) * sizeof(std::uint64_t);
+  }
+};
+
+}  // namespace mscclpp
