@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(Collective::maxBlockThreads, 1)
                      const __grid_constant__ Sink sink) {
   arch::launchDependents();
   arch::waitForPrerequisites();
-  Collective::run(gpu::Grid(), args, source, sink);
+  Collective::run(gpu::LinearGrid(), args, source, sink);
 }
 
 /// Enqueues collectiveKernel on stream; graphs can capture it. The kernel may start before the previous one of the
