@@ -78,7 +78,7 @@ struct PersistentBody {
     auto* to = reinterpret_cast<PersistentElement*>(results.at(rank));
     for (int call = 0; call < p.calls; ++call, to += PersistentRun::maxCount) {
       args.count = p.countOf(call);
-      Collective::run(grid, args, PersistentSource{p, rank, call, to - PersistentRun::maxCount},
+      Collective::run(grid, args, PersistentSource{p, rank, call, call == 0 ? nullptr : to - PersistentRun::maxCount},
                       ArraySink<PersistentElement>(to));
       if (p.between == Between::GridBarrier && !barrier->sync(grid, wait)) return;
       if (p.between == Between::BlockBarrier) grid.block().sync();
