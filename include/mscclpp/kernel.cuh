@@ -3,6 +3,8 @@
 
 #include <cuda_runtime.h>
 
+#include <cstddef>
+
 #include "mscclpp/arch/launch.hpp"
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/basic/launch_shape.hpp"
@@ -18,13 +20,52 @@ __global__ void __launch_bounds__(Collective::maxBlockThreads, 1)
                      const __grid_constant__ Sink sink) {
   arch::launchDependents();
   arch::waitForPrerequisites();
-  Collective::run(gpu::Grid(), args, source, sink);
+  Collective::run(gpu::LinearGrid(), args, source, sink);
 }
 
+namespace detail {
+
+/// Bytes of dynamic shared memory that every kernel may use without asking.
+inline constexpr std::size_t defaultSharedBytes = 48 * 1024;
+
+/// Allows a kernel `bytes` bytes of dynamic shared memory on the current device. The limit is set to the most that the
+/// device has: concurrent calls set the same value, and how much a launch gets does not depend on it. Not a stream
+/// operation, hence nothing that a graph captures; the check costs less than a launch.
+template <class Kernel>
+cudaError_t allowSharedMemory(Kernel* kernel, std::size_t bytes) {
+  if (bytes <= defaultSharedBytes) return cudaSuccess;
+  // In a capture, loading the kernel for the first time may make calls that the global and thread-local modes reject.
+  cudaStreamCaptureMode mode = cudaStreamCaptureModeRelaxed;
+  cudaError_t error = cudaThreadExchangeStreamCaptureMode(&mode);
+  if (error != cudaSuccess) return error;
+  cudaFuncAttributes attributes;
+  error = cudaFuncGetAttributes(&attributes, kernel);
+  if (error == cudaSuccess && bytes > static_cast<std::size_t>(attributes.maxDynamicSharedSizeBytes)) {
+    int device = 0;
+    int most = 0;
+    error = cudaGetDevice(&device);
+    if (error == cudaSuccess) {
+      error = cudaDeviceGetAttribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin, device);
+    }
+    const std::size_t limit = static_cast<std::size_t>(most) - attributes.sharedSizeBytes;
+    if (error == cudaSuccess) {
+      error = bytes > limit
+                  ? cudaErrorInvalidConfiguration
+                  : cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, static_cast<int>(limit));
+    }
+  }
+  const cudaError_t restored = cudaThreadExchangeStreamCaptureMode(&mode);
+  return error != cudaSuccess ? error : restored;
+}
+
+}  // namespace detail
+
 /// Enqueues collectiveKernel on stream; graphs can capture it. The kernel may start before the previous one of the
-/// stream has ended (programmatic dependent launch), but accesses memory only after that. Returns the error of the
-/// launch: cudaErrorInvalidConfiguration for a shape outside the limits, cudaErrorInvalidValue if Collective::accepts
-/// returns false.
+/// stream has ended (programmatic dependent launch), but accesses memory only after that. A collective that uses shared
+/// memory (grid.sharedMemory()) declares `static std::size_t sharedBytes(const Args&, LaunchShape)`, the bytes for each
+/// block; more than 48 KiB are requested from the device here. Returns the error of the launch:
+/// cudaErrorInvalidConfiguration for a shape outside the limits or more shared memory than a block of the device can
+/// have, cudaErrorInvalidValue if Collective::accepts returns false.
 template <class Collective, class Source, class Sink>
 cudaError_t launch(LaunchShape shape, cudaStream_t stream, const typename Collective::Args& args, const Source& source,
                    const Sink& sink) {
@@ -35,16 +76,22 @@ cudaError_t launch(LaunchShape shape, cudaStream_t stream, const typename Collec
   if constexpr (requires { Collective::accepts(args, shape); }) {
     if (!Collective::accepts(args, shape)) return cudaErrorInvalidValue;
   }
+  constexpr auto kernel = collectiveKernel<Collective, Source, Sink>;
+  cudaLaunchConfig_t config = {};
+  if constexpr (requires { Collective::sharedBytes(args, shape); }) {
+    config.dynamicSmemBytes = Collective::sharedBytes(args, shape);
+    const cudaError_t error = detail::allowSharedMemory(kernel, config.dynamicSmemBytes);
+    if (error != cudaSuccess) return error;
+  }
   cudaLaunchAttribute overlap[1] = {};
   overlap[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
   overlap[0].val.programmaticStreamSerializationAllowed = 1;
-  cudaLaunchConfig_t config = {};
   config.gridDim = dim3(static_cast<unsigned>(shape.blocks));
   config.blockDim = dim3(static_cast<unsigned>(shape.threads));
   config.stream = stream;
   config.attrs = overlap;
   config.numAttrs = 1;
-  return cudaLaunchKernelEx(&config, collectiveKernel<Collective, Source, Sink>, args, source, sink);
+  return cudaLaunchKernelEx(&config, kernel, args, source, sink);
 }
 
 }  // namespace mscclpp

@@ -95,6 +95,108 @@ TEST_CASE("group: sync() makes writes visible within a block and a warp") {
   CHECK(seen.read<int>(0) == expected);
 }
 
+/// Two spans of warps of each block sync different numbers of times, and each runs rounds between a control warp and
+/// its workers.
+struct WarpSpansBody {
+  static constexpr int rounds = 12;
+  static constexpr int firstWarps = 2;  // in the first span, of warps 0 and 1; the others are in the second
+
+  struct ThreadResult {
+    int isMember, blockIndex, blockCount, blockRank, blockSize, warpIndex, warpCount, warpRank, workers, wrong;
+  };
+  Window<> results;
+  Window<> slots;
+
+  /// Returns the number of wrong values that this thread read.
+  template <class GridType>
+  static MSCCLPP_HOST_DEVICE int run(const GridType& grid, int* slot, int repetitions) {
+    const auto neighbours = [&](const auto& group) {
+      int wrong = 0;
+      for (int round = 0; round < repetitions; ++round) {
+        slot[group.rank()] = round * 1000 + group.rank();
+        group.sync();
+        const int next = (group.rank() + 1) % group.size();
+        wrong += slot[next] != round * 1000 + next;
+        group.sync();
+      }
+      return wrong;
+    };
+    int wrong = neighbours(grid.block());
+    const auto workers = grid.workers();
+    if (!grid.isControlWarp()) wrong += neighbours(workers);
+    grid.block().sync();
+    // The control warp writes a number for the workers, and they return it. Barriers 0 and 1: ready; 2 and 3: done.
+    int* const shared = slot;
+    int* const returned = slot + 1;
+    for (int round = 0; round < repetitions; ++round) {
+      if (grid.isControlWarp()) {
+        if (grid.warp().rank() == 0) *shared = round;
+        grid.namedBarrierArrive(round % 2);
+        grid.namedBarrierWait(2 + round % 2);
+        for (int w = 0; w < workers.size(); ++w) wrong += returned[w] != round + w;
+        grid.warp().sync();
+      } else {
+        grid.namedBarrierWait(round % 2);
+        returned[workers.rank()] = *shared + workers.rank();
+        grid.namedBarrierArrive(2 + round % 2);
+      }
+    }
+    grid.block().sync();
+    return wrong;
+  }
+
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
+    const int width = grid.warp().size();
+    const auto first = grid.warps(0, firstWarps);
+    const auto second = grid.warps(firstWarps, grid.warpCount() - firstWarps, BarrierIds{10});
+    const int threads = grid.block().size();
+    int* const slot = reinterpret_cast<int*>(slots.at(rank)) + grid.blockIndex() * (threads + 2);
+    auto* const result =
+        reinterpret_cast<ThreadResult*>(results.at(rank)) + grid.blockIndex() * threads + grid.block().rank();
+    const auto describe = [&](const auto& span, int wrong) {
+      *result = {first.isMember() + 2 * second.isMember(),
+                 span.blockIndex(),
+                 span.blockCount(),
+                 span.block().rank(),
+                 span.block().size(),
+                 span.warpIndex(),
+                 span.warpCount(),
+                 span.warp().rank(),
+                 span.workers().size(),
+                 wrong};
+    };
+    if (first.isMember()) {
+      describe(first, run(first, slot, rounds));
+    } else {
+      describe(second, run(second, slot + firstWarps * width + 1, 2 * rounds));
+    }
+  }
+};
+
+TEST_CASE("group: spans of warps are grids of their own") {
+  Backend<> backend;
+  constexpr int width = Backend<>::warpWidth;
+  const Shape shape{1, 2, 5};
+  const int threads = shape.warps * width;
+  using ThreadResult = WarpSpansBody::ThreadResult;
+  auto results = backend.allocate(1, sizeof(ThreadResult) * shape.blocks * threads, poisonByte);
+  auto slots = backend.allocate(1, sizeof(int) * shape.blocks * (threads + 2), poisonByte);
+  backend.launch(shape, WarpSpansBody{results.window(), slots.window()});
+  std::vector<int> expected;
+  for (int b = 0; b < shape.blocks; ++b) {
+    for (int t = 0; t < threads; ++t) {
+      const bool inFirst = t / width < WarpSpansBody::firstWarps;
+      const int start = inFirst ? 0 : WarpSpansBody::firstWarps;
+      const int warps = inFirst ? WarpSpansBody::firstWarps : shape.warps - WarpSpansBody::firstWarps;
+      for (int value : {inFirst ? 1 : 2, b, shape.blocks, t - start * width, warps * width, t / width - start, warps,
+                        t % width, (warps - 1) * width, 0})
+        expected.push_back(value);
+    }
+  }
+  CHECK(results.read<int>(0) == expected);
+}
+
 /// Shuffles from every lane and to the next, and votes in which each lane in turn differs.
 struct WarpBody {
   Window<> out;

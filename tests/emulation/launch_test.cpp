@@ -74,6 +74,40 @@ TEST_CASE("launch: an exception takes precedence over the deadlock that it cause
                     "cause");
 }
 
+TEST_CASE("launch: groups that sync through the same barrier are an error") {
+  std::string message;
+  try {
+    emulation::launch<1>({.threads = 4, .timeout = std::chrono::seconds(1)}, [](int, const auto& grid) {
+      const auto first = grid.warps(0, 2);
+      const auto second = grid.warps(2, 2);  // the same BarrierIds
+      // The first span stays in its barrier, which needs both of its threads.
+      if (grid.block().rank() == 0) first.block().sync();
+      if (second.isMember()) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(200));
+        second.block().sync();
+      }
+    });
+  } catch (const std::logic_error& error) {
+    message = error.what();
+  }
+  CHECK(message.find("threads 0 to 1 and by threads 2 to 3") != std::string::npos);
+}
+
+TEST_CASE("launch: spans of warps and barriers that a block does not have are errors") {
+  const auto span = [](int first, int count, BarrierIds barriers = {}) {
+    emulation::launch<1>({.threads = 3}, [&](int, const auto& grid) {
+      const auto warps = grid.warps(first, count, barriers);
+      if (warps.isMember()) warps.block().sync();
+    });
+  };
+  span(0, 3);
+  span(1, 2, {10});
+  CHECK_THROWS_AS(span(1, 3), std::out_of_range);
+  CHECK_THROWS_AS(span(-1, 2), std::out_of_range);
+  CHECK_THROWS_AS(span(0, 0), std::out_of_range);
+  CHECK_THROWS_AS(span(0, 3, {11}), std::out_of_range);
+}
+
 TEST_CASE("launch: invalid shapes are rejected") {
   const auto nothing = [](int, const auto&) {};
   CHECK_THROWS_AS(emulation::launch<1>({0, 1, 1}, nothing), std::invalid_argument);

@@ -4,6 +4,7 @@
 #include "mscclpp/arch/barrier.hpp"
 #include "mscclpp/arch/shared_memory.hpp"
 #include "mscclpp/arch/warp.hpp"
+#include "mscclpp/basic/barrier_ids.hpp"
 #include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/config.hpp"
 
@@ -99,14 +100,18 @@ struct Block {
 };
 static_assert(ThreadGroup<Block>);
 
-/// The blocks of this launch along x, or `count` of them from block `first`: a user's kernel passes such a part to a
-/// collective and uses the others itself.
-class Grid {
+/// Index of this block in the launch, over all three dimensions.
+MSCCLPP_DEVICE __forceinline__ int blockInLaunch() {
+  return static_cast<int>(blockIdx.x + gridDim.x * (blockIdx.y + gridDim.y * blockIdx.z));
+}
+/// Number of blocks of the launch.
+MSCCLPP_DEVICE __forceinline__ int launchBlocks() {
+  return static_cast<int>(gridDim.x * gridDim.y * gridDim.z);
+}
+
+/// What a block that takes part in a grid as a whole offers, whatever the numbering of the blocks.
+class WholeBlock {
  public:
-  MSCCLPP_DEVICE __forceinline__ Grid() : first_(0), count_(static_cast<int>(gridDim.x)) {}
-  MSCCLPP_DEVICE __forceinline__ Grid(int first, int count) : first_(first), count_(count) {}
-  MSCCLPP_DEVICE __forceinline__ int blockIndex() const { return static_cast<int>(blockIdx.x) - first_; }
-  MSCCLPP_DEVICE __forceinline__ int blockCount() const { return count_; }
   MSCCLPP_DEVICE __forceinline__ Block block() const { return {}; }
   MSCCLPP_DEVICE __forceinline__ WarpTile<> warp() const { return {}; }
   MSCCLPP_DEVICE __forceinline__ int warpIndex() const { return static_cast<int>(threadInBlock() / 32); }
@@ -116,17 +121,92 @@ class Grid {
 
   // The last warp of the block is the control warp, the others are workers (concept WarpSpecializedGrid).
   MSCCLPP_DEVICE __forceinline__ bool isControlWarp() const { return warpIndex() == warpCount() - 1; }
-  MSCCLPP_DEVICE __forceinline__ WarpRange workers() const { return {0, warpCount() - 1, 1}; }
+  MSCCLPP_DEVICE __forceinline__ WarpRange workers() const { return {0, warpCount() - 1, barriers_.workers()}; }
   MSCCLPP_DEVICE __forceinline__ void namedBarrierArrive(int barrier) const {
-    arch::namedBarrierArrive(firstSpecializedBarrier + barrier, static_cast<int>(blockThreads()));
+    arch::namedBarrierArrive(barriers_.specialized(barrier), static_cast<int>(blockThreads()));
   }
   MSCCLPP_DEVICE __forceinline__ void namedBarrierWait(int barrier) const {
-    arch::namedBarrierSync(firstSpecializedBarrier + barrier, static_cast<int>(blockThreads()));
+    arch::namedBarrierSync(barriers_.specialized(barrier), static_cast<int>(blockThreads()));
+  }
+
+ protected:
+  MSCCLPP_DEVICE __forceinline__ explicit WholeBlock(BarrierIds barriers) : barriers_(barriers) {}
+
+ private:
+  BarrierIds barriers_;
+};
+
+/// The blocks of a launch that is known to have one dimension, such as launch()'s of kernel.cuh: Grid without the
+/// instructions that number the blocks of several dimensions.
+class LinearGrid : public WholeBlock {
+ public:
+  MSCCLPP_DEVICE __forceinline__ explicit LinearGrid(BarrierIds barriers = {}) : WholeBlock(barriers) {}
+  MSCCLPP_DEVICE __forceinline__ int blockIndex() const { return static_cast<int>(blockIdx.x); }
+  MSCCLPP_DEVICE __forceinline__ int blockCount() const { return static_cast<int>(gridDim.x); }
+};
+static_assert(mscclpp::Grid<LinearGrid> && WarpSpecializedGrid<LinearGrid> && SharedMemoryGrid<LinearGrid>);
+
+/// Warps [firstWarp, firstWarp + warpCount) of some blocks: a user's kernel passes such a part to a collective and uses
+/// the other warps itself, as in a GEMM with an epilogue. Made by Grid::warps(). Only threads for which isMember()
+/// holds use the other functions. block() is the span of warps; the last of them is the control warp.
+///
+/// Not a SharedMemoryGrid: which part of the block's shared memory is free, only the kernel knows.
+class WarpGrid {
+ public:
+  MSCCLPP_DEVICE __forceinline__ WarpGrid(int blockIndex, int blockCount, int firstWarp, int warpCount,
+                                          BarrierIds barriers)
+      : blockIndex_(blockIndex),
+        blockCount_(blockCount),
+        firstWarp_(firstWarp),
+        warpCount_(warpCount),
+        barriers_(barriers) {}
+  /// Whether the calling thread is in one of the warps, and its block one of the blocks.
+  MSCCLPP_DEVICE __forceinline__ bool isMember() const {
+    return blockIndex_ >= 0 && blockIndex_ < blockCount_ && warpIndex() >= 0 && warpIndex() < warpCount_;
+  }
+  MSCCLPP_DEVICE __forceinline__ int blockIndex() const { return blockIndex_; }
+  MSCCLPP_DEVICE __forceinline__ int blockCount() const { return blockCount_; }
+  MSCCLPP_DEVICE __forceinline__ WarpRange block() const { return {firstWarp_, warpCount_, barriers_.span()}; }
+  MSCCLPP_DEVICE __forceinline__ WarpTile<> warp() const { return {}; }
+  MSCCLPP_DEVICE __forceinline__ int warpIndex() const { return static_cast<int>(threadInBlock() / 32) - firstWarp_; }
+  MSCCLPP_DEVICE __forceinline__ int warpCount() const { return warpCount_; }
+
+  MSCCLPP_DEVICE __forceinline__ bool isControlWarp() const { return warpIndex() == warpCount_ - 1; }
+  MSCCLPP_DEVICE __forceinline__ WarpRange workers() const { return {firstWarp_, warpCount_ - 1, barriers_.workers()}; }
+  MSCCLPP_DEVICE __forceinline__ void namedBarrierArrive(int barrier) const {
+    arch::namedBarrierArrive(barriers_.specialized(barrier), warpCount_ * 32);
+  }
+  MSCCLPP_DEVICE __forceinline__ void namedBarrierWait(int barrier) const {
+    arch::namedBarrierSync(barriers_.specialized(barrier), warpCount_ * 32);
   }
 
  private:
-  static constexpr int firstSpecializedBarrier = 2;  // barrier 0 is Block::sync()'s, 1 is workers().sync()'s
+  int blockIndex_;
+  int blockCount_;
+  int firstWarp_;
+  int warpCount_;
+  BarrierIds barriers_;
+};
+static_assert(mscclpp::Grid<WarpGrid> && WarpSpecializedGrid<WarpGrid>);
 
+/// The blocks of this launch, of any number of dimensions (numbered along x, then y, then z), or `count` of them from
+/// block `first`: a user's kernel passes such a part to a collective and uses the others itself. barriers: only for
+/// kernels that use some of the default ones themselves.
+class Grid : public WholeBlock {
+ public:
+  MSCCLPP_DEVICE __forceinline__ explicit Grid(BarrierIds barriers = {}) : Grid(0, launchBlocks(), barriers) {}
+  MSCCLPP_DEVICE __forceinline__ Grid(int first, int count, BarrierIds barriers = {})
+      : WholeBlock(barriers), first_(first), count_(count) {}
+  /// Whether the calling thread's block is one of the blocks.
+  MSCCLPP_DEVICE __forceinline__ bool isMember() const { return blockIndex() >= 0 && blockIndex() < count_; }
+  MSCCLPP_DEVICE __forceinline__ int blockIndex() const { return blockInLaunch() - first_; }
+  MSCCLPP_DEVICE __forceinline__ int blockCount() const { return count_; }
+  /// Warps [first, first + count) of each of these blocks, with barriers of their own.
+  MSCCLPP_DEVICE __forceinline__ WarpGrid warps(int first, int count, BarrierIds barriers = {}) const {
+    return {blockIndex(), count_, first, count, barriers};
+  }
+
+ private:
   int first_;
   int count_;
 };

@@ -3,8 +3,10 @@
 
 #include <deque>
 #include <stdexcept>
+#include <string>
 #include <vector>
 
+#include "mscclpp/basic/barrier_ids.hpp"
 #include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/emulation/barrier.hpp"
 
@@ -13,7 +15,7 @@ namespace mscclpp::emulation {
 /// State shared by the lanes of an emulated warp.
 struct WarpState {
   WarpState(int width, std::chrono::seconds timeout)
-      : barrier(width, timeout), exchange{std::vector<std::uint32_t>(width), std::vector<std::uint32_t>(width)} {}
+      : barrier(timeout), exchange{std::vector<std::uint32_t>(width), std::vector<std::uint32_t>(width)} {}
   Barrier barrier;
   std::vector<std::uint32_t> exchange[2];  // double-buffered, so that an exchange needs only one barrier
 };
@@ -21,16 +23,26 @@ struct WarpState {
 /// State shared by the threads of an emulated block.
 struct BlockState {
   BlockState(int threads, int width, std::chrono::seconds timeout, std::size_t sharedBytes = 0)
-      : barrier(threads, timeout), shared((sharedBytes + sizeof(SharedLine) - 1) / sizeof(SharedLine)) {
+      : shared((sharedBytes + sizeof(SharedLine) - 1) / sizeof(SharedLine)) {
     for (int w = 0; w < threads / width; ++w) warps.emplace_back(width, timeout);
-    for (int m = 0; m < 4; ++m) namedBarriers.emplace_back(threads, timeout);
+    for (int id = 0; id < barrierCount; ++id) barriers.emplace_back(timeout);
   }
   struct alignas(128) SharedLine {
     std::byte bytes[128];
   };
-  Barrier barrier;
+  static constexpr int barrierCount = 16;  // as on a GPU
+
+  Barrier& barrier(int id) {
+    if (id < 0 || id >= barrierCount) {
+      throw std::out_of_range("barrier " + std::to_string(id) +
+                              " of a block: ids are 0 to 15; BarrierIds::first is 1 to " +
+                              std::to_string(barrierCount - BarrierIds::count));
+    }
+    return barriers[static_cast<std::size_t>(id)];
+  }
+
   std::deque<WarpState> warps;
-  std::deque<Barrier> namedBarriers;
+  std::deque<Barrier> barriers;
   std::vector<SharedLine> shared;
 };
 
@@ -44,7 +56,7 @@ class Warp {
   Warp(WarpState& state, int lane, unsigned& exchanges) : state_(&state), lane_(lane), exchanges_(&exchanges) {}
   int rank() const { return lane_; }
   int size() const { return Width; }
-  void sync() const { state_->barrier.wait(); }
+  void sync() const { state_->barrier.wait({0, Width}); }
   std::uint32_t shuffle(std::uint32_t value, int source) const {
     return publish(value)[static_cast<std::size_t>(source % Width)];
   }
@@ -66,7 +78,7 @@ class Warp {
   const std::vector<std::uint32_t>& publish(std::uint32_t value) const {
     auto& exchange = state_->exchange[(*exchanges_)++ % 2];
     exchange[static_cast<std::size_t>(lane_)] = value;
-    state_->barrier.wait();
+    state_->barrier.wait({0, Width});
     return exchange;
   }
 
@@ -76,67 +88,91 @@ class Warp {
 };
 static_assert(WarpGroup<Warp<4>>);
 
-/// Model of ThreadGroup: all threads of an emulated block.
+/// Model of ThreadGroup: consecutive threads of a block, which sync through barrier `barrier`. Barrier 0 is that of the
+/// whole block.
 class Block {
  public:
-  Block(BlockState& state, int rank, int size) : state_(&state), rank_(rank), size_(size) {}
+  Block(BlockState& state, const ThreadSpan& threads, int barrier, int rank)
+      : state_(&state), threads_(threads), barrier_(barrier), rank_(rank) {}
   int rank() const { return rank_; }
-  int size() const { return size_; }
-  void sync() const { state_->barrier.wait(); }
+  int size() const { return threads_.count; }
+  void sync() const { state_->barrier(barrier_).wait(threads_); }
 
  private:
   BlockState* state_;
+  ThreadSpan threads_;
+  int barrier_;
   int rank_;
-  int size_;
 };
 static_assert(ThreadGroup<Block>);
 
-/// The workers of a warp-specialised block: all warps but the last.
-class Workers {
- public:
-  Workers(int rank, int size) : rank_(rank), size_(size) {}
-  int rank() const { return rank_; }
-  int size() const { return size_; }
-  void sync() const { throw std::logic_error("emulated workers cannot sync without their control warp"); }
-
- private:
-  int rank_;
-  int size_;
+/// What a thread of an emulated launch is.
+struct ThreadPlace {
+  BlockState* state;
+  int blockIndex;
+  int blockCount;
+  int thread;  ///< in the block
+  unsigned* exchanges;
 };
 
-/// Model of Grid, for one thread.
+/// Warps [firstWarp, firstWarp + warpCount) of each block, for one thread: the counterpart of gpu::WarpGrid, made by
+/// Grid::warps(). Only threads for which isMember() holds use the other functions.
 template <int Width>
-class Grid {
+class WarpGrid {
  public:
-  Grid(BlockState& state, int blockIndex, int blockCount, int thread, int threads, unsigned& exchanges)
-      : state_(&state),
-        blockIndex_(blockIndex),
-        blockCount_(blockCount),
-        thread_(thread),
-        threads_(threads),
-        exchanges_(&exchanges) {}
-  int blockIndex() const { return blockIndex_; }
-  int blockCount() const { return blockCount_; }
-  Block block() const { return {*state_, thread_, threads_}; }
+  WarpGrid(const ThreadPlace& place, int firstWarp, int warpCount, int blockBarrier, BarrierIds barriers)
+      : place_(place),
+        threads_{firstWarp * Width, warpCount * Width},
+        blockBarrier_(blockBarrier),
+        barriers_(barriers) {}
+  bool isMember() const { return rank() >= 0 && rank() < threads_.count; }
+  int blockIndex() const { return place_.blockIndex; }
+  int blockCount() const { return place_.blockCount; }
+  Block block() const { return {*place_.state, threads_, blockBarrier_, rank()}; }
   Warp<Width> warp() const {
-    return {state_->warps[static_cast<std::size_t>(thread_ / Width)], thread_ % Width, *exchanges_};
+    return {place_.state->warps[static_cast<std::size_t>(place_.thread / Width)], place_.thread % Width,
+            *place_.exchanges};
   }
-  int warpIndex() const { return thread_ / Width; }
-  int warpCount() const { return threads_ / Width; }
-  std::byte* sharedMemory() const { return reinterpret_cast<std::byte*>(state_->shared.data()); }
+  int warpIndex() const { return (place_.thread - threads_.first) / Width; }
+  int warpCount() const { return threads_.count / Width; }
 
+  // The last warp is the control warp, the others are workers (concept WarpSpecializedGrid).
   bool isControlWarp() const { return warpIndex() == warpCount() - 1; }
-  Workers workers() const { return {thread_, threads_ - Width}; }
-  void namedBarrierArrive(int barrier) const { state_->namedBarriers[static_cast<std::size_t>(barrier)].arrive(); }
-  void namedBarrierWait(int barrier) const { state_->namedBarriers[static_cast<std::size_t>(barrier)].wait(); }
+  Block workers() const {
+    return {*place_.state, {threads_.first, threads_.count - Width}, barriers_.workers(), rank()};
+  }
+  void namedBarrierArrive(int barrier) const { place_.state->barrier(barriers_.specialized(barrier)).arrive(threads_); }
+  void namedBarrierWait(int barrier) const { place_.state->barrier(barriers_.specialized(barrier)).wait(threads_); }
+
+ protected:
+  const ThreadPlace& place() const { return place_; }
 
  private:
-  BlockState* state_;
-  int blockIndex_;
-  int blockCount_;
-  int thread_;
-  int threads_;
-  unsigned* exchanges_;
+  int rank() const { return place_.thread - threads_.first; }
+
+  ThreadPlace place_;
+  ThreadSpan threads_;
+  int blockBarrier_;
+  BarrierIds barriers_;
+};
+static_assert(WarpSpecializedGrid<WarpGrid<4>>);
+
+/// Model of Grid, for one thread: all blocks and warps of a launch.
+template <int Width>
+class Grid : public WarpGrid<Width> {
+ public:
+  Grid(const ThreadPlace& place, int threads) : WarpGrid<Width>(place, 0, threads / Width, 0, BarrierIds{}) {}
+  /// The shared memory of the block.
+  std::byte* sharedMemory() const { return reinterpret_cast<std::byte*>(this->place().state->shared.data()); }
+  /// Warps [first, first + count) of each block, with barriers of their own. Throws std::out_of_range if the block does
+  /// not have them.
+  WarpGrid<Width> warps(int first, int count, BarrierIds barriers = {}) const {
+    if (first < 0 || count < 1 || first + count > this->warpCount()) {
+      throw std::out_of_range("warps " + std::to_string(first) + " to " + std::to_string(first + count - 1) +
+                              " of blocks of " + std::to_string(this->warpCount()) + " warps");
+    }
+    return {this->place(), first, count, barriers.span(), barriers};
+  }
 };
 static_assert(WarpSpecializedGrid<Grid<4>> && SharedMemoryGrid<Grid<4>>);
 

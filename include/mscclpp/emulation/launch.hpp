@@ -65,7 +65,8 @@ template <int Width = 1, class Body>
 void launch(const Shape& shape, const Body& body) {
   const auto entry = [](const void* erased, const Shape& grid, BlockState& state, int rank, int block, int thread) {
     unsigned exchanges = 0;
-    (*static_cast<const Body*>(erased))(rank, Grid<Width>(state, block, grid.blocks, thread, grid.threads, exchanges));
+    const ThreadPlace place{&state, block, grid.blocks, thread, &exchanges};
+    (*static_cast<const Body*>(erased))(rank, Grid<Width>(place, grid.threads));
   };
   detail::runThreads(shape, Width, entry, &body);
 }

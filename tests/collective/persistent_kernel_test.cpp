@@ -1,0 +1,2 @@
+// Many calls of a collective in one launch, on emulated threads.
+#include "persistent_kernel_cases.hpp"
