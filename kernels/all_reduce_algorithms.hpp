@@ -27,15 +27,15 @@ inline constexpr std::size_t noLimit = 0;
 
 // clang-format off
 inline constexpr auto allReduceAlgorithms = std::to_array<AllReduceAlgorithm>({
-  // name               protocol             pattern           schedule                max bytes  backends
-  {"one_shot_ll8",      {Protocol::LL8,      Pattern::OneShot, Schedule::Unpipelined}, 256 * KiB, Backends::CpuAndGpu},
-  {"one_shot_ll16",     {Protocol::LL16,     Pattern::OneShot, Schedule::Unpipelined}, 256 * KiB, Backends::CpuAndGpu},
-  {"one_shot_ll128",    {Protocol::LL128,    Pattern::OneShot, Schedule::Unpipelined}, 256 * KiB, Backends::GpuOnly},
-  {"one_shot_sentinel", {Protocol::Sentinel, Pattern::OneShot, Schedule::Unpipelined}, 256 * KiB, Backends::CpuAndGpu},
-  {"two_shot_ll16",     {Protocol::LL16,     Pattern::TwoShot, Schedule::Unpipelined}, 1 * MiB,   Backends::CpuAndGpu},
-  {"two_shot_ll128",    {Protocol::LL128,    Pattern::TwoShot, Schedule::Unpipelined}, 4 * MiB,   Backends::GpuOnly},
-  {"two_shot_sentinel", {Protocol::Sentinel, Pattern::TwoShot, Schedule::Unpipelined}, 16 * MiB,  Backends::CpuAndGpu},
-  {"pipelined",         {Protocol::Simple,   Pattern::TwoShot, Schedule::Pipelined},   noLimit,   Backends::CpuAndGpu},
+  // name               protocol             pattern             max bytes  backends
+  {"one_shot_ll8",      {Protocol::LL8,      Pattern::OneShot}, 256 * KiB, Backends::CpuAndGpu},
+  {"one_shot_ll16",     {Protocol::LL16,     Pattern::OneShot}, 256 * KiB, Backends::CpuAndGpu},
+  {"one_shot_ll128",    {Protocol::LL128,    Pattern::OneShot}, 256 * KiB, Backends::GpuOnly},
+  {"one_shot_sentinel", {Protocol::Sentinel, Pattern::OneShot}, 256 * KiB, Backends::CpuAndGpu},
+  {"two_shot_ll16",     {Protocol::LL16,     Pattern::TwoShot}, 1 * MiB,   Backends::CpuAndGpu},
+  {"two_shot_ll128",    {Protocol::LL128,    Pattern::TwoShot}, 4 * MiB,   Backends::GpuOnly},
+  {"two_shot_sentinel", {Protocol::Sentinel, Pattern::TwoShot}, 16 * MiB,  Backends::CpuAndGpu},
+  {"pipelined",         {Protocol::Simple,   Pattern::TwoShot}, noLimit,   Backends::CpuAndGpu},
 });
 // clang-format on
 
@@ -67,7 +67,7 @@ inline constexpr bool hasTracedVariant = std::is_same_v<Op, Sum> &&
 
 /// Whether the algorithm is compiled for all types and operators.
 constexpr bool compiledForEveryType(const AllReduceAlgorithm& algorithm) {
-  return algorithm.config.schedule == Schedule::Pipelined ||
+  return isPipelined(algorithm.config.protocol) ||
          (algorithm.config.protocol == Protocol::LL16 && algorithm.config.pattern == Pattern::OneShot);
 }
 

@@ -38,8 +38,8 @@ AllReduceFunction variantFor(int ranks) {
   } else if constexpr (hasAllVariants<T, Op>) {
     AllReduceFunction found = nullptr;
     const auto tryVariant = [&]<int Ranks>(std::integral_constant<int, Ranks>) {
-      constexpr AllReduceConfig config{algorithm.config.protocol, algorithm.config.pattern, algorithm.config.schedule,
-                                       Ranks, algorithm.config.lookahead};
+      constexpr AllReduceConfig config{algorithm.config.protocol, algorithm.config.pattern, Ranks,
+                                       algorithm.config.lookahead};
       if (Ranks == ranks || Ranks == 0) found = &Backend::template run<AllReduce<T, Op, config>>;
     };
     tryVariant(std::integral_constant<int, 0>{});

@@ -140,7 +140,7 @@ class Collectives::State {
     const AllReduceFunction function = traced != nullptr ? traced : plain;
     if (function == nullptr) throwInvalidUsage(std::string("operator ") + nameOf(op) + " is not supported");
     const AllReduceConfig& config = allReduceAlgorithms[region.algorithm].config;
-    const LaunchShape shape = config.schedule == Schedule::Pipelined
+    const LaunchShape shape = isPipelined(config.protocol)
                                   ? LaunchShape{pipelineTuning().blocks, pipelineTuning().threads}
                                   : packetShape(config, ceilDivide(bytes, sizeof(Word128)), ranks_);
     const std::chrono::nanoseconds timeout = env()->waitTimeout;

@@ -40,7 +40,7 @@ using Enqueue = std::function<cudaError_t(int rank)>;
 
 template <Protocol protocol, Pattern pattern>
 Enqueue library(std::size_t bytes, LaunchShape shape) {
-  using Collective = AllReduce<bf16, Sum, AllReduceConfig{protocol, pattern, Schedule::Unpipelined, ranks}>;
+  using Collective = AllReduce<bf16, Sum, AllReduceConfig{protocol, pattern, ranks}>;
   return [=](int rank) {
     typename Collective::Args args{.team = {rank, ranks},
                                    .window = {},

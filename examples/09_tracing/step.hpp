@@ -28,7 +28,7 @@ inline constexpr TraceId sendToPeer = userTraceId(1);
 using Reduce =
     AllReduce<float, Sum,
               AllReduceConfig{
-                  .protocol = Protocol::Simple, .pattern = Pattern::TwoShot, .schedule = Schedule::Pipelined}>;
+                  .protocol = Protocol::Simple, .pattern = Pattern::TwoShot}>;
 
 inline constexpr std::size_t count = 100'000;  // floats
 inline constexpr int steps = 3;

@@ -16,7 +16,7 @@ namespace mscclpp::test {
 inline constexpr int maxEmulatedThreads = 96;
 
 template <Protocol protocol, int Ranks = 0>
-inline constexpr AllReduceConfig packetConfig{protocol, allReducePattern, Schedule::Unpipelined, Ranks};
+inline constexpr AllReduceConfig packetConfig{protocol, allReducePattern, Ranks};
 
 /// LL128 needs warps of 16 lanes or more.
 inline constexpr int widthFor(Protocol protocol) {

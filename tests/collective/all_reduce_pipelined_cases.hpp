@@ -10,8 +10,7 @@
 namespace mscclpp::test {
 
 template <int lookahead, int Ranks = 0>
-inline constexpr AllReduceConfig pipelinedConfig{Protocol::Simple, Pattern::TwoShot, Schedule::Pipelined, Ranks,
-                                                 lookahead};
+inline constexpr AllReduceConfig pipelinedConfig{Protocol::Simple, Pattern::TwoShot, Ranks, lookahead};
 
 template <int lookahead, int Ranks = 0, class T = float, class Op = Sum>
 using PipelinedTester = AllReduceTester<AllReduce<T, Op, pipelinedConfig<lookahead, Ranks>>, Op, Backend<>>;

@@ -23,8 +23,7 @@ void checkFailedWaitDoesNotPropagate(int warps) {
   constexpr int ranks = 3;
   constexpr int width = 4;
   constexpr std::size_t count = 90;
-  using Collective =
-      AllReduce<float, Sum, AllReduceConfig{Protocol::Simple, Pattern::TwoShot, Schedule::Pipelined, 0, lookahead}>;
+  using Collective = AllReduce<float, Sum, AllReduceConfig{Protocol::Simple, Pattern::TwoShot, 0, lookahead}>;
   const auto scratch = Collective::scratchFor(0, ranks, {.tilePacks = 8, .blocks = 1, .slots = 2 * lookahead});
   const emulation::SymmetricBuffers buffers(ranks, scratch.windowBytes(), Collective::Scratch::initialByte);
   std::vector<std::vector<std::uint64_t>> epochs(ranks, std::vector<std::uint64_t>(maxBlocks, 0));

@@ -172,6 +172,6 @@ TEST_CASE("fused: packets in one shot and in two") {
 }
 
 TEST_CASE("fused: a pipeline") {
-  checkFused<AllReduceConfig{Protocol::Simple, Pattern::TwoShot, Schedule::Pipelined, ranks, 2}>(
+  checkFused<AllReduceConfig{Protocol::Simple, Pattern::TwoShot, ranks, 2}>(
       200'003, {.tilePacks = 64, .blocks = collectiveBlocks, .slots = 4});
 }

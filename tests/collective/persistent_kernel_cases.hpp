@@ -139,8 +139,8 @@ bool persistentResultsAreRight(const Shape& shape, const PersistentRun& run, std
 
 template <Protocol protocol, Pattern pattern>
 inline constexpr AllReduceConfig persistentPackets{protocol, pattern};
-inline constexpr AllReduceConfig persistentPipeline{Protocol::Simple, Pattern::TwoShot, Schedule::Pipelined};
-inline constexpr AllReduceConfig serialPipeline{Protocol::Simple, Pattern::TwoShot, Schedule::Pipelined, 0, 1};
+inline constexpr AllReduceConfig persistentPipeline{Protocol::Simple, Pattern::TwoShot};
+inline constexpr AllReduceConfig serialPipeline{Protocol::Simple, Pattern::TwoShot, 0, 1};
 
 /// Calls f(std::integral_constant<AllReduceConfig, ...>) for every protocol that the backend has.
 template <class F>

@@ -90,10 +90,7 @@ std::vector<std::vector<std::vector<TraceEvent>>> tracksOf(BackendType& backend,
 }
 
 TEST_CASE("traced: in a pipeline the first thread records the work, and the control warp the publishing") {
-  using Pipelined =
-      AllReduce<float, Sum,
-                AllReduceConfig{
-                    .protocol = Protocol::Simple, .pattern = Pattern::TwoShot, .schedule = Schedule::Pipelined}>;
+  using Pipelined = AllReduce<float, Sum, AllReduceConfig{.protocol = Protocol::Simple, .pattern = Pattern::TwoShot}>;
   constexpr int blocks = 2;
   constexpr std::size_t tilePacks = 8, tiles = 5, lookahead = 2;
   // Two slices of five tiles of each of two blocks.

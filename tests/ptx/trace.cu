@@ -18,8 +18,8 @@ __device__ void work(const Grid& grid, int* data) {
   data[grid.block().rank() + 64] = 2;
 }
 
-using Reduce = AllReduce<float, Sum, AllReduceConfig{Protocol::LL16, Pattern::TwoShot, Schedule::Unpipelined, 4}>;
-using Ll128Reduce = AllReduce<float, Sum, AllReduceConfig{Protocol::LL128, Pattern::TwoShot, Schedule::Unpipelined, 4}>;
+using Reduce = AllReduce<float, Sum, AllReduceConfig{Protocol::LL16, Pattern::TwoShot, 4}>;
+using Ll128Reduce = AllReduce<float, Sum, AllReduceConfig{Protocol::LL128, Pattern::TwoShot, 4}>;
 
 }  // namespace
 

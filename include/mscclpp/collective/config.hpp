@@ -1,4 +1,4 @@
-// The configuration of an all-reduce: independent choices as enums in one structural value.
+// The configuration of a collective: independent choices as enums in one structural value.
 #pragma once
 
 #include "mscclpp/config.hpp"
@@ -8,7 +8,8 @@
 
 namespace mscclpp {
 
-/// How data is transferred and how the receiver detects its arrival.
+/// How data is transferred and how the receiver detects its arrival. Simple runs over a tile pipeline and takes messages
+/// of any size; the others run over a packet session, whose scratch holds the longest message.
 enum class Protocol {
   LL8,           ///< 4-byte data, 4-byte flag
   LL16,          ///< 8-byte data, a 4-byte flag for each half, in one 16-byte store
@@ -18,6 +19,18 @@ enum class Protocol {
   Simple         ///< plain stores, then a release on a step counter
 };
 
+/// Whether a protocol runs over a tile pipeline.
+constexpr bool isPipelined(Protocol protocol) {
+  return protocol == Protocol::Simple;
+}
+
+/// The choices that every collective has; a template parameter.
+struct CollectiveConfig {
+  Protocol protocol = Protocol::LL16;
+  int ranks = 0;      ///< > 0: fixed at compile time, so that loops over peers are unrolled; 0: known at run time
+  int lookahead = 2;  ///< Protocol::Simple: the number of steps that a rank may be ahead of its peers
+};
+
 /// Which rank reduces which part.
 enum class Pattern {
   /// every rank sends its input to all others and reduces everything: one hop, (n-1) times the bytes sent
@@ -25,19 +38,14 @@ enum class Pattern {
   TwoShot  ///< every rank reduces a slice and sends the result to all others: two hops, 2 (n-1)/n times the bytes sent
 };
 
-/// How a message passes through the scratch.
-enum class Schedule {
-  Unpipelined,  ///< the scratch holds the whole message; calls alternate between its two halves
-  Pipelined     ///< tiles pass through a ring of slots in the scratch; any message size
-};
-
-/// The choices of an all-reduce; a template parameter.
+/// The choices of an all-reduce.
 struct AllReduceConfig {
   Protocol protocol = Protocol::LL16;
   Pattern pattern = Pattern::OneShot;
-  Schedule schedule = Schedule::Unpipelined;
-  int ranks = 0;      ///< > 0: fixed at compile time, so that loops over peers are unrolled; 0: known at run time
-  int lookahead = 2;  ///< Schedule::Pipelined: the number of steps that a rank may be ahead of its peers
+  int ranks = 0;      ///< as in CollectiveConfig
+  int lookahead = 2;  ///< as in CollectiveConfig
+
+  constexpr CollectiveConfig common() const { return {protocol, ranks, lookahead}; }
 };
 
 /// The PackProtocol of a protocol.

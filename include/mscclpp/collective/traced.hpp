@@ -27,9 +27,9 @@ struct Traced {
   }
 
   template <Grid GridType, class Source, class Sink>
-  static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
+  static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
     BlockTrace trace(args.trace, grid);
-    C::run(TracedGrid(grid, trace), args.collective, source, sink);
+    return C::run(TracedGrid(grid, trace), args.collective, source, sink);
   }
 };
 

@@ -1,0 +1,103 @@
+// The session of a collective: a packet session or a tile pipeline, as its configuration says, with the scratch that it
+// needs and the checks of its arguments.
+#pragma once
+
+#include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/basic/launch_shape.hpp"
+#include "mscclpp/basic/source_sink.hpp"
+#include "mscclpp/basic/trace.hpp"
+#include "mscclpp/basic/wait.hpp"
+#include "mscclpp/collective/collective.hpp"
+#include "mscclpp/collective/config.hpp"
+#include "mscclpp/collective/layout.hpp"
+#include "mscclpp/collective/packet_session.hpp"
+#include "mscclpp/collective/stages.hpp"
+#include "mscclpp/collective/tile_pipeline.hpp"
+#include "mscclpp/config.hpp"
+
+namespace mscclpp {
+
+namespace detail {
+
+/// The scratch of a protocol, and the type of a layout's numbers of packs.
+template <Protocol protocol, int arrays, SlotReuse reuse>
+struct ScratchOf {
+  using Type = PacketSlots<typename PackProtocolOf<protocol>::Type, arrays, reuse>;
+  using Index = rows::PackCount;
+};
+template <int arrays, SlotReuse reuse>
+struct ScratchOf<Protocol::Simple, arrays, reuse> {
+  using Type = TileRings<arrays, reuse>;
+  using Index = std::size_t;
+};
+
+}  // namespace detail
+
+/// The base of a collective of elements T whose stages use `arrays` arrays. stages: their number. reuse: the rule for
+/// slots (collective/slot_reuse.hpp).
+template <class T, CollectiveConfig config, int arrays, int stages, SlotReuse reuse>
+struct OverSession {
+  using Element = T;
+  /// The layout of the window: PacketSlots, or TileRings for Protocol::Simple.
+  using Scratch = typename detail::ScratchOf<config.protocol, arrays, reuse>::Type;
+  using Args = CollectiveArgs<config.ranks, Scratch>;
+  /// The type of a layout's numbers of packs.
+  using Index = typename detail::ScratchOf<config.protocol, arrays, reuse>::Index;
+  /// The largest number of threads per block: 16 warps, and a control warp if the session has one.
+  static constexpr int maxBlockThreads = isPipelined(config.protocol) ? 544 : 512;
+
+ protected:
+  /// The scratch for arrays of up to `packs` packs; of a pipeline, for any number of packs, with this shape.
+  static MSCCLPP_HOST_DEVICE Scratch makeScratch([[maybe_unused]] std::size_t packs, int ranks,
+                                                 [[maybe_unused]] const PipelineShape& shape) {
+    if constexpr (isPipelined(config.protocol)) {
+      return {shape.tilePacks, ranks, shape.blocks, shape.slots};
+    } else {
+      return {packs, ranks};
+    }
+  }
+  /// Whether a launch of this shape can run: arrays of `packs` packs fit in the scratch, and a pipeline has the number of
+  /// blocks that its scratch was made for.
+  static MSCCLPP_HOST_DEVICE bool fits(const Args& args, [[maybe_unused]] std::size_t packs,
+                                       [[maybe_unused]] LaunchShape shape) {
+    if constexpr (isPipelined(config.protocol)) {
+      return shape.blocks == args.scratch.blocks && args.scratch.suffices(config.lookahead, stages);
+    } else {
+      return packs <= args.scratch.arrayPacks;
+    }
+  }
+
+  /// Calls body(session), whose result it returns: whether all waits of the calling thread succeeded. With zero elements
+  /// it returns true at once. id: of the span that records the call.
+  template <class GridType, class Body>
+  static MSCCLPP_INLINE bool withSession(const GridType& grid, const Args& args, TraceId id, const Body& body) {
+    static_assert(Grid<GridType>,
+                  "grid must be a Grid: gpu::Grid() in a kernel, cpu::SerialGrid() on a CPU thread; see Grid in "
+                  "basic/concepts.hpp");
+    if (args.count == 0) return true;
+    auto&& trace = traceOf(grid);
+    const TraceSpan span(trace, id, args.count * sizeof(T));
+    auto wait = tracedWait(args.wait, trace);
+    if constexpr (isPipelined(config.protocol)) {
+      auto session = makeTilePipeline<config.lookahead>(grid, args, wait, trace);
+      return body(session);
+    } else {
+      PacketSession session(grid, args, wait, trace);
+      return body(session);
+    }
+  }
+
+  /// Answers what is no source or sink with what is.
+  template <class Source, class Sink>
+  static constexpr void checkSourceAndSink() {
+    static_assert(
+        SourceOf<Source, T>,
+        "source must be a const callable Pack<T>(std::size_t first, int valid), such as ArraySource<T>(data); "
+        "see SourceOf in basic/source_sink.hpp");
+    static_assert(SinkOf<Sink, T>,
+                  "sink must be a const callable void(std::size_t first, const Pack<T>& result, int valid), such as "
+                  "ArraySink<T>(data); see SinkOf in basic/source_sink.hpp");
+  }
+};
+
+}  // namespace mscclpp
