@@ -317,11 +317,9 @@ TEST_CASE("abort ends a set-up of the group whose peer is stopped midway") {
     const SymmetricMemory memory(*communicator, 4096, DeviceType::CPU);
   });
   const HostBuffer buffer(4096);
-  for (const char* step : {"share its buffer", "map the buffers of the others"}) {
-    expectSetUpAborted("RegisteredBuffer", step, [&](const std::shared_ptr<Communicator>& communicator) {
-      const RegisteredBuffer registered(*communicator, buffer.data(), 4096);
-    });
-  }
+  expectSetUpAborted("RegisteredBuffer", "share its buffer", [&](const std::shared_ptr<Communicator>& communicator) {
+    const RegisteredBuffer registered(*communicator, buffer.data(), 4096);
+  });
   expectSetUpAborted("connectNvlsCollectiveOn", "attach memory", [](const std::shared_ptr<Communicator>& communicator) {
     connectNvlsCollectiveOn(DeviceType::CPU, communicator, {0, 1}, 4096);
   });
