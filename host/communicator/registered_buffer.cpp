@@ -20,7 +20,7 @@ namespace mscclpp {
 
 namespace {
 
-constexpr detail::WireFormat format{"registration of a buffer", 0x52474246, 1};
+constexpr detail::WireFormat reportFormat{"registration of a buffer", 0x52474246, 1};
 
 // What a rank reports of a step that its memory may not allow. Unlike a failure it does not end the agreement.
 struct Report {
@@ -28,10 +28,10 @@ struct Report {
   std::vector<char> memory;  // serialised; empty for no bytes
 
   std::vector<char> serialize() const {
-    return detail::ByteWriter(format).putBytes({obstacle.begin(), obstacle.end()}).putBytes(memory).finish();
+    return detail::ByteWriter(reportFormat).putBytes({obstacle.begin(), obstacle.end()}).putBytes(memory).finish();
   }
   static Report deserialize(const std::vector<char>& bytes) {
-    detail::ByteReader reader(bytes, format);
+    detail::ByteReader reader(bytes, reportFormat);
     Report report;
     const std::vector<char> obstacle = reader.getBytes();
     report.obstacle = detail::printableText({obstacle.begin(), obstacle.end()});
