@@ -86,6 +86,9 @@ class Communicator::State {
   auto callPeer(const std::string& prefix, int rank, const Call& call) const {
     try {
       return callPeers(call);
+    } catch (const detail::NotShareableError& error) {
+      throwIfAborted();
+      throw detail::NotShareableError(prefix + std::to_string(rank) + ": " + detail::messageOf(error));
     } catch (const Error& error) {
       throwIfAborted();
       throw Error(prefix + std::to_string(rank) + ": " + detail::messageOf(error), error.getErrorCode());

@@ -2,12 +2,12 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "host/base/byte_stream.hpp"
 #include "host/bootstrap/group_agreement.hpp"
 #include "host/communicator/group_setup.hpp"
 #include "host/memory/device_memory.hpp"
-#include "host/transport/memory_registration.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
@@ -42,14 +42,14 @@ void requireSameRequests(const detail::GroupAgreement& agreement, std::size_t by
 
 }  // namespace
 
-SymmetricMemory::SymmetricMemory(Communicator& communicator, std::size_t bytes, DeviceType where)
-    : rank_(communicator.bootstrap()->getRank()), bytes_(bytes) {
+SymmetricMemory::SymmetricMemory(Communicator& communicator, std::size_t bytes, DeviceType where) : bytes_(bytes) {
+  const int rank = communicator.bootstrap()->getRank();
   const detail::GroupSetup setup(communicator);
   const detail::GroupAgreement agreement(*communicator.bootstrap(), "SymmetricMemory");
   requireSameRequests(agreement, bytes, where);
 
   RegisteredMemory own;
-  const auto parts = agreement.runStep("allocate memory", [&] {
+  const auto serialized = agreement.runStep("allocate memory", [&] {
     if (bytes == 0) throw Error("SymmetricMemory: the size must be at least one byte", ErrorCode::InvalidUsage);
     storage_ = detail::allocateSharedMemory(where, bytes);
     own = communicator.registerMemory(storage_.get(), bytes, detail::localTransport(where));
@@ -57,42 +57,15 @@ SymmetricMemory::SymmetricMemory(Communicator& communicator, std::size_t bytes, 
   });
 
   agreement.runStep("map the memory of the others", [&] {
-    for (int rank = 0; rank < agreement.size(); ++rank) {
-      parts_.push_back(
-          rank == rank_
-              ? own
-              : setup.callPeer("SymmetricMemory: memory of rank ", rank, [&](const detail::Deadline& deadline) {
-                  return detail::deserializeMemory(parts[static_cast<std::size_t>(rank)], deadline);
-                }));
-      if (parts_.back().size() != bytes) {
-        throw Error("SymmetricMemory: rank " + std::to_string(rank) + " sent memory of another size",
+    parts_ = detail::MemoryOfRanks(setup, "SymmetricMemory", rank, own, serialized);
+    for (int peer = 0; peer < nRanks(); ++peer) {
+      if (memory(peer).size() != bytes) {
+        throw Error("SymmetricMemory: rank " + std::to_string(peer) + " sent memory of another size",
                     ErrorCode::RemoteError);
       }
     }
     return std::vector<char>();
   });
-}
-
-const RegisteredMemory& SymmetricMemory::memory(int rank) const {
-  if (rank < 0 || rank >= nRanks()) {
-    throw Error("SymmetricMemory: there is no rank " + std::to_string(rank) + " among " + std::to_string(nRanks()),
-                ErrorCode::InvalidUsage);
-  }
-  return parts_[static_cast<std::size_t>(rank)];
-}
-
-void SymmetricMemory::fillWindow(std::byte** bases, int ranks) const {
-  if (ranks > 0 && ranks != nRanks()) {
-    throw Error("SymmetricMemory: a window of " + std::to_string(ranks) + " ranks was asked for, and here are " +
-                    std::to_string(nRanks()) + "; use window<>() if the number is known only at run time",
-                ErrorCode::InvalidUsage);
-  }
-  if (nRanks() > maxTeamSize) {
-    throw Error("SymmetricMemory: a window has up to " + std::to_string(maxTeamSize) + " ranks, and here are " +
-                    std::to_string(nRanks()),
-                ErrorCode::InvalidUsage);
-  }
-  for (int rank = 0; rank < nRanks(); ++rank) bases[rank] = static_cast<std::byte*>(peer(rank));
 }
 
 }  // namespace mscclpp

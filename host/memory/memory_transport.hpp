@@ -8,6 +8,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <tuple>
 #include <vector>
 
@@ -15,9 +16,17 @@
 #include "host/base/event.hpp"
 #include "host/base/process_identity.hpp"
 #include "host/memory/fd_server.hpp"
+#include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/base/transport.hpp"
 
 namespace mscclpp::detail {
+
+/// Memory of a kind that peers cannot map, or that a rank cannot reach, though the arguments are valid: the caller may
+/// copy through other memory instead.
+class NotShareableError : public Error {
+ public:
+  explicit NotShareableError(const std::string& message) : Error(message, ErrorCode::InvalidUsage) {}
+};
 
 enum class HandleKind : std::uint32_t {
   SharedMemoryFd = 1,  ///< a memfd, fetched from its owner

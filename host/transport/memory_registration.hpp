@@ -54,4 +54,8 @@ RegisteredMemory deserializeMemory(const std::vector<char>& bytes, const Deadlin
 /// registration that is passed within a process without serialisation. No effect on a peer's memory.
 void enableDeviceAccess(const RegisteredMemory& memory);
 
+/// Whether memory that this process has registered for transports that map it still is the allocation that was
+/// registered. False once it has been freed, even if its address has been allocated again.
+bool isAllocated(const RegisteredMemory& memory);
+
 }  // namespace mscclpp::detail

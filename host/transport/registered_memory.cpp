@@ -1,5 +1,6 @@
 #include "mscclpp/host/transport/registered_memory.hpp"
 
+#include <algorithm>
 #include <exception>
 #include <string>
 
@@ -73,10 +74,9 @@ void importFromPeer(MemoryRegistration& memory, const Deadline& deadline) {
       }
     }
   } else if ((memory.transports & table.mapping()).any()) {
-    failure = std::make_exception_ptr(
-        Error("the memory was registered on another host, where only " + nameOf(memory.transports) +
-                  " reaches it; if this is the same host, set MSCCLPP_HOSTID to the same text for all of its ranks",
-              ErrorCode::InvalidUsage));
+    failure = std::make_exception_ptr(NotShareableError(
+        "the memory was registered on another host, where only " + nameOf(memory.transports) +
+        " reaches it; if this is the same host, set MSCCLPP_HOSTID to the same text for all of its ranks"));
   }
   memory.transports &= ~table.mapping();
   if (failure && memory.transports.none()) std::rethrow_exception(failure);
@@ -132,6 +132,13 @@ RegisteredMemory deserializeMemory(const std::vector<char>& bytes, const Deadlin
 void enableDeviceAccess(const RegisteredMemory& memory) {
   const auto& registration = memory.registration();
   if (registration && registration->process == processId()) importLocal(*registration);
+}
+
+bool isAllocated(const RegisteredMemory& memory) {
+  const MemoryRegistration& registration = registrationOf(memory);
+  return std::all_of(registration.handles.begin(), registration.handles.end(), [&](const MemoryHandle& handle) {
+    return TransportTable::forImport().find(handle.transport)->isAllocated(handle, registration.data);
+  });
 }
 
 void throwEmptyMemory() {

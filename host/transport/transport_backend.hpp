@@ -59,14 +59,18 @@ class TransportBackend {
   }
 
   /// Lets peers access [data, data + size). After the result's owner is destroyed, no new request of a peer reaches the
-  /// memory, and no network accesses it. Throws Error(InvalidUsage) for memory that it cannot export.
+  /// memory, and no network accesses it. Throws Error(InvalidUsage) for memory that it cannot export: NotShareableError
+  /// if that is due to the kind of memory.
   virtual ExportedMemory exportMemory(void* data, std::size_t size) = 0;
+  /// Whether the memory at `data`, which this process has exported, still is that allocation: false if it has been
+  /// freed, even if its address has been allocated again. Only if the transport mapsMemory.
+  virtual bool isAllocated(const MemoryHandle& /*handle*/, void* /*data*/) const { return true; }
 
   /// Maps memory that another process of this host has exported, for the current device if it is GPU memory. The handle
   /// comes from that process and is validated. Only if the transport mapsMemory.
   virtual ImportedMemory importMemory(const MemoryHandle& handle, std::size_t size, Deadline deadline);
   /// The same for memory of this process, which is at `data`: makes it accessible to the current device. Throws
-  /// Error(RemoteError) if the exported memory has been freed.
+  /// Error(RemoteError) if the exported memory has been freed, NotShareableError if the device cannot reach it.
   virtual void importLocalMemory(const MemoryHandle& /*handle*/, void* /*data*/, std::size_t /*size*/) {}
 
   /// Validates the settings for this transport and creates the endpoint's resources; null if it has none.

@@ -131,6 +131,54 @@ struct MinimalSemaphore {
 static_assert(SemaphoreLike<MinimalSemaphore, MinimalWait>);
 static_assert(!SemaphoreLike<MinimalSemaphore, SpinWait>);
 
+struct MinimalChannel {
+  void signal() const;
+  bool wait() const;
+  bool poll() const;
+};
+static_assert(Channel<MinimalChannel>);
+static_assert(!Channel<MinimalSemaphore>, "the wait policy is the channel's");
+
+struct ChannelWaitReturnsVoid : MinimalChannel {
+  void wait() const;
+};
+static_assert(!Channel<ChannelWaitReturnsVoid>);
+
+struct MinimalPacketChannel : MinimalChannel {
+  void put(const MinimalGroup&, std::size_t, std::size_t, std::size_t) const;
+  void get(const MinimalGroup&, std::size_t, std::size_t, std::size_t) const;
+  void putPackets(const MinimalGroup&, std::size_t, std::size_t, std::size_t, std::uint32_t) const;
+  bool unpackPackets(const MinimalGroup&, std::size_t, std::size_t, std::size_t, std::uint32_t) const;
+};
+static_assert(PacketChannel<MinimalPacketChannel, MinimalGroup>);
+static_assert(!PacketChannel<MinimalPacketChannel, ThreadRange>, "its calls take another group");
+static_assert(!PacketChannel<MinimalChannel, MinimalGroup>);
+static_assert(!AsynchronousChannel<MinimalPacketChannel>);
+
+struct MinimalAsynchronousChannel : MinimalChannel {
+  bool put(std::uint64_t, std::uint64_t, std::uint64_t) const;
+  bool putWithSignal(std::uint64_t, std::uint64_t, std::uint64_t) const;
+  bool putWithSignalAndFlush(std::uint64_t, std::uint64_t, std::uint64_t) const;
+  bool flush() const;
+};
+static_assert(AsynchronousChannel<MinimalAsynchronousChannel>);
+static_assert(!AsynchronousChannel<MinimalChannel>);
+
+struct ChannelFlushReturnsVoid : MinimalAsynchronousChannel {
+  void flush() const;
+};
+static_assert(!AsynchronousChannel<ChannelFlushReturnsVoid>);
+
+struct MinimalMulticastChannel : MinimalChannel {
+  template <class V>
+  V reduce(std::size_t) const;
+  void broadcast(std::size_t, float) const;
+  void reduceInto(std::size_t, float) const;
+};
+static_assert(MulticastChannel<MinimalMulticastChannel, float>);
+static_assert(!MulticastChannel<MinimalMulticastChannel, MinimalGroup>, "it stores another type");
+static_assert(!MulticastChannel<MinimalChannel, float>);
+
 struct MinimalTeam {
   int rank() const;
   int size() const;

@@ -3,8 +3,10 @@
 
 usage: compile_fail.py [--self | SOURCE...] -- COMPILER ARGUMENT...
 
-A source has a line `// EXPECT: REGEX`: compiling it must fail with a message that the regex matches. To show
-that it fails for this reason only, it must compile with -DCORRECT, which selects the correct use (`#ifdef CORRECT`).
+A source has a line `// EXPECT: REGEX`: compiling it must fail with a message that the regex matches; with
+`// EXPECT FIRST: REGEX` that message must be the first error. To show that it fails for this reason only, it must
+compile with -DCORRECT, which selects the correct use (`#ifdef CORRECT`). The arguments of a line `// ARGUMENTS: ...`
+are given to the compiler in the wrong use only.
 """
 
 import argparse
@@ -19,19 +21,26 @@ import tempfile
 
 def failure_reason(compiler, source):
     """Returns why compiling a source does not fail as it expects, or None."""
-    expected = re.search(r"^// EXPECT: (.+)$", source.read_text(), flags=re.M)
+    text = source.read_text()
+    expected = re.search(r"^// EXPECT( FIRST)?: (.+)$", text, flags=re.M)
+    arguments = re.search(r"^// ARGUMENTS: (.+)$", text, flags=re.M)
     if not expected:
         return "has no line `// EXPECT: REGEX`"
     command = compiler + ["-fsyntax-only", str(source)]
     correct = subprocess.run(command + ["-DCORRECT"], capture_output=True, text=True)
     if correct.returncode != 0:
         return f"does not compile with -DCORRECT:\n{correct.stderr}"
-    wrong = subprocess.run(command, capture_output=True, text=True)
+    wrong = subprocess.run(
+        command + (arguments.group(1).split() if arguments else []), capture_output=True, text=True
+    )
     if wrong.returncode == 0:
         return "compiles without -DCORRECT"
-    errors = "\n".join(line for line in wrong.stderr.splitlines() if re.search(r"\b(error|note)\b", line))
-    if not re.search(expected.group(1), errors):
-        return f"fails, but without the message {expected.group(1)}:\n{errors}"
+    errors = [line for line in wrong.stderr.splitlines() if re.search(r"\b(error|note)\b", line)]
+    if expected.group(1):
+        errors = [line for line in errors if re.search(r"\berror\b", line)][:1]
+    if not any(re.search(expected.group(2), line) for line in errors):
+        where = " first" if expected.group(1) else ""
+        return f"fails, but without the message {expected.group(2)}{where}:\n" + "\n".join(errors)
     return None
 
 
@@ -43,6 +52,10 @@ def self_test(compiler):
         good.replace("#error only this", "#error another"): False,
         good.replace("#ifndef CORRECT\n", "").replace("#endif\n", ""): False,
         good.replace("#error only this\n", ""): False,
+        good.replace("EXPECT", "EXPECT FIRST"): True,
+        good.replace("#error only", "#error another\n#error only"): True,
+        good.replace("#error only", "#error another\n#error only").replace("EXPECT", "EXPECT FIRST"): False,
+        good.replace("CORRECT", "WRONG").replace("#ifndef", "// ARGUMENTS: -DWRONG\n#ifdef"): True,
     }
     with tempfile.TemporaryDirectory() as folder:
         for number, (text, accepted) in enumerate(samples.items()):

@@ -1,7 +1,4 @@
-// An older version of C++ is refused in one sentence.
-// EXPECT: mscclpp needs -std=c\+\+20
-#ifndef CORRECT
-#undef __cplusplus
-#define __cplusplus 201703L
-#endif
-#include "mscclpp/config.hpp"
+// An older version of C++ is refused in one sentence, which comes before all other errors.
+// ARGUMENTS: -std=c++17
+// EXPECT FIRST: mscclpp needs -std=c\+\+20
+#include "mscclpp/host/communicator/communicator.hpp"

@@ -20,6 +20,7 @@
 #include "mscclpp/host/channel/host_semaphore.hpp"
 #include "mscclpp/host/channel/memory_semaphore.hpp"
 #include "mscclpp/host/channel/nvls.hpp"
+#include "mscclpp/host/communicator/registered_buffer.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
 #include "mscclpp/host/memory/host_buffer.hpp"
 #include "mscclpp/host/proxy/port_channel.hpp"
@@ -158,6 +159,11 @@ const std::vector<Operation>& operations() {
       {"SymmetricMemory",
        [](RankContext& side) -> Call {
          return [&side] { SymmetricMemory(*side.communicator, 4096, DeviceType::CPU); };
+       }},
+      {"RegisteredBuffer",
+       [](RankContext& side) -> Call {
+         const auto buffer = std::make_shared<HostBuffer>(4096);
+         return [&side, buffer] { RegisteredBuffer(*side.communicator, buffer->data(), 4096); };
        }},
       {"connectNvlsCollective",
        [](RankContext& side) -> Call {

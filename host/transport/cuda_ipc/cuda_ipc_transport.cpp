@@ -26,19 +26,21 @@ AllocationRange allocationRangeOf(void* data, std::size_t size) {
   AllocationRange range;
   range.device = gpuIdFromAddress(data);
   if (range.device < 0) {
-    throw Error(
-        "registerMemory: Transport::CudaIpc needs GPU memory, and this is host memory; allocate it with GpuBuffer, or "
-        "register host memory of a HostBuffer with Transport::SharedMemory",
-        ErrorCode::InvalidUsage);
+    throw NotShareableError(
+        "registerMemory: Transport::CudaIpc needs GPU memory, and this is host or managed memory; allocate it with "
+        "GpuBuffer, or register host memory of a HostBuffer with Transport::SharedMemory");
   }
   const CudaDeviceGuard guard(range.device);  // the driver searches the allocations of the current device only
   const auto address = reinterpret_cast<CUdeviceptr>(data);
   MSCCLPP_CUTHROW(driver().memGetAddressRange(&range.base, &range.bytes, address));
   const std::size_t offset = address - range.base;
   if (size > range.bytes - offset) {
-    throw Error("registerMemory: " + std::to_string(size) + " bytes exceed the allocation, which has " +
-                    std::to_string(range.bytes - offset) + " from there on; register each allocation by itself",
-                ErrorCode::InvalidUsage);
+    const std::string text = "registerMemory: " + std::to_string(size) + " bytes exceed the allocation, which has " +
+                             std::to_string(range.bytes - offset) +
+                             " from there on; register each allocation by itself";
+    // A range of addresses may be mapped to several cuMem allocations, as by allocators with expandable segments.
+    if (isCuMemMapAllocated(static_cast<char*>(data) + size - 1)) throw NotShareableError(text);
+    throw Error(text, ErrorCode::InvalidUsage);
   }
   return range;
 }
@@ -59,10 +61,9 @@ ExportTable::Descriptor exportPosixFd(const PhysicalHandle& physical) {
   CUmemAllocationProp properties{};
   MSCCLPP_CUTHROW(driver().memGetAllocationPropertiesFromHandle(&properties, physical.get()));
   if ((properties.requestedHandleTypes & CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) == 0) {
-    throw Error(
+    throw NotShareableError(
         "registerMemory: this cuMem memory cannot be shared, as it was made without "
-        "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; allocate it with GpuBuffer, or request that handle type",
-        ErrorCode::InvalidUsage);
+        "CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR; allocate it with GpuBuffer, or request that handle type");
   }
   int fd = -1;
   MSCCLPP_CUTHROW(
@@ -134,14 +135,22 @@ class CudaIpcTransport : public TransportBackend {
     cudaIpcMemHandle_t ipc;
     if (const cudaError_t result = cudaIpcGetMemHandle(&ipc, data); result != cudaSuccess) {
       static_cast<void>(cudaGetLastError());
-      throw Error(std::string("registerMemory: this GPU memory cannot be shared (") + cudaGetErrorString(result) +
-                      "); allocate it with GpuBuffer or cudaMalloc: memory of a stream-ordered pool, managed memory "
-                      "and memory mapped from a peer cannot be passed on",
-                  ErrorCode::InvalidUsage);
+      throw NotShareableError(std::string("registerMemory: this GPU memory cannot be shared (") +
+                              cudaGetErrorString(result) +
+                              "); allocate it with GpuBuffer or cudaMalloc: memory of a stream-ordered pool, managed "
+                              "memory and memory mapped from a peer cannot be passed on");
     }
     handle.kind = HandleKind::CudaIpc;
     std::memcpy(handle.access.data(), &ipc, sizeof(ipc));
     return {handle, nullptr};
+  }
+
+  bool isAllocated(const MemoryHandle& handle, void* data) const override {
+    AvoidCudaGraphCaptureGuard captureGuard;
+    if (gpuIdFromAddress(data) < 0) return false;
+    const AllocationRange range = allocationRangeOf(data, 0);
+    const CudaDeviceGuard deviceGuard(range.device);
+    return allocationId(range) == handle.allocation;
   }
 
   ImportedMemory importMemory(const MemoryHandle& handle, std::size_t size, Deadline deadline) override {
@@ -156,8 +165,12 @@ class CudaIpcTransport : public TransportBackend {
     return {mapping->base() + handle.offset, mapping};
   }
 
-  void importLocalMemory(const MemoryHandle&, void* data, std::size_t size) override {
+  void importLocalMemory(const MemoryHandle& handle, void* data, std::size_t size) override {
     AvoidCudaGraphCaptureGuard captureGuard;
+    if (!isAllocated(handle, data)) {
+      throw Error("the memory was freed by its owner, a rank of this process; keep it while peers may map it",
+                  ErrorCode::RemoteError);
+    }
     const AllocationRange range = allocationRangeOf(data, size);
     const int device = currentGpu();
     if (range.device == device) return;
@@ -165,8 +178,8 @@ class CudaIpcTransport : public TransportBackend {
     int possible = 0;
     MSCCLPP_CUDATHROW(cudaDeviceCanAccessPeer(&possible, device, range.device));
     if (possible == 0) {
-      throw Error("GPU " + std::to_string(device) + " cannot reach the memory of GPU " + std::to_string(range.device),
-                  ErrorCode::InvalidUsage);
+      throw NotShareableError("GPU " + std::to_string(device) + " cannot reach the memory of GPU " +
+                              std::to_string(range.device));
     }
     const cudaError_t result = cudaDeviceEnablePeerAccess(range.device, 0);
     if (result == cudaErrorPeerAccessAlreadyEnabled) {

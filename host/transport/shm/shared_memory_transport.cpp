@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <string>
 
 #include "host/memory/host_allocation.hpp"
 #include "host/memory/memory_transport.hpp"
@@ -68,10 +69,14 @@ class SharedMemoryTransport : public TransportBackend {
   ExportedMemory exportMemory(void* data, std::size_t size) override {
     auto allocation = HostAllocation::find(data, size);
     if (!allocation) {
-      throw Error(
+      if (HostAllocation::find(data, 1)) {
+        throw Error(
+            "registerMemory: " + std::to_string(size) + " bytes exceed the HostBuffer that contains the pointer",
+            ErrorCode::InvalidUsage);
+      }
+      throw NotShareableError(
           "registerMemory: Transport::SharedMemory needs memory inside a mscclpp::HostBuffer, since peers cannot map "
-          "any other host memory; allocate it with HostBuffer, or register it with NoTransports for local use",
-          ErrorCode::InvalidUsage);
+          "any other host memory; allocate it with HostBuffer, or register it with NoTransports for local use");
     }
     auto registration = exports_.exportAllocation(allocation->id(), [&] {
       return ExportTable::Descriptor{allocation->fd(), allocation};
@@ -86,6 +91,11 @@ class SharedMemoryTransport : public TransportBackend {
     return {handle, registration};
   }
 
+  bool isAllocated(const MemoryHandle& handle, void* data) const override {
+    const auto allocation = HostAllocation::find(data, 0);
+    return allocation && allocation->id() == handle.allocation;
+  }
+
   ImportedMemory importMemory(const MemoryHandle& handle, std::size_t size, Deadline deadline) override {
     if (handle.kind != HandleKind::SharedMemoryFd) throwUnknownHandle();
     checkBounds(handle, size);
@@ -94,10 +104,8 @@ class SharedMemoryTransport : public TransportBackend {
     return {mapping->base() + handle.offset, mapping};
   }
 
-  void importLocalMemory(const MemoryHandle& handle, void* data, std::size_t size) override {
-    const auto allocation = HostAllocation::find(data, size);
-    // Another buffer may have the same address.
-    if (!allocation || allocation->id() != handle.allocation) {
+  void importLocalMemory(const MemoryHandle& handle, void* data, std::size_t) override {
+    if (!isAllocated(handle, data)) {
       throw Error(
           "the memory was freed by its owner, a rank of this process; keep its HostBuffer while peers may map it",
           ErrorCode::RemoteError);

@@ -170,6 +170,49 @@ concept SemaphoreLike = requires(const S& semaphore, W& wait) {
   { semaphore.poll() } -> detail::SameAs<bool>;
 };
 
+/// A connection to a peer, or to all ranks of a group, as a kernel uses it: signal() signals the other side, wait()
+/// waits for its next signal and poll() consumes one that has arrived. Calls are made by one thread. How data moves is
+/// added by the concepts below. Models: channel/memory.hpp, channel/port.hpp, channel/switch.hpp.
+template <class C>
+concept Channel = requires(const C& channel) {
+  channel.signal();
+  { channel.wait() } -> detail::SameAs<bool>;
+  { channel.poll() } -> detail::SameAs<bool>;
+};
+
+/// A channel whose calling threads, a group of type Group, copy the data: put() to the peer's memory, get() from it,
+/// and putPackets() as packets, which the peer's unpackPackets() receives without a signal. Offsets and sizes are in
+/// bytes. Models: channel/memory.hpp.
+template <class C, class Group>
+concept PacketChannel = Channel<C> && ThreadGroup<Group> &&
+    requires(const C& channel, const Group& group, std::size_t offset, std::size_t bytes, std::uint32_t flag) {
+  channel.put(group, offset, offset, bytes);
+  channel.get(group, offset, offset, bytes);
+  channel.putPackets(group, offset, offset, bytes, flag);
+  { channel.unpackPackets(group, offset, offset, bytes, flag) } -> detail::SameAs<bool>;
+};
+
+/// A channel on which one thread requests copies that others execute, in the order of the requests: flush() waits until
+/// they have completed. Returns false where a request or its completion failed. Offsets and sizes are in bytes. Models:
+/// channel/port.hpp.
+template <class C>
+concept AsynchronousChannel = Channel<C> && requires(const C& channel, std::uint64_t offset, std::uint64_t bytes) {
+  { channel.put(offset, offset, bytes) } -> detail::SameAs<bool>;
+  { channel.putWithSignal(offset, offset, bytes) } -> detail::SameAs<bool>;
+  { channel.putWithSignalAndFlush(offset, offset, bytes) } -> detail::SameAs<bool>;
+  { channel.flush() } -> detail::SameAs<bool>;
+};
+
+/// A channel to the same memory on all ranks: reduce() loads a vector of type V reduced over the ranks, broadcast()
+/// stores one to every rank, and reduceInto() adds one on every rank. An index is in units of V. Models:
+/// channel/switch.hpp.
+template <class C, class V>
+concept MulticastChannel = Channel<C> && requires(const C& channel, std::size_t index, const V& value) {
+  { channel.template reduce<V>(index) } -> detail::SameAs<V>;
+  channel.broadcast(index, value);
+  channel.reduceInto(index, value);
+};
+
 /// The ranks of a collective. peer(i), i in [0, size - 1), is the i-th of the other ranks, in rank order from the next
 /// one, wrapping around. Models: basic/team.hpp.
 template <class T>

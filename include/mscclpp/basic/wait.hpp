@@ -21,6 +21,15 @@ struct WaitSite {
   std::uint64_t expected;  ///< the value that it waits for
 };
 
+namespace detail {
+/// Whether this rank has left the job. To be called after `anyLeft` has been loaded, with acquire, and was not zero.
+MSCCLPP_HOST_DEVICE inline bool hasLeft(const WaitControl& control, int rank) {
+  if (rank < 0 || rank >= WaitControl::maxLeftRanks) return false;
+  const std::uint32_t word = arch::load<arch::Order::Relaxed, arch::Scope::System>(&control.leftRanks[rank / 32]);
+  return ((word >> (rank % 32)) & 1u) != 0;
+}
+}  // namespace detail
+
 /// Waits without a timeout and cannot be aborted. For kernels that are supervised in another way.
 struct SpinWait {
   template <class Attempt>
@@ -106,10 +115,9 @@ class BoundedWait {
     const bool isForPeer = namesRankOfJob || site.operation == WaitOperation::Packet ||
                            site.operation == WaitOperation::TeamBarrier || site.operation == WaitOperation::Progress;
     const bool isOfJob = namesRankOfJob || load<Order::Relaxed, Scope::System>(&control->teamIsJob) != 0;
-    if (!isForPeer || !isOfJob || site.rank < 0 || site.peer >= WaitControl::maxLeftRanks) return false;
+    if (!isForPeer || !isOfJob || site.rank < 0) return false;
     if (site.peer < 0) return site.operation == WaitOperation::Packet;
-    const std::uint32_t word = load<Order::Relaxed, Scope::System>(&control->leftRanks[site.peer / 32]);
-    return ((word >> (site.peer % 32)) & 1u) != 0;
+    return detail::hasLeft(*control, site.peer);
   }
 
   /// Takes its arguments by value: references would force the caller's state from registers into memory, for a path

@@ -1,6 +1,7 @@
 // Memory channel: a peer's memory, mapped here, and a semaphore. The calling threads move the data.
 #pragma once
 
+#include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/basic/copy.hpp"
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/basic/wait.hpp"
@@ -160,5 +161,7 @@ struct MemoryChannelHandle : BaseMemoryChannelHandle {
  private:
   static MSCCLPP_INLINE std::byte* at(void* base, std::size_t offset) { return static_cast<std::byte*>(base) + offset; }
 };
+
+static_assert(Channel<BaseMemoryChannelHandle> && PacketChannel<MemoryChannelHandle, ThreadRange>);
 
 }  // namespace mscclpp

@@ -231,4 +231,7 @@ using PortChannelHandle = BasicPortChannelHandle<ProxyTrigger>;
 using WideBasePortChannelHandle = BasicBasePortChannelHandle<WideTrigger>;
 using WidePortChannelHandle = BasicPortChannelHandle<WideTrigger>;
 
+static_assert(Channel<BasePortChannelHandle> && Channel<WideBasePortChannelHandle>);
+static_assert(AsynchronousChannel<PortChannelHandle> && AsynchronousChannel<WidePortChannelHandle>);
+
 }  // namespace mscclpp

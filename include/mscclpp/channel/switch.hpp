@@ -2,6 +2,7 @@
 // it broadcasts, and barriers of the group.
 #pragma once
 
+#include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/basic/multicast.hpp"
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/config.hpp"
@@ -144,5 +145,7 @@ struct SwitchChannelHandle {
     return {MulticastAddress{static_cast<std::byte*>(ptr), 0}};
   }
 };
+
+static_assert(MulticastChannel<SwitchChannelHandle, Vector<float, 4>>);
 
 }  // namespace mscclpp

@@ -58,10 +58,7 @@ struct SwitchSemaphoreHandle : CounterWait<SwitchSemaphoreHandle> {
     if (control == nullptr || ranks == nullptr) return -1;
     if (load<Order::Acquire, Scope::System>(&control->anyLeft) == 0) return -1;
     for (int i = 0; i < count; ++i) {
-      const std::int32_t rank = ranks[i];
-      if (rank < 0 || rank >= WaitControl::maxLeftRanks) continue;
-      const std::uint32_t word = load<Order::Relaxed, Scope::System>(&control->leftRanks[rank / 32]);
-      if (((word >> (rank % 32)) & 1u) != 0) return rank;
+      if (detail::hasLeft(*control, ranks[i])) return ranks[i];
     }
     return -1;
   }

@@ -12,7 +12,7 @@ inline constexpr int maxTeamSize = 64;
 
 /// The base addresses of a window in this rank's address space. Passed by value in a kernel's parameters, so that an
 /// address is read from constant memory. Ranks: the size of the team, or 0 if it is known only at run time; the two are
-/// different types, and SymmetricMemory::window<Ranks>() makes either.
+/// different types, and window<Ranks>() of SymmetricMemory and of RegisteredBuffer makes either.
 template <int Ranks = 0>
 struct Window {
   std::byte* base[Ranks > 0 ? Ranks : maxTeamSize];

@@ -14,7 +14,9 @@
 #include "mscclpp/host/channel/host_semaphore.hpp"
 #include "mscclpp/host/channel/memory_semaphore.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/host/communicator/registered_buffer.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
+#include "mscclpp/host/memory/host_buffer.hpp"
 #include "tests/host/expect_rank_failure.hpp"
 #include "tests/host/spawned_ranks.hpp"
 #include "tests/host/tcp_link.hpp"
@@ -111,6 +113,9 @@ TEST_CASE("one process loses a peer" * doctest::skip()) {
     expectRankFailure("rank 2", [&] { semaphore.wait(-1); });
   }
   expectRankFailure("rank 2", [&] { SymmetricMemory(communicator, 4096, DeviceType::CPU); });
+  const HostBuffer buffer(4096);
+  expectRankFailure("rank 2", [&] { RegisteredBuffer(communicator, buffer.data(), 4096); });
+  expectRankFailure("rank 2", [&] { RegisteredBuffer::tryRegister(communicator, buffer.data(), 4096); });
   expectRankFailure("rank 2", [&] { communicator.recvMemory(failingRank, 9).get(); });
   expectRankFailure("rank 2", [&] { communicator.recvMemory(1 - rank, 9).get(); });
   rendezvous->send(std::vector<char>(1), 1 - rank, 1);  // leave together: leaving early is another case

@@ -19,6 +19,7 @@
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/channel/nvls.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/host/communicator/registered_buffer.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
 #include "mscclpp/host/memory/host_buffer.hpp"
 #include "mscclpp/host/proxy/port_channel.hpp"
@@ -315,6 +316,10 @@ TEST_CASE("abort ends a set-up of the group whose peer is stopped midway") {
   expectSetUpAborted("SymmetricMemory", "allocate memory", [](const std::shared_ptr<Communicator>& communicator) {
     const SymmetricMemory memory(*communicator, 4096, DeviceType::CPU);
   });
+  const HostBuffer buffer(4096);
+  expectSetUpAborted("RegisteredBuffer", "share its buffer", [&](const std::shared_ptr<Communicator>& communicator) {
+    const RegisteredBuffer registered(*communicator, buffer.data(), 4096);
+  });
   expectSetUpAborted("connectNvlsCollectiveOn", "attach memory", [](const std::shared_ptr<Communicator>& communicator) {
     connectNvlsCollectiveOn(DeviceType::CPU, communicator, {0, 1}, 4096);
   });
@@ -327,6 +332,7 @@ TEST_CASE("after an abort a set-up of the group fails") {
   communicator->abort();
   const auto text = doctest::Contains("the communicator was aborted");
   CHECK_THROWS_WITH_AS(SymmetricMemory(*communicator, 4096, DeviceType::CPU), text, Error);
+  CHECK_THROWS_WITH_AS(RegisteredBuffer(*communicator, buffer.data(), 4096), text, Error);
   CHECK_THROWS_WITH_AS(connectNvlsCollectiveOn(DeviceType::CPU, communicator, {0}, 4096), text, Error);
   CHECK_THROWS_WITH_AS(connection->bindMemory(buffer.data(), 4096), text, Error);
 }

@@ -21,8 +21,10 @@
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "mscclpp/host/channel/device_handle.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/host/communicator/registered_buffer.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
 #include "mscclpp/host/communicator/wait_monitor.hpp"
+#include "mscclpp/host/memory/host_buffer.hpp"
 #include "mscclpp/host/trace/trace.hpp"
 #include "tests/host/proxy/port_rank.hpp"
 #include "tests/host/ranks.hpp"
@@ -43,6 +45,7 @@ struct Rank {
     communicator = std::make_unique<Communicator>(bootstrap);
     monitor = communicator->monitor(DeviceType::CPU);
     symmetric = std::make_unique<SymmetricMemory>(*communicator, 4096, DeviceType::CPU);
+    registered = std::make_unique<RegisteredBuffer>(*communicator, buffer.data(), 4096);
     if (rank == 2) return;
     auto options = test::portOptions();
     options.thread.trace = trace.track("proxy");
@@ -57,6 +60,8 @@ struct Rank {
   std::unique_ptr<Communicator> communicator;
   std::shared_ptr<WaitMonitor> monitor;
   std::unique_ptr<SymmetricMemory> symmetric;
+  HostBuffer buffer{4096};
+  std::unique_ptr<RegisteredBuffer> registered;
   Trace trace{TraceOptions{}};
   std::vector<std::unique_ptr<test::PortEnd<ProxyTrigger>>> ends;
   std::vector<PortChannel> channels;

@@ -66,11 +66,11 @@ class Communicator {
 
   /// Aborts, from any thread. All current and later waits end soon with Error(Aborted): those of kernels that a
   /// WaitMonitor of this communicator watches, of its futures and sends, of flushes and writes of its connections,
-  /// including a proxy's, and of set-ups of SymmetricMemory, NvlsConnection and Collectives. Calls that are blocked in
-  /// the bootstrap end too, in any thread (Bootstrap::abortBlocked); if there were none, the bootstrap remains usable,
-  /// and another communicator can be created over it. The failure of a rank, if the bootstrap detects it, ends the
-  /// following with Error(RemoteError): waits in the bootstrap, waits that a WaitMonitor watches, and waits of the
-  /// connections to that rank, whose destructors then do not wait either.
+  /// including a proxy's, and of set-ups of SymmetricMemory, RegisteredBuffer, NvlsConnection and Collectives. Calls
+  /// that are blocked in the bootstrap end too, in any thread (Bootstrap::abortBlocked); if there were none, the
+  /// bootstrap remains usable, and another communicator can be created over it. The failure of a rank, if the bootstrap
+  /// detects it, ends the following with Error(RemoteError): waits in the bootstrap, waits that a WaitMonitor watches,
+  /// and waits of the connections to that rank, whose destructors then do not wait either.
   void abort() noexcept;
 
   [[deprecated("use sendMemory")]] void sendMemoryOnSetup(RegisteredMemory memory, int remoteRank, int tag) {

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <memory>
-#include <vector>
 
 #include "mscclpp/host/base/device.hpp"
+#include "mscclpp/host/communicator/memory_of_ranks.hpp"
 #include "mscclpp/host/transport/registered_memory.hpp"
 #include "mscclpp/sync/window.hpp"
 
@@ -25,34 +25,29 @@ class SymmetricMemory {
   SymmetricMemory(SymmetricMemory&&) noexcept = default;
   SymmetricMemory& operator=(SymmetricMemory&&) noexcept = default;
 
-  int rank() const noexcept { return rank_; }
-  int nRanks() const noexcept { return static_cast<int>(parts_.size()); }
+  int rank() const noexcept { return parts_.rank(); }
+  int nRanks() const noexcept { return parts_.nRanks(); }
   /// The size of each rank's part, as requested.
   std::size_t bytes() const noexcept { return bytes_; }
 
   /// This rank's part.
-  void* local() const noexcept { return parts_[static_cast<std::size_t>(rank_)].data(); }
+  void* local() const noexcept { return parts_.own().data(); }
   /// The part of any rank, mapped here; peer(rank()) == local(). Throws Error(InvalidUsage) if there is no such rank.
   void* peer(int rank) const { return memory(rank).data(); }
   /// The same as a registration, for connections and channels.
-  const RegisteredMemory& memory(int rank) const;
+  const RegisteredMemory& memory(int rank) const { return parts_.at(rank); }
   /// The parts of all ranks in the form that collectives take. Ranks: the number of ranks, or 0 for a window whose
   /// number of ranks is known only at run time. Throws Error(InvalidUsage) if there are more ranks than a window can
   /// hold, or another number than Ranks.
   template <int Ranks = 0>
   Window<Ranks> window() const {
-    Window<Ranks> window{};
-    fillWindow(window.base, Ranks);
-    return window;
+    return parts_.window<Ranks>();
   }
 
  private:
-  void fillWindow(std::byte** bases, int ranks) const;
-
-  int rank_;
   std::size_t bytes_;
   std::shared_ptr<void> storage_;
-  std::vector<RegisteredMemory> parts_;
+  detail::MemoryOfRanks parts_;
 };
 
 }  // namespace mscclpp
