@@ -1,0 +1,327 @@
+// A row exchange: a reduction whose contributions are pushed by code that holds them in registers or shared memory, like
+// the epilogue of a matrix multiplication, with a transform of whole rows between the reduction and its delivery.
+#pragma once
+
+#include "mscclpp/arch/atomic.hpp"
+#include "mscclpp/arch/memory.hpp"
+#include "mscclpp/arch/wide.hpp"
+#include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/basic/pack_reducer.hpp"
+#include "mscclpp/basic/trace.hpp"
+#include "mscclpp/basic/vector.hpp"
+#include "mscclpp/basic/wait.hpp"
+#include "mscclpp/collective/collective.hpp"
+#include "mscclpp/collective/row_scratch.hpp"
+#include "mscclpp/config.hpp"
+
+namespace mscclpp {
+
+/// Where bulk stores write a block of rows, or a part of it, at its owner: row r of the block is at address + r * pitch.
+struct RowSlot {
+  std::byte* address;
+  std::size_t pitch;  ///< bytes
+};
+
+/// The reduced elements of a row that one lane of a warp holds, in up to n packs.
+template <class T, int n>
+class RowPacks {
+ public:
+  /// Calls f(column, pack) for each pack of the lane; column: of its first element. f may change the pack.
+  template <class F>
+  MSCCLPP_INLINE void forEach(const F& f) {
+    MSCCLPP_UNROLL
+    for (int i = 0; i < n; ++i) {
+      const std::size_t column = (static_cast<std::size_t>(i) * width_ + lane_) * packSize<T>;
+      if (column < columns_) f(column, packs_[i]);
+    }
+  }
+
+ private:
+  template <class, int, class, class, class, class>
+  friend class RowExchange;
+  Pack<T> packs_[n];
+  std::size_t lane_;
+  std::size_t width_;
+  std::size_t columns_;
+};
+
+/// One call of a row exchange: every rank contributes to every element of args.count rows; each row is reduced in rank
+/// order, transformed by a warp, and delivered. Made by makeRowExchange() in all threads of a grid, on every rank.
+///
+/// 1. Any threads contribute() to rows, or store to slot(), and publish() each block of rows in `parts` parts. No wait.
+/// 2. All warps of the grid call reduce(), which waits for the parts of the rows that this rank reduces.
+/// 3. All warps of the grid call collect(), which waits for the results of the other rows.
+/// 4. All threads of the grid call finish().
+///
+/// Producers may be other warps than the grid's: they make a session of their own, with their grid, before a barrier of
+/// the block that comes before finish(), and call only what 1. names.
+///
+/// The sources of the idea are Flux (arXiv 2406.06858) and TokenWeave (arXiv 2505.11329). Two calls on one scratch do
+/// not overlap in time, and a rank's call starts when all blocks of its previous call have ended.
+template <class Op, int Ranks, class Scratch, class GridType, class Wait, class Trace>
+class RowExchange {
+ public:
+  using T = typename Scratch::Element;
+  using Owners = typename Scratch::Owners;
+  static constexpr RowDelivery delivery = Scratch::delivery;
+
+  MSCCLPP_INLINE RowExchange(const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace)
+      : grid_(grid), warp_(grid.warp()), args_(args), wait_(wait), trace_(trace), epoch_(args.epochs.current(grid)) {
+    if (!isFirstWarp()) return;
+    for (int i = warp_.rank(); i < team().size() - 1; i += warp_.size()) {
+      arch::store<arch::Order::Relaxed, arch::Scope::System>(entryOf(team().peer(i), team().rank()), epoch_);
+    }
+  }
+
+  MSCCLPP_INLINE std::size_t rows() const { return args_.count; }
+  /// Blocks of rows of this call.
+  MSCCLPP_INLINE std::size_t blocks() const { return args_.scratch.blocksOf(rows()); }
+  /// The rank that reduces a block; with RowDelivery::Redundant every rank does.
+  MSCCLPP_INLINE int owner(std::size_t block) const { return Owners::owner(block, team().size()); }
+  /// The i-th block in an order that begins with the blocks of the next rank and ends with this rank's own: what travels
+  /// farthest is computed first, and the ranks do not write to the same peer at the same time.
+  MSCCLPP_INLINE std::size_t blockInOrder(std::size_t i) const {
+    for (int step = 1; step < team().size(); ++step) {
+      const int rank = (team().rank() + step) % team().size();
+      const std::size_t count = Owners::count(blocks(), rank, team().size());
+      if (i < count) return Owners::block(rank, i, team().size());
+      i -= count;
+    }
+    return Owners::block(team().rank(), i, team().size());
+  }
+
+  // ---- 1. contributions ----
+
+  /// Contributes elements [column, column + N) of a row: 4, 8 or 16 bytes, aligned to that. Called by one thread, once
+  /// for each element. The caller's values are sent by plain stores; publish() makes them visible.
+  template <int N>
+  MSCCLPP_INLINE void contribute(std::size_t row, std::size_t column, const Vector<T, N>& values) const {
+    static_assert(sizeof(values) == 4 || sizeof(values) == 8 || sizeof(values) == 16,
+                  "a fragment must have 4, 8 or 16 bytes");
+    forEachReducer(args_.scratch.blockOf(row), [&](int rank) {
+      std::byte* const to = slot(row, rank).address + column * sizeof(T);
+      if constexpr (sizeof(values) == 16) {
+        arch::storeWide(to, arch::bitCast<Word128>(values));
+      } else {
+        arch::storePlain(to, arch::bitCast<typename arch::WordOfSize<sizeof(values)>::Type>(values));
+      }
+    });
+  }
+  /// The memory of `rank` for this rank's contributions to the rows of a block from `row` on, for stores of the caller's
+  /// own, bulk copies for example: rank is owner(block), or each rank in turn with RowDelivery::Redundant.
+  MSCCLPP_INLINE RowSlot slot(std::size_t row, int rank) const {
+    return {args_.window.at(rank, args_.scratch.contributionOffset(epoch_, row, team().rank())),
+            args_.scratch.rowBytes()};
+  }
+  /// Announces one part of a block of rows, with release: all that the threads of the group contributed to it before.
+  /// Called by all threads of the group, once for each part, after the group's bulk stores to it are complete.
+  template <ThreadGroup Group>
+  MSCCLPP_INLINE void publish(const Group& group, std::size_t block) const {
+    const TraceSpan span(trace_, TraceId::Publish, block);
+    group.sync();
+    if constexpr (delivery == RowDelivery::Redundant) {
+      for (int rank = group.rank(); rank < team().size(); rank += group.size()) countPart(rank, block);
+    } else {
+      if (group.rank() == 0) countPart(owner(block), block);
+    }
+  }
+
+  // ---- 2. reduction ----
+
+  /// Reduces the rows that this rank reduces, each by one warp: waits until every rank has published `parts` parts of the
+  /// row's block, then calls transform(warp, row, packs, output) in all lanes. `packs` is RowPacks<T, packsPerLane>, with
+  /// the elements of the row rounded once. The transform writes the row's result, in words of 16 bytes, by
+  /// output(byte, word), each word once; byte is a multiple of 16. Wherever the result is delivered,
+  /// sink(row, byte, word) gets those words. Returns whether all waits of this warp succeeded.
+  template <int packsPerLane, class Transform, class Sink>
+  MSCCLPP_INLINE bool reduce(std::uint32_t parts, const Transform& transform, const Sink& sink) {
+    const std::size_t perBlock = static_cast<std::size_t>(args_.scratch.rowsPerBlock);
+    const std::size_t own =
+        (delivery == RowDelivery::Redundant ? blocks() : Owners::count(blocks(), team().rank(), team().size())) *
+        perBlock;
+    for (std::size_t i = firstItem(); i < own; i += itemStride()) {
+      const std::size_t block =
+          delivery == RowDelivery::Redundant ? i / perBlock : Owners::block(team().rank(), i / perBlock, team().size());
+      const std::size_t row = block * perBlock + i % perBlock;
+      if (row >= rows()) continue;
+      const TraceSpan span(trace_, TraceId::Reduce, row);
+      if (!awaitParts(block, parts)) return false;
+      RowPacks<T, packsPerLane> packs = load<packsPerLane>(row);
+      transform(warp_, row, packs, [&](std::size_t byte, const Word128& word) { deliver(row, byte, word, sink); });
+      if constexpr (delivery == RowDelivery::ToAll) {
+        warp_.sync();
+        for (int p = warp_.rank(); p < team().size() - 1; p += warp_.size()) {
+          arch::store<arch::Order::Release, arch::Scope::System>(readyOf(team().peer(p), row), epoch_);
+        }
+      }
+    }
+    return true;
+  }
+
+  // ---- 3. results of the other ranks ----
+
+  /// Waits for the results of the rows that other ranks reduce, and calls sink(row, byte, word) for each of their words.
+  /// Returns whether all waits of this warp succeeded. Does nothing unless the delivery is RowDelivery::ToAll.
+  template <class Sink>
+  MSCCLPP_INLINE bool collect(const Sink& sink) {
+    if constexpr (delivery == RowDelivery::ToAll) {
+      for (std::size_t row = firstItem(); row < rows(); row += itemStride()) {
+        const int from = owner(args_.scratch.blockOf(row));
+        if (from == team().rank()) continue;
+        const TraceSpan span(trace_, TraceId::Collect, row);
+        if (warp_.rank() == 0) {
+          await(readyOf(team().rank(), row), from, epoch_, [&](std::uint64_t seen) { return seen == epoch_; });
+        }
+        warp_.sync();
+        if (warp_.any(failed())) return false;
+        const std::byte* const result = args_.window.at(team().rank(), args_.scratch.resultOffset(epoch_, row));
+        for (std::size_t byte = static_cast<std::size_t>(warp_.rank()) * sizeof(Word128);
+             byte < args_.scratch.resultBytes; byte += static_cast<std::size_t>(warp_.size()) * sizeof(Word128)) {
+          sink(row, byte, arch::loadWide(result + byte));
+        }
+      }
+    }
+    return true;
+  }
+
+  // ---- 4. ----
+
+  /// Ends the call. Returns whether all waits of this thread succeeded.
+  MSCCLPP_INLINE bool finish() {
+    if constexpr (delivery == RowDelivery::ToOwner) {
+      // A rank that reduces no row needs no data. That all peers have entered this call is what the others know by data.
+      if (isFirstWarp()) {
+        for (int i = warp_.rank(); i < team().size() - 1; i += warp_.size()) {
+          const int peer = team().peer(i);
+          await(entryOf(team().rank(), peer), peer, epoch_,
+                [&](std::uint64_t seen) { return static_cast<std::int64_t>(seen - epoch_) >= 0; });
+        }
+      }
+    }
+    auto* const before = reinterpret_cast<std::uint32_t*>(
+        args_.window.at(team().rank(), args_.scratch.arrivalSetOffset(epoch_ + 2)));  // of the call before
+    const auto block = grid_.block();
+    for (std::size_t i = static_cast<std::size_t>(grid_.blockIndex() * block.size() + block.rank());
+         i < args_.scratch.arrivalWords(); i += static_cast<std::size_t>(grid_.blockCount() * block.size())) {
+      arch::store<arch::Order::Relaxed, arch::Scope::System>(&before[i], 0u);
+    }
+    args_.epochs.advance(grid_, epoch_ + 1);
+    return !failed();
+  }
+
+ private:
+  static MSCCLPP_HOST_DEVICE const GridType& someGrid();  // not defined
+  using Warp = decltype(someGrid().warp());
+
+  MSCCLPP_INLINE const Team<Ranks>& team() const { return args_.team; }
+  MSCCLPP_INLINE bool isFirstWarp() const { return grid_.blockIndex() == 0 && grid_.warpIndex() == 0; }
+  MSCCLPP_INLINE bool failed() const {
+    if constexpr (requires { wait_.failed(); }) {
+      return wait_.failed();
+    } else {
+      return false;
+    }
+  }
+  /// Rows are distributed over the warps; consecutive ones go to different blocks.
+  MSCCLPP_INLINE std::size_t firstItem() const {
+    return static_cast<std::size_t>(grid_.warpIndex() * grid_.blockCount() + grid_.blockIndex());
+  }
+  MSCCLPP_INLINE std::size_t itemStride() const {
+    return static_cast<std::size_t>(grid_.warpCount() * grid_.blockCount());
+  }
+
+  /// Calls f(rank) for the ranks that reduce a block.
+  template <class F>
+  MSCCLPP_INLINE void forEachReducer(std::size_t block, const F& f) const {
+    if constexpr (delivery == RowDelivery::Redundant) {
+      f(team().rank());
+      MSCCLPP_UNROLL
+      for (int i = 0; i < team().size() - 1; ++i) f(team().peer(i));
+    } else {
+      f(owner(block));
+    }
+  }
+
+  MSCCLPP_INLINE void countPart(int rank, std::size_t block) const {
+    arch::reduceAdd<arch::Order::Release, arch::Scope::System>(arrivalsOf(rank, block, team().rank()), 1u);
+  }
+  MSCCLPP_INLINE std::uint32_t* arrivalsOf(int rank, std::size_t block, int from) const {
+    return reinterpret_cast<std::uint32_t*>(args_.window.at(rank, args_.scratch.arrivalOffset(epoch_, block, from)));
+  }
+  MSCCLPP_INLINE std::uint64_t* readyOf(int rank, std::size_t row) const {
+    return reinterpret_cast<std::uint64_t*>(args_.window.at(rank, args_.scratch.readyOffset(epoch_, row)));
+  }
+  MSCCLPP_INLINE std::uint64_t* entryOf(int rank, int from) const {
+    return reinterpret_cast<std::uint64_t*>(args_.window.at(rank, args_.scratch.entryOffset(from)));
+  }
+
+  /// Waits until isReached(value of the word), with acquire. One thread.
+  template <class Word, class IsReached>
+  MSCCLPP_INLINE void await(const Word* word, int peer, std::uint64_t expected, const IsReached& isReached) {
+    const WaitSite site{WaitOperation::Progress, team().rank(), peer, static_cast<std::uint32_t>(grid_.blockIndex()),
+                        expected};
+    wait_.until(site, [&](std::uint64_t& seen) {
+      seen = arch::load<arch::Order::Acquire, arch::Scope::System>(word);
+      return isReached(seen);
+    });
+  }
+  MSCCLPP_INLINE bool awaitParts(std::size_t block, std::uint32_t parts) {
+    for (int from = warp_.rank(); from < team().size(); from += warp_.size()) {
+      await(arrivalsOf(team().rank(), block, from), from, parts, [&](std::uint64_t seen) { return seen >= parts; });
+    }
+    warp_.sync();
+    return !warp_.any(failed());
+  }
+
+  template <int n>
+  MSCCLPP_INLINE RowPacks<T, n> load(std::size_t row) const {
+    RowPacks<T, n> packs;
+    packs.lane_ = static_cast<std::size_t>(warp_.rank());
+    packs.width_ = static_cast<std::size_t>(warp_.size());
+    packs.columns_ = args_.scratch.columns;
+    packs.forEach([&](std::size_t column, Pack<T>& pack) {
+      const auto term = [&](int from) {
+        return arch::loadWide(args_.window.at(team().rank(), args_.scratch.contributionOffset(epoch_, row, from)) +
+                              column * sizeof(T));
+      };
+      if constexpr (Ranks > 0) {
+        Word128 words[Ranks];  // all loads are in flight before the first is used
+        MSCCLPP_UNROLL
+        for (int r = 0; r < Ranks; ++r) words[r] = term(r);
+        pack = fromWord<T>(reduceWords<T, Op>(words));
+      } else {
+        PackReducer<T, Op> reducer(fromWord<T>(term(0)));
+        for (int r = 1; r < team().size(); ++r) reducer.add(fromWord<T>(term(r)));
+        pack = reducer.finish(team().size());
+      }
+    });
+    return packs;
+  }
+
+  template <class Sink>
+  MSCCLPP_INLINE void deliver(std::size_t row, std::size_t byte, const Word128& word, const Sink& sink) const {
+    if constexpr (delivery == RowDelivery::ToAll) {
+      const std::size_t offset = args_.scratch.resultOffset(epoch_, row) + byte;
+      MSCCLPP_UNROLL
+      for (int i = 0; i < team().size() - 1; ++i) arch::storeWide(args_.window.at(team().peer(i), offset), word);
+    }
+    sink(row, byte, word);
+  }
+
+  const GridType& grid_;
+  const Warp warp_;
+  const CollectiveArgs<Ranks, Scratch>& args_;
+  Wait& wait_;
+  Trace& trace_;
+  const std::uint64_t epoch_;
+};
+
+/// A RowExchange for one call, with the reduction operator Op. args.count: the number of rows, at least 1 and at most
+/// args.scratch.rows.
+template <class Op, Grid GridType, int Ranks, class Scratch, WaitPolicy Wait, TracePolicy Trace>
+MSCCLPP_INLINE RowExchange<Op, Ranks, Scratch, GridType, Wait, Trace> makeRowExchange(
+    const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace) {
+  return {grid, args, wait, trace};
+}
+
+}  // namespace mscclpp

@@ -1,0 +1,2 @@
+// Row exchanges on emulated threads.
+#include "row_exchange_cases.hpp"

@@ -1,0 +1,2 @@
+// Row exchanges on a GPU.
+#include "row_exchange_cases.hpp"
