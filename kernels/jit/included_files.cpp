@@ -1,25 +1,28 @@
 #include "kernels/jit/included_files.hpp"
 
-#include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
 
+#include "host/base/unique_fd.hpp"
+
 namespace mscclpp::jit::detail {
 
 namespace {
+
+using mscclpp::detail::UniqueFd;
 
 std::string_view withoutLeadingSpace(std::string_view text) {
   const auto first = text.find_first_not_of(" \t");
   return first == std::string_view::npos ? std::string_view() : text.substr(first);
 }
 
-// The name in an #include line; empty for any other line.
+// The name in an #include directive, which starts with #; empty for anything else.
 std::string_view includedName(std::string_view line) {
-  line = withoutLeadingSpace(line);
-  if (!line.starts_with('#')) return {};
   line = withoutLeadingSpace(line.substr(1));
   constexpr std::string_view directive = "include";
   if (!line.starts_with(directive)) return {};
@@ -30,11 +33,19 @@ std::string_view includedName(std::string_view line) {
 }
 
 std::optional<std::string> readFile(const std::string& path) {
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  const UniqueFd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  struct stat status {};
+  if (!file || ::fstat(file.get(), &status) != 0 || !S_ISREG(status.st_mode)) return std::nullopt;
+  std::string text(static_cast<std::size_t>(status.st_size), '\0');
+  std::size_t bytes = 0;
+  while (bytes < text.size()) {
+    const ssize_t result = ::read(file.get(), text.data() + bytes, text.size() - bytes);
+    if (result < 0 && errno == EINTR) continue;
+    if (result <= 0) break;
+    bytes += static_cast<std::size_t>(result);
+  }
+  text.resize(bytes);
+  return text;
 }
 
 class Search {
@@ -44,11 +55,10 @@ class Search {
 
   // `folder`: of the file that has this text; empty if it is none.
   void scan(std::string_view text, const std::string& folder) {
-    while (!text.empty()) {
-      const auto end = text.find('\n');
-      const auto name = includedName(text.substr(0, end));
+    // Few lines have a #.
+    for (auto mark = text.find('#'); mark != std::string_view::npos; mark = text.find('#', mark + 1)) {
+      const auto name = includedName(text.substr(mark, text.find('\n', mark) - mark));
       if (!name.empty()) follow(std::string(name), folder);
-      text = end == std::string_view::npos ? std::string_view() : text.substr(end + 1);
     }
   }
 
@@ -91,8 +101,6 @@ std::vector<IncludedFile> includedFiles(std::string_view source, const HeaderTex
                                         const std::vector<std::string>& folders) {
   Search search(headers, folders);
   search.scan(source, {});
-  // Options may name headers that the source does not (-include), so all that are given as text count.
-  for (const auto& [name, text] : headers) search.scan(text, {});
   return search.takeFound();
 }
 

@@ -41,6 +41,12 @@ void check(const CompileRequest& request) {
                     ErrorCode::InvalidUsage);
       }
     }
+    for (std::string_view header : {"-include", "--pre-include"}) {
+      if (option.starts_with(header)) {
+        throw Error("option " + option + ": write an #include into CompileRequest::source instead",
+                    ErrorCode::InvalidUsage);
+      }
+    }
     for (std::string_view set : {"--gpu-architecture", "-arch"}) {
       if (option.starts_with(set)) {
         throw Error("option " + option + ": set CompileRequest::architecture instead", ErrorCode::InvalidUsage);
@@ -81,7 +87,8 @@ Compilation prepare(const CompileRequest& request) {
   // CCCL first, since it has the standard library of device code.
   compilation.folders.push_back(tools.ccclInclude);
   compilation.folders.push_back(tools.cudaInclude);
-  compilation.options = {"--std=c++20", "--gpu-architecture=" + compilation.architecture};
+  // Without the current folder, which would be searched first.
+  compilation.options = {"--std=c++20", "--gpu-architecture=" + compilation.architecture, "--no-source-include"};
   compilation.options.insert(compilation.options.end(), request.options.begin(), request.options.end());
   return compilation;
 }

@@ -28,7 +28,7 @@ struct CompileRequest {
   std::string name = "kernel.cu";         ///< the name of the source in messages of the compiler
   std::vector<std::string> kernels = {};  ///< one or more; a template with its arguments: "scale<float>"
   std::string architecture = {};          ///< "sm_90a": machine code; "compute_90": PTX; empty: for the current device
-  std::vector<std::string> options = {};  ///< more options of NVRTC, such as "-lineinfo" or "-DWIDTH=8"; no -I
+  std::vector<std::string> options = {};  ///< more options of NVRTC, such as "-lineinfo"; no -I, no -include
   std::vector<std::string> includeFolders = {};  ///< searched after `headers`, before the library's
   std::vector<Header> headers = {};
   bool cached = true;  ///< whether the result may come from the cache on disk (cache.hpp), and is kept there
