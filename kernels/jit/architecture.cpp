@@ -40,7 +40,7 @@ void checkArchitecture(const std::string& architecture, const std::vector<int>& 
   int number = 0;
   const auto [end, status] = std::from_chars(rest.data(), rest.data() + rest.size(), number);
   const std::string_view suffix(end, static_cast<std::size_t>(rest.data() + rest.size() - end));
-  valid = valid && status == std::errc() && (suffix.empty() || suffix == "a" || suffix == "f");
+  valid = valid && status == std::errc() && number > 0 && (suffix.empty() || suffix == "a" || suffix == "f");
   if (!valid) {
     throw Error("architecture \"" + architecture +
                     "\" is not valid; allowed are sm_XX for machine code and compute_XX for PTX, as in sm_90a, or "

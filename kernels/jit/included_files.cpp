@@ -7,6 +7,7 @@
 #include <optional>
 #include <unordered_map>
 #include <unordered_set>
+#include <utility>
 
 #include "host/base/unique_fd.hpp"
 
@@ -53,44 +54,35 @@ class Search {
   Search(const HeaderTexts& headers, const std::vector<std::string>& folders)
       : headers_(headers.begin(), headers.end()), folders_(folders) {}
 
-  // `folder`: of the file that has this text; empty if it is none.
-  void scan(std::string_view text, const std::string& folder) {
+  void scan(std::string_view text) {
     // Few lines have a #.
     for (auto mark = text.find('#'); mark != std::string_view::npos; mark = text.find('#', mark + 1)) {
       const auto name = includedName(text.substr(mark, text.find('\n', mark) - mark));
-      if (!name.empty()) follow(std::string(name), folder);
+      if (!name.empty()) follow(std::string(name));
     }
   }
 
   std::vector<IncludedFile> takeFound() { return std::move(found_); }
 
  private:
-  void follow(const std::string& name, const std::string& folder) {
-    if (const auto header = headers_.find(name); header != headers_.end()) {
-      if (visited_.insert(name).second) scan(header->second, {});
-      return;
-    }
-    if (!folder.empty()) read(folder + "/" + name);
-    // Most names are included many times.
+  void follow(const std::string& name) {
     if (!searched_.insert(name).second) return;
-    for (const auto& place : folders_) {
-      if (read(place + "/" + name)) return;
+    if (const auto header = headers_.find(name); header != headers_.end()) return scan(header->second);
+    for (const auto& folder : folders_) {
+      if (read(folder + "/" + name)) return;
     }
   }
 
   bool read(const std::string& path) {
-    if (visited_.contains(path)) return true;
     auto text = readFile(path);
     if (!text) return false;
-    visited_.insert(path);
-    found_.push_back({path, *text});
-    scan(*text, path.substr(0, path.rfind('/')));
+    scan(*text);
+    found_.push_back({path, std::move(*text)});
     return true;
   }
 
   std::unordered_map<std::string_view, std::string_view> headers_;
   const std::vector<std::string>& folders_;
-  std::unordered_set<std::string> visited_;
   std::unordered_set<std::string> searched_;
   std::vector<IncludedFile> found_;
 };
@@ -100,7 +92,7 @@ class Search {
 std::vector<IncludedFile> includedFiles(std::string_view source, const HeaderTexts& headers,
                                         const std::vector<std::string>& folders) {
   Search search(headers, folders);
-  search.scan(source, {});
+  search.scan(source);
   return search.takeFound();
 }
 

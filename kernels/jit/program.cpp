@@ -87,7 +87,7 @@ Compilation prepare(const CompileRequest& request) {
   // CCCL first, since it has the standard library of device code.
   compilation.folders.push_back(tools.ccclInclude);
   compilation.folders.push_back(tools.cudaInclude);
-  // Without the current folder, which would be searched first.
+  // --no-source-include: what is found must not depend on the current folder, which would be searched first.
   compilation.options = {"--std=c++20", "--gpu-architecture=" + compilation.architecture, "--no-source-include"};
   compilation.options.insert(compilation.options.end(), request.options.begin(), request.options.end());
   return compilation;

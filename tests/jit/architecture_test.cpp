@@ -29,10 +29,11 @@ std::string errorOf(const std::string& architecture) {
 
 TEST_CASE("architectures are sm_XX and compute_XX, with a or f") {
   for (const char* good : {"sm_80", "sm_90a", "sm_100f", "compute_75", "compute_90a"}) CHECK(errorOf(good) == "");
-  for (const char* bad : {"90", "sm90", "sm_", "sm_a", "sm_90b", "sm_90a ", "SM_90", "compute_", "sm_-90", "lto_90"}) {
+  for (const std::string bad :
+       {"90", "sm90", "sm_", "sm_a", "sm_90b", "sm_90a ", "SM_90", "compute_", "sm_-90", "lto_90"}) {
     CAPTURE(bad);
     const std::string error = errorOf(bad);
-    CHECK(error.find(std::string("\"") + bad + "\"") != std::string::npos);
+    CHECK(error.find("\"" + bad + "\"") != std::string::npos);
     CHECK(error.find("sm_90a") != std::string::npos);
   }
 }

@@ -4,6 +4,7 @@
 #include <doctest/doctest.h>
 #include <sys/wait.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -144,8 +145,8 @@ TEST_CASE("warnings are in the log") {
 
 TEST_CASE("headers are texts, or files of folders, and options are passed on") {
   const TemporaryFolder folder;
-  folder.write("sub/file.hpp", "#include \"beside.hpp\"\n");
-  folder.write("sub/beside.hpp", "constexpr int fromFile = 3;\n");
+  folder.write("sub/file.hpp", "#include <sub/other.hpp>\n");
+  folder.write("sub/other.hpp", "constexpr int fromFile = 3;\n");
   const jit::CompileRequest request{.source =
                                         "#include \"text.hpp\"\n#include <sub/file.hpp>\n"
                                         "static_assert(fromText + fromFile + WIDTH == 12);\n__global__ void k() {}\n",
@@ -160,8 +161,8 @@ TEST_CASE("headers are texts, or files of folders, and options are passed on") {
   std::filesystem::current_path(folder.path() / "sub");
   CHECK(contains(
       errorOf(
-          {.source = "#include \"beside.hpp\"\n__global__ void k() {}\n", .kernels = {"k"}, .architecture = "sm_90a"}),
-      "beside.hpp"));
+          {.source = "#include \"other.hpp\"\n__global__ void k() {}\n", .kernels = {"k"}, .architecture = "sm_90a"}),
+      "other.hpp"));
   std::filesystem::current_path(current);
 }
 

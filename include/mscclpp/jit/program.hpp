@@ -29,7 +29,9 @@ struct CompileRequest {
   std::vector<std::string> kernels = {};  ///< one or more; a template with its arguments: "scale<float>"
   std::string architecture = {};          ///< "sm_90a": machine code; "compute_90": PTX; empty: for the current device
   std::vector<std::string> options = {};  ///< more options of NVRTC, such as "-lineinfo"; no -I, no -include
-  std::vector<std::string> includeFolders = {};  ///< searched after `headers`, before the library's
+  /// Searched after `headers` and before the library's. No other places are: neither the current folder, nor that of
+  /// the including file.
+  std::vector<std::string> includeFolders = {};
   std::vector<Header> headers = {};
   bool cached = true;  ///< whether the result may come from the cache on disk (cache.hpp), and is kept there
 };
