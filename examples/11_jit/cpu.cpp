@@ -1,5 +1,6 @@
 // 11 without a GPU: compiles the kernel for one, takes it from the cache the second time, and shows what the user of a
 // wrong expression reads.
+#include <chrono>
 #include <cstdio>
 
 #include "activation.hpp"
@@ -7,17 +8,29 @@
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/jit/toolchain.hpp"
 
+using namespace mscclpp;
+
+namespace {
+
+jit::Program compileAndPrint() {
+  const auto start = std::chrono::steady_clock::now();
+  const auto program = jit::compileCollective(example::request(example::leakyRelu, "sm_90a"));
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  std::printf("  %zu bytes of machine code, %s in %.3f s\n", program.image().size(),
+              program.fromCache() ? "from the cache" : "compiled", seconds.count());
+  return program;
+}
+
+}  // namespace
+
 int main() {
-  using namespace mscclpp;
   try {
     const auto& tools = jit::toolchain();
-    std::printf("NVRTC %d.%d (%s)\n", tools.major, tools.minor, tools.nvrtc.c_str());
-    const auto program = jit::compileCollective(example::request(example::leakyRelu, "sm_90a"));
+    std::printf("NVRTC %d.%d (%s)\n", tools.nvrtcMajor, tools.nvrtcMinor, tools.nvrtc.c_str());
+    std::printf("an all-reduce of leaky ReLUs for sm_90a:\n");
+    const auto program = compileAndPrint();
     example::require(program.image().size() > 1000, "there is no machine code");
-    const auto again = jit::compileCollective(example::request(example::leakyRelu, "sm_90a"));
-    example::require(again.image() == program.image(), "the second compilation differs");
-    std::printf("an all-reduce of leaky ReLUs for sm_90a: %zu bytes of machine code%s\n", again.image().size(),
-                again.fromCache() ? ", from the cache" : "");
+    example::require(compileAndPrint().image() == program.image(), "the second compilation differs");
 
     try {
       jit::compileCollective(example::request("x >", "sm_90a"));

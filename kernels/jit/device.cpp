@@ -137,6 +137,8 @@ KernelAttributes attributesOf(const LoadedKernel& kernel) {
 void launchKernel(const LoadedKernel& kernel, const KernelLaunch& launch, std::span<const KernelArgument> arguments) {
   check(kernel, launch.shape, arguments);
   const CudaDeviceGuard deviceGuard(kernel.device);
+  // The guard changes nothing if the device is current, and then a new thread has no context yet.
+  MSCCLPP_CUDATHROW(cudaSetDevice(kernel.device));
   // More than the default needs permission. Never lowered, since another thread may be about to launch with more.
   if (launch.sharedBytes > 0 &&
       launch.sharedBytes >

@@ -18,7 +18,8 @@ struct IncludedFile {
 };
 
 /// Follows the #include lines of `source` and of what they name, whatever #if says, so that it finds too many files
-/// rather than too few. A name is searched among `headers`, then in `folders`, and not beside the including file. Names that are not found are ignored, and so are those that a macro stands for.
+/// rather than too few. A name is searched among `headers`, then in `folders`, and not beside the including file. Names
+/// that are not found are ignored, and so are those that a macro stands for.
 std::vector<IncludedFile> includedFiles(std::string_view source, const HeaderTexts& headers,
                                         const std::vector<std::string>& folders);
 

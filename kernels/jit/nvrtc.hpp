@@ -39,8 +39,8 @@ class Nvrtc {
   NvrtcOutput compile(const NvrtcInput& input) const;
 
   const std::string& path() const { return path_; }
-  int major() const { return major_; }
-  int minor() const { return minor_; }
+  int majorVersion() const { return major_; }
+  int minorVersion() const { return minor_; }
   /// 90 for sm_90, ascending.
   const std::vector<int>& architectures() const { return architectures_; }
 

@@ -97,7 +97,9 @@ std::string keyOf(const Compilation& compilation) {
   const Toolchain& tools = toolchain();
   const CompileRequest& request = compilation.request;
   detail::ContentHash hash;
-  hash.add(std::to_string(tools.major) + "." + std::to_string(tools.minor)).add(request.name).add(request.source);
+  hash.add(std::to_string(tools.nvrtcMajor) + "." + std::to_string(tools.nvrtcMinor))
+      .add(request.name)
+      .add(request.source);
   for (const auto* list : {&request.kernels, &compilation.options, &compilation.folders}) {
     hash.add(std::to_string(list->size()));
     for (const auto& text : *list) hash.add(text);

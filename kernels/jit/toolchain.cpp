@@ -37,8 +37,8 @@ const Toolchain& toolchain() {
     const auto& nvrtc = detail::nvrtc();
     const auto folders = detail::findIncludeFolders(*env(), nvrtc.path());
     return Toolchain{.nvrtc = nvrtc.path(),
-                     .major = nvrtc.major(),
-                     .minor = nvrtc.minor(),
+                     .nvrtcMajor = nvrtc.majorVersion(),
+                     .nvrtcMinor = nvrtc.minorVersion(),
                      .architectures = nvrtc.architectures(),
                      .mscclppInclude = folders.mscclpp,
                      .ccclInclude = folders.cccl,

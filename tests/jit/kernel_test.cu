@@ -3,6 +3,7 @@
 #include <doctest/doctest.h>
 
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "mscclpp/collective/all_reduce.hpp"
@@ -73,6 +74,18 @@ TEST_CASE("a kernel compiled at run time is launched, with arguments of the righ
   CHECK(errorOf([&] { kernel.launch({.shape = {0, 256}}, data, count, 2.0f); }) != "");
   checkCuda(cudaDeviceSynchronize(), "kernel");
   CHECK(buffers.read<float>(0) == std::vector<float>(count, 3.0f));
+}
+
+TEST_CASE("threads that made no CUDA call before launch kernels") {
+  auto buffers = GpuBackend().allocate(1, sizeof(float), 0);
+  buffers.write(0, std::vector<float>{1.0f});
+  setDeviceOfRank(0);
+  const auto kernel = scaleProgram().kernel("scale<float>");  // outlives its program
+  for (int i = 0; i < 3; ++i) {
+    std::thread([&] { kernel.launch({.shape = {1, 32}}, floatsOf(buffers, 0), 1, 2.0f); }).join();
+  }
+  checkCuda(cudaDeviceSynchronize(), "kernel");
+  CHECK(buffers.read<float>(0).at(0) == 8.0f);
 }
 
 TEST_CASE("PTX is loaded too") {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 #include <type_traits>
+#include <utility>
 
 #include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"

@@ -9,8 +9,8 @@ namespace mscclpp::jit {
 /// Where things were found. docs/jit.md says in which order places are searched.
 struct Toolchain {
   std::string nvrtc;  ///< path of the loaded library
-  int major;          ///< NVRTC's version
-  int minor;
+  int nvrtcMajor;     ///< NVRTC's version
+  int nvrtcMinor;
   std::vector<int> architectures;  ///< that NVRTC compiles for: 90 for sm_90
   std::string mscclppInclude;      ///< the folder of MSCCLPP_INCLUDE_DIR; empty: headers that are part of the library
   std::string ccclInclude;         ///< the folder that has cuda/std/
