@@ -5,11 +5,13 @@
 #include <sys/wait.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "mscclpp/host/base/error.hpp"
@@ -285,6 +287,16 @@ TEST_CASE("of eight processes at once, one compiles") {
     ++files;
   }
   CHECK(files == 1);
+}
+
+TEST_CASE("of several threads at once, one compiles") {
+  const jit::CompileRequest request{
+      .source = "__global__ void ofThreads() {}\n", .kernels = {"ofThreads"}, .architecture = "sm_90a"};
+  std::atomic<int> compiled = 0;
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) threads.emplace_back([&] { compiled += !jit::compile(request).fromCache(); });
+  for (auto& thread : threads) thread.join();
+  CHECK(compiled == 1);
 }
 
 TEST_CASE("a cache that cannot be written does not matter") {
