@@ -38,6 +38,18 @@ struct LoadedKernel {
 
 namespace {
 
+void checkLoaded(CUresult result, const std::string& architecture) {
+  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_PTX ||
+      result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION) {
+    throw Error("the program was compiled for " + architecture + ", which the current device (" +
+                    std::to_string(currentGpu()) + ", compute capability " + std::to_string(computeCapability() / 10) +
+                    "." + std::to_string(computeCapability() % 10) +
+                    ") or its driver does not run; leave CompileRequest::architecture empty with this device current",
+                ErrorCode::InvalidUsage);
+  }
+  if (result != CUDA_SUCCESS) throw CuError("loading a program compiled for " + architecture, result);
+}
+
 int attributeOf(CUfunction function, CUfunction_attribute attribute) {
   int value = 0;
   MSCCLPP_CUTHROW(kernelDriver().funcGetAttribute(&value, attribute, function));
@@ -92,8 +104,8 @@ std::shared_ptr<const DeviceLibrary> loadLibrary(const std::string& image, const
   const auto library = std::make_shared<DeviceLibrary>();
   library->architecture = architecture;
   // The driver copies the image. PTX ends in a zero, as every std::string does.
-  MSCCLPP_CUTHROW(
-      kernelDriver().libraryLoadData(&library->handle, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0));
+  checkLoaded(kernelDriver().libraryLoadData(&library->handle, image.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+              architecture);
   mscclpp::detail::setGpuOwner();
   return library;
 }
@@ -107,17 +119,9 @@ std::shared_ptr<const LoadedKernel> loadKernel(const std::shared_ptr<const Devic
   kernel->name = name;
   kernel->device = currentGpu();
   CUkernel handle = nullptr;
-  CUresult result = kernelDriver().libraryGetKernel(&handle, library->handle, loweredName.c_str());
+  checkLoaded(kernelDriver().libraryGetKernel(&handle, library->handle, loweredName.c_str()), library->architecture);
   // This loads it in the current context, which otherwise the first launch would do.
-  if (result == CUDA_SUCCESS) result = kernelDriver().kernelGetFunction(&kernel->function, handle);
-  if (result == CUDA_ERROR_NO_BINARY_FOR_GPU || result == CUDA_ERROR_INVALID_PTX ||
-      result == CUDA_ERROR_UNSUPPORTED_PTX_VERSION) {
-    throw Error("kernel " + name + " was compiled for " + library->architecture + ", which the current device (" +
-                    std::to_string(kernel->device) + ", compute capability " + std::to_string(computeCapability()) +
-                    ") or its driver does not run; leave CompileRequest::architecture empty with this device current",
-                ErrorCode::InvalidUsage);
-  }
-  MSCCLPP_CUTHROW(result);
+  checkLoaded(kernelDriver().kernelGetFunction(&kernel->function, handle), library->architecture);
   kernel->attributes = {attributeOf(kernel->function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK),
                         attributeOf(kernel->function, CU_FUNC_ATTRIBUTE_NUM_REGS),
                         attributeOf(kernel->function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),

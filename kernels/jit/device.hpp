@@ -19,7 +19,7 @@ struct DeviceLibrary;
 /// `architecture` is for messages.
 std::shared_ptr<const DeviceLibrary> loadLibrary(const std::string& image, const std::string& architecture);
 
-/// Loads a kernel by its name in the library on the current device. `name` is for messages.
+/// Loads a kernel by its name in the library on the current device. `name` is for messages of launches.
 std::shared_ptr<const LoadedKernel> loadKernel(const std::shared_ptr<const DeviceLibrary>& library,
                                                const std::string& loweredName, const std::string& name);
 
