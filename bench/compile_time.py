@@ -84,7 +84,7 @@ def main():
         "",
         "CPU seconds to compile a file that includes one header of `include/`, less those of an empty file",
         f"({empty[0]:.2f} s with g++, {empty[1]:.2f} s with nvcc); lines are counted after preprocessing by g++.",
-        "A dash: the header does not support this compiler.",
+        "A dash: the header does not support this compiler. [jit.md](jit.md#time) has times of NVRTC.",
         "",
         f"- g++: {version('g++', 'g++')}",
         f"- nvcc: {version(nvcc[0], 'release')}, sm_{options.arch}",

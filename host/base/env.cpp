@@ -123,6 +123,8 @@ std::chrono::milliseconds readSeconds(const char* name, std::chrono::seconds fal
 std::string readCacheDir() {
   std::string value = readText("MSCCLPP_CACHE_DIR");
   if (!value.empty()) return value;
+  const std::string caches = readText("XDG_CACHE_HOME");
+  if (caches.starts_with('/')) return caches + "/mscclpp";  // its specification says to ignore relative paths
   const std::string home = readText("HOME", "/tmp");
   return home + "/.cache/mscclpp";
 }
@@ -160,6 +162,10 @@ Env::Env()
       forceNcclFallbackOperation(readList("MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION",
                                           {"all", "allreduce", "allgather", "broadcast", "reducescatter"})),
       ncclSymmetricMemory(readBool("MSCCLPP_NCCL_SYMMETRIC_MEMORY")),
+      nvrtcLibPath(readText("MSCCLPP_NVRTC_LIB_PATH")),
+      includeDir(readText("MSCCLPP_INCLUDE_DIR")),
+      ccclIncludeDir(readText("MSCCLPP_CCCL_INCLUDE_DIR")),
+      cudaIncludeDir(readText("MSCCLPP_CUDA_INCLUDE_DIR")),
       cacheDir(readCacheDir()),
       npkitDumpDir(readText("MSCCLPP_NPKIT_DUMP_DIR")) {}
 

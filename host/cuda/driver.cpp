@@ -77,6 +77,22 @@ PFN_cuFlushGPUDirectRDMAWrites_v11030 loadFlushGpuDirectRdmaWrites() {
   return function;
 }
 
+const KernelDriver& kernelDriver() {
+  static const KernelDriver table = [] {
+    KernelDriver d{};
+    load(d.libraryLoadData, "cuLibraryLoadData", 12000);
+    load(d.libraryUnload, "cuLibraryUnload", 12000);
+    load(d.libraryGetKernel, "cuLibraryGetKernel", 12000);
+    load(d.kernelGetFunction, "cuKernelGetFunction", 12000);
+    load(d.funcGetAttribute, "cuFuncGetAttribute", 2020);
+    load(d.funcSetAttribute, "cuFuncSetAttribute", 9000);
+    load(d.funcGetParamInfo, "cuFuncGetParamInfo", 12040);
+    load(d.launchKernelEx, "cuLaunchKernelEx", 11060);
+    return d;
+  }();
+  return table;
+}
+
 const MulticastDriver& multicastDriver() {
   static const MulticastDriver table = [] {
     MulticastDriver d{};

@@ -38,6 +38,19 @@ PFN_cuGetErrorString_v6000 loadGetErrorString();
 PFN_cuMemGetHandleForAddressRange_v11070 loadMemGetHandleForAddressRange();
 PFN_cuFlushGPUDirectRDMAWrites_v11030 loadFlushGpuDirectRdmaWrites();
 
+/// Kernels of images that were compiled at run time. Loaded at the first call.
+struct KernelDriver {
+  PFN_cuLibraryLoadData_v12000 libraryLoadData;
+  PFN_cuLibraryUnload_v12000 libraryUnload;
+  PFN_cuLibraryGetKernel_v12000 libraryGetKernel;
+  PFN_cuKernelGetFunction_v12000 kernelGetFunction;
+  PFN_cuFuncGetAttribute_v2020 funcGetAttribute;
+  PFN_cuFuncSetAttribute_v9000 funcSetAttribute;
+  PFN_cuFuncGetParamInfo_v12040 funcGetParamInfo;
+  PFN_cuLaunchKernelEx_v11060 launchKernelEx;
+};
+const KernelDriver& kernelDriver();
+
 /// Multicast objects. Loaded at the first call, only when multicast may be used.
 struct MulticastDriver {
   PFN_cuMulticastGetGranularity_v12010 getGranularity;

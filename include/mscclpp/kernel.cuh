@@ -1,27 +1,15 @@
-// The generic kernel of all collectives, and its launcher.
+// The launcher of the generic kernel of all collectives.
 #pragma once
 
 #include <cuda_runtime.h>
 
 #include <cstddef>
 
-#include "mscclpp/arch/launch.hpp"
-#include "mscclpp/basic/group.hpp"
 #include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/collective/epoch.hpp"
+#include "mscclpp/collective_kernel.cuh"
 
 namespace mscclpp {
-
-/// Runs a collective over the whole grid. Its parameters are __grid_constant__, so a peer's address is read from
-/// constant memory.
-template <class Collective, class Source, class Sink>
-__global__ void __launch_bounds__(Collective::maxBlockThreads, 1)
-    collectiveKernel(const __grid_constant__ typename Collective::Args args, const __grid_constant__ Source source,
-                     const __grid_constant__ Sink sink) {
-  arch::launchDependents();
-  arch::waitForPrerequisites();
-  Collective::run(gpu::LinearGrid(), args, source, sink);
-}
 
 namespace detail {
 

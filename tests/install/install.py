@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CONSUMER = HERE / "consumer"
 PACKAGES = {"headers_only": "mscclpp", "with_host": "mscclpp-host", "with_kernels": "mscclpp-kernels",
-            "with_mscclpp_names": "mscclpp-compat"}
+            "with_jit": "mscclpp-jit", "with_mscclpp_names": "mscclpp-compat"}
 
 
 def run(*command, **options):
@@ -77,7 +77,7 @@ def as_subproject(meson, _, folder, toolkit):
     if "doctest_main" in targets:
         raise SystemExit("as a subproject it builds its own tests")
     # Without the program that links the collectives: to compile them again would take minutes.
-    programs = ("headers_only", "with_host", "with_mscclpp_names")
+    programs = ("headers_only", "with_host", "with_jit", "with_mscclpp_names")
     run("ninja", "-C", folder / "out", *programs)
     return [folder / "out" / program for program in programs]
 

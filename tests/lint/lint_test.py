@@ -104,7 +104,7 @@ SAMPLES = {
     rules.kernels: [
         (
             {"include/mscclpp/collective/a.hpp": "template <class T> __global__ void f();\n"},
-            {"include/mscclpp/kernel.cuh": "template <class T> __global__ void f();\n"},
+            {"include/mscclpp/collective_kernel.cuh": "template <class T> __global__ void f();\n"},
         )
     ],
     rules.macros: [

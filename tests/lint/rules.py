@@ -36,6 +36,7 @@ LAYERS = [
     (INCLUDE + "channel/",),
     (INCLUDE + "collective/",),
     *[tuple(f"{root}{name}/" for root in (INCLUDE + "host/", "host/") for name in level.split()) for level in HOST],
+    (INCLUDE + "collective_kernel.cuh",),
     (INCLUDE + "kernel.cuh", INCLUDE + "emulation/"),
     (INCLUDE, "compat/", "kernels/"),
     ("examples/", "bench/", "tools/", "python/", "tests/"),
@@ -174,8 +175,8 @@ def kernels(tree):
     return matches(
         tree,
         r"\b__global__\b",
-        "the only kernel template is in include/mscclpp/kernel.cuh",
-        lambda path: path.startswith((INCLUDE, "host/", "compat/")) and path != INCLUDE + "kernel.cuh",
+        "the only kernel template is in include/mscclpp/collective_kernel.cuh",
+        lambda path: path.startswith((INCLUDE, "host/", "compat/")) and path != INCLUDE + "collective_kernel.cuh",
     )
 
 

@@ -1,43 +1,24 @@
-// Compiles a kernel at run time, like a program that instantiates its own collective.
+// Compiles device code at run time, like a program that instantiates its own collective.
 #pragma once
-
-#include <nvrtc.h>
 
 #include <stdexcept>
 #include <string>
 
+#include "mscclpp/jit/program.hpp"
+
 namespace mscclpp::test {
 
-inline void checkNvrtc(nvrtcResult result, const std::string& log = "") {
-  if (result != NVRTC_SUCCESS) throw std::runtime_error(std::string(nvrtcGetErrorString(result)) + "\n" + log);
-}
-
-/// Compiles source for the tests' GPU architecture with the library's include directories, and returns its PTX.
-/// Throws std::runtime_error with the compiler's log if it does not compile or if there are warnings.
+/// Compiles source for the tests' GPU architecture, with the device headers that are part of the library, and returns
+/// its PTX. Throws std::runtime_error with the compiler's log if it does not compile or if there are warnings.
 inline std::string compileToPtx(const std::string& source) {
-  nvrtcProgram program = nullptr;
-  checkNvrtc(nvrtcCreateProgram(&program, source.c_str(), "source.cu", 0, nullptr, nullptr));
-  const struct Owner {
-    nvrtcProgram program;
-    ~Owner() { nvrtcDestroyProgram(&program); }
-  } owner{program};
-
-  // CCCL first, since it has the standard library of device code.
-  const char* options[] = {MSCCLPP_TEST_NVRTC_ARCH, "--std=c++20", "-I" MSCCLPP_TEST_INCLUDE,
-                           "-I" MSCCLPP_TEST_CCCL_INCLUDE, "-I" MSCCLPP_TEST_TOOLKIT_INCLUDE};
-  const nvrtcResult compiled = nvrtcCompileProgram(program, std::size(options), options);
-  std::size_t logSize = 0;
-  checkNvrtc(nvrtcGetProgramLogSize(program, &logSize));
-  std::string log(logSize, '\0');
-  checkNvrtc(nvrtcGetProgramLog(program, log.data()));
-  checkNvrtc(compiled, log);
-  if (log.find("warning") != std::string::npos) throw std::runtime_error("compiles with warnings\n" + log);
-
-  std::size_t size = 0;
-  checkNvrtc(nvrtcGetPTXSize(program, &size));
-  std::string ptx(size, '\0');
-  checkNvrtc(nvrtcGetPTX(program, ptx.data()));
-  return ptx;
+  // Each request names a kernel; the sources' own ones are no templates and compile anyway.
+  const auto program = jit::compile({.source = source + "\n__global__ void lastKernel() {}\n",
+                                     .name = "source.cu",
+                                     .kernels = {"lastKernel"},
+                                     .architecture = MSCCLPP_TEST_PTX_ARCHITECTURE,
+                                     .cached = false});
+  if (!program.log().empty()) throw std::runtime_error("compiles with warnings\n" + program.log());
+  return program.image();
 }
 
 }  // namespace mscclpp::test

@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "kernels/jit/embedded_headers.hpp"
 #include "nvrtc_program.hpp"
 
+using namespace mscclpp;
 using mscclpp::test::compileToPtx;
 
 namespace {
@@ -21,18 +24,19 @@ std::string errorOf(const std::string& source) {
   }
 }
 
-// All headers that a kernel can include: those of the layers below the host part.
+// All headers that a kernel can include.
 std::vector<std::string> deviceHeaders() {
-  const std::filesystem::path root = MSCCLPP_TEST_INCLUDE;
-  std::vector<std::string> headers = {"mscclpp/config.hpp"};
-  for (const char* folder : {"arch", "basic", "packet", "sync", "channel", "collective"}) {
-    if (!std::filesystem::exists(root / "mscclpp" / folder)) continue;
-    for (const auto& entry : std::filesystem::directory_iterator(root / "mscclpp" / folder)) {
-      if (entry.path().extension() == ".hpp") headers.push_back(std::filesystem::relative(entry.path(), root).string());
-    }
-  }
-  std::sort(headers.begin(), headers.end());
-  return headers;
+  std::vector<std::string> names;
+  for (const auto& header : jit::detail::embeddedHeaders()) names.push_back(header.name);
+  return names;
+}
+
+// The folders that have headers of device code: "mscclpp/arch", ...
+std::set<std::string> foldersOf(const std::vector<std::string>& headers) {
+  std::set<std::string> folders;
+  for (const auto& header : headers) folders.insert(std::filesystem::path(header).parent_path().string());
+  folders.erase("mscclpp");  // has others too
+  return folders;
 }
 
 }  // namespace
@@ -45,9 +49,22 @@ TEST_CASE("a warning is an error") {
   CHECK(errorOf("__global__ void k() { int unused; }\n") != "");
 }
 
-TEST_CASE("every device header compiles alone") {
+TEST_CASE("no device header is missing in the library") {
   const auto headers = deviceHeaders();
   REQUIRE(headers.size() > 20);
+  const auto folders = foldersOf(headers);
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(MSCCLPP_TEST_INCLUDE "/mscclpp")) {
+    const auto name = std::filesystem::relative(entry.path(), MSCCLPP_TEST_INCLUDE);
+    if (!folders.contains(name.parent_path().string()) || entry.path().extension() != ".hpp") continue;
+    CAPTURE(name.string());
+    CHECK(std::count(headers.begin(), headers.end(), name.string()) == 1);
+  }
+  for (const char* folder : {"arch", "basic", "packet", "sync", "channel", "collective"})
+    CHECK(folders.contains(std::string("mscclpp/") + folder));
+}
+
+TEST_CASE("every device header compiles alone") {
+  const auto headers = deviceHeaders();
   for (const auto& header : headers) {
     INFO(header);
     CHECK(errorOf("#include <" + header + ">\n") == "");

@@ -37,7 +37,7 @@ std::string errorOf(const char* name, const char* value) {
 }  // namespace
 
 TEST_CASE("unset variables have defaults") {
-  const Variable home("HOME", "/home/someone");
+  const Variable home("HOME", "/home/someone"), caches("XDG_CACHE_HOME", "");
   const Variable empty("MSCCLPP_IB_GID_INDEX", "");
   const Env environment;
   CHECK(environment.logLevel == "ERROR");
@@ -69,6 +69,18 @@ TEST_CASE("values are parsed into their types") {
   CHECK(environment.forceDisableGdr);
   CHECK(environment.forceNcclFallbackOperation == "allreduce,broadcast");
   CHECK(environment.cacheDir == "/scratch");
+}
+
+TEST_CASE("files are kept where XDG_CACHE_HOME says, unless MSCCLPP_CACHE_DIR is set") {
+  const Variable home("HOME", "/home/someone");
+  {
+    const Variable caches("XDG_CACHE_HOME", "/caches");
+    CHECK(Env().cacheDir == "/caches/mscclpp");
+    const Variable own("MSCCLPP_CACHE_DIR", "/scratch");
+    CHECK(Env().cacheDir == "/scratch");
+  }
+  const Variable relative("XDG_CACHE_HOME", "caches");
+  CHECK(Env().cacheDir == "/home/someone/.cache/mscclpp");
 }
 
 TEST_CASE("multicast is disabled by either variable") {

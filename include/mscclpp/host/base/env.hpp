@@ -53,8 +53,14 @@ class Env {
                                                  ///< allreduce, allgather, broadcast, reducescatter.
   const bool ncclSymmetricMemory;                ///< MSCCLPP_NCCL_SYMMETRIC_MEMORY.
 
+  // Kernels compiled at run time (jit/program.hpp).
+  const std::string nvrtcLibPath;    ///< MSCCLPP_NVRTC_LIB_PATH: libnvrtc, or the folder that has it.
+  const std::string includeDir;      ///< MSCCLPP_INCLUDE_DIR: has mscclpp/config.hpp; default: headers in the library.
+  const std::string ccclIncludeDir;  ///< MSCCLPP_CCCL_INCLUDE_DIR: has cuda/std/cstddef.
+  const std::string cudaIncludeDir;  ///< MSCCLPP_CUDA_INCLUDE_DIR: has cuda_fp16.h.
+
   // Files.
-  const std::string cacheDir;      ///< MSCCLPP_CACHE_DIR: default $HOME/.cache/mscclpp.
+  const std::string cacheDir;      ///< MSCCLPP_CACHE_DIR: default $XDG_CACHE_HOME/mscclpp or $HOME/.cache/mscclpp.
   const std::string npkitDumpDir;  ///< MSCCLPP_NPKIT_DUMP_DIR: Collectives write traces there.
 };
 
