@@ -6,7 +6,10 @@
 #include <functional>
 #include <stdexcept>
 #include <string>
+#include <string_view>
+#include <vector>
 
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "mscclpp/host/launch/process_group.hpp"
 
 namespace example {
@@ -25,6 +28,17 @@ inline int runOnRanks(int ranks, int argc, char** argv, const std::function<void
     std::fprintf(stderr, "%s\n", error.what());
     return 1;
   }
+}
+
+/// Throws unless all ranks have the same bits.
+template <class T>
+void requireSameBits(mscclpp::Bootstrap& bootstrap, const std::vector<T>& output) {
+  std::vector<std::size_t> hashes(static_cast<std::size_t>(bootstrap.getNranks()));
+  const std::string_view bytes(reinterpret_cast<const char*>(output.data()), output.size() * sizeof(T));
+  const std::size_t own = std::hash<std::string_view>()(bytes);
+  hashes[static_cast<std::size_t>(bootstrap.getRank())] = own;
+  bootstrap.allGather(hashes.data(), sizeof(std::size_t));
+  for (const std::size_t hash : hashes) require(hash == own, "the results of the ranks are not bitwise equal");
 }
 
 }  // namespace example

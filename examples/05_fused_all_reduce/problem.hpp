@@ -1,13 +1,10 @@
 // Inputs of the layer and its expected output.
 #pragma once
 
-#include <functional>
-#include <string_view>
 #include <vector>
 
 #include "example.hpp"
 #include "layer.hpp"
-#include "mscclpp/host/bootstrap/bootstrap.hpp"
 
 namespace example {
 
@@ -60,15 +57,5 @@ struct Problem {
     }
   }
 };
-
-/// Throws unless all ranks have the same bits.
-inline void requireSameBits(Bootstrap& bootstrap, const std::vector<float>& output) {
-  std::vector<std::size_t> hashes(static_cast<std::size_t>(bootstrap.getNranks()));
-  const std::string_view bytes(reinterpret_cast<const char*>(output.data()), output.size() * sizeof(float));
-  const std::size_t own = std::hash<std::string_view>()(bytes);
-  hashes[static_cast<std::size_t>(bootstrap.getRank())] = own;
-  bootstrap.allGather(hashes.data(), sizeof(std::size_t));
-  for (const std::size_t hash : hashes) require(hash == own, "the results of the ranks are not bitwise equal");
-}
 
 }  // namespace example

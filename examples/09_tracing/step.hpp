@@ -25,10 +25,7 @@ using namespace mscclpp;
 inline constexpr TraceId compute = userTraceId(0);
 inline constexpr TraceId sendToPeer = userTraceId(1);
 
-using Reduce =
-    AllReduce<float, Sum,
-              AllReduceConfig{
-                  .protocol = Protocol::Simple, .pattern = Pattern::TwoShot}>;
+using Reduce = AllReduce<float, Sum, AllReduceConfig{.protocol = Protocol::Simple, .pattern = Pattern::TwoShot}>;
 
 inline constexpr std::size_t count = 100'000;  // floats
 inline constexpr int steps = 3;

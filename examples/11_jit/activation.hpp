@@ -13,7 +13,6 @@ using namespace mscclpp;
 
 /// The all-reduce, for the host: the type of the kernel's arguments.
 using Collective = AllReduce<float, Sum, AllReduceConfig{.protocol = Protocol::LL16, .pattern = Pattern::TwoShot}>;
-using Scratch = PacketScratch<PackProtocolOf<Protocol::LL16>::Type, Pattern::TwoShot>;
 
 /// What the host knows of the functor: its layout.
 struct Activation {

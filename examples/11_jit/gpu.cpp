@@ -29,8 +29,8 @@ void allReduce(ProcessGroup& group) {
 
   Communicator communicator(group.connect());
   WaitMonitor monitor(communicator, DeviceType::GPU);
-  const std::size_t packs = ceilDivide(elements, static_cast<std::size_t>(packSize<float>));
-  const SymmetricMemory scratch(communicator, example::Scratch{packs, ranks}.windowBytes(), DeviceType::GPU);
+  const auto layout = example::Collective::scratchFor(elements, ranks);
+  const SymmetricMemory scratch(communicator, layout.windowBytes(), DeviceType::GPU);
   const GpuBuffer<std::uint64_t> epochs(maxBlocks);
   gpuMemcpy(epochs.data(), std::vector<std::uint64_t>(maxBlocks, 1).data(), maxBlocks);
   const GpuBuffer<float> input(elements), output(elements);
@@ -44,8 +44,7 @@ void allReduce(ProcessGroup& group) {
   const example::Collective::Args args{.team = {rank, ranks},
                                        .window = scratch.window(),
                                        .epochs = {epochs.data()},
-                                       .capacityPacks = packs,
-                                       .pipeline = {},
+                                       .scratch = layout,
                                        .count = elements,
                                        .wait = {monitor.deviceControl(), 30'000'000'000}};
   const LaunchShape shape{.blocks = 16, .threads = 256};

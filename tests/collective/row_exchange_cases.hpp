@@ -19,7 +19,10 @@ namespace mscclpp::test {
 using RowElement = std::int32_t;
 inline constexpr std::size_t rowColumns = 40;
 inline constexpr std::size_t rowParts = 2;
-inline constexpr std::size_t partStart[rowParts + 1] = {0, 24, rowColumns};
+/// The first column of a part.
+MSCCLPP_INLINE constexpr std::size_t partStart(std::size_t part) {
+  return part == 0 ? 0 : part == 1 ? 24 : rowColumns;
+}
 /// The result of a row: its elements, complemented, then a word with their sum.
 inline constexpr std::size_t rowResultBytes = rowColumns * sizeof(RowElement) + 16;
 inline constexpr std::size_t maxRows = 21;
@@ -120,8 +123,8 @@ struct RowBody {
       for (std::size_t row = block * rowsPerBlock; row < (block + 1) * rowsPerBlock && row < exchange.rows(); ++row) {
         const RowElement* from = input + row * rowColumns;
         const std::size_t step = row % 2 == 0 ? 4 : 1;
-        for (std::size_t column = partStart[part] + static_cast<std::size_t>(warp.rank()) * step;
-             column < partStart[part + 1]; column += static_cast<std::size_t>(warp.size()) * step) {
+        for (std::size_t column = partStart(part) + static_cast<std::size_t>(warp.rank()) * step;
+             column < partStart(part + 1); column += static_cast<std::size_t>(warp.size()) * step) {
           if (step == 4) {
             exchange.contribute(
                 row, column, Vector<RowElement, 4>{from[column], from[column + 1], from[column + 2], from[column + 3]});

@@ -148,7 +148,6 @@ TEST_CASE("a graph captures the launch") {
 TEST_CASE("an all-reduce whose source functor is text") {
   using Collective =
       AllReduce<float, Sum, AllReduceConfig{.protocol = Protocol::LL16, .pattern = Pattern::TwoShot, .ranks = ranks}>;
-  using P = PackProtocolOf<Protocol::LL16>::Type;
   const auto program =
       jit::compileCollective({.text = R"(
 #include <mscclpp/collective/all_reduce.hpp>
@@ -174,10 +173,9 @@ struct Scaled {
 
   constexpr std::size_t count = 10'001;
   constexpr int calls = 5;
-  const std::size_t packs = ceilDivide(count, static_cast<std::size_t>(packSize<float>));
-  const PacketScratch<P, Pattern::TwoShot> layout{packs, ranks};
+  const auto layout = Collective::scratchFor(count, ranks);
   GpuBackend backend;
-  auto scratch = backend.allocate(ranks, layout.windowBytes(), P::initialByte);
+  auto scratch = backend.allocate(ranks, layout.windowBytes(), Collective::Scratch::initialByte);
   auto epochs = backend.allocate(ranks, maxBlocks * sizeof(std::uint64_t), 0);
   auto inputs = backend.allocate(ranks, count * sizeof(float), 0);
   auto outputs = backend.allocate(ranks, count * sizeof(float), 0xff);
@@ -204,7 +202,7 @@ struct Scaled {
       args.team = decltype(args.team)(rank, ranks);
       for (int r = 0; r < ranks; ++r) args.window.base[r] = scratch.window().at(r);
       args.epochs = {reinterpret_cast<std::uint64_t*>(epochs.window().at(rank))};
-      args.capacityPacks = packs;
+      args.scratch = layout;
       args.count = count;
       args.wait = backend.wait();
       const LaunchShape shape{4, 128};

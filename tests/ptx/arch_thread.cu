@@ -3,6 +3,7 @@
 #include "mscclpp/arch/barrier.hpp"
 #include "mscclpp/arch/clock.hpp"
 #include "mscclpp/arch/launch.hpp"
+#include "mscclpp/arch/mma.hpp"
 #include "mscclpp/arch/trap.hpp"
 #include "mscclpp/arch/warp.hpp"
 #include "mscclpp/basic/group.hpp"
@@ -77,4 +78,9 @@ __global__ void pauses(unsigned* words) {
 __global__ void traps(const int* words) {
   if (words[0] == 1) arch::trap();
   // PTX: trap;
+}
+
+__global__ void tensorCore(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
+  arch::multiplyAddBf16(gpu::WarpTile<>(), c, a, b);
+  // PTX: mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16\.bf16\.f32
 }

@@ -16,8 +16,8 @@
 
 namespace mscclpp {
 
-/// The scratch of a packet session, in a window: arrays of slots, one of each number for each sender, in as many sets as
-/// the rule of reuse needs. Calls alternate between the sets.
+/// The scratch of a packet session, in a window: arrays of slots, one of each number for each sender, in as many sets
+/// as the rule of reuse needs. Calls alternate between the sets.
 template <class P, int arrays, SlotReuse reuse>
 struct PacketSlots {
   static constexpr int initialByte = P::initialByte;  ///< value of every byte of the window before the first call
@@ -77,8 +77,8 @@ class PacketSession {
   }
 
   /// Runs the stages one after the other and ends the call. What a stage sends through an array is received by a later
-  /// one or, in an exchange, by the same. Returns whether all waits of this thread have succeeded; if not, what its sinks
-  /// got is meaningless.
+  /// one or, in an exchange, by the same. Returns whether all waits of this thread have succeeded; if not, what its
+  /// sinks got is meaningless.
   template <class... Stages>
   MSCCLPP_INLINE bool run(const Stages&... stages) {
     static_assert(((Stages::usesArraysBelow(arrays)) && ...), "a stage uses an array that the scratch does not have");

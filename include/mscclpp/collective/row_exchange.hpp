@@ -1,5 +1,5 @@
-// A row exchange: a reduction whose contributions are pushed by code that holds them in registers or shared memory, like
-// the epilogue of a matrix multiplication, with a transform of whole rows between the reduction and its delivery.
+// A row exchange: a reduction whose contributions are pushed by code that holds them in registers or shared memory,
+// like the epilogue of a matrix multiplication, with a transform of whole rows between the reduction and its delivery.
 #pragma once
 
 #include "mscclpp/arch/atomic.hpp"
@@ -16,7 +16,8 @@
 
 namespace mscclpp {
 
-/// Where bulk stores write a block of rows, or a part of it, at its owner: row r of the block is at address + r * pitch.
+/// Where bulk stores write a block of rows, or a part of it, at its owner: row r of the block is at address + r *
+/// pitch.
 struct RowSlot {
   std::byte* address;
   std::size_t pitch;  ///< bytes
@@ -78,8 +79,8 @@ class RowExchange {
   MSCCLPP_INLINE std::size_t blocks() const { return args_.scratch.blocksOf(rows()); }
   /// The rank that reduces a block; with RowDelivery::Redundant every rank does.
   MSCCLPP_INLINE int owner(std::size_t block) const { return Owners::owner(block, team().size()); }
-  /// The i-th block in an order that begins with the blocks of the next rank and ends with this rank's own: what travels
-  /// farthest is computed first, and the ranks do not write to the same peer at the same time.
+  /// The i-th block in an order that begins with the blocks of the next rank and ends with this rank's own: what
+  /// travels farthest is computed first, and the ranks do not write to the same peer at the same time.
   MSCCLPP_INLINE std::size_t blockInOrder(std::size_t i) const {
     for (int step = 1; step < team().size(); ++step) {
       const int rank = (team().rank() + step) % team().size();
@@ -107,8 +108,8 @@ class RowExchange {
       }
     });
   }
-  /// The memory of `rank` for this rank's contributions to the rows of a block from `row` on, for stores of the caller's
-  /// own, bulk copies for example: rank is owner(block), or each rank in turn with RowDelivery::Redundant.
+  /// The memory of `rank` for this rank's contributions to the rows of a block from `row` on, for stores of the
+  /// caller's own, bulk copies for example: rank is owner(block), or each rank in turn with RowDelivery::Redundant.
   MSCCLPP_INLINE RowSlot slot(std::size_t row, int rank) const {
     return {args_.window.at(rank, args_.scratch.contributionOffset(epoch_, row, team().rank())),
             args_.scratch.rowBytes()};
@@ -128,10 +129,10 @@ class RowExchange {
 
   // ---- 2. reduction ----
 
-  /// Reduces the rows that this rank reduces, each by one warp: waits until every rank has published `parts` parts of the
-  /// row's block, then calls transform(warp, row, packs, output) in all lanes. `packs` is RowPacks<T, packsPerLane>, with
-  /// the elements of the row rounded once. The transform writes the row's result, in words of 16 bytes, by
-  /// output(byte, word), each word once; byte is a multiple of 16. Wherever the result is delivered,
+  /// Reduces the rows that this rank reduces, each by one warp: waits until every rank has published `parts` parts of
+  /// the row's block, then calls transform(warp, row, packs, output) in all lanes. `packs` is RowPacks<T,
+  /// packsPerLane>, with the elements of the row rounded once. The transform writes the row's result, in words of 16
+  /// bytes, by output(byte, word), each word once; byte is a multiple of 16. Wherever the result is delivered,
   /// sink(row, byte, word) gets those words. Returns whether all waits of this warp succeeded.
   template <int packsPerLane, class Transform, class Sink>
   MSCCLPP_INLINE bool reduce(std::uint32_t parts, const Transform& transform, const Sink& sink) {
@@ -160,8 +161,8 @@ class RowExchange {
 
   // ---- 3. results of the other ranks ----
 
-  /// Waits for the results of the rows that other ranks reduce, and calls sink(row, byte, word) for each of their words.
-  /// Returns whether all waits of this warp succeeded. Does nothing unless the delivery is RowDelivery::ToAll.
+  /// Waits for the results of the rows that other ranks reduce, and calls sink(row, byte, word) for each of their
+  /// words. Returns whether all waits of this warp succeeded. Does nothing unless the delivery is RowDelivery::ToAll.
   template <class Sink>
   MSCCLPP_INLINE bool collect(const Sink& sink) {
     if constexpr (delivery == RowDelivery::ToAll) {
@@ -189,7 +190,8 @@ class RowExchange {
   /// Ends the call. Returns whether all waits of this thread succeeded.
   MSCCLPP_INLINE bool finish() {
     if constexpr (delivery == RowDelivery::ToOwner) {
-      // A rank that reduces no row needs no data. That all peers have entered this call is what the others know by data.
+      // A rank that reduces no row needs no data. That all peers have entered this call is what the others know by
+      // data.
       if (isFirstWarp()) {
         for (int i = warp_.rank(); i < team().size() - 1; i += warp_.size()) {
           const int peer = team().peer(i);

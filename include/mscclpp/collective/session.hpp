@@ -56,8 +56,8 @@ struct OverSession {
       return {packs, ranks};
     }
   }
-  /// Whether a launch of this shape can run: arrays of `packs` packs fit in the scratch, and a pipeline has the number of
-  /// blocks that its scratch was made for.
+  /// Whether a launch of this shape can run: arrays of `packs` packs fit in the scratch, and a pipeline has the number
+  /// of blocks that its scratch was made for.
   static MSCCLPP_HOST_DEVICE bool fits(const Args& args, [[maybe_unused]] std::size_t packs,
                                        [[maybe_unused]] LaunchShape shape) {
     if constexpr (isPipelined(config.protocol)) {
@@ -67,8 +67,8 @@ struct OverSession {
     }
   }
 
-  /// Calls body(session), whose result it returns: whether all waits of the calling thread succeeded. With zero elements
-  /// it returns true at once. id: of the span that records the call.
+  /// Calls body(session), whose result it returns: whether all waits of the calling thread succeeded. With zero
+  /// elements it returns true at once. id: of the span that records the call.
   template <class GridType, class Body>
   static MSCCLPP_INLINE bool withSession(const GridType& grid, const Args& args, TraceId id, const Body& body) {
     static_assert(Grid<GridType>,

@@ -16,8 +16,8 @@ struct PipelineShape {
   int slots = 4;
 };
 
-/// Block b of every rank communicates only with block b of the other ranks, through its own rings and counters. arrayCount:
-/// the number of rings of a block, one for each kind of data that is sent.
+/// Block b of every rank communicates only with block b of the other ranks, through its own rings and counters.
+/// arrayCount: the number of rings of a block, one for each kind of data that is sent.
 ///
 /// Tiles are numbered across calls, and tile number n goes into slot n modulo `slots`. Between the last tile of a call
 /// and the first of the next, gap() numbers are left out.

@@ -15,8 +15,8 @@ struct TracedArgs {
   TraceBuffer trace;
 };
 
-/// Runs the collective C and records it; for the generic kernel. A user's kernel, which may record its own events, constructs
-/// a BlockTrace and passes TracedGrid(grid, trace) to the collective instead.
+/// Runs the collective C and records it; for the generic kernel. A user's kernel, which may record its own events,
+/// constructs a BlockTrace and passes TracedGrid(grid, trace) to the collective instead.
 template <class C>
 struct Traced {
   using Args = TracedArgs<typename C::Args>;
