@@ -13,7 +13,7 @@ constexpr int blocks = 64;  // few enough to be resident at once
 constexpr int threads = 256;
 constexpr std::size_t maxWidth = 2048;
 
-__global__ void __launch_bounds__(threads)
+__global__ void __launch_bounds__(threads, 1)
     layerKernel(const __grid_constant__ example::LayerArgs<0> args, const __grid_constant__ example::Layer layer) {
   example::runLayer<maxWidth>(gpu::Grid(), args, layer);
 }
