@@ -131,7 +131,12 @@ struct SessionBody {
       const ArraySource<SessionElement> source(reinterpret_cast<const SessionElement*>(p.inputs.at(rank)) + offset);
       const SlowSink sink{ArraySink<SessionElement>(reinterpret_cast<SessionElement*>(p.outputs.at(rank)) + offset),
                           rank == p.slowRank ? p.sinkDelay : 0};
-      Stages::run(session, p.ranks, p.call[index], source, sink);
+      if constexpr (requires { Stages::storesToPeers; }) {
+        Stages::run(session, p.ranks, p.call[index], source, sink,
+                    p.outputs.subWindow(offset * sizeof(SessionElement)));
+      } else {
+        Stages::run(session, p.ranks, p.call[index], source, sink);
+      }
       barrier.sync(grid, wait);
       if (grid.blockIndex() == 0 && grid.block().rank() == 0) {
         arch::store<arch::Order::Relaxed, arch::Scope::System>(progressOf(p, rank),
@@ -227,6 +232,32 @@ struct AllGatherStages {
   }
 };
 
+/// The slices of all ranks, stored straight into the peers' outputs.
+struct DirectAllGatherStages {
+  static constexpr bool storesToPeers = true;
+  template <class Session, class Source, class Sink>
+  static MSCCLPP_INLINE void run(Session& session, int ranks, const SessionCall& call, const Source& source,
+                                 const Sink& sink, const Window<>& outputs) {
+    using namespace stage;
+    const SessionSlices<Session> slices(call.packs * elementsPerPack, ranks);
+    session.run(ownSlice(slices) | from(source) | storeToPeers<SessionElement>(outputs) | into(sink),
+                eachPeer(slices) | awaitStores());
+  }
+};
+
+/// The root's packs, stored straight into the peers' outputs.
+struct DirectBroadcastStages {
+  static constexpr bool storesToPeers = true;
+  template <class Session, class Source, class Sink>
+  static MSCCLPP_INLINE void run(Session& session, int /*ranks*/, const SessionCall& call, const Source& source,
+                                 const Sink& sink, const Window<>& outputs) {
+    using namespace stage;
+    const SessionMessage<Session> message(call.packs * elementsPerPack);
+    session.run(ownSlice(message, call.root) | from(source) | storeToPeers<SessionElement>(outputs) | into(sink),
+                withPeer(message, call.root) | awaitStores());
+  }
+};
+
 /// The memory of a session test, which persists between launches.
 template <class Kind>
 class SessionTester {
@@ -249,6 +280,7 @@ class SessionTester {
     for (int rank = 0; rank < p.ranks; ++rank) {
       epochs_.write(rank, std::vector<std::uint64_t>(maxBlocks, epoch));
       if constexpr (requires(const Scratch& scratch) { scratch.countersOffset(); }) {
+        if (epoch == Scratch::firstEpoch) continue;  // counters are zero at first
         const Scratch scratch = Kind::scratch(p.ranks, p.blocks);
         const std::size_t counters = (scratch.windowBytes() - scratch.countersOffset()) / sizeof(std::uint64_t);
         scratch_.write(rank, std::vector<std::uint64_t>(counters, epoch), scratch.countersOffset());
@@ -554,6 +586,51 @@ TEST_CASE("packet session: slot arrays of all senders, arrays and sets, and the 
 
 template <int slots, SlotReuse reuse = SlotReuse::ByCredits>
 using PipelineTester = SessionTester<PipelineKind<2, slots, reuse>>;
+
+/// A pipeline whose stages store straight into outputs: rings without arrays.
+template <int lookahead>
+struct DirectKind {
+  static constexpr int width = 4;
+  using Scratch = TileRings<0, SlotReuse::ByCredits>;
+  static MSCCLPP_HOST_DEVICE Scratch scratch(int ranks, int blocks) { return {8, ranks, blocks, 8}; }
+  template <class GridType, class Wait>
+  static MSCCLPP_INLINE auto make(const GridType& grid, const CollectiveArgs<0, Scratch>& args, Wait& wait,
+                                  NoTrace& trace) {
+    return makeTilePipeline<lookahead>(grid, args, wait, trace);
+  }
+};
+
+template <class Stages, int lookahead, class Expected>
+void checkDirect(const Expected& expected) {
+  for (const int ranks : {2, 3}) {
+    CAPTURE(ranks);
+    SessionTester<DirectKind<lookahead>> tester(ranks, 2);
+    tester.p.delays = 20'000;
+    for (unsigned seed = 1; seed <= 2; ++seed) {
+      const auto outcome = tester.template run<Stages>(2, variedCalls(ranks, seed), expected);
+      if (outcome.record) FAIL_CHECK(describe(*outcome.record));
+      CHECK_FALSE(outcome.wrong);
+    }
+  }
+}
+
+TEST_CASE("tile pipeline: stores straight into the peers' outputs") {
+  checkDirect<DirectAllGatherStages, 1>(expectAllGather);
+  checkDirect<DirectAllGatherStages, 2>(expectAllGather);
+  checkDirect<DirectBroadcastStages, 1>(expectBroadcast);
+  checkDirect<DirectBroadcastStages, 2>(expectBroadcast);
+}
+
+TEST_CASE("tile pipeline: an output is written once its rank has entered the call") {
+  SessionTester<DirectKind<2>> tester(2, 1);
+  tester.timeout = 300'000'000;
+  tester.p.absentRank = 1;
+  const auto outcome = tester.run<DirectAllGatherStages>(1, fromRootZero(1, sessionArrayPacks), expectAllGather);
+  REQUIRE(outcome.record);
+  CHECK(outcome.record->rank == 0);
+  CHECK(outcome.record->peer == 1);
+  CHECK(outcome.record->expected == 1);
+}
 
 TEST_CASE("tile pipeline: the root of a broadcast runs ahead of a reader by three calls and more") {
   PipelineTester<32> tester(2, 1);

@@ -82,6 +82,8 @@ class PacketSession {
   template <class... Stages>
   MSCCLPP_INLINE bool run(const Stages&... stages) {
     static_assert(((Stages::usesArraysBelow(arrays)) && ...), "a stage uses an array that the scratch does not have");
+    static_assert(((!Stages::storesToPeers && !Stages::isOnlyWait) && ...),
+                  "storeToPeers() needs a tile pipeline (Protocol::Simple): packets go through slots");
     (runStage(stages), ...);
     clearUnused([&](int array, int from) {
       Index packs = 0;

@@ -16,6 +16,7 @@
 #include "mscclpp/basic/vector.hpp"
 #include "mscclpp/collective/layout.hpp"
 #include "mscclpp/config.hpp"
+#include "mscclpp/sync/window.hpp"
 
 namespace mscclpp::stage {
 
@@ -82,6 +83,8 @@ struct Call {
 struct Operation {
   static constexpr std::uint32_t sent = 0;
   static constexpr std::uint32_t received = 0;
+  static constexpr bool storesToPeers = false;  ///< sends without an array, to memory that the peers registered
+  static constexpr bool awaitsStores = false;   ///< waits for what the peers sent in that way
   static constexpr bool isReduction = false;
   static constexpr bool isExchange = false;  ///< sends a pack and then receives others at its position
   static constexpr bool isContiguous = false;
@@ -278,15 +281,80 @@ MSCCLPP_INLINE Into<Sink> into(const Sink& sink) {
   return Into<Sink>(sink);
 }
 
+/// Stores each pack where the peers want it, without scratch between: outputs.at(peer) is element 0 of the peer's
+/// output, which it registered (RegisteredBuffer). In a stage of the own slice to all peers, otherwise to the stage's
+/// peer; at the place of this rank's slice in the layout. Only in a tile pipeline with SlotReuse::ByCredits: a peer is
+/// written to once it has entered the call.
+template <class T, int Ranks>
+struct StoreToPeers : Operation {
+  static constexpr bool isContiguous = true;
+  static constexpr bool storesToPeers = true;
+  const Window<Ranks>& outputs;
+  MSCCLPP_INLINE explicit StoreToPeers(const Window<Ranks>& window) : outputs(window) {}
+
+  template <class C, class At, int n>
+  MSCCLPP_INLINE bool apply(C& call, const At (&at)[n], Word128 (&words)[n]) const {
+    const auto& team = call.session.team();
+    MSCCLPP_UNROLL
+    for (int i = 0; i < n; ++i) {
+      if (!at[i].active) continue;
+      const std::size_t first = call.layout.first(team.rank(), at[i].pack);
+      const Pack<T> pack = fromWord<T>(call.session.decode(words[i]));
+      const auto store = [&](int peer) { ArraySink<T>(outputOf(peer))(first, pack, call.valid(i, at[i])); };
+      if (call.peers[i] >= 0) {
+        store(call.peers[i]);
+      } else {
+        MSCCLPP_UNROLL
+        for (int p = 0; p < team.size() - 1; ++p) store(team.peer(p, call.rotation()));
+      }
+    }
+    return true;
+  }
+  template <class C>
+  MSCCLPP_INLINE const std::byte* copyBlock(C& call, Range part, const std::byte* data, std::byte* /*target*/) const {
+    const auto& team = call.session.team();
+    const std::size_t first = call.layout.first(team.rank(), part.begin);
+    const auto copy = [&](int peer) { arch::copyBytes(outputOf(peer) + first, data, call.bytes(part)); };
+    if (call.peers[0] >= 0) {
+      copy(call.peers[0]);
+    } else {
+      for (int p = 0; p < team.size() - 1; ++p) copy(team.peer(p, call.rotation()));
+    }
+    return data;
+  }
+
+ private:
+  MSCCLPP_INLINE T* outputOf(int peer) const { return reinterpret_cast<T*>(outputs.at(peer)); }
+};
+template <class T, int Ranks>
+MSCCLPP_INLINE StoreToPeers<T, Ranks> storeToPeers(const Window<Ranks>& outputs) {
+  return StoreToPeers<T, Ranks>(outputs);
+}
+
+/// Waits until the peers of the stage have stored to this rank's output; the stage's only operation.
+struct AwaitStores : Operation {
+  static constexpr bool awaitsStores = true;
+
+  template <class C, class At, int n>
+  MSCCLPP_INLINE bool apply(C& /*call*/, const At (&/*at*/)[n], Word128 (&/*words*/)[n]) const {
+    return true;
+  }
+};
+MSCCLPP_INLINE AwaitStores awaitStores() {
+  return {};
+}
+
 /// One operation after another.
 template <class First, class Second>
 struct Then : Operation {
+  static_assert(!First::awaitsStores && !Second::awaitsStores, "awaitStores() must be the only operation of a stage");
   First first;
   Second second;
   MSCCLPP_INLINE Then(const First& a, const Second& b) : first(a), second(b) {}
 
   static constexpr std::uint32_t sent = First::sent | Second::sent;
   static constexpr std::uint32_t received = First::received | Second::received;
+  static constexpr bool storesToPeers = First::storesToPeers || Second::storesToPeers;
   static constexpr bool isReduction = First::isReduction || Second::isReduction;
   static constexpr bool isExchange =
       First::isExchange || Second::isExchange || (First::sent != 0 && Second::received != 0);
@@ -323,8 +391,10 @@ struct Stage {
   /// Whether a rank has this stage.
   MSCCLPP_INLINE bool isOn(int r) const { return peers == Peers::One ? r != rank : rank < 0 || r == rank; }
 
-  static constexpr bool sends = Chain::sent != 0;
-  static constexpr bool receives = Chain::received != 0;
+  static constexpr bool sends = Chain::sent != 0 || Chain::storesToPeers;
+  static constexpr bool receives = Chain::received != 0 || Chain::awaitsStores;
+  static constexpr bool storesToPeers = Chain::storesToPeers;
+  static constexpr bool isOnlyWait = Chain::awaitsStores;
   static constexpr bool isExchange = Chain::isExchange;
   /// Whether a single thread handles parts of slices in one piece.
   static constexpr bool isContiguous = Chain::isContiguous && (!Chain::isReduction || Chain::hasTarget);

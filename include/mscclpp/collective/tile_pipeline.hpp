@@ -56,6 +56,8 @@ class TilePipeline {
   MSCCLPP_INLINE bool run(const Stages&... stages) {
     static_assert((Stages::usesArraysBelow(Rings::arrays) && ...),
                   "a stage uses an array that the scratch does not have");
+    static_assert((!Stages::storesToPeers && ...) || Rings::reuse == SlotReuse::ByCredits,
+                  "storeToPeers() needs SlotReuse::ByCredits: a rank says when it has entered a call");
     static_assert((!Stages::isExchange && ...),
                   "a tile pipeline has no exchanges: what a stage sends, the next one receives");
     constexpr std::size_t delay = (sizeof...(Stages) - 1) * lookaheadSteps;
@@ -197,6 +199,8 @@ class TilePipeline {
     if (tile >= tiles_) return nothing;
     if (stage.receivesFrom(team().rank(), peer)) return static_cast<std::int64_t>(step - lookaheadSteps + 1);
     if (!stage.sendsTo(team().rank(), peer)) return nothing;
+    // An output may be written once the peer has entered this call.
+    if constexpr (S::storesToPeers) return 0;
     // The tile that was in the slot before: `slots` numbers earlier, or twice that if there was none in the gap.
     const auto slots = static_cast<std::int64_t>(args_.scratch.slots);
     const auto gap = static_cast<std::int64_t>(args_.scratch.gap());
@@ -309,6 +313,7 @@ class TilePipeline {
   MSCCLPP_INLINE void runStage(const Group& group, const S& stage, std::size_t step, std::size_t& tile) {
     const std::size_t current = tile;
     tile -= lookaheadSteps;
+    if constexpr (S::isOnlyWait) return;
     if (current >= tiles_ || !stage.isOn(team().rank())) return;
     const TraceSpan span(trace_, S::traceId, step);
     Tile session{*this, args_.scratch.tileOffset(block_, 0, base_ + current, 0)};

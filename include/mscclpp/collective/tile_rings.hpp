@@ -26,7 +26,8 @@ struct TileRings {
   static constexpr int arrays = arrayCount;
   static constexpr SlotReuse reuse = slotReuse;
   static constexpr int initialByte = 0;  ///< value of every byte of the window before the first call
-  static constexpr std::uint64_t firstEpoch = 0;
+  /// With credits, a peer's counter of 0 must not say that it has entered the first call.
+  static constexpr std::uint64_t firstEpoch = reuse == SlotReuse::ByCredits ? 1 : 0;
 
   std::size_t tilePacks;  ///< packs that a block sends to each peer in a step; a multiple of 8
   int ranks;
