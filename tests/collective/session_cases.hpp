@@ -639,9 +639,11 @@ TEST_CASE("tile pipeline: the root of a broadcast runs ahead of a reader by thre
   const auto outcome = tester.run<BroadcastStages>(1, fromRootZero(12, 7), expectBroadcast);
   CHECK_FALSE(outcome.record);
   CHECK_FALSE(outcome.wrong);
+#if !defined(__SANITIZE_THREAD__)  // after a failed wait a call continues with meaningless data
   tester.p.lateUntil = 8;
   tester.timeout = 300'000'000;
   CHECK(tester.run<BroadcastStages>(1, fromRootZero(12, 7), expectBroadcast).record.has_value());
+#endif
 }
 
 TEST_CASE("tile pipeline: numbers of tiles that wrap around 32 bits") {

@@ -68,9 +68,12 @@ class RowExchange {
 
   MSCCLPP_INLINE RowExchange(const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace)
       : grid_(grid), warp_(grid.warp()), args_(args), wait_(wait), trace_(trace), epoch_(args.epochs.current(grid)) {
-    if (!isFirstWarp()) return;
-    for (int i = warp_.rank(); i < team().size() - 1; i += warp_.size()) {
-      arch::store<arch::Order::Relaxed, arch::Scope::System>(entryOf(team().peer(i), team().rank()), epoch_);
+    if constexpr (delivery == RowDelivery::ToOwner) {
+      // Release: what this rank read in the calls before may be overwritten from now on.
+      if (!isFirstWarp()) return;
+      for (int i = warp_.rank(); i < team().size() - 1; i += warp_.size()) {
+        arch::store<arch::Order::Release, arch::Scope::System>(entryOf(team().peer(i), team().rank()), epoch_);
+      }
     }
   }
 
