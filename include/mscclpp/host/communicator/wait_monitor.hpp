@@ -39,7 +39,8 @@ class WaitMonitor {
   bool failed() const noexcept;
 
   /// Returns if no wait has failed. Otherwise throws: Error(RemoteError), naming the rank that failed, or the one that
-  /// left while it was waited for; Error(Timeout) if a wait passed its deadline; Error(Aborted) otherwise. The message
+  /// left while it was waited for; Error(Timeout) if a wait passed its deadline; Error(InvalidUsage) if a checked call of a
+  /// collective was wrong (collective/call_check.hpp); Error(Aborted) otherwise. The message
   /// gives the operation, the waiting rank and the rank it waited for, the duration, and the expected and actual
   /// values.
   void check() const;
