@@ -89,8 +89,8 @@ inline std::string sentenceOf(const WaitRecord& record) {
          " after " + std::to_string(record.waitedNanoseconds / 1000000) + " ms";
 }
 
-/// Thrown on a CPU by a checked call of a collective that is wrong (collective/call_check.hpp), in the thread that makes
-/// it. What its record says.
+/// Thrown on a CPU by a checked call of a collective that is wrong (collective/call_check.hpp), in the thread that
+/// makes it. What its record says.
 class InvalidCall : public std::logic_error {
  public:
   explicit InvalidCall(const WaitRecord& record) : std::logic_error(sentenceOf(record)), record_(record) {}

@@ -1,4 +1,4 @@
-// The check of a call of a collective, before it touches data: its scratch and grid fit, and all ranks make the same call.
+// The check of a call of a collective before it touches data: its arguments fit, and all ranks make the same call.
 #pragma once
 
 #include "mscclpp/arch/memory.hpp"
@@ -14,9 +14,10 @@
 
 namespace mscclpp {
 
-/// The words in which a rank says what it calls. Every scratch has room for those of each rank, Scratch::callOffset(rank),
-/// also where calls are not checked. A word holds 32 bits of the statement and, above them, 32 bits of the call's number,
-/// so that each is valid by itself and needs no order: checks shall not hide an order that the collective lacks.
+/// The words in which a rank says what it calls. Every scratch has room for those of each rank,
+/// Scratch::callOffset(rank), also where calls are not checked. A word holds 32 bits of the statement and, above them,
+/// 32 bits of the call's number, so that each is valid by itself and needs no order: checks shall not hide an order
+/// that the collective lacks.
 struct CallWords {
   static constexpr int count = 4;
   static constexpr std::size_t bytes = count * sizeof(std::uint64_t);
@@ -55,11 +56,11 @@ MSCCLPP_HOST_DEVICE inline bool refuseCall(BoundedWait& wait, const WaitSite& si
 
 }  // namespace detail
 
-/// Returns whether the call may begin: C, the collective, accepts the arguments in this grid, and all ranks call the same
-/// collective with the same count and numbers of blocks and threads. Called by all threads of the grid, on every rank,
-/// with a count above 0. If not, it leaves a record in args.wait's control block, whose sentence names the rank and the
-/// difference (basic/wait_error.hpp), and throws InvalidCall on a CPU; the data and the epochs are as before. A rank that
-/// does not call fails the wait of the others.
+/// Returns whether the call may begin: C, the collective, accepts the arguments in this grid, and all ranks call the
+/// same collective with the same count and numbers of blocks and threads. Called by all threads of the grid, on every
+/// rank, with a count above 0. If not, it leaves a record in args.wait's control block, whose sentence names the rank
+/// and the difference (basic/wait_error.hpp), and throws InvalidCall on a CPU; the data and the epochs are as before. A
+/// rank that does not call fails the wait of the others.
 template <class C, Grid GridType, class Args>
 MSCCLPP_HOST_DEVICE bool checkCall(const GridType& grid, const Args& args) {
   const int rank = args.team.rank();

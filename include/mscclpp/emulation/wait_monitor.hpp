@@ -25,8 +25,8 @@ class WaitMonitor {
   /// For BoundedWait.
   WaitControl* deviceControl() noexcept { return &control_; }
 
-  /// To be called after launch() has returned. Throws FailedWait if a wait has failed, and InvalidCall if a checked call
-  /// was wrong.
+  /// To be called after launch() has returned. Throws FailedWait if a wait has failed, and InvalidCall if a checked
+  /// call was wrong.
   void check() const {
     if (control_.record.state == 0) return;
     if (isInvalidCall(control_.record)) throw InvalidCall(control_.record);

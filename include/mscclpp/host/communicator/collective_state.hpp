@@ -80,10 +80,11 @@ class CollectiveState {
   using Scratch = typename C::Scratch;
 
   /// Collective: every rank of the communicator calls it, with the same C and arguments; their ranks are the team. No
-  /// rank returns before the memory of all is ready. where: the memory is on the current GPU of each rank, or on the CPU.
-  /// maxCount: elements of the longest message; pipelines take longer ones too. shape: of pipelines. monitor: watches the
-  /// waits; null: one of its own. If ranks ask for different states, or the set-up fails on any of them, every rank
-  /// throws an error that names the rank and the difference or cause: Error(InvalidUsage) for wrong arguments.
+  /// rank returns before the memory of all is ready. where: the memory is on the current GPU of each rank, or on the
+  /// CPU. maxCount: elements of the longest message; pipelines take longer ones too. shape: of pipelines. monitor:
+  /// watches the waits; null: one of its own. If ranks ask for different states, or the set-up fails on any of them,
+  /// every rank throws an error that names the rank and the difference or cause: Error(InvalidUsage) for wrong
+  /// arguments.
   CollectiveState(Communicator& communicator, DeviceType where, std::size_t maxCount, const PipelineShape& shape = {},
                   std::shared_ptr<WaitMonitor> monitor = nullptr)
       : maxCount_(maxCount),
@@ -96,8 +97,8 @@ class CollectiveState {
     args_.wait = memory_.wait();
   }
 
-  /// The arguments of a call with `count` elements, for C::run on all ranks. Throws Error(InvalidUsage) if the scratch is
-  /// too small for them. The state must outlive the call, on all ranks: synchronise before it is destroyed.
+  /// The arguments of a call with `count` elements, for C::run on all ranks. Throws Error(InvalidUsage) if the scratch
+  /// is too small for them. The state must outlive the call, on all ranks: synchronise before it is destroyed.
   Args args(std::size_t count) const {
     Args args = args_;
     args.count = count;
@@ -105,8 +106,8 @@ class CollectiveState {
     return args;
   }
 
-  /// To be called after a call has ended: throws what WaitMonitor::check throws if one of its waits failed, or if it was
-  /// a wrong call that was checked. The state is unfit for use afterwards.
+  /// To be called after a call has ended: throws what WaitMonitor::check throws if one of its waits failed, or if it
+  /// was a wrong call that was checked. The state is unfit for use afterwards.
   void check() const { memory_.monitor().check(); }
 
   WaitMonitor& monitor() const noexcept { return memory_.monitor(); }
