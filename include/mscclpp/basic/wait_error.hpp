@@ -1,6 +1,8 @@
 // What a failed wait or a wrong call says on the host: its sentence, and exceptions.
 #pragma once
 
+#if !defined(__CUDACC_RTC__)  // empty in device code that is compiled at run time: there are no exceptions
+
 #include <stdexcept>
 #include <string>
 
@@ -101,3 +103,5 @@ class InvalidCall : public std::logic_error {
 };
 
 }  // namespace mscclpp
+
+#endif
