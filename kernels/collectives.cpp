@@ -46,7 +46,8 @@ struct Region {
   std::size_t bytes;
   int initialByte;
   std::uint64_t firstEpoch;
-  std::size_t epochWords;  ///< offset of the words in the window that start at the epoch, up to its end
+  std::size_t counters;       ///< offset of the words in the window that start at the epoch
+  std::size_t countersBytes;  ///< of these words
   PipelineShape pipeline;
   std::vector<std::byte*> window;
   std::shared_ptr<void> epochs;
@@ -54,12 +55,15 @@ struct Region {
 
 Region makeRegion(std::size_t index, std::size_t offset, int ranks, const PipelineTuning& tuning) {
   const PipelineShape pipeline{tuning.tilePacks, tuning.blocks, 2 * allReduceAlgorithms[index].config.lookahead};
-  Region region{index, offset, 0, 0, 0, 0, pipeline, {}, {}};
+  Region region{index, offset, 0, 0, 0, 0, 0, pipeline, {}, {}};
   visitScratch(index, ranks, pipeline, [&](const auto& scratch) {
-    region.bytes = region.epochWords = scratch.windowBytes();
+    region.bytes = scratch.windowBytes();
     region.initialByte = scratch.initialByte;
     region.firstEpoch = scratch.firstEpoch;
-    if constexpr (requires { scratch.countersOffset(); }) region.epochWords = scratch.countersOffset();
+    if constexpr (requires { scratch.countersOffset(); }) {
+      region.counters = scratch.countersOffset();
+      region.countersBytes = scratch.countersBytes();
+    }
   });
   return region;
 }
@@ -278,9 +282,9 @@ class Collectives::State {
     const std::vector<std::uint64_t> words(maxBlocks, epoch);
     backend_.upload(region.epochs.get(), words.data(), words.size() * sizeof(std::uint64_t));
     // The counters of a pipeline never decrease: they start at the epoch.
-    const std::vector<std::uint64_t> counters((region.bytes - region.epochWords) / sizeof(std::uint64_t), epoch);
+    const std::vector<std::uint64_t> counters(region.countersBytes / sizeof(std::uint64_t), epoch);
     if (epoch != 0 && !counters.empty()) {
-      backend_.upload(local(region) + region.epochWords, counters.data(), counters.size() * sizeof(std::uint64_t));
+      backend_.upload(local(region) + region.counters, counters.data(), counters.size() * sizeof(std::uint64_t));
     }
   }
 

@@ -2,6 +2,7 @@
 // CPU threads run in emulation: cpu.cpp and gpu.cu.
 #pragma once
 
+#include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/basic/source_sink.hpp"
 #include "mscclpp/collective/config.hpp"
 #include "mscclpp/collective/packet_session.hpp"
@@ -17,8 +18,13 @@ struct AllGather {
   using Scratch = PacketSlots<typename PackProtocolOf<protocol>::Type, 1, SlotReuse::ByData>;
   using Args = CollectiveArgs<0, Scratch>;
 
+  static constexpr int maxBlockThreads = 512;
+
   /// For contributions of up to maxCount elements.
   static Scratch scratchFor(std::size_t maxCount, int ranks) { return {ceilDivide(maxCount, packSize<T>), ranks}; }
+  static bool accepts(const Args& args, LaunchShape /*shape*/) {
+    return ceilDivide(args.count, packSize<T>) <= args.scratch.arrayPacks;
+  }
 
   /// Called by all threads of the grid, on every rank. source(first, valid) gives this rank's elements, a pack at a
   /// time; sink(first, pack, valid) takes those of all ranks, one rank after the other. Calls on one window come one

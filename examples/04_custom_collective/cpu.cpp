@@ -7,6 +7,7 @@
 #include "all_gather.hpp"
 #include "mscclpp/emulation/launch.hpp"
 #include "mscclpp/emulation/symmetric_buffers.hpp"
+#include "mscclpp/emulation/wait_monitor.hpp"
 
 using namespace mscclpp;
 
@@ -26,6 +27,8 @@ bool gatherInEmulation(const char* name) {
   const emulation::SymmetricBuffers buffers(ranks, scratch.windowBytes(), Scratch::initialByte);
   std::vector<std::vector<std::uint64_t>> epochs(ranks, std::vector<std::uint64_t>(maxBlocks, Scratch::firstEpoch));
 
+  emulation::WaitMonitor monitor;
+
   for (const std::size_t count : {1, 2, 37, 256, 5, 0, 255, 64}) {
     std::vector<std::vector<float>> inputs(ranks), outputs(ranks, std::vector<float>(ranks * count, -1.0f));
     for (int rank = 0; rank < ranks; ++rank) {
@@ -33,10 +36,15 @@ bool gatherInEmulation(const char* name) {
     }
     // Returning from launch() corresponds to the end of a kernel on a GPU: calls do not overlap.
     emulation::launch<warpWidth>(shape, [&](int rank, const auto& grid) {
-      const typename Collective::Args args{
-          {rank, ranks}, buffers.window(), {epochs[rank].data()}, scratch, count, BoundedWait(nullptr, 20'000'000'000)};
+      const typename Collective::Args args{{rank, ranks},
+                                           buffers.window(),
+                                           {epochs[rank].data()},
+                                           scratch,
+                                           count,
+                                           {monitor.deviceControl(), 20'000'000'000}};
       Collective::run(grid, args, ArraySource<float>(inputs[rank].data()), ArraySink<float>(outputs[rank].data()));
     });
+    monitor.check();  // throws what a wait that failed has recorded
     for (int rank = 0; rank < ranks; ++rank) {
       for (std::size_t i = 0; i < ranks * count; ++i) {
         const float expected = example::contribution(static_cast<int>(i / count), i % count);

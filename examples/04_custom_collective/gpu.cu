@@ -3,8 +3,8 @@
 
 #include "all_gather.hpp"
 #include "gpu_example.hpp"
+#include "mscclpp/host/communicator/collective_state.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
-#include "mscclpp/host/communicator/symmetric_memory.hpp"
 #include "mscclpp/host/cuda/gpu_buffer.hpp"
 
 using namespace mscclpp;
@@ -27,21 +27,8 @@ void gather(ProcessGroup& group) {
   const int rank = group.rank();
   const int ranks = group.size();
   Communicator communicator(group.connect());
-  WaitMonitor monitor(communicator, DeviceType::GPU);
-
-  // Scratch that all ranks map. It is zero-initialised, as LL16 packets require.
-  static_assert(Collective::Scratch::initialByte == 0);
-  const auto layout = Collective::scratchFor(maxCount, ranks);
-  const SymmetricMemory scratch(communicator, layout.windowBytes(), DeviceType::GPU);
-  const GpuBuffer<std::uint64_t> epochs(maxBlocks);
-  gpuMemcpy(epochs.data(), std::vector<std::uint64_t>(maxBlocks, Collective::Scratch::firstEpoch).data(), maxBlocks);
-
-  Collective::Args args{};
-  args.team = Team<>(rank, ranks);
-  args.window = scratch.window();
-  args.epochs = {epochs.data()};
-  args.scratch = layout;
-  args.wait = BoundedWait(monitor.deviceControl(), 30'000'000'000);
+  // What all calls share: scratch that all ranks map, epochs, and the monitor of the waits.
+  const CollectiveState<Collective> state(communicator, DeviceType::GPU, maxCount);
 
   for (const std::size_t count : {1, 1001, 65536, 3, 65535}) {
     std::vector<float> data(count);
@@ -50,11 +37,10 @@ void gather(ProcessGroup& group) {
     const GpuBuffer<float> output(count * static_cast<std::size_t>(ranks));
     gpuMemcpy(input.data(), data.data(), count);
 
-    args.count = count;
-    gatherKernel<<<blocks, threads>>>(args, input.data(), output.data());
+    gatherKernel<<<blocks, threads>>>(state.args(count), input.data(), output.data());
     MSCCLPP_CUDATHROW(cudaGetLastError());
     MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
-    monitor.check();
+    state.check();
 
     std::vector<float> gathered(output.nelems());
     gpuMemcpy(gathered.data(), output.data(), gathered.size());

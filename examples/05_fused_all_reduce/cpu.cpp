@@ -1,7 +1,7 @@
 // 05 on CPU ranks: processes, each with a grid of one thread.
 #include "mscclpp/basic/serial_group.hpp"
+#include "mscclpp/host/communicator/collective_state.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
-#include "mscclpp/host/communicator/symmetric_memory.hpp"
 #include "problem.hpp"
 
 using namespace mscclpp;
@@ -13,11 +13,8 @@ void layer(ProcessGroup& group) {
   const int ranks = group.size();
   const example::Problem problem{.tokens = 7, .width = 101, .depth = 16};
   Communicator communicator(group.connect());
-  WaitMonitor monitor(communicator, DeviceType::CPU);
+  const CollectiveState<example::Collective> state(communicator, DeviceType::CPU, problem.elements());
 
-  const auto layout = example::Collective::scratchFor(problem.elements(), ranks);
-  const SymmetricMemory scratch(communicator, layout.windowBytes(), DeviceType::CPU);
-  std::vector<std::uint64_t> epochs(maxBlocks, 1);
   GridBarrier barrier{};
   const std::vector<float> input = problem.input(rank), weight = problem.weight(rank), residual = problem.residual(),
                            gain = problem.gain();
@@ -25,18 +22,12 @@ void layer(ProcessGroup& group) {
   const example::Layer layer{problem.tokens,  problem.width, problem.depth, input.data(), weight.data(),
                              residual.data(), gain.data(),   hidden.data(), output.data()};
 
-  const example::Collective::Args args{.team = {rank, ranks},
-                                       .window = scratch.window(),
-                                       .epochs = {epochs.data()},
-                                       .scratch = layout,
-                                       .count = problem.elements(),
-                                       .wait = {monitor.deviceControl(), 30'000'000'000}};
-
-  // Epochs advance in args.epochs, so calls need no set-up in between.
+  const example::Collective::Args args = state.args(problem.elements());
+  // Epochs advance in the memory of the state, so calls need no set-up in between.
   for (int call = 0; call < 3; ++call) {
     std::fill(output.begin(), output.end(), 0.0f);
     example::runLayer(cpu::SerialGrid(), args, layer, barrier);
-    monitor.check();
+    state.check();
     problem.check(output, ranks);
     example::requireSameBits(*communicator.bootstrap(), output);
   }

@@ -1,7 +1,7 @@
 // 05 on GPUs: the whole layer as one kernel, one rank per GPU.
 #include "gpu_example.hpp"
+#include "mscclpp/host/communicator/collective_state.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
-#include "mscclpp/host/communicator/symmetric_memory.hpp"
 #include "mscclpp/host/cuda/gpu_buffer.hpp"
 #include "problem.hpp"
 
@@ -29,12 +29,8 @@ void layer(ProcessGroup& group) {
   const int ranks = group.size();
   const example::Problem problem{.tokens = 33, .width = 1021, .depth = 64};
   Communicator communicator(group.connect());
-  WaitMonitor monitor(communicator, DeviceType::GPU);
+  const CollectiveState<example::Collective> state(communicator, DeviceType::GPU, problem.elements());
 
-  const auto layout = example::Collective::scratchFor(problem.elements(), ranks);
-  const SymmetricMemory scratch(communicator, layout.windowBytes(), DeviceType::GPU);
-  const GpuBuffer<std::uint64_t> epochs(maxBlocks);
-  gpuMemcpy(epochs.data(), std::vector<std::uint64_t>(maxBlocks, 1).data(), maxBlocks);
   const GpuBuffer<GridBarrier> barrier(1);
   const auto input = copyToGpu(problem.input(rank)), weight = copyToGpu(problem.weight(rank)),
              residual = copyToGpu(problem.residual()), gain = copyToGpu(problem.gain());
@@ -42,20 +38,14 @@ void layer(ProcessGroup& group) {
   const example::Layer layer{problem.tokens,  problem.width, problem.depth, input.data(), weight.data(),
                              residual.data(), gain.data(),   hidden.data(), output.data()};
 
-  const example::Collective::Args args{.team = {rank, ranks},
-                                       .window = scratch.window(),
-                                       .epochs = {epochs.data()},
-                                       .scratch = layout,
-                                       .count = problem.elements(),
-                                       .wait = {monitor.deviceControl(), 30'000'000'000}};
-
+  const example::Collective::Args args = state.args(problem.elements());
   // Epochs advance on the device, so calls need no set-up in between.
   for (int call = 0; call < 3; ++call) {
     gpuMemset(output.data(), 0, output.bytes());
     layerKernel<<<blocks, threads>>>(args, layer, barrier.data());
     MSCCLPP_CUDATHROW(cudaGetLastError());
     MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
-    monitor.check();
+    state.check();
     std::vector<float> result(problem.elements());
     gpuMemcpy(result.data(), output.data(), result.size());
     problem.check(result, ranks);

@@ -11,6 +11,7 @@
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/channel/port.hpp"
 #include "mscclpp/collective/all_reduce.hpp"
+#include "mscclpp/host/communicator/collective_state.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
 #include "mscclpp/host/proxy/proxy_service.hpp"
@@ -71,10 +72,9 @@ MSCCLPP_INLINE void runStep(const GridType& grid, const Step& step) {
   }
 }
 
-/// A grid for all these ranks, and its scratch: block b of each rank works with block b of the others.
-inline Reduce::Scratch scratchFor(int ranks, int blocks) {
-  return Reduce::scratchFor(count, ranks,
-                            {.tilePacks = static_cast<std::size_t>(1024 / blocks), .blocks = blocks, .slots = 4});
+/// Block b of each rank works with block b of the others.
+inline PipelineShape shapeFor(int blocks) {
+  return {.tilePacks = static_cast<std::size_t>(1024 / blocks), .blocks = blocks, .slots = 4};
 }
 
 /// One rank, from set-up to the file. Backend: what differs between CPU and GPU, in cpu.cpp and gpu.cu.
@@ -93,10 +93,10 @@ void runRank(ProcessGroup& group, const Backend& backend, const std::string& pat
   trace.name(compute, "compute", "step");
   trace.name(sendToPeer, "send", "bytes");
 
-  const Reduce::Scratch layout = scratchFor(ranks, backend.blocks);
-  const SymmetricMemory scratch(communicator, layout.windowBytes(), backend.type);
+  // It shares the monitor of the communicator's semaphores: one check for all waits of a step.
+  const auto monitor = communicator.monitor(backend.type);
+  const CollectiveState<Reduce> state(communicator, backend.type, count, shapeFor(backend.blocks), monitor);
   const SymmetricMemory recvBuffers(communicator, count * sizeof(float), backend.type);
-  const auto epochs = backend.template allocate<std::uint64_t>(maxBlocks);
   const auto barrier = backend.template allocate<GridBarrier>(1);
   const auto partial = backend.template allocate<float>(count);
   const auto output = backend.template allocate<float>(count);
@@ -111,14 +111,8 @@ void runRank(ProcessGroup& group, const Backend& backend, const std::string& pat
   const PortChannel channel = service.portChannel(semaphore, peerRecvBuffer, sendBuffer);
   service.startProxy();
 
-  const auto monitor = communicator.monitor(backend.type);
   for (int number = 0; number < steps; ++number) {
-    const Step step{.reduce = {.team = {rank, ranks},
-                               .window = scratch.window(),
-                               .epochs = {epochs.get()},
-                               .scratch = layout,
-                               .count = count,
-                               .wait = {monitor->deviceControl(), 30'000'000'000}},
+    const Step step{.reduce = state.args(count),
                     .channel = channel.deviceHandle(),
                     .barrier = barrier.get(),
                     .partial = partial.get(),
@@ -126,7 +120,7 @@ void runRank(ProcessGroup& group, const Backend& backend, const std::string& pat
                     .number = number,
                     .trace = trace.buffer()};
     backend.run(step);
-    monitor->check();
+    state.check();
   }
   service.stopProxy();
 

@@ -10,6 +10,7 @@
 #include "host/communicator/communicator_state.hpp"
 #include "host/communicator/wait_monitor_state.hpp"
 #include "host/cuda/gpu_backend.hpp"
+#include "mscclpp/basic/wait_error.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 
@@ -41,45 +42,6 @@ std::shared_ptr<WaitControl> makeControl(DeviceType where) {
   throw Error("WaitMonitor: the device type must be DeviceType::CPU or DeviceType::GPU", ErrorCode::InvalidUsage);
 }
 
-const char* nameOf(WaitOperation operation) {
-  switch (operation) {
-    case WaitOperation::Packet:
-      return "a packet";
-    case WaitOperation::Semaphore:
-      return "a signal";
-    case WaitOperation::TeamBarrier:
-      return "a team barrier";
-    case WaitOperation::GridBarrier:
-      return "a grid barrier";
-    case WaitOperation::Progress:
-      return "progress in a pipeline";
-    case WaitOperation::Fifo:
-      return "a FIFO";
-    case WaitOperation::Barrier:
-      return "a barrier in shared memory";
-    case WaitOperation::FifoTooSmall:
-      return "room for a whole warp in a FIFO, which has fewer slots than the warp has lanes";
-    case WaitOperation::User:
-      return "a user-defined condition";
-    case WaitOperation::Unknown:
-      break;
-  }
-  return "an unknown operation";
-}
-
-const char* endOf(WaitOutcome outcome) {
-  switch (outcome) {
-    case WaitOutcome::Deadline:
-      return " past its deadline";
-    case WaitOutcome::PeerLeft:
-      return ", which cannot arrive any more";
-    case WaitOutcome::Pending:
-    case WaitOutcome::Aborted:
-      break;
-  }
-  return " until it was aborted";
-}
-
 // Notifies waiting code that `rank` has left.
 void markLeft(WaitControl& control, int rank) {
   if (rank < 0 || rank >= WaitControl::maxLeftRanks) return;
@@ -93,16 +55,6 @@ int departedPeerOf(const WaitRecord& record, const FailureState& failures) {
   if (record.peer >= 0) return record.peer;
   const std::vector<int> left = failures.leftRanks();
   return left.empty() ? -1 : left.front();
-}
-
-std::string describe(const WaitRecord& record) {
-  std::string text = "rank " + std::to_string(record.rank) + ", block " + std::to_string(record.block) +
-                     ", waited for " + nameOf(record.operation);
-  if (record.peer >= 0) text += " of rank " + std::to_string(record.peer);
-  text += endOf(record.outcome);
-  text += ": expected " + std::to_string(record.expected) + ", saw " + std::to_string(record.seen) + " after " +
-          std::to_string(record.waitedNanoseconds / 1000000) + " ms";
-  return text;
 }
 
 }  // namespace
@@ -145,10 +97,11 @@ void WaitMonitorState::check() const {
     std::this_thread::yield();
   }
   const bool recorded = load(control_->record.state) == 2;
-  const std::string record = recorded ? describe(control_->record) : "";
+  const std::string record = recorded ? sentenceOf(control_->record) : "";
   const std::string details = recorded ? " (" + record + ")" : "";
   const WaitOutcome outcome = recorded ? control_->record.outcome : WaitOutcome::Pending;
 
+  if (recorded && isInvalidCall(control_->record)) throw Error(record, ErrorCode::InvalidUsage);
   // A wait that ended because a rank left came before the failure of another rank; otherwise that failure would have
   // ended it.
   if (outcome == WaitOutcome::PeerLeft) {

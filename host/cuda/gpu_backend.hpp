@@ -23,8 +23,10 @@ int gpuOf(const void* data);
 
 /// Zero-filled memory of a GPU that can be registered with CudaIpc.
 std::shared_ptr<void> allocateGpuMemory(int device, std::size_t bytes);
-/// Fills with zeros; complete on return.
-void zeroGpuMemory(void* data, std::size_t bytes);
+/// Sets every byte to `byte`; complete on return.
+void fillGpuMemory(void* data, int byte, std::size_t bytes);
+/// Copies host memory to GPU memory; complete on return.
+void writeGpuMemory(void* to, const void* from, std::size_t bytes);
 /// Copies GPU memory to host memory; complete on return.
 void readGpuMemory(void* to, const void* from, std::size_t bytes);
 /// Zero-filled GPU memory for local use only: not rounded up to the granularity of memory that can be registered.

@@ -178,9 +178,13 @@ std::shared_ptr<void> allocateGpuMemory(int device, std::size_t bytes) {
   return allocateShareable(bytes, GpuBufferGranularity::MultiCastMinimum).memory;
 }
 
-void zeroGpuMemory(void* data, std::size_t bytes) {
+void fillGpuMemory(void* data, int byte, std::size_t bytes) {
   CudaDeviceGuard deviceGuard(gpuIdFromAddress(data));
-  gpuMemset(data, 0, bytes);
+  gpuMemset(data, byte, bytes);
+}
+
+void writeGpuMemory(void* to, const void* from, std::size_t bytes) {
+  gpuMemcpyBytes(to, from, bytes, cudaMemcpyHostToDevice);
 }
 
 void readGpuMemory(void* to, const void* from, std::size_t bytes) {

@@ -28,7 +28,10 @@ int gpuOf(const void*) {
 std::shared_ptr<void> allocateGpuMemory(int, std::size_t) {
   noCuda();
 }
-void zeroGpuMemory(void*, std::size_t) {
+void fillGpuMemory(void*, int, std::size_t) {
+  noCuda();
+}
+void writeGpuMemory(void*, const void*, std::size_t) {
   noCuda();
 }
 void readGpuMemory(void*, const void*, std::size_t) {

@@ -40,11 +40,24 @@ std::shared_ptr<void> allocateSharedMemory(const Device& device, std::size_t byt
   unknownDevice();
 }
 
-void zeroMemory(const Device& device, void* data, std::size_t bytes) {
+std::shared_ptr<void> allocatePrivateMemory(const Device& device, std::size_t bytes) {
+  if (device.type != DeviceType::GPU) return HostBuffer(bytes).memory();
+  return allocatePrivateGpuMemory(device.id < 0 ? currentGpu() : device.id, bytes);
+}
+
+void fillMemory(const Device& device, void* data, int byte, std::size_t bytes) {
   if (device.type == DeviceType::GPU) {
-    zeroGpuMemory(data, bytes);
+    fillGpuMemory(data, byte, bytes);
   } else {
-    std::memset(data, 0, bytes);
+    std::memset(data, byte, bytes);
+  }
+}
+
+void writeMemory(const Device& device, void* to, const void* from, std::size_t bytes) {
+  if (device.type == DeviceType::GPU) {
+    writeGpuMemory(to, from, bytes);
+  } else {
+    std::memcpy(to, from, bytes);
   }
 }
 

@@ -173,7 +173,7 @@ void Trace::State::collect() {
     read(events.data(), buffer_.events + array * capacity, events.size() * sizeof(TraceEvent));
     detail::appendLaunchEvents(events, clock, track.events);
   }
-  detail::zeroMemory(options_.device, cursors_.get(), cursors.size() * sizeof(TraceCursor));
+  detail::fillMemory(options_.device, cursors_.get(), 0, cursors.size() * sizeof(TraceCursor));
 }
 
 std::map<int, TrackEvents> Trace::State::tracks() const {

@@ -21,7 +21,7 @@ std::shared_ptr<std::uint64_t> CounterPool::allocate() {
     }
   }
   std::uint64_t* counter = free_.back();
-  zeroMemory(device_, counter, sizeof(*counter));
+  fillMemory(device_, counter, 0, sizeof(*counter));
   free_.pop_back();
   return {counter, [pool = shared_from_this()](std::uint64_t* returned) {
             if (!pool->owner_.isCurrent()) return;  // the lock may have been held at the fork

@@ -39,3 +39,19 @@
 #else
 #define MSCCLPP_EXTENSION __extension__
 #endif
+
+// MSCCLPP_CHECKED: 1 = calls of collectives check their arguments, and that all ranks make the same call, before they
+// touch memory (collective/call_check.hpp). All ranks of a job must agree on it. By default 1 on CPUs unless NDEBUG is
+// defined, and on GPUs with nvcc -G only, since a check costs a round trip between the ranks.
+#if !defined(MSCCLPP_CHECKED)
+#if defined(__CUDACC_DEBUG__) || (!defined(__CUDACC__) && !defined(NDEBUG))
+#define MSCCLPP_CHECKED 1
+#else
+#define MSCCLPP_CHECKED 0
+#endif
+#endif
+
+namespace mscclpp {
+/// Whether calls of collectives are checked. Nothing but code depends on it: no layout does.
+inline constexpr bool checked = MSCCLPP_CHECKED != 0;
+}  // namespace mscclpp

@@ -266,9 +266,10 @@ void checkScratch() {
           for (int from = 0; from < ranks; ++from) starts.push_back(scratch.offset(epoch, array, from));
         }
       }
-      starts.push_back(scratch.windowBytes());
+      starts.push_back(scratch.callOffset(0));
       std::sort(starts.begin(), starts.end());
-      REQUIRE(starts.back() == scratch.windowBytes());
+      REQUIRE(starts.back() == scratch.callOffset(0));
+      REQUIRE(scratch.windowBytes() == scratch.callOffset(ranks));
       for (std::size_t i = 0; i + 1 < starts.size(); ++i) {
         REQUIRE(starts[i] % 16 == 0);
         REQUIRE(starts[i + 1] - starts[i] >= P::bytes(scratch.arrayPacks));

@@ -265,9 +265,9 @@ class CheckedAllReduce {
  protected:
   using Buffers = decltype(std::declval<BackendType>().allocate(0, 0, 0));
 
-  /// countersOffset: of the words in the scratch that start at the epoch, up to its end.
+  /// countersOffset, countersBytes: of the words in the scratch that start at the epoch.
   CheckedAllReduce(int ranks, std::size_t maxCount, const PipelineShape& shape, std::uint64_t firstEpoch,
-                   std::size_t scratchBytes, int initialByte, std::size_t countersOffset)
+                   std::size_t scratchBytes, int initialByte, std::size_t countersOffset, std::size_t countersBytes)
       : ranks_(ranks),
         maxCount_(maxCount),
         shape_(shape),
@@ -276,7 +276,7 @@ class CheckedAllReduce {
         epochs_(backend_.allocate(ranks, maxBlocks * sizeof(std::uint64_t), 0)) {
     for (int rank = 0; rank < ranks; ++rank) {
       epochs_.write(rank, std::vector<std::uint64_t>(maxBlocks, firstEpoch));
-      const std::size_t words = (scratchBytes - countersOffset) / sizeof(std::uint64_t);
+      const std::size_t words = countersBytes / sizeof(std::uint64_t);
       scratch_.write(rank, std::vector<std::uint64_t>(words, firstEpoch), countersOffset);
     }
   }
@@ -341,13 +341,14 @@ class AllReduceTester final : public CheckedAllReduce<typename Collective::Eleme
       : AllReduceTester(ranks, maxCount, shape, firstEpoch, Collective::scratchFor(maxCount, ranks, shape)) {}
   AllReduceTester(int ranks, std::size_t maxCount, const PipelineShape& shape, std::uint64_t firstEpoch,
                   const Scratch& scratch)
-      : Base(ranks, maxCount, shape, firstEpoch, scratch.windowBytes(), Scratch::initialByte, epochWords(scratch)) {}
+      : Base(ranks, maxCount, shape, firstEpoch, scratch.windowBytes(), Scratch::initialByte, counters(scratch).begin,
+             counters(scratch).size()) {}
 
-  static std::size_t epochWords(const Scratch& scratch) {
+  static Range counters(const Scratch& scratch) {
     if constexpr (requires { scratch.countersOffset(); }) {
-      return scratch.countersOffset();
+      return {scratch.countersOffset(), scratch.countersOffset() + scratch.countersBytes()};
     } else {
-      return scratch.windowBytes();
+      return {0, 0};
     }
   }
 

@@ -97,6 +97,12 @@ class BoundedWait {
     }
   }
 
+  /// Fails without waiting, because of a wrong use: as after a wait that ended with this outcome.
+  MSCCLPP_HOST_DEVICE void fail(const WaitSite& site, WaitOutcome outcome, std::uint64_t seen) {
+    failed_ = true;
+    if (control_ != nullptr) leaveRecord(control_, outcome, site, seen, 0);
+  }
+
   /// Whether a wait of this object has failed; what was read since then is meaningless.
   MSCCLPP_INLINE bool failed() const { return failed_; }
 
@@ -113,11 +119,30 @@ class BoundedWait {
     // The ranks of these are ranks of the job, those of a collective ranks of its team.
     const bool namesRankOfJob = site.operation == WaitOperation::Semaphore || site.operation == WaitOperation::User;
     const bool isForPeer = namesRankOfJob || site.operation == WaitOperation::Packet ||
-                           site.operation == WaitOperation::TeamBarrier || site.operation == WaitOperation::Progress;
+                           site.operation == WaitOperation::TeamBarrier || site.operation == WaitOperation::Progress ||
+                           site.operation == WaitOperation::Call;
     const bool isOfJob = namesRankOfJob || load<Order::Relaxed, Scope::System>(&control->teamIsJob) != 0;
     if (!isForPeer || !isOfJob || site.rank < 0) return false;
     if (site.peer < 0) return site.operation == WaitOperation::Packet;
     return detail::hasLeft(*control, site.peer);
+  }
+
+  static MSCCLPP_INLINE void leaveRecord(WaitControl* control, WaitOutcome outcome, const WaitSite& site,
+                                         std::uint64_t seen, std::uint64_t waited) {
+    using namespace arch;
+    WaitRecord& record = control->record;
+    if (compareExchange<Order::Relaxed, Scope::Device>(&record.state, 0u, 1u) == 0u) {
+      record.outcome = outcome;
+      record.operation = site.operation;
+      record.rank = site.rank;
+      record.peer = site.peer;
+      record.block = site.block;
+      record.expected = site.expected;
+      record.seen = seen;
+      record.waitedNanoseconds = waited;
+      store<Order::Release, Scope::System>(&record.state, 2u);
+    }
+    store<Order::Relaxed, Scope::System>(&control->expired, 1u);
   }
 
   /// Takes its arguments by value: references would force the caller's state from registers into memory, for a path
@@ -140,19 +165,7 @@ class BoundedWait {
       outcome = WaitOutcome::PeerLeft;
     }
     if (outcome == WaitOutcome::Pending) return Verdict::Continue;
-    WaitRecord& record = control->record;
-    if (compareExchange<Order::Relaxed, Scope::Device>(&record.state, 0u, 1u) == 0u) {
-      record.outcome = outcome;
-      record.operation = site.operation;
-      record.rank = site.rank;
-      record.peer = site.peer;
-      record.block = site.block;
-      record.expected = site.expected;
-      record.seen = seen;
-      record.waitedNanoseconds = waited;
-      store<Order::Release, Scope::System>(&record.state, 2u);
-    }
-    store<Order::Relaxed, Scope::System>(&control->expired, 1u);
+    leaveRecord(control, outcome, site, seen, waited);
     return Verdict::Fail;
   }
 

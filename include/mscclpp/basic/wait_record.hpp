@@ -18,10 +18,21 @@ enum class WaitOperation : std::uint32_t {
   Barrier,       ///< for a hardware barrier in shared memory
   FifoTooSmall,  ///< a push by a warp into a FIFO that has fewer slots than the warp has lanes
   User,          ///< for a condition of the caller's own: WaitSite's peer is a rank of the job, or -1
+  Call,          ///< for a peer to make the same call of a collective (collective/call_check.hpp)
 };
 
-/// Why the wait failed.
-enum class WaitOutcome : std::uint32_t { Pending = 0, Deadline, Aborted, PeerLeft };
+/// Why the wait failed. The last four are wrong calls of a collective, found by WaitOperation::Call; `expected` is then
+/// what this rank passes, and `seen` what the peer does.
+enum class WaitOutcome : std::uint32_t {
+  Pending = 0,
+  Deadline,
+  Aborted,
+  PeerLeft,
+  InvalidCall,      ///< the arguments are not accepted; expected: elements, seen: blocks + 65536 * threads of the call
+  OtherCollective,  ///< numbers of the types of collective
+  OtherCount,       ///< elements
+  OtherGrid,        ///< blocks + 65536 * threads
+};
 
 /// The first failed wait of a context. The thread that changes `state` from 0 to 1 writes the record, then stores 2
 /// with release.

@@ -56,7 +56,7 @@ struct AllReduce : OverSession<T, config.common(), config.pattern == Pattern::On
   static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
     using namespace stage;
     Base::template checkSourceAndSink<Source, Sink>();
-    return Base::withSession(grid, args, TraceId::AllReduce, [&](auto& session) {
+    return Base::template withSession<AllReduce>(grid, args, TraceId::AllReduce, [&](auto& session) {
       constexpr int inputs = 0;
       if constexpr (config.pattern == Pattern::OneShot) {
         const WholeMessage<T, typename Base::Index> message(args.count);

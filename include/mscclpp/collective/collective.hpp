@@ -23,11 +23,13 @@ struct CollectiveArgs {
   BoundedWait wait;
 };
 
-/// A collective: a type with the arguments Args, the layout Scratch of its window, maxBlockThreads, the largest number
-/// of threads per block, accepts(args, shape), whether a launch of that shape can run with the arguments, and a static
-/// run(grid, args, source, sink), called by all threads of the grid. Models: collective/all_reduce.hpp.
+/// A collective: a type with the arguments Args, the layout Scratch of its window, scratchFor(count, ranks), the
+/// scratch for up to `count` elements, maxBlockThreads, the largest number of threads per block, accepts(args, shape),
+/// whether a launch of that shape can run with the arguments, and a static run(grid, args, source, sink), called by all
+/// threads of the grid. Models: collective/all_reduce.hpp.
 template <class C>
 concept Collective = requires(const typename C::Args& args, const typename C::Scratch& scratch, LaunchShape shape) {
+  { C::scratchFor(std::size_t{}, int{}) } -> detail::SameAs<typename C::Scratch>;
   { C::maxBlockThreads } -> detail::ConvertibleTo<int>;
   { C::accepts(args, shape) } -> detail::SameAs<bool>;
   { scratch.windowBytes() } -> detail::SameAs<std::size_t>;

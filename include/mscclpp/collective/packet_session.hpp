@@ -8,6 +8,7 @@
 #include "mscclpp/basic/team.hpp"
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/basic/wait.hpp"
+#include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/collective/collective.hpp"
 #include "mscclpp/collective/rows.hpp"
 #include "mscclpp/collective/slot_reuse.hpp"
@@ -30,9 +31,7 @@ struct PacketSlots {
   MSCCLPP_HOST_DEVICE std::size_t arrayBytes() const { return P::bytes(arrayPacks); }
   MSCCLPP_HOST_DEVICE std::size_t sendersBytes() const { return arrayBytes() * static_cast<std::size_t>(ranks); }
   MSCCLPP_HOST_DEVICE std::size_t setBytes() const { return sendersBytes() * static_cast<std::size_t>(arrays); }
-  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const {
-    return reuse == SlotReuse::ByData ? setBytes() * sets : creditOffset(ranks);
-  }
+  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return callOffset(ranks); }
 
   /// Offset in the window, in bytes, of the slots that rank `from` writes in an array in a call.
   MSCCLPP_HOST_DEVICE std::size_t offset(std::uint64_t epoch, int array, int from) const {
@@ -42,6 +41,11 @@ struct PacketSlots {
   /// Offset of the word in which rank `from` counts its completed calls.
   MSCCLPP_HOST_DEVICE std::size_t creditOffset(int from) const {
     return roundUp(setBytes() * sets, 128) + static_cast<std::size_t>(from) * sizeof(std::uint64_t);
+  }
+  /// Offset of the CallWords of rank `from`.
+  MSCCLPP_HOST_DEVICE std::size_t callOffset(int from) const {
+    const std::size_t end = reuse == SlotReuse::ByData ? setBytes() * sets : creditOffset(ranks);
+    return roundUp(end, 128) + static_cast<std::size_t>(from) * CallWords::bytes;
   }
 };
 

@@ -7,6 +7,7 @@
 #include "mscclpp/basic/source_sink.hpp"
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/basic/wait.hpp"
+#include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/collective/collective.hpp"
 #include "mscclpp/collective/config.hpp"
 #include "mscclpp/collective/layout.hpp"
@@ -68,13 +69,17 @@ struct OverSession {
   }
 
   /// Calls body(session), whose result it returns: whether all waits of the calling thread succeeded. With zero
-  /// elements it returns true at once. id: of the span that records the call.
-  template <class GridType, class Body>
+  /// elements it returns true at once. id: of the span that records the call. C: the collective; where calls are
+  /// checked, those that checkCall rejects return false, or throw InvalidCall on a CPU.
+  template <class C = OverSession, class GridType, class Body>
   static MSCCLPP_INLINE bool withSession(const GridType& grid, const Args& args, TraceId id, const Body& body) {
     static_assert(Grid<GridType>,
                   "grid must be a Grid: gpu::Grid() in a kernel, cpu::SerialGrid() on a CPU thread; see Grid in "
                   "basic/concepts.hpp");
     if (args.count == 0) return true;
+    if constexpr (checked) {
+      if (!checkCall<C>(grid, args)) return false;
+    }
     auto&& trace = traceOf(grid);
     const TraceSpan span(trace, id, args.count * sizeof(T));
     auto wait = tracedWait(args.wait, trace);

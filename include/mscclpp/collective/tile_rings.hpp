@@ -3,6 +3,7 @@
 
 #include "mscclpp/arch/word.hpp"
 #include "mscclpp/basic/partition.hpp"
+#include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/collective/slot_reuse.hpp"
 #include "mscclpp/config.hpp"
 
@@ -52,9 +53,8 @@ struct TileRings {
   }
   MSCCLPP_HOST_DEVICE std::size_t blockBytes() const { return arrays * ringBytes(); }
   MSCCLPP_HOST_DEVICE std::size_t countersOffset() const { return blockBytes() * static_cast<std::size_t>(blocks); }
-  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const {
-    return countersOffset() + static_cast<std::size_t>(blocks) * counterStride();
-  }
+  MSCCLPP_HOST_DEVICE std::size_t countersBytes() const { return static_cast<std::size_t>(blocks) * counterStride(); }
+  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return callOffset(ranks); }
   /// Bytes of the counters of a block: one 64-bit word per rank, in cache lines of their own.
   MSCCLPP_HOST_DEVICE std::size_t counterStride() const {
     return roundUp(static_cast<std::size_t>(ranks) * sizeof(std::uint64_t), 128);
@@ -69,6 +69,10 @@ struct TileRings {
   MSCCLPP_HOST_DEVICE std::size_t counterOffset(int block, int from) const {
     return countersOffset() + static_cast<std::size_t>(block) * counterStride() +
            static_cast<std::size_t>(from) * sizeof(std::uint64_t);
+  }
+  /// Offset of the CallWords of rank `from`.
+  MSCCLPP_HOST_DEVICE std::size_t callOffset(int from) const {
+    return countersOffset() + countersBytes() + static_cast<std::size_t>(from) * CallWords::bytes;
   }
 };
 

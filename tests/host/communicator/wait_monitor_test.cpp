@@ -128,6 +128,15 @@ TEST_CASE("a timed-out wait is reported with all details") {
   }
 }
 
+TEST_CASE("a wrong call of a collective is invalid usage") {
+  WaitMonitor monitor(DeviceType::CPU);
+  BoundedWait wait(monitor.deviceControl(), 0);
+  wait.fail({WaitOperation::Call, 0, 1, 0, 100}, WaitOutcome::OtherCount, 200);
+  const auto failure = failureOf(monitor);
+  CHECK(failure.code == ErrorCode::InvalidUsage);
+  CHECK(contains(failure.text, "rank 1 calls a collective with 200 elements, rank 0 with 100"));
+}
+
 TEST_CASE("a record still being written does not block forever") {
   WaitMonitor monitor(DeviceType::CPU);
   monitor.deviceControl()->record.state = 1;
