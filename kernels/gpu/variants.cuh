@@ -14,16 +14,25 @@ struct Backend : AllVariants {
     using T = typename Collective::Element;
     const auto* input = static_cast<const T*>(call.input);
     auto* output = static_cast<T*>(call.output);
-    // Common types have a faster kernel for aligned arrays of whole packs.
     if constexpr (hasAllVariants<T, typename Collective::Operator>) {
+      // Common types have a faster kernel for aligned arrays of whole packs. Other arrays are rare: for them, the kernel
+      // for any number of ranks serves, which uses the same scratch.
       if (isAlignedArray(input, call.count) && isAlignedArray(output, call.count)) {
         return enqueue<Collective>(call, AlignedArraySource<T>(input), AlignedArraySink<T>(output));
       }
+      return enqueue<ForAnyRanks<Collective>>(call, ArraySource<T>(input), ArraySink<T>(output));
+    } else {
+      return enqueue<Collective>(call, ArraySource<T>(input), ArraySink<T>(output));
     }
-    return enqueue<Collective>(call, ArraySource<T>(input), ArraySink<T>(output));
   }
 
  private:
+  template <class Collective>
+  using ForAnyRanks = AllReduce<typename Collective::Element, typename Collective::Operator,
+                                AllReduceConfig{.protocol = Collective::configuration.protocol,
+                                                .pattern = Collective::configuration.pattern,
+                                                .lookahead = Collective::configuration.lookahead}>;
+
   template <class Collective, class Source, class Sink>
   static int enqueue(const AllReduceCall& call, const Source& source, const Sink& sink) {
     return static_cast<int>(launch<Collective>(call.shape, call.stream, argsFor<Collective>(call), source, sink));

@@ -88,7 +88,9 @@ Compilation prepare(const CompileRequest& request) {
   compilation.folders.push_back(tools.ccclInclude);
   compilation.folders.push_back(tools.cudaInclude);
   // --no-source-include: what is found must not depend on the current folder, which would be searched first.
-  compilation.options = {"--std=c++20", "--gpu-architecture=" + compilation.architecture, "--no-source-include"};
+  // Device by default: NVRTC takes generic lambdas for host functions otherwise.
+  compilation.options = {"--std=c++20", "--gpu-architecture=" + compilation.architecture, "--no-source-include",
+                         "--device-as-default-execution-space"};
   compilation.options.insert(compilation.options.end(), request.options.begin(), request.options.end());
   return compilation;
 }

@@ -411,7 +411,6 @@ inline void expectAllGather(const SessionInputs& inputs, int, const SessionCall&
 /// Calls f(kind) with a value of each kind of session.
 template <SlotReuse reuse, class F>
 void forEachKind(const F& f) {
-  f(PacketKind<PacketRows<LL8Packet>, 4, reuse>{});
   f(PacketKind<PacketRows<LL16Packet>, 4, reuse>{});
   f(PacketKind<LL128<LineStore::Ordered>, 16, reuse>{});
   f(PacketKind<Sentinel, 4, reuse>{});

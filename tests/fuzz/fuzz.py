@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Runs a fuzzer for a while, from its corpus. What it finds is a file, to be put into the corpus with the repair.
 
-usage: fuzz.py PROGRAM CORPUS          run; MSCCLPP_FUZZ_SECONDS says how long (default 30)
+usage: fuzz.py PROGRAM CORPUS          run; MSCCLPP_FUZZ_SECONDS says how long (default 12)
        fuzz.py --probe COMPILER        exit with 0 if the compiler can link fuzzers
        fuzz.py --missing               say that it cannot, and skip
 
@@ -34,7 +34,7 @@ def missing():
 
 
 def run(program, corpus):
-    seconds = float(os.environ.get("MSCCLPP_FUZZ_SECONDS", "30"))
+    seconds = float(os.environ.get("MSCCLPP_FUZZ_SECONDS", "12"))
     program, corpus = pathlib.Path(program).resolve(), pathlib.Path(corpus).resolve()
     findings = program.parent / "findings"
     findings.mkdir(exist_ok=True)

@@ -20,7 +20,7 @@ enum class Protocol {
 };
 
 /// Whether a protocol runs over a tile pipeline.
-constexpr bool isPipelined(Protocol protocol) {
+MSCCLPP_HOST_DEVICE constexpr bool isPipelined(Protocol protocol) {
   return protocol == Protocol::Simple;
 }
 
@@ -45,7 +45,7 @@ struct AllReduceConfig {
   int ranks = 0;      ///< as in CollectiveConfig
   int lookahead = 2;  ///< as in CollectiveConfig
 
-  constexpr CollectiveConfig common() const { return {protocol, ranks, lookahead}; }
+  MSCCLPP_HOST_DEVICE constexpr CollectiveConfig common() const { return {protocol, ranks, lookahead}; }
 };
 
 /// The PackProtocol of a protocol.
