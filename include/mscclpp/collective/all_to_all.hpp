@@ -17,9 +17,9 @@ namespace mscclpp {
 /// returns at once. A wait that fails leaves its record in args.wait's control block; the output is then meaningless.
 ///
 /// source(first, valid) is called once for each pack of each part of the input; element i of the part for rank r has
-/// index r * args.count + i. sink(first, pack, valid) is called once for each pack of each part of the output; element i
-/// of the part from rank r has index r * args.count + i. The part from this rank to itself takes no slots. `first` need
-/// not be a multiple of packSize<T>.
+/// index r * args.count + i. sink(first, pack, valid) is called once for each pack of each part of the output; element
+/// i of the part from rank r has index r * args.count + i. The part from this rank to itself takes no slots. `first`
+/// need not be a multiple of packSize<T>.
 ///
 /// Never in place: input and output do not overlap.
 template <class T, CollectiveConfig config>

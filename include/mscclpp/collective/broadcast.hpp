@@ -12,10 +12,10 @@ namespace mscclpp {
 
 /// A broadcast of elements T from args.root. args.count: the elements of the message, any number.
 ///
-/// run() is called by every thread of every block of `grid`, on every rank, with the same count, root, numbers of blocks
-/// and threads, and config. Calls on the same scratch must not overlap in time (use one stream). With zero elements it
-/// returns at once. A wait that fails leaves its record in args.wait's control block; the output is then meaningless.
-/// The root does not wait for the others to receive, until it is several calls ahead of them.
+/// run() is called by every thread of every block of `grid`, on every rank, with the same count, root, numbers of
+/// blocks and threads, and config. Calls on the same scratch must not overlap in time (use one stream). With zero
+/// elements it returns at once. A wait that fails leaves its record in args.wait's control block; the output is then
+/// meaningless. The root does not wait for the others to receive, until it is several calls ahead of them.
 ///
 /// source(first, valid) is called once for each pack, on the root only; sink(first, pack, valid) once for each pack, on
 /// every rank. first is an index in the message.

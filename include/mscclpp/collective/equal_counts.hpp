@@ -22,15 +22,16 @@ struct EqualCounts : OverSession<T, config, 1, 2, reuse> {
   using typename Base::Scratch;
   static constexpr CollectiveConfig configuration = config;
 
-  /// The scratch for args.count up to `maxCount`. Protocol::Simple: for any count; shape gives the number of blocks, tile
-  /// size and slots, of which there are more than shape.slots if lookahead and rule need more.
+  /// The scratch for args.count up to `maxCount`. Protocol::Simple: for any count; shape gives the number of blocks,
+  /// tile size and slots, of which there are more than shape.slots if lookahead and rule need more.
   static MSCCLPP_HOST_DEVICE Scratch scratchFor(std::size_t maxCount, int ranks, PipelineShape shape = {}) {
     constexpr int needed = (reuse == SlotReuse::ByData ? 2 : 4) * config.lookahead;
     while (shape.slots > 0 && shape.slots < needed) shape.slots *= 2;
     return Base::makeScratch(packsOf(maxCount), ranks, shape);
   }
-  /// Whether a launch of this shape can run with these arguments: args.count elements fit in the scratch, and a pipeline
-  /// has the number of blocks that its scratch was made for. launch() checks it; a user's kernel that calls run() must.
+  /// Whether a launch of this shape can run with these arguments: args.count elements fit in the scratch, and a
+  /// pipeline has the number of blocks that its scratch was made for. launch() checks it; a user's kernel that calls
+  /// run() must.
   static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
     return Base::fits(args, packsOf(args.count), shape);
   }

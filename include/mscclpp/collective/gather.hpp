@@ -13,10 +13,10 @@ namespace mscclpp {
 
 /// A gather of elements T to args.root. args.count: the elements of a rank's contribution, any number.
 ///
-/// run() is called by every thread of every block of `grid`, on every rank, with the same count, root, numbers of blocks
-/// and threads, and config. Calls on the same scratch must not overlap in time (use one stream). With zero elements it
-/// returns at once. A wait that fails leaves its record in args.wait's control block; the output is then meaningless.
-/// Other ranks do not wait for the root to receive, until they are several calls ahead of it.
+/// run() is called by every thread of every block of `grid`, on every rank, with the same count, root, numbers of
+/// blocks and threads, and config. Calls on the same scratch must not overlap in time (use one stream). With zero
+/// elements it returns at once. A wait that fails leaves its record in args.wait's control block; the output is then
+/// meaningless. Other ranks do not wait for the root to receive, until they are several calls ahead of it.
 ///
 /// source(first, valid) is called once for each pack of this rank's contribution; first is an index in it, from 0.
 /// sink(first, pack, valid) is called on the root only, once for each pack of each contribution; first is an index in

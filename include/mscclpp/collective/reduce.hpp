@@ -15,15 +15,15 @@ namespace mscclpp {
 /// A reduction of elements T under operator Op to args.root. args.count: the elements of a rank's contribution, any
 /// number.
 ///
-/// run() is called by every thread of every block of `grid`, on every rank, with the same count, root, numbers of blocks
-/// and threads, and config. Calls on the same scratch must not overlap in time (use one stream). The reduction is in
-/// rank order, in Accumulator<T>, and rounds once: the bits are the same in every run, whatever the root, and those of
-/// an all-reduce. With zero elements it returns at once. A wait that fails leaves its record in args.wait's control
-/// block; the output is then meaningless. Other ranks do not wait for the root to receive, until they are several
-/// calls ahead of it.
+/// run() is called by every thread of every block of `grid`, on every rank, with the same count, root, numbers of
+/// blocks and threads, and config. Calls on the same scratch must not overlap in time (use one stream). The reduction
+/// is in rank order, in Accumulator<T>, and rounds once: the bits are the same in every run, whatever the root, and
+/// those of an all-reduce. With zero elements it returns at once. A wait that fails leaves its record in args.wait's
+/// control block; the output is then meaningless. Other ranks do not wait for the root to receive, until they are
+/// several calls ahead of it.
 ///
-/// source(first, valid) is called once for each pack, on every rank; sink(first, pack, valid) once for each pack, on the
-/// root only. first is an index in the message.
+/// source(first, valid) is called once for each pack, on every rank; sink(first, pack, valid) once for each pack, on
+/// the root only. first is an index in the message.
 ///
 /// In place: input == output. Otherwise the two do not overlap on the root. Other ranks have no output.
 template <class T, class Op, CollectiveConfig config>

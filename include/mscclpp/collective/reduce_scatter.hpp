@@ -13,8 +13,8 @@
 
 namespace mscclpp {
 
-/// A reduce-scatter of elements T under operator Op. args.count: the elements of a rank's result, any number; every rank
-/// contributes as many for each rank.
+/// A reduce-scatter of elements T under operator Op. args.count: the elements of a rank's result, any number; every
+/// rank contributes as many for each rank.
 ///
 /// run() is called by every thread of every block of `grid`, on every rank, with the same count, numbers of blocks and
 /// threads, and config. Calls on the same scratch must not overlap in time (use one stream). The reduction is in rank

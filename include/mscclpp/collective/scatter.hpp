@@ -13,18 +13,18 @@ namespace mscclpp {
 
 /// A scatter of elements T from args.root. args.count: the elements that each rank gets, any number.
 ///
-/// run() is called by every thread of every block of `grid`, on every rank, with the same count, root, numbers of blocks
-/// and threads, and config. Calls on the same scratch must not overlap in time (use one stream). With zero elements it
-/// returns at once. A wait that fails leaves its record in args.wait's control block; the output is then meaningless.
-/// The root does not wait for the others to receive, until it is several calls ahead of them.
+/// run() is called by every thread of every block of `grid`, on every rank, with the same count, root, numbers of
+/// blocks and threads, and config. Calls on the same scratch must not overlap in time (use one stream). With zero
+/// elements it returns at once. A wait that fails leaves its record in args.wait's control block; the output is then
+/// meaningless. The root does not wait for the others to receive, until it is several calls ahead of them.
 ///
 /// source(first, valid) is called on the root only, once for each pack of each part; first is an index in the
 /// concatenation of the parts: element i of the part for rank r has index r * args.count + i. sink(first, pack, valid)
 /// is called once for each pack of this rank's part; first is an index in it, from 0. So `first` is a multiple of
 /// packSize<T> for the sink only.
 ///
-/// In place: the root's part may stay where it is, output == input + root * args.count. Otherwise the two do not overlap
-/// on the root. Other ranks have no input.
+/// In place: the root's part may stay where it is, output == input + root * args.count. Otherwise the two do not
+/// overlap on the root. Other ranks have no input.
 template <class T, CollectiveConfig config>
 struct Scatter : RootedCounts<T, config> {
   using Base = RootedCounts<T, config>;
