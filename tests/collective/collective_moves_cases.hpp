@@ -18,7 +18,7 @@ using ScatterOf = Scatter<bf16, config>;
 
 TEST_CASE("all-gather: every protocol, in place and out of place") {
   checkSessions<AllGatherOf>();
-  checkCollective<AllGatherOf<CollectiveConfig{Protocol::Sentinel, 8}>>({8});
+  checkCollective<AllGather<bf16, CollectiveConfig{Protocol::Sentinel, 8}>>({8});
 }
 TEST_CASE("all-to-all: every protocol") {
   checkSessions<AllToAllOf>();
@@ -42,7 +42,7 @@ TEST_CASE("all-gather and all-to-all: these checks detect slots that are written
 }
 
 TEST_CASE("gather: a rank that does not arrive leaves a record, and run() returns false") {
-  TesterOf<GatherOf<CollectiveConfig{Protocol::LL16}>> tester(3, 40, smallTiles);
+  TesterOf<Gather<std::int32_t, CollectiveConfig{Protocol::LL16}>> tester(3, 40, smallTiles);
   tester.timeout = 1'000'000'000;
   tester.faults.absentRank = 2;
   const auto outcome = tester.run({3, 1, 1}, {{40, 0}});
@@ -56,14 +56,14 @@ TEST_CASE("gather: a rank that does not arrive leaves a record, and run() return
 #endif
 
 TEST_CASE("rooted collectives: the 32-bit flag wraps") {
-  TesterOf<BroadcastOf<CollectiveConfig{Protocol::LL8}>> tester(3, 160, smallTiles, (std::uint64_t{1} << 32) - 6);
+  TesterOf<Broadcast<float, CollectiveConfig{Protocol::LL8}>> tester(3, 160, smallTiles, (std::uint64_t{1} << 32) - 6);
   tester.faults.delays = 20'000;
   tester.check({3, 2, 1}, variedCalls<float>(3, 5));
   CHECK(tester.epoch() > std::uint64_t{1} << 32);
 }
 
 TEST_CASE("collectives accept what fits their scratch") {
-  using Packets = AllToAllOf<CollectiveConfig{Protocol::LL16}>;
+  using Packets = AllToAll<std::int32_t, CollectiveConfig{Protocol::LL16}>;
   Packets::Args args{};
   args.team = {0, 3};
   args.scratch = Packets::scratchFor(9, 3);
@@ -72,7 +72,7 @@ TEST_CASE("collectives accept what fits their scratch") {
   args.count = 13;
   CHECK_FALSE(Packets::accepts(args, {1, 32}));
 
-  using Rooted = BroadcastOf<CollectiveConfig{Protocol::Simple}>;
+  using Rooted = Broadcast<float, CollectiveConfig{Protocol::Simple}>;
   Rooted::Args rooted{};
   rooted.team = {0, 3};
   rooted.count = 1'000'000;

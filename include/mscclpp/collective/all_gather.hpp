@@ -25,8 +25,8 @@ namespace mscclpp {
 /// In place: this rank's contribution may be at its position in the output, input == output + rank * args.count.
 /// Otherwise input and output do not overlap.
 template <class T, CollectiveConfig config>
-struct AllGather : EqualCounts<T, config, SlotReuse::ByData> {
-  using Base = EqualCounts<T, config, SlotReuse::ByData>;
+struct AllGather : EqualCounts<T, config.common(), SlotReuse::ByData> {
+  using Base = EqualCounts<T, config.common(), SlotReuse::ByData>;
   using typename Base::Args;
 
   /// Returns whether all waits of the calling thread succeeded.

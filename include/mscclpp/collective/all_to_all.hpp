@@ -23,8 +23,8 @@ namespace mscclpp {
 ///
 /// Never in place: input and output do not overlap.
 template <class T, CollectiveConfig config>
-struct AllToAll : EqualCounts<T, config, SlotReuse::ByData> {
-  using Base = EqualCounts<T, config, SlotReuse::ByData>;
+struct AllToAll : EqualCounts<T, config.common(), SlotReuse::ByData> {
+  using Base = EqualCounts<T, config.common(), SlotReuse::ByData>;
   using typename Base::Args;
 
   /// Returns whether all waits of the calling thread succeeded.

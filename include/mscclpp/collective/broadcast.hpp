@@ -22,8 +22,8 @@ namespace mscclpp {
 ///
 /// In place: input == output. Otherwise the two do not overlap on the root. Other ranks have no input.
 template <class T, CollectiveConfig config>
-struct Broadcast : RootedCounts<T, config> {
-  using Base = RootedCounts<T, config>;
+struct Broadcast : RootedCounts<T, config.common()> {
+  using Base = RootedCounts<T, config.common()>;
   using typename Base::Args;
 
   /// Returns whether all waits of the calling thread succeeded.

@@ -16,8 +16,8 @@ namespace mscclpp {
 /// The base of a collective of elements T with one array of slots and two stages that use it; there may be further
 /// stages after those. reuse: the rule for slots (collective/slot_reuse.hpp).
 template <class T, CollectiveConfig config, SlotReuse reuse>
-struct EqualCounts : OverSession<T, config, 1, 2, reuse> {
-  using Base = OverSession<T, config, 1, 2, reuse>;
+struct EqualCounts : OverSession<T, config.common(), 1, 2, reuse> {
+  using Base = OverSession<T, config.common(), 1, 2, reuse>;
   using typename Base::Args;
   using typename Base::Scratch;
   static constexpr CollectiveConfig configuration = config;
@@ -50,8 +50,8 @@ struct RootedArgs : CollectiveArgs<Ranks, Scratch> {
 /// The base of a collective with a root. Ranks that need no data from others may be ahead of them: slots are reused by
 /// credits.
 template <class T, CollectiveConfig config>
-struct RootedCounts : EqualCounts<T, config, SlotReuse::ByCredits> {
-  using Base = EqualCounts<T, config, SlotReuse::ByCredits>;
+struct RootedCounts : EqualCounts<T, config.common(), SlotReuse::ByCredits> {
+  using Base = EqualCounts<T, config.common(), SlotReuse::ByCredits>;
   using typename Base::Scratch;
   using Args = RootedArgs<config.ranks, Scratch>;
 

@@ -26,8 +26,8 @@ namespace mscclpp {
 /// In place: the root's contribution may be at its position in the output, input == output + root * args.count.
 /// Otherwise the two do not overlap on the root. Other ranks have no output.
 template <class T, CollectiveConfig config>
-struct Gather : RootedCounts<T, config> {
-  using Base = RootedCounts<T, config>;
+struct Gather : RootedCounts<T, config.common()> {
+  using Base = RootedCounts<T, config.common()>;
   using typename Base::Args;
 
   /// Returns whether all waits of the calling thread succeeded.

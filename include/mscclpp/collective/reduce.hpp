@@ -27,11 +27,11 @@ namespace mscclpp {
 ///
 /// In place: input == output. Otherwise the two do not overlap on the root. Other ranks have no output.
 template <class T, class Op, CollectiveConfig config>
-struct Reduce : RootedCounts<T, config> {
+struct Reduce : RootedCounts<T, config.common()> {
   static_assert(ReductionOperator<Op, Accumulator<T>>,
                 "Op must have combine() and finish() for Accumulator<T>: see ReductionOperator in basic/concepts.hpp");
 
-  using Base = RootedCounts<T, config>;
+  using Base = RootedCounts<T, config.common()>;
   using Operator = Op;
   using typename Base::Args;
 

@@ -30,11 +30,11 @@ namespace mscclpp {
 /// In place: the result may replace this rank's part of the input, output == input + rank * args.count. Otherwise input
 /// and output do not overlap.
 template <class T, class Op, CollectiveConfig config>
-struct ReduceScatter : EqualCounts<T, config, SlotReuse::ByData> {
+struct ReduceScatter : EqualCounts<T, config.common(), SlotReuse::ByData> {
   static_assert(ReductionOperator<Op, Accumulator<T>>,
                 "Op must have combine() and finish() for Accumulator<T>: see ReductionOperator in basic/concepts.hpp");
 
-  using Base = EqualCounts<T, config, SlotReuse::ByData>;
+  using Base = EqualCounts<T, config.common(), SlotReuse::ByData>;
   using Operator = Op;
   using typename Base::Args;
 

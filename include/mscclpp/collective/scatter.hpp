@@ -26,8 +26,8 @@ namespace mscclpp {
 /// In place: the root's part may stay where it is, output == input + root * args.count. Otherwise the two do not
 /// overlap on the root. Other ranks have no input.
 template <class T, CollectiveConfig config>
-struct Scatter : RootedCounts<T, config> {
-  using Base = RootedCounts<T, config>;
+struct Scatter : RootedCounts<T, config.common()> {
+  using Base = RootedCounts<T, config.common()>;
   using typename Base::Args;
 
   /// Returns whether all waits of the calling thread succeeded.
