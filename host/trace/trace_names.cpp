@@ -32,6 +32,7 @@ std::map<TraceId, TraceNames> traceNamesOfLibrary() {
       {TraceId::ReduceToRoot, {"reduce_to_root", "bytes", ""}},
       {TraceId::Gather, {"gather", "bytes", ""}},
       {TraceId::Scatter, {"scatter", "bytes", ""}},
+      {TraceId::SendReceive, {"send_receive", "bytes", ""}},
   };
   for (TriggerType type = 0; type < 16; ++type) {
     const auto id = static_cast<TraceId>(static_cast<TriggerType>(TraceId::Request) + type);

@@ -29,6 +29,7 @@ enum class TraceId : std::uint16_t {
   ReduceToRoot,  ///< Reduce is the stage
   Gather,
   Scatter,
+  SendReceive,  ///< a message of a pair
 
   Request = 64,    ///< + TriggerType: execution of a port channel's request; argument: bytes, and semaphore id
   Algorithm = 80,  ///< + index of the algorithm: a call of a collective; argument: bytes of the message
