@@ -22,9 +22,14 @@ inline std::string compileToPtx(const std::string& source) {
     ~Owner() { nvrtcDestroyProgram(&program); }
   } owner{program};
 
-  // CCCL first, since it has the standard library of device code.
-  const char* options[] = {MSCCLPP_TEST_NVRTC_ARCH, "--std=c++20", "-I" MSCCLPP_TEST_INCLUDE,
-                           "-I" MSCCLPP_TEST_CCCL_INCLUDE, "-I" MSCCLPP_TEST_TOOLKIT_INCLUDE};
+  // Generic lambdas are host functions to NVRTC unless it is told otherwise. CCCL comes before the toolkit, since it has
+  // the standard library of device code.
+  const char* options[] = {MSCCLPP_TEST_NVRTC_ARCH,
+                           "--std=c++20",
+                           "--device-as-default-execution-space",
+                           "-I" MSCCLPP_TEST_INCLUDE,
+                           "-I" MSCCLPP_TEST_CCCL_INCLUDE,
+                           "-I" MSCCLPP_TEST_TOOLKIT_INCLUDE};
   const nvrtcResult compiled = nvrtcCompileProgram(program, std::size(options), options);
   std::size_t logSize = 0;
   checkNvrtc(nvrtcGetProgramLogSize(program, &logSize));

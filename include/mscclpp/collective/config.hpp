@@ -20,7 +20,7 @@ enum class Protocol {
 };
 
 /// Whether a protocol runs over a tile pipeline.
-constexpr bool isPipelined(Protocol protocol) {
+MSCCLPP_HOST_DEVICE constexpr bool isPipelined(Protocol protocol) {
   return protocol == Protocol::Simple;
 }
 
@@ -32,7 +32,7 @@ struct CollectiveConfig {
 
   /// As of the configurations of particular collectives. A base class gets config.common() rather than config: nvcc 13
   /// does not name a base whose argument is a parameter of class type itself in the code for the host compiler.
-  constexpr CollectiveConfig common() const { return *this; }
+  MSCCLPP_HOST_DEVICE constexpr CollectiveConfig common() const { return *this; }
 };
 
 /// Which rank reduces which part.
@@ -49,7 +49,7 @@ struct AllReduceConfig {
   int ranks = 0;      ///< as in CollectiveConfig
   int lookahead = 2;  ///< as in CollectiveConfig
 
-  constexpr CollectiveConfig common() const { return {protocol, ranks, lookahead}; }
+  MSCCLPP_HOST_DEVICE constexpr CollectiveConfig common() const { return {protocol, ranks, lookahead}; }
 };
 
 /// The PackProtocol of a protocol.

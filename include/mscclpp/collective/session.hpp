@@ -89,7 +89,7 @@ struct OverSession {
 
   /// Answers what is no source or sink with what is.
   template <class Source, class Sink>
-  static constexpr void checkSourceAndSink() {
+  static MSCCLPP_HOST_DEVICE constexpr void checkSourceAndSink() {
     static_assert(
         SourceOf<Source, T>,
         "source must be a const callable Pack<T>(std::size_t first, int valid), such as ArraySource<T>(data); "
