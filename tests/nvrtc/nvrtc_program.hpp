@@ -22,8 +22,8 @@ inline std::string compileToPtx(const std::string& source) {
     ~Owner() { nvrtcDestroyProgram(&program); }
   } owner{program};
 
-  // Generic lambdas are host functions to NVRTC unless it is told otherwise. CCCL comes before the toolkit, since it has
-  // the standard library of device code.
+  // Generic lambdas are host functions to NVRTC unless it is told otherwise. CCCL comes before the toolkit, since it
+  // has the standard library of device code.
   const char* options[] = {MSCCLPP_TEST_NVRTC_ARCH,
                            "--std=c++20",
                            "--device-as-default-execution-space",

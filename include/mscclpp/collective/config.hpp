@@ -8,8 +8,8 @@
 
 namespace mscclpp {
 
-/// How data is transferred and how the receiver detects its arrival. Simple runs over a tile pipeline and takes messages
-/// of any size; the others run over a packet session, whose scratch holds the longest message.
+/// How data is transferred and how the receiver detects its arrival. Simple runs over a tile pipeline and takes
+/// messages of any size; the others run over a packet session, whose scratch holds the longest message.
 enum class Protocol {
   LL8,           ///< 4-byte data, 4-byte flag
   LL16,          ///< 8-byte data, a 4-byte flag for each half, in one 16-byte store
