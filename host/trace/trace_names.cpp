@@ -25,6 +25,14 @@ std::map<TraceId, TraceNames> traceNamesOfLibrary() {
       {TraceId::Trigger, {"trigger", "position", ""}},
       {TraceId::Idle, {"idle", "", ""}},
       {TraceId::FlushComplete, {"flush_complete", "semaphore", ""}},
+      {TraceId::AllGather, {"all_gather", "bytes", ""}},
+      {TraceId::ReduceScatter, {"reduce_scatter", "bytes", ""}},
+      {TraceId::AllToAll, {"all_to_all", "bytes", ""}},
+      {TraceId::Broadcast, {"broadcast", "bytes", ""}},
+      {TraceId::ReduceToRoot, {"reduce_to_root", "bytes", ""}},
+      {TraceId::Gather, {"gather", "bytes", ""}},
+      {TraceId::Scatter, {"scatter", "bytes", ""}},
+      {TraceId::SendReceive, {"send_receive", "bytes", ""}},
   };
   for (TriggerType type = 0; type < 16; ++type) {
     const auto id = static_cast<TraceId>(static_cast<TriggerType>(TraceId::Request) + type);

@@ -124,3 +124,56 @@ TEST_CASE("an all-reduce fuses into a user's kernel, with a user-defined source 
   CHECK(ptx.find("ld.relaxed.sys.global.b128") != std::string::npos);
   CHECK(ptx.find("fence") == std::string::npos);  // packets need none
 }
+
+TEST_CASE("the other collectives compile into kernels, over packets and over a tile pipeline") {
+  const std::string ptx = compileToPtx(R"(
+    #include <mscclpp/basic/group.hpp>
+    #include <mscclpp/basic/source_sink.hpp>
+    #include <mscclpp/collective/all_gather.hpp>
+    #include <mscclpp/collective/all_to_all.hpp>
+    #include <mscclpp/collective/broadcast.hpp>
+    #include <mscclpp/collective/gather.hpp>
+    #include <mscclpp/collective/reduce.hpp>
+    #include <mscclpp/collective/reduce_scatter.hpp>
+    #include <mscclpp/collective/scatter.hpp>
+    #include <mscclpp/collective/send_receive.hpp>
+
+    using namespace mscclpp;
+
+    template <class Collective>
+    __device__ bool call(const typename Collective::Args& args, const float* input, float* output) {
+      return Collective::run(gpu::Grid(), args, ArraySource<float>(input), ArraySink<float>(output));
+    }
+
+    template <CollectiveConfig config>
+    struct Arguments {
+      typename AllGather<float, config>::Args equal;
+      typename Broadcast<float, config>::Args rooted;
+      typename SendReceive<float, config>::Args pair;
+    };
+
+    template <CollectiveConfig config>
+    __device__ void all(const Arguments<config>& args, const float* input, float* output) {
+      call<AllGather<float, config>>(args.equal, input, output);
+      call<ReduceScatter<float, Sum, config>>(args.equal, input, output);
+      call<AllToAll<float, config>>(args.equal, input, output);
+      call<Broadcast<float, config>>(args.rooted, input, output);
+      call<Reduce<float, Sum, config>>(args.rooted, input, output);
+      call<Gather<float, config>>(args.rooted, input, output);
+      call<Scatter<float, config>>(args.rooted, input, output);
+      call<SendReceive<float, config>>(args.pair, input, output);
+    }
+
+    extern "C" __global__ void packets(const __grid_constant__ Arguments<CollectiveConfig{.ranks = 2}> args,
+                                       const float* input, float* output) {
+      all(args, input, output);
+    }
+    extern "C" __global__ void tiles(
+        const __grid_constant__ Arguments<CollectiveConfig{.protocol = Protocol::Simple, .ranks = 2}> args,
+        const float* input, float* output) {
+      all(args, input, output);
+    }
+  )");
+  CHECK(ptx.find(".entry packets") != std::string::npos);
+  CHECK(ptx.find(".entry tiles") != std::string::npos);
+}

@@ -17,9 +17,20 @@ enum class TraceId : std::uint16_t {
   Wait,       ///< waiting, from the first failed attempt; argument: the peer, if it is one
 
   // Threads of the host.
-  Trigger,         ///< a call of a proxy's handler; argument: position in the FIFO
-  Idle,            ///< a proxy without work, between its polls of the FIFOs
-  FlushComplete,   ///< completion of a flush; argument: semaphore id
+  Trigger,        ///< a call of a proxy's handler; argument: position in the FIFO
+  Idle,           ///< a proxy without work, between its polls of the FIFOs
+  FlushComplete,  ///< completion of a flush; argument: semaphore id
+
+  // Calls of the other collectives; argument: bytes, of args.count elements.
+  AllGather = 32,
+  ReduceScatter,
+  AllToAll,
+  Broadcast,
+  ReduceToRoot,  ///< Reduce is the stage
+  Gather,
+  Scatter,
+  SendReceive,  ///< a message of a pair
+
   Request = 64,    ///< + TriggerType: execution of a port channel's request; argument: bytes, and semaphore id
   Algorithm = 80,  ///< + index of the algorithm: a call of a collective; argument: bytes of the message
 

@@ -43,6 +43,11 @@ MSCCLPP_HOST_DEVICE constexpr std::uint32_t typeNumber() {
   return hash;
 }
 
+/// A shape in one word.
+MSCCLPP_HOST_DEVICE inline std::uint32_t wordOf(LaunchShape shape) {
+  return static_cast<std::uint32_t>(shape.blocks) | (static_cast<std::uint32_t>(shape.threads) << 16);
+}
+
 /// Leaves the record of a wrong call; on a CPU also throws it. Returns false.
 MSCCLPP_HOST_DEVICE inline bool refuseCall(BoundedWait& wait, const WaitSite& site, WaitOutcome outcome,
                                            std::uint64_t seen) {
@@ -56,28 +61,31 @@ MSCCLPP_HOST_DEVICE inline bool refuseCall(BoundedWait& wait, const WaitSite& si
 
 }  // namespace detail
 
-/// Returns whether the call may begin: C, the collective, accepts the arguments in this grid, and all ranks call the
-/// same collective with the same count and numbers of blocks and threads. Called by all threads of the grid, on every
-/// rank, with a count above 0. If not, it leaves a record in args.wait's control block, whose sentence names the rank
-/// and the difference (basic/wait_error.hpp), and throws InvalidCall on a CPU; the data and the epochs are as before. A
-/// rank that does not call fails the wait of the others.
+/// Returns whether C, the collective, accepts the arguments in this grid. Called by all threads of the grid. If not, it
+/// leaves a record in args.wait's control block (basic/wait_error.hpp has its sentence), and throws InvalidCall on a
+/// CPU; the data and the epochs are as before.
 template <class C, Grid GridType, class Args>
-MSCCLPP_HOST_DEVICE bool checkCall(const GridType& grid, const Args& args) {
+MSCCLPP_HOST_DEVICE bool checkArguments(const GridType& grid, const Args& args) {
+  const LaunchShape shape{grid.blockCount(), grid.block().size()};
+  if (C::accepts(args, shape)) return true;
+  BoundedWait wait = args.wait;
+  const WaitSite site{WaitOperation::Call, args.team.rank(), -1, static_cast<std::uint32_t>(grid.blockIndex()),
+                      args.count};
+  return detail::refuseCall(wait, site, WaitOutcome::InvalidCall, detail::wordOf(shape));
+}
+
+/// Returns whether all ranks call the same collective C with the same count and numbers of blocks and threads. Called
+/// by all threads of the grid, on every rank, with a count above 0. If not, it does as checkArguments(); the record
+/// names the rank and the difference. A rank that does not call fails the wait of the others.
+template <class C, Grid GridType, class Args>
+MSCCLPP_HOST_DEVICE bool compareCalls(const GridType& grid, const Args& args) {
   const int rank = args.team.rank();
   const auto block = static_cast<std::uint32_t>(grid.blockIndex());
-  const LaunchShape shape{grid.blockCount(), grid.block().size()};
-  const std::uint32_t gridWord =
-      static_cast<std::uint32_t>(shape.blocks) | (static_cast<std::uint32_t>(shape.threads) << 16);
+  const std::uint32_t gridWord = detail::wordOf({grid.blockCount(), grid.block().size()});
   BoundedWait wait = args.wait;
   const auto site = [&](int peer, std::uint64_t expected) {
     return WaitSite{WaitOperation::Call, rank, peer, block, expected};
   };
-  if constexpr (requires { C::accepts(args, shape); }) {
-    if (!C::accepts(args, shape)) {
-      return detail::refuseCall(wait, site(-1, args.count), WaitOutcome::InvalidCall, gridWord);
-    }
-  }
-
   constexpr std::uint32_t type = detail::typeNumber<C>();
   const std::uint64_t count = args.count;
   const std::uint32_t own[CallWords::count] = {type, static_cast<std::uint32_t>(count),

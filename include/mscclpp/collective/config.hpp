@@ -29,6 +29,10 @@ struct CollectiveConfig {
   Protocol protocol = Protocol::LL16;
   int ranks = 0;      ///< > 0: fixed at compile time, so that loops over peers are unrolled; 0: known at run time
   int lookahead = 2;  ///< Protocol::Simple: the number of steps that a rank may be ahead of its peers
+
+  /// As of the configurations of particular collectives. A base class gets config.common() rather than config: nvcc 13
+  /// does not name a base whose argument is a parameter of class type itself in the code for the host compiler.
+  MSCCLPP_HOST_DEVICE constexpr CollectiveConfig common() const { return *this; }
 };
 
 /// Which rank reduces which part.

@@ -69,25 +69,29 @@ struct OverSession {
   }
 
   /// Calls body(session), whose result it returns: whether all waits of the calling thread succeeded. With zero
-  /// elements it returns true at once. id: of the span that records the call. C: the collective; where calls are
-  /// checked, those that checkCall rejects return false, or throw InvalidCall on a CPU.
-  template <class C = OverSession, class GridType, class Body>
-  static MSCCLPP_INLINE bool withSession(const GridType& grid, const Args& args, TraceId id, const Body& body) {
+  /// elements it returns true at once. id: of the span that records the call. C: the collective. Where calls are
+  /// checked, wrong arguments of C return false, or throw InvalidCall on a CPU; so do calls that differ between the
+  /// ranks, if slots are reused by the data: then every rank waits for all others anyway.
+  template <class C, class GridType, class CallArgs, class Body>
+  static MSCCLPP_INLINE bool withSession(const GridType& grid, const CallArgs& args, TraceId id, const Body& body) {
     static_assert(Grid<GridType>,
                   "grid must be a Grid: gpu::Grid() in a kernel, cpu::SerialGrid() on a CPU thread; see Grid in "
                   "basic/concepts.hpp");
     if (args.count == 0) return true;
     if constexpr (checked) {
-      if (!checkCall<C>(grid, args)) return false;
+      if (!checkArguments<C>(grid, args)) return false;
+      if constexpr (reuse == SlotReuse::ByData) {
+        if (!compareCalls<C>(grid, args)) return false;
+      }
     }
     auto&& trace = traceOf(grid);
     const TraceSpan span(trace, id, args.count * sizeof(T));
     auto wait = tracedWait(args.wait, trace);
     if constexpr (isPipelined(config.protocol)) {
-      auto session = makeTilePipeline<config.lookahead>(grid, args, wait, trace);
+      auto session = makeTilePipeline<config.lookahead>(grid, static_cast<const Args&>(args), wait, trace);
       return body(session);
     } else {
-      PacketSession session(grid, args, wait, trace);
+      PacketSession session(grid, static_cast<const Args&>(args), wait, trace);
       return body(session);
     }
   }

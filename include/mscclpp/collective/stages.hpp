@@ -400,7 +400,9 @@ struct Stage {
   static constexpr bool isContiguous = Chain::isContiguous && (!Chain::isReduction || Chain::hasTarget);
   static constexpr TraceId traceId = Chain::isReduction ? TraceId::Reduce : receives ? TraceId::Collect : TraceId::Push;
 
-  static MSCCLPP_HOST_DEVICE constexpr bool usesArraysBelow(int arrays) { return ((Chain::sent | Chain::received) >> arrays) == 0; }
+  static MSCCLPP_HOST_DEVICE constexpr bool usesArraysBelow(int arrays) {
+    return ((Chain::sent | Chain::received) >> arrays) == 0;
+  }
 
   /// The number of packs that rank `from` sends to rank `to` through the array in this stage.
   MSCCLPP_INLINE auto packsSent(int array, int from, int to) const {

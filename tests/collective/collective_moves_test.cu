@@ -1,0 +1,2 @@
+// The collectives that move data, on a GPU.
+#include "collective_moves_cases.hpp"

@@ -1,0 +1,2 @@
+// Send and receive on a GPU.
+#include "send_receive_cases.hpp"
