@@ -38,7 +38,7 @@ struct RowParameters {
   std::uint32_t awaitedParts;
   int absentRank;                ///< makes no call; -1: none
   int slowRank;                  ///< -1: none
-  std::uint64_t partDelay;       ///< nanoseconds before the slow rank publishes the last part of a block
+  std::uint64_t partDelay;       ///< nanoseconds before the slow rank contributes the last part of a block
   std::uint64_t transformDelay;  ///< before the slow rank's transform uses a row
   std::uint64_t callDelay;       ///< before some calls, in a pattern that differs between ranks
 };
@@ -120,6 +120,7 @@ struct RowBody {
     for (std::size_t i = first; i < exchange.blocks() * rowParts; i += stride) {
       const std::size_t block = exchange.blockInOrder(i / rowParts);
       const std::size_t part = i % rowParts;
+      if (part + 1 == rowParts) rowDelay(delay);
       for (std::size_t row = block * rowsPerBlock; row < (block + 1) * rowsPerBlock && row < exchange.rows(); ++row) {
         const RowElement* from = input + row * rowColumns;
         const std::size_t step = row % 2 == 0 ? 4 : 1;
@@ -133,7 +134,6 @@ struct RowBody {
           }
         }
       }
-      if (part + 1 == rowParts) rowDelay(delay);
       exchange.publish(warp, block);
     }
   }

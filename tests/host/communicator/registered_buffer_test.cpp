@@ -241,6 +241,7 @@ TEST_CASE("every rank writes into the buffers of all, ranks as processes") {
 }
 TEST_CASE("one process writes into all buffers" * doctest::skip()) {
   const auto bootstrap = bootstrapOfProcess();
+  writeEverywhere(bootstrap);  // the first registration starts what lasts as long as the process, like a GPU's driver
   const std::size_t descriptors = openDescriptors();
   const std::size_t threads = liveThreads();
   writeEverywhere(bootstrap);
