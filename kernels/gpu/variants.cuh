@@ -15,8 +15,8 @@ struct Backend : AllVariants {
     const auto* input = static_cast<const T*>(call.input);
     auto* output = static_cast<T*>(call.output);
     if constexpr (hasAllVariants<T, typename Collective::Operator>) {
-      // Common types have a faster kernel for aligned arrays of whole packs. Other arrays are rare: for them, the kernel
-      // for any number of ranks serves, which uses the same scratch.
+      // Common types have a faster kernel for aligned arrays of whole packs. Other arrays are rare: for them, the
+      // kernel for any number of ranks serves, which uses the same scratch.
       if (isAlignedArray(input, call.count) && isAlignedArray(output, call.count)) {
         return enqueue<Collective>(call, AlignedArraySource<T>(input), AlignedArraySink<T>(output));
       }
