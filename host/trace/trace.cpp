@@ -21,7 +21,7 @@ using detail::TrackEvents;
 
 // Tracks of blocks are numbered from 0, those of threads from here.
 constexpr int firstThread = 1'000'000;
-constexpr int maxBlocks = firstThread / traceRecordersPerBlock - 1;  // blocks beyond share one number
+constexpr int maxTracedBlocks = firstThread / traceRecordersPerBlock - 1;  // blocks beyond share one number
 constexpr std::size_t maxEventBytes = std::size_t{1} << 40;
 
 // Pages that are never written take no memory.
@@ -75,8 +75,8 @@ Trace::State::State(TraceOptions options) : options_(std::move(options)), names_
   if (options_.device.type == DeviceType::Unknown) {
     throw Error("Trace: the device must be a CPU or a GPU", ErrorCode::InvalidUsage);
   }
-  if (options_.blocks > maxBlocks) {
-    throw Error("Trace: at most " + std::to_string(maxBlocks) + " blocks can record", ErrorCode::InvalidUsage);
+  if (options_.blocks > maxTracedBlocks) {
+    throw Error("Trace: at most " + std::to_string(maxTracedBlocks) + " blocks can record", ErrorCode::InvalidUsage);
   }
   const std::size_t arrays = static_cast<std::size_t>(options_.blocks) * traceRecordersPerBlock;
   // The number of blocks is limited, so the product does not overflow.
