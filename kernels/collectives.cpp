@@ -106,7 +106,7 @@ class Collectives::State {
         region.window.push_back(static_cast<std::byte*>(memory_->peer(r)) + region.offset);
       // The memory is zero-filled: pages that no call uses stay untouched.
       if (region.initialByte != 0) backend_.fill(local(region), region.initialByte, region.bytes);
-      region.epochs = backend_.allocate(maxBlocks * sizeof(std::uint64_t));
+      region.epochs = backend_.allocate(epochWords * sizeof(std::uint64_t));
       setEpoch(region, region.firstEpoch);
     }
     communicator_->bootstrap()->barrier();  // no rank may send before every window is initialised
@@ -279,7 +279,7 @@ class Collectives::State {
   }
 
   void setEpoch(Region& region, std::uint64_t epoch) {
-    const std::vector<std::uint64_t> words(maxBlocks, epoch);
+    const std::vector<std::uint64_t> words(epochWords, epoch);
     backend_.upload(region.epochs.get(), words.data(), words.size() * sizeof(std::uint64_t));
     // The counters of a pipeline never decrease: they start at the epoch.
     const std::vector<std::uint64_t> counters(region.countersBytes / sizeof(std::uint64_t), epoch);

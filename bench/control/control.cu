@@ -97,7 +97,7 @@ Comparison compare(const Enqueue (&implementations)[2], std::size_t bytes, int i
     threads.emplace_back([&, rank] {
       CHECK(cudaSetDevice(rank));
       const Gpu& gpu = gpus[rank];
-      const std::vector<std::uint64_t> first(maxBlocks, 1);
+      const std::vector<std::uint64_t> first(epochWords, 1);
       CHECK(cudaMemcpy(gpu.epochs, first.data(), first.size() * 8, cudaMemcpyHostToDevice));
       CHECK(cudaMemset(gpu.window, initialByte, windowBytes));
       CHECK(cudaDeviceSynchronize());
@@ -175,7 +175,7 @@ int main() {
     }
     Gpu& gpu = gpus[r];
     CHECK(cudaMalloc(&gpu.window, windowBytes));
-    CHECK(cudaMalloc(&gpu.epochs, maxBlocks * 8));
+    CHECK(cudaMalloc(&gpu.epochs, epochWords * 8));
     CHECK(cudaMalloc(&gpu.input, maxBytes));
     CHECK(cudaMalloc(&gpu.output, maxBytes));
     CHECK(cudaStreamCreateWithFlags(&gpu.stream, cudaStreamNonBlocking));

@@ -25,7 +25,7 @@ bool gatherInEmulation(const char* name) {
   using Scratch = typename Collective::Scratch;
   const Scratch scratch = Collective::scratchFor(maxCount, ranks);
   const emulation::SymmetricBuffers buffers(ranks, scratch.windowBytes(), Scratch::initialByte);
-  std::vector<std::vector<std::uint64_t>> epochs(ranks, std::vector<std::uint64_t>(maxBlocks, Scratch::firstEpoch));
+  std::vector<std::vector<std::uint64_t>> epochs(ranks, std::vector<std::uint64_t>(epochWords, Scratch::firstEpoch));
 
   emulation::WaitMonitor monitor;
 

@@ -81,10 +81,10 @@ using Collective = AllReduce<float, Sum, AllReduceConfig{.protocol = Protocol::L
 template <class GridType>
 MSCCLPP_INLINE void runLayer(const GridType& grid, const Collective::Args& args, const Layer& layer,
                              GridBarrier& barrier) {
-  Collective::run(grid, args, PartialProduct{layer}, AddResidual{layer});
+  const bool isReduced = Collective::run(grid, args, PartialProduct{layer}, AddResidual{layer});
   // Several blocks wrote the elements of a token.
   auto wait = args.wait;
-  barrier.sync(grid, wait);
+  if (!barrier.sync(grid, wait) || !isReduced) return;  // a wait has failed: the host throws
   normalise(grid, layer);
 }
 

@@ -31,8 +31,8 @@ void allReduce(ProcessGroup& group) {
   WaitMonitor monitor(communicator, DeviceType::GPU);
   const auto layout = example::Collective::scratchFor(elements, ranks);
   const SymmetricMemory scratch(communicator, layout.windowBytes(), DeviceType::GPU);
-  const GpuBuffer<std::uint64_t> epochs(maxBlocks);
-  gpuMemcpy(epochs.data(), std::vector<std::uint64_t>(maxBlocks, 1).data(), maxBlocks);
+  const GpuBuffer<std::uint64_t> epochs(epochWords);
+  gpuMemcpy(epochs.data(), std::vector<std::uint64_t>(epochWords, 1).data(), epochWords);
   const GpuBuffer<float> input(elements), output(elements);
   std::vector<float> values(elements), wanted(elements);
   for (std::size_t i = 0; i < elements; ++i) {

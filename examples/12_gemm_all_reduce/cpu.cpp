@@ -15,7 +15,7 @@ int main() try {
   const auto scratch = example::scratchFor(problem.tokens, problem.width, ranks);
   const emulation::SymmetricBuffers buffers(ranks, scratch.windowBytes(), example::Scratch::initialByte);
   std::vector<std::vector<std::uint64_t>> epochs(ranks,
-                                                 std::vector<std::uint64_t>(maxBlocks, example::Scratch::firstEpoch));
+                                                 std::vector<std::uint64_t>(epochWords, example::Scratch::firstEpoch));
   std::vector<std::vector<bf16>> hidden(ranks), outputs(ranks), inputs, weights;
   const auto gain = problem.gain(), residual = problem.residual();
   for (int rank = 0; rank < ranks; ++rank) {

@@ -33,8 +33,8 @@ void layer(ProcessGroup& group) {
 
   const auto layout = example::scratchFor(problem.tokens, problem.width, ranks);
   const SymmetricMemory scratch(communicator, layout.windowBytes(), DeviceType::GPU);
-  const GpuBuffer<std::uint64_t> epochs(maxBlocks);
-  gpuMemcpy(epochs.data(), std::vector<std::uint64_t>(maxBlocks, example::Scratch::firstEpoch).data(), maxBlocks);
+  const GpuBuffer<std::uint64_t> epochs(epochWords);
+  gpuMemcpy(epochs.data(), std::vector<std::uint64_t>(epochWords, example::Scratch::firstEpoch).data(), epochWords);
   const auto input = copyToGpu(problem.input(rank)), weight = copyToGpu(problem.weight(rank)),
              residual = copyToGpu(problem.residual()), gain = copyToGpu(problem.gain());
   const GpuBuffer<bf16> hidden(residual.nelems()), output(residual.nelems());

@@ -142,7 +142,7 @@ MSCCLPP_INLINE bool runLayer(const GridType& grid, const LayerArgs<Ranks>& args,
     computePart(warp, exchange, layer, block, i % parts);
     exchange.publish(warp, block);
   }
-  constexpr int packsPerLane = static_cast<int>(maxWidth / (32 * packSize<bf16>));
+  constexpr int packsPerLane = static_cast<int>(ceilDivide(maxWidth, 32 * packSize<bf16>));
   const StoreHiddenAndOutput sink{layer};
   const bool reduced =
       exchange.template reduce<packsPerLane>(static_cast<std::uint32_t>(parts), AddResidualAndNormalise{layer}, sink);

@@ -117,7 +117,7 @@ CollectiveMemory::CollectiveMemory(Communicator& communicator, const CollectiveR
     if (request.initialByte != 0) {
       fillMemory(request.where, scratch_->local(), request.initialByte, request.windowBytes);
     }
-    const std::vector<std::uint64_t> words(maxBlocks, request.firstEpoch);
+    const std::vector<std::uint64_t> words(epochWords, request.firstEpoch);
     epochs_ = allocatePrivateMemory(request.where, words.size() * sizeof(std::uint64_t));
     writeMemory(request.where, epochs_.get(), words.data(), words.size() * sizeof(std::uint64_t));
     if (monitor_ == nullptr) {

@@ -30,7 +30,7 @@ void checkFailedWaitDoesNotPropagate(int warps) {
   using Collective = AllReduce<float, Sum, AllReduceConfig{Protocol::Simple, Pattern::TwoShot, 0, lookahead}>;
   const auto scratch = Collective::scratchFor(0, ranks, {.tilePacks = 8, .blocks = 1, .slots = 2 * lookahead});
   const emulation::SymmetricBuffers buffers(ranks, scratch.windowBytes(), Collective::Scratch::initialByte);
-  std::vector<std::vector<std::uint64_t>> epochs(ranks, std::vector<std::uint64_t>(maxBlocks, 0));
+  std::vector<std::vector<std::uint64_t>> epochs(ranks, std::vector<std::uint64_t>(epochWords, 0));
   const std::vector<float> input(count, 1.0f);
   std::vector<std::vector<float>> outputs(ranks, std::vector<float>(count, -7.0f));
   std::vector<WaitControl> controls(ranks);

@@ -133,6 +133,7 @@ struct AllReduceBody {
     if (rank == faults.dropFrom) args.window.base[faults.dropTo] = p.discard.at(faults.dropTo);
     args.epochs = {reinterpret_cast<std::uint64_t*>(p.epochs.at(rank))};
     args.scratch = Collective::scratchFor(p.maxCount, p.ranks, p.shape);
+    if constexpr (requires { args.scratch.slots; }) args.scratch.slots = p.shape.slots;  // too few, if a test wants it
     args.wait = p.wait;
     auto barrierWait = p.wait;
     auto* barrier = reinterpret_cast<GridBarrier*>(p.barriers.at(rank));
@@ -254,10 +255,14 @@ class CheckedAllReduce {
   }
 
   /// The epoch words of a rank.
-  std::vector<std::uint64_t> epochs(int rank) const { return epochs_.template read<std::uint64_t>(rank); }
+  std::vector<std::uint64_t> epochs(int rank) const {
+    auto words = epochs_.template read<std::uint64_t>(rank);
+    words.resize(maxBlocks);
+    return words;
+  }
   /// Sets the epochs as after this many calls.
   void setEpoch(std::uint64_t epoch) {
-    for (int rank = 0; rank < ranks_; ++rank) epochs_.write(rank, std::vector<std::uint64_t>(maxBlocks, epoch));
+    for (int rank = 0; rank < ranks_; ++rank) epochs_.write(rank, std::vector<std::uint64_t>(epochWords, epoch));
   }
   /// The scratch window of a rank.
   std::vector<std::uint32_t> scratch(int rank) const { return scratch_.template read<std::uint32_t>(rank); }
@@ -273,9 +278,9 @@ class CheckedAllReduce {
         shape_(shape),
         scratch_(backend_.allocate(ranks, scratchBytes, initialByte)),
         discard_(backend_.allocate(ranks, scratchBytes, initialByte)),
-        epochs_(backend_.allocate(ranks, maxBlocks * sizeof(std::uint64_t), 0)) {
+        epochs_(backend_.allocate(ranks, epochWords * sizeof(std::uint64_t), 0)) {
     for (int rank = 0; rank < ranks; ++rank) {
-      epochs_.write(rank, std::vector<std::uint64_t>(maxBlocks, firstEpoch));
+      epochs_.write(rank, std::vector<std::uint64_t>(epochWords, firstEpoch));
       const std::size_t words = countersBytes / sizeof(std::uint64_t);
       scratch_.write(rank, std::vector<std::uint64_t>(words, firstEpoch), countersOffset);
     }

@@ -98,13 +98,13 @@ struct CheckRun {
     Backend<> backend;
     const Scratch layout = C::scratchFor(checkCapacity, checkRanks, p.shape);
     auto scratch = backend.allocate(checkRanks, layout.windowBytes(), Scratch::initialByte);
-    auto epochs = backend.allocate(checkRanks, maxBlocks * sizeof(std::uint64_t), 0);
+    auto epochs = backend.allocate(checkRanks, epochWords * sizeof(std::uint64_t), 0);
     auto inputs = backend.allocate(checkRanks, 4 * checkCapacity * sizeof(std::int32_t), 0);
     auto outputs = backend.allocate(checkRanks, 4 * checkCapacity * sizeof(std::int32_t), poisonByte);
     auto barriers = backend.allocate(checkRanks, 256, 0);
     std::vector<std::int32_t> values(4 * checkCapacity);
     for (int rank = 0; rank < checkRanks; ++rank) {
-      epochs.write(rank, std::vector<std::uint64_t>(maxBlocks, firstEpoch));
+      epochs.write(rank, std::vector<std::uint64_t>(epochWords, firstEpoch));
       if constexpr (requires { layout.countersOffset(); }) {
         const std::size_t words = layout.countersBytes() / sizeof(std::uint64_t);
         scratch.write(rank, std::vector<std::uint64_t>(words, firstEpoch), layout.countersOffset());

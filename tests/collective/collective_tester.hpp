@@ -295,10 +295,10 @@ class CollectiveTester {
         traits_(traits),
         countsCalls_(countsCalls),
         scratch_(backend_.allocate(ranks, traits.windowBytes, traits.initialByte)),
-        epochs_(backend_.allocate(ranks, maxBlocks * sizeof(std::uint64_t), 0)) {
+        epochs_(backend_.allocate(ranks, epochWords * sizeof(std::uint64_t), 0)) {
     const std::uint64_t epoch = traits.firstEpoch + skippedEpochs;
     for (int rank = 0; rank < ranks; ++rank) {
-      epochs_.write(rank, std::vector<std::uint64_t>(maxBlocks, epoch));
+      epochs_.write(rank, std::vector<std::uint64_t>(epochWords, epoch));
       const std::size_t words = (traits.windowBytes - traits.countersOffset) / sizeof(std::uint64_t);
       scratch_.write(rank, std::vector<std::uint64_t>(words, epoch), traits.countersOffset);
     }

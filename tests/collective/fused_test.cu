@@ -82,7 +82,7 @@ void checkFused(std::size_t count, const PipelineShape& shape = {}) {
   constexpr int layers = 3;
   GpuBackend backend;
   auto scratch = backend.allocate(ranks, layout.windowBytes(), Scratch::initialByte);
-  auto epochs = backend.allocate(ranks, maxBlocks * sizeof(std::uint64_t), 0);
+  auto epochs = backend.allocate(ranks, epochWords * sizeof(std::uint64_t), 0);
   auto activations = backend.allocate(ranks, count * sizeof(bf16), 0);
   auto residuals = backend.allocate(ranks, count * sizeof(bf16), 0);
   auto normalised = backend.allocate(ranks, count * sizeof(bf16), poisonByte);
@@ -96,7 +96,7 @@ void checkFused(std::size_t count, const PipelineShape& shape = {}) {
   std::vector<std::vector<bf16>> biased = inputs;
   for (int rank = 0; rank < ranks; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
-    epochs.write(rank, std::vector<std::uint64_t>(maxBlocks, Scratch::firstEpoch));
+    epochs.write(rank, std::vector<std::uint64_t>(epochWords, Scratch::firstEpoch));
     activations.write(rank, inputs[r]);
     residuals.write(rank, residual);
     biases.write(rank, bias);

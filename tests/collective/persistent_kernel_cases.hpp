@@ -108,12 +108,12 @@ bool persistentResultsAreRight(const Shape& shape, const PersistentRun& run, std
   const Scratch layout = Collective::scratchFor(
       PersistentRun::maxCount, shape.ranks, {.tilePacks = 8, .blocks = shape.blocks, .slots = 2 * config.lookahead});
   auto scratch = backend.allocate(shape.ranks, layout.windowBytes(), Scratch::initialByte);
-  auto epochs = backend.allocate(shape.ranks, maxBlocks * sizeof(std::uint64_t), 0);
+  auto epochs = backend.allocate(shape.ranks, epochWords * sizeof(std::uint64_t), 0);
   auto barriers = backend.allocate(shape.ranks, 128, 0);
   const std::size_t elements = static_cast<std::size_t>(run.calls) * PersistentRun::maxCount;
   auto results = backend.allocate(shape.ranks, elements * sizeof(PersistentElement), poisonByte);
   for (int rank = 0; rank < shape.ranks; ++rank)
-    epochs.write(rank, std::vector<std::uint64_t>(maxBlocks, Scratch::firstEpoch));
+    epochs.write(rank, std::vector<std::uint64_t>(epochWords, Scratch::firstEpoch));
 
   const auto record =
       backend.run(shape, PersistentBody<Collective>{run, scratch.window(), epochs.window(), results.window(),

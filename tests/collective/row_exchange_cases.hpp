@@ -151,9 +151,9 @@ RowOutcome runRows(int ranks, int blocks, int warps, RowParameters p, std::uint6
   Backend<> backend;
   const Scratch layout = RowBody<Scratch>::scratchFor(ranks);
   auto scratch = backend.allocate(ranks, layout.windowBytes(), Scratch::initialByte);
-  auto epochs = backend.allocate(ranks, maxBlocks * sizeof(std::uint64_t), 0);
+  auto epochs = backend.allocate(ranks, epochWords * sizeof(std::uint64_t), 0);
   for (int rank = 0; rank < ranks; ++rank) {
-    epochs.write(rank, std::vector<std::uint64_t>(maxBlocks, Scratch::firstEpoch));
+    epochs.write(rank, std::vector<std::uint64_t>(epochWords, Scratch::firstEpoch));
   }
   constexpr std::size_t totalRows = maxRowCalls * maxRows;
   RowOutcome outcome{std::nullopt, false};

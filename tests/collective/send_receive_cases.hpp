@@ -141,7 +141,7 @@ class PairTester {
     for (int rank = 0; rank < p.ranks; ++rank) {
       for (int peer = 0; peer < p.ranks; ++peer) {
         for (const auto part : {layout_.senderOffset(peer), layout_.receiverOffset(peer)}) {
-          scratch_.write(rank, std::vector<std::uint64_t>(maxBlocks, epoch), part + layout_.epochsInPart());
+          scratch_.write(rank, std::vector<std::uint64_t>(epochWords, epoch), part + layout_.epochsInPart());
           scratch_.write(rank, std::vector<std::uint64_t>(2, epoch - 1), part + layout_.pair.creditOffset(0));
         }
       }

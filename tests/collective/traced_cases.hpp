@@ -60,7 +60,7 @@ std::vector<std::vector<std::vector<TraceEvent>>> tracksOf(BackendType& backend,
                                                            typename Collective::Args args) {
   using Scratch = typename Collective::Scratch;
   const auto scratch = backend.allocate(tracedRanks, args.scratch.windowBytes(), Scratch::initialByte);
-  auto epochs = backend.allocate(tracedRanks, maxBlocks * sizeof(std::uint64_t), 0);
+  auto epochs = backend.allocate(tracedRanks, epochWords * sizeof(std::uint64_t), 0);
   auto data = backend.allocate(tracedRanks, 2 * count * sizeof(float), 0);
   std::deque<TraceMemory<BackendType>> traces;
   for (int rank = 0; rank < tracedRanks; ++rank) args.window.base[rank] = scratch.window().at(rank);
@@ -68,7 +68,7 @@ std::vector<std::vector<std::vector<TraceEvent>>> tracksOf(BackendType& backend,
   args.wait = backend.wait();
   TracedBody<Collective> body{args, epochs.window(), data.window(), {}, count};
   for (int rank = 0; rank < tracedRanks; ++rank) {
-    epochs.write(rank, std::vector<std::uint64_t>(maxBlocks, Scratch::firstEpoch));
+    epochs.write(rank, std::vector<std::uint64_t>(epochWords, Scratch::firstEpoch));
     std::vector<float> input(count);
     for (std::size_t i = 0; i < count; ++i) input[i] = static_cast<float>(i % 100 + static_cast<std::size_t>(rank));
     data.write(rank, input);

@@ -176,7 +176,7 @@ struct Scaled {
   const auto layout = Collective::scratchFor(count, ranks);
   GpuBackend backend;
   auto scratch = backend.allocate(ranks, layout.windowBytes(), Collective::Scratch::initialByte);
-  auto epochs = backend.allocate(ranks, maxBlocks * sizeof(std::uint64_t), 0);
+  auto epochs = backend.allocate(ranks, epochWords * sizeof(std::uint64_t), 0);
   auto inputs = backend.allocate(ranks, count * sizeof(float), 0);
   auto outputs = backend.allocate(ranks, count * sizeof(float), 0xff);
   std::vector<float> wanted(count);
@@ -187,7 +187,7 @@ struct Scaled {
       wanted[i] += input[i] * 0.5f;
     }
     inputs.write(rank, input);
-    epochs.write(rank, std::vector<std::uint64_t>(maxBlocks, 1));
+    epochs.write(rank, std::vector<std::uint64_t>(epochWords, 1));
   }
   std::vector<jit::Kernel> kernels;
   for (int rank = 0; rank < ranks; ++rank) {

@@ -24,9 +24,7 @@ struct EqualCounts : OverSession<T, config.common(), 1, 2, reuse> {
 
   /// The scratch for args.count up to `maxCount`. Protocol::Simple: for any count; shape gives the number of blocks,
   /// tile size and slots, of which there are more than shape.slots if lookahead and rule need more.
-  static MSCCLPP_HOST_DEVICE Scratch scratchFor(std::size_t maxCount, int ranks, PipelineShape shape = {}) {
-    constexpr int needed = (reuse == SlotReuse::ByData ? 2 : 4) * config.lookahead;
-    while (shape.slots > 0 && shape.slots < needed) shape.slots *= 2;
+  static MSCCLPP_HOST_DEVICE Scratch scratchFor(std::size_t maxCount, int ranks, const PipelineShape& shape = {}) {
     return Base::makeScratch(packsOf(maxCount), ranks, shape);
   }
   /// Whether a launch of this shape can run with these arguments: args.count elements fit in the scratch, and a

@@ -75,10 +75,9 @@ class PacketSession {
         wait_(wait),
         trace_(trace),
         epoch_(args.epochs.current(grid)),
+        hasStopped_(args.epochs.hasStopped(epoch_)),
         firstRow_(static_cast<Index>(grid.warpIndex() * grid.blockCount() + grid.blockIndex())),
-        stride_(static_cast<Index>(grid.warpCount() * grid.blockCount())) {
-    if constexpr (reuse == SlotReuse::ByCredits) sendCredits();
-  }
+        stride_(static_cast<Index>(grid.warpCount() * grid.blockCount())) {}
 
   /// Runs the stages one after the other and ends the call. What a stage sends through an array is received by a later
   /// one or, in an exchange, by the same. Returns whether all waits of this thread have succeeded; if not, what its
@@ -88,6 +87,10 @@ class PacketSession {
     static_assert(((Stages::usesArraysBelow(arrays)) && ...), "a stage uses an array that the scratch does not have");
     static_assert(((!Stages::storesToPeers && !Stages::isOnlyWait) && ...),
                   "storeToPeers() needs a tile pipeline (Protocol::Simple): packets go through slots");
+    static_assert(stage::arraysMatch<Stages...>(false),
+                  "one stage sends through an array, and a later one (or the same, in an exchange) receives from it");
+    if (hasStopped_) return false;
+    if constexpr (reuse == SlotReuse::ByCredits) sendCredits();
     (runStage(stages), ...);
     clearUnused([&](int array, int from) {
       Index packs = 0;
@@ -95,6 +98,7 @@ class PacketSession {
       (add(stages.packsSent(array, from, args_.team.rank())), ...);
       return packs;
     });
+    if (failed()) args_.epochs.stop(epoch_);
     args_.epochs.advance(grid_, P::nextEpoch(epoch_));
     return !failed();
   }
@@ -273,6 +277,7 @@ class PacketSession {
   Wait& wait_;
   Trace& trace_;
   const std::uint64_t epoch_;
+  const bool hasStopped_;  ///< an earlier call has failed
   const Index firstRow_;
   const Index stride_;
   std::uint64_t credited_ = 0;  ///< bit r: rank r's slots may be written in this call

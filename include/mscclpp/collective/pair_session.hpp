@@ -30,7 +30,7 @@ struct PairScratch {
   int ranks;
 
   /// Bytes of a part: the scratch of a pair and its epoch words.
-  MSCCLPP_HOST_DEVICE std::size_t partBytes() const { return epochsInPart() + maxBlocks * sizeof(std::uint64_t); }
+  MSCCLPP_HOST_DEVICE std::size_t partBytes() const { return epochsInPart() + epochWords * sizeof(std::uint64_t); }
   MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return 2 * static_cast<std::size_t>(ranks) * partBytes(); }
 
   /// Offset of the part of the pair in the window of its sender, and in that of its receiver.
@@ -76,6 +76,33 @@ MSCCLPP_INLINE auto pairArgs(const GridType& grid, const CollectiveArgs<Ranks, P
   return result;
 }
 
+/// A wait policy of a pair, whose places 0 and 1 are other ranks in records.
+template <class Wait>
+class PairWait {
+ public:
+  MSCCLPP_INLINE PairWait(Wait& wait, const int (&ranks)[2]) : wait_(wait), ranks_{ranks[0], ranks[1]} {}
+
+  template <class Attempt>
+  MSCCLPP_INLINE bool until(const WaitSite& site, const Attempt& attempt) {
+    return wait_.until(named(site), attempt);
+  }
+  template <class Warp, class Attempt>
+  MSCCLPP_INLINE bool untilCollective(const Warp& warp, const WaitSite& site, const Attempt& attempt) {
+    return wait_.untilCollective(warp, named(site), attempt);
+  }
+  MSCCLPP_INLINE bool failed() const { return wait_.failed(); }
+
+ private:
+  MSCCLPP_INLINE WaitSite named(WaitSite site) const {
+    site.rank = ranks_[site.rank == 0 ? 0 : 1];
+    if (site.peer >= 0) site.peer = ranks_[site.peer == 0 ? 0 : 1];
+    return site;
+  }
+
+  Wait& wait_;
+  const int ranks_[2];
+};
+
 /// The collective of an ordered pair: `count` elements T from the source of rank 0 to the sink of rank 1. With
 /// config.ranks == 1, from the source to the sink of the same rank. The sender does not wait for the receiver while
 /// slots are free.
@@ -88,19 +115,25 @@ struct PairTransfer : OverSession<T, config.common(), 1, 2, SlotReuse::ByCredits
   using typename Base::Scratch;
 
   /// The scratch of a pair for messages of up to `maxCount` elements, as of EqualCounts.
-  static MSCCLPP_HOST_DEVICE Scratch scratchFor(std::size_t maxCount, PipelineShape shape) {
-    while (shape.slots > 0 && shape.slots < 4 * config.lookahead) shape.slots *= 2;
+  static MSCCLPP_HOST_DEVICE Scratch scratchFor(std::size_t maxCount, const PipelineShape& shape) {
     return Base::makeScratch(ceilDivide(maxCount, packSize<T>), 2, shape);
   }
   static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
     return Base::fits(args, ceilDivide(args.count, packSize<T>), shape);
   }
 
-  /// Returns whether all waits of the calling thread succeeded.
+  /// ranks: the ranks of the job or team that are sender and receiver, for records of failed waits. Returns whether all
+  /// waits of the calling thread succeeded.
   template <class GridType, class Source, class Sink>
-  static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
+  static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const int (&ranks)[2], const Source& source,
+                                 const Sink& sink) {
     using namespace stage;
-    return Base::template withSession<PairTransfer>(grid, args, TraceId::SendReceive, [&](auto& session) {
+    if (args.count == 0) return true;
+    auto&& trace = traceOf(grid);
+    const TraceSpan span(trace, TraceId::SendReceive, args.count * sizeof(T));
+    auto namedWait = tracedWait(args.wait, trace);
+    PairWait wait(namedWait, ranks);
+    return Base::makeSession(grid, args, wait, trace, [&](auto& session) {
       const WholeMessage<T, typename Base::Index> message(args.count);
       if constexpr (config.ranks == 1) {
         return session.run(ownSlice(message) | from(source) | into(sink));

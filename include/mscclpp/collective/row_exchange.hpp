@@ -10,6 +10,7 @@
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/basic/vector.hpp"
 #include "mscclpp/basic/wait.hpp"
+#include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/collective/collective.hpp"
 #include "mscclpp/collective/row_scratch.hpp"
 #include "mscclpp/config.hpp"
@@ -67,7 +68,14 @@ class RowExchange {
   static constexpr RowDelivery delivery = Scratch::delivery;
 
   MSCCLPP_INLINE RowExchange(const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace)
-      : grid_(grid), warp_(grid.warp()), args_(args), wait_(wait), trace_(trace), epoch_(args.epochs.current(grid)) {
+      : grid_(grid),
+        warp_(grid.warp()),
+        args_(args),
+        wait_(wait),
+        trace_(trace),
+        epoch_(args.epochs.current(grid)),
+        hasStopped_(args.epochs.hasStopped(epoch_) || !isValid()) {
+    if (hasStopped_) return;
     if constexpr (delivery == RowDelivery::ToOwner) {
       // Release: what this rank read in the calls before may be overwritten from now on.
       if (!isFirstWarp()) return;
@@ -123,6 +131,7 @@ class RowExchange {
   MSCCLPP_INLINE void publish(const Group& group, std::size_t block) const {
     const TraceSpan span(trace_, TraceId::Publish, block);
     group.sync();
+    if (hasStopped_) return;
     if constexpr (delivery == RowDelivery::Redundant) {
       for (int rank = group.rank(); rank < team().size(); rank += group.size()) countPart(rank, block);
     } else {
@@ -134,11 +143,14 @@ class RowExchange {
 
   /// Reduces the rows that this rank reduces, each by one warp: waits until every rank has published `parts` parts of
   /// the row's block, then calls transform(warp, row, packs, output) in all lanes. `packs` is RowPacks<T,
-  /// packsPerLane>, with the elements of the row rounded once. The transform writes the row's result, in words of 16
-  /// bytes, by output(byte, word), each word once; byte is a multiple of 16. Wherever the result is delivered,
-  /// sink(row, byte, word) gets those words. Returns whether all waits of this warp succeeded.
+  /// packsPerLane>, which must have room for the row in the lanes of the warp, or the call is refused; it has the
+  /// elements of the row rounded once. The transform writes the row's result, in words of 16 bytes, by output(byte,
+  /// word), each word once; byte is a multiple of 16. Wherever the result is delivered, sink(row, byte, word) gets
+  /// those words. Returns whether all waits of this warp succeeded.
   template <int packsPerLane, class Transform, class Sink>
   MSCCLPP_INLINE bool reduce(std::uint32_t parts, const Transform& transform, const Sink& sink) {
+    if (hasStopped_) return false;
+    if (args_.scratch.columns > static_cast<std::size_t>(packsPerLane * packSize<T> * warp_.size())) return refuse();
     const std::size_t perBlock = static_cast<std::size_t>(args_.scratch.rowsPerBlock);
     const std::size_t own =
         (delivery == RowDelivery::Redundant ? blocks() : Owners::count(blocks(), team().rank(), team().size())) *
@@ -169,6 +181,7 @@ class RowExchange {
   template <class Sink>
   MSCCLPP_INLINE bool collect(const Sink& sink) {
     if constexpr (delivery == RowDelivery::ToAll) {
+      if (hasStopped_) return false;
       for (std::size_t row = firstItem(); row < rows(); row += itemStride()) {
         const int from = owner(args_.scratch.blockOf(row));
         if (from == team().rank()) continue;
@@ -192,6 +205,7 @@ class RowExchange {
 
   /// Ends the call. Returns whether all waits of this thread succeeded.
   MSCCLPP_INLINE bool finish() {
+    if (hasStopped_) return false;
     if constexpr (delivery == RowDelivery::ToOwner) {
       // A rank that reduces no row needs no data. That all peers have entered this call is what the others know by
       // data.
@@ -210,6 +224,7 @@ class RowExchange {
          i < args_.scratch.arrivalWords(); i += static_cast<std::size_t>(grid_.blockCount() * block.size())) {
       arch::store<arch::Order::Relaxed, arch::Scope::System>(&before[i], 0u);
     }
+    if (failed()) args_.epochs.stop(epoch_);
     args_.epochs.advance(grid_, epoch_ + 1);
     return !failed();
   }
@@ -226,6 +241,20 @@ class RowExchange {
     } else {
       return false;
     }
+  }
+  /// Where calls are checked, whether the rows fit in the scratch.
+  MSCCLPP_INLINE bool isValid() const {
+    if constexpr (checked) {
+      if (!args_.scratch.accepts(args_.count)) return refuse();
+    }
+    return true;
+  }
+  MSCCLPP_INLINE bool refuse() const {
+    BoundedWait wait = args_.wait;
+    const WaitSite site{WaitOperation::Call, team().rank(), -1, static_cast<std::uint32_t>(grid_.blockIndex()),
+                        args_.count};
+    return detail::refuseCall(wait, site, WaitOutcome::InvalidCall,
+                              detail::wordOf({grid_.blockCount(), grid_.block().size()}));
   }
   /// Rows are distributed over the warps; consecutive ones go to different blocks.
   MSCCLPP_INLINE std::size_t firstItem() const {
@@ -319,6 +348,7 @@ class RowExchange {
   Wait& wait_;
   Trace& trace_;
   const std::uint64_t epoch_;
+  const bool hasStopped_;  ///< an earlier call has failed
 };
 
 /// A RowExchange for one call, with the reduction operator Op. args.count: the number of rows, at least 1 and at most

@@ -50,6 +50,12 @@ struct RowScratch {
   int rowsPerBlock;         ///< consecutive rows that have one owner and are published together
   int ranks;
 
+  /// Whether a call with this number of rows fits.
+  MSCCLPP_HOST_DEVICE bool accepts(std::size_t count) const {
+    return count > 0 && count <= rows && rowsPerBlock > 0 && columns > 0 && rowBytes() % sizeof(Word128) == 0 &&
+           resultBytes % sizeof(Word128) == 0;
+  }
+
   MSCCLPP_HOST_DEVICE std::size_t rowBytes() const { return columns * sizeof(T); }
   MSCCLPP_HOST_DEVICE std::size_t blocks() const { return blocksOf(rows); }
   MSCCLPP_HOST_DEVICE std::size_t blocksOf(std::size_t rowCount) const {

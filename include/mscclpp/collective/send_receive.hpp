@@ -51,6 +51,13 @@ struct SendReceive {
     return {Transfer::scratchFor(maxCount, shape), ranks};
   }
 
+  /// Arguments of a call that neither sends nor receives.
+  static MSCCLPP_HOST_DEVICE Args emptyArgs() {
+    Args args{};
+    args.destination = args.origin = -1;
+    return args;
+  }
+
   /// Whether a launch of this shape can run with these arguments: the ranks exist, and the messages fit in the scratch;
   /// a pipeline has twice the blocks that its scratch was made for, or as many if it only sends or only receives.
   /// launch() checks it; a user's kernel that calls run() must.
@@ -75,6 +82,9 @@ struct SendReceive {
   template <class GridType, class Source, class Sink>
   static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
     Transfer::template checkSourceAndSink<Source, Sink>();
+    if constexpr (checked) {
+      if (!checkArguments<SendReceive>(grid, args)) return false;
+    }
     if constexpr (isPipelined(config.protocol)) {
       const int half = args.scratch.pair.blocks;
       const bool isFirst = grid.blockIndex() < half;
@@ -99,15 +109,17 @@ struct SendReceive {
   static MSCCLPP_INLINE bool sendPart(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
     if (args.destination < 0 || args.count == 0) return true;
     if (args.destination == args.team.rank()) {
-      return Copy::run(grid, pairArgs<PairSide::Alone>(grid, args, args.destination, args.count), source, sink);
+      return Copy::run(grid, pairArgs<PairSide::Alone>(grid, args, args.destination, args.count),
+                       {args.destination, args.destination}, source, sink);
     }
-    return Transfer::run(grid, pairArgs<PairSide::Sender>(grid, args, args.destination, args.count), source, Nothing());
+    return Transfer::run(grid, pairArgs<PairSide::Sender>(grid, args, args.destination, args.count),
+                         {args.team.rank(), args.destination}, source, Nothing());
   }
   template <class GridType, class Sink>
   static MSCCLPP_INLINE bool receivePart(const GridType& grid, const Args& args, const Sink& sink) {
     if (args.origin < 0 || args.receivedCount == 0 || args.origin == args.team.rank()) return true;
-    return Transfer::run(grid, pairArgs<PairSide::Receiver>(grid, args, args.origin, args.receivedCount), Nothing(),
-                         sink);
+    return Transfer::run(grid, pairArgs<PairSide::Receiver>(grid, args, args.origin, args.receivedCount),
+                         {args.origin, args.team.rank()}, Nothing(), sink);
   }
 };
 static_assert(Collective<SendReceive<float, CollectiveConfig{}>>);

@@ -52,7 +52,8 @@ struct OverSession {
   static MSCCLPP_HOST_DEVICE Scratch makeScratch([[maybe_unused]] std::size_t packs, int ranks,
                                                  [[maybe_unused]] const PipelineShape& shape) {
     if constexpr (isPipelined(config.protocol)) {
-      return {shape.tilePacks, ranks, shape.blocks, shape.slots};
+      constexpr int least = Scratch::leastSlots(config.lookahead, stages);
+      return {shape.tilePacks, ranks, shape.blocks, shape.slots > least ? shape.slots : least};
     } else {
       return {packs, ranks};
     }
@@ -61,8 +62,10 @@ struct OverSession {
   /// of blocks that its scratch was made for.
   static MSCCLPP_HOST_DEVICE bool fits(const Args& args, [[maybe_unused]] std::size_t packs,
                                        [[maybe_unused]] LaunchShape shape) {
+    if (shape.blocks < 1 || shape.blocks > maxBlocks) return false;
     if constexpr (isPipelined(config.protocol)) {
-      return shape.blocks == args.scratch.blocks && args.scratch.suffices(config.lookahead, stages);
+      return shape.blocks == args.scratch.blocks && args.scratch.tilePacks > 0 && args.scratch.tilePacks % 8 == 0 &&
+             args.scratch.suffices(config.lookahead, stages);
     } else {
       return packs <= args.scratch.arrayPacks;
     }
@@ -87,11 +90,17 @@ struct OverSession {
     auto&& trace = traceOf(grid);
     const TraceSpan span(trace, id, args.count * sizeof(T));
     auto wait = tracedWait(args.wait, trace);
+    return makeSession(grid, args, wait, trace, body);
+  }
+  /// Calls body(session), with waits by `wait`.
+  template <class GridType, class Wait, class Trace, class Body>
+  static MSCCLPP_INLINE bool makeSession(const GridType& grid, const Args& args, Wait& wait, Trace& trace,
+                                         const Body& body) {
     if constexpr (isPipelined(config.protocol)) {
-      auto session = makeTilePipeline<config.lookahead>(grid, static_cast<const Args&>(args), wait, trace);
+      auto session = makeTilePipeline<config.lookahead>(grid, args, wait, trace);
       return body(session);
     } else {
-      PacketSession session(grid, static_cast<const Args&>(args), wait, trace);
+      PacketSession session(grid, args, wait, trace);
       return body(session);
     }
   }

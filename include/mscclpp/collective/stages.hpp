@@ -83,6 +83,8 @@ struct Call {
 struct Operation {
   static constexpr std::uint32_t sent = 0;
   static constexpr std::uint32_t received = 0;
+  static constexpr bool needsPeer = false;      ///< its stage exchanges packs with a peer
+  static constexpr bool needsOwnSlice = false;  ///< its stage is one of the own slice
   static constexpr bool storesToPeers = false;  ///< sends without an array, to memory that the peers registered
   static constexpr bool awaitsStores = false;   ///< waits for what the peers sent in that way
   static constexpr bool isReduction = false;
@@ -126,6 +128,7 @@ MSCCLPP_INLINE From<Source> from(const Source& source) {
 /// Sends each pack to its peer.
 template <int array>
 struct Send : Operation {
+  static constexpr bool needsPeer = true;
   static constexpr bool isContiguous = true;
   static constexpr std::uint32_t sent = 1u << array;
 
@@ -149,6 +152,7 @@ MSCCLPP_INLINE Send<array> send() {
 /// Sends each pack to all peers.
 template <int array>
 struct Share : Operation {
+  static constexpr bool needsOwnSlice = true;
   static constexpr bool isContiguous = true;
   static constexpr std::uint32_t sent = 1u << array;
 
@@ -176,6 +180,7 @@ MSCCLPP_INLINE Share<array> share() {
 /// Waits for each pack from its peer.
 template <int array>
 struct Receive : Operation {
+  static constexpr bool needsPeer = true;
   static constexpr bool isContiguous = true;
   static constexpr std::uint32_t received = 1u << array;
 
@@ -198,6 +203,7 @@ MSCCLPP_INLINE Receive<array> receive() {
 /// rounded once: every rank computes the same bits.
 template <int array, class Op>
 struct Reduce : Operation {
+  static constexpr bool needsOwnSlice = true;
   static constexpr bool isContiguous = true;
   static constexpr bool isReduction = true;
   static constexpr std::uint32_t received = 1u << array;
@@ -354,6 +360,8 @@ struct Then : Operation {
 
   static constexpr std::uint32_t sent = First::sent | Second::sent;
   static constexpr std::uint32_t received = First::received | Second::received;
+  static constexpr bool needsPeer = First::needsPeer || Second::needsPeer;
+  static constexpr bool needsOwnSlice = First::needsOwnSlice || Second::needsOwnSlice;
   static constexpr bool storesToPeers = First::storesToPeers || Second::storesToPeers;
   static constexpr bool isReduction = First::isReduction || Second::isReduction;
   static constexpr bool isExchange =
@@ -381,6 +389,11 @@ struct Then : Operation {
 /// Slices and the chain of operations on their packs. The functions below make it.
 template <Peers peersOf, class LayoutType, class Chain>
 struct Stage {
+  static_assert(peersOf != Peers::None || !Chain::needsPeer,
+                "send() and receive() need a stage with peers: eachPeer() or withPeer(); to all peers: share()");
+  static_assert(peersOf == Peers::None || !Chain::needsOwnSlice,
+                "share() and reduce() need a stage of the own slice: ownSlice()");
+
   using Layout = LayoutType;
   static constexpr Peers peers = peersOf;
 
@@ -403,6 +416,9 @@ struct Stage {
   static MSCCLPP_HOST_DEVICE constexpr bool usesArraysBelow(int arrays) {
     return ((Chain::sent | Chain::received) >> arrays) == 0;
   }
+
+  static constexpr std::uint32_t sent = Chain::sent;
+  static constexpr std::uint32_t received = Chain::received;
 
   /// The number of packs that rank `from` sends to rank `to` through the array in this stage.
   MSCCLPP_INLINE auto packsSent(int array, int from, int to) const {
@@ -459,6 +475,24 @@ template <Peers peers, class Layout, class Chain, class Operation>
 MSCCLPP_INLINE Stage<peers, Layout, Then<Chain, Operation>> operator|(const Stage<peers, Layout, Chain>& stage,
                                                                       const Operation& next) {
   return {stage.layout, {stage.chain, next}, stage.rank};
+}
+
+/// Whether each array has at most one stage that sends through it, and every array that is received has been sent
+/// through by an earlier stage, or by the same one in an exchange. adjacent: by the stage right before.
+template <class... Stages>
+MSCCLPP_HOST_DEVICE constexpr bool arraysMatch(bool adjacent) {
+  std::uint32_t sentBefore = 0;
+  std::uint32_t sentLast = 0;
+  bool match = true;
+  const auto add = [&](std::uint32_t sent, std::uint32_t received, bool isExchange) {
+    if ((sent & sentBefore) != 0) match = false;
+    const std::uint32_t available = (adjacent ? sentLast : sentBefore) | (isExchange ? sent : 0u);
+    if ((received & ~available) != 0) match = false;
+    sentLast = sent;
+    sentBefore |= sent;
+  };
+  (add(Stages::sent, Stages::received, Stages::isExchange), ...);
+  return match;
 }
 
 }  // namespace mscclpp::stage

@@ -56,10 +56,15 @@ class TilePipeline {
   MSCCLPP_INLINE bool run(const Stages&... stages) {
     static_assert((Stages::usesArraysBelow(Rings::arrays) && ...),
                   "a stage uses an array that the scratch does not have");
+    static_assert((!Stages::storesToPeers && ...) || sizeof...(Stages) == 2,
+                  "a pipeline with storeToPeers() has two stages: the stores, and awaitStores()");
     static_assert((!Stages::storesToPeers && ...) || Rings::reuse == SlotReuse::ByCredits,
                   "storeToPeers() needs SlotReuse::ByCredits: a rank says when it has entered a call");
+    static_assert(stage::arraysMatch<Stages...>(true),
+                  "in a tile pipeline, one stage sends through an array, and the next one receives from it");
     static_assert((!Stages::isExchange && ...),
                   "a tile pipeline has no exchanges: what a stage sends, the next one receives");
+    if ((base_ & EpochWords::stopped) != 0) return false;
     constexpr std::size_t delay = (sizeof...(Stages) - 1) * lookaheadSteps;
     std::size_t longest = 0;
     ((longest = stages.layout.longest() > longest ? stages.layout.longest() : longest), ...);
@@ -226,8 +231,15 @@ class TilePipeline {
   MSCCLPP_INLINE bool finish() const {
     const auto block = grid_.block();
     block.sync();  // every thread has read the word
-    // Only this block uses this word: every launch on this scratch has the same number of blocks.
-    if (block.rank() == 0) args_.epochs.words[block_] = base_ + tiles_ + args_.scratch.gap();
+    // Only this block uses this word: every launch on this scratch has the same number of blocks. Only the publisher
+    // waits, so it knows whether a wait has failed.
+    if (isPublisher()) {
+      const auto warp = grid_.warp();
+      const bool stops = warp.any(failed());
+      if (warp.rank() == 0) {
+        args_.epochs.words[block_] = stops ? base_ | EpochWords::stopped : base_ + tiles_ + args_.scratch.gap();
+      }
+    }
     return !failed();
   }
 

@@ -10,7 +10,7 @@
 namespace mscclpp {
 
 /// The shape of the rings of a pipeline: packs of a tile, a multiple of 8; blocks of every launch; slots of a ring, a
-/// power of two. docs/performance.md has measurements.
+/// power of two. Collectives take more slots if their stages need them. docs/performance.md has measurements.
 struct PipelineShape {
   std::size_t tilePacks = 512;
   int blocks = 1;
@@ -35,11 +35,18 @@ struct TileRings {
   int blocks;  ///< number of blocks of every launch on this scratch
   int slots;   ///< of each ring; a power of two
 
-  /// Whether the rings have enough slots for a pipeline of stages, each `lookahead` steps after the one before.
-  MSCCLPP_HOST_DEVICE bool suffices(int lookahead, int stages) const {
+  /// The least slots for a pipeline of `stages` stages, each `lookahead` steps after the one before, of which the last
+  /// receives; stages that follow and use no array do not count.
+  static MSCCLPP_HOST_DEVICE constexpr int leastSlots(int lookahead, int stages) {
     const int steps = lookahead * (stages - 1);
-    return slots > 0 && (slots & (slots - 1)) == 0 && slots >= 2 * lookahead &&
-           gap() >= static_cast<std::size_t>(steps);
+    const int needed = reuse == SlotReuse::ByData ? (2 * lookahead > steps ? 2 * lookahead : steps) : 4 * steps;
+    int result = 2;
+    while (result < needed) result *= 2;
+    return result;
+  }
+  /// Whether the rings have enough slots for such a pipeline.
+  MSCCLPP_HOST_DEVICE bool suffices(int lookahead, int stages) const {
+    return (slots & (slots - 1)) == 0 && slots >= leastSlots(lookahead, stages);
   }
   /// Numbers of tiles that are left out between two calls. docs/memory_model.md says why.
   MSCCLPP_HOST_DEVICE std::size_t gap() const {

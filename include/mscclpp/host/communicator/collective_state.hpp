@@ -121,6 +121,7 @@ class CollectiveState {
 
   static Args makeArgs(int size, std::size_t maxCount, const PipelineShape& shape) {
     Args args{};
+    if constexpr (requires { C::emptyArgs(); }) args = C::emptyArgs();
     args.team = decltype(args.team)(0, size);
     args.count = maxCount;
     if constexpr (requires { C::scratchFor(maxCount, size, shape); }) {
