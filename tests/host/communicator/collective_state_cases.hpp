@@ -93,8 +93,8 @@ void rejectWrongStates(const std::shared_ptr<Bootstrap>& bootstrap) {
            "configured for 8 ranks, the communicator has");
   // One rank is wrong: the others name it.
   const std::string message =
-      messageOf([&] { CollectiveState<Pipeline>(communicator, Device::type, 100, {.slots = rank == 1 ? 3 : 4}); });
-  contains(message, rank == 1 ? "PipelineShape::slots = 3" : "rank 1 failed to state what the collective needs");
+      messageOf([&] { CollectiveState<Pipeline>(communicator, Device::type, 100, {.slots = rank == 1 ? 6 : 8}); });
+  contains(message, rank == 1 ? "PipelineShape::slots = 6" : "rank 1 failed to state what the collective needs");
 
   const CollectiveState<C> state(communicator, Device::type, 100);
   contains(messageOf([&] { state.args(900); }),
