@@ -176,4 +176,14 @@ class BoundedWait {
 
 static_assert(WaitPolicy<SpinWait> && WaitPolicy<TryOnce> && WaitPolicy<BoundedWait>);
 
+/// Whether a wait of this object has failed. Never with a policy that does not return from a failed wait.
+template <WaitPolicy Wait>
+MSCCLPP_INLINE bool hasFailed(const Wait& wait) {
+  if constexpr (requires { wait.failed(); }) {
+    return wait.failed();
+  } else {
+    return false;
+  }
+}
+
 }  // namespace mscclpp

@@ -150,13 +150,7 @@ class PacketSession {
   using Warp = decltype(someGrid().warp());
 
   /// Whether a wait of this thread has failed: data is meaningless from then on.
-  MSCCLPP_INLINE bool failed() const {
-    if constexpr (requires { wait_.failed(); }) {
-      return wait_.failed();
-    } else {
-      return false;
-    }
-  }
+  MSCCLPP_INLINE bool failed() const { return hasFailed(wait_); }
 
   /// Calls f(row) for this warp's rows of an array of `packs` packs.
   template <class F>

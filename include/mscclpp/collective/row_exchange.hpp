@@ -235,13 +235,7 @@ class RowExchange {
 
   MSCCLPP_INLINE const Team<Ranks>& team() const { return args_.team; }
   MSCCLPP_INLINE bool isFirstWarp() const { return grid_.blockIndex() == 0 && grid_.warpIndex() == 0; }
-  MSCCLPP_INLINE bool failed() const {
-    if constexpr (requires { wait_.failed(); }) {
-      return wait_.failed();
-    } else {
-      return false;
-    }
-  }
+  MSCCLPP_INLINE bool failed() const { return hasFailed(wait_); }
   /// Where calls are checked, whether the rows fit in the scratch.
   MSCCLPP_INLINE bool isValid() const {
     if constexpr (checked) {

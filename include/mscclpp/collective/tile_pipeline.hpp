@@ -112,13 +112,7 @@ class TilePipeline {
   static constexpr auto lookaheadSteps = static_cast<std::size_t>(lookahead);
 
   MSCCLPP_INLINE const Team<Ranks>& team() const { return args_.team; }
-  MSCCLPP_INLINE bool failed() const {
-    if constexpr (requires { wait_.failed(); }) {
-      return wait_.failed();
-    } else {
-      return false;
-    }
-  }
+  MSCCLPP_INLINE bool failed() const { return hasFailed(wait_); }
   /// Packs between two tiles of a block in a slice.
   MSCCLPP_INLINE std::size_t stride() const {
     return args_.scratch.tilePacks * static_cast<std::size_t>(grid_.blockCount());
