@@ -10,6 +10,7 @@
 #include "mscclpp/host/base/device.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/host/trace/trace.hpp"
+#include "mscclpp/kernels/collective_call.hpp"
 
 struct CUstream_st;
 
@@ -35,26 +36,56 @@ class Collectives {
   Collectives(const Collectives&) = delete;
   Collectives& operator=(const Collectives&) = delete;
 
-  /// Reduces `count` elements over all ranks; every rank gets the same bits in `output`. Called by all ranks, in the
-  /// same order as their other collectives. input == output is allowed, any other overlap is not. The memory need not
-  /// be registered, nor aligned beyond its elements. stream: the stream to enqueue on, on GPUs. algorithm: one of
-  /// algorithms(), or empty to select it by size. Throws Error(InvalidUsage) for null pointers, unknown types and
-  /// unknown algorithms, and, after an earlier failure, what check() throws.
-  void allReduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+  /// Performs a call. Called by all ranks of the communicator, in the same order as their other collectives; a
+  /// SendReceive by the two ranks concerned, in the same order as their other transfers in that direction. The memory
+  /// need not be registered, nor aligned beyond its elements. Throws Error(InvalidUsage) for wrong arguments, and, after
+  /// an earlier failure, what check() throws.
+  void run(const CollectiveCall& call);
+
+  // The same for each collective; CollectiveCall::count says what `count` is.
+
+  /// Reduces `count` elements over all ranks; every rank gets the same bits in `output`. input == output is allowed, any
+  /// other overlap is not.
+  void allReduce(const void* input, void* output, std::size_t count, DataType type, const Reduction& reduction,
                  CUstream_st* stream = nullptr, const std::string& algorithm = {});
+  /// Reduces ranks * count elements; rank r gets those from r * count on. In place: output == input + rank * count.
+  void reduceScatter(const void* input, void* output, std::size_t count, DataType type, const Reduction& reduction,
+                     CUstream_st* stream = nullptr, const std::string& algorithm = {});
+  /// Reduces `count` elements to `root`. input == output is allowed.
+  void reduce(const void* input, void* output, std::size_t count, DataType type, const Reduction& reduction, int root,
+              CUstream_st* stream = nullptr, const std::string& algorithm = {});
+  /// Every rank gets the `count` elements of each rank, in rank order. In place: input == output + rank * count.
+  void allGather(const void* input, void* output, std::size_t count, DataType type, CUstream_st* stream = nullptr,
+                 const std::string& algorithm = {});
+  /// Part r of the input, of `count` elements, goes to rank r, into the part of the output for this rank. Not in place.
+  void allToAll(const void* input, void* output, std::size_t count, DataType type, CUstream_st* stream = nullptr,
+                const std::string& algorithm = {});
+  /// Every rank gets the `count` elements of `root`. input == output is allowed.
+  void broadcast(const void* input, void* output, std::size_t count, DataType type, int root,
+                 CUstream_st* stream = nullptr, const std::string& algorithm = {});
+  /// `root` gets the `count` elements of each rank, in rank order. In place: input == output + rank * count at the root.
+  void gather(const void* input, void* output, std::size_t count, DataType type, int root,
+              CUstream_st* stream = nullptr, const std::string& algorithm = {});
+  /// Rank r gets part r of the input of `root`, of `count` elements. In place: output == input + rank * count at the
+  /// root.
+  void scatter(const void* input, void* output, std::size_t count, DataType type, int root,
+               CUstream_st* stream = nullptr, const std::string& algorithm = {});
+  /// Sends `count` elements to rank `destination` and receives `receivedCount` from rank `origin`, at once; -1 leaves
+  /// one of them out.
+  void sendReceive(const void* input, std::size_t count, int destination, void* output, std::size_t receivedCount,
+                   int origin, DataType type, CUstream_st* stream = nullptr, const std::string& algorithm = {});
 
   /// Throws if a wait of an earlier call failed: Error(RemoteError) that names a failed rank, Error(Timeout), or
   /// Error(Aborted). On GPUs call it after synchronising the stream. The outputs since the failure are then
   /// meaningless, and the object can no longer be used.
   void check() const;
 
-  /// The names of the algorithms that were set up.
-  std::vector<std::string> algorithms() const;
-  /// The algorithm that allReduce() selects for such a message.
-  std::string selectedAlgorithm(std::size_t count, DataType type, ReduceOp op) const;
-
-  /// Whether the algorithm supports such a message; false for an unknown algorithm.
-  bool supports(const std::string& algorithm, std::size_t count, DataType type, ReduceOp op) const;
+  /// The names of the algorithms of a collective that were set up.
+  std::vector<std::string> algorithms(CollectiveType collective = CollectiveType::AllReduce) const;
+  /// The algorithm that run() selects for such a call; of the call, its pointers and stream are not used.
+  std::string selectedAlgorithm(const CollectiveCall& call) const;
+  /// Whether the call's algorithm supports such a call; false for an unknown algorithm.
+  bool supports(const CollectiveCall& call) const;
 
   /// Makes a trace for record(), with this object's rank, device and clock in place of those of the options.
   std::shared_ptr<Trace> makeTrace(TraceOptions options = {}) const;
@@ -63,8 +94,8 @@ class Collectives {
   /// tracing code. Null stops recording, unless MSCCLPP_NPKIT_DUMP_DIR requests a trace of all calls that are not
   /// recorded otherwise. On GPUs the trace must outlive the calls.
   void record(std::shared_ptr<Trace> trace);
-  /// Whether kernels that record their stages are compiled for this type and operator.
-  bool recordsStages(DataType type, ReduceOp op) const;
+  /// Whether kernels that record their stages are compiled for such a call.
+  bool recordsStages(const CollectiveCall& call) const;
 
   /// For tests: sets the epoch of the next call. Called on all ranks with the same value, with no call in progress.
   void setEpoch(std::uint64_t epoch);

@@ -1,0 +1,102 @@
+// A call of a compiled collective as a run-time value.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "mscclpp/basic/data_type.hpp"
+
+struct CUstream_st;
+
+namespace mscclpp {
+
+/// The compiled collectives.
+enum class CollectiveType {
+  AllReduce,
+  AllGather,
+  ReduceScatter,
+  AllToAll,
+  Broadcast,
+  Reduce,
+  Gather,
+  Scatter,
+  SendReceive
+};
+inline constexpr int collectiveTypes = 9;
+
+/// The name of a collective in command lines and messages: "all_reduce".
+constexpr const char* nameOf(CollectiveType collective) {
+  switch (collective) {
+    case CollectiveType::AllReduce:
+      return "all_reduce";
+    case CollectiveType::AllGather:
+      return "all_gather";
+    case CollectiveType::ReduceScatter:
+      return "reduce_scatter";
+    case CollectiveType::AllToAll:
+      return "all_to_all";
+    case CollectiveType::Broadcast:
+      return "broadcast";
+    case CollectiveType::Reduce:
+      return "reduce";
+    case CollectiveType::Gather:
+      return "gather";
+    case CollectiveType::Scatter:
+      return "scatter";
+    case CollectiveType::SendReceive:
+      return "send_receive";
+  }
+  return "unknown";
+}
+
+/// Whether a collective has a reduction operator.
+constexpr bool hasReduction(CollectiveType collective) {
+  return collective == CollectiveType::AllReduce || collective == CollectiveType::ReduceScatter ||
+         collective == CollectiveType::Reduce;
+}
+/// Whether a collective has a root.
+constexpr bool hasRoot(CollectiveType collective) {
+  return collective == CollectiveType::Broadcast || collective == CollectiveType::Reduce ||
+         collective == CollectiveType::Gather || collective == CollectiveType::Scatter;
+}
+
+/// Where a scalar is read.
+enum class ScalarLocation {
+  Host,   ///< by the call, before it returns
+  Device  ///< by the kernel: it may be written by work that is before the call in the stream
+};
+
+/// A reduction: an operator, and optionally a factor for this rank's contribution (NCCL's pre-multiplied sum, with any
+/// operator). Ranks may have different factors.
+struct Reduction {
+  ReduceOp op = ReduceOp::SUM;
+  /// One element of the call's type; null: no factor. The product is rounded to the type before it is sent.
+  const void* factor = nullptr;
+  ScalarLocation factorLocation = ScalarLocation::Host;
+
+  constexpr Reduction() = default;
+  // NOLINTNEXTLINE(google-explicit-constructor): an operator is a reduction
+  constexpr Reduction(ReduceOp reduceOp) : op(reduceOp) {}
+  constexpr Reduction(ReduceOp reduceOp, const void* scalar, ScalarLocation location)
+      : op(reduceOp), factor(scalar), factorLocation(location) {}
+};
+
+/// What a call does. All ranks pass the same collective, count, type, operator, root and algorithm, but for SendReceive.
+struct CollectiveCall {
+  CollectiveType collective = CollectiveType::AllReduce;
+  const void* input = nullptr;  ///< may be null where the rank has none: not the root of a broadcast or scatter
+  void* output = nullptr;       ///< may be null where the rank has none: not the root of a reduce or gather
+  /// Elements: of the message (AllReduce, Broadcast, Reduce, SendReceive), of a rank's contribution (AllGather, Gather),
+  /// of a rank's result (ReduceScatter, Scatter), or of the part from one rank for another (AllToAll).
+  std::size_t count = 0;
+  DataType type = DataType::FLOAT32;
+  Reduction reduction = {};
+  int root = 0;
+  int destination = -1;           ///< SendReceive: the rank that gets the input, or -1
+  int origin = -1;                ///< SendReceive: the rank whose message the output gets, or -1
+  std::size_t receivedCount = 0;  ///< SendReceive: its elements
+  CUstream_st* stream = nullptr;  ///< to enqueue on, on GPUs
+  std::string algorithm = {};     ///< one of Collectives::algorithms(), or empty to select it by size
+};
+
+}  // namespace mscclpp
