@@ -1,16 +1,19 @@
-// The functions that Collectives needs of a backend (CPU or GPU): memory, and the compiled variants.
+// The functions that Collectives needs of a backend (CPU or GPU): memory, and the compiled kernels.
 #pragma once
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
-#include "all_reduce_call.hpp"
+#include "kernel_call.hpp"
 #include "mscclpp/basic/clock_sync.hpp"
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
 
 namespace mscclpp::kernels {
 
 struct Backend {
+  /// The name of the current GPU; empty on CPUs.
+  std::string (*deviceName)();
   /// Allocates zero-filled memory for this rank only.
   std::shared_ptr<void> (*allocate)(std::size_t bytes);
   /// Fill memory with a byte, and copy from host memory; both return when done.
@@ -18,9 +21,10 @@ struct Backend {
   void (*upload)(void* address, const void* from, std::size_t bytes);
   /// Whether LL128 with atomic line stores may be used between all ranks. Called by all ranks; the same result on each.
   bool (*areLineStoresAtomic)(Bootstrap& bootstrap);
-  AllReduceFunction (*findAllReduce)(std::size_t algorithm, DataType type, ReduceOp op, int ranks);
-  /// The same for variants that record their stages; null also for types and operators without them.
-  AllReduceFunction (*findTracedAllReduce)(std::size_t algorithm, DataType type, ReduceOp op, int ranks);
+  /// The kernels of an algorithm, an index in algorithmTable; the type matters where it reduces. Null if there are none.
+  KernelFunction (*find)(std::size_t algorithm, DataType type, int ranks);
+  /// The same for kernels that record their stages.
+  KernelFunction (*findTraced)(std::size_t algorithm, DataType type, int ranks);
   /// For TraceOptions; null if the backend uses the host's clock.
   void (*launchClockSync)(ClockSync* exchange);
 };

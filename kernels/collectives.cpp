@@ -1,115 +1,84 @@
-// The compiled collectives: scratch, selection of the algorithm, argument checks.
+// The compiled collectives: checks of arguments, selection of the algorithm, calls of the kernels.
 #include "mscclpp/kernels/collectives.hpp"
 
+#include <algorithm>
 #include <filesystem>
-#include <limits>
 #include <optional>
-#include <string_view>
 #include <utility>
 
-#include "all_reduce_algorithms.hpp"
-#include "all_reduce_tuning.hpp"
+#include "algorithms.hpp"
 #include "backend.hpp"
+#include "call_arguments.hpp"
 #include "host/base/process_identity.hpp"
 #include "host/communicator/group_setup.hpp"
-#include "mscclpp/collective/all_reduce.hpp"
 #include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/base/logger.hpp"
-#include "mscclpp/host/communicator/symmetric_memory.hpp"
 #include "mscclpp/host/communicator/wait_monitor.hpp"
+#include "mscclpp/sync/window.hpp"
+#include "regions.hpp"
+#include "selection.hpp"
+#include "tuning.hpp"
 
 namespace mscclpp {
 
-namespace {
-
 using namespace kernels;
 
-/// The scratch of an algorithm, which is the same for all element types and operators.
-template <class F>
-void visitScratch(std::size_t algorithm, int ranks, const PipelineShape& pipeline, const F& f) {
-  const auto visit = [&]<std::size_t i>() {
-    constexpr AllReduceAlgorithm candidate = allReduceAlgorithms[i];
-    using Example = AllReduce<float, Sum, candidate.config>;
-    if (i == algorithm) f(Example::scratchFor(candidate.maxBytes / sizeof(float), ranks, pipeline));
-  };
-  [&]<std::size_t... i>(std::index_sequence<i...>) {
-    (visit.template operator()<i>(), ...);
-  }
-  (std::make_index_sequence<allReduceAlgorithms.size()>{});
+namespace {
+
+TraceId traceIdOf(std::size_t algorithm) {
+  return static_cast<TraceId>(static_cast<std::size_t>(TraceId::Algorithm) + algorithm);
 }
+static_assert(static_cast<std::size_t>(TraceId::Algorithm) + algorithmTable.size() <
+              static_cast<std::size_t>(TraceId::FirstUser));
 
-/// The state of one algorithm: a part of the window, and its epochs.
-struct Region {
-  std::size_t algorithm;
-  std::size_t offset;
-  std::size_t bytes;
-  int initialByte;
-  std::uint64_t firstEpoch;
-  std::size_t counters;       ///< offset of the words in the window that start at the epoch
-  std::size_t countersBytes;  ///< of these words
-  PipelineShape pipeline;
-  std::vector<std::byte*> window;
-  std::shared_ptr<void> epochs;
-};
-
-Region makeRegion(std::size_t index, std::size_t offset, int ranks, const PipelineTuning& tuning) {
-  const PipelineShape pipeline{tuning.tilePacks, tuning.blocks, 2 * allReduceAlgorithms[index].config.lookahead};
-  Region region{index, offset, 0, 0, 0, 0, 0, pipeline, {}, {}};
-  visitScratch(index, ranks, pipeline, [&](const auto& scratch) {
-    region.bytes = scratch.windowBytes();
-    region.initialByte = scratch.initialByte;
-    region.firstEpoch = scratch.firstEpoch;
-    if constexpr (requires { scratch.countersOffset(); }) {
-      region.counters = scratch.countersOffset();
-      region.countersBytes = scratch.countersBytes();
+/// Throws on all ranks unless the environment of all selects the same algorithms.
+void requireSameSelection(Bootstrap& bootstrap, const Selection& selection) {
+  std::vector<std::uint64_t> digests(static_cast<std::size_t>(bootstrap.getNranks()));
+  std::uint64_t& own = digests[static_cast<std::size_t>(bootstrap.getRank())];
+  own = 14695981039346656037u;  // FNV-1a
+  for (int i = 0; i < collectiveTypes; ++i) {
+    for (const Selection::Choice& choice : selection.choices(static_cast<CollectiveType>(i))) {
+      own = (own ^ choice.maxBytes) * 1099511628211u;
+      own = (own ^ choice.algorithm) * 1099511628211u;
     }
-  });
-  return region;
-}
-
-constexpr std::size_t regionAlignment = 4096;
-
-[[noreturn]] void throwInvalidUsage(const std::string& why) {
-  throw Error("all-reduce: " + why, ErrorCode::InvalidUsage);
+  }
+  bootstrap.allGather(digests.data(), sizeof(std::uint64_t));
+  for (std::size_t r = 1; r < digests.size(); ++r) {
+    if (digests[r] == digests[0]) continue;
+    throw Error("rank " + std::to_string(r) +
+                    " selects other algorithms than rank 0: set MSCCLPP_ALGO and MSCCLPP_TUNING_FILE to the same on "
+                    "all ranks, and give all ranks the same file and kind of GPU",
+                ErrorCode::InvalidUsage);
+  }
 }
 
 }  // namespace
 
 class Collectives::State {
  public:
-  State(std::shared_ptr<Communicator> communicator, DeviceType deviceType, Algorithms algorithms)
+  State(std::shared_ptr<Communicator> communicator, DeviceType deviceType, Algorithms wanted)
       : communicator_(std::move(communicator)),
         rank_(communicator_->bootstrap()->getRank()),
         ranks_(communicator_->bootstrap()->getNranks()),
         onGpu_(deviceType == DeviceType::GPU),
         backend_(onGpu_ ? gpuBackend() : cpuBackend()),
+        selection_(deviceType, backend_.deviceName(), ranks_),
         monitor_(*communicator_, deviceType) {
     monitor_.setTeamIsJob();
     if (ranks_ > maxTeamSize) {
-      throwInvalidUsage("a team has at most " + std::to_string(maxTeamSize) + " ranks, the communicator has " +
-                        std::to_string(ranks_) + ": split it");
+      throw Error("a team has at most " + std::to_string(maxTeamSize) + " ranks, the communicator has " +
+                      std::to_string(ranks_) + ": split it",
+                  ErrorCode::InvalidUsage);
     }
-    const detail::GroupSetup setup(*communicator_);
+    const mscclpp::detail::GroupSetup setup(*communicator_);
+    requireSameSelection(*communicator_->bootstrap(), selection_);
     lineStoresAtomic_ = backend_.areLineStoresAtomic(*communicator_->bootstrap());
-    std::size_t bytes = 0;
-    for (std::size_t i = 0; i < allReduceAlgorithms.size(); ++i) {
-      const AllReduceAlgorithm& algorithm = allReduceAlgorithms[i];
-      if (!isAvailable(algorithm)) continue;
-      if (algorithms == Algorithms::Selected && !isInTuningTable(algorithm.name)) continue;
-      regions_.push_back(makeRegion(i, bytes, ranks_, pipelineTuning()));
-      bytes += roundUp(regions_.back().bytes, regionAlignment);
+    std::vector<std::size_t> inUse;
+    for (std::size_t i = 0; i < algorithmTable.size(); ++i) {
+      if (isAvailable(algorithmTable[i]) && (wanted == Algorithms::All || selection_.contains(i))) inUse.push_back(i);
     }
-    memory_.emplace(*communicator_, bytes, deviceType);
-    for (Region& region : regions_) {
-      for (int r = 0; r < ranks_; ++r)
-        region.window.push_back(static_cast<std::byte*>(memory_->peer(r)) + region.offset);
-      // The memory is zero-filled: pages that no call uses stay untouched.
-      if (region.initialByte != 0) backend_.fill(local(region), region.initialByte, region.bytes);
-      region.epochs = backend_.allocate(epochWords * sizeof(std::uint64_t));
-      setEpoch(region, region.firstEpoch);
-    }
-    communicator_->bootstrap()->barrier();  // no rank may send before every window is initialised
+    regions_.emplace(*communicator_, deviceType, backend_, inUse);
     if (!env()->npkitDumpDir.empty()) {
       environmentTrace_ = makeTrace({});
       record(nullptr);
@@ -119,71 +88,41 @@ class Collectives::State {
     if (environmentTrace_ && owner_.isCurrent()) writeEnvironmentTrace();
   }
 
-  void allReduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, CUstream_st* stream,
-                 const std::string& name) {
+  void run(const CollectiveCall& call) {
     if (monitor_.failed()) monitor_.check();
-    if (sizeOf(type) == 0) throwInvalidUsage(std::string("data type ") + nameOf(type) + " is not supported");
-    if (count == 0) return;
-    if (input == nullptr || output == nullptr) {
-      throwInvalidUsage(std::string(input == nullptr ? "input" : "output") + " is null and count is not 0");
+    if (!requireValid(call, rank_, ranks_)) return;
+    if (call.collective == CollectiveType::SendReceive) {
+      sendReceive(call);
+    } else {
+      run(call, choose(call, bytesOf(call)));
     }
-    if (count > std::numeric_limits<std::size_t>::max() / 2 / sizeOf(type)) {
-      throwInvalidUsage("count is larger than the address space; was it a negative number?");
-    }
-    for (const void* buffer : {input, static_cast<const void*>(output)}) {
-      if (reinterpret_cast<std::uintptr_t>(buffer) % sizeOf(type) != 0) {
-        throwInvalidUsage(std::string(buffer == input ? "input" : "output") + " must be aligned to its elements of " +
-                          std::to_string(sizeOf(type)) + " bytes");
-      }
-    }
-    const std::size_t bytes = count * sizeOf(type);
-    Region& region = name.empty() ? select(bytes, type, op) : findOrThrow(name, bytes, type, op);
-    const AllReduceFunction plain = backend_.findAllReduce(region.algorithm, type, op, ranks_);
-    const AllReduceFunction traced =
-        trace_ ? backend_.findTracedAllReduce(region.algorithm, type, op, ranks_) : AllReduceFunction{nullptr};
-    const AllReduceFunction function = traced != nullptr ? traced : plain;
-    if (function == nullptr) throwInvalidUsage(std::string("operator ") + nameOf(op) + " is not supported");
-    const AllReduceConfig& config = allReduceAlgorithms[region.algorithm].config;
-    const LaunchShape shape = isPipelined(config.protocol)
-                                  ? LaunchShape{pipelineTuning().blocks, pipelineTuning().threads}
-                                  : packetShape(config, ceilDivide(bytes, sizeof(Word128)), ranks_);
-    const std::chrono::nanoseconds timeout = env()->waitTimeout;
-    const BoundedWait wait(monitor_.deviceControl(), static_cast<std::uint64_t>(timeout.count()));
-    const TraceId id = traceIdOf(region.algorithm);
-    const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
-    if (track) track->begin(id, bytes);
-    const int error = function({rank_, ranks_, region.window.data(), static_cast<std::uint64_t*>(region.epochs.get()),
-                                allReduceAlgorithms[region.algorithm].maxBytes, region.pipeline, wait, input, output,
-                                count, shape, stream, trace_ ? trace_->buffer() : TraceBuffer{}});
-    if (track) track->end(id);
-    if (error != 0) throw CudaError("all-reduce: the launch failed", error);
     if (!onGpu_ && monitor_.failed()) monitor_.check();
   }
 
   void check() const { monitor_.check(); }
 
-  std::vector<std::string> algorithms() const {
+  std::vector<std::string> algorithmsOf(CollectiveType collective) const {
     std::vector<std::string> names;
-    for (const Region& region : regions_) names.emplace_back(allReduceAlgorithms[region.algorithm].name);
+    for (std::size_t i = 0; i < algorithmTable.size(); ++i) {
+      if (algorithmTable[i].collective == collective && regions_->find(i) != nullptr)
+        names.emplace_back(algorithmTable[i].name);
+    }
     return names;
   }
 
-  Region& select(std::size_t bytes, DataType type, ReduceOp op) {
-    const auto pick = [&](const auto& choices) -> Region& {
-      for (const TuningEntry& choice : choices) {
-        if (bytes > choice.maxBytes) continue;
-        Region* region = find(choice.algorithm);
-        if (region != nullptr && backend_.findAllReduce(region->algorithm, type, op, ranks_) != nullptr) return *region;
-      }
-      return regions_.back();
-    };
-    return onGpu_ ? pick(gpuTuningTable) : pick(cpuTuningTable);
+  std::size_t select(const CollectiveCall& call, std::size_t bytes) const {
+    for (const Selection::Choice& choice : selection_.choices(call.collective)) {
+      if (choice.maxBytes != noLimit && bytes > choice.maxBytes) continue;
+      if (regions_->find(choice.algorithm) == nullptr) continue;
+      if (backend_.find(choice.algorithm, call.type, ranks_) != nullptr) return choice.algorithm;
+    }
+    return fallbackOf(call.collective);
   }
 
-  bool supports(const std::string& name, std::size_t bytes, DataType type, ReduceOp op) {
-    const Region* region = find(name);
-    return region != nullptr && !isTooLong(allReduceAlgorithms[region->algorithm], bytes) &&
-           backend_.findAllReduce(region->algorithm, type, op, ranks_) != nullptr;
+  bool supports(const CollectiveCall& call) const {
+    const std::size_t algorithm = indexOf(call.collective, call.algorithm);
+    return algorithm < algorithmTable.size() && regions_->find(algorithm) != nullptr &&
+           !isTooLong(algorithmTable[algorithm], bytesOf(call)) && backend_.find(algorithm, call.type, ranks_) != nullptr;
   }
 
   std::shared_ptr<Trace> makeTrace(TraceOptions options) const {
@@ -196,17 +135,20 @@ class Collectives::State {
   void record(std::shared_ptr<Trace> trace) {
     trace_ = trace ? std::move(trace) : environmentTrace_;
     if (!trace_) return;
-    for (std::size_t i = 0; i < allReduceAlgorithms.size(); ++i) {
-      trace_->name(traceIdOf(i), allReduceAlgorithms[i].name, "bytes");
+    for (std::size_t i = 0; i < algorithmTable.size(); ++i) {
+      const Algorithm& algorithm = algorithmTable[i];
+      const bool isAllReduce = algorithm.collective == CollectiveType::AllReduce;
+      const std::string prefix = isAllReduce ? "" : std::string(nameOf(algorithm.collective)) + " ";
+      trace_->name(traceIdOf(i), prefix + algorithm.name, "bytes");
     }
   }
 
-  bool recordsStages(DataType type, ReduceOp op) const {
-    return backend_.findTracedAllReduce(fallbackAlgorithm, type, op, ranks_) != nullptr;
+  bool recordsStages(const CollectiveCall& call) const {
+    return backend_.findTraced(fallbackOf(call.collective), call.type, ranks_) != nullptr;
   }
 
-  void setEpochs(std::uint64_t epoch) {
-    for (Region& region : regions_) setEpoch(region, epoch);
+  void setEpoch(std::uint64_t epoch) {
+    regions_->setEpoch(epoch);
     communicator_->bootstrap()->barrier();
   }
 
@@ -225,79 +167,111 @@ class Collectives::State {
     }
   }
 
-  static TraceId traceIdOf(std::size_t algorithm) {
-    return static_cast<TraceId>(static_cast<std::size_t>(TraceId::Algorithm) + algorithm);
-  }
-  const PipelineTuning& pipelineTuning() const { return onGpu_ ? gpuPipeline : cpuPipeline; }
-  std::byte* local(const Region& region) const { return region.window[static_cast<std::size_t>(rank_)]; }
-
-  bool isAvailable(const AllReduceAlgorithm& algorithm) const {
-    if (algorithm.config.protocol == Protocol::LL128 && !lineStoresAtomic_) return false;
+  bool isAvailable(const Algorithm& algorithm) const {
+    if (algorithm.protocol == Protocol::LL128 && !lineStoresAtomic_) return false;
     return onGpu_ || algorithm.backends == Backends::CpuAndGpu;
   }
 
-  bool isInTuningTable(std::string_view name) const {
-    const auto contains = [&](const auto& choices) {
-      for (const TuningEntry& choice : choices) {
-        if (name == choice.algorithm) return true;
-      }
-      return false;
-    };
-    return name == allReduceAlgorithms[fallbackAlgorithm].name ||
-           (onGpu_ ? contains(gpuTuningTable) : contains(cpuTuningTable));
+  /// The algorithm of a call for a message of `bytes` bytes: the one that it names, or the selected one.
+  std::size_t choose(const CollectiveCall& call, std::size_t bytes) const {
+    return call.algorithm.empty() ? select(call, bytes) : findNamed(call, bytes);
   }
 
-  static bool isTooLong(const AllReduceAlgorithm& algorithm, std::size_t bytes) {
-    return algorithm.maxBytes != noLimit && bytes > algorithm.maxBytes;
-  }
-
-  Region* find(std::string_view name) {
-    for (Region& region : regions_) {
-      if (name == allReduceAlgorithms[region.algorithm].name) return &region;
-    }
-    return nullptr;
-  }
-
-  Region& findOrThrow(const std::string& name, std::size_t bytes, DataType type, ReduceOp op) {
-    Region* region = find(name);
-    if (region == nullptr) {
+  std::size_t findNamed(const CollectiveCall& call, std::size_t bytes) const {
+    const std::size_t index = indexOf(call.collective, call.algorithm);
+    if (index == algorithmTable.size() || regions_->find(index) == nullptr) {
       std::string known;
-      for (const std::string& each : algorithms()) known += (known.empty() ? "" : ", ") + each;
-      throwInvalidUsage("unknown algorithm \"" + name + "\"; available: " + known);
+      for (const std::string& each : algorithmsOf(call.collective)) known += (known.empty() ? "" : ", ") + each;
+      throwInvalidCall(call, "unknown algorithm \"" + call.algorithm + "\"; available: " + known);
     }
-    const AllReduceAlgorithm& algorithm = allReduceAlgorithms[region->algorithm];
+    const Algorithm& algorithm = algorithmTable[index];
     if (isTooLong(algorithm, bytes)) {
-      throwInvalidUsage(name + " supports messages of up to " + std::to_string(algorithm.maxBytes) + " bytes, not " +
-                        std::to_string(bytes) + ": do not name an algorithm, or use " +
-                        allReduceAlgorithms[fallbackAlgorithm].name);
+      throwInvalidCall(call, call.algorithm + " supports messages of up to " + std::to_string(algorithm.maxBytes) +
+                                 " bytes, not " + std::to_string(bytes) + ": do not name an algorithm, or use " +
+                                 algorithmTable[fallbackOf(call.collective)].name);
     }
-    if (backend_.findAllReduce(region->algorithm, type, op, ranks_) == nullptr) {
-      throwInvalidUsage(name + " is not compiled for data type " + nameOf(type) + " and operator " + nameOf(op) +
-                        ": do not name an algorithm");
+    if (backend_.find(index, call.type, ranks_) == nullptr) {
+      throwInvalidCall(
+          call, call.algorithm + " is not compiled for data type " + nameOf(call.type) + ": do not name an algorithm");
     }
-    return *region;
+    return index;
   }
 
-  void setEpoch(Region& region, std::uint64_t epoch) {
-    const std::vector<std::uint64_t> words(epochWords, epoch);
-    backend_.upload(region.epochs.get(), words.data(), words.size() * sizeof(std::uint64_t));
-    // The counters of a pipeline never decrease: they start at the epoch.
-    const std::vector<std::uint64_t> counters(region.countersBytes / sizeof(std::uint64_t), epoch);
-    if (epoch != 0 && !counters.empty()) {
-      backend_.upload(local(region) + region.counters, counters.data(), counters.size() * sizeof(std::uint64_t));
-    }
+  /// The two directions of a call may need different algorithms, since either rank chooses by the message that both
+  /// know. Packets are sent first and received last: so no rank waits in its pipeline for packets of a later kernel.
+  void sendReceive(const CollectiveCall& call) {
+    CollectiveCall sent = call;
+    CollectiveCall received = call;
+    const std::size_t size = sizeOf(call.type);
+    if (call.count == 0 || call.destination < 0) sent.destination = -1;
+    if (call.receivedCount == 0 || call.origin < 0) received.origin = -1;
+    CollectiveCall both = sent;
+    both.origin = received.origin;
+    if (sent.destination < 0 && received.origin < 0) return;
+    const std::size_t sendAlgorithm = sent.destination < 0 ? algorithmTable.size() : choose(call, call.count * size);
+    const std::size_t receiveAlgorithm =
+        received.origin < 0 ? algorithmTable.size() : choose(call, call.receivedCount * size);
+    if (sendAlgorithm == receiveAlgorithm || receiveAlgorithm == algorithmTable.size()) return run(both, sendAlgorithm);
+    if (sendAlgorithm == algorithmTable.size()) return run(both, receiveAlgorithm);
+    sent.origin = -1;
+    received.destination = -1;
+    run(sent, sendAlgorithm);
+    run(received, receiveAlgorithm);
   }
 
-  const detail::OwnerProcess owner_;  // a forked child writes no trace
+  /// Runs a valid call with an algorithm.
+  void run(const CollectiveCall& call, std::size_t index) {
+    const Algorithm& algorithm = algorithmTable[index];
+    const Region& region = *regions_->find(index);
+    const std::size_t bytes = bytesOf(call);
+    const bool reduces = hasReduction(call.collective);
+    const KernelFunction traced = trace_ ? backend_.findTraced(index, call.type, ranks_) : nullptr;
+    const KernelFunction function = traced != nullptr ? traced : backend_.find(index, call.type, ranks_);
+    const std::size_t elementBytes = reduces ? 1 : sizeOf(call.type);
+    const auto timeout = static_cast<std::uint64_t>(std::chrono::nanoseconds(env()->waitTimeout).count());
+    const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
+    if (track) track->begin(traceIdOf(index), bytes);
+    const int error = function({.rank = rank_,
+                                .ranks = ranks_,
+                                .window = region.window.data(),
+                                .epochs = static_cast<std::uint64_t*>(region.epochs.get()),
+                                .capacity = region.capacity,
+                                .pipeline = region.pipeline,
+                                .wait = BoundedWait(monitor_.deviceControl(), timeout),
+                                .input = call.input,
+                                .output = call.output,
+                                .count = call.count * elementBytes,
+                                .reduction = call.reduction,
+                                .root = call.root,
+                                .destination = call.destination,
+                                .origin = call.origin,
+                                .receivedCount = call.receivedCount * elementBytes,
+                                .shape = shapeOf(call, algorithm, region, bytes),
+                                .stream = call.stream,
+                                .trace = trace_ ? trace_->buffer() : TraceBuffer{}});
+    if (track) track->end(traceIdOf(index));
+    if (error != 0) throw CudaError(std::string(nameOf(call.collective)) + ": the launch failed", error);
+  }
+
+  LaunchShape shapeOf(const CollectiveCall& call, const Algorithm& algorithm, const Region& region,
+                      std::size_t bytes) const {
+    if (!isPipelined(algorithm.protocol)) {
+      return packetShape(algorithm, ceilDivide(bytes, sizeof(Word128)), ranks_);
+    }
+    const bool isBothWays = call.collective == CollectiveType::SendReceive && call.destination >= 0 && call.origin >= 0;
+    return {region.pipeline.blocks * (isBothWays ? 2 : 1), gpuPipeline(algorithm).threads};
+  }
+
+  const mscclpp::detail::OwnerProcess owner_;  // a forked child writes no trace
   std::shared_ptr<Communicator> communicator_;
   int rank_;
   int ranks_;
   bool onGpu_;
   bool lineStoresAtomic_ = false;
   const Backend& backend_;
+  Selection selection_;
   WaitMonitor monitor_;
-  std::optional<SymmetricMemory> memory_;
-  std::vector<Region> regions_;
+  std::optional<Regions> regions_;
   std::shared_ptr<Trace> environmentTrace_;  // if the environment asks for one
   std::shared_ptr<Trace> trace_;             // null: calls are not recorded
 };
@@ -311,25 +285,134 @@ Collectives::Collectives(std::shared_ptr<Communicator> communicator, DeviceType 
 }
 Collectives::~Collectives() = default;
 
-void Collectives::allReduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op,
+void Collectives::run(const CollectiveCall& call) {
+  state_->run(call);
+}
+
+void Collectives::allReduce(const void* input, void* output, std::size_t count, DataType type,
+                            const Reduction& reduction, CUstream_st* stream, const std::string& algorithm) {
+  run({.collective = CollectiveType::AllReduce,
+       .input = input,
+       .output = output,
+       .count = count,
+       .type = type,
+       .reduction = reduction,
+       .stream = stream,
+       .algorithm = algorithm});
+}
+
+void Collectives::reduceScatter(const void* input, void* output, std::size_t count, DataType type,
+                                const Reduction& reduction, CUstream_st* stream, const std::string& algorithm) {
+  run({.collective = CollectiveType::ReduceScatter,
+       .input = input,
+       .output = output,
+       .count = count,
+       .type = type,
+       .reduction = reduction,
+       .stream = stream,
+       .algorithm = algorithm});
+}
+
+void Collectives::reduce(const void* input, void* output, std::size_t count, DataType type, const Reduction& reduction,
+                         int root, CUstream_st* stream, const std::string& algorithm) {
+  run({.collective = CollectiveType::Reduce,
+       .input = input,
+       .output = output,
+       .count = count,
+       .type = type,
+       .reduction = reduction,
+       .root = root,
+       .stream = stream,
+       .algorithm = algorithm});
+}
+
+void Collectives::allGather(const void* input, void* output, std::size_t count, DataType type, CUstream_st* stream,
+                            const std::string& algorithm) {
+  run({.collective = CollectiveType::AllGather,
+       .input = input,
+       .output = output,
+       .count = count,
+       .type = type,
+       .stream = stream,
+       .algorithm = algorithm});
+}
+
+void Collectives::allToAll(const void* input, void* output, std::size_t count, DataType type, CUstream_st* stream,
+                           const std::string& algorithm) {
+  run({.collective = CollectiveType::AllToAll,
+       .input = input,
+       .output = output,
+       .count = count,
+       .type = type,
+       .stream = stream,
+       .algorithm = algorithm});
+}
+
+void Collectives::broadcast(const void* input, void* output, std::size_t count, DataType type, int root,
                             CUstream_st* stream, const std::string& algorithm) {
-  state_->allReduce(input, output, count, type, op, stream, algorithm);
+  run({.collective = CollectiveType::Broadcast,
+       .input = input,
+       .output = output,
+       .count = count,
+       .type = type,
+       .root = root,
+       .stream = stream,
+       .algorithm = algorithm});
+}
+
+void Collectives::gather(const void* input, void* output, std::size_t count, DataType type, int root,
+                         CUstream_st* stream, const std::string& algorithm) {
+  run({.collective = CollectiveType::Gather,
+       .input = input,
+       .output = output,
+       .count = count,
+       .type = type,
+       .root = root,
+       .stream = stream,
+       .algorithm = algorithm});
+}
+
+void Collectives::scatter(const void* input, void* output, std::size_t count, DataType type, int root,
+                          CUstream_st* stream, const std::string& algorithm) {
+  run({.collective = CollectiveType::Scatter,
+       .input = input,
+       .output = output,
+       .count = count,
+       .type = type,
+       .root = root,
+       .stream = stream,
+       .algorithm = algorithm});
+}
+
+void Collectives::sendReceive(const void* input, std::size_t count, int destination, void* output,
+                              std::size_t receivedCount, int origin, DataType type, CUstream_st* stream,
+                              const std::string& algorithm) {
+  run({.collective = CollectiveType::SendReceive,
+       .input = input,
+       .output = output,
+       .count = count,
+       .type = type,
+       .destination = destination,
+       .origin = origin,
+       .receivedCount = receivedCount,
+       .stream = stream,
+       .algorithm = algorithm});
 }
 
 void Collectives::check() const {
   state_->check();
 }
 
-std::vector<std::string> Collectives::algorithms() const {
-  return state_->algorithms();
+std::vector<std::string> Collectives::algorithms(CollectiveType collective) const {
+  return state_->algorithmsOf(collective);
 }
 
-std::string Collectives::selectedAlgorithm(std::size_t count, DataType type, ReduceOp op) const {
-  return kernels::allReduceAlgorithms[state_->select(count * sizeOf(type), type, op).algorithm].name;
+std::string Collectives::selectedAlgorithm(const CollectiveCall& call) const {
+  return kernels::algorithmTable[state_->select(call, bytesOf(call))].name;
 }
 
-bool Collectives::supports(const std::string& algorithm, std::size_t count, DataType type, ReduceOp op) const {
-  return state_->supports(algorithm, count * sizeOf(type), type, op);
+bool Collectives::supports(const CollectiveCall& call) const {
+  return state_->supports(call);
 }
 
 std::shared_ptr<Trace> Collectives::makeTrace(TraceOptions options) const {
@@ -340,12 +423,12 @@ void Collectives::record(std::shared_ptr<Trace> trace) {
   state_->record(std::move(trace));
 }
 
-bool Collectives::recordsStages(DataType type, ReduceOp op) const {
-  return state_->recordsStages(type, op);
+bool Collectives::recordsStages(const CollectiveCall& call) const {
+  return state_->recordsStages(call);
 }
 
 void Collectives::setEpoch(std::uint64_t epoch) {
-  state_->setEpochs(epoch);
+  state_->setEpoch(epoch);
 }
 
 }  // namespace mscclpp

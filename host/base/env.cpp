@@ -154,6 +154,8 @@ Env::Env()
       ibvMode(readChoice("MSCCLPP_IBV_MODE", {"host", "host-no-atomic"}, "host")),
       ibGidIndex(readInt("MSCCLPP_IB_GID_INDEX", 0, 255, -1)),
       forceDisableGdr(readBool("MSCCLPP_FORCE_DISABLE_GDR")),
+      algo(readText("MSCCLPP_ALGO")),
+      tuningFile(readText("MSCCLPP_TUNING_FILE")),
       ll128(readChoice("MSCCLPP_LL128", {"auto", "on", "off"}, "auto")),
       // A site that disables multicast for NCCL disables it for all libraries.
       forceDisableNvls(readBool("MSCCLPP_FORCE_DISABLE_NVLS") || readText("NCCL_NVLS_ENABLE") == "0"),

@@ -4,12 +4,13 @@
 #include <cstring>
 #include <vector>
 
-#include "kernels/all_reduce_algorithms.hpp"
+#include "kernels/algorithms.hpp"
 
 namespace mscclpp::kernels {
 
 const Backend& cpuBackend() {
   static const Backend backend{
+      [] { return std::string(); },
       [](std::size_t bytes) {
         auto memory = std::make_shared<std::vector<std::uint64_t>>((bytes + 7) / 8);
         return std::shared_ptr<void>(memory, memory->data());
@@ -17,20 +18,21 @@ const Backend& cpuBackend() {
       [](void* address, int byte, std::size_t bytes) { std::memset(address, byte, bytes); },
       [](void* address, const void* from, std::size_t bytes) { std::memcpy(address, from, bytes); },
       [](Bootstrap&) { return false; },
-      [](std::size_t algorithm, DataType type, ReduceOp op, int ranks) {
+      [](std::size_t algorithm, DataType type, int ranks) {
+        if (!hasReduction(algorithmTable[algorithm].collective)) return cpu::findMover(algorithm, ranks);
         return visit(
-            type, [&](auto tag) { return cpu::findAllReduce<typename decltype(tag)::Type>(algorithm, op, ranks); },
-            [] { return AllReduceFunction{nullptr}; });
+            type, [&](auto tag) { return cpu::findReduction<typename decltype(tag)::Type>(algorithm, ranks); },
+            [] { return KernelFunction{nullptr}; });
       },
-      [](std::size_t algorithm, DataType type, ReduceOp op, int ranks) {
+      [](std::size_t algorithm, DataType type, int ranks) {
         return visit(
             type,
             [&](auto tag) {
               using T = typename decltype(tag)::Type;
-              if constexpr (hasTracedVariant<T, Sum>) return cpu::findTracedAllReduce<T>(algorithm, op, ranks);
-              return AllReduceFunction{nullptr};
+              if constexpr (hasTracedKernels<T>()) return cpu::findTracedReduction<T>(algorithm, ranks);
+              return KernelFunction{nullptr};
             },
-            [] { return AllReduceFunction{nullptr}; });
+            [] { return KernelFunction{nullptr}; });
       },
       nullptr};
   return backend;

@@ -1,49 +1,119 @@
 // Runs a collective on a CPU, in the calling thread.
 #pragma once
 
-#include "kernels/all_reduce_dispatch.hpp"
+#include <thread>
+
+#include "kernels/scaled_source.hpp"
+#include "kernels/variants.hpp"
 #include "mscclpp/basic/serial_group.hpp"
 
 namespace mscclpp::kernels::cpu {
 
-struct Backend : AllVariants {
-  static constexpr bool supportsAlgorithm(const AllReduceAlgorithm& algorithm) {
-    return algorithm.backends == Backends::CpuAndGpu;
+/// Half of the blocks of a send/receive with two blocks: one sends, the other receives.
+class HalfGrid : public mscclpp::cpu::SerialGrid {
+ public:
+  explicit HalfGrid(int index) : index_(index) {}
+  int blockIndex() const { return index_; }
+  int blockCount() const { return 2; }
+
+ private:
+  int index_;
+};
+
+struct Backend {
+  template <class T>
+  static constexpr bool supports(const Algorithm& algorithm) {
+    return algorithm.backends == Backends::CpuAndGpu &&
+           (!hasReduction(algorithm.collective) || isCompiledFor<T>(algorithm));
+  }
+  template <class T>
+  static constexpr bool isSpecialized(const Algorithm& algorithm) {
+    return hasReduction(algorithm.collective) && algorithm.variants == Variants::Specialized && isCommonType<T> &&
+           isPipelined(algorithm.protocol);
   }
 
-  template <class Collective>
-  static int run(const AllReduceCall& call) {
-    using T = typename Collective::Element;
-    Collective::run(mscclpp::cpu::SerialGrid(), argsFor<Collective>(call),
-                    ArraySource<T>(static_cast<const T*>(call.input)), ArraySink<T>(static_cast<T*>(call.output)));
+  template <class T, std::size_t index, int ranks>
+  static int run(const KernelCall& call) {
+    constexpr Algorithm algorithm = algorithmTable[index];
+    const ArraySource<T> source(static_cast<const T*>(call.input));
+    const ArraySink<T> sink(static_cast<T*>(call.output));
+    if constexpr (algorithm.collective == CollectiveType::SendReceive) {
+      sendReceive<CollectiveOf<index, 0, T>>(call, source, sink);
+    } else if constexpr (!hasReduction(algorithm.collective)) {
+      using Collective = CollectiveOf<index, 0, T>;
+      Collective::run(mscclpp::cpu::SerialGrid(), argsFor<Collective>(call), source, sink);
+    } else {
+      reduce<T, index, ranks>(call, source, sink);
+    }
     return 0;
+  }
+
+ private:
+  template <class T, std::size_t index, int ranks>
+  static void reduce(const KernelCall& call, const ArraySource<T>& source, const ArraySink<T>& sink) {
+    if constexpr (isSpecialized<T>(algorithmTable[index])) {
+      using Collective = CollectiveOf<index, ranks, T, Sum>;
+      if (isPlainSum(call.reduction)) {
+        Collective::run(mscclpp::cpu::SerialGrid(), argsFor<Collective>(call), source, sink);
+        return;
+      }
+    }
+    using Collective = CollectiveOf<index, 0, T, RuntimeOp>;
+    if (call.reduction.factor == nullptr) {
+      Collective::run(mscclpp::cpu::SerialGrid(), argsFor<Collective>(call), source, sink);
+    } else {
+      Collective::run(mscclpp::cpu::SerialGrid(), argsFor<Collective>(call), scaledSource<T>(call), sink);
+    }
+  }
+
+  /// A transfer both ways needs two blocks that run at once: a message may be longer than the slots.
+  template <class Collective, class T>
+  static void sendReceive(const KernelCall& call, const ArraySource<T>& source, const ArraySink<T>& sink) {
+    const auto args = argsFor<Collective>(call);
+    const bool isBothWays = call.destination >= 0 && call.origin >= 0 && call.destination != call.rank;
+    if (!isPipelined(Collective::configuration.protocol) || !isBothWays) {
+      Collective::run(mscclpp::cpu::SerialGrid(), args, source, sink);
+      return;
+    }
+    std::thread receiver([&] { Collective::run(HalfGrid(1), args, source, sink); });
+    Collective::run(HalfGrid(0), args, source, sink);
+    receiver.join();
   }
 };
 
-/// The same with tracing.
-struct TracedBackend : TracedVariants {
-  static constexpr bool supportsAlgorithm(const AllReduceAlgorithm& algorithm) {
-    return algorithm.backends == Backends::CpuAndGpu;
+/// The general variants with tracing.
+struct TracedBackend {
+  template <class T>
+  static constexpr bool supports(const Algorithm& algorithm) {
+    return algorithm.backends == Backends::CpuAndGpu && isTracedFor<T>(algorithm);
+  }
+  template <class T>
+  static constexpr bool isSpecialized(const Algorithm&) {
+    return false;
   }
 
-  template <class Collective>
-  static int run(const AllReduceCall& call) {
-    using T = typename Collective::Element;
-    Traced<Collective>::run(mscclpp::cpu::SerialGrid(), tracedArgsFor<Collective>(call),
-                            ArraySource<T>(static_cast<const T*>(call.input)),
-                            ArraySink<T>(static_cast<T*>(call.output)));
+  template <class T, std::size_t index, int ranks>
+  static int run(const KernelCall& call) {
+    using Collective = CollectiveOf<index, ranks, T, RuntimeOp>;
+    const TracedArgs<typename Collective::Args> args{argsFor<Collective>(call), call.trace};
+    const ArraySink<T> sink(static_cast<T*>(call.output));
+    if (call.reduction.factor == nullptr) {
+      Traced<Collective>::run(mscclpp::cpu::SerialGrid(), args, ArraySource<T>(static_cast<const T*>(call.input)),
+                              sink);
+    } else {
+      Traced<Collective>::run(mscclpp::cpu::SerialGrid(), args, scaledSource<T>(call), sink);
+    }
     return 0;
   }
 };
 
 template <class T>
-AllReduceFunction findTracedAllReduce(std::size_t algorithm, ReduceOp op, int ranks) {
-  return findVariant<TracedBackend, T>(algorithm, op, ranks);
+KernelFunction findReduction(std::size_t algorithm, int ranks) {
+  return findVariant<Backend, T, true>(algorithm, ranks);
 }
-
 template <class T>
-AllReduceFunction findAllReduce(std::size_t algorithm, ReduceOp op, int ranks) {
-  return findVariant<Backend, T>(algorithm, op, ranks);
+KernelFunction findTracedReduction(std::size_t algorithm, int ranks) {
+  return findVariant<TracedBackend, T, true>(algorithm, ranks);
 }
 
 }  // namespace mscclpp::kernels::cpu

@@ -4,34 +4,43 @@
 #include <cuda_runtime.h>
 
 #include "clock_sync.hpp"
-#include "kernels/all_reduce_algorithms.hpp"
+#include "kernels/algorithms.hpp"
 #include "line_atomicity.hpp"
+#include "mscclpp/host/cuda/gpu.hpp"
 #include "mscclpp/host/cuda/gpu_memory.hpp"
 
 namespace mscclpp::kernels {
 
 const Backend& gpuBackend() {
   static const Backend backend{
+      [] {
+        int device = 0;
+        MSCCLPP_CUDATHROW(cudaGetDevice(&device));
+        cudaDeviceProp properties{};
+        MSCCLPP_CUDATHROW(cudaGetDeviceProperties(&properties, device));
+        return std::string(properties.name);
+      },
       [](std::size_t bytes) { return std::static_pointer_cast<void>(mscclpp::detail::gpuCallocShared<char>(bytes)); },
       [](void* address, int byte, std::size_t bytes) { gpuMemset(address, byte, bytes); },
       [](void* address, const void* from, std::size_t bytes) {
         gpuMemcpy<char>(static_cast<char*>(address), static_cast<const char*>(from), bytes, cudaMemcpyHostToDevice);
       },
       gpu::areLineStoresAtomic,
-      [](std::size_t algorithm, DataType type, ReduceOp op, int ranks) {
+      [](std::size_t algorithm, DataType type, int ranks) {
+        if (!hasReduction(algorithmTable[algorithm].collective)) return gpu::findMover(algorithm, ranks);
         return visit(
-            type, [&](auto tag) { return gpu::findAllReduce<typename decltype(tag)::Type>(algorithm, op, ranks); },
-            [] { return AllReduceFunction{nullptr}; });
+            type, [&](auto tag) { return gpu::findReduction<typename decltype(tag)::Type>(algorithm, ranks); },
+            [] { return KernelFunction{nullptr}; });
       },
-      [](std::size_t algorithm, DataType type, ReduceOp op, int ranks) {
+      [](std::size_t algorithm, DataType type, int ranks) {
         return visit(
             type,
             [&](auto tag) {
               using T = typename decltype(tag)::Type;
-              if constexpr (hasTracedVariant<T, Sum>) return gpu::findTracedAllReduce<T>(algorithm, op, ranks);
-              return AllReduceFunction{nullptr};
+              if constexpr (hasTracedKernels<T>()) return gpu::findTracedReduction<T>(algorithm, ranks);
+              return KernelFunction{nullptr};
             },
-            [] { return AllReduceFunction{nullptr}; });
+            [] { return KernelFunction{nullptr}; });
       },
       gpu::launchClockSync};
   return backend;

@@ -1,65 +1,81 @@
 // Runs a collective on a GPU: enqueues the generic kernel.
 #pragma once
 
-#include "kernels/all_reduce_dispatch.hpp"
+#include "kernels/scaled_source.hpp"
+#include "kernels/variants.hpp"
 #include "mscclpp/kernel.cuh"
 
 namespace mscclpp::kernels::gpu {
 
-struct Backend : AllVariants {
-  static constexpr bool supportsAlgorithm(const AllReduceAlgorithm&) { return true; }
+struct Backend {
+  template <class T>
+  static constexpr bool supports(const Algorithm& algorithm) {
+    return !hasReduction(algorithm.collective) || isCompiledFor<T>(algorithm);
+  }
+  template <class T>
+  static constexpr bool isSpecialized(const Algorithm& algorithm) {
+    return algorithm.variants == Variants::Specialized && (!hasReduction(algorithm.collective) || isCommonType<T>);
+  }
 
-  template <class Collective>
-  static int run(const AllReduceCall& call) {
-    using T = typename Collective::Element;
+  template <class T, std::size_t index, int ranks>
+  static int run(const KernelCall& call) {
+    constexpr Algorithm algorithm = algorithmTable[index];
     const auto* input = static_cast<const T*>(call.input);
     auto* output = static_cast<T*>(call.output);
-    if constexpr (hasAllVariants<T, typename Collective::Operator>) {
-      // Common types have a faster kernel for aligned arrays of whole packs. Other arrays are rare: for them, the
-      // kernel for any number of ranks serves, which uses the same scratch.
-      if (isAlignedArray(input, call.count) && isAlignedArray(output, call.count)) {
-        return enqueue<Collective>(call, AlignedArraySource<T>(input), AlignedArraySink<T>(output));
+    // Aligned arrays of whole packs are common, and have faster kernels. Ranks may choose differently: all kernels of
+    // an algorithm use the scratch alike, and compute the same bits.
+    const bool isAligned = isAlignedArray(input, call.count) && isAlignedArray(output, call.count) &&
+                           call.receivedCount % packSize<T> == 0;
+    if constexpr (!hasReduction(algorithm.collective)) {
+      if (isAligned) {
+        return enqueue<CollectiveOf<index, ranks, T>>(call, AlignedArraySource<T>(input), AlignedArraySink<T>(output));
       }
-      return enqueue<ForAnyRanks<Collective>>(call, ArraySource<T>(input), ArraySink<T>(output));
+      return enqueue<CollectiveOf<index, 0, T>>(call, ArraySource<T>(input), ArraySink<T>(output));
     } else {
-      return enqueue<Collective>(call, ArraySource<T>(input), ArraySink<T>(output));
+      if constexpr (isSpecialized<T>(algorithm)) {
+        if (isAligned && isPlainSum(call.reduction)) {
+          return enqueue<CollectiveOf<index, ranks, T, Sum>>(call, AlignedArraySource<T>(input),
+                                                             AlignedArraySink<T>(output));
+        }
+      }
+      return enqueue<CollectiveOf<index, 0, T, RuntimeOp>>(call, scaledSource<T>(call), ArraySink<T>(output));
     }
   }
 
  private:
-  template <class Collective>
-  using ForAnyRanks = AllReduce<typename Collective::Element, typename Collective::Operator,
-                                AllReduceConfig{.protocol = Collective::configuration.protocol,
-                                                .pattern = Collective::configuration.pattern,
-                                                .lookahead = Collective::configuration.lookahead}>;
-
   template <class Collective, class Source, class Sink>
-  static int enqueue(const AllReduceCall& call, const Source& source, const Sink& sink) {
+  static int enqueue(const KernelCall& call, const Source& source, const Sink& sink) {
     return static_cast<int>(launch<Collective>(call.shape, call.stream, argsFor<Collective>(call), source, sink));
   }
 };
 
-/// The same with tracing; without a faster kernel for aligned arrays.
-struct TracedBackend : TracedVariants {
-  static constexpr bool supportsAlgorithm(const AllReduceAlgorithm&) { return true; }
+/// The general kernels with tracing.
+struct TracedBackend {
+  template <class T>
+  static constexpr bool supports(const Algorithm& algorithm) {
+    return isTracedFor<T>(algorithm);
+  }
+  template <class T>
+  static constexpr bool isSpecialized(const Algorithm&) {
+    return false;
+  }
 
-  template <class Collective>
-  static int run(const AllReduceCall& call) {
-    using T = typename Collective::Element;
-    return static_cast<int>(launch<Traced<Collective>>(call.shape, call.stream, tracedArgsFor<Collective>(call),
-                                                       ArraySource<T>(static_cast<const T*>(call.input)),
+  template <class T, std::size_t index, int ranks>
+  static int run(const KernelCall& call) {
+    using Collective = CollectiveOf<index, ranks, T, RuntimeOp>;
+    const TracedArgs<typename Collective::Args> args{argsFor<Collective>(call), call.trace};
+    return static_cast<int>(launch<Traced<Collective>>(call.shape, call.stream, args, scaledSource<T>(call),
                                                        ArraySink<T>(static_cast<T*>(call.output))));
   }
 };
 
 template <class T>
-AllReduceFunction findTracedAllReduce(std::size_t algorithm, ReduceOp op, int ranks) {
-  return findVariant<TracedBackend, T>(algorithm, op, ranks);
+KernelFunction findReduction(std::size_t algorithm, int ranks) {
+  return findVariant<Backend, T, true>(algorithm, ranks);
 }
-
 template <class T>
-AllReduceFunction findAllReduce(std::size_t algorithm, ReduceOp op, int ranks) {
-  return findVariant<Backend, T>(algorithm, op, ranks);
+KernelFunction findTracedReduction(std::size_t algorithm, int ranks) {
+  return findVariant<TracedBackend, T, true>(algorithm, ranks);
 }
 
 }  // namespace mscclpp::kernels::gpu

@@ -42,6 +42,10 @@ class Env {
   const int ibGidIndex;          ///< MSCCLPP_IB_GID_INDEX: 0 to 255; -1 if unset: chosen.
   const bool forceDisableGdr;    ///< MSCCLPP_FORCE_DISABLE_GDR.
 
+  // Collectives.
+  const std::string algo;        ///< MSCCLPP_ALGO: algorithms to use, such as all_reduce:pipelined,all_gather:ll128.
+  const std::string tuningFile;  ///< MSCCLPP_TUNING_FILE: measurements to select algorithms by.
+
   // GPU.
   const std::string ll128;             ///< MSCCLPP_LL128: auto (default), on or off.
   const bool forceDisableNvls;         ///< MSCCLPP_FORCE_DISABLE_NVLS is true, or NCCL_NVLS_ENABLE is 0.

@@ -1,0 +1,21 @@
+// The arguments of a call: their checks, and the sizes that follow from them.
+#pragma once
+
+#include <cstddef>
+#include <string>
+
+#include "mscclpp/kernels/collective_call.hpp"
+
+namespace mscclpp::kernels {
+
+/// Bytes of CollectiveCall::count elements or, of a SendReceive, of the longer message: what algorithms are selected
+/// by.
+std::size_t bytesOf(const CollectiveCall& call);
+
+/// Throws Error(InvalidUsage) with what is wrong with a call. Returns false for a call without elements, which does
+/// nothing. rank, ranks: of the caller, and of the team.
+bool requireValid(const CollectiveCall& call, int rank, int ranks);
+
+[[noreturn]] void throwInvalidCall(const CollectiveCall& call, const std::string& why);
+
+}  // namespace mscclpp::kernels

@@ -1,0 +1,99 @@
+#include "regions.hpp"
+
+#include <algorithm>
+
+#include "mscclpp/collective/call_check.hpp"
+#include "mscclpp/collective/epoch.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
+#include "tuning.hpp"
+#include "variants.hpp"
+
+namespace mscclpp::kernels {
+
+namespace {
+
+constexpr std::size_t regionAlignment = 4096;
+
+/// Calls f with the scratch of an algorithm, which is the same for all element types and operators, for messages of up
+/// to `capacity` bytes.
+template <class F>
+void visitScratch(std::size_t algorithm, std::size_t capacity, int ranks, const PipelineShape& pipeline, const F& f) {
+  detail::visitIndex(algorithm, [&]<std::size_t i>() {
+    using Example = CollectiveOf<i, 0, float>;
+    f(Example::scratchFor(capacity / sizeof(float), ranks, pipeline));
+  });
+}
+
+}  // namespace
+
+Regions::Regions(Communicator& communicator, DeviceType deviceType, const Backend& backend,
+                 const std::vector<std::size_t>& algorithmsInUse)
+    : backend_(backend), rank_(communicator.bootstrap()->getRank()), indices_(algorithmTable.size(), -1) {
+  const bool onGpu = deviceType == DeviceType::GPU;
+  const int ranks = communicator.bootstrap()->getNranks();
+  const auto pipelineOf = [&](const Algorithm& algorithm) {
+    return (onGpu ? gpuPipeline(algorithm) : cpuPipeline(algorithm)).shape;
+  };
+  for (const std::size_t index : algorithmsInUse) {
+    const Algorithm& algorithm = algorithmTable[index];
+    visitScratch(index, algorithm.maxBytes, ranks, pipelineOf(algorithm), [&]<class Scratch>(const Scratch& scratch) {
+      constexpr std::uint32_t type = mscclpp::detail::typeNumber<Scratch>();
+      const auto same = std::find_if(layouts_.begin(), layouts_.end(), [&](const Layout& l) { return l.type == type; });
+      indices_[index] = static_cast<int>(same - layouts_.begin());
+      if (same == layouts_.end()) {
+        Layout layout{type, scratch.initialByte, scratch.firstEpoch, false, 0, 0};
+        if constexpr (requires { scratch.countersOffset(); })
+          layout.hasCredits = Scratch::reuse == SlotReuse::ByCredits;
+        layouts_.push_back(layout);
+        regions_.push_back({0, pipelineOf(algorithm), 0, 0, {}, nullptr});
+      }
+      Region& region = regions_[static_cast<std::size_t>(indices_[index])];
+      region.capacity = std::max(region.capacity, algorithm.maxBytes);
+    });
+  }
+  std::size_t bytes = 0;
+  for (std::size_t i = 0; i < regions_.size(); ++i) {
+    Region& region = regions_[i];
+    const auto index =
+        static_cast<std::size_t>(std::find(indices_.begin(), indices_.end(), static_cast<int>(i)) - indices_.begin());
+    visitScratch(index, region.capacity, ranks, region.pipeline, [&](const auto& scratch) {
+      region.offset = bytes;
+      region.bytes = scratch.windowBytes();
+      if constexpr (requires { scratch.countersOffset(); }) {
+        layouts_[i].counters = scratch.countersOffset();
+        layouts_[i].countersBytes = scratch.countersBytes();
+      }
+    });
+    bytes += roundUp(region.bytes, regionAlignment);
+  }
+  memory_ = std::make_unique<SymmetricMemory>(communicator, bytes, deviceType);
+  for (std::size_t i = 0; i < regions_.size(); ++i) {
+    Region& region = regions_[i];
+    for (int r = 0; r < ranks; ++r) {
+      region.window.push_back(static_cast<std::byte*>(memory_->peer(r)) + region.offset);
+    }
+    // The memory is zero-filled: pages that no call uses stay untouched.
+    if (layouts_[i].initialByte != 0) backend_.fill(local(region), layouts_[i].initialByte, region.bytes);
+    region.epochs = backend_.allocate(epochWords * sizeof(std::uint64_t));
+  }
+  setEpoch(0);
+  communicator.bootstrap()->barrier();  // no rank may send before every window is initialised
+}
+
+void Regions::setEpoch(std::uint64_t epoch) {
+  for (std::size_t i = 0; i < regions_.size(); ++i) {
+    const Layout& layout = layouts_[i];
+    const std::uint64_t first = epoch == 0 ? layout.firstEpoch : epoch;
+    const std::vector<std::uint64_t> words(epochWords, first);
+    backend_.upload(regions_[i].epochs.get(), words.data(), words.size() * sizeof(std::uint64_t));
+    // The counters of a pipeline never decrease: they start at the epoch or, where a counter at the epoch says that its
+    // rank has entered the call, before it.
+    const std::uint64_t counter = layout.hasCredits ? first - 1 : first;
+    const std::vector<std::uint64_t> counters(layout.countersBytes / sizeof(std::uint64_t), counter);
+    if (counter != 0 && !counters.empty()) {
+      backend_.upload(local(regions_[i]) + layout.counters, counters.data(), counters.size() * sizeof(std::uint64_t));
+    }
+  }
+}
+
+}  // namespace mscclpp::kernels

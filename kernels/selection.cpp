@@ -1,0 +1,104 @@
+#include "selection.hpp"
+
+#include <cstdlib>
+#include <span>
+#include <string_view>
+
+#include "mscclpp/host/base/env.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "tuning.hpp"
+#include "tuning_file.hpp"
+
+namespace mscclpp::kernels {
+
+namespace {
+
+using Choices = std::vector<Selection::Choice>;
+
+/// The built-in choices for the number of ranks that is nearest to `ranks`; of two, the smaller one.
+Choices builtInChoices(std::span<const TuningEntry> table, CollectiveType collective, int ranks) {
+  int nearest = 0;
+  for (const TuningEntry& entry : table) {
+    if (entry.collective != collective) continue;
+    const int distance = std::abs(entry.ranks - ranks);
+    const int best = std::abs(nearest - ranks);
+    if (nearest == 0 || distance < best || (distance == best && entry.ranks < nearest)) nearest = entry.ranks;
+  }
+  Choices choices;
+  for (const TuningEntry& entry : table) {
+    if (entry.collective != collective || entry.ranks != nearest) continue;
+    choices.push_back({entry.maxBytes, indexOf(collective, entry.algorithm)});
+  }
+  return choices;
+}
+
+std::string knownNames(CollectiveType collective) {
+  std::string names;
+  for (const Algorithm& algorithm : algorithmTable) {
+    if (algorithm.collective == collective) names += (names.empty() ? "" : ", ") + std::string(algorithm.name);
+  }
+  return names;
+}
+
+}  // namespace
+
+std::vector<std::size_t> parseAlgorithmList(const std::string& list) {
+  std::vector<std::size_t> found;
+  std::string_view rest = list;
+  while (!rest.empty()) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(item.size() == rest.size() ? rest.size() : item.size() + 1);
+    const std::size_t colon = item.find(':');
+    const std::string_view collectiveName = item.substr(0, colon);
+    const auto fail = [&](const std::string& why) {
+      throw Error("MSCCLPP_ALGO=" + list + ": " + why + "; it is a list such as all_reduce:two_shot_ll128," +
+                      "all_gather:pipelined",
+                  ErrorCode::InvalidUsage);
+    };
+    if (colon == std::string_view::npos) fail("\"" + std::string(item) + "\" has no colon");
+    bool isKnown = false;
+    for (int i = 0; i < collectiveTypes; ++i) {
+      const auto collective = static_cast<CollectiveType>(i);
+      if (collectiveName != nameOf(collective)) continue;
+      isKnown = true;
+      const std::size_t index = indexOf(collective, item.substr(colon + 1));
+      if (index == algorithmTable.size()) {
+        fail(std::string(collectiveName) + " has no algorithm \"" + std::string(item.substr(colon + 1)) +
+             "\"; it has " + knownNames(collective));
+      }
+      found.push_back(index);
+    }
+    if (!isKnown) fail("there is no collective \"" + std::string(collectiveName) + "\"");
+  }
+  return found;
+}
+
+Selection::Selection(DeviceType deviceType, const std::string& deviceName, int ranks) {
+  const bool onGpu = deviceType == DeviceType::GPU;
+  for (int i = 0; i < collectiveTypes; ++i) {
+    const auto collective = static_cast<CollectiveType>(i);
+    choices_[static_cast<std::size_t>(i)] =
+        onGpu ? builtInChoices(gpuTuningTable, collective, ranks) : builtInChoices(cpuTuningTable, collective, ranks);
+  }
+  if (!env()->tuningFile.empty()) {
+    for (const MeasuredChoice& measured : readTuningFile(env()->tuningFile, deviceName, ranks)) {
+      Choices& choices = choices_[static_cast<std::size_t>(algorithmTable[measured.algorithm].collective)];
+      if (measured.isFirst) choices.clear();
+      choices.push_back({measured.maxBytes, measured.algorithm});
+    }
+  }
+  for (const std::size_t forced : parseAlgorithmList(env()->algo)) {
+    Choices& choices = choices_[static_cast<std::size_t>(algorithmTable[forced].collective)];
+    choices.insert(choices.begin(), {algorithmTable[forced].maxBytes, forced});
+  }
+}
+
+bool Selection::contains(std::size_t algorithm) const {
+  if (algorithm == fallbackOf(algorithmTable[algorithm].collective)) return true;
+  for (const Choice& choice : choices(algorithmTable[algorithm].collective)) {
+    if (choice.algorithm == algorithm) return true;
+  }
+  return false;
+}
+
+}  // namespace mscclpp::kernels

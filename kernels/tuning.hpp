@@ -1,0 +1,100 @@
+// Tuning: algorithms by message size, shapes of pipelines and launches. Measured; see docs/performance.md.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "algorithms.hpp"
+#include "mscclpp/basic/launch_shape.hpp"
+#include "mscclpp/basic/partition.hpp"
+#include "mscclpp/collective/tile_rings.hpp"
+
+namespace mscclpp::kernels {
+
+/// The algorithm for messages of up to and including `maxBytes` bytes (of CollectiveCall::count elements) on a number
+/// of ranks. If it is not compiled for the type, or not possible on the links, the next entry of the collective and
+/// number of ranks applies, and in the end the one for messages of any size.
+struct TuningEntry {
+  CollectiveType collective;
+  int ranks;
+  std::size_t maxBytes;
+  const char* algorithm;
+};
+
+// Without multicast, bf16, H200 and NVSwitch. Other numbers of ranks use the entries of the nearest one here.
+inline constexpr auto gpuTuningTable = std::to_array<TuningEntry>({
+    {CollectiveType::AllReduce, 4, 96 * KiB, "one_shot_sentinel"},
+    {CollectiveType::AllReduce, 4, 160 * KiB, "one_shot_ll128"},
+    {CollectiveType::AllReduce, 4, 160 * KiB, "one_shot_ll16"},
+    {CollectiveType::AllReduce, 4, 3 * MiB, "two_shot_ll128"},
+    {CollectiveType::AllReduce, 4, 16 * MiB, "two_shot_sentinel"},
+    {CollectiveType::AllGather, 2, 2 * MiB, "ll128"},
+    {CollectiveType::AllGather, 2, 256 * KiB, "ll16"},
+    {CollectiveType::ReduceScatter, 2, 2 * MiB, "ll128"},
+    {CollectiveType::ReduceScatter, 2, 256 * KiB, "ll16"},
+    {CollectiveType::AllToAll, 2, 2 * MiB, "ll128"},
+    {CollectiveType::AllToAll, 2, 256 * KiB, "ll16"},
+    {CollectiveType::Broadcast, 2, 1 * MiB, "ll128"},
+    {CollectiveType::Broadcast, 2, 256 * KiB, "ll16"},
+    {CollectiveType::Reduce, 2, 1 * MiB, "ll128"},
+    {CollectiveType::Reduce, 2, 256 * KiB, "ll16"},
+    {CollectiveType::Gather, 2, 1 * MiB, "ll128"},
+    {CollectiveType::Gather, 2, 256 * KiB, "ll16"},
+    {CollectiveType::Scatter, 2, 1 * MiB, "ll128"},
+    {CollectiveType::Scatter, 2, 256 * KiB, "ll16"},
+    {CollectiveType::SendReceive, 2, 256 * KiB, "ll128"},
+    {CollectiveType::SendReceive, 2, 64 * KiB, "ll16"},
+});
+
+// On CPUs the pipeline, which copies whole tiles, is always faster than packets: measured on two cores of an x86-64
+// server, 2 and 4 ranks, float.
+inline constexpr std::array<TuningEntry, 0> cpuTuningTable{};
+
+/// Whether the entries name algorithms that support messages of their sizes.
+template <std::size_t n>
+constexpr bool areValid(const std::array<TuningEntry, n>& entries) {
+  for (const TuningEntry& entry : entries) {
+    const std::size_t index = indexOf(entry.collective, entry.algorithm);
+    if (index == algorithmTable.size() || isTooLong(algorithmTable[index], entry.maxBytes)) return false;
+  }
+  return true;
+}
+static_assert(areValid(gpuTuningTable) && areValid(cpuTuningTable));
+
+/// A pipelined algorithm: the shape of its rings, and threads per block.
+struct PipelineTuning {
+  PipelineShape shape;
+  int threads;
+};
+
+/// Of an algorithm on a GPU: packs that a block sends to each peer per step, and blocks per launch. A send/receive has
+/// as many blocks again for the other direction.
+constexpr PipelineTuning gpuPipeline(const Algorithm& algorithm) {
+  const int blocks = algorithm.collective == CollectiveType::SendReceive ? 64 : 128;
+  return {{.tilePacks = 512, .blocks = blocks, .slots = 4}, 544};
+}
+constexpr PipelineTuning cpuPipeline(const Algorithm&) {
+  return {{.tilePacks = 2048, .blocks = 1, .slots = 4}, 1};
+}
+
+/// Blocks and threads of a packet algorithm on a GPU for messages of `packs` packs of 16 bytes: one row of packs per
+/// warp as far as possible, in small blocks up to the largest number of blocks, so that their stores drain
+/// concurrently, then in larger blocks.
+constexpr LaunchShape packetShape(const Algorithm& algorithm, std::size_t packs, int ranks) {
+  constexpr std::size_t warpThreads = 32;
+  constexpr std::size_t smallBlock = 2;
+  constexpr std::size_t largeBlock = 16;
+  constexpr std::size_t maxCount = 128;
+  const std::size_t packsPerRow = algorithm.protocol == Protocol::LL128 ? 30 : 32;
+  const std::size_t units =
+      algorithm.pattern == Pattern::OneShot ? packs : ceilDivide(packs, static_cast<std::size_t>(ranks));
+  const std::size_t rows = ceilDivide(units, packsPerRow);
+  const std::size_t blocks = std::clamp<std::size_t>(ceilDivide(rows, smallBlock), 1, maxCount);
+  const std::size_t warps = std::clamp(ceilDivide(rows, blocks), smallBlock, largeBlock);
+  return {static_cast<int>(blocks), static_cast<int>(warps * warpThreads)};
+}
+
+}  // namespace mscclpp::kernels

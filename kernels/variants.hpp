@@ -1,0 +1,120 @@
+// The types of the compiled collectives, their arguments, and the selection of a kernel by run-time values: common to
+// both backends.
+#pragma once
+
+#include <utility>
+
+#include "algorithms.hpp"
+#include "kernel_call.hpp"
+#include "mscclpp/basic/reduce_op.hpp"
+#include "mscclpp/collective/all_gather.hpp"
+#include "mscclpp/collective/all_reduce.hpp"
+#include "mscclpp/collective/all_to_all.hpp"
+#include "mscclpp/collective/broadcast.hpp"
+#include "mscclpp/collective/gather.hpp"
+#include "mscclpp/collective/reduce.hpp"
+#include "mscclpp/collective/reduce_scatter.hpp"
+#include "mscclpp/collective/scatter.hpp"
+#include "mscclpp/collective/send_receive.hpp"
+#include "mscclpp/collective/traced.hpp"
+
+namespace mscclpp::kernels {
+
+/// What collectives without a reduction are compiled for: they move bytes, whatever their elements are.
+using Byte = std::uint8_t;
+
+namespace detail {
+
+template <std::size_t index, int ranks, class T, class Op>
+auto collectiveTag() {
+  constexpr Algorithm algorithm = algorithmTable[index];
+  constexpr CollectiveConfig config{algorithm.protocol, ranks};
+  if constexpr (algorithm.collective == CollectiveType::AllReduce) {
+    return TypeTag<mscclpp::AllReduce<T, Op, AllReduceConfig{algorithm.protocol, algorithm.pattern, ranks}>>{};
+  } else if constexpr (algorithm.collective == CollectiveType::ReduceScatter) {
+    return TypeTag<mscclpp::ReduceScatter<T, Op, config>>{};
+  } else if constexpr (algorithm.collective == CollectiveType::Reduce) {
+    return TypeTag<mscclpp::Reduce<T, Op, config>>{};
+  } else if constexpr (algorithm.collective == CollectiveType::AllGather) {
+    return TypeTag<mscclpp::AllGather<T, config>>{};
+  } else if constexpr (algorithm.collective == CollectiveType::AllToAll) {
+    return TypeTag<mscclpp::AllToAll<T, config>>{};
+  } else if constexpr (algorithm.collective == CollectiveType::Broadcast) {
+    return TypeTag<mscclpp::Broadcast<T, config>>{};
+  } else if constexpr (algorithm.collective == CollectiveType::Gather) {
+    return TypeTag<mscclpp::Gather<T, config>>{};
+  } else if constexpr (algorithm.collective == CollectiveType::Scatter) {
+    return TypeTag<mscclpp::Scatter<T, config>>{};
+  } else {
+    return TypeTag<mscclpp::SendReceive<T, config>>{};
+  }
+}
+
+/// Calls f.template operator()<i>() for i == index.
+template <class F>
+void visitIndex(std::size_t index, const F& f) {
+  [&]<std::size_t... i>(std::index_sequence<i...>) {
+    ((i == index ? f.template operator()<i>() : void()), ...);
+  }
+  (std::make_index_sequence<algorithmTable.size()>{});
+}
+
+}  // namespace detail
+
+/// The collective of an algorithm, for `ranks` ranks (0: any number), elements T and, if it reduces, operator Op.
+template <std::size_t index, int ranks, class T, class Op = Sum>
+using CollectiveOf = typename decltype(detail::collectiveTag<index, ranks, T, Op>())::Type;
+
+/// The arguments of the collective for a call.
+template <class Collective>
+typename Collective::Args argsFor(const KernelCall& call) {
+  constexpr int ranks = Collective::configuration.ranks;
+  typename Collective::Args args{};
+  args.team = Team<ranks>(call.rank, call.ranks);
+  args.window = makeWindow<ranks>(call.window, call.ranks);
+  args.epochs = {call.epochs};
+  args.scratch =
+      Collective::scratchFor(call.capacity / sizeof(typename Collective::Element), call.ranks, call.pipeline);
+  args.count = call.count;
+  args.wait = call.wait;
+  if constexpr (requires { args.op.op; }) args.op = {call.reduction.op};
+  if constexpr (requires { args.root; }) args.root = call.root;
+  if constexpr (requires { args.destination; }) {
+    args.destination = call.destination;
+    args.origin = call.origin;
+    args.receivedCount = call.receivedCount;
+  }
+  return args;
+}
+
+/// The kernels of an algorithm for elements T. Backend: template <class T> static constexpr bool
+/// supports(const Algorithm&) and isSpecialized(const Algorithm&), and template <class T, std::size_t index, int ranks>
+/// static int run(const KernelCall&).
+template <class Backend, class T, std::size_t index>
+KernelFunction variantFor(int ranks) {
+  constexpr Algorithm algorithm = algorithmTable[index];
+  KernelFunction found = nullptr;
+  if constexpr (Backend::template supports<T>(algorithm)) {
+    found = &Backend::template run<T, index, 0>;
+    if constexpr (Backend::template isSpecialized<T>(algorithm)) {
+      [&]<std::size_t... i>(std::index_sequence<i...>) {
+        ((ranks == fixedTeamSizes[i] ? void(found = &Backend::template run<T, index, fixedTeamSizes[i]>) : void()),
+         ...);
+      }
+      (std::make_index_sequence<fixedTeamSizes.size()>{});
+    }
+  }
+  return found;
+}
+
+/// The same for an algorithm whose collective reduces (isReduction) or not; null for others.
+template <class Backend, class T, bool isReduction>
+KernelFunction findVariant(std::size_t algorithm, int ranks) {
+  KernelFunction found = nullptr;
+  detail::visitIndex(algorithm, [&]<std::size_t i>() {
+    if constexpr (hasReduction(algorithmTable[i].collective) == isReduction) found = variantFor<Backend, T, i>(ranks);
+  });
+  return found;
+}
+
+}  // namespace mscclpp::kernels
