@@ -6,6 +6,7 @@
 #include "element_cases.hpp"
 #include "group_cases.hpp"
 #include "reduce_op_cases.hpp"
+#include "scaled_source_cases.hpp"
 #include "source_sink_cases.hpp"
 #include "trace_cases.hpp"
 #include "wait_cases.hpp"

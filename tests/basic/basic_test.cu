@@ -10,6 +10,7 @@
 #include "mscclpp/basic/cooperative_group.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 #include "reduce_op_cases.hpp"
+#include "scaled_source_cases.hpp"
 #include "source_sink_cases.hpp"
 #include "trace_cases.hpp"
 #include "wait_cases.hpp"

@@ -84,6 +84,29 @@ struct MinimalOp {
 };
 static_assert(ReductionOperator<MinimalOp, float>);
 static_assert(!ReductionOperator<MinimalOp, int>, "results have the accumulator's type");
+static_assert(StatelessOperator<MinimalOp> && !ChoosesOperator<MinimalOp>);
+
+struct MinimalOpWithState {
+  float state;
+  float combine(float, float) const;
+  float finish(float, int) const;
+};
+static_assert(ReductionOperator<MinimalOpWithState, float>);
+static_assert(!StatelessOperator<MinimalOpWithState> && !ChoosesOperator<MinimalOpWithState>);
+
+struct OpWhoseCombineIsNotConst {
+  float combine(float, float);
+  float finish(float, int) const;
+};
+static_assert(!ReductionOperator<OpWhoseCombineIsNotConst, float>);
+
+struct MinimalChoice : MinimalOpWithState {
+  template <class F>
+  void with(const F& f) const {
+    f(MinimalOp{});
+  }
+};
+static_assert(ReductionOperator<MinimalChoice, float> && ChoosesOperator<MinimalChoice>);
 
 struct MinimalPacket {
   using Payload = std::uint32_t;

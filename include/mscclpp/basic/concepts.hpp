@@ -8,19 +8,25 @@
 
 #if defined(__CUDACC_RTC__)
 #include <cuda/std/concepts>
+#include <cuda/std/type_traits>
 namespace mscclpp::detail {
 template <class From, class To>
 concept ConvertibleTo = cuda::std::convertible_to<From, To>;
 template <class A, class B>
 concept SameAs = cuda::std::same_as<A, B>;
+template <class A>
+concept Empty = cuda::std::is_empty_v<A>;
 }  // namespace mscclpp::detail
 #else
 #include <concepts>
+#include <type_traits>
 namespace mscclpp::detail {
 template <class From, class To>
 concept ConvertibleTo = std::convertible_to<From, To>;
 template <class A, class B>
 concept SameAs = std::same_as<A, B>;
+template <class A>
+concept Empty = std::is_empty_v<A>;
 }  // namespace mscclpp::detail
 #endif
 
@@ -116,12 +122,33 @@ concept TracePolicy = requires(T& trace, TraceId id, std::uint64_t argument) {
   trace.point(id, argument);
 };
 
-/// A stateless reduction operator on accumulators of type A: combine() two of them, finish() the result over a number
-/// of ranks. Models: basic/reduce_op.hpp.
+/// A reduction operator on accumulators of type A: combine() two of them, finish() the result over a number of ranks. Both
+/// are const or static. It may have state, the same on all ranks; the arguments of a call then hold its value
+/// (collective/operator_args.hpp). Models: basic/reduce_op.hpp.
 template <class Op, class A>
-concept ReductionOperator = requires(A a, A b) {
-  { Op::combine(a, b) } -> detail::SameAs<A>;
-  { Op::finish(a, 1) } -> detail::SameAs<A>;
+concept ReductionOperator = requires(const Op& op, A a, A b) {
+  { op.combine(a, b) } -> detail::SameAs<A>;
+  { op.finish(a, 1) } -> detail::SameAs<A>;
+};
+
+/// An operator without state: Op{} is its only value. Models: basic/reduce_op.hpp.
+template <class Op>
+concept StatelessOperator = detail::Empty<Op> && requires {
+  Op{};
+};
+
+namespace detail {
+struct OperatorFunctionArchetype {
+  template <class Op>
+  MSCCLPP_HOST_DEVICE void operator()(const Op& op) const;
+};
+}  // namespace detail
+
+/// An operator whose value chooses among others: with(f) returns f(the chosen one). A reduction of packs asks it once
+/// for a pack, and then computes with the chosen operator. Models: RuntimeOp in basic/reduce_op.hpp.
+template <class Op>
+concept ChoosesOperator = requires(const Op& op) {
+  op.with(detail::OperatorFunctionArchetype{});
 };
 
 /// A unit of data that carries its own flag, which tells the receiver that it has arrived. Models: packet/ll8.hpp,

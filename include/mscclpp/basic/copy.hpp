@@ -82,10 +82,10 @@ MSCCLPP_INLINE void copy(void* dst, const void* src, std::uint64_t bytes, std::u
   }
 }
 
-/// Reduces src into dst: dst[i] = Op(dst[i], src[i]), rounded once, for `count` elements. Called by every thread of
+/// Reduces src into dst: dst[i] = op(dst[i], src[i]), rounded once, for `count` elements. Called by every thread of
 /// group; does not sync. Both arrays are aligned to their elements; 16 bytes per access if both are aligned to that.
-template <class Op, ThreadGroup Group, class T>
-MSCCLPP_INLINE void copyReduce(const Group& group, T* dst, const T* src, std::size_t count) {
+template <ThreadGroup Group, class T, class Op>
+MSCCLPP_INLINE void copyReduce(const Group& group, T* dst, const T* src, std::size_t count, const Op& op) {
   const auto rank = static_cast<std::size_t>(group.rank());
   const auto step = static_cast<std::size_t>(group.size());
   const std::size_t misalignment = reinterpret_cast<std::uintptr_t>(dst) % sizeof(Word128);
@@ -94,16 +94,21 @@ MSCCLPP_INLINE void copyReduce(const Group& group, T* dst, const T* src, std::si
   const bool together = reinterpret_cast<std::uintptr_t>(src + head) % sizeof(Word128) == 0;
   const std::size_t packs = together ? (count - head) / packSize<T> : 0;
   const auto reduceOne = [&](std::size_t i) {
-    dst[i] = narrow<T>(arch::canonicalNan(Op::finish(Op::combine(widen<T>(dst[i]), widen<T>(src[i])), 2)));
+    dst[i] = narrow<T>(arch::canonicalNan(op.finish(op.combine(widen<T>(dst[i]), widen<T>(src[i])), 2)));
   };
   for (std::size_t i = rank; i < head; i += step) reduceOne(i);
   for (std::size_t p = rank; p < packs; p += step) {
     const std::size_t first = head + p * packSize<T>;
-    PackReducer<T, Op> reducer(fromWord<T>(arch::loadWide(dst + first)));
+    PackReducer<T, Op> reducer(fromWord<T>(arch::loadWide(dst + first)), op);
     reducer.add(fromWord<T>(arch::loadWide(src + first)));
     arch::storeWide(dst + first, toWord<T>(reducer.finish(2)));
   }
   for (std::size_t i = head + packs * packSize<T> + rank; i < count; i += step) reduceOne(i);
+}
+/// The same with an operator without state.
+template <StatelessOperator Op, ThreadGroup Group, class T>
+MSCCLPP_INLINE void copyReduce(const Group& group, T* dst, const T* src, std::size_t count) {
+  copyReduce(group, dst, src, count, Op{});
 }
 
 }  // namespace mscclpp

@@ -1,4 +1,4 @@
-// Element types and reduction operators as run-time values, and visit(), which converts them to types.
+// Element types as run-time values, and visit(), which converts them and reduction operators to types.
 #pragma once
 
 #include "mscclpp/basic/element.hpp"
@@ -28,9 +28,6 @@ enum class DataType {
   FLOAT64,
   AUTO = 255
 };
-
-/// Reduction operators of the host API, with NCCL's values.
-enum class ReduceOp { SUM = 0, PROD = 1, MAX = 2, MIN = 3, AVG = 4, NOP = 255 };
 
 #if !defined(__CUDACC_RTC__)  // run-time values become types on the host
 

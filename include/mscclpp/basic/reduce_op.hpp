@@ -1,12 +1,16 @@
-// Reduction operators: stateless types that combine two accumulators and finish the result over all ranks.
+// Reduction operators: types that combine two accumulators and finish the result over all ranks.
 #pragma once
 
 #include "mscclpp/arch/nan.hpp"
+#include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/basic/vector.hpp"
 #include "mscclpp/config.hpp"
 
 namespace mscclpp {
+
+/// Reduction operators of the host API, with NCCL's values.
+enum class ReduceOp { SUM = 0, PROD = 1, MAX = 2, MIN = 3, AVG = 4, NOP = 255 };
 
 namespace detail {
 
@@ -89,5 +93,50 @@ struct Average {
     return total / static_cast<A>(ranks);
   }
 };
+
+/// An operator that is chosen at run time, bitwise the same as the one it names: for rare types and operators, whose
+/// kernels are then compiled once rather than once for each operator. All threads of a call, on all ranks, have the same
+/// value.
+struct RuntimeOp {
+  ReduceOp op;
+
+  /// Whether op names an operator. Collectives refuse others where calls are checked; with() takes them for SUM.
+  MSCCLPP_HOST_DEVICE bool isValid() const {
+    return op == ReduceOp::SUM || op == ReduceOp::PROD || op == ReduceOp::MAX || op == ReduceOp::MIN ||
+           op == ReduceOp::AVG;
+  }
+  /// A number of the value. Where calls are checked, all ranks must have the same.
+  MSCCLPP_HOST_DEVICE std::uint32_t number() const { return static_cast<std::uint32_t>(op); }
+
+  /// Returns f(the operator that op names).
+  template <class F>
+  MSCCLPP_INLINE auto with(const F& f) const {
+    switch (op) {
+      case ReduceOp::PROD:
+        return f(Product{});
+      case ReduceOp::MAX:
+        return f(Max{});
+      case ReduceOp::MIN:
+        return f(Min{});
+      case ReduceOp::AVG:
+        return f(Average{});
+      default:
+        return f(Sum{});
+    }
+  }
+
+  template <class A>
+  MSCCLPP_INLINE A combine(A a, A b) const {
+    return with([&](const auto& chosen) { return chosen.combine(a, b); });
+  }
+  template <class A>
+  MSCCLPP_INLINE A finish(A total, int ranks) const {
+    return with([&](const auto& chosen) { return chosen.finish(total, ranks); });
+  }
+};
+
+static_assert(StatelessOperator<Sum> && StatelessOperator<Product> && StatelessOperator<Min> && StatelessOperator<Max>);
+static_assert(StatelessOperator<Average> && !ChoosesOperator<Sum>);
+static_assert(ReductionOperator<RuntimeOp, float> && ChoosesOperator<RuntimeOp> && !StatelessOperator<RuntimeOp>);
 
 }  // namespace mscclpp

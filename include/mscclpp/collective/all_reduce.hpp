@@ -8,13 +8,15 @@
 #include "mscclpp/collective/collective.hpp"
 #include "mscclpp/collective/config.hpp"
 #include "mscclpp/collective/layout.hpp"
+#include "mscclpp/collective/operator_args.hpp"
 #include "mscclpp/collective/session.hpp"
 #include "mscclpp/collective/stages.hpp"
 #include "mscclpp/config.hpp"
 
 namespace mscclpp {
 
-/// An all-reduce of elements T under operator Op, made of the stages that config names.
+/// An all-reduce of elements T under operator Op, made of the stages that config names. If Op has state, args.op is its
+/// value.
 ///
 /// run() is called by every thread of every block of `grid`, on every rank, with the same count, numbers of blocks and
 /// threads, and config. Calls on the same scratch must not overlap in time (use one stream). Input and output are the
@@ -35,7 +37,8 @@ struct AllReduce : OverSession<T, config.common(), config.pattern == Pattern::On
 
   using Base = typename AllReduce::OverSession;
   using Operator = Op;
-  using typename Base::Args;
+  /// Those of Base, and `op` if Op has state.
+  using Args = ArgsWithOperator<typename Base::Args, Op>;
   using typename Base::Scratch;
   static constexpr AllReduceConfig configuration = config;
 
@@ -48,7 +51,7 @@ struct AllReduce : OverSession<T, config.common(), config.pattern == Pattern::On
   /// Whether a launch of this shape can run with these arguments: the message fits in the scratch, and a pipeline has
   /// the number of blocks that its scratch was made for. launch() checks it; a user's kernel that calls run() must.
   static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
-    return Base::fits(args, arrayPacks(args.count, args.team.size()), shape);
+    return Base::fits(args, arrayPacks(args.count, args.team.size()), shape) && acceptsOperator<Op>(args);
   }
 
   /// Returns whether all waits of the calling thread succeeded.
@@ -58,14 +61,15 @@ struct AllReduce : OverSession<T, config.common(), config.pattern == Pattern::On
     Base::template checkSourceAndSink<Source, Sink>();
     return Base::template withSession<AllReduce>(grid, args, TraceId::AllReduce, [&](auto& session) {
       constexpr int inputs = 0;
+      const Op op = operatorOf<Op>(args);
       if constexpr (config.pattern == Pattern::OneShot) {
         const WholeMessage<T, typename Base::Index> message(args.count);
-        return session.run(ownSlice(message) | from(source) | share<inputs>() | reduce<inputs, Op>() | into(sink));
+        return session.run(ownSlice(message) | from(source) | share<inputs>() | reduce<inputs>(op) | into(sink));
       } else {
         constexpr int results = 1;
         const EvenSlices<T, typename Base::Index> slices(args.count, args.team.size());
         return session.run(eachPeer(slices) | from(source) | send<inputs>(),
-                           ownSlice(slices) | from(source) | reduce<inputs, Op>() | share<results>() | into(sink),
+                           ownSlice(slices) | from(source) | reduce<inputs>(op) | share<results>() | into(sink),
                            eachPeer(slices) | receive<results>() | into(sink));
       }
     });

@@ -74,7 +74,7 @@ MSCCLPP_HOST_DEVICE bool checkArguments(const GridType& grid, const Args& args) 
   return detail::refuseCall(wait, site, WaitOutcome::InvalidCall, detail::wordOf(shape));
 }
 
-/// Returns whether all ranks call the same collective C with the same count and numbers of blocks and threads. Called
+/// Returns whether all ranks call the same collective C with the same operator, count and numbers of blocks and threads. Called
 /// by all threads of the grid, on every rank, with a count above 0. If not, it does as checkArguments(); the record
 /// names the rank and the difference. A rank that does not call fails the wait of the others.
 template <class C, Grid GridType, class Args>
@@ -86,7 +86,8 @@ MSCCLPP_HOST_DEVICE bool compareCalls(const GridType& grid, const Args& args) {
   const auto site = [&](int peer, std::uint64_t expected) {
     return WaitSite{WaitOperation::Call, rank, peer, block, expected};
   };
-  constexpr std::uint32_t type = detail::typeNumber<C>();
+  std::uint32_t type = detail::typeNumber<C>();
+  if constexpr (requires { args.op.number(); }) type += args.op.number();
   const std::uint64_t count = args.count;
   const std::uint32_t own[CallWords::count] = {type, static_cast<std::uint32_t>(count),
                                                static_cast<std::uint32_t>(count >> 32), gridWord};

@@ -139,9 +139,9 @@ class PacketSession {
   /// Waits for the packs that all peers send through an array, and reduces them with `word`, this rank's, in rank order
   /// from 0. Encoded packs. Returns whether they arrived.
   template <class T, class Op>
-  MSCCLPP_INLINE bool reduce(int array, const Position& at, Word128& word) {
+  MSCCLPP_INLINE bool reduce(int array, const Position& at, Word128& word, const Op& op) {
     const auto inputsOf = [&](int from) { return slotsOf(array, from); };
-    word = rows::reduce<P, T, Op>(warp_, wait_, site(-1), args_.team, inputsOf, at, epoch_, word);
+    word = rows::reduce<P, T>(warp_, wait_, site(-1), args_.team, inputsOf, at, epoch_, word, op);
     return !failed();
   }
 

@@ -2,18 +2,20 @@
 #pragma once
 
 #include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/basic/reduce_op.hpp"
 #include "mscclpp/collective/collective.hpp"
 #include "mscclpp/collective/config.hpp"
 #include "mscclpp/collective/equal_counts.hpp"
 #include "mscclpp/collective/layout.hpp"
+#include "mscclpp/collective/operator_args.hpp"
 #include "mscclpp/collective/stages.hpp"
 #include "mscclpp/config.hpp"
 
 namespace mscclpp {
 
 /// A reduction of elements T under operator Op to args.root. args.count: the elements of a rank's contribution, any
-/// number.
+/// number. If Op has state, args.op is its value.
 ///
 /// run() is called by every thread of every block of `grid`, on every rank, with the same count, root, numbers of
 /// blocks and threads, and config. Calls on the same scratch must not overlap in time (use one stream). The reduction
@@ -33,7 +35,13 @@ struct Reduce : RootedCounts<T, config.common()> {
 
   using Base = RootedCounts<T, config.common()>;
   using Operator = Op;
-  using typename Base::Args;
+  /// Those of Base, and `op` if Op has state.
+  using Args = ArgsWithOperator<typename Base::Args, Op>;
+
+  /// As in Base; and whether the operator is valid.
+  static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
+    return Base::accepts(args, shape) && acceptsOperator<Op>(args);
+  }
 
   /// Returns whether all waits of the calling thread succeeded.
   template <class GridType, class Source, class Sink>
@@ -42,9 +50,10 @@ struct Reduce : RootedCounts<T, config.common()> {
     Base::template checkSourceAndSink<Source, Sink>();
     return Base::template withSession<Reduce>(grid, args, TraceId::ReduceToRoot, [&](auto& session) {
       constexpr int inputs = 0;
+      const Op op = operatorOf<Op>(args);
       const WholeMessage<T, typename Base::Index> message(args.count);
       return session.run(withPeer(message, args.root) | from(source) | send<inputs>(),
-                         ownSlice(message, args.root) | from(source) | reduce<inputs, Op>() | into(sink));
+                         ownSlice(message, args.root) | from(source) | reduce<inputs>(op) | into(sink));
     });
   }
 };

@@ -2,19 +2,21 @@
 #pragma once
 
 #include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/basic/reduce_op.hpp"
 #include "mscclpp/collective/collective.hpp"
 #include "mscclpp/collective/config.hpp"
 #include "mscclpp/collective/equal_counts.hpp"
 #include "mscclpp/collective/layout.hpp"
 #include "mscclpp/collective/offset_access.hpp"
+#include "mscclpp/collective/operator_args.hpp"
 #include "mscclpp/collective/stages.hpp"
 #include "mscclpp/config.hpp"
 
 namespace mscclpp {
 
 /// A reduce-scatter of elements T under operator Op. args.count: the elements of a rank's result, any number; every
-/// rank contributes as many for each rank.
+/// rank contributes as many for each rank. If Op has state, args.op is its value.
 ///
 /// run() is called by every thread of every block of `grid`, on every rank, with the same count, numbers of blocks and
 /// threads, and config. Calls on the same scratch must not overlap in time (use one stream). The reduction is in rank
@@ -36,7 +38,13 @@ struct ReduceScatter : EqualCounts<T, config.common(), SlotReuse::ByData> {
 
   using Base = EqualCounts<T, config.common(), SlotReuse::ByData>;
   using Operator = Op;
-  using typename Base::Args;
+  /// Those of Base, and `op` if Op has state.
+  using Args = ArgsWithOperator<typename Base::Args, Op>;
+
+  /// As in Base; and whether the operator is valid.
+  static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
+    return Base::accepts(args, shape) && acceptsOperator<Op>(args);
+  }
 
   /// Returns whether all waits of the calling thread succeeded.
   template <class GridType, class Source, class Sink>
@@ -45,11 +53,12 @@ struct ReduceScatter : EqualCounts<T, config.common(), SlotReuse::ByData> {
     Base::template checkSourceAndSink<Source, Sink>();
     return Base::template withSession<ReduceScatter>(grid, args, TraceId::ReduceScatter, [&](auto& session) {
       constexpr int inputs = 0;
+      const Op op = operatorOf<Op>(args);
       const RankSlices<T, typename Base::Index> slices(args.count);
       const WholeMessage<T, typename Base::Index> result(args.count);
       const OffsetSource<Source> ownPart(source, static_cast<std::size_t>(args.team.rank()) * args.count);
       return session.run(eachPeer(slices) | from(source) | send<inputs>(),
-                         ownSlice(result) | from(ownPart) | reduce<inputs, Op>() | into(sink));
+                         ownSlice(result) | from(ownPart) | reduce<inputs>(op) | into(sink));
     });
   }
 };

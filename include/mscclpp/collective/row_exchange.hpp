@@ -67,8 +67,10 @@ class RowExchange {
   using Owners = typename Scratch::Owners;
   static constexpr RowDelivery delivery = Scratch::delivery;
 
-  MSCCLPP_INLINE RowExchange(const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace)
-      : grid_(grid),
+  MSCCLPP_INLINE RowExchange(const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace,
+                             const Op& op)
+      : op_(op),
+        grid_(grid),
         warp_(grid.warp()),
         args_(args),
         wait_(wait),
@@ -316,9 +318,9 @@ class RowExchange {
         Word128 words[Ranks];  // all loads are in flight before the first is used
         MSCCLPP_UNROLL
         for (int r = 0; r < Ranks; ++r) words[r] = term(r);
-        pack = fromWord<T>(reduceWords<T, Op>(words));
+        pack = fromWord<T>(reduceWords<T>(words, op_));
       } else {
-        PackReducer<T, Op> reducer(fromWord<T>(term(0)));
+        PackReducer<T, Op> reducer(fromWord<T>(term(0)), op_);
         for (int r = 1; r < team().size(); ++r) reducer.add(fromWord<T>(term(r)));
         pack = reducer.finish(team().size());
       }
@@ -336,6 +338,7 @@ class RowExchange {
     sink(row, byte, word);
   }
 
+  [[no_unique_address]] const Op op_;
   const GridType& grid_;
   const Warp warp_;
   const CollectiveArgs<Ranks, Scratch>& args_;
@@ -345,12 +348,18 @@ class RowExchange {
   const bool hasStopped_;  ///< an earlier call has failed
 };
 
-/// A RowExchange for one call, with the reduction operator Op. args.count: the number of rows, at least 1 and at most
-/// args.scratch.rows.
+/// A RowExchange for one call, with the reduction operator op, the same on all ranks. args.count: the number of rows, at
+/// least 1 and at most args.scratch.rows.
 template <class Op, Grid GridType, int Ranks, class Scratch, WaitPolicy Wait, TracePolicy Trace>
 MSCCLPP_INLINE RowExchange<Op, Ranks, Scratch, GridType, Wait, Trace> makeRowExchange(
+    const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace, const Op& op) {
+  return {grid, args, wait, trace, op};
+}
+/// The same with an operator without state.
+template <StatelessOperator Op, Grid GridType, int Ranks, class Scratch, WaitPolicy Wait, TracePolicy Trace>
+MSCCLPP_INLINE RowExchange<Op, Ranks, Scratch, GridType, Wait, Trace> makeRowExchange(
     const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace) {
-  return {grid, args, wait, trace};
+  return {grid, args, wait, trace, Op{}};
 }
 
 }  // namespace mscclpp

@@ -128,9 +128,10 @@ MSCCLPP_INLINE void clear([[maybe_unused]] const Warp& warp, [[maybe_unused]] st
 
 /// Reduce: receives the words of all peers and reduces them with this rank's, in rank order from 0, so that every rank
 /// computes the same bits. slotsOf(rank) is the slot array that `rank` writes for this rank.
-template <class P, class T, class Op, int Ranks, class Warp, WaitPolicy Wait, class SlotsOf>
+template <class P, class T, int Ranks, class Warp, WaitPolicy Wait, class SlotsOf, class Op>
 MSCCLPP_INLINE Word128 reduce(const Warp& warp, Wait& wait, WaitSite site, const Team<Ranks>& team,
-                              const SlotsOf& slotsOf, const RowPosition& at, std::uint64_t epoch, const Word128& own) {
+                              const SlotsOf& slotsOf, const RowPosition& at, std::uint64_t epoch, const Word128& own,
+                              const Op& op) {
   if constexpr (Ranks > 1) {
     // All peers' loads are in flight together; this rank's own entry is not used.
     std::byte* slots[Ranks];
@@ -144,7 +145,7 @@ MSCCLPP_INLINE Word128 reduce(const Warp& warp, Wait& wait, WaitSite site, const
       words[r] = own;
     }
     receive<P, Ranks>(warp, wait, site, slots, positions, epoch, words);
-    return reduceWords<T, Op>(words);
+    return reduceWords<T>(words, op);
   } else {
     const auto contribution = [&](int r) {
       if (r == team.rank()) return fromWord<T>(own);
@@ -155,7 +156,7 @@ MSCCLPP_INLINE Word128 reduce(const Warp& warp, Wait& wait, WaitSite site, const
       receive<P, 1>(warp, wait, site, slots, positions, epoch, words);
       return fromWord<T>(words[0]);
     };
-    PackReducer<T, Op> reducer(contribution(0));
+    PackReducer<T, Op> reducer(contribution(0), op);
     for (int r = 1; r < team.size(); ++r) reducer.add(contribution(r));
     return toWord<T>(reducer.finish(team.size()));
   }

@@ -11,6 +11,7 @@
 #pragma once
 
 #include "mscclpp/arch/memory.hpp"
+#include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/basic/source_sink.hpp"
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/basic/vector.hpp"
@@ -207,6 +208,8 @@ struct Reduce : Operation {
   static constexpr bool isContiguous = true;
   static constexpr bool isReduction = true;
   static constexpr std::uint32_t received = 1u << array;
+  [[no_unique_address]] Op op;
+  MSCCLPP_INLINE explicit Reduce(const Op& reduction) : op(reduction) {}
 
   template <class C, class At, int n>
   MSCCLPP_INLINE bool apply(C& call, const At (&at)[n], Word128 (&words)[n]) const {
@@ -214,18 +217,23 @@ struct Reduce : Operation {
     bool isReduced = true;
     MSCCLPP_UNROLL
     for (int i = 0; i < n; ++i)
-      isReduced &= call.session.template reduce<typename C::Layout::Element, Op>(array, at[i], words[i]);
+      isReduced &= call.session.template reduce<typename C::Layout::Element>(array, at[i], words[i], op);
     return isReduced;
   }
   template <class C>
   MSCCLPP_INLINE const std::byte* copyBlock(C& call, Range part, const std::byte* data, std::byte* target) const {
-    call.session.template reduceBlock<typename C::Layout::Element, Op>(array, data, target, call.bytes(part));
+    call.session.template reduceBlock<typename C::Layout::Element>(array, data, target, call.bytes(part), op);
     return target;
   }
 };
 template <int array, class Op>
+MSCCLPP_INLINE Reduce<array, Op> reduce(const Op& op) {
+  return Reduce<array, Op>(op);
+}
+/// The same with an operator without state.
+template <int array, StatelessOperator Op>
 MSCCLPP_INLINE Reduce<array, Op> reduce() {
-  return {};
+  return Reduce<array, Op>(Op{});
 }
 
 /// Replaces each pack by f(first, pack, valid), a const callable like a source (basic/source_sink.hpp) that also gets

@@ -274,7 +274,7 @@ class TilePipeline {
       return true;
     }
     template <class T, class Op>
-    MSCCLPP_INLINE bool reduce(int array, const TilePosition& at, Word128& word) const {
+    MSCCLPP_INLINE bool reduce(int array, const TilePosition& at, Word128& word, const Op& op) const {
       if (!at.active) return true;
       const auto load = [&](int from) {
         return from == team().rank() ? word : arch::loadWide(incoming(array, from) + at.slot * sizeof(Word128));
@@ -283,9 +283,9 @@ class TilePipeline {
         Word128 words[Ranks];  // all loads are in flight before the first is used
         MSCCLPP_UNROLL
         for (int r = 0; r < Ranks; ++r) words[r] = load(r);
-        word = reduceWords<T, Op>(words);
+        word = reduceWords<T>(words, op);
       } else {
-        PackReducer<T, Op> reducer(fromWord<T>(load(0)));
+        PackReducer<T, Op> reducer(fromWord<T>(load(0)), op);
         for (int r = 1; r < team().size(); ++r) reducer.add(fromWord<T>(load(r)));
         word = toWord<T>(reducer.finish(team().size()));
       }
@@ -293,10 +293,11 @@ class TilePipeline {
     }
     /// The same for `bytes` bytes in one piece: `own` is this rank's contribution.
     template <class T, class Op>
-    MSCCLPP_INLINE void reduceBlock(int array, const std::byte* own, std::byte* result, std::size_t bytes) const {
+    MSCCLPP_INLINE void reduceBlock(int array, const std::byte* own, std::byte* result, std::size_t bytes,
+                                    const Op& op) const {
       const std::byte* contributions[Ranks > 0 ? Ranks : maxTeamSize];
       for (int r = 0; r < team().size(); ++r) contributions[r] = r == team().rank() ? own : incoming(array, r);
-      reduceArrays<T, Op>(contributions, team().size(), result, bytes);
+      reduceArrays<T>(contributions, team().size(), result, bytes, op);
     }
 
    private:
