@@ -32,7 +32,7 @@ void reduce(ProcessGroup& group) {
     }
     if (group.rank() == 0) {
       std::printf("%zu floats over %d ranks by %s: right\n", count, group.size(),
-                  collectives.selectedAlgorithm(count, DataType::FLOAT32, ReduceOp::SUM).c_str());
+                  collectives.selectedAlgorithm({.count = count}).c_str());
     }
   }
   bootstrap->barrier();  // no rank frees its scratch while others still read it

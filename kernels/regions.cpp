@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "kernel_lookup.hpp"
 #include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/collective/epoch.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "tuning.hpp"
-#include "variants.hpp"
 
 namespace mscclpp::kernels {
 

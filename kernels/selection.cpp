@@ -32,6 +32,10 @@ Choices builtInChoices(std::span<const TuningEntry> table, CollectiveType collec
   return choices;
 }
 
+std::string quoted(std::string_view text) {
+  return std::string(1, '"').append(text).append(1, '"');
+}
+
 std::string knownNames(CollectiveType collective) {
   std::string names;
   for (const Algorithm& algorithm : algorithmTable) {
@@ -55,7 +59,7 @@ std::vector<std::size_t> parseAlgorithmList(const std::string& list) {
                       "all_gather:pipelined",
                   ErrorCode::InvalidUsage);
     };
-    if (colon == std::string_view::npos) fail("\"" + std::string(item) + "\" has no colon");
+    if (colon == std::string_view::npos) fail(quoted(item) + " has no colon");
     bool isKnown = false;
     for (int i = 0; i < collectiveTypes; ++i) {
       const auto collective = static_cast<CollectiveType>(i);
@@ -63,12 +67,12 @@ std::vector<std::size_t> parseAlgorithmList(const std::string& list) {
       isKnown = true;
       const std::size_t index = indexOf(collective, item.substr(colon + 1));
       if (index == algorithmTable.size()) {
-        fail(std::string(collectiveName) + " has no algorithm \"" + std::string(item.substr(colon + 1)) +
-             "\"; it has " + knownNames(collective));
+        fail(std::string(collectiveName) + " has no algorithm " + quoted(item.substr(colon + 1)) + "; it has " +
+             knownNames(collective));
       }
       found.push_back(index);
     }
-    if (!isKnown) fail("there is no collective \"" + std::string(collectiveName) + "\"");
+    if (!isKnown) fail("there is no collective " + quoted(collectiveName));
   }
   return found;
 }

@@ -3,8 +3,8 @@
 
 #include <thread>
 
+#include "kernels/kernel_lookup.hpp"
 #include "kernels/scaled_source.hpp"
-#include "kernels/variants.hpp"
 #include "mscclpp/basic/serial_group.hpp"
 
 namespace mscclpp::kernels::cpu {

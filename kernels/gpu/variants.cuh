@@ -1,8 +1,8 @@
 // Runs a collective on a GPU: enqueues the generic kernel.
 #pragma once
 
+#include "kernels/kernel_lookup.hpp"
 #include "kernels/scaled_source.hpp"
-#include "kernels/variants.hpp"
 #include "mscclpp/kernel.cuh"
 
 namespace mscclpp::kernels::gpu {

@@ -46,7 +46,7 @@ class CollectiveCaller {
   bool call() {
     const std::size_t count = std::size_t{1} << random_() % 21;
     const std::string algorithm = algorithms_[random_() % algorithms_.size()];
-    const bool isServed = collectives_.supports(algorithm, count, DataType::FLOAT32, ReduceOp::SUM);
+    const bool isServed = collectives_.supports({.count = count, .algorithm = algorithm});
     backend_.runOnce([&](CUstream_st* stream) {
       collectives_.allReduce(input_.get(), output_.get(), count, DataType::FLOAT32, ReduceOp::SUM, stream,
                              isServed ? algorithm : "");

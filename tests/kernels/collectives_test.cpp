@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "element_types.hpp"
+#include "every_collective.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "tests/host/spawned_ranks.hpp"
 #include "tests/host/trace/trace_file.hpp"
@@ -62,13 +63,19 @@ void checkCall(const Rank& rank, DataType type, ReduceOp op, const std::vector<B
   CHECK(sameOnAllRanks(rank.bootstrap, hashOf(output)));
 }
 
-/// The algorithms that support such a message, and the empty name, which selects one by size.
 std::vector<std::string> algorithmsFor(const Rank& rank, std::size_t count, DataType type, ReduceOp op) {
-  std::vector<std::string> names{""};
-  for (const auto& name : rank.collectives.algorithms()) {
-    if (rank.collectives.supports(name, count, type, op)) names.push_back(name);
-  }
-  return names;
+  return test::algorithmsFor(rank.collectives, allReduceOf(count, type, op));
+}
+
+/// Runs a call on buffers of this process, for checkCollective().
+auto performer(Collectives& collectives) {
+  return [&collectives](CollectiveCall call, Bytes& from, Bytes* to) {
+    const auto inputAt = reinterpret_cast<std::size_t>(call.input);
+    const auto outputAt = reinterpret_cast<std::size_t>(call.output);
+    if (call.input != nullptr) call.input = from.data() + inputAt;
+    if (call.output != nullptr) call.output = (to == nullptr ? from : *to).data() + outputAt;
+    collectives.run(call);
+  };
 }
 
 void expectInvalidUsage(const std::string& part, const std::function<void()>& call) {
@@ -163,10 +170,10 @@ TEST_CASE("recorded calls give the same results") {
       CHECK(trace->lost() > 0);  // so many calls
       // A type without traced variants: the call is recorded, its stages are not.
       const auto recorded = [&] { return trace->buffer().cursors[0].count; };
-      CHECK(rank.collectives.recordsStages(DataType::FLOAT32, ReduceOp::SUM));
-      CHECK(rank.collectives.recordsStages(DataType::BFLOAT16, ReduceOp::SUM));
-      CHECK_FALSE(rank.collectives.recordsStages(DataType::FLOAT32, ReduceOp::MAX));
-      CHECK_FALSE(rank.collectives.recordsStages(DataType::INT32, ReduceOp::SUM));
+      CHECK(rank.collectives.recordsStages(allReduceOf(1, DataType::FLOAT32, ReduceOp::SUM)));
+      CHECK(rank.collectives.recordsStages(allReduceOf(1, DataType::BFLOAT16, ReduceOp::SUM)));
+      CHECK(rank.collectives.recordsStages(allReduceOf(1, DataType::FLOAT32, ReduceOp::MAX)));
+      CHECK_FALSE(rank.collectives.recordsStages(allReduceOf(1, DataType::INT32, ReduceOp::SUM)));
       checkCall(rank, DataType::INT32, ReduceOp::SUM, inputBytes(DataType::INT32, 100, rank.ranks, 1), "",
                 Output::OtherBuffer);
       CHECK(recorded() == 0);
@@ -211,18 +218,144 @@ TEST_CASE("a message of many tiles") {
   });
 }
 
+TEST_CASE("every collective with every algorithm") {
+  for (const int ranks : {1, 2, 3, 4}) {
+    CAPTURE(ranks);
+    onRanks(ranks, [](const Rank& rank) {
+      checkEveryCollective(rank.collectives, rank.rank, rank.ranks, {1, 37, 4099, 20'000},
+                           {DataType::FLOAT32, DataType::UINT8, DataType::FLOAT64}, performer(rank.collectives));
+    });
+  }
+  onRanks(
+      7,
+      [](const Rank& rank) {
+        checkEveryCollective(rank.collectives, rank.rank, rank.ranks, {5, 30'001}, {DataType::BFLOAT16},
+                             performer(rank.collectives));
+      },
+      Collectives::Algorithms::Selected);
+}
+
+TEST_CASE("a factor for each rank, on the host and where the kernel reads it") {
+  onRanks(3, [](const Rank& rank) {
+    const std::vector<float> factors{0.5f, -2, 0.25f};
+    for (const auto collective : {CollectiveType::AllReduce, CollectiveType::ReduceScatter, CollectiveType::Reduce}) {
+      for (const auto location : {ScalarLocation::Host, ScalarLocation::Device}) {
+        CollectiveCall call{.collective = collective, .count = 1000, .type = DataType::FLOAT32, .root = 1};
+        for (const auto& algorithm : test::algorithmsFor(rank.collectives, call)) {
+          CAPTURE(algorithm);
+          std::vector<float> input(3000);
+          for (std::size_t i = 0; i < input.size(); ++i) input[i] = static_cast<float>(i % 16 + 1);
+          std::vector<float> output(1000, -1);
+          const float factor = factors[static_cast<std::size_t>(rank.rank)];
+          call.reduction = Reduction(ReduceOp::SUM, &factor, location);
+          call.algorithm = algorithm;
+          call.input = input.data();
+          call.output = output.data();
+          rank.collectives.run(call);
+          if (collective == CollectiveType::Reduce && rank.rank != 1) continue;
+          const std::size_t first = collective == CollectiveType::ReduceScatter ? 1000 * rank.rank : 0;
+          for (std::size_t i = 0; i < output.size(); ++i) REQUIRE(output[i] == input[first + i] * -1.25f);
+        }
+      }
+    }
+  });
+}
+
+TEST_CASE("messages of different lengths around a ring") {
+  onRanks(3, [](const Rank& rank) {
+    // Rank 1 sends far more than the others: the algorithms of the two directions differ on ranks 1 and 2.
+    for (const std::string algorithm : {"", "pipelined"}) {
+      const auto countOf = [](int sender) { return sender == 1 ? std::size_t{300'001} : std::size_t{7}; };
+      const int origin = (rank.rank + 2) % 3;
+      const std::vector<std::uint16_t> sent(countOf(rank.rank), static_cast<std::uint16_t>(100 + rank.rank));
+      std::vector<std::uint16_t> received(countOf(origin));
+      for (int call = 0; call < 10; ++call) {
+        rank.collectives.sendReceive(sent.data(), sent.size(), (rank.rank + 1) % 3, received.data(), received.size(),
+                                     origin, DataType::UINT16, nullptr, algorithm);
+      }
+      CHECK(static_cast<std::size_t>(std::count(received.begin(), received.end(), 100 + origin)) == received.size());
+    }
+  });
+}
+
+TEST_CASE("a call that only some ranks take part in") {
+  onRanks(3, [](const Rank& rank) {
+    std::vector<int> values(1000, rank.rank);
+    if (rank.rank == 0) {
+      rank.collectives.sendReceive(values.data(), 1000, 2, nullptr, 0, -1, DataType::INT32);
+    } else if (rank.rank == 2) {
+      rank.collectives.sendReceive(nullptr, 0, -1, values.data(), 1000, 0, DataType::INT32);
+      CHECK(values == std::vector<int>(1000, 0));
+    }
+    rank.collectives.broadcast(values.data(), values.data(), 1000, DataType::INT32, 1);
+    CHECK(values == std::vector<int>(1000, 1));
+  });
+}
+
+TEST_CASE("invalid calls of each collective") {
+  onRanks(2, [](const Rank& rank) {
+    Collectives& collectives = rank.collectives;
+    float values[64] = {};
+    const auto expect = [&](const std::string& part, const CollectiveCall& call) {
+      expectInvalidUsage(part, [&] { collectives.run(call); });
+    };
+    for (const auto collective :
+         {CollectiveType::Broadcast, CollectiveType::Reduce, CollectiveType::Gather, CollectiveType::Scatter}) {
+      for (const int root : {-1, 2}) {
+        expect("root is " + std::to_string(root) + ", but the ranks are 0 to 1",
+               {.collective = collective, .input = values, .output = values + 32, .count = 4, .root = root});
+      }
+    }
+    const auto transfer = [&](int destination, int origin, std::size_t received) {
+      return CollectiveCall{.collective = CollectiveType::SendReceive,
+                            .input = values,
+                            .output = values + 32,
+                            .count = 4,
+                            .destination = destination,
+                            .origin = origin,
+                            .receivedCount = received};
+    };
+    expect("destination is 2", transfer(2, 0, 4));
+    expect("origin is -2", transfer(0, -2, 4));
+    expect("a message to oneself", transfer(rank.rank, 1 - rank.rank, 4));
+    expect("a message to oneself", transfer(rank.rank, rank.rank, 5));
+    expect("input and output overlap; this collective has no form in place",
+           {.collective = CollectiveType::AllToAll, .input = values, .output = values, .count = 4});
+    expect("input and output overlap; in place, they are the same",
+           {.collective = CollectiveType::AllReduce, .input = values, .output = values + 1, .count = 4});
+    expect("input and output overlap",
+           {.collective = CollectiveType::AllGather, .input = values + 1, .output = values, .count = 4});
+    expect("input and output overlap",
+           {.collective = CollectiveType::ReduceScatter, .input = values, .output = values + 1, .count = 4});
+    expect("aligned to its elements", {.collective = CollectiveType::AllGather,
+                                       .input = reinterpret_cast<char*>(values) + 2,
+                                       .output = values + 32,
+                                       .count = 4});
+    expect("all_gather: unknown algorithm \"one_shot_ll16\"; available: ll16, sentinel, pipelined",
+           {.collective = CollectiveType::AllGather,
+            .input = values,
+            .output = values + 32,
+            .count = 4,
+            .algorithm = "one_shot_ll16"});
+    expect("output is null", {.collective = CollectiveType::Broadcast, .input = values, .count = 4});
+    collectives.check();
+  });
+}
+
 TEST_CASE("selection by size") {
   onRanks(
       2,
       [](const Rank& rank) {
         const Collectives& collectives = rank.collectives;
         CHECK(collectives.algorithms() == std::vector<std::string>{"pipelined"});
-        CHECK(collectives.selectedAlgorithm(1, DataType::FLOAT32, ReduceOp::SUM) == "pipelined");
-        CHECK(collectives.selectedAlgorithm(std::size_t{1} << 24, DataType::INT64, ReduceOp::MIN) == "pipelined");
-        CHECK(collectives.supports("pipelined", std::size_t{1} << 40, DataType::UINT8, ReduceOp::PROD));
-        CHECK_FALSE(collectives.supports("two_shot_sentinel", 1, DataType::FLOAT32, ReduceOp::SUM));
-        CHECK_FALSE(collectives.supports("one_shot_ll16", std::size_t{1} << 30, DataType::FLOAT32, ReduceOp::SUM));
-        CHECK_FALSE(collectives.supports("nonsense", 1, DataType::FLOAT32, ReduceOp::SUM));
+        CHECK(collectives.selectedAlgorithm(allReduceOf(1, DataType::FLOAT32, ReduceOp::SUM)) == "pipelined");
+        CHECK(collectives.selectedAlgorithm(allReduceOf(std::size_t{1} << 24, DataType::INT64, ReduceOp::MIN)) ==
+              "pipelined");
+        CHECK(collectives.supports(allReduceOf(std::size_t{1} << 40, DataType::UINT8, ReduceOp::PROD, "pipelined")));
+        CHECK_FALSE(collectives.supports(allReduceOf(1, DataType::FLOAT32, ReduceOp::SUM, "two_shot_sentinel")));
+        CHECK_FALSE(
+            collectives.supports(allReduceOf(std::size_t{1} << 30, DataType::FLOAT32, ReduceOp::SUM, "one_shot_ll16")));
+        CHECK_FALSE(collectives.supports(allReduceOf(1, DataType::FLOAT32, ReduceOp::SUM, "nonsense")));
       },
       Collectives::Algorithms::Selected);
 }
@@ -240,11 +373,11 @@ TEST_CASE("invalid calls are rejected, and later calls succeed") {
     };
     expectInvalidUsage("input is null", call(nullptr, values, 4, DataType::FLOAT32, ReduceOp::SUM));
     expectInvalidUsage("output is null", call(values, nullptr, 4, DataType::FLOAT32, ReduceOp::SUM));
-    expectInvalidUsage("available: one_shot_ll8, ", call(values, values, 4, DataType::FLOAT32, ReduceOp::SUM, "ring"));
+    expectInvalidUsage("available: one_shot_ll16, ", call(values, values, 4, DataType::FLOAT32, ReduceOp::SUM, "ring"));
     expectInvalidUsage("not supported", call(values, values, 4, DataType::FLOAT8_E4M3B15, ReduceOp::SUM));
     expectInvalidUsage("not supported", call(values, values, 4, DataType::AUTO, ReduceOp::SUM));
     expectInvalidUsage("not supported", call(values, values, 4, DataType::FLOAT32, ReduceOp::NOP));
-    expectInvalidUsage("not compiled", call(values, values, 4, DataType::FLOAT32, ReduceOp::MAX, "one_shot_ll8"));
+    expectInvalidUsage("not compiled", call(values, values, 4, DataType::INT32, ReduceOp::MAX, "two_shot_sentinel"));
     expectInvalidUsage("up to 262144 bytes",
                        call(values, values, 65537, DataType::FLOAT32, ReduceOp::SUM, "one_shot_ll16"));
     expectInvalidUsage("negative",

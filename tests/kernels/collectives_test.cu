@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "element_types.hpp"
+#include "every_collective.hpp"
 #include "mscclpp/arch/clock.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/cuda/gpu_guard.hpp"
@@ -104,11 +105,25 @@ void checkCall(const GpuRank& rank, Collectives& collectives, cudaStream_t strea
 }
 
 std::vector<std::string> algorithmsFor(const Collectives& collectives, std::size_t count, DataType type, ReduceOp op) {
-  std::vector<std::string> names{""};
-  for (const auto& name : collectives.algorithms()) {
-    if (collectives.supports(name, count, type, op)) names.push_back(name);
-  }
-  return names;
+  return test::algorithmsFor(collectives, allReduceOf(count, type, op));
+}
+
+/// Runs a call on copies of buffers in GPU memory, for checkCollective().
+auto performer(Collectives& collectives, cudaStream_t stream) {
+  return [&collectives, stream](CollectiveCall call, Bytes& from, Bytes* to) {
+    const auto inputAt = reinterpret_cast<std::size_t>(call.input);
+    const auto outputAt = reinterpret_cast<std::size_t>(call.output);
+    const auto source = copyToGpu(from);
+    const auto target = to == nullptr ? nullptr : copyToGpu(*to);
+    if (call.input != nullptr) call.input = source.get() + inputAt;
+    if (call.output != nullptr) call.output = (to == nullptr ? source : target).get() + outputAt;
+    call.stream = stream;
+    collectives.run(call);
+    MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
+    collectives.check();
+    gpuMemcpy(from.data(), source.get(), from.size(), cudaMemcpyDeviceToHost);
+    if (to != nullptr) gpuMemcpy(to->data(), target.get(), to->size(), cudaMemcpyDeviceToHost);
+  };
 }
 
 // ---- Data generated and checked by kernels ----
@@ -285,6 +300,23 @@ TEST_CASE("a rank with many lengths" * doctest::skip()) {
   rank.report(std::to_string(calls) + " calls of 3 to 5,000,003 elements, whole outputs");
 }
 
+TEST_CASE("every collective with every algorithm") {
+  runOnAllGpus("a rank with every collective");
+}
+TEST_CASE("a rank with every collective" * doctest::skip()) {
+  GpuRank rank;
+  Collectives collectives(rank.communicator, DeviceType::GPU, Collectives::Algorithms::All);
+  const CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  const auto perform = performer(collectives, stream);
+  unsigned calls = checkEveryCollective(collectives, rank.rank, rank.ranks, {1, 37, 4096, 65'536, 100'003},
+                                        {DataType::BFLOAT16, DataType::FLOAT32, DataType::INT8}, perform);
+  calls +=
+      checkEveryCollective(collectives, rank.rank, rank.ranks, {2'000'000, 3'000'001}, {DataType::FLOAT16}, perform);
+  calls += checkEveryCollective(collectives, rank.rank, rank.ranks, {999}, {elementTypes.begin(), elementTypes.end()},
+                                perform);
+  rank.report(std::to_string(calls) + " calls of 9 collectives, whole outputs");
+}
+
 TEST_CASE("recorded calls: the same results, and one clock for all GPUs") {
   runOnAllGpus("a rank that records");
 }
@@ -347,7 +379,8 @@ TEST_CASE("a rank whose lines may be split" * doctest::skip()) {
   const CudaStreamWithFlags stream(cudaStreamNonBlocking);
   for (const std::size_t count : {std::size_t{100}, std::size_t{20000}, std::size_t{300000}}) {
     const auto inputs = inputBytes(DataType::BFLOAT16, count, rank.ranks, 1);
-    CHECK(collectives.selectedAlgorithm(count, DataType::BFLOAT16, ReduceOp::SUM).find("ll128") == std::string::npos);
+    CHECK(collectives.selectedAlgorithm(allReduceOf(count, DataType::BFLOAT16, ReduceOp::SUM)).find("ll128") ==
+          std::string::npos);
     checkCall(rank, collectives, stream, DataType::BFLOAT16, ReduceOp::SUM, inputs, "", Output::OtherBuffer, 0);
   }
   rank.report("LL128 switched off by one rank");
@@ -633,7 +666,7 @@ TEST_CASE("one process sees one GPU" * doctest::skip()) {
   CudaStreamWithFlags stream(cudaStreamNonBlocking);
   for (const char* name : {"one_shot_ll128", "two_shot_ll128"}) {
     CAPTURE(name);
-    CHECK(collectives.supports(name, 1024, DataType::FLOAT32, ReduceOp::SUM));
+    CHECK(collectives.supports(allReduceOf(1024, DataType::FLOAT32, ReduceOp::SUM, name)));
   }
   CheckedCalls calls(rank, collectives, 1 << 18);
   for (const std::size_t count : {std::size_t{1} << 10, std::size_t{1} << 16}) {
@@ -648,6 +681,6 @@ TEST_CASE("one process sees one GPU without NVLink" * doctest::skip()) {
   REQUIRE(gpus() == 1);
   GpuRank rank;
   Collectives collectives(rank.communicator, DeviceType::GPU, Collectives::Algorithms::All);
-  CHECK_FALSE(collectives.supports("one_shot_ll128", 1024, DataType::FLOAT32, ReduceOp::SUM));
+  CHECK_FALSE(collectives.supports(allReduceOf(1024, DataType::FLOAT32, ReduceOp::SUM, "one_shot_ll128")));
   rank.bootstrap->barrier();
 }
