@@ -1,8 +1,7 @@
 // An operator with state needs a value: reduce<array>(op).
 // EXPECT: StatelessOperator
-#include "mscclpp/collective/stages.hpp"
-
 #include "mscclpp/basic/reduce_op.hpp"
+#include "mscclpp/collective/stages.hpp"
 
 auto operation() {
   using namespace mscclpp;
