@@ -1,5 +1,5 @@
-// Cases of basic/reduce_op.hpp and basic/pack_reducer.hpp: every operator on every type against an independent reference,
-// and RuntimeOp against every operator.
+// Cases of basic/reduce_op.hpp and basic/pack_reducer.hpp: every operator on every type against an independent
+// reference, and RuntimeOp against every operator.
 #pragma once
 
 #include <doctest/doctest.h>

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "all_reduce_tester.hpp"
+#include "mscclpp/basic/data_type.hpp"
 
 namespace mscclpp::test {
 
@@ -119,6 +120,65 @@ TEST_CASE("packets: element types and operators") {
     checkElements<f8e4m3, Sum>();
   }
 }
+
+/// Every operator, by the kernel of one collective.
+template <Protocol protocol, int Ranks, class T>
+void checkRuntimeOp(int ranks) {
+  using Collective = AllReduce<T, RuntimeOp, packetConfig<protocol, Ranks>>;
+  forEachOperator([&]<class Op>() {
+    CAPTURE(nameOf(valueOf<Op>));
+    AllReduceTester<Collective, Op, Backend<widthFor(protocol)>> run(ranks, capacityPacks);
+    run.check(smallShape<protocol>(ranks), edgeCaseMessages<T>());
+  });
+}
+
+TEST_CASE("packets: an operator that is chosen at run time") {
+  checkRuntimeOp<Protocol::LL16, 2, bf16>(2);
+  checkRuntimeOp<Protocol::Sentinel, 0, std::int16_t>(3);
+  if constexpr (!Backend<>::onGpu) {
+    checkRuntimeOp<Protocol::Sentinel, 3, f8e5m2>(3);
+    checkRuntimeOp<Protocol::LL128Ordered, 0, double>(2);
+  }
+}
+
+/// An operator of a user, with state: the sum, limited to [-limit, limit] after each addition.
+struct LimitedSum {
+  float limit;
+
+  MSCCLPP_HOST_DEVICE float combine(float a, float b) const {
+    const float sum = a + b;
+    return sum > limit ? limit : sum < -limit ? -limit : sum;
+  }
+  MSCCLPP_HOST_DEVICE float finish(float total, int /*ranks*/) const { return total; }
+};
+static_assert(ReductionOperator<LimitedSum, float> && !StatelessOperator<LimitedSum>);
+
+/// An all-reduce whose callers do not know that its operator has state.
+template <AllReduceConfig config>
+struct LimitedAllReduce : AllReduce<float, LimitedSum, config> {
+  using Base = AllReduce<float, LimitedSum, config>;
+  using Args = typename AllReduce<float, Sum, config>::Args;
+
+  template <class GridType, class Source, class Sink>
+  static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
+    return Base::run(grid, typename Base::Args{args, {5}}, source, sink);
+  }
+};
+/// The same operator for the reference.
+struct LimitedTo5 {
+  static float combine(float a, float b) { return LimitedSum{5}.combine(a, b); }
+  static float finish(float total, int /*ranks*/) { return total; }
+};
+
+TEST_CASE("packets: an operator of a user, with state") {
+  using Collective = LimitedAllReduce<packetConfig<Protocol::LL16>>;
+  AllReduceTester<Collective, LimitedTo5, Backend<>> run(3, capacityPacks);
+  run.check(smallShape<Protocol::LL16>(3), edgeCaseMessages<float>());
+}
+
+static_assert(std::is_same_v<ArgsWithOperator<CollectiveArgs<2, int>, Sum>, CollectiveArgs<2, int>>);
+static_assert(std::is_same_v<AllReduce<float, Max, packetConfig<Protocol::LL16>>::Args,
+                             AllReduce<float, Sum, packetConfig<Protocol::LL16>>::Args>);
 
 TEST_CASE("packets: many more calls than slots, with different lengths and late ranks") {
   forEachProtocol([](auto tag) {
@@ -295,7 +355,7 @@ struct OwnRankFirst : stage::Operation {
     using T = typename C::Layout::Element;
     call.startReceiving();
     const auto& team = call.session.team();
-    PackReducer<T, Op> reducer(fromWord<T>(words[0]));
+    PackReducer<T, Op> reducer(fromWord<T>(words[0]), Op{});
     for (int i = 0; i < team.size() - 1; ++i) {
       const int peers[1] = {team.peer(i)};
       Word128 received[1] = {};

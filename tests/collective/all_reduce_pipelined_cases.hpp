@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "all_reduce_tester.hpp"
+#include "mscclpp/basic/data_type.hpp"
 
 namespace mscclpp::test {
 
@@ -81,6 +82,23 @@ TEST_CASE("pipeline: element types and operators") {
     checkPipeline<2, 0, f16, Min>(3, 1, 2, 0);
     checkPipeline<2, 0, f8e5m2, Sum>(3, 1, 2, 0);
   }
+}
+
+/// Every operator, by the kernel of one collective.
+template <int Ranks, class T>
+void checkRuntimeOp(int ranks) {
+  using Collective = AllReduce<T, RuntimeOp, pipelinedConfig<2, Ranks>>;
+  forEachOperator([&]<class Op>() {
+    CAPTURE(nameOf(valueOf<Op>));
+    const Shape shape{ranks, 1, 2};
+    AllReduceTester<Collective, Op, Backend<>> run(ranks, PipelineShape{tilePacks, 1, slotsFor(2)});
+    run.check(shape, tiledMessages<T>(shape));
+  });
+}
+
+TEST_CASE("pipeline: an operator that is chosen at run time") {
+  checkRuntimeOp<2, f16>(2);
+  checkRuntimeOp<0, std::uint8_t>(3);
 }
 
 template <int lookahead>

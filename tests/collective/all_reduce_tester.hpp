@@ -106,6 +106,7 @@ struct AllReduceParameters {
   BoundedWait wait;
   int ranks;
   int messages;
+  ReduceOp op;  ///< of a collective whose operator is chosen at run time
   MessageLayout message[maxMessages];
   Faults faults;
 };
@@ -135,6 +136,7 @@ struct AllReduceBody {
     args.scratch = Collective::scratchFor(p.maxCount, p.ranks, p.shape);
     if constexpr (requires { args.scratch.slots; }) args.scratch.slots = p.shape.slots;  // too few, if a test wants it
     args.wait = p.wait;
+    if constexpr (requires { args.op.op; }) args.op = {p.op};
     auto barrierWait = p.wait;
     auto* barrier = reinterpret_cast<GridBarrier*>(p.barriers.at(rank));
     for (int m = 0; m < p.messages; ++m) {
@@ -182,6 +184,7 @@ class CheckedAllReduce {
     const auto ranks = static_cast<std::size_t>(ranks_);
     AllReduceParameters body{};
     body.messages = static_cast<int>(messages.size());
+    body.op = valueOf<Op>;
     REQUIRE(messages.size() <= maxMessages);
     std::size_t bytes = 0;
     std::size_t counterBytes = 0;
@@ -327,6 +330,7 @@ class CheckedAllReduce {
   unsigned seed_ = 0;
 };
 
+/// Op: what the collective computes; its own operator is Op or RuntimeOp.
 template <class Collective, class Op, class BackendType>
 class AllReduceTester final : public CheckedAllReduce<typename Collective::Element, Op, BackendType> {
   using Base = CheckedAllReduce<typename Collective::Element, Op, BackendType>;

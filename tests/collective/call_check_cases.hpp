@@ -26,10 +26,12 @@ struct CheckParameters {
   BoundedWait wait;
   std::size_t counts[checkRanks];
   int calls;
-  int absentRank;        ///< makes no call; -1: none
-  int narrowRank;        ///< calls with one warp per block only; -1: none
-  int otherRank;         ///< calls the other collective; -1: none
-  std::uint64_t delays;  ///< nanoseconds: ranks wait before some of their calls, in a pattern that differs
+  int absentRank;                    ///< makes no call; -1: none
+  int narrowRank;                    ///< calls with one warp per block only; -1: none
+  int otherRank;                     ///< calls the other collective; -1: none
+  std::uint64_t delays;              ///< nanoseconds: ranks wait before some of their calls, in a pattern that differs
+  ReduceOp op = ReduceOp::SUM;       ///< of a collective whose operator is chosen at run time
+  ReduceOp otherOp = ReduceOp::SUM;  ///< the same of otherRank
 };
 
 /// Calls of C, or of Other by one rank, on the same scratch. Each call but the last has fewer elements than the one
@@ -61,6 +63,7 @@ struct CheckBody {
     args.epochs = {reinterpret_cast<std::uint64_t*>(p.epochs.at(rank))};
     args.scratch = C::scratchFor(checkCapacity, checkRanks, p.shape);
     args.wait = p.wait;
+    if constexpr (requires { args.op.op; }) args.op = {rank == p.otherRank ? p.otherOp : p.op};
     auto wait = p.wait;
     const ArraySource<std::int32_t> source(reinterpret_cast<const std::int32_t*>(p.inputs.at(rank)));
     const ArraySink<std::int32_t> sink(reinterpret_cast<std::int32_t*>(p.outputs.at(rank)));
@@ -201,6 +204,25 @@ TEST_CASE("call check: another operator, with the same scratch") {
   REQUIRE(record);
   CHECK(record->outcome == WaitOutcome::OtherCollective);
   CHECK((record->rank == 2) != (record->peer == 2));
+  CHECK(check.dataIsUntouched);
+}
+
+TEST_CASE("call check: an operator that is chosen at run time: the same, another, and none") {
+  CheckRun<CheckedAllReduce<Protocol::LL16, RuntimeOp>> check;
+  check.p.otherRank = 2;
+  CHECK_FALSE(check.run());
+  CHECK(check.resultIsRight);
+  check.p.otherOp = ReduceOp::MAX;
+  const auto other = check.run();
+  REQUIRE(other);
+  CHECK(other->outcome == WaitOutcome::OtherCollective);
+  CHECK((other->rank == 2) != (other->peer == 2));
+  CHECK(check.dataIsUntouched);
+  check.p.op = check.p.otherOp = ReduceOp::NOP;
+  const auto none = check.run();
+  REQUIRE(none);
+  CHECK(none->outcome == WaitOutcome::InvalidCall);
+  CHECK(sentenceOf(*none).find("operator") != std::string::npos);
   CHECK(check.dataIsUntouched);
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/collective/all_gather.hpp"
 #include "mscclpp/collective/all_to_all.hpp"
 #include "mscclpp/collective/broadcast.hpp"
@@ -130,6 +131,7 @@ struct CollectiveParameters {
   BoundedWait wait;
   int ranks;
   int calls;
+  ReduceOp op;  ///< of a collective whose operator is chosen at run time
   CallFaults faults;
   CallLayout call[maxTestRanks][maxTestCalls];
 };
@@ -156,6 +158,7 @@ struct CollectiveBody {
       }
     }
     args.wait = p.wait;
+    if constexpr (requires { args.op.op; }) args.op = {p.op};
     auto barrierWait = p.wait;
     auto* barrier = reinterpret_cast<GridBarrier*>(p.barriers.at(rank));
     auto* failures = reinterpret_cast<std::uint32_t*>(p.barriers.at(rank, barrierBytes));
@@ -197,6 +200,7 @@ class CollectiveTester {
  public:
   CallFaults faults;
   std::uint64_t timeout = waitTimeout;
+  ReduceOp op = ReduceOp::SUM;  ///< what the collective computes, if it reduces
 
   struct Outcome {
     std::optional<WaitRecord> record;
@@ -260,6 +264,7 @@ class CollectiveTester {
     body.shape = shape_;
     body.wait = backend_.wait(timeout);
     body.ranks = ranks_;
+    body.op = op;
     body.faults = faults;
     Outcome outcome{launch(backend_, shape, body), "", 0};
 
@@ -359,7 +364,10 @@ class CollectiveTester {
     };
     const std::size_t mine = meaning.inputHasParts ? rank * call.count : 0;  // in a rank's input
     if (meaning.isReduction) {
-      store(0, referenceOf<T, Sum>(of).data() + mine);
+      const auto reduced = visit(
+          op, [&](auto tag) { return referenceOf<T, typename decltype(tag)::Type>(of); },
+          [] { return std::vector<T>(); });
+      store(0, reduced.data() + mine);
     } else if (meaning.outputHasParts) {
       for (std::size_t r = 0; r < ranks; ++r) store(r, of[r].data() + mine);
     } else {

@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "mscclpp/basic/reduce_op.hpp"
@@ -15,6 +16,24 @@ template <class T>
 bool isNan(T value) {
   const auto wide = widen<T>(value);
   return wide != wide;
+}
+
+/// The run-time value of an operator.
+template <class Op>
+inline constexpr ReduceOp valueOf = std::is_same_v<Op, Product>   ? ReduceOp::PROD
+                                    : std::is_same_v<Op, Min>     ? ReduceOp::MIN
+                                    : std::is_same_v<Op, Max>     ? ReduceOp::MAX
+                                    : std::is_same_v<Op, Average> ? ReduceOp::AVG
+                                                                  : ReduceOp::SUM;
+
+/// Calls f.operator()<Op>() for every operator.
+template <class F>
+void forEachOperator(const F& f) {
+  f.template operator()<Sum>();
+  f.template operator()<Product>();
+  f.template operator()<Min>();
+  f.template operator()<Max>();
+  f.template operator()<Average>();
 }
 
 /// The reduction as specified: in rank order from 0, in the accumulator type, rounded once.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "mscclpp/basic/reduce_op.hpp"
@@ -69,7 +70,8 @@ struct ComplementAndSum {
   }
 };
 
-template <class Scratch>
+/// Op: Sum, or RuntimeOp for the maximum.
+template <class Scratch, class Op>
 struct RowBody {
   RowParameters p;
 
@@ -96,7 +98,7 @@ struct RowBody {
       if ((call * 5 + rank) % 3 == 0) rowDelay(p.callDelay);
       const auto* input = reinterpret_cast<const RowElement*>(p.inputs.at(rank)) + before * rowColumns;
       std::byte* const output = p.outputs.at(rank, before * rowResultBytes);
-      auto exchange = makeRowExchange<Sum>(grid, args, wait, trace);
+      auto exchange = makeExchange(grid, args, wait, trace);
       contribute(exchange, grid, input, isSlow ? p.partDelay : 0);
       const auto sink = [&](std::size_t row, std::size_t byte, const Word128& word) {
         arch::storeWide(output + row * rowResultBytes + byte, word);
@@ -107,6 +109,16 @@ struct RowBody {
       exchange.finish();
       if (!succeeded) return;
       if (!barrier.sync(grid, wait)) return;
+    }
+  }
+
+  template <class GridType, class Trace>
+  static MSCCLPP_INLINE auto makeExchange(const GridType& grid, const CollectiveArgs<0, Scratch>& args,
+                                          BoundedWait& wait, Trace& trace) {
+    if constexpr (StatelessOperator<Op>) {
+      return makeRowExchange<Op>(grid, args, wait, trace);
+    } else {
+      return makeRowExchange(grid, args, wait, trace, Op{ReduceOp::MAX});
     }
   }
 
@@ -145,11 +157,11 @@ struct RowOutcome {
 };
 
 /// Runs the calls in one launch, twice on the same scratch, and checks all outputs.
-template <class Scratch>
+template <class Scratch, class Op = Sum>
 RowOutcome runRows(int ranks, int blocks, int warps, RowParameters p, std::uint64_t timeout = waitTimeout,
                    int launches = 2) {
   Backend<> backend;
-  const Scratch layout = RowBody<Scratch>::scratchFor(ranks);
+  const Scratch layout = RowBody<Scratch, Op>::scratchFor(ranks);
   auto scratch = backend.allocate(ranks, layout.windowBytes(), Scratch::initialByte);
   auto epochs = backend.allocate(ranks, epochWords * sizeof(std::uint64_t), 0);
   for (int rank = 0; rank < ranks; ++rank) {
@@ -161,11 +173,16 @@ RowOutcome runRows(int ranks, int blocks, int warps, RowParameters p, std::uint6
     auto inputs = backend.allocate(ranks, totalRows * rowColumns * sizeof(RowElement), 0);
     auto outputs = backend.allocate(ranks, totalRows * rowResultBytes, poisonByte);
     auto barriers = backend.allocate(ranks, 128, 0);
-    std::vector<std::uint32_t> sums(totalRows * rowColumns, 0);
+    std::vector<std::uint32_t> reduced(totalRows * rowColumns, 0);
     for (int rank = 0; rank < ranks; ++rank) {
       const auto values = randomBits<RowElement>(totalRows * rowColumns, static_cast<unsigned>(launch * 10 + rank + 1));
       inputs.write(rank, values);
-      for (std::size_t i = 0; i < values.size(); ++i) sums[i] += static_cast<std::uint32_t>(values[i]);
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const auto total = static_cast<RowElement>(reduced[i]);
+        reduced[i] = static_cast<std::uint32_t>(rank == 0                 ? values[i]
+                                                : std::is_same_v<Op, Sum> ? Sum::combine(total, values[i])
+                                                                          : Max::combine(total, values[i]));
+      }
     }
     p.ranks = ranks;
     p.scratch = scratch.window();
@@ -174,7 +191,7 @@ RowOutcome runRows(int ranks, int blocks, int warps, RowParameters p, std::uint6
     p.outputs = outputs.window();
     p.barriers = barriers.window();
     p.wait = backend.wait(timeout);
-    outcome.record = backend.run({ranks, blocks, warps}, RowBody<Scratch>{p});
+    outcome.record = backend.run({ranks, blocks, warps}, RowBody<Scratch, Op>{p});
     for (int rank = 0; rank < ranks; ++rank) {
       std::vector<std::uint32_t> wanted(totalRows * rowResultBytes / 4, 0x01010101u * poisonByte);
       for (int call = 0; call < p.calls; ++call) {
@@ -186,8 +203,8 @@ RowOutcome runRows(int ranks, int blocks, int warps, RowParameters p, std::uint6
           std::uint32_t* const to = &wanted[index * rowResultBytes / 4];
           std::uint32_t sum = 0;
           for (std::size_t i = 0; i < rowColumns; ++i) {
-            sum += sums[index * rowColumns + i];
-            to[i] = ~sums[index * rowColumns + i];
+            sum += reduced[index * rowColumns + i];
+            to[i] = ~reduced[index * rowColumns + i];
           }
           to[rowColumns] = sum;
           to[rowColumns + 1] = to[rowColumns + 2] = to[rowColumns + 3] = 0;
@@ -234,6 +251,12 @@ TEST_CASE("row exchange: rows to all ranks, in two hops") {
 }
 TEST_CASE("row exchange: rows reduced by every rank, in one hop") {
   checkRows<RowDelivery::Redundant>();
+}
+
+TEST_CASE("row exchange: an operator that is chosen at run time") {
+  const auto outcome = runRows<RightRowScratch<RowDelivery::ToAll>, RuntimeOp>(3, 1, 2, variedRows(5));
+  if (outcome.record) FAIL_CHECK(describe(*outcome.record));
+  CHECK_FALSE(outcome.wrong);
 }
 
 TEST_CASE("row exchange: a rank that does not contribute is named") {

@@ -177,3 +177,49 @@ TEST_CASE("the other collectives compile into kernels, over packets and over a t
   CHECK(ptx.find(".entry packets") != std::string::npos);
   CHECK(ptx.find(".entry tiles") != std::string::npos);
 }
+
+TEST_CASE("operators with state and sources with a factor compile into kernels") {
+  const std::string ptx = compileToPtx(R"(
+    #include <mscclpp/basic/group.hpp>
+    #include <mscclpp/basic/scaled_source.hpp>
+    #include <mscclpp/collective/all_reduce.hpp>
+    #include <mscclpp/collective/reduce.hpp>
+    #include <mscclpp/collective/reduce_scatter.hpp>
+
+    using namespace mscclpp;
+
+    template <class Collective>
+    __device__ void call(const typename Collective::Args& args, const f8e4m3* input, const f8e4m3* factor,
+                         f8e4m3* output) {
+      const ScaledArraySource<f8e4m3> source(input, ScaleFactor<f8e4m3>::at(factor));
+      Collective::run(gpu::Grid(), args, source, ArraySink<f8e4m3>(output));
+    }
+
+    using Packets = AllReduce<f8e4m3, RuntimeOp, AllReduceConfig{.protocol = Protocol::LL16, .ranks = 4}>;
+    extern "C" __global__ void packets(const __grid_constant__ Packets::Args args, const f8e4m3* input,
+                                       const f8e4m3* factor, f8e4m3* output) {
+      call<Packets>(args, input, factor, output);
+    }
+    using Tiles = ReduceScatter<f8e4m3, RuntimeOp, CollectiveConfig{.protocol = Protocol::Simple}>;
+    extern "C" __global__ void tiles(const __grid_constant__ Tiles::Args args, const f8e4m3* input,
+                                     const f8e4m3* factor, f8e4m3* output) {
+      call<Tiles>(args, input, factor, output);
+    }
+
+    struct WeightedSum {
+      float weight;
+      __device__ float combine(float a, float b) const { return a + weight * b; }
+      __device__ float finish(float total, int) const { return total; }
+    };
+    using Weighted = Reduce<f8e4m3, WeightedSum, CollectiveConfig{.protocol = Protocol::Sentinel, .ranks = 2}>;
+    extern "C" __global__ void weighted(Weighted::Args args, const float* weight, const f8e4m3* input,
+                                        const f8e4m3* factor, f8e4m3* output) {
+      args.op = {*weight};
+      call<Weighted>(args, input, factor, output);
+    }
+  )");
+  for (const char* kernel : {"packets", "tiles", "weighted"}) {
+    CAPTURE(kernel);
+    CHECK(ptx.find(std::string(".entry ") + kernel) != std::string::npos);
+  }
+}

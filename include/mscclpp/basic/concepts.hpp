@@ -122,8 +122,8 @@ concept TracePolicy = requires(T& trace, TraceId id, std::uint64_t argument) {
   trace.point(id, argument);
 };
 
-/// A reduction operator on accumulators of type A: combine() two of them, finish() the result over a number of ranks. Both
-/// are const or static. It may have state, the same on all ranks; the arguments of a call then hold its value
+/// A reduction operator on accumulators of type A: combine() two of them, finish() the result over a number of ranks,
+/// const or static. It may have state, the same on all ranks; the arguments of a call then hold its value
 /// (collective/operator_args.hpp). Models: basic/reduce_op.hpp.
 template <class Op, class A>
 concept ReductionOperator = requires(const Op& op, A a, A b) {

@@ -95,8 +95,8 @@ struct Average {
 };
 
 /// An operator that is chosen at run time, bitwise the same as the one it names: for rare types and operators, whose
-/// kernels are then compiled once rather than once for each operator. All threads of a call, on all ranks, have the same
-/// value.
+/// kernels are then compiled once rather than once for each operator. All threads of a call, on all ranks, have the
+/// same value.
 struct RuntimeOp {
   ReduceOp op;
 

@@ -62,8 +62,10 @@ inline std::string sentenceOf(const WaitRecord& record) {
     case WaitOutcome::InvalidCall:
       return own + " calls a collective with " + std::to_string(record.expected) + " elements and a grid of " +
              detail::gridText(record.seen) +
-             ", which its scratch is not made for: make the scratch for as many elements (CollectiveState, "
-             "scratchFor); that of a pipeline for as many blocks, and with a power of two of slots (PipelineShape)";
+             ", which its scratch is not made for, or with an operator that does not exist: make the scratch for as "
+             "many "
+             "elements (CollectiveState, scratchFor), that of a pipeline for as many blocks and with a power of two of "
+             "slots (PipelineShape); of the values of a RuntimeOp, SUM, PROD, MAX, MIN and AVG are operators";
     case WaitOutcome::OtherCollective:
       return peer + " calls another collective than " + own +
              " on the same scratch: all ranks must make the same calls in the same order, with the same element type, "

@@ -74,9 +74,10 @@ MSCCLPP_HOST_DEVICE bool checkArguments(const GridType& grid, const Args& args) 
   return detail::refuseCall(wait, site, WaitOutcome::InvalidCall, detail::wordOf(shape));
 }
 
-/// Returns whether all ranks call the same collective C with the same operator, count and numbers of blocks and threads. Called
-/// by all threads of the grid, on every rank, with a count above 0. If not, it does as checkArguments(); the record
-/// names the rank and the difference. A rank that does not call fails the wait of the others.
+/// Returns whether all ranks call the same collective C with the same operator, count and numbers of blocks and
+/// threads. Called by all threads of the grid, on every rank, with a count above 0. If not, it does as
+/// checkArguments(); the record names the rank and the difference. A rank that does not call fails the wait of the
+/// others.
 template <class C, Grid GridType, class Args>
 MSCCLPP_HOST_DEVICE bool compareCalls(const GridType& grid, const Args& args) {
   const int rank = args.team.rank();

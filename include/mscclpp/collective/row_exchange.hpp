@@ -348,8 +348,8 @@ class RowExchange {
   const bool hasStopped_;  ///< an earlier call has failed
 };
 
-/// A RowExchange for one call, with the reduction operator op, the same on all ranks. args.count: the number of rows, at
-/// least 1 and at most args.scratch.rows.
+/// A RowExchange for one call, with the reduction operator op, the same on all ranks. args.count: the number of rows,
+/// at least 1 and at most args.scratch.rows.
 template <class Op, Grid GridType, int Ranks, class Scratch, WaitPolicy Wait, TracePolicy Trace>
 MSCCLPP_INLINE RowExchange<Op, Ranks, Scratch, GridType, Wait, Trace> makeRowExchange(
     const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace, const Op& op) {
