@@ -1,5 +1,5 @@
-// Cases of the collectives whose ranks contribute different numbers of elements: all_gather_v.hpp, reduce_scatter_v.hpp,
-// all_to_all_v.hpp.
+// Cases of the collectives whose ranks contribute different numbers of elements: all_gather_v.hpp,
+// reduce_scatter_v.hpp, all_to_all_v.hpp.
 #pragma once
 
 #include <algorithm>

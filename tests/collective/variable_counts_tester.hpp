@@ -48,8 +48,8 @@ struct VariableCallLayout {
   std::size_t sinkCalls;
 };
 
-/// Counts the calls of a source or sink per pack of each part, and behind them the calls that belong to no part; a wrong
-/// call counts 1000.
+/// Counts the calls of a source or sink per pack of each part, and behind them the calls that belong to no part; a
+/// wrong call counts 1000.
 template <class T>
 MSCCLPP_INLINE void countPartCall(std::uint32_t* calls, const Parts& parts, std::size_t first, int valid) {
   const std::size_t size = packSize<T>;

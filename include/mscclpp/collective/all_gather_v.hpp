@@ -12,19 +12,19 @@
 namespace mscclpp {
 
 /// An all-gather of elements T, of a different number from each rank. args.counts[r]: the elements of rank r's
-/// contribution, any number, the same on all ranks; args.offsets[r]: where it begins in this rank's output, in elements;
-/// args.count: at least every count, and the same on all ranks.
+/// contribution, any number, the same on all ranks; args.offsets[r]: where it begins in this rank's output, in
+/// elements; args.count: at least every count, and the same on all ranks.
 ///
 /// run() is called by every thread of every block of `grid`, on every rank, also one that contributes nothing, with the
 /// same counts, numbers of blocks and threads, and config. Calls on the same scratch must not overlap in time (use one
 /// stream). With args.count of zero it returns at once. A wait that fails leaves its record in args.wait's control
-/// block; the output is then meaningless. A rank that gets no elements from a peer does not wait for it, until it is
-/// several calls ahead.
+/// block; the output is then meaningless. Over packets, a rank that gets no elements from a peer does not wait for
+/// it, until it is several calls ahead.
 ///
 /// source(first, valid) is called once for each pack of this rank's contribution; first is an index in it, from 0.
 /// sink(first, pack, valid) is called once for each pack of each contribution: element i of rank r has index
-/// args.offsets[r] + i. So `first` is a multiple of packSize<T> for the source only. Contributions do not overlap in the
-/// output; what is between them is not written.
+/// args.offsets[r] + i. So `first` is a multiple of packSize<T> for the source only. Contributions do not overlap in
+/// the output; what is between them is not written.
 ///
 /// In place: this rank's contribution may be at its position in the output, input == output + args.offsets[rank].
 /// Otherwise input and output do not overlap.

@@ -12,8 +12,9 @@
 namespace mscclpp {
 
 /// The arguments of an AllToAllV. `count` is an upper bound of the counts of all pairs of ranks, and the same on all of
-/// them: it determines the slots and the number of steps, and no rank knows all counts. The largest one is best; a
-/// greater bound costs time.
+/// them: it determines the slots and the number of steps, on which the two ends of each pair of blocks must agree, and
+/// no rank knows the counts of all pairs. The largest of them is best: a greater bound makes a pipeline take steps
+/// without data.
 template <int Ranks, class Scratch>
 struct AllToAllVArgs : CollectiveArgs<Ranks, Scratch> {
   PerRank<Ranks> sendCounts;      ///< [r]: elements for rank r; its receiveCounts[rank]; may be 0
@@ -28,15 +29,15 @@ struct AllToAllVArgs : CollectiveArgs<Ranks, Scratch> {
 ///
 /// run() is called by every thread of every block of `grid`, on every rank, also one that neither sends nor receives,
 /// with the same args.count, numbers of blocks and threads, and config. Calls on the same scratch must not overlap in
-/// time (use one stream). With args.count of zero it returns at once. A wait that fails leaves its record in args.wait's
-/// control block; the output is then meaningless. A rank that gets no elements from a peer does not wait for it, until
-/// it is several calls ahead.
+/// time (use one stream). With args.count of zero it returns at once. A wait that fails leaves its record in
+/// args.wait's control block; the output is then meaningless. Over packets, a rank that gets no elements from a peer
+/// does not wait for it, until it is several calls ahead.
 ///
 /// source(first, valid) is called once for each pack of each part of the input: element i of the part for rank r has
 /// index args.sendOffsets[r] + i. sink(first, pack, valid) is called once for each pack of each part of the output:
 /// element i of the part from rank r has index args.receiveOffsets[r] + i. The part from this rank to itself takes no
-/// slots. `first` need not be a multiple of packSize<T>. Parts of the output do not overlap; what is between them is not
-/// written.
+/// slots. `first` need not be a multiple of packSize<T>. Parts of the output do not overlap; what is between them is
+/// not written.
 ///
 /// Never in place: input and output do not overlap.
 template <class T, CollectiveConfig config>

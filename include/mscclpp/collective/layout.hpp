@@ -101,9 +101,9 @@ class RankSlices {
   Index packs_;
 };
 
-/// A slice of counts[r] elements for each rank r, which begins at element offsets[r]; aligned to elements only. maxCount:
-/// at least every count of every rank, and the same on all ranks. The arrays have an entry for each rank of the team and
-/// must outlive the layout: they are in the arguments of the collective.
+/// A slice of counts[r] elements for each rank r, which begins at element offsets[r]; aligned to elements only.
+/// maxCount: at least every count of every rank, and the same on all ranks. The arrays have an entry for each rank of
+/// the team and must outlive the layout: they are in the arguments of the collective.
 template <class T, class Index>
 class VariableSlices {
  public:

@@ -14,15 +14,15 @@
 namespace mscclpp {
 
 /// A reduce-scatter of elements T under operator Op, with a different number of results on each rank. args.counts[r]:
-/// the elements of rank r's result, any number, the same on all ranks; args.offsets[r]: where the part for rank r begins
-/// in this rank's input, in elements; args.count: at least every count, and the same on all ranks.
+/// the elements of rank r's result, any number, the same on all ranks; args.offsets[r]: where the part for rank r
+/// begins in this rank's input, in elements; args.count: at least every count, and the same on all ranks.
 ///
 /// run() is called by every thread of every block of `grid`, on every rank, also one that gets nothing, with the same
 /// counts, numbers of blocks and threads, and config. Calls on the same scratch must not overlap in time (use one
 /// stream). The reduction is in rank order, in Accumulator<T>, and rounds once: the bits are the same in every run and
 /// those of an all-reduce. With args.count of zero it returns at once. A wait that fails leaves its record in
-/// args.wait's control block; the output is then meaningless. A rank that gets nothing does not wait for its peers,
-/// until it is several calls ahead of them.
+/// args.wait's control block; the output is then meaningless. Over packets, a rank that gets nothing does not wait
+/// for its peers, until it is several calls ahead of them.
 ///
 /// source(first, valid) is called once for each pack of each part of this rank's contribution: element i of the part
 /// for rank r has index args.offsets[r] + i. sink(first, pack, valid) is called once for each pack of this rank's

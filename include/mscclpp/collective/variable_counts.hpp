@@ -18,15 +18,16 @@ template <int Ranks>
 using PerRank = std::size_t[Ranks > 0 ? Ranks : maxTeamSize];
 
 /// The arguments of a collective with one part for each rank. `count` is an upper bound of all counts, the same on all
-/// ranks: it determines the slots and the number of steps. The largest count is best; a greater bound costs time.
+/// ranks: it determines the slots and the number of steps, on which the two ends of each pair of blocks must agree. The
+/// largest count is best: a greater bound makes a pipeline take steps without data.
 template <int Ranks, class Scratch>
 struct VariableCountsArgs : CollectiveArgs<Ranks, Scratch> {
   PerRank<Ranks> counts;   ///< [r]: elements of the part of rank r, the same on all ranks; may be 0
   PerRank<Ranks> offsets;  ///< [r]: its first element in this rank's concatenation of the parts
 };
 
-/// The base of a collective of elements T with one part for each rank. A rank whose result needs no data from a peer,
-/// since parts are empty, may be ahead of it: slots are reused by credits.
+/// The base of a collective of elements T with one part for each rank. Parts may be empty, so that a result does not
+/// depend on data from every rank: slots are reused by credits.
 template <class T, CollectiveConfig config>
 struct VariableCounts : EqualCounts<T, config.common(), SlotReuse::ByCredits> {
   using Base = EqualCounts<T, config.common(), SlotReuse::ByCredits>;
