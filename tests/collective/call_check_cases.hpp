@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "mscclpp/basic/wait_error.hpp"
+#include "mscclpp/collective/all_gather_v.hpp"
 #include "mscclpp/collective/all_reduce.hpp"
+#include "mscclpp/collective/all_to_all_v.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 #include "tests/backend/backend.hpp"
 #include "tests/backend/test_data.hpp"
@@ -274,6 +276,53 @@ TEST_CASE("call check: a rank that does not call") {
   CHECK(record->operation == WaitOperation::Call);
   CHECK(record->peer == 1);
   CHECK(check.dataIsUntouched);
+}
+
+/// A call with a count for each rank, of which one of rank 1 is wrong.
+template <class C>
+struct WrongPartBody {
+  Window<> scratch, epochs;
+  BoundedWait wait;
+
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
+    if (rank != 1) return;
+    typename C::Args args{};
+    args.team = Team<>(rank, 2);
+    for (int r = 0; r < 2; ++r) args.window.base[r] = scratch.at(r);
+    args.epochs = {reinterpret_cast<std::uint64_t*>(epochs.at(rank))};
+    args.scratch = C::scratchFor(checkCapacity, 2);
+    args.wait = wait;
+    args.count = checkCapacity;
+    if constexpr (requires { args.sendCounts; }) {
+      args.receiveCounts[0] = checkCapacity + 1;
+    } else {
+      args.counts[0] = checkCapacity + 1;
+    }
+    C::run(grid, args, ArraySource<std::int32_t>(nullptr), ArraySink<std::int32_t>(nullptr));
+  }
+};
+
+TEST_CASE_TEMPLATE("call check: a count of one rank that is above the bound of all", C,
+                   AllGatherV<std::int32_t, CollectiveConfig{}>, AllToAllV<std::int32_t, CollectiveConfig{}>) {
+  Backend<> backend;
+  const auto layout = C::scratchFor(checkCapacity, 2);
+  auto scratch = backend.allocate(2, layout.windowBytes(), C::Scratch::initialByte);
+  auto epochs = backend.allocate(2, epochWords * sizeof(std::uint64_t), 0);
+  epochs.write(1, std::vector<std::uint64_t>(epochWords, C::Scratch::firstEpoch));
+  const auto before = scratch.read(1);
+  std::optional<WaitRecord> record;
+  try {
+    record = backend.run({2, 1, 1}, WrongPartBody<C>{scratch.window(), epochs.window(), backend.wait(waitTimeout)});
+  } catch (const InvalidCall& call) {
+    record = call.record();
+  }
+  REQUIRE(record);
+  CHECK(record->outcome == WaitOutcome::InvalidCall);
+  CHECK(record->rank == 1);
+  CHECK(record->expected == checkCapacity);
+  CHECK(scratch.read(1) == before);
+  CHECK(epochs.template read<std::uint64_t>(1).front() == std::uint64_t{C::Scratch::firstEpoch});
 }
 
 TEST_CASE("call check: types have different numbers") {

@@ -130,11 +130,14 @@ TEST_CASE("the other collectives compile into kernels, over packets and over a t
     #include <mscclpp/basic/group.hpp>
     #include <mscclpp/basic/source_sink.hpp>
     #include <mscclpp/collective/all_gather.hpp>
+    #include <mscclpp/collective/all_gather_v.hpp>
     #include <mscclpp/collective/all_to_all.hpp>
+    #include <mscclpp/collective/all_to_all_v.hpp>
     #include <mscclpp/collective/broadcast.hpp>
     #include <mscclpp/collective/gather.hpp>
     #include <mscclpp/collective/reduce.hpp>
     #include <mscclpp/collective/reduce_scatter.hpp>
+    #include <mscclpp/collective/reduce_scatter_v.hpp>
     #include <mscclpp/collective/scatter.hpp>
     #include <mscclpp/collective/send_receive.hpp>
 
@@ -150,6 +153,8 @@ TEST_CASE("the other collectives compile into kernels, over packets and over a t
       typename AllGather<float, config>::Args equal;
       typename Broadcast<float, config>::Args rooted;
       typename SendReceive<float, config>::Args pair;
+      typename AllGatherV<float, config>::Args parts;
+      typename AllToAllV<float, config>::Args pairs;
     };
 
     template <CollectiveConfig config>
@@ -162,6 +167,9 @@ TEST_CASE("the other collectives compile into kernels, over packets and over a t
       call<Gather<float, config>>(args.rooted, input, output);
       call<Scatter<float, config>>(args.rooted, input, output);
       call<SendReceive<float, config>>(args.pair, input, output);
+      call<AllGatherV<float, config>>(args.parts, input, output);
+      call<ReduceScatterV<float, Sum, config>>(args.parts, input, output);
+      call<AllToAllV<float, config>>(args.pairs, input, output);
     }
 
     extern "C" __global__ void packets(const __grid_constant__ Arguments<CollectiveConfig{.ranks = 2}> args,

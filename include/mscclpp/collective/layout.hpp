@@ -27,14 +27,17 @@ MSCCLPP_INLINE Index packsOf(std::size_t count) {
 
 }  // namespace detail
 
-/// Every slice is the whole message of `count` elements.
+/// Every slice is the whole message of `count` elements. maxCount: at least that of every rank, and the same on all
+/// ranks, where messages of the ranks differ in length; they are in stages of the own slice then.
 template <class T, class Index>
 class WholeMessage {
  public:
   using Element = T;
-  MSCCLPP_INLINE explicit WholeMessage(std::size_t count) : count_(count), packs_(detail::packsOf<T, Index>(count)) {}
+  MSCCLPP_INLINE explicit WholeMessage(std::size_t count) : WholeMessage(count, count) {}
+  MSCCLPP_INLINE WholeMessage(std::size_t count, std::size_t maxCount)
+      : count_(count), packs_(detail::packsOf<T, Index>(count)), longest_(detail::packsOf<T, Index>(maxCount)) {}
 
-  MSCCLPP_INLINE Index longest() const { return packs_; }
+  MSCCLPP_INLINE Index longest() const { return longest_; }
   MSCCLPP_INLINE Index packs(int /*slice*/) const { return packs_; }
   MSCCLPP_INLINE std::size_t first(int /*slice*/, Index i) const { return std::size_t{i} * packSize<T>; }
   MSCCLPP_INLINE int valid(int slice, Index i) const { return detail::validOf<T>(count_ - first(slice, i)); }
@@ -42,6 +45,7 @@ class WholeMessage {
  private:
   std::size_t count_;
   Index packs_;
+  Index longest_;
 };
 
 /// A message of `count` elements in equal slices of whole packs, which start on 128-byte boundaries of the message; the
@@ -95,6 +99,29 @@ class RankSlices {
  private:
   std::size_t count_;
   Index packs_;
+};
+
+/// A slice of counts[r] elements for each rank r, which begins at element offsets[r]; aligned to elements only.
+/// maxCount: at least every count of every rank, and the same on all ranks. The arrays have an entry for each rank of
+/// the team and must outlive the layout: they are in the arguments of the collective.
+template <class T, class Index>
+class VariableSlices {
+ public:
+  using Element = T;
+  MSCCLPP_INLINE VariableSlices(const std::size_t* counts, const std::size_t* offsets, std::size_t maxCount)
+      : counts_(counts), offsets_(offsets), longest_(detail::packsOf<T, Index>(maxCount)) {}
+
+  MSCCLPP_INLINE Index longest() const { return longest_; }
+  MSCCLPP_INLINE Index packs(int slice) const { return detail::packsOf<T, Index>(counts_[slice]); }
+  MSCCLPP_INLINE std::size_t first(int slice, Index i) const { return offsets_[slice] + std::size_t{i} * packSize<T>; }
+  MSCCLPP_INLINE int valid(int slice, Index i) const {
+    return detail::validOf<T>(counts_[slice] - std::size_t{i} * packSize<T>);
+  }
+
+ private:
+  const std::size_t* counts_;
+  const std::size_t* offsets_;
+  Index longest_;
 };
 
 }  // namespace mscclpp

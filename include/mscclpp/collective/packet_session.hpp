@@ -94,8 +94,8 @@ class PacketSession {
     (runStage(stages), ...);
     clearUnused([&](int array, int from) {
       Index packs = 0;
-      const auto add = [&](Index sent) { packs = sent > packs ? sent : packs; };
-      (add(stages.packsSent(array, from, args_.team.rank())), ...);
+      const auto add = [&](Index received) { packs = received > packs ? received : packs; };
+      (add(stages.packsReceived(array, from, args_.team.rank())), ...);
       return packs;
     });
     if (failed()) args_.epochs.stop(epoch_);

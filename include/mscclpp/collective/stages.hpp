@@ -428,14 +428,12 @@ struct Stage {
   static constexpr std::uint32_t sent = Chain::sent;
   static constexpr std::uint32_t received = Chain::received;
 
-  /// The number of packs that rank `from` sends to rank `to` through the array in this stage.
-  MSCCLPP_INLINE auto packsSent(int array, int from, int to) const {
+  /// The number of packs that rank `self`, whose stage this is, receives from rank `from` through the array. Not asked
+  /// of the stage that sends: only that of the sender need know how many it sends.
+  MSCCLPP_INLINE auto packsReceived(int array, int from, int self) const {
     using Count = decltype(layout.packs(0));
-    if ((Chain::sent >> array & 1) == 0 || !isOn(from) || from == to) return Count{0};
-    if constexpr (peers == Peers::One) {
-      if (to != rank) return Count{0};
-    }
-    return layout.packs(peers == Peers::Each ? to : from);
+    if ((Chain::received >> array & 1) == 0 || from == self || !exchangesWith(self, from)) return Count{0};
+    return layout.packs(peers == Peers::Each ? from : self);
   }
   /// Whether rank `self` sends to, or receives from, this peer in this stage.
   MSCCLPP_INLINE bool sendsTo(int self, int peer) const { return sends && exchangesWith(self, peer); }
