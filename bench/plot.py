@@ -66,7 +66,8 @@ def file_name(figure, figures):
         if key == "collective":
             words.append(value)
         elif len(peers) > 1 or (key in USUAL and value != USUAL[key]):
-            words.append({"ranks": f"{value}_ranks", "inPlace": "in_place" if value else "out_of_place"}.get(key, str(value)))
+            special = {"ranks": f"{value}_ranks", "inPlace": "in_place" if value else "out_of_place"}
+            words.append(special.get(key, str(value)))
     return "_".join(words) + ".svg"
 
 

@@ -1,6 +1,8 @@
 // The backend for GPUs: calls are captured in a graph, and its replay is timed by events.
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
 #include "backend.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"
 
@@ -154,7 +156,7 @@ class GpuBackend : public Backend {
   std::unique_ptr<TimedCall> prepareSeparate(const Call& before, const Call& call,
                                              const TimingOptions& timing) override {
     warmUp(call, timing.warmup);
-    warmUp(before, 1);  // loads its kernels, which a capture may not
+    warmUp(before, 1);
     return std::make_unique<CallInEachGraph>(stream_, before, call, timing.calls);
   }
 
@@ -170,8 +172,9 @@ class GpuBackend : public Backend {
   }
 
  private:
+  /// At least one call, which loads its kernels: a capture may not.
   void warmUp(const Call& call, int calls) {
-    for (int i = 0; i < calls; ++i) call(stream_);
+    for (int i = 0; i < std::max(calls, 1); ++i) call(stream_);
     MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream_));
   }
 

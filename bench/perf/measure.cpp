@@ -53,7 +53,9 @@ class Bench {
         timer_(options, device.backend, device.kernels, alignment(collectives)) {}
 
   std::size_t pairs(const CollectiveShape& shape) const {
-    return timer_.pairs((shape.input() + shape.output()) * elementBytes_);
+    const std::size_t elements =
+        options_.inPlace ? std::max(shape.input(), shape.output()) : shape.input() + shape.output();
+    return timer_.pairs(elements * elementBytes_);
   }
   std::size_t inputBytes(const CollectiveShape& shape) const {
     return pairs(shape) * BufferPairs::stride(shape.input(), elementBytes_);

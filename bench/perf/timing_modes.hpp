@@ -29,7 +29,7 @@ class ModeTimer {
   /// rank has entered it.
   ModeTimer(const Options& options, Backend& backend, TimingKernels* kernels, Call align);
 
-  /// The number of buffer pairs that calls of this many bytes, input and output together, go round.
+  /// The number of buffer pairs that successive calls use in turn, where a pair has this many bytes.
   std::size_t pairs(std::size_t bytes) const;
   std::unique_ptr<TimedCall> prepare(const TimedOperation& operation) const;
 

@@ -27,7 +27,7 @@ def run(plot, *arguments):
 def main(plot):
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
-        lines = [measurement(name, size, time) for name, time in (("mscclpp", 2.0), ("NCCL", 9.0)) for size in (1024, 8192)]
+        lines = [measurement(name, size, 2.0) for name in ("mscclpp", "NCCL") for size in (1024, 8192)]
         lines += ["# not JSON", measurement("mscclpp", 1024, 3.0, mode="rotated")]
         lines += [measurement("mscclpp", 4096, -0.1, mode="rotated")]
         (folder / "data.json").write_text("\n".join(lines) + "\n")
@@ -35,7 +35,7 @@ def main(plot):
         if importlib.util.find_spec("matplotlib") is None:
             assert result.returncode != 0 and "needs matplotlib" in result.stderr, result.stderr
             print("matplotlib is not installed, and plot.py says so")
-            sys.exit(77)
+            return
         assert result.returncode == 0, result.stderr
         drawn = sorted(path.name for path in (folder / "first").iterdir())
         assert drawn == ["all_reduce_rotated.svg", "all_reduce_steady.svg"], drawn
