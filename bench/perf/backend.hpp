@@ -5,6 +5,9 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
+
+#include "median.hpp"
 
 struct CUstream_st;
 
@@ -17,8 +20,20 @@ struct TimingOptions {
   int repeats = 7;  ///< measurements, of which each rank reports the median
 };
 
+/// Calls that absorb the skew between the ranks' launches, right before each measurement on a GPU.
+inline constexpr int skewCalls = 10;
+
 /// Enqueues (GPU) or executes (CPU) one call of the measured operation.
 using Call = std::function<void(CUstream_st* stream)>;
+
+/// A call that is ready to be timed.
+class TimedCall {
+ public:
+  virtual ~TimedCall() = default;
+  /// Measures once; microseconds per call, one value or as many as calls were timed separately. Called by all ranks,
+  /// which `barrier` synchronizes.
+  virtual std::vector<double> measure(const std::function<void()>& barrier) = 0;
+};
 
 class Backend {
  public:
@@ -29,8 +44,21 @@ class Backend {
   virtual void fill(void* to, int byte, std::size_t bytes) = 0;
   /// One call, completed on return.
   virtual void runOnce(const Call& call) = 0;
-  /// The median of the repeats, in microseconds per call. `barrier` synchronizes the ranks before each measurement.
-  virtual double time(const Call& call, const TimingOptions& timing, const std::function<void()>& barrier) = 0;
+  /// Makes the warm-up calls. A measurement is `before`, if it is not empty, then calls that absorb skew, then
+  /// `timing.calls` calls, which are timed together.
+  virtual std::unique_ptr<TimedCall> prepare(const Call& call, const TimingOptions& timing,
+                                             const Call& before = {}) = 0;
+  /// Makes the warm-up calls. A measurement is `timing.calls` times `before` and `call`, where each `call` is timed
+  /// by events around it. On GPUs only: throws Error(InvalidUsage) on a CPU.
+  virtual std::unique_ptr<TimedCall> prepareSeparate(const Call& before, const Call& call,
+                                                     const TimingOptions& timing) = 0;
+  /// The median of the repeats, in microseconds per call.
+  double time(const Call& call, const TimingOptions& timing, const std::function<void()>& barrier) {
+    const auto timed = prepare(call, timing);
+    std::vector<double> microseconds;
+    for (int repeat = 0; repeat < timing.repeats; ++repeat) microseconds.push_back(timed->measure(barrier).front());
+    return median(std::move(microseconds));
+  }
   /// For the header of the table.
   virtual std::string description() const = 0;
 };

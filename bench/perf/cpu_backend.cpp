@@ -6,7 +6,7 @@
 #include <new>
 
 #include "backend.hpp"
-#include "median.hpp"
+#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::perf {
 
@@ -31,6 +31,26 @@ void pinToCore(int core) {
   ::sched_setaffinity(0, sizeof(set), &set);  // may fail: the measurement is then noisier
 }
 
+class LoopOfCalls : public TimedCall {
+ public:
+  LoopOfCalls(const Call& call, int calls, const Call& before) : call_(call), calls_(calls), before_(before) {}
+
+  std::vector<double> measure(const std::function<void()>& barrier) override {
+    if (before_) before_(nullptr);
+    barrier();
+    call_(nullptr);  // absorbs the skew that the barrier leaves
+    const auto start = std::chrono::steady_clock::now();
+    for (int i = 0; i < calls_; ++i) call_(nullptr);
+    const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - start;
+    return {passed.count() / calls_};
+  }
+
+ private:
+  Call call_;
+  int calls_;
+  Call before_;
+};
+
 class CpuBackend : public Backend {
  public:
   CpuBackend(std::size_t cores, bool pinned) : cores_(cores), pinned_(pinned) {}
@@ -45,18 +65,12 @@ class CpuBackend : public Backend {
   void fill(void* to, int byte, std::size_t bytes) override { std::memset(to, byte, bytes); }
   void runOnce(const Call& call) override { call(nullptr); }
 
-  double time(const Call& call, const TimingOptions& timing, const std::function<void()>& barrier) override {
+  std::unique_ptr<TimedCall> prepare(const Call& call, const TimingOptions& timing, const Call& before) override {
     for (int i = 0; i < timing.warmup; ++i) call(nullptr);
-    std::vector<double> microseconds;
-    for (int repeat = 0; repeat < timing.repeats; ++repeat) {
-      barrier();
-      call(nullptr);  // absorbs the skew that the barrier leaves
-      const auto start = std::chrono::steady_clock::now();
-      for (int i = 0; i < timing.calls; ++i) call(nullptr);
-      const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - start;
-      microseconds.push_back(passed.count() / timing.calls);
-    }
-    return median(microseconds);
+    return std::make_unique<LoopOfCalls>(call, timing.calls, before);
+  }
+  std::unique_ptr<TimedCall> prepareSeparate(const Call&, const Call&, const TimingOptions&) override {
+    throw Error("calls are timed separately on GPUs only", ErrorCode::InvalidUsage);
   }
 
   std::string description() const override {

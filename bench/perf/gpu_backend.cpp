@@ -1,8 +1,9 @@
 // The backend for GPUs: calls are captured in a graph, and its replay is timed by events.
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
 #include "backend.hpp"
-#include "median.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"
 
 namespace mscclpp::perf {
@@ -31,19 +32,100 @@ class Graph {
   cudaGraphExec_t executable_ = nullptr;
 };
 
+class Event {
+ public:
+  Event() { MSCCLPP_CUDATHROW(cudaEventCreate(&event_)); }
+  ~Event() { cudaEventDestroy(event_); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void record(cudaStream_t stream) const { MSCCLPP_CUDATHROW(cudaEventRecord(event_, stream)); }
+  /// Captures a node that records the event in each replay.
+  void capture(cudaStream_t stream) const {
+    MSCCLPP_CUDATHROW(cudaEventRecordWithFlags(event_, stream, cudaEventRecordExternal));
+  }
+  /// Microseconds since another event. Both have completed.
+  double since(const Event& start) const {
+    float milliseconds = 0;
+    MSCCLPP_CUDATHROW(cudaEventElapsedTime(&milliseconds, start.event_, event_));
+    return 1000.0 * milliseconds;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+class CallsInOneGraph : public TimedCall {
+ public:
+  CallsInOneGraph(cudaStream_t stream, const Call& call, int calls, const Call& before)
+      : stream_(stream),
+        calls_(calls),
+        before_(before),
+        skew_(stream, call, skewCalls),
+        measured_(stream, call, calls) {}
+
+  std::vector<double> measure(const std::function<void()>& barrier) override {
+    if (before_) before_(stream_);
+    barrier();
+    // This graph absorbs the skew between the ranks' launches, and hides the event's cost.
+    skew_.launch(stream_);
+    start_.record(stream_);
+    measured_.launch(stream_);
+    end_.record(stream_);
+    MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream_));
+    return {end_.since(start_) / calls_};
+  }
+
+ private:
+  cudaStream_t stream_;
+  int calls_;
+  Call before_;
+  Graph skew_;
+  Graph measured_;
+  Event start_;
+  Event end_;
+};
+
+class CallInEachGraph : public TimedCall {
+ public:
+  CallInEachGraph(cudaStream_t stream, const Call& before, const Call& call, int replays)
+      : stream_(stream),
+        replays_(replays),
+        graph_(
+            stream,
+            [&](cudaStream_t captured) {
+              before(captured);
+              start_.capture(captured);
+              call(captured);
+              end_.capture(captured);
+            },
+            1) {}
+
+  std::vector<double> measure(const std::function<void()>& barrier) override {
+    std::vector<double> microseconds;
+    barrier();
+    for (int replay = 0; replay < replays_; ++replay) {
+      graph_.launch(stream_);
+      MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream_));
+      microseconds.push_back(end_.since(start_));
+    }
+    return microseconds;
+  }
+
+ private:
+  cudaStream_t stream_;
+  int replays_;
+  Event start_;
+  Event end_;
+  Graph graph_;
+};
+
 class GpuBackend : public Backend {
  public:
   explicit GpuBackend(int index) : index_(index) {
     MSCCLPP_CUDATHROW(cudaSetDevice(index));
     MSCCLPP_CUDATHROW(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking));
-    MSCCLPP_CUDATHROW(cudaEventCreate(&start_));
-    MSCCLPP_CUDATHROW(cudaEventCreate(&end_));
   }
-  ~GpuBackend() override {
-    cudaEventDestroy(end_);
-    cudaEventDestroy(start_);
-    cudaStreamDestroy(stream_);
-  }
+  ~GpuBackend() override { cudaStreamDestroy(stream_); }
 
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     void* memory = nullptr;
@@ -67,25 +149,15 @@ class GpuBackend : public Backend {
     MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream_));
   }
 
-  double time(const Call& call, const TimingOptions& timing, const std::function<void()>& barrier) override {
-    for (int i = 0; i < timing.warmup; ++i) call(stream_);
-    MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream_));
-    // A short graph before the measured one absorbs the skew between the ranks' launches, and hides the event's cost.
-    const Graph warmupGraph(stream_, call, 10);
-    const Graph measuredGraph(stream_, call, timing.calls);
-    std::vector<double> microseconds;
-    for (int repeat = 0; repeat < timing.repeats; ++repeat) {
-      barrier();
-      warmupGraph.launch(stream_);
-      MSCCLPP_CUDATHROW(cudaEventRecord(start_, stream_));
-      measuredGraph.launch(stream_);
-      MSCCLPP_CUDATHROW(cudaEventRecord(end_, stream_));
-      MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream_));
-      float milliseconds = 0;
-      MSCCLPP_CUDATHROW(cudaEventElapsedTime(&milliseconds, start_, end_));
-      microseconds.push_back(1000.0 * milliseconds / timing.calls);
-    }
-    return median(microseconds);
+  std::unique_ptr<TimedCall> prepare(const Call& call, const TimingOptions& timing, const Call& before) override {
+    warmUp(call, timing.warmup);
+    return std::make_unique<CallsInOneGraph>(stream_, call, timing.calls, before);
+  }
+  std::unique_ptr<TimedCall> prepareSeparate(const Call& before, const Call& call,
+                                             const TimingOptions& timing) override {
+    warmUp(call, timing.warmup);
+    warmUp(before, 1);
+    return std::make_unique<CallInEachGraph>(stream_, before, call, timing.calls);
   }
 
   std::string description() const override {
@@ -100,10 +172,14 @@ class GpuBackend : public Backend {
   }
 
  private:
+  /// At least one call, which loads its kernels: a capture may not.
+  void warmUp(const Call& call, int calls) {
+    for (int i = 0; i < std::max(calls, 1); ++i) call(stream_);
+    MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream_));
+  }
+
   int index_;
   cudaStream_t stream_ = nullptr;
-  cudaEvent_t start_ = nullptr;
-  cudaEvent_t end_ = nullptr;
 };
 
 }  // namespace

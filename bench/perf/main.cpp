@@ -52,9 +52,26 @@ void checkWritable(const std::string& file) {
   if (!out) throw SysError("--trace: cannot write " + file, errno);
 }
 
+/// What depends on the device or on the number of ranks. Called before any rank starts.
+void checkPlan(const Options& options, const LaunchPlan& plan) {
+  if (options.root >= plan.ranks) {
+    throw Error(fmt::format("--root {}: there are {} ranks, 0 to {}", options.root, plan.ranks, plan.ranks - 1),
+                ErrorCode::InvalidUsage);
+  }
+  if (plan.onGpu) return;
+  if (options.mode != TimingMode::Steady) {
+    throw Error(fmt::format("--mode {} needs GPUs: CPU ranks are timed with --mode steady only", nameOf(options.mode)),
+                ErrorCode::InvalidUsage);
+  }
+  if (options.nccl) throw Error("--nccl needs GPUs: leave it out for CPU ranks", ErrorCode::InvalidUsage);
+}
+
 void runRank(const Options& options, bool onGpu, int ranks, ProcessGroup& group) {
   const auto backend = onGpu ? makeGpuBackend(group.localRank()) : makeCpuBackend(group.localRank(), ranks);
-  const std::size_t wrong = measureAllReduce(options, group.connect(), *backend, onGpu);
+  const auto data = onGpu ? makeGpuTestData() : makeCpuTestData();
+  const auto kernels = onGpu ? makeTimingKernels(group.localRank()) : nullptr;
+  const DeviceType type = onGpu ? DeviceType::GPU : DeviceType::CPU;
+  const std::size_t wrong = measure(options, group.connect(), {type, *backend, *data, kernels.get()});
   if (wrong != 0) throw Error(fmt::format("{} elements of the results are wrong", wrong), ErrorCode::InternalError);
 }
 
@@ -65,6 +82,7 @@ int main(int argc, char** argv) {
     Options options;
     if (const auto exitCode = parse(argc, argv, options)) return *exitCode;
     const LaunchPlan chosen = plan(options);
+    checkPlan(options, chosen);
     const bool isRank = ProcessGroup::fromEnvironment().has_value();
     if (!isRank) checkWritable(options.traceFile);
     if (!isRank && !options.json) {

@@ -1,219 +1,229 @@
-// The benchmark of one rank: times and checks every size with every algorithm and with NCCL.
 #include "measure.hpp"
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
+#include "implementations.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
-#include "mscclpp/kernels/collectives.hpp"
-#include "nccl.hpp"
-#include "reference.hpp"
+#include "rank_group.hpp"
 #include "report.hpp"
+#include "timing_modes.hpp"
+#include "trace_recording.hpp"
 
 namespace mscclpp::perf {
 
 namespace {
 
-/// An implementation of the collective that can be timed.
-struct Implementation {
-  std::string name;
-  std::function<void(const void* input, void* output, std::size_t count, CUstream_st* stream)> run;
-  std::function<bool(std::size_t bytes)> supports;
-  bool roundsEachAddition;
-  std::function<void()> check;
-  bool canRecord;
-  std::shared_ptr<void> input = nullptr;  ///< null: the common buffers
-  std::shared_ptr<void> output = nullptr;
-};
-
-class RankGroup {
- public:
-  explicit RankGroup(Bootstrap& bootstrap) : bootstrap_(bootstrap) {}
-  int rank() const { return bootstrap_.getRank(); }
-  int size() const { return bootstrap_.getNranks(); }
-  void barrier() const { bootstrap_.barrier(); }
-  template <class T>
-  std::vector<T> gather(T mine) const {
-    std::vector<T> all(static_cast<std::size_t>(size()));
-    all[static_cast<std::size_t>(rank())] = mine;
-    bootstrap_.allGather(all.data(), sizeof(T));
-    return all;
+std::vector<CollectiveShape> shapesOf(const Options& options, int ranks) {
+  std::vector<CollectiveShape> shapes;
+  for (const std::uint64_t bytes : options.sizes) {
+    const CollectiveShape shape = shapeOf(options.collective, ranks, bytes, sizeOf(options.type));
+    if (shapes.empty() || shapes.back().count != shape.count) shapes.push_back(shape);  // sizes may round to the same
   }
-
- private:
-  Bootstrap& bootstrap_;
-};
-
-std::vector<Implementation> implementations(const Options& options, Collectives& collectives, Nccl* nccl,
-                                            std::size_t maxBytes) {
-  std::vector<Implementation> all;
-  std::vector<std::string> names = options.algorithms;
-  if (names.empty()) names.emplace_back();
-  if (names == std::vector<std::string>{"all"}) names = collectives.algorithms();
-  for (const std::string& name : names) {
-    const auto run = [&collectives, &options, name](const void* in, void* out, std::size_t count, CUstream_st* stream) {
-      collectives.allReduce(in, out, count, options.type, options.op, stream, name);
-    };
-    const auto supports = [&collectives, &options, name](std::size_t bytes) {
-      return name.empty() || collectives.supports(name, bytes / sizeOf(options.type), options.type, options.op);
-    };
-    all.push_back({.name = name,
-                   .run = run,
-                   .supports = supports,
-                   .roundsEachAddition = false,
-                   .check = [&collectives] { collectives.check(); },
-                   .canRecord = true});
-  }
-  if (nccl != nullptr) {
-    const auto run = [nccl, &options](const void* in, void* out, std::size_t count, CUstream_st* stream) {
-      nccl->allReduce(in, out, count, options.type, options.op, stream);
-    };
-    Implementation plain{.name = "NCCL",
-                         .run = run,
-                         .supports = [](std::size_t) { return true; },
-                         .roundsEachAddition = true,
-                         .check = [] {},
-                         .canRecord = false};
-    all.push_back(plain);
-    if (auto input = nccl->allocateWindow(maxBytes)) {
-      Implementation symmetric = plain;
-      symmetric.name = "NCCL symmetric";
-      symmetric.input = input;
-      symmetric.output = nccl->allocateWindow(maxBytes);
-      all.push_back(symmetric);
-    }
-  }
-  return all;
+  return shapes;
 }
 
-void checkNames(const std::vector<std::string>& wanted, const std::vector<std::string>& offered) {
-  for (const std::string& name : wanted) {
-    if (name == "all" || std::find(offered.begin(), offered.end(), name) != offered.end()) continue;
-    std::string known = "all";
-    for (const std::string& each : offered) known += ", " + each;
-    throw Error("unknown algorithm \"" + name + "\"; known: " + known, ErrorCode::InvalidUsage);
+CollectiveCall callOf(const Options& options, const CollectiveShape& shape, int rank) {
+  CollectiveCall call;
+  call.collective = options.collective;
+  call.count = shape.count;
+  call.type = options.type;
+  call.reduction = options.op;
+  call.root = options.root;
+  if (options.collective == CollectiveType::SendReceive) {
+    call.destination = (rank + 1) % shape.ranks;
+    call.origin = (rank + shape.ranks - 1) % shape.ranks;
+    call.receivedCount = shape.count;
   }
+  return call;
 }
 
-/// The trace of a run: additional calls that are not timed.
-class TraceRecording {
+/// Checks and times the implementations on one rank.
+class Bench {
  public:
-  TraceRecording(const Options& options, const RankGroup& group, Collectives& collectives, Backend& backend)
+  Bench(const Options& options, const RankGroup& group, const MeasuredDevice& device, Collectives& collectives)
       : options_(options),
         group_(group),
-        collectives_(collectives),
-        backend_(backend),
-        trace_(collectives.makeTrace({.eventsPerRecorder = 1 << 14})),
-        discardedTrace_(collectives.makeTrace({.eventsPerRecorder = 2})) {
-    if (!collectives.recordsStages(options.type, options.op)) {
-      throw Error(
-          std::string("--trace: the stages of an all-reduce are recorded for float32 and bfloat16 with operator "
-                      "sum, not for ") +
-              nameOf(options.type) + " with " + nameOf(options.op),
-          ErrorCode::InvalidUsage);
+        device_(device),
+        elementBytes_(sizeOf(options.type)),
+        wrong_(device.backend.allocate(sizeof(std::uint64_t))),
+        aligned_(device.backend.allocate(2 * sizeof(float))),
+        timer_(options, device.backend, device.kernels, alignment(collectives)) {}
+
+  std::size_t pairs(const CollectiveShape& shape) const {
+    const std::size_t elements =
+        options_.inPlace ? std::max(shape.input(), shape.output()) : shape.input() + shape.output();
+    return timer_.pairs(elements * elementBytes_);
+  }
+  std::size_t inputBytes(const CollectiveShape& shape) const {
+    return pairs(shape) * BufferPairs::stride(shape.input(), elementBytes_);
+  }
+  std::size_t outputBytes(const CollectiveShape& shape) const {
+    return pairs(shape) * BufferPairs::stride(shape.output(), elementBytes_);
+  }
+
+  CollectiveCall call(const Implementation& implementation, const CollectiveShape& shape, std::size_t pair = 0) const {
+    const CallBuffers buffers = buffersOf(implementation, shape, pair);
+    CollectiveCall call = callOf(options_, shape, group_.rank());
+    call.input = buffers.input;
+    call.output = buffers.output;
+    call.algorithm = implementation.algorithm;
+    return call;
+  }
+  Call runnable(const Implementation& implementation, const CollectiveShape& shape, std::size_t pair = 0) const {
+    return [run = implementation.run, call = call(implementation, shape, pair)](CUstream_st* stream) mutable {
+      call.stream = stream;
+      run(call);
+    };
+  }
+
+  /// Fills the inputs of all pairs; poisons the outputs.
+  void fill(const Implementation& implementation, const CollectiveShape& shape, const InputRule& rule) {
+    Backend& backend = device_.backend;
+    backend.fill(implementation.inputs.get(), poisonByte, inputBytes(shape));
+    backend.fill(implementation.outputs.get(), poisonByte, outputBytes(shape));
+    backend.runOnce([&](CUstream_st* stream) {
+      for (std::size_t pair = 0; pair < pairs(shape); ++pair) {
+        device_.data.fillInput(options_.collective, options_.type, rule, group_.rank(),
+                               buffersOf(implementation, shape, pair).input, shape.input(), stream);
+      }
+    });
+  }
+
+  /// Executes a call on filled buffers. Returns the number of wrong elements over all ranks.
+  std::size_t check(const Implementation& implementation, const CollectiveShape& shape, const InputRule& rule) {
+    Backend& backend = device_.backend;
+    backend.fill(wrong_.get(), 0, sizeof(std::uint64_t));
+    group_.barrier();
+    backend.runOnce(runnable(implementation, shape));
+    implementation.check();
+    const CallBuffers buffers = buffersOf(implementation, shape, 0);
+    const OutputData output{buffers.output, shape.output(group_.rank(), options_.root),
+                            outputRule(shape, rule, group_.rank(), options_.root, implementation.roundsEachAddition),
+                            buffers.guard};
+    backend.runOnce([&](CUstream_st* stream) {
+      device_.data.countWrong(options_.collective, options_.type, output, static_cast<std::uint64_t*>(wrong_.get()),
+                              stream);
+    });
+    std::uint64_t mine = 0;
+    backend.download(&mine, wrong_.get(), sizeof(mine));
+    const auto all = group_.gather(mine);
+    return std::accumulate(all.begin(), all.end(), std::size_t{0});
+  }
+
+  /// Times the implementations in turn, so that what disturbs one disturbs the others.
+  std::vector<Timing> time(const std::vector<const Implementation*>& implementations, const CollectiveShape& shape) {
+    std::vector<std::unique_ptr<TimedCall>> timed;
+    for (const Implementation* each : implementations) {
+      group_.barrier();
+      timed.push_back(timer_.prepare(operationOf(*each, shape)));
     }
-  }
-
-  void add(const Call& call) {
-    // The first call of a variant loads its kernel; it is not recorded.
-    runTraced(call, discardedTrace_, 1);
-    runTraced(call, trace_, options_.tracedCalls);
-    trace_->collect();
-  }
-
-  void write(Bootstrap& bootstrap, const Report* report) {
-    writeTrace(options_.traceFile, *trace_, bootstrap);
-    const auto lost = group_.gather(trace_->lost());
-    if (report) report->printTraceSummary(std::accumulate(lost.begin(), lost.end(), std::uint64_t{0}));
+    std::vector<std::vector<double>> samples(timed.size());
+    for (int repeat = 0; repeat < options_.timing.repeats; ++repeat) {
+      for (std::size_t i = 0; i < timed.size(); ++i) {
+        const auto measured = timed[i]->measure([&] { group_.barrier(); });
+        samples[i].insert(samples[i].end(), measured.begin(), measured.end());
+      }
+    }
+    std::vector<Timing> timings;
+    for (std::size_t i = 0; i < timed.size(); ++i) {
+      implementations[i]->check();
+      timings.push_back(summarize(options_.mode, samples[i], group_));
+    }
+    return timings;
   }
 
  private:
-  void runTraced(const Call& call, const std::shared_ptr<Trace>& trace, int calls) {
-    collectives_.record(trace);
-    group_.barrier();
-    backend_.runOnce([&](CUstream_st* stream) {
-      for (int i = 0; i < calls; ++i) call(stream);
-    });
-    collectives_.record(nullptr);
+  CallBuffers buffersOf(const Implementation& implementation, const CollectiveShape& shape, std::size_t pair) const {
+    return implementation.buffers().at(pair, shape, elementBytes_, group_.rank(), options_.root, options_.inPlace);
+  }
+
+  TimedOperation operationOf(const Implementation& implementation, const CollectiveShape& shape) const {
+    std::vector<Call> calls;
+    for (std::size_t pair = 0; pair < pairs(shape); ++pair) calls.push_back(runnable(implementation, shape, pair));
+    const CallBuffers first = buffersOf(implementation, shape, 0);
+    return {.call = [calls](std::size_t pair, CUstream_st* stream) { calls[pair](stream); },
+            .pairs = calls.size(),
+            .input = first.input,
+            .inputBytes = shape.input() * elementBytes_,
+            .output = first.output,
+            .outputBytes = shape.output(group_.rank(), options_.root) * elementBytes_};
+  }
+
+  /// An all-reduce of one element: no rank leaves it before every rank has entered it.
+  Call alignment(Collectives& collectives) const {
+    return [&collectives, memory = aligned_](CUstream_st* stream) {
+      auto* element = static_cast<float*>(memory.get());
+      collectives.allReduce(element, element + 1, 1, DataType::FLOAT32, ReduceOp::SUM, stream);
+    };
   }
 
   const Options& options_;
   const RankGroup& group_;
-  Collectives& collectives_;
-  Backend& backend_;
-  std::shared_ptr<Trace> trace_;
-  std::shared_ptr<Trace> discardedTrace_;
+  const MeasuredDevice& device_;
+  std::size_t elementBytes_;
+  std::shared_ptr<void> wrong_;
+  std::shared_ptr<void> aligned_;
+  ModeTimer timer_;
 };
 
 }  // namespace
 
-std::size_t measureAllReduce(const Options& options, std::shared_ptr<Bootstrap> bootstrap, Backend& backend,
-                             bool onGpu) {
+std::size_t measure(const Options& options, std::shared_ptr<Bootstrap> bootstrap, const MeasuredDevice& device) {
   const RankGroup group(*bootstrap);
-  auto communicator = std::make_shared<Communicator>(bootstrap);
   Collectives collectives(
-      communicator, onGpu ? DeviceType::GPU : DeviceType::CPU,
+      std::make_shared<Communicator>(bootstrap), device.type,
       options.algorithms.empty() ? Collectives::Algorithms::Selected : Collectives::Algorithms::All);
-  checkNames(options.algorithms, collectives.algorithms());
+  const std::vector<CollectiveShape> shapes = shapesOf(options, group.size());
   std::unique_ptr<TraceRecording> recording;
-  if (!options.traceFile.empty()) recording = std::make_unique<TraceRecording>(options, group, collectives, backend);
+  if (!options.traceFile.empty()) {
+    recording = std::make_unique<TraceRecording>(options, group, collectives, device.backend,
+                                                 callOf(options, shapes.front(), group.rank()));
+  }
   std::unique_ptr<Nccl> nccl;
   if (options.nccl) nccl = std::make_unique<Nccl>(options.ncclLibrary, *bootstrap);
-
-  const std::size_t elementBytes = sizeOf(options.type);
-  const std::size_t maxBytes = *std::max_element(options.sizes.begin(), options.sizes.end());
-  const auto sharedInput = backend.allocate(maxBytes);
-  const auto sharedOutput = backend.allocate(maxBytes);
+  Bench bench(options, group, device, collectives);
+  std::size_t inputBytes = 0;
+  std::size_t outputBytes = 0;
+  for (const CollectiveShape& shape : shapes) {
+    inputBytes = std::max(inputBytes, bench.inputBytes(shape));
+    outputBytes = std::max(outputBytes, bench.outputBytes(shape));
+  }
+  const auto all = implementations(options, collectives, nccl.get(), device.backend, inputBytes, outputBytes);
   std::unique_ptr<Report> report;
   if (group.rank() == 0) {
     report = std::make_unique<Report>(options, group.size(),
-                                      backend.description() + (nccl ? ", NCCL " + nccl->version() : ""));
+                                      device.backend.description() + (nccl ? ", NCCL " + nccl->version() : ""));
   }
 
   std::size_t totalWrong = 0;
   std::size_t measured = 0;
-  const auto all = implementations(options, collectives, nccl.get(), maxBytes);
-  for (std::size_t s = 0; s < options.sizes.size(); ++s) {
-    const std::size_t count = options.sizes[s] / elementBytes;
-    const std::size_t bytes = count * elementBytes;
-    if (report) report->progress(s, options.sizes.size(), bytes);
-    const std::uint64_t seed = 1000 + s;
-    const auto inputBytes = makeInput(options.type, options.op, seed, group.rank(), count);
+  for (std::size_t s = 0; s < shapes.size(); ++s) {
+    const CollectiveShape& shape = shapes[s];
+    const InputRule rule{1000 + s, options.op};
+    if (report) report->progress(s, shapes.size(), shape.size() * sizeOf(options.type));
+    std::vector<const Implementation*> supported;
+    std::vector<std::size_t> wrong;
     for (const Implementation& implementation : all) {
-      if (!implementation.supports(bytes)) continue;
-      ++measured;
-      void* input = implementation.input ? implementation.input.get() : sharedInput.get();
-      void* output = options.inPlace ? input : implementation.output ? implementation.output.get() : sharedOutput.get();
-      const Call call = [&](CUstream_st* stream) { implementation.run(input, output, count, stream); };
-
-      std::size_t wrong = 0;
-      if (options.check) {
-        backend.fill(output, 0x5a, bytes);
-        backend.upload(input, inputBytes.data(), bytes);
-        group.barrier();
-        backend.runOnce(call);
-        implementation.check();
-        std::vector<std::byte> result(bytes);
-        backend.download(result.data(), output, bytes);
-        const auto wrongs = group.gather(
-            countWrong(result, options.type, options.op, seed, group.size(), count, implementation.roundsEachAddition));
-        wrong = std::accumulate(wrongs.begin(), wrongs.end(), std::size_t{0});
-      } else {
-        backend.upload(input, inputBytes.data(), bytes);
-      }
-      const auto times = group.gather(backend.time(call, options.timing, [&] { group.barrier(); }));
-      implementation.check();
-      totalWrong += wrong;
+      if (!implementation.supports(bench.call(implementation, shape))) continue;
+      supported.push_back(&implementation);
+      bench.fill(implementation, shape, rule);
+      wrong.push_back(options.check ? bench.check(implementation, shape, rule) : 0);
+      totalWrong += wrong.back();
+    }
+    measured += supported.size();
+    const auto timings = bench.time(supported, shape);
+    for (std::size_t i = 0; i < supported.size(); ++i) {
+      const Implementation& implementation = *supported[i];
       if (recording && implementation.canRecord) {
-        recording->add(call);
+        recording->add(bench.runnable(implementation, shape));
         implementation.check();
       }
       if (report) {
-        const std::string name = implementation.name.empty()
-                                     ? collectives.selectedAlgorithm(count, options.type, options.op)
-                                     : implementation.name;
-        report->add({name, bytes, count, *std::max_element(times.begin(), times.end()), wrong, options.check});
+        const std::string algorithm = implementation.algorithmOf(bench.call(implementation, shape));
+        report->add({implementation.name, algorithm, shape, timings[i], wrong[i]});
       }
     }
   }

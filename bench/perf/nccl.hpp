@@ -2,14 +2,11 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
 #include <memory>
 #include <string>
 
-#include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
-
-struct CUstream_st;
+#include "mscclpp/kernels/collective_call.hpp"
 
 namespace mscclpp::perf {
 
@@ -24,14 +21,20 @@ class Nccl {
 
   /// "2.28.9"
   std::string version() const;
-  void allReduce(const void* input, void* output, std::size_t count, DataType type, ReduceOp op, CUstream_st* stream);
+  /// Enqueues the same call with NCCL; the algorithm is not used. An all-to-all, gather or scatter is a group of sends
+  /// and receives where this NCCL has no function for it.
+  void run(const CollectiveCall& call);
   /// Memory registered as a symmetric window on all ranks, or null if this NCCL has no windows. Collective.
   std::shared_ptr<void> allocateWindow(std::size_t bytes);
 
  private:
+  void runAsGroup(const CollectiveCall& call);
+
   struct Library;
   std::shared_ptr<Library> library_;
   std::shared_ptr<void> communicator_;
+  int rank_;
+  int ranks_;
 };
 
 }  // namespace mscclpp::perf

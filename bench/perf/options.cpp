@@ -2,7 +2,9 @@
 #include "options.hpp"
 
 #include <initializer_list>
+#include <utility>
 
+#include "collective_shape.hpp"
 #include "mscclpp/sync/window.hpp"
 #include "tools/command_line/command_line.hpp"
 
@@ -27,65 +29,104 @@ cli::NameMap<ReduceOp> operators() {
   return byName({ReduceOp::SUM, ReduceOp::PROD, ReduceOp::MIN, ReduceOp::MAX, ReduceOp::AVG});
 }
 
-/// Rounds sizes down to whole elements, and removes duplicates.
-std::vector<std::size_t> messageSizes(const std::vector<std::uint64_t>& sizes, std::size_t elementBytes) {
-  std::vector<std::size_t> messages;
-  for (const std::uint64_t size : sizes) {
-    const std::size_t bytes = size / elementBytes * elementBytes;
-    if (messages.empty() || messages.back() != bytes) messages.push_back(bytes);
+cli::NameMap<TimingMode> modes() {
+  return byName({TimingMode::Steady, TimingMode::Skewed, TimingMode::Rotated, TimingMode::Between});
+}
+
+const char* describe(CollectiveType collective) {
+  switch (collective) {
+    case CollectiveType::AllReduce:
+      return "every rank gets the reduction of all ranks' inputs";
+    case CollectiveType::AllGather:
+      return "every rank gets the parts of all ranks";
+    case CollectiveType::ReduceScatter:
+      return "every rank gets its part of the reduction of all ranks' inputs";
+    case CollectiveType::AllToAll:
+      return "every rank sends a part to each rank";
+    case CollectiveType::Broadcast:
+      return "every rank gets the root's input";
+    case CollectiveType::Reduce:
+      return "the root gets the reduction of all ranks' inputs";
+    case CollectiveType::Gather:
+      return "the root gets the parts of all ranks";
+    case CollectiveType::Scatter:
+      return "every rank gets its part of the root's input";
+    case CollectiveType::SendReceive:
+      return "rank r sends to rank r + 1 and receives from rank r - 1, at once";
   }
-  return messages;
+  return "";
+}
+
+/// The sizes of a sweep.
+struct SizeRange {
+  std::uint64_t begin = 1024;
+  std::uint64_t end = 64 << 20;
+  double factor = 2;
+};
+
+void addOptions(cli::Command& command, CollectiveType collective, Options& options, SizeRange& range) {
+  const cli::NameMap<DeviceSelection> devices{
+      {"auto", DeviceSelection::Auto}, {"gpu", DeviceSelection::Gpu}, {"cpu", DeviceSelection::Cpu}};
+  const std::string size =
+      isSizeOfAllParts(collective) ? "all ranks' parts together, of which each gets size / ranks," : "the message";
+  command.add("-n,--ranks", options.ranks, "number of ranks; default: one per GPU, or 4 on CPUs").range(1, maxTeamSize);
+  command.addNamed("--device", options.device, devices, "auto, gpu or cpu");
+  command.addBytes("-b,--begin", range.begin, "smallest size: that of " + size + " in bytes, such as 1K");
+  command.addBytes("-e,--end", range.end, "largest size");
+  command.add("-f,--factor", range.factor, "ratio of successive sizes").range(1.01, 1e6);
+  command.addBytes("--sizes", options.sizes, "list of sizes instead, such as 1K,384K,48M");
+  command.addNamed("-d,--datatype", options.type, types(), "element type");
+  if (hasReduction(collective)) command.addNamed("-o,--op", options.op, operators(), "reduction operator");
+  if (hasRoot(collective)) command.add("-r,--root", options.root, "rank of the root").range(0, maxTeamSize - 1);
+  command.add("-a,--algorithm", options.algorithms, "algorithm names, or all; default: chosen by size");
+  command.addNamed(
+      "--mode", options.mode, modes(),
+      "steady: calls one after the other; skewed: the ranks enter each call at random times; rotated: "
+      "buffers outside the L2 cache; between: between a producer and a consumer kernel. CPU ranks: steady");
+  command.add("--warmup", options.timing.warmup, "calls before the first measurement").range(0, 1'000'000);
+  command.add("--calls", options.timing.calls, "calls per measurement (on a GPU: in one graph)").range(1, 1'000'000);
+  command.add("--repeats", options.timing.repeats, "number of measurements; their median is reported").range(1, 10'000);
+  if (hasInPlaceForm(collective)) {
+    command.addFlag("--in-place", options.inPlace, "with the output where the input is, as NCCL defines it");
+  }
+  command.addFlag("--no-check{false}", options.check, "do not compare results with the reference");
+  command.addFlag("--json", options.json, "print one line of JSON per measurement instead of the table");
+  command.addFlag("--nccl", options.nccl, "also measure NCCL, plain and with symmetric windows, in the same run (GPU)");
+  command.add("--nccl-library", options.ncclLibrary, "path of libnccl.so.2, if the loader does not find it");
+  command.add("--trace", options.traceFile,
+              "write a trace for Perfetto or chrome://tracing to this file: additional calls of each size and "
+              "algorithm, with the stages of each block");
+  command.add("--trace-calls", options.tracedCalls, "calls of each size and algorithm in the trace").range(1, 1000);
 }
 
 }  // namespace
 
 std::optional<int> parse(int argc, char** argv, Options& options) {
   cli::CommandLine commandLine("Times and checks collectives over all GPUs of this machine, or over CPU ranks.");
-  cli::Command allReduce = commandLine.addCommand("all_reduce", "every rank gets the reduction of all ranks' inputs");
-  std::uint64_t begin = 1024;
-  std::uint64_t end = 64 << 20;
-  double factor = 2;
-  std::vector<std::uint64_t> sizes;
-  const cli::NameMap<DeviceSelection> devices{
-      {"auto", DeviceSelection::Auto}, {"gpu", DeviceSelection::Gpu}, {"cpu", DeviceSelection::Cpu}};
-  allReduce.add("-n,--ranks", options.ranks, "number of ranks; default: one per GPU, or 4 on CPUs")
-      .range(1, maxTeamSize);
-  allReduce.addNamed("--device", options.device, devices, "auto, gpu or cpu");
-  allReduce.addBytes("-b,--begin", begin, "smallest message in bytes, such as 1K");
-  allReduce.addBytes("-e,--end", end, "largest message in bytes");
-  allReduce.add("-f,--factor", factor, "ratio of successive sizes").range(1.01, 1e6);
-  allReduce.addBytes("--sizes", sizes, "list of sizes instead, such as 1K,384K,48M");
-  allReduce.addNamed("-d,--datatype", options.type, types(), "element type");
-  allReduce.addNamed("-o,--op", options.op, operators(), "reduction operator");
-  allReduce.add("-a,--algorithm", options.algorithms, "algorithm names, or all; default: chosen by size");
-  allReduce.add("--warmup", options.timing.warmup, "calls before the first measurement").range(0, 1'000'000);
-  allReduce.add("--calls", options.timing.calls, "calls per measurement (on a GPU: in one graph)").range(1, 1'000'000);
-  allReduce.add("--repeats", options.timing.repeats, "number of measurements; their median is reported")
-      .range(1, 10'000);
-  allReduce.addFlag("--in-place", options.inPlace, "reduce in place");
-  allReduce.addFlag("--no-check{false}", options.check, "do not compare results with the reference");
-  allReduce.addFlag("--json", options.json, "print one line of JSON per measurement instead of the table");
-  allReduce.addFlag("--nccl", options.nccl,
-                    "also measure NCCL, plain and with symmetric windows, in the same run (GPU)");
-  allReduce.add("--nccl-library", options.ncclLibrary, "path of libnccl.so.2, if the loader does not find it");
-  allReduce.add("--trace", options.traceFile,
-                "write a trace for Perfetto or chrome://tracing to this file: additional calls of each size and "
-                "algorithm, with the stages of each block");
-  allReduce.add("--trace-calls", options.tracedCalls, "calls of each size and algorithm in the trace").range(1, 1000);
+  SizeRange range;
+  std::vector<std::pair<CollectiveType, cli::Command>> commands;
+  for (int i = 0; i < collectiveTypes; ++i) {
+    const auto collective = static_cast<CollectiveType>(i);
+    cli::Command command = commandLine.addCommand(nameOf(collective), describe(collective));
+    addOptions(command, collective, options, range);
+    commands.emplace_back(collective, command);
+  }
   if (const auto exitCode = commandLine.parse(argc, argv)) return exitCode;
-  if (sizes.empty()) {
-    if (begin > end) return commandLine.reject("--begin", "must not exceed --end");
-    for (std::uint64_t size = begin; size <= end;) {
-      sizes.push_back(size);
-      const auto next = static_cast<std::uint64_t>(static_cast<double>(size) * factor);
+  for (const auto& [collective, command] : commands) {
+    if (command.isChosen()) options.collective = collective;
+  }
+  if (options.sizes.empty()) {
+    if (range.begin > range.end) return commandLine.reject("--begin", "must not exceed --end");
+    for (std::uint64_t size = range.begin; size <= range.end;) {
+      options.sizes.push_back(size);
+      const auto next = static_cast<std::uint64_t>(static_cast<double>(size) * range.factor);
       size = next > size ? next : size + 1;
     }
   }
   constexpr std::uint64_t maxBytes = std::uint64_t{1} << 40;
-  for (const std::uint64_t size : sizes) {
+  for (const std::uint64_t size : options.sizes) {
     if (size > maxBytes) return commandLine.reject("sizes", "messages are limited to 1T bytes");
   }
-  options.sizes = messageSizes(sizes, sizeOf(options.type));
   return std::nullopt;
 }
 

@@ -1,25 +1,51 @@
 // The command line of mscclpp-perf.
 #pragma once
 
-#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "backend.hpp"
 #include "mscclpp/basic/data_type.hpp"
+#include "mscclpp/kernels/collective_call.hpp"
 
 namespace mscclpp::perf {
 
 enum class DeviceSelection { Auto, Gpu, Cpu };
 
+/// What is timed; docs/benchmarks.md says how.
+enum class TimingMode {
+  Steady,   ///< calls one after the other, on the same buffers
+  Skewed,   ///< single calls, which the ranks enter at random times
+  Rotated,  ///< each call on other buffers, which are not in the L2 cache
+  Between   ///< calls between a kernel that writes the input and one that reads the output
+};
+
+constexpr const char* nameOf(TimingMode mode) {
+  switch (mode) {
+    case TimingMode::Steady:
+      return "steady";
+    case TimingMode::Skewed:
+      return "skewed";
+    case TimingMode::Rotated:
+      return "rotated";
+    case TimingMode::Between:
+      return "between";
+  }
+  return "unknown";
+}
+
 struct Options {
+  CollectiveType collective = CollectiveType::AllReduce;
   int ranks = 0;  ///< 0: every GPU, or 4 CPU ranks
   DeviceSelection device = DeviceSelection::Auto;
-  std::vector<std::size_t> sizes;  ///< bytes of each message
+  std::vector<std::uint64_t> sizes;  ///< bytes; collective_shape.hpp says of what
   DataType type = DataType::FLOAT32;
   ReduceOp op = ReduceOp::SUM;
+  int root = 0;
   std::vector<std::string> algorithms;  ///< empty: chosen by size; "all": every algorithm that is set up
+  TimingMode mode = TimingMode::Steady;
   TimingOptions timing;
   bool inPlace = false;
   bool check = true;

@@ -5,17 +5,18 @@
 #include <cstdint>
 #include <string>
 
+#include "collective_shape.hpp"
 #include "options.hpp"
+#include "timing_modes.hpp"
 
 namespace mscclpp::perf {
 
 struct Row {
-  std::string algorithm;  ///< the algorithm, or the baseline
-  std::size_t bytes;
-  std::size_t count;
-  double microseconds;
+  std::string implementation;
+  std::string algorithm;
+  CollectiveShape shape;
+  Timing timing;
   std::size_t wrong;
-  bool checked;
 };
 
 /// Used by rank 0 only.
@@ -30,6 +31,8 @@ class Report {
   void printVerdict(std::size_t wrong) const;
 
  private:
+  void printJson(const Row& row, std::size_t bytes, double algorithmBandwidth, double busBandwidth) const;
+
   const Options& options_;
   int ranks_;
   bool isTerminal_;

@@ -63,6 +63,10 @@ Option Command::addBytes(const std::string& names, Bytes& variable, const std::s
 template Option Command::addBytes(const std::string&, std::uint64_t&, const std::string&);
 template Option Command::addBytes(const std::string&, std::vector<std::uint64_t>&, const std::string&);
 
+bool Command::isChosen() const {
+  return app_->parsed();
+}
+
 void Command::addFlag(const std::string& name, bool& variable, const std::string& description) {
   app_->add_flag(name, variable, description);
 }

@@ -52,6 +52,9 @@ class Command {
   template <class Bytes>
   Option addBytes(const std::string& names, Bytes& variable, const std::string& description);
 
+  /// After parse(): whether the arguments named this command.
+  bool isChosen() const;
+
   /// Sets the variable to true, or to false if the name ends in {false}.
   void addFlag(const std::string& name, bool& variable, const std::string& description);
 

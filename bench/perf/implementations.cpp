@@ -1,0 +1,73 @@
+#include "implementations.hpp"
+
+#include <algorithm>
+
+#include "mscclpp/host/base/error.hpp"
+
+namespace mscclpp::perf {
+
+namespace {
+
+std::vector<std::string> algorithmNames(const Options& options, const Collectives& collectives) {
+  if (options.algorithms.empty()) return {""};
+  const std::vector<std::string> offered = collectives.algorithms(options.collective);
+  if (options.algorithms == std::vector<std::string>{"all"}) return offered;
+  for (const std::string& name : options.algorithms) {
+    if (std::find(offered.begin(), offered.end(), name) != offered.end()) continue;
+    std::string known = "all";
+    for (const std::string& each : offered) known += ", " + each;
+    throw Error("unknown algorithm \"" + name + "\"; known: " + known, ErrorCode::InvalidUsage);
+  }
+  return options.algorithms;
+}
+
+}  // namespace
+
+std::vector<Implementation> implementations(const Options& options, Collectives& collectives, Nccl* nccl,
+                                            Backend& backend, std::size_t inputBytes, std::size_t outputBytes) {
+  std::vector<Implementation> all;
+  const auto inputs = backend.allocate(inputBytes);
+  const auto outputs = backend.allocate(outputBytes);
+  for (const std::string& name : algorithmNames(options, collectives)) {
+    all.push_back({
+        .name = name.empty() ? "mscclpp" : name,
+        .algorithm = name,
+        .run = [&collectives](const CollectiveCall& call) { collectives.run(call); },
+        .supports = [&collectives](const auto& call) { return call.algorithm.empty() || collectives.supports(call); },
+        .algorithmOf =
+            [&collectives](const auto& call) {
+              return call.algorithm.empty() ? collectives.selectedAlgorithm(call) : call.algorithm;
+            },
+        .check = [&collectives] { collectives.check(); },
+        .roundsEachAddition = false,
+        .canRecord = true,
+        .inputs = inputs,
+        .outputs = outputs,
+    });
+  }
+  if (nccl == nullptr) return all;
+  Implementation plain{
+      .name = "NCCL",
+      .algorithm = "",
+      .run = [nccl](const CollectiveCall& call) { nccl->run(call); },
+      .supports = [](const auto&) { return true; },
+      .algorithmOf = [](const auto&) { return std::string("NCCL"); },
+      .check = [] {},
+      .roundsEachAddition = true,
+      .canRecord = false,
+      .inputs = inputs,
+      .outputs = outputs,
+  };
+  all.push_back(plain);
+  if (const auto window = nccl->allocateWindow(inputBytes)) {
+    Implementation symmetric = plain;
+    symmetric.name = "NCCL symmetric";
+    symmetric.algorithmOf = [](const auto&) { return std::string("NCCL symmetric"); };
+    symmetric.inputs = window;
+    symmetric.outputs = nccl->allocateWindow(outputBytes);
+    all.push_back(symmetric);
+  }
+  return all;
+}
+
+}  // namespace mscclpp::perf
