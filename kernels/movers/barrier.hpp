@@ -10,8 +10,8 @@
 
 namespace mscclpp::kernels {
 
-/// A TeamBarrier that no longer arrives once it has failed on this rank. The copies after it may be enqueued already and
-/// run at the wrong time, so the peers must not learn that they are complete: their next barrier fails too.
+/// A TeamBarrier that no longer arrives once it has failed on this rank. The copies after it may be enqueued already
+/// and run at the wrong time, so the peers must not learn that they are complete: their next barrier fails too.
 ///
 /// Releases and acquires at system scope. As a kernel it runs after the copies before it in the stream, and what comes
 /// next in the stream runs after it. In the form of a collective, for collectiveKernel.

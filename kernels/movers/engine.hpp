@@ -33,9 +33,9 @@ class Engine {
   virtual void joinLocal() = 0;
 };
 
-/// Performs the part of `rank` in a schedule. outputs: those of all ranks. The opening barrier shows that all ranks have
-/// entered the call, so that their outputs may be written; the closing one that all copies into this rank's output have
-/// been performed.
+/// Performs the part of `rank` in a schedule. outputs: those of all ranks. The opening barrier shows that all ranks
+/// have entered the call, so that their outputs may be written; the closing one that all copies into this rank's output
+/// have been performed.
 inline void perform(const CopySchedule& schedule, int rank, const std::byte* input, const Window<>& outputs,
                     Engine& engine) {
   const Transfer own = schedule.localCopy(rank);

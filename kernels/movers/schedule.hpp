@@ -1,5 +1,5 @@
-// The schedule of a collective that moves bytes by copies into the outputs of the peers: which rank copies which part to
-// which rank in which step. Nothing here copies or waits.
+// The schedule of a collective that moves bytes by copies into the outputs of the peers: which rank copies which part
+// to which rank in which step. Nothing here copies or waits.
 #pragma once
 
 #include <algorithm>

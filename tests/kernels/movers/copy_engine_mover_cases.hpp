@@ -23,9 +23,9 @@ inline constexpr unsigned char movePoison = 0xa5;
 
 /// The input of a rank in a call.
 inline MovedBytes moveInput(int rank, unsigned call, std::size_t bytes) {
-  std::mt19937 random(call * 64 + static_cast<unsigned>(rank));
+  std::minstd_rand random(call * 64 + static_cast<unsigned>(rank) + 1);
   MovedBytes input(bytes);
-  for (auto& byte : input) byte = static_cast<unsigned char>(random());
+  for (auto& byte : input) byte = static_cast<unsigned char>(random() >> 8);
   return input;
 }
 
@@ -135,7 +135,8 @@ class MoveTester {
         for (const CollectiveType collective :
              {CollectiveType::AllGather, CollectiveType::AllToAll, CollectiveType::Broadcast, CollectiveType::Gather,
               CollectiveType::Scatter}) {
-          for (const int root : {0, ranks_ - 1, ranks_ / 2}) {
+          for (const int root : {0, ranks_ - 1}) {
+            if (root != 0 && !hasRoot(collective)) continue;
             INFO(nameOf(collective) << ", " << bytes << " bytes, root " << root << ", rank " << rank_ << " of "
                                     << ranks_ << (inPlace ? ", in place" : ""));
             check({collective, bytes, root, inPlace}, stream);

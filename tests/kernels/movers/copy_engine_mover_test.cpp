@@ -24,10 +24,10 @@ class HostMemory {
 
 void moveEverything(std::shared_ptr<Bootstrap> bootstrap) {
   Communicator communicator(bootstrap);
-  MoveTester<HostMemory> whole(communicator, {}, 70'000);
-  whole.checkAll({1, 0, 13, 4096, 70'000}, nullptr);
+  MoveTester<HostMemory> whole(communicator, {}, 20'000);
+  whole.checkAll({1, 0, 13, 20'000}, nullptr);
   MoveTester<HostMemory> inPieces(communicator, {.permutationPieceBytes = 1000, .broadcastPieceBytes = 700}, 5000);
-  inPieces.checkAll({999, 1000, 1001, 0, 4999}, nullptr);
+  inPieces.checkAll({1000, 1001, 0, 4999}, nullptr);
   bootstrap->barrier();
 }
 

@@ -1,5 +1,5 @@
-// The barriers between the copies of a call, and what is caught if one is left out. The copies are not performed: what is
-// checked is their order.
+// The barriers between the copies of a call, and what is caught if one is left out. The copies are not performed: what
+// is checked is their order.
 #include "kernels/movers/engine.hpp"
 
 #include <doctest/doctest.h>
