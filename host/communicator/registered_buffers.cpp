@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include "host/base/process_identity.hpp"
 #include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp {
@@ -28,6 +29,7 @@ class RegisteredBuffers::Table {
   }
 
   void remove(const Entry& entry) {
+    if (!owner_.isCurrent()) return;  // the lock may have been held at the fork
     const std::lock_guard lock(mutex_);
     entries_.erase({entry.address, entry.number});
   }
@@ -47,6 +49,7 @@ class RegisteredBuffers::Table {
   }
 
  private:
+  const detail::OwnerProcess owner_;
   mutable std::mutex mutex_;
   std::map<std::pair<std::uintptr_t, std::uint64_t>, std::shared_ptr<const Entry>> entries_;
   std::uint64_t added_ = 0;
