@@ -25,9 +25,11 @@ class HostMemory {
 void moveEverything(std::shared_ptr<Bootstrap> bootstrap) {
   Communicator communicator(bootstrap);
   MoveTester<HostMemory> whole(communicator, {}, 20'000);
-  whole.checkAll({1, 0, 13, 20'000}, nullptr);
+  // Many ranks on few cores take long.
+  const bool areMany = bootstrap->getNranks() > 4;
+  whole.checkAll(areMany ? std::vector<std::size_t>{13, 20'000} : std::vector<std::size_t>{1, 0, 13, 20'000}, nullptr);
   MoveTester<HostMemory> inPieces(communicator, {.permutationPieceBytes = 1000, .broadcastPieceBytes = 700}, 5000);
-  inPieces.checkAll({1000, 1001, 0, 4999}, nullptr);
+  inPieces.checkAll(areMany ? std::vector<std::size_t>{2999} : std::vector<std::size_t>{1000, 1001, 4999}, nullptr);
   bootstrap->barrier();
 }
 
