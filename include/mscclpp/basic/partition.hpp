@@ -10,7 +10,7 @@ namespace mscclpp {
 struct Range {
   std::size_t begin;
   std::size_t end;
-  MSCCLPP_INLINE std::size_t size() const { return end - begin; }
+  MSCCLPP_INLINE constexpr std::size_t size() const { return end - begin; }
 };
 
 MSCCLPP_INLINE constexpr std::size_t ceilDivide(std::size_t n, std::size_t parts) {

@@ -21,7 +21,7 @@
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "mscclpp/host/channel/device_handle.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
-#include "mscclpp/host/communicator/registered_buffer.hpp"
+#include "mscclpp/host/communicator/registered_buffers.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
 #include "mscclpp/host/communicator/wait_monitor.hpp"
 #include "mscclpp/host/memory/host_buffer.hpp"
@@ -45,7 +45,7 @@ struct Rank {
     communicator = std::make_unique<Communicator>(bootstrap);
     monitor = communicator->monitor(DeviceType::CPU);
     symmetric = std::make_unique<SymmetricMemory>(*communicator, 4096, DeviceType::CPU);
-    registered = std::make_unique<RegisteredBuffer>(*communicator, buffer.data(), 4096);
+    registered = buffers.add(RegisteredBuffer(*communicator, buffer.data(), 4096));
     if (rank == 2) return;
     auto options = test::portOptions();
     options.thread.trace = trace.track("proxy");
@@ -61,7 +61,8 @@ struct Rank {
   std::shared_ptr<WaitMonitor> monitor;
   std::unique_ptr<SymmetricMemory> symmetric;
   HostBuffer buffer{4096};
-  std::unique_ptr<RegisteredBuffer> registered;
+  RegisteredBuffers buffers;
+  RegisteredBuffers::Handle registered;
   Trace trace{TraceOptions{}};
   std::vector<std::unique_ptr<test::PortEnd<ProxyTrigger>>> ends;
   std::vector<PortChannel> channels;
@@ -145,6 +146,9 @@ TEST_CASE("a forked child can destroy everything, whatever the threads of its pa
   });
   busy.emplace_back([&] {
     while (!stopping) communicator.remoteRankOf(ranks[0]->ends[0]->connection);
+  });
+  busy.emplace_back([&] {
+    while (!stopping) static_cast<void>(ranks[0]->buffers.find(ranks[0]->buffer.data(), 8));
   });
   busy.emplace_back([&stopping, copy = registration] {
     while (!stopping) Registration::acquire(copy);  // it is being deregistered: returns nothing
