@@ -57,15 +57,15 @@ inline constexpr auto algorithmTable = std::to_array<Algorithm>({
   {AllReduce,     "pipelined",         Simple,   TwoShot, noLimit,   CpuAndGpu, Specialized},
   {AllGather,     "ll16",              LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
   {AllGather,     "ll128",             LL128,    OneShot, 2 * MiB,   GpuOnly,   Specialized},
-  {AllGather,     "sentinel",          Sentinel, OneShot, 4 * MiB,   CpuAndGpu, Specialized},
+  {AllGather,     "sentinel",          Sentinel, OneShot, 8 * MiB,   CpuAndGpu, Specialized},
   {AllGather,     "pipelined",         Simple,   OneShot, noLimit,   CpuAndGpu, Specialized},
   {ReduceScatter, "ll16",              LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
   {ReduceScatter, "ll128",             LL128,    OneShot, 2 * MiB,   GpuOnly,   Specialized},
-  {ReduceScatter, "sentinel",          Sentinel, OneShot, 4 * MiB,   CpuAndGpu, Specialized},
+  {ReduceScatter, "sentinel",          Sentinel, OneShot, 8 * MiB,   CpuAndGpu, Specialized},
   {ReduceScatter, "pipelined",         Simple,   OneShot, noLimit,   CpuAndGpu, Specialized},
   {AllToAll,      "ll16",              LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
   {AllToAll,      "ll128",             LL128,    OneShot, 2 * MiB,   GpuOnly,   Specialized},
-  {AllToAll,      "sentinel",          Sentinel, OneShot, 4 * MiB,   CpuAndGpu, Specialized},
+  {AllToAll,      "sentinel",          Sentinel, OneShot, 8 * MiB,   CpuAndGpu, Specialized},
   {AllToAll,      "pipelined",         Simple,   OneShot, noLimit,   CpuAndGpu, Specialized},
   {Broadcast,     "ll16",              LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
   {Broadcast,     "ll128",             LL128,    OneShot, 1 * MiB,   GpuOnly,   General},
@@ -112,7 +112,8 @@ constexpr bool areLimitsValid() {
     if (algorithm.maxBytes / 16 > 0x7fffffffu) return false;
     if (isPipelined(algorithm.protocol) != (algorithm.maxBytes == noLimit)) return false;
     const std::size_t fallback = fallbackOf(algorithm.collective);
-    if (algorithmTable[fallback].maxBytes != noLimit || algorithmTable[fallback].backends != Backends::CpuAndGpu) return false;
+    if (algorithmTable[fallback].maxBytes != noLimit || algorithmTable[fallback].backends != Backends::CpuAndGpu)
+      return false;
   }
   return true;
 }

@@ -122,7 +122,8 @@ class Collectives::State {
   bool supports(const CollectiveCall& call) const {
     const std::size_t algorithm = indexOf(call.collective, call.algorithm);
     return algorithm < algorithmTable.size() && regions_->find(algorithm) != nullptr &&
-           !isTooLong(algorithmTable[algorithm], bytesOf(call)) && backend_.find(algorithm, call.type, ranks_) != nullptr;
+           !isTooLong(algorithmTable[algorithm], bytesOf(call)) &&
+           backend_.find(algorithm, call.type, ranks_) != nullptr;
   }
 
   std::shared_ptr<Trace> makeTrace(TraceOptions options) const {
@@ -259,7 +260,7 @@ class Collectives::State {
       return packetShape(algorithm, ceilDivide(bytes, sizeof(Word128)), ranks_);
     }
     const bool isBothWays = call.collective == CollectiveType::SendReceive && call.destination >= 0 && call.origin >= 0;
-    return {region.pipeline.blocks * (isBothWays ? 2 : 1), gpuPipeline(algorithm).threads};
+    return {region.pipeline.blocks * (isBothWays ? 2 : 1), gpuPipeline(algorithm, ranks_).threads};
   }
 
   const mscclpp::detail::OwnerProcess owner_;  // a forked child writes no trace

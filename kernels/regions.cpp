@@ -32,7 +32,7 @@ Regions::Regions(Communicator& communicator, DeviceType deviceType, const Backen
   const bool onGpu = deviceType == DeviceType::GPU;
   const int ranks = communicator.bootstrap()->getNranks();
   const auto pipelineOf = [&](const Algorithm& algorithm) {
-    return (onGpu ? gpuPipeline(algorithm) : cpuPipeline(algorithm)).shape;
+    return (onGpu ? gpuPipeline(algorithm, ranks) : cpuPipeline(algorithm, ranks)).shape;
   };
   for (const std::size_t index : algorithmsInUse) {
     const Algorithm& algorithm = algorithmTable[index];

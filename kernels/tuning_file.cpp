@@ -33,7 +33,8 @@ void readTable(const Json& table, std::vector<MeasuredChoice>& choices) {
       throw std::runtime_error(std::string(nameOf(collective)) + " has no algorithm \"" + name + "\"");
     }
     const std::size_t maxBytes = choice.contains("maxBytes") ? choice.at("maxBytes").get<std::size_t>() : noLimit;
-    if (isTooLong(algorithmTable[index], maxBytes) || (maxBytes == noLimit && algorithmTable[index].maxBytes != noLimit)) {
+    if (isTooLong(algorithmTable[index], maxBytes) ||
+        (maxBytes == noLimit && algorithmTable[index].maxBytes != noLimit)) {
       throw std::runtime_error(std::string(nameOf(collective)) + ": " + name + " supports messages of up to " +
                                std::to_string(algorithmTable[index].maxBytes) + " bytes only");
     }

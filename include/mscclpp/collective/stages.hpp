@@ -416,6 +416,7 @@ struct Stage {
   static constexpr bool receives = Chain::received != 0 || Chain::awaitsStores;
   static constexpr bool storesToPeers = Chain::storesToPeers;
   static constexpr bool isOnlyWait = Chain::awaitsStores;
+  static constexpr bool isReduction = Chain::isReduction;
   static constexpr bool isExchange = Chain::isExchange;
   /// Whether a single thread handles parts of slices in one piece.
   static constexpr bool isContiguous = Chain::isContiguous && (!Chain::isReduction || Chain::hasTarget);

@@ -355,21 +355,45 @@ class TilePipeline {
         if (parts[p].size() > 0) stage::copyBlock(call, stage.chain, parts[p]);
       }
     } else {
-      stage::Call<Tile, S, n> call{session, stage.layout, {}, {}, 0};
-      MSCCLPP_UNROLL
-      for (int p = 0; p < n; ++p) {
-        call.slices[p] = slices[p];
-        call.peers[p] = peers[p];
-      }
+      auto i = static_cast<std::size_t>(group.rank());
       const auto threads = static_cast<std::size_t>(group.size());
-      for (auto i = static_cast<std::size_t>(group.rank()); i < longest; i += threads) {
-        TilePosition at[n];
-        Word128 words[n] = {};
+      constexpr int together = packsTogether<S, n>();
+      if constexpr (together > 1) {
+        std::size_t shortest = longest;
         MSCCLPP_UNROLL
-        for (int p = 0; p < n; ++p) at[p] = {parts[p].begin + i, i, n == 1 || i < parts[p].size()};
-        stage.chain.apply(call, at, words);
+        for (int p = 0; p < n; ++p) shortest = parts[p].size() < shortest ? parts[p].size() : shortest;
+        for (; i + (together - 1) * threads < shortest; i += together * threads) {
+          apply<together>(stage, session, slices, peers, parts, i, threads);
+        }
       }
+      for (; i < longest; i += threads) apply<1>(stage, session, slices, peers, parts, i, threads);
     }
+  }
+
+  /// The number of packs of each slice that a thread handles together, so that about four loads are in flight.
+  template <class S, int n>
+  static constexpr int packsTogether() {
+    constexpr int loads = n * (S::isReduction ? (Ranks > 0 ? Ranks : 4) : 1);
+    return loads < 4 ? 4 / loads : 1;
+  }
+
+  /// Performs the chain on packs i, i + threads, ... of the parts.
+  template <int together, class S, int n>
+  MSCCLPP_INLINE void apply(const S& stage, Tile& session, const int (&slices)[n], const int (&peers)[n],
+                            const Range (&parts)[n], std::size_t i, std::size_t threads) {
+    constexpr int packs = n * together;
+    stage::Call<Tile, S, packs> call{session, stage.layout, {}, {}, 0};
+    TilePosition at[packs];
+    Word128 words[packs] = {};
+    MSCCLPP_UNROLL
+    for (int j = 0; j < packs; ++j) {
+      const int p = j % n;
+      const std::size_t slot = i + static_cast<std::size_t>(j / n) * threads;
+      call.slices[j] = slices[p];
+      call.peers[j] = peers[p];
+      at[j] = {parts[p].begin + slot, slot, packs == 1 || together > 1 || slot < parts[p].size()};
+    }
+    stage.chain.apply(call, at, words);
   }
 
   const GridType& grid_;
