@@ -16,8 +16,9 @@ namespace mscclpp::kernels {
 /// The backends that an algorithm is compiled for.
 enum class Backends { CpuAndGpu, GpuOnly };
 
-/// How many kernels an algorithm has on a GPU.
+/// The kernels that an algorithm has on a GPU.
 enum class Variants {
+  CopyEngine,  ///< none: copy engines move the data into registered outputs (copy_engine_mover.hpp)
   General,     ///< for any number of ranks and, if it reduces, any operator
   Specialized  ///< also kernels with the number of ranks fixed and, if it reduces, the operator Sum, for common types
 };
@@ -31,6 +32,7 @@ struct Algorithm {
   std::size_t maxBytes;  ///< the longest message: bytes of CollectiveCall::count elements; noLimit: any
   Backends backends;
   Variants variants;
+  Link link = Link::Slots;
 };
 
 inline constexpr std::size_t KiB = 1024;
@@ -54,10 +56,13 @@ inline constexpr auto algorithmTable = std::to_array<Algorithm>({
   {AllReduce,     "two_shot_ll16",     LL16,     TwoShot, 1 * MiB,   CpuAndGpu, General},
   {AllReduce,     "two_shot_ll128",    LL128,    TwoShot, 4 * MiB,   GpuOnly,   Specialized},
   {AllReduce,     "two_shot_sentinel", Sentinel, TwoShot, 16 * MiB,  CpuAndGpu, Specialized},
+  {AllReduce,     "direct",            Simple,   TwoShot, noLimit,   CpuAndGpu, Specialized, Link::Outputs},
   {AllReduce,     "pipelined",         Simple,   TwoShot, noLimit,   CpuAndGpu, Specialized},
   {AllGather,     "ll16",              LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
   {AllGather,     "ll128",             LL128,    OneShot, 2 * MiB,   GpuOnly,   Specialized},
   {AllGather,     "sentinel",          Sentinel, OneShot, 8 * MiB,   CpuAndGpu, Specialized},
+  {AllGather,     "direct",            Simple,   OneShot, noLimit,   CpuAndGpu, Specialized, Link::Outputs},
+  {AllGather,     "copy_engine",       Simple,   OneShot, noLimit,   CpuAndGpu, CopyEngine},
   {AllGather,     "pipelined",         Simple,   OneShot, noLimit,   CpuAndGpu, Specialized},
   {ReduceScatter, "ll16",              LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
   {ReduceScatter, "ll128",             LL128,    OneShot, 2 * MiB,   GpuOnly,   Specialized},
@@ -66,9 +71,13 @@ inline constexpr auto algorithmTable = std::to_array<Algorithm>({
   {AllToAll,      "ll16",              LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
   {AllToAll,      "ll128",             LL128,    OneShot, 2 * MiB,   GpuOnly,   Specialized},
   {AllToAll,      "sentinel",          Sentinel, OneShot, 8 * MiB,   CpuAndGpu, Specialized},
+  {AllToAll,      "direct",            Simple,   OneShot, noLimit,   CpuAndGpu, Specialized, Link::Outputs},
+  {AllToAll,      "copy_engine",       Simple,   OneShot, noLimit,   CpuAndGpu, CopyEngine},
   {AllToAll,      "pipelined",         Simple,   OneShot, noLimit,   CpuAndGpu, Specialized},
   {Broadcast,     "ll16",              LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
   {Broadcast,     "ll128",             LL128,    OneShot, 1 * MiB,   GpuOnly,   General},
+  {Broadcast,     "direct",            Simple,   OneShot, noLimit,   CpuAndGpu, General,     Link::Outputs},
+  {Broadcast,     "copy_engine",       Simple,   OneShot, noLimit,   CpuAndGpu, CopyEngine},
   {Broadcast,     "pipelined",         Simple,   OneShot, noLimit,   CpuAndGpu, General},
   {Reduce,        "ll16",              LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
   {Reduce,        "ll128",             LL128,    OneShot, 1 * MiB,   GpuOnly,   General},
@@ -78,6 +87,7 @@ inline constexpr auto algorithmTable = std::to_array<Algorithm>({
   {Gather,        "pipelined",         Simple,   OneShot, noLimit,   CpuAndGpu, General},
   {Scatter,       "ll16",              LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
   {Scatter,       "ll128",             LL128,    OneShot, 1 * MiB,   GpuOnly,   General},
+  {Scatter,       "copy_engine",       Simple,   OneShot, noLimit,   CpuAndGpu, CopyEngine},
   {Scatter,       "pipelined",         Simple,   OneShot, noLimit,   CpuAndGpu, General},
   {SendReceive,   "ll16",              LL16,     OneShot, 64 * KiB,  CpuAndGpu, General},
   {SendReceive,   "ll128",             LL128,    OneShot, 256 * KiB, GpuOnly,   General},
@@ -119,6 +129,19 @@ constexpr bool areLimitsValid() {
 }
 static_assert(areLimitsValid());
 
+/// Whether an algorithm needs an output that all ranks have registered.
+constexpr bool needsRegistration(const Algorithm& algorithm) {
+  return algorithm.variants == Variants::CopyEngine || algorithm.link == Link::Outputs;
+}
+
+/// Whether a collective has such an algorithm.
+constexpr bool hasRegisteredForm(CollectiveType collective) {
+  for (const Algorithm& algorithm : algorithmTable) {
+    if (algorithm.collective == collective && needsRegistration(algorithm)) return true;
+  }
+  return false;
+}
+
 constexpr bool isTooLong(const Algorithm& algorithm, std::size_t bytes) {
   return algorithm.maxBytes != noLimit && bytes > algorithm.maxBytes;
 }
@@ -134,7 +157,7 @@ inline constexpr bool isCommonType = std::is_same_v<T, f16> || std::is_same_v<T,
 /// Whether an algorithm that reduces is compiled for T: of rare types, one for short messages and one for all.
 template <class T>
 constexpr bool isCompiledFor(const Algorithm& algorithm) {
-  return isCommonType<T> || isPipelined(algorithm.protocol) ||
+  return isCommonType<T> || (isPipelined(algorithm.protocol) && algorithm.link == Link::Slots) ||
          (algorithm.protocol == Protocol::LL16 && algorithm.pattern == Pattern::OneShot);
 }
 

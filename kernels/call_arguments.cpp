@@ -117,6 +117,13 @@ std::size_t bytesOf(const CollectiveCall& call) {
   return count * sizeOf(call.type);
 }
 
+std::size_t outputBytesOf(const CollectiveCall& call, int rank, int ranks) {
+  std::size_t input = 0;
+  std::size_t output = 0;
+  sizesOf(call, rank, ranks, input, output);
+  return output * sizeOf(call.type);
+}
+
 void throwInvalidCall(const CollectiveCall& call, const std::string& why) {
   throw Error(std::string(nameOf(call.collective)) + ": " + why, ErrorCode::InvalidUsage);
 }

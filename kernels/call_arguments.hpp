@@ -12,6 +12,9 @@ namespace mscclpp::kernels {
 /// by.
 std::size_t bytesOf(const CollectiveCall& call);
 
+/// Bytes of the output of a rank; 0 where it has none.
+std::size_t outputBytesOf(const CollectiveCall& call, int rank, int ranks);
+
 /// Throws Error(InvalidUsage) with what is wrong with a call. Returns false for a call without elements, which does
 /// nothing. rank, ranks: of the caller, and of the team.
 bool requireValid(const CollectiveCall& call, int rank, int ranks);

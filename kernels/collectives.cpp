@@ -14,7 +14,9 @@
 #include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/base/logger.hpp"
+#include "mscclpp/host/communicator/registered_buffers.hpp"
 #include "mscclpp/host/communicator/wait_monitor.hpp"
+#include "mscclpp/kernels/copy_engine_mover.hpp"
 #include "mscclpp/sync/window.hpp"
 #include "regions.hpp"
 #include "selection.hpp"
@@ -64,8 +66,8 @@ class Collectives::State {
         onGpu_(deviceType == DeviceType::GPU),
         backend_(onGpu_ ? gpuBackend() : cpuBackend()),
         selection_(deviceType, backend_.deviceName(), ranks_),
-        monitor_(*communicator_, deviceType) {
-    monitor_.setTeamIsJob();
+        monitor_(std::make_shared<WaitMonitor>(*communicator_, deviceType)) {
+    monitor_->setTeamIsJob();
     if (ranks_ > maxTeamSize) {
       throw Error("a team has at most " + std::to_string(maxTeamSize) + " ranks, the communicator has " +
                       std::to_string(ranks_) + ": split it",
@@ -76,9 +78,12 @@ class Collectives::State {
     lineStoresAtomic_ = backend_.areLineStoresAtomic(*communicator_->bootstrap());
     std::vector<std::size_t> inUse;
     for (std::size_t i = 0; i < algorithmTable.size(); ++i) {
-      if (isAvailable(algorithmTable[i]) && (wanted == Algorithms::All || selection_.contains(i))) inUse.push_back(i);
+      if (isAvailable(algorithmTable[i]) && algorithmTable[i].variants != Variants::CopyEngine &&
+          (wanted == Algorithms::All || selection_.contains(i)))
+        inUse.push_back(i);
     }
     regions_.emplace(*communicator_, deviceType, backend_, inUse);
+    mover_.emplace(*communicator_, deviceType, CopyEngineOptions{}, monitor_);
     if (!env()->npkitDumpDir.empty()) {
       environmentTrace_ = makeTrace({});
       record(nullptr);
@@ -88,18 +93,28 @@ class Collectives::State {
     if (environmentTrace_ && owner_.isCurrent()) writeEnvironmentTrace();
   }
 
+  RegisteredBuffers::Handle registerBuffer(void* data, std::size_t bytes) {
+    return registered_.add(RegisteredBuffer(*communicator_, data, bytes));
+  }
+
   void run(const CollectiveCall& call) {
-    if (monitor_.failed()) monitor_.check();
+    if (monitor_->failed()) monitor_->check();
     if (!requireValid(call, rank_, ranks_)) return;
     if (call.collective == CollectiveType::SendReceive) {
       sendReceive(call);
     } else {
-      run(call, choose(call, bytesOf(call)));
+      const auto output = findOutput(call);
+      const std::size_t algorithm = choose(call, bytesOf(call), output.has_value());
+      if (algorithmTable[algorithm].variants == Variants::CopyEngine) {
+        moveTo(*output, call, algorithm);
+      } else {
+        run(call, algorithm, output);
+      }
     }
-    if (!onGpu_ && monitor_.failed()) monitor_.check();
+    if (!onGpu_ && monitor_->failed()) monitor_->check();
   }
 
-  void check() const { monitor_.check(); }
+  void check() const { monitor_->check(); }
 
   std::vector<std::string> algorithmsOf(CollectiveType collective) const {
     std::vector<std::string> names;
@@ -110,20 +125,22 @@ class Collectives::State {
     return names;
   }
 
-  std::size_t select(const CollectiveCall& call, std::size_t bytes) const {
+  std::size_t select(const CollectiveCall& call, std::size_t bytes, bool isRegistered) const {
     for (const Selection::Choice& choice : selection_.choices(call.collective)) {
       if (choice.maxBytes != noLimit && bytes > choice.maxBytes) continue;
-      if (regions_->find(choice.algorithm) == nullptr) continue;
-      if (backend_.find(choice.algorithm, call.type, ranks_) != nullptr) return choice.algorithm;
+      if (isSetUp(choice.algorithm) && canRun(choice.algorithm, call.type, isRegistered)) return choice.algorithm;
     }
     return fallbackOf(call.collective);
+  }
+  std::size_t select(const CollectiveCall& call) const {
+    return select(call, bytesOf(call), call.output != nullptr && findOutput(call).has_value());
   }
 
   bool supports(const CollectiveCall& call) const {
     const std::size_t algorithm = indexOf(call.collective, call.algorithm);
-    return algorithm < algorithmTable.size() && regions_->find(algorithm) != nullptr &&
+    return algorithm < algorithmTable.size() && isSetUp(algorithm) &&
            !isTooLong(algorithmTable[algorithm], bytesOf(call)) &&
-           backend_.find(algorithm, call.type, ranks_) != nullptr;
+           canRun(algorithm, call.type, call.output != nullptr && findOutput(call).has_value());
   }
 
   std::shared_ptr<Trace> makeTrace(TraceOptions options) const {
@@ -173,14 +190,31 @@ class Collectives::State {
     return onGpu_ || algorithm.backends == Backends::CpuAndGpu;
   }
 
-  /// The algorithm of a call for a message of `bytes` bytes: the one that it names, or the selected one.
-  std::size_t choose(const CollectiveCall& call, std::size_t bytes) const {
-    return call.algorithm.empty() ? select(call, bytes) : findNamed(call, bytes);
+  bool isSetUp(std::size_t algorithm) const {
+    return algorithmTable[algorithm].variants == Variants::CopyEngine || regions_->find(algorithm) != nullptr;
+  }
+  /// Whether an algorithm that is set up can run a call with elements of this type. isRegistered: its output is.
+  bool canRun(std::size_t algorithm, DataType type, bool isRegistered) const {
+    if (needsRegistration(algorithmTable[algorithm]) && !isRegistered) return false;
+    return algorithmTable[algorithm].variants == Variants::CopyEngine ||
+           backend_.find(algorithm, type, ranks_) != nullptr;
   }
 
-  std::size_t findNamed(const CollectiveCall& call, std::size_t bytes) const {
+  /// Where the output of a call is registered, if the collective has algorithms for that. Every rank has an output
+  /// then, and so finds it there or not alike.
+  std::optional<RegisteredBuffers::Match> findOutput(const CollectiveCall& call) const {
+    if (!hasRegisteredForm(call.collective)) return std::nullopt;
+    return registered_.find(call.output, outputBytesOf(call, rank_, ranks_));
+  }
+
+  /// The algorithm of a call for a message of `bytes` bytes: the one that it names, or the selected one.
+  std::size_t choose(const CollectiveCall& call, std::size_t bytes, bool isRegistered = false) const {
+    return call.algorithm.empty() ? select(call, bytes, isRegistered) : findNamed(call, bytes, isRegistered);
+  }
+
+  std::size_t findNamed(const CollectiveCall& call, std::size_t bytes, bool isRegistered) const {
     const std::size_t index = indexOf(call.collective, call.algorithm);
-    if (index == algorithmTable.size() || regions_->find(index) == nullptr) {
+    if (index == algorithmTable.size() || !isSetUp(index)) {
       std::string known;
       for (const std::string& each : algorithmsOf(call.collective)) known += (known.empty() ? "" : ", ") + each;
       throwInvalidCall(call, "unknown algorithm \"" + call.algorithm + "\"; available: " + known);
@@ -191,7 +225,12 @@ class Collectives::State {
                                  " bytes, not " + std::to_string(bytes) + ": do not name an algorithm, or use " +
                                  algorithmTable[fallbackOf(call.collective)].name);
     }
-    if (backend_.find(index, call.type, ranks_) == nullptr) {
+    if (needsRegistration(algorithm) && !isRegistered) {
+      throwInvalidCall(call, call.algorithm +
+                                 " needs an output inside memory that registerBuffer() has registered, on " +
+                                 "all ranks: register it, or do not name an algorithm");
+    }
+    if (!canRun(index, call.type, isRegistered)) {
       throwInvalidCall(
           call, call.algorithm + " is not compiled for data type " + nameOf(call.type) + ": do not name an algorithm");
     }
@@ -220,14 +259,27 @@ class Collectives::State {
     run(received, receiveAlgorithm);
   }
 
-  /// Runs a valid call with an algorithm.
-  void run(const CollectiveCall& call, std::size_t index) {
+  /// Runs a valid call by copy engines.
+  void moveTo(const RegisteredBuffers::Match& output, const CollectiveCall& call, std::size_t index) {
+    const std::size_t bytes = bytesOf(call);
+    const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
+    if (track) track->begin(traceIdOf(index), bytes);
+    mover_->move(call.collective, call.input, output.buffer->window<>().subWindow(output.offset), bytes, call.root,
+                 call.stream);
+    if (track) track->end(traceIdOf(index));
+  }
+
+  /// Runs a valid call by the kernel of an algorithm.
+  void run(const CollectiveCall& call, std::size_t index,
+           const std::optional<RegisteredBuffers::Match>& output = std::nullopt) {
     const Algorithm& algorithm = algorithmTable[index];
     const Region& region = *regions_->find(index);
     const std::size_t bytes = bytesOf(call);
     const bool reduces = hasReduction(call.collective);
     const KernelFunction traced = trace_ ? backend_.findTraced(index, call.type, ranks_) : nullptr;
     const KernelFunction function = traced != nullptr ? traced : backend_.find(index, call.type, ranks_);
+    Window<> outputs{};
+    if (algorithm.link == Link::Outputs) outputs = output->buffer->window<>().subWindow(output->offset);
     const std::size_t elementBytes = reduces ? 1 : sizeOf(call.type);
     const auto timeout = static_cast<std::uint64_t>(std::chrono::nanoseconds(env()->waitTimeout).count());
     const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
@@ -238,9 +290,10 @@ class Collectives::State {
                                 .epochs = static_cast<std::uint64_t*>(region.epochs.get()),
                                 .capacity = region.capacity,
                                 .pipeline = region.pipeline,
-                                .wait = BoundedWait(monitor_.deviceControl(), timeout),
+                                .wait = BoundedWait(monitor_->deviceControl(), timeout),
                                 .input = call.input,
                                 .output = call.output,
+                                .outputs = outputs.base,
                                 .count = call.count * elementBytes,
                                 .reduction = call.reduction,
                                 .root = call.root,
@@ -271,8 +324,10 @@ class Collectives::State {
   bool lineStoresAtomic_ = false;
   const Backend& backend_;
   Selection selection_;
-  WaitMonitor monitor_;
+  std::shared_ptr<WaitMonitor> monitor_;
   std::optional<Regions> regions_;
+  std::optional<CopyEngineMover> mover_;
+  RegisteredBuffers registered_;
   std::shared_ptr<Trace> environmentTrace_;  // if the environment asks for one
   std::shared_ptr<Trace> trace_;             // null: calls are not recorded
 };
@@ -285,6 +340,10 @@ Collectives::Collectives(std::shared_ptr<Communicator> communicator, DeviceType 
   state_ = std::make_unique<State>(std::move(communicator), deviceType, algorithms);
 }
 Collectives::~Collectives() = default;
+
+RegisteredBuffers::Handle Collectives::registerBuffer(void* data, std::size_t bytes) {
+  return state_->registerBuffer(data, bytes);
+}
 
 void Collectives::run(const CollectiveCall& call) {
   state_->run(call);
@@ -409,7 +468,7 @@ std::vector<std::string> Collectives::algorithms(CollectiveType collective) cons
 }
 
 std::string Collectives::selectedAlgorithm(const CollectiveCall& call) const {
-  return kernels::algorithmTable[state_->select(call, bytesOf(call))].name;
+  return kernels::algorithmTable[state_->select(call)].name;
 }
 
 bool Collectives::supports(const CollectiveCall& call) const {

@@ -27,6 +27,7 @@ struct KernelCall {
   BoundedWait wait;
   const void* input;
   void* output;
+  std::byte* const* outputs;  ///< `ranks` addresses; algorithms with Link::Outputs only
   std::size_t count;
   Reduction reduction;
   int root;

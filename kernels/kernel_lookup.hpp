@@ -28,9 +28,11 @@ namespace detail {
 template <std::size_t index, int ranks, class T, class Op>
 auto collectiveTag() {
   constexpr Algorithm algorithm = algorithmTable[index];
-  constexpr CollectiveConfig config{algorithm.protocol, ranks};
+  constexpr int lookahead = 2;
+  constexpr CollectiveConfig config{algorithm.protocol, ranks, lookahead, algorithm.link};
   if constexpr (algorithm.collective == CollectiveType::AllReduce) {
-    return TypeTag<mscclpp::AllReduce<T, Op, AllReduceConfig{algorithm.protocol, algorithm.pattern, ranks}>>{};
+    return TypeTag<mscclpp::AllReduce<
+        T, Op, AllReduceConfig{algorithm.protocol, algorithm.pattern, ranks, lookahead, algorithm.link}>>{};
   } else if constexpr (algorithm.collective == CollectiveType::ReduceScatter) {
     return TypeTag<mscclpp::ReduceScatter<T, Op, config>>{};
   } else if constexpr (algorithm.collective == CollectiveType::Reduce) {
@@ -79,6 +81,7 @@ typename Collective::Args argsFor(const KernelCall& call) {
   args.wait = call.wait;
   if constexpr (requires { args.op.op; }) args.op = {call.reduction.op};
   if constexpr (requires { args.root; }) args.root = call.root;
+  if constexpr (requires { args.outputs; }) args.outputs = makeWindow<ranks>(call.outputs, call.ranks);
   if constexpr (requires { args.destination; }) {
     args.destination = call.destination;
     args.origin = call.origin;
@@ -94,7 +97,7 @@ template <class Backend, class T, std::size_t index>
 KernelFunction variantFor(int ranks) {
   constexpr Algorithm algorithm = algorithmTable[index];
   KernelFunction found = nullptr;
-  if constexpr (Backend::template supports<T>(algorithm)) {
+  if constexpr (algorithm.variants != Variants::CopyEngine && Backend::template supports<T>(algorithm)) {
     found = &Backend::template run<T, index, 0>;
     if constexpr (Backend::template isSpecialized<T>(algorithm)) {
       [&]<std::size_t... i>(std::index_sequence<i...>) {

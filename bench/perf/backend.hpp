@@ -39,6 +39,8 @@ class Backend {
  public:
   virtual ~Backend() = default;
   virtual std::shared_ptr<void> allocate(std::size_t bytes) = 0;
+  /// The same, memory that other ranks can map.
+  virtual std::shared_ptr<void> allocateShareable(std::size_t bytes) { return allocate(bytes); }
   virtual void upload(void* to, const void* from, std::size_t bytes) = 0;
   virtual void download(void* to, const void* from, std::size_t bytes) = 0;
   virtual void fill(void* to, int byte, std::size_t bytes) = 0;

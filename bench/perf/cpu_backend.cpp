@@ -7,6 +7,7 @@
 
 #include "backend.hpp"
 #include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/memory/host_buffer.hpp"
 
 namespace mscclpp::perf {
 
@@ -55,6 +56,10 @@ class CpuBackend : public Backend {
  public:
   CpuBackend(std::size_t cores, bool pinned) : cores_(cores), pinned_(pinned) {}
 
+  std::shared_ptr<void> allocateShareable(std::size_t bytes) override {
+    const auto buffer = std::make_shared<HostBuffer>(bytes);
+    return {buffer, buffer->data()};
+  }
   std::shared_ptr<void> allocate(std::size_t bytes) override {
     constexpr std::align_val_t alignment{4096};
     return {::operator new(bytes + 1, alignment),

@@ -21,6 +21,38 @@ std::vector<std::string> algorithmNames(const Options& options, const Collective
   return options.algorithms;
 }
 
+/// The first implementation again, with buffers that are registered on all ranks.
+void addRegistered(std::vector<Implementation>& all, const Options& options, Collectives& collectives, Backend& backend,
+                   std::size_t inputBytes, std::size_t outputBytes) {
+  const auto registered = [&](std::size_t bytes) {
+    const auto memory = backend.allocateShareable(bytes);
+    const auto handle = std::make_shared<RegisteredBuffers::Handle>(collectives.registerBuffer(memory.get(), bytes));
+    return std::shared_ptr<void>(memory.get(), [memory, handle](void*) {});
+  };
+  const auto inputs = registered(inputBytes);
+  const auto outputs = registered(outputBytes);
+  std::vector<std::string> names{""};
+  if (!options.algorithms.empty()) {
+    // Those that need registration; the others were added already.
+    names.clear();
+    for (const std::string& name : algorithmNames(options, collectives)) {
+      CollectiveCall call{.collective = options.collective, .count = 1, .type = options.type, .algorithm = name};
+      const bool isForAll = collectives.supports(call);
+      call.output = outputs.get();
+      if (!isForAll && collectives.supports(call)) names.push_back(name);
+    }
+  }
+  for (const std::string& name : names) {
+    Implementation copy = all.front();
+    copy.name = name.empty() ? "mscclpp registered" : name + " registered";
+    copy.algorithm = name;
+    copy.algorithmOf = [of = copy.algorithmOf](const auto& call) { return of(call) + " registered"; };
+    copy.inputs = inputs;
+    copy.outputs = outputs;
+    all.push_back(copy);
+  }
+}
+
 }  // namespace
 
 std::vector<Implementation> implementations(const Options& options, Collectives& collectives, Nccl* nccl,
@@ -45,6 +77,7 @@ std::vector<Implementation> implementations(const Options& options, Collectives&
         .outputs = outputs,
     });
   }
+  if (options.registered) addRegistered(all, options, collectives, backend, inputBytes, outputBytes);
   if (nccl == nullptr) return all;
   Implementation plain{
       .name = "NCCL",

@@ -89,6 +89,7 @@ void addOptions(cli::Command& command, CollectiveType collective, Options& optio
   if (hasInPlaceForm(collective)) {
     command.addFlag("--in-place", options.inPlace, "with the output where the input is, as NCCL defines it");
   }
+  command.addFlag("--registered", options.registered, "also measure with buffers that all ranks have registered");
   command.addFlag("--no-check{false}", options.check, "do not compare results with the reference");
   command.addFlag("--json", options.json, "print one line of JSON per measurement instead of the table");
   command.addFlag("--nccl", options.nccl, "also measure NCCL, plain and with symmetric windows, in the same run (GPU)");

@@ -48,6 +48,7 @@ struct Options {
   TimingMode mode = TimingMode::Steady;
   TimingOptions timing;
   bool inPlace = false;
+  bool registered = false;  ///< also measure with buffers that all ranks have registered
   bool check = true;
   bool json = false;
   bool nccl = false;

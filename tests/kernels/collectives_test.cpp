@@ -15,6 +15,7 @@
 #include "element_types.hpp"
 #include "every_collective.hpp"
 #include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/memory/host_buffer.hpp"
 #include "tests/host/spawned_ranks.hpp"
 #include "tests/host/trace/trace_file.hpp"
 
@@ -233,6 +234,61 @@ TEST_CASE("every collective with every algorithm") {
                              performer(rank.collectives));
       },
       Collectives::Algorithms::Selected);
+}
+
+TEST_CASE("every collective with registered buffers") {
+  for (const int ranks : {1, 2, 3, 4}) {
+    CAPTURE(ranks);
+    onRanks(ranks, [](const Rank& rank) {
+      constexpr std::size_t bytes = 1 << 20;
+      HostBuffer source(bytes);
+      HostBuffer target(bytes);
+      const auto sourceRegistration = rank.collectives.registerBuffer(source.data(), bytes);
+      const auto targetRegistration = rank.collectives.registerBuffer(target.data(), bytes);
+      const auto perform = [&](CollectiveCall call, Bytes& from, Bytes* to) {
+        const auto inputAt = reinterpret_cast<std::size_t>(call.input);
+        const auto outputAt = reinterpret_cast<std::size_t>(call.output);
+        auto* const inputs = static_cast<unsigned char*>(source.data());
+        auto* const outputs = to == nullptr ? inputs : static_cast<unsigned char*>(target.data());
+        REQUIRE(from.size() <= bytes);
+        // No rank writes what another one still reads or has stored to.
+        rank.bootstrap.barrier();
+        std::copy(from.begin(), from.end(), inputs);
+        if (to != nullptr) std::copy(to->begin(), to->end(), outputs);
+        if (call.input != nullptr) call.input = inputs + inputAt;
+        if (call.output != nullptr) call.output = outputs + outputAt;
+        rank.bootstrap.barrier();
+        rank.collectives.run(call);
+        std::copy(inputs, inputs + from.size(), from.begin());
+        if (to != nullptr) std::copy(outputs, outputs + to->size(), to->begin());
+      };
+      const unsigned plain = checkEveryCollective(rank.collectives, rank.rank, rank.ranks, {1, 999, 20'000},
+                                                  {DataType::FLOAT32, DataType::UINT8}, perform);
+      const unsigned all = checkEveryCollective(rank.collectives, rank.rank, rank.ranks, {1, 999, 20'000},
+                                                {DataType::FLOAT32, DataType::UINT8}, perform, target.data());
+      CHECK(all > plain);
+      rank.bootstrap.barrier();
+    });
+  }
+}
+
+TEST_CASE("algorithms that need registration, without it") {
+  onRanks(2, [](const Rank& rank) {
+    std::vector<float> input(100), output(200);
+    for (const std::string algorithm : {"direct", "copy_engine"}) {
+      const CollectiveCall call{.collective = CollectiveType::AllGather,
+                                .input = input.data(),
+                                .output = output.data(),
+                                .count = 100,
+                                .algorithm = algorithm};
+      CHECK_FALSE(rank.collectives.supports(call));
+      expectInvalidUsage("registerBuffer() has registered", [&] { rank.collectives.run(call); });
+    }
+    expectInvalidUsage("sizes", [&] {
+      HostBuffer buffer(100);
+      (void)rank.collectives.registerBuffer(buffer.data(), rank.rank == 0 ? 50 : 60);
+    });
+  });
 }
 
 TEST_CASE("a factor for each rank, on the host and where the kernel reads it") {

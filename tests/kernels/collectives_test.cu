@@ -317,6 +317,42 @@ TEST_CASE("a rank with every collective" * doctest::skip()) {
   rank.report(std::to_string(calls) + " calls of 9 collectives, whole outputs");
 }
 
+TEST_CASE("every collective with registered buffers") {
+  runOnAllGpus("a rank with registered buffers");
+}
+TEST_CASE("a rank with registered buffers" * doctest::skip()) {
+  GpuRank rank;
+  Collectives collectives(rank.communicator, DeviceType::GPU, Collectives::Algorithms::All);
+  const CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  constexpr std::size_t bytes = 40 << 20;
+  const auto source = detail::gpuCallocUnique<unsigned char>(bytes);
+  const auto target = detail::gpuCallocUnique<unsigned char>(bytes);
+  const auto sourceRegistration = collectives.registerBuffer(source.get(), bytes);
+  const auto targetRegistration = collectives.registerBuffer(target.get(), bytes);
+  const auto perform = [&](CollectiveCall call, Bytes& from, Bytes* to) {
+    const auto inputAt = reinterpret_cast<std::size_t>(call.input);
+    const auto outputAt = reinterpret_cast<std::size_t>(call.output);
+    auto* const outputs = to == nullptr ? source.get() : target.get();
+    REQUIRE(from.size() <= bytes);
+    rank.bootstrap->barrier();  // no rank writes what another one still reads or has stored to
+    gpuMemcpy(source.get(), from.data(), from.size(), cudaMemcpyHostToDevice);
+    if (to != nullptr) gpuMemcpy(target.get(), to->data(), to->size(), cudaMemcpyHostToDevice);
+    if (call.input != nullptr) call.input = source.get() + inputAt;
+    if (call.output != nullptr) call.output = outputs + outputAt;
+    call.stream = stream;
+    rank.bootstrap->barrier();
+    collectives.run(call);
+    MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
+    collectives.check();
+    gpuMemcpy(from.data(), source.get(), from.size(), cudaMemcpyDeviceToHost);
+    if (to != nullptr) gpuMemcpy(to->data(), target.get(), to->size(), cudaMemcpyDeviceToHost);
+  };
+  const unsigned calls = checkEveryCollective(collectives, rank.rank, rank.ranks, {1, 999, 65'536, 3'000'001},
+                                              {DataType::BFLOAT16, DataType::UINT8}, perform, target.get());
+  rank.report(std::to_string(calls) + " calls with registered buffers, whole outputs");
+  rank.bootstrap->barrier();
+}
+
 TEST_CASE("recorded calls: the same results, and one clock for all GPUs") {
   runOnAllGpus("a rank that records");
 }

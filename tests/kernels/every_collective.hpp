@@ -23,7 +23,8 @@ inline CollectiveCall allReduceOf(std::size_t count, DataType type, ReduceOp op,
   return {.count = count, .type = type, .reduction = op, .algorithm = algorithm};
 }
 
-/// The algorithms that support a call, and the empty name, which selects one by size.
+/// The algorithms that support a call, and the empty name, which selects one by size. Those that need a registered
+/// output, if the call's output is in registered memory.
 inline std::vector<std::string> algorithmsFor(const Collectives& collectives, CollectiveCall call) {
   std::vector<std::string> names{""};
   for (const auto& name : collectives.algorithms(call.collective)) {
@@ -155,16 +156,19 @@ inline void checkCollective(const CheckedCall& checked, int rank, int ranks,
                    (isInPlace ? before : Bytes(to.size(), poisonByte)).begin() + static_cast<std::ptrdiff_t>(after)));
 }
 
-/// The counts, types and algorithms that every collective is called with; returns the number of calls.
+/// Calls every collective with these counts and types and every algorithm; returns the number of calls.
+/// registeredOutput: if perform() uses registered buffers, the beginning of the one for outputs.
 inline unsigned checkEveryCollective(const Collectives& collectives, int rank, int ranks,
                                      const std::vector<std::size_t>& counts, const std::vector<DataType>& types,
-                                     const std::function<void(CollectiveCall, Bytes&, Bytes*)>& perform) {
+                                     const std::function<void(CollectiveCall, Bytes&, Bytes*)>& perform,
+                                     void* registeredOutput = nullptr) {
   unsigned calls = 0;
   for (const CollectiveType collective : everyCollective) {
     for (const std::size_t count : counts) {
       for (const DataType type : types) {
         CheckedCall checked;
         checked.call = {.collective = collective,
+                        .output = registeredOutput,
                         .count = count,
                         .type = type,
                         .destination = 0,
@@ -176,6 +180,8 @@ inline unsigned checkEveryCollective(const Collectives& collectives, int rank, i
           checked.call.root = static_cast<int>(calls) % ranks;
           checked.call.reduction = operators[calls % operators.size()];
           checked.where = calls % 2 == 0 ? Output::InPlace : Output::OtherBuffer;
+          // In place, only the root of a broadcast or scatter would have its output among the inputs.
+          if (registeredOutput != nullptr && hasRoot(collective)) checked.where = Output::OtherBuffer;
           checked.shift = calls / 2 % 3;
           checked.hops = static_cast<int>(calls) % ranks;
           checked.seed = calls;

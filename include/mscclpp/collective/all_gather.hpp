@@ -6,6 +6,8 @@
 #include "mscclpp/collective/equal_counts.hpp"
 #include "mscclpp/collective/layout.hpp"
 #include "mscclpp/collective/offset_access.hpp"
+#include "mscclpp/collective/output_args.hpp"
+#include "mscclpp/collective/slot_reuse.hpp"
 #include "mscclpp/collective/stages.hpp"
 #include "mscclpp/config.hpp"
 
@@ -25,9 +27,10 @@ namespace mscclpp {
 /// In place: this rank's contribution may be at its position in the output, input == output + rank * args.count.
 /// Otherwise input and output do not overlap.
 template <class T, CollectiveConfig config>
-struct AllGather : EqualCounts<T, config.common(), SlotReuse::ByData> {
-  using Base = EqualCounts<T, config.common(), SlotReuse::ByData>;
-  using typename Base::Args;
+struct AllGather : EqualCounts<T, config.common(), reuseOf(config.link)> {
+  using Base = EqualCounts<T, config.common(), reuseOf(config.link)>;
+  /// Those of Base, and `outputs` with Link::Outputs.
+  using Args = ArgsWithOutputs<typename Base::Args, config.link, config.ranks>;
 
   /// Returns whether all waits of the calling thread succeeded.
   template <class GridType, class Source, class Sink>
@@ -38,9 +41,16 @@ struct AllGather : EqualCounts<T, config.common(), SlotReuse::ByData> {
       constexpr int inputs = 0;
       const WholeMessage<T, typename Base::Index> contribution(args.count);
       const RankSlices<T, typename Base::Index> slices(args.count);
-      const OffsetSink<Sink> ownPart(sink, static_cast<std::size_t>(args.team.rank()) * args.count);
-      return session.run(ownSlice(contribution) | from(source) | share<inputs>() | into(ownPart),
-                         eachPeer(slices) | receive<inputs>() | into(sink));
+      const std::size_t ownFirst = static_cast<std::size_t>(args.team.rank()) * args.count;
+      const OffsetSink<Sink> ownPart(sink, ownFirst);
+      if constexpr (config.link == Link::Outputs) {
+        return session.run(
+            ownSlice(contribution) | from(source) | storeToPeers<T>(args.outputs, ownFirst) | into(ownPart),
+            eachPeer(slices) | awaitStores());
+      } else {
+        return session.run(ownSlice(contribution) | from(source) | share<inputs>() | into(ownPart),
+                           eachPeer(slices) | receive<inputs>() | into(sink));
+      }
     });
   }
 };

@@ -9,6 +9,7 @@
 #include "mscclpp/collective/config.hpp"
 #include "mscclpp/collective/layout.hpp"
 #include "mscclpp/collective/operator_args.hpp"
+#include "mscclpp/collective/output_args.hpp"
 #include "mscclpp/collective/session.hpp"
 #include "mscclpp/collective/stages.hpp"
 #include "mscclpp/config.hpp"
@@ -35,10 +36,12 @@ struct AllReduce : OverSession<T, config.common(), config.pattern == Pattern::On
   static_assert(!isPipelined(config.protocol) || config.pattern == Pattern::TwoShot,
                 "Protocol::Simple requires Pattern::TwoShot: a tile pipeline has no one-shot form");
 
+  static_assert(config.link == Link::Slots || isPipelined(config.protocol), "Link::Outputs requires Protocol::Simple");
+
   using Base = typename AllReduce::OverSession;
   using Operator = Op;
-  /// Those of Base, and `op` if Op has state.
-  using Args = ArgsWithOperator<typename Base::Args, Op>;
+  /// Those of Base, `outputs` with Link::Outputs, and `op` if Op has state.
+  using Args = ArgsWithOperator<ArgsWithOutputs<typename Base::Args, config.link, config.ranks>, Op>;
   using typename Base::Scratch;
   static constexpr AllReduceConfig configuration = config;
 
@@ -65,6 +68,12 @@ struct AllReduce : OverSession<T, config.common(), config.pattern == Pattern::On
       if constexpr (config.pattern == Pattern::OneShot) {
         const WholeMessage<T, typename Base::Index> message(args.count);
         return session.run(ownSlice(message) | from(source) | share<inputs>() | reduce<inputs>(op) | into(sink));
+      } else if constexpr (config.link == Link::Outputs) {
+        const EvenSlices<T, typename Base::Index> slices(args.count, args.team.size());
+        return session.run(
+            eachPeer(slices) | from(source) | send<inputs>(),
+            ownSlice(slices) | from(source) | reduce<inputs>(op) | storeToPeers<T>(args.outputs) | into(sink),
+            eachPeer(slices) | awaitStores());
       } else {
         constexpr int results = 1;
         const EvenSlices<T, typename Base::Index> slices(args.count, args.team.size());

@@ -5,6 +5,8 @@
 #include "mscclpp/collective/config.hpp"
 #include "mscclpp/collective/equal_counts.hpp"
 #include "mscclpp/collective/layout.hpp"
+#include "mscclpp/collective/output_args.hpp"
+#include "mscclpp/collective/slot_reuse.hpp"
 #include "mscclpp/collective/stages.hpp"
 #include "mscclpp/config.hpp"
 
@@ -23,9 +25,10 @@ namespace mscclpp {
 ///
 /// Never in place: input and output do not overlap.
 template <class T, CollectiveConfig config>
-struct AllToAll : EqualCounts<T, config.common(), SlotReuse::ByData> {
-  using Base = EqualCounts<T, config.common(), SlotReuse::ByData>;
-  using typename Base::Args;
+struct AllToAll : EqualCounts<T, config.common(), reuseOf(config.link)> {
+  using Base = EqualCounts<T, config.common(), reuseOf(config.link)>;
+  /// Those of Base, and `outputs` with Link::Outputs.
+  using Args = ArgsWithOutputs<typename Base::Args, config.link, config.ranks>;
 
   /// Returns whether all waits of the calling thread succeeded.
   template <class GridType, class Source, class Sink>
@@ -35,9 +38,15 @@ struct AllToAll : EqualCounts<T, config.common(), SlotReuse::ByData> {
     return Base::template withSession<AllToAll>(grid, args, TraceId::AllToAll, [&](auto& session) {
       constexpr int parts = 0;
       const RankSlices<T, typename Base::Index> slices(args.count);
-      return session.run(eachPeer(slices) | from(source) | send<parts>(),
-                         eachPeer(slices) | receive<parts>() | into(sink),
-                         ownSlice(slices) | from(source) | into(sink));
+      if constexpr (config.link == Link::Outputs) {
+        return session.run(ownSlice(slices) | from(source) | into(sink),
+                           eachPeer(slices) | from(source) | storeToPeers<T>(args.outputs),
+                           eachPeer(slices) | awaitStores());
+      } else {
+        return session.run(eachPeer(slices) | from(source) | send<parts>(),
+                           eachPeer(slices) | receive<parts>() | into(sink),
+                           ownSlice(slices) | from(source) | into(sink));
+      }
     });
   }
 };

@@ -5,6 +5,7 @@
 #include "mscclpp/collective/config.hpp"
 #include "mscclpp/collective/equal_counts.hpp"
 #include "mscclpp/collective/layout.hpp"
+#include "mscclpp/collective/output_args.hpp"
 #include "mscclpp/collective/stages.hpp"
 #include "mscclpp/config.hpp"
 
@@ -24,7 +25,8 @@ namespace mscclpp {
 template <class T, CollectiveConfig config>
 struct Broadcast : RootedCounts<T, config.common()> {
   using Base = RootedCounts<T, config.common()>;
-  using typename Base::Args;
+  /// Those of Base, and `outputs` with Link::Outputs.
+  using Args = ArgsWithOutputs<typename Base::Args, config.link, config.ranks>;
 
   /// Returns whether all waits of the calling thread succeeded.
   template <class GridType, class Source, class Sink>
@@ -34,8 +36,13 @@ struct Broadcast : RootedCounts<T, config.common()> {
     return Base::template withSession<Broadcast>(grid, args, TraceId::Broadcast, [&](auto& session) {
       constexpr int inputs = 0;
       const WholeMessage<T, typename Base::Index> message(args.count);
-      return session.run(ownSlice(message, args.root) | from(source) | share<inputs>() | into(sink),
-                         withPeer(message, args.root) | receive<inputs>() | into(sink));
+      if constexpr (config.link == Link::Outputs) {
+        return session.run(ownSlice(message, args.root) | from(source) | storeToPeers<T>(args.outputs) | into(sink),
+                           withPeer(message, args.root) | awaitStores());
+      } else {
+        return session.run(ownSlice(message, args.root) | from(source) | share<inputs>() | into(sink),
+                           withPeer(message, args.root) | receive<inputs>() | into(sink));
+      }
     });
   }
 };

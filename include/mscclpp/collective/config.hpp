@@ -24,11 +24,18 @@ MSCCLPP_HOST_DEVICE constexpr bool isPipelined(Protocol protocol) {
   return protocol == Protocol::Simple;
 }
 
+/// Where a rank stores what its peers get in the end.
+enum class Link {
+  Slots,   ///< in slots of their scratch, from which they copy it
+  Outputs  ///< in their outputs, which they have registered; Protocol::Simple
+};
+
 /// The choices that every collective has; a template parameter.
 struct CollectiveConfig {
   Protocol protocol = Protocol::LL16;
-  int ranks = 0;      ///< > 0: fixed at compile time, so that loops over peers are unrolled; 0: known at run time
-  int lookahead = 2;  ///< Protocol::Simple: the number of steps that a rank may be ahead of its peers
+  int ranks = 0;            ///< > 0: fixed at compile time, so that loops over peers are unrolled; 0: known at run time
+  int lookahead = 2;        ///< Protocol::Simple: the number of steps that a rank may be ahead of its peers
+  Link link = Link::Slots;  ///< Link::Outputs: of AllReduce, AllGather, AllToAll and Broadcast
 
   /// As of the configurations of particular collectives. A base class gets config.common() rather than config: nvcc 13
   /// does not name a base whose argument is a parameter of class type itself in the code for the host compiler.
@@ -46,10 +53,11 @@ enum class Pattern {
 struct AllReduceConfig {
   Protocol protocol = Protocol::LL16;
   Pattern pattern = Pattern::OneShot;
-  int ranks = 0;      ///< as in CollectiveConfig
-  int lookahead = 2;  ///< as in CollectiveConfig
+  int ranks = 0;            ///< as in CollectiveConfig
+  int lookahead = 2;        ///< as in CollectiveConfig
+  Link link = Link::Slots;  ///< as in CollectiveConfig: of the second hop
 
-  MSCCLPP_HOST_DEVICE constexpr CollectiveConfig common() const { return {protocol, ranks, lookahead}; }
+  MSCCLPP_HOST_DEVICE constexpr CollectiveConfig common() const { return {protocol, ranks, lookahead, link}; }
 };
 
 /// The PackProtocol of a protocol.

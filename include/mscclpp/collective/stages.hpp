@@ -297,14 +297,15 @@ MSCCLPP_INLINE Into<Sink> into(const Sink& sink) {
 
 /// Stores each pack where the peers want it, without scratch between: outputs.at(peer) is element 0 of the peer's
 /// output, which it registered (RegisteredBuffer). In a stage of the own slice to all peers, otherwise to the stage's
-/// peer; at the place of this rank's slice in the layout. Only in a tile pipeline with SlotReuse::ByCredits: a peer is
-/// written to once it has entered the call.
+/// peer; at the place of this rank's slice in the layout, plus `offset` elements. Only in a tile pipeline, and only
+/// where a peer is known to have entered the call: with SlotReuse::ByCredits, or behind a reduction of all ranks' data.
 template <class T, int Ranks>
 struct StoreToPeers : Operation {
   static constexpr bool isContiguous = true;
   static constexpr bool storesToPeers = true;
   const Window<Ranks>& outputs;
-  MSCCLPP_INLINE explicit StoreToPeers(const Window<Ranks>& window) : outputs(window) {}
+  std::size_t offset;
+  MSCCLPP_INLINE StoreToPeers(const Window<Ranks>& window, std::size_t elements) : outputs(window), offset(elements) {}
 
   template <class C, class At, int n>
   MSCCLPP_INLINE bool apply(C& call, const At (&at)[n], Word128 (&words)[n]) const {
@@ -312,7 +313,7 @@ struct StoreToPeers : Operation {
     MSCCLPP_UNROLL
     for (int i = 0; i < n; ++i) {
       if (!at[i].active) continue;
-      const std::size_t first = call.layout.first(team.rank(), at[i].pack);
+      const std::size_t first = offset + call.layout.first(team.rank(), at[i].pack);
       const Pack<T> pack = fromWord<T>(call.session.decode(words[i]));
       const auto store = [&](int peer) { ArraySink<T>(outputOf(peer))(first, pack, call.valid(i, at[i])); };
       if (call.peers[i] >= 0) {
@@ -327,7 +328,7 @@ struct StoreToPeers : Operation {
   template <class C>
   MSCCLPP_INLINE const std::byte* copyBlock(C& call, Range part, const std::byte* data, std::byte* /*target*/) const {
     const auto& team = call.session.team();
-    const std::size_t first = call.layout.first(team.rank(), part.begin);
+    const std::size_t first = offset + call.layout.first(team.rank(), part.begin);
     const auto copy = [&](int peer) { arch::copyBytes(outputOf(peer) + first, data, call.bytes(part)); };
     if (call.peers[0] >= 0) {
       copy(call.peers[0]);
@@ -341,8 +342,8 @@ struct StoreToPeers : Operation {
   MSCCLPP_INLINE T* outputOf(int peer) const { return reinterpret_cast<T*>(outputs.at(peer)); }
 };
 template <class T, int Ranks>
-MSCCLPP_INLINE StoreToPeers<T, Ranks> storeToPeers(const Window<Ranks>& outputs) {
-  return StoreToPeers<T, Ranks>(outputs);
+MSCCLPP_INLINE StoreToPeers<T, Ranks> storeToPeers(const Window<Ranks>& outputs, std::size_t offset = 0) {
+  return StoreToPeers<T, Ranks>(outputs, offset);
 }
 
 /// Waits until the peers of the stage have stored to this rank's output; the stage's only operation.
@@ -482,6 +483,19 @@ template <Peers peers, class Layout, class Chain, class Operation>
 MSCCLPP_INLINE Stage<peers, Layout, Then<Chain, Operation>> operator|(const Stage<peers, Layout, Chain>& stage,
                                                                       const Operation& next) {
   return {stage.layout, {stage.chain, next}, stage.rank};
+}
+
+/// Whether every stage that stores to peers is followed by one that awaits it, and the reverse.
+template <class... Stages>
+MSCCLPP_HOST_DEVICE constexpr bool storesAreAwaited() {
+  bool isStored = false;
+  bool areAwaited = true;
+  const auto check = [&](bool stores, bool awaits) {
+    areAwaited &= awaits == isStored;
+    isStored = stores;
+  };
+  (check(Stages::storesToPeers, Stages::isOnlyWait), ...);
+  return areAwaited && !isStored;
 }
 
 /// Whether each array has at most one stage that sends through it, and every array that is received has been sent

@@ -56,10 +56,11 @@ class TilePipeline {
   MSCCLPP_INLINE bool run(const Stages&... stages) {
     static_assert((Stages::usesArraysBelow(Rings::arrays) && ...),
                   "a stage uses an array that the scratch does not have");
-    static_assert((!Stages::storesToPeers && ...) || sizeof...(Stages) == 2,
-                  "a pipeline with storeToPeers() has two stages: the stores, and awaitStores()");
-    static_assert((!Stages::storesToPeers && ...) || Rings::reuse == SlotReuse::ByCredits,
-                  "storeToPeers() needs SlotReuse::ByCredits: a rank says when it has entered a call");
+    static_assert(stage::storesAreAwaited<Stages...>(),
+                  "a stage with storeToPeers() is followed by one of awaitStores(), and only such a stage is");
+    static_assert(((!Stages::storesToPeers || Stages::isReduction || Rings::reuse == SlotReuse::ByCredits) && ...),
+                  "storeToPeers() needs SlotReuse::ByCredits, by which a rank says when it has entered a call, or to "
+                  "come after a reduction of the data of all ranks");
     static_assert(stage::arraysMatch<Stages...>(true),
                   "in a tile pipeline, one stage sends through an array, and the next one receives from it");
     static_assert((!Stages::isExchange && ...),

@@ -9,6 +9,7 @@
 #include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/host/base/device.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/host/communicator/registered_buffers.hpp"
 #include "mscclpp/host/trace/trace.hpp"
 #include "mscclpp/kernels/collective_call.hpp"
 
@@ -35,6 +36,15 @@ class Collectives {
   ~Collectives();
   Collectives(const Collectives&) = delete;
   Collectives& operator=(const Collectives&) = delete;
+
+  /// Registers memory for outputs, of the same size on every rank, which all ranks map. A collective whose output lies
+  /// in it may have its data stored there directly, by algorithms that need registration (all_gather, all_to_all,
+  /// broadcast and scatter by copy engines). Called by all ranks, in the same order as their other collectives. In every
+  /// call each rank passes an output at the same offset in its buffer of the same registration, or none of them does.
+  /// The registration ends with the handle, which each rank destroys between the same calls as the others, and before
+  /// the memory is freed. Throws what RegisteredBuffer's constructor throws, and Error(InvalidUsage) for different
+  /// sizes.
+  [[nodiscard]] RegisteredBuffers::Handle registerBuffer(void* data, std::size_t bytes);
 
   /// Performs a call. Called by all ranks of the communicator, in the same order as their other collectives; a
   /// SendReceive by the two ranks concerned, in the same order as their other transfers in that direction. The memory
@@ -82,7 +92,8 @@ class Collectives {
 
   /// The names of the algorithms of a collective that were set up.
   std::vector<std::string> algorithms(CollectiveType collective = CollectiveType::AllReduce) const;
-  /// The algorithm that run() selects for such a call; of the call, its pointers and stream are not used.
+  /// The algorithm that run() selects for such a call. Of its pointers, only the output matters: whether it is
+  /// registered; null: it is not.
   std::string selectedAlgorithm(const CollectiveCall& call) const;
   /// Whether the call's algorithm supports such a call; false for an unknown algorithm.
   bool supports(const CollectiveCall& call) const;
