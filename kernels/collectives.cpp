@@ -119,8 +119,7 @@ class Collectives::State {
   std::vector<std::string> algorithmsOf(CollectiveType collective) const {
     std::vector<std::string> names;
     for (std::size_t i = 0; i < algorithmTable.size(); ++i) {
-      if (algorithmTable[i].collective == collective && regions_->find(i) != nullptr)
-        names.emplace_back(algorithmTable[i].name);
+      if (algorithmTable[i].collective == collective && isSetUp(i)) names.emplace_back(algorithmTable[i].name);
     }
     return names;
   }

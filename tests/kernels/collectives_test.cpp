@@ -284,7 +284,7 @@ TEST_CASE("algorithms that need registration, without it") {
       CHECK_FALSE(rank.collectives.supports(call));
       expectInvalidUsage("registerBuffer() has registered", [&] { rank.collectives.run(call); });
     }
-    expectInvalidUsage("sizes", [&] {
+    expectInvalidUsage("rank 1", [&] {
       HostBuffer buffer(100);
       (void)rank.collectives.registerBuffer(buffer.data(), rank.rank == 0 ? 50 : 60);
     });
@@ -387,7 +387,7 @@ TEST_CASE("invalid calls of each collective") {
                                        .input = reinterpret_cast<char*>(values) + 2,
                                        .output = values + 32,
                                        .count = 4});
-    expect("all_gather: unknown algorithm \"one_shot_ll16\"; available: ll16, sentinel, pipelined",
+    expect("all_gather: unknown algorithm \"one_shot_ll16\"; available: ll16, sentinel, direct, copy_engine, pipelined",
            {.collective = CollectiveType::AllGather,
             .input = values,
             .output = values + 32,
