@@ -44,8 +44,8 @@ struct AllToAll : EqualCounts<T, config.common(), reuseOf(config.link)> {
                            eachPeer(slices) | awaitStores());
       } else {
         return session.run(eachPeer(slices) | from(source) | send<parts>(),
-                           eachPeer(slices) | receive<parts>() | into(sink),
-                           ownSlice(slices) | from(source) | into(sink));
+                           ownSlice(slices) | from(source) | into(sink),
+                           eachPeer(slices) | receive<parts>() | into(sink));
       }
     });
   }

@@ -68,8 +68,8 @@ struct AllToAllV : VariableCounts<T, config.common()> {
       const OffsetSource<Source> ownInput(source, args.sendOffsets[rank]);
       const OffsetSink<Sink> ownOutput(sink, args.receiveOffsets[rank]);
       return session.run(eachPeer(sent) | from(source) | send<parts>(),
-                         eachPeer(received) | receive<parts>() | into(sink),
-                         ownSlice(ownPart) | from(ownInput) | into(ownOutput));
+                         ownSlice(ownPart) | from(ownInput) | into(ownOutput),
+                         eachPeer(received) | receive<parts>() | into(sink));
     });
   }
 };

@@ -41,8 +41,8 @@ struct Gather : RootedCounts<T, config.common()> {
       const RankSlices<T, typename Base::Index> slices(args.count);
       const OffsetSink<Sink> ownPart(sink, static_cast<std::size_t>(args.root) * args.count);
       return session.run(withPeer(contribution, args.root) | from(source) | send<inputs>(),
-                         eachPeer(slices, args.root) | receive<inputs>() | into(sink),
-                         ownSlice(contribution, args.root) | from(source) | into(ownPart));
+                         ownSlice(contribution, args.root) | from(source) | into(ownPart),
+                         eachPeer(slices, args.root) | receive<inputs>() | into(sink));
     });
   }
 };

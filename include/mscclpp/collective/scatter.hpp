@@ -41,8 +41,8 @@ struct Scatter : RootedCounts<T, config.common()> {
       const WholeMessage<T, typename Base::Index> part(args.count);
       const OffsetSource<Source> ownPart(source, static_cast<std::size_t>(args.root) * args.count);
       return session.run(eachPeer(slices, args.root) | from(source) | send<parts>(),
-                         withPeer(part, args.root) | receive<parts>() | into(sink),
-                         ownSlice(part, args.root) | from(ownPart) | into(sink));
+                         ownSlice(part, args.root) | from(ownPart) | into(sink),
+                         withPeer(part, args.root) | receive<parts>() | into(sink));
     });
   }
 };

@@ -499,7 +499,8 @@ MSCCLPP_HOST_DEVICE constexpr bool storesAreAwaited() {
 }
 
 /// Whether each array has at most one stage that sends through it, and every array that is received has been sent
-/// through by an earlier stage, or by the same one in an exchange. adjacent: by the stage right before.
+/// through by an earlier stage, or by the same one in an exchange. adjacent: by the last stage before that sends or
+/// receives.
 template <class... Stages>
 MSCCLPP_HOST_DEVICE constexpr bool arraysMatch(bool adjacent) {
   std::uint32_t sentBefore = 0;
@@ -509,7 +510,7 @@ MSCCLPP_HOST_DEVICE constexpr bool arraysMatch(bool adjacent) {
     if ((sent & sentBefore) != 0) match = false;
     const std::uint32_t available = (adjacent ? sentLast : sentBefore) | (isExchange ? sent : 0u);
     if ((received & ~available) != 0) match = false;
-    sentLast = sent;
+    if ((sent | received) != 0) sentLast = sent;
     sentBefore |= sent;
   };
   (add(Stages::sent, Stages::received, Stages::isExchange), ...);

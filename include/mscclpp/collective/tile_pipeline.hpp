@@ -27,9 +27,10 @@ struct TilePosition {
 /// One call of a collective over tiles, as seen by one thread of a grid. All threads of the grid construct it with the
 /// same arguments, on every rank, and call run() once, with the same stages and layouts.
 ///
-/// Step t of a block, with L = lookahead: wait for the peers; stage k works on tile t - kL, for k = 0, 1, ...; publish
-/// the completion of step t (release). A stage sends only what the next stage of the peers receives, so a wait until a
-/// peer has completed step t - L shows that what stage k needs of it has arrived. The same counter shows that slots are
+/// Step t of a block, with L = lookahead: wait for the peers; each stage works on tile t - kL, where k is the number of
+/// stages up to it that receive; publish the completion of step t (release). A stage sends only what the peers receive
+/// by the next stage that does, L steps later, so a wait until a peer has completed step t - L shows that what a stage
+/// needs of it has arrived. The same counter shows that slots are
 /// free: SlotReuse, and docs/memory_model.md, which has the proofs.
 ///
 /// Two calls on the same rings do not overlap in time, per block: block b may start a call when block b has ended the
@@ -61,12 +62,16 @@ class TilePipeline {
     static_assert(((!Stages::storesToPeers || Stages::isReduction || Rings::reuse == SlotReuse::ByCredits) && ...),
                   "storeToPeers() needs SlotReuse::ByCredits, by which a rank says when it has entered a call, or to "
                   "come after a reduction of the data of all ranks");
+    static_assert(
+        !(Stages::storesToPeers || ...) || Rings::reuse == SlotReuse::ByData || (int{Stages::receives} + ... + 0) == 1,
+        "with storeToPeers() and SlotReuse::ByCredits, only the stage of awaitStores() may wait for peers: a "
+        "later step of a call could be taken for the entry of the next one");
     static_assert(stage::arraysMatch<Stages...>(true),
                   "in a tile pipeline, one stage sends through an array, and the next one receives from it");
     static_assert((!Stages::isExchange && ...),
                   "a tile pipeline has no exchanges: what a stage sends, the next one receives");
     if ((base_ & EpochWords::stopped) != 0) return false;
-    constexpr std::size_t delay = (sizeof...(Stages) - 1) * lookaheadSteps;
+    constexpr std::size_t delay = (std::size_t{Stages::receives} + ... + 0) * lookaheadSteps;
     std::size_t longest = 0;
     ((longest = stages.layout.longest() > longest ? stages.layout.longest() : longest), ...);
     tiles_ = ceilDivide(longest, stride());
@@ -81,7 +86,7 @@ class TilePipeline {
     };
     const auto work = [&](const auto& group, std::size_t step) {
       std::size_t delayed = step;  // wraps around before the stage has begun
-      (runStage(group, stages, step, delayed), ...);
+      (runStage(group, stages, step, delayed -= delayBefore<Stages>()), ...);
     };
     // Not called after a failed wait: the block's data is meaningless then, and the peers are to time out too.
     const auto publish = [&](const auto& group, std::size_t step) {
@@ -111,6 +116,12 @@ class TilePipeline {
 
  private:
   static constexpr auto lookaheadSteps = static_cast<std::size_t>(lookahead);
+
+  /// The steps by which a stage is behind the one before it.
+  template <class S>
+  static MSCCLPP_HOST_DEVICE constexpr std::size_t delayBefore() {
+    return S::receives ? lookaheadSteps : 0;
+  }
 
   MSCCLPP_INLINE const Team<Ranks>& team() const { return args_.team; }
   MSCCLPP_INLINE bool failed() const { return hasFailed(wait_); }
@@ -183,10 +194,10 @@ class TilePipeline {
     } else {
       std::int64_t result = nothing;
       std::size_t delayed = step;
-      const auto add = [&](const auto& stage) {
+      const auto add = [&]<class S>(const S& stage) {
+        delayed -= delayBefore<S>();
         const std::int64_t count = neededByStage(peer, step, delayed, stage);
         if (count > result) result = count;
-        delayed -= lookaheadSteps;
       };
       (add(stages), ...);
       return result;
@@ -316,11 +327,9 @@ class TilePipeline {
     return {start, start + part.size()};
   }
 
-  /// Runs a stage in a step. tile: the tile that it works on then; becomes that of the next stage.
+  /// Runs a stage in a step, in which it works on tile `current`.
   template <class Group, class S>
-  MSCCLPP_INLINE void runStage(const Group& group, const S& stage, std::size_t step, std::size_t& tile) {
-    const std::size_t current = tile;
-    tile -= lookaheadSteps;
+  MSCCLPP_INLINE void runStage(const Group& group, const S& stage, std::size_t step, std::size_t current) {
     if constexpr (S::isOnlyWait) return;
     if (current >= tiles_ || !stage.isOn(team().rank())) return;
     const TraceSpan span(trace_, S::traceId, step);
@@ -373,7 +382,7 @@ class TilePipeline {
 
   /// The number of packs of each slice that a thread handles together, so that about four loads are in flight.
   template <class S, int n>
-  static constexpr int packsTogether() {
+  static MSCCLPP_HOST_DEVICE constexpr int packsTogether() {
     constexpr int loads = n * (S::isReduction ? (Ranks > 0 ? Ranks : 4) : 1);
     return loads < 4 ? 4 / loads : 1;
   }
