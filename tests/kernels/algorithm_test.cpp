@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <atomic>
 #include <functional>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -14,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "every_collective.hpp"
+#include "every_algorithm.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/base/logger.hpp"
 #include "tests/host/spawned_ranks.hpp"
@@ -86,55 +85,15 @@ CommResult sumOnes(Algorithm& algorithm, const Rank& rank, std::size_t count = 1
   return result;
 }
 
-CollectiveType typeOf(const std::string& collective) {
-  static const std::map<std::string, CollectiveType> types{{"allreduce", CollectiveType::AllReduce},
-                                                           {"allgather", CollectiveType::AllGather},
-                                                           {"reducescatter", CollectiveType::ReduceScatter},
-                                                           {"alltoall", CollectiveType::AllToAll},
-                                                           {"broadcast", CollectiveType::Broadcast},
-                                                           {"reduce", CollectiveType::Reduce},
-                                                           {"gather", CollectiveType::Gather},
-                                                           {"scatter", CollectiveType::Scatter},
-                                                           {"sendrecv", CollectiveType::SendReceive}};
-  return types.at(collective);
-}
-
-/// Runs a call on buffers of this process through an algorithm, for checkCollective().
-auto performer(Algorithm& algorithm, const Rank& rank) {
-  return [&algorithm, &rank](const CollectiveCall& call, Bytes& from, Bytes* to) {
-    const void* input = nullptr;
-    void* output = nullptr;
-    if (call.input != nullptr) input = from.data() + reinterpret_cast<std::size_t>(call.input);
-    if (call.output != nullptr) {
-      output = (to == nullptr ? from : *to).data() + reinterpret_cast<std::size_t>(call.output);
-    }
-    const std::size_t bytes = call.count * sizeOf(call.type);
-    const std::size_t all = bytes * static_cast<std::size_t>(rank.ranks);
-    const auto type = call.collective;
-    const bool isGather = type == CollectiveType::AllGather || type == CollectiveType::Gather;
-    std::size_t inputSize = parts::hasAllParts(type) ? all : bytes;
-    std::size_t outputSize = isGather || type == CollectiveType::AllToAll ? all : bytes;
-    if (input == nullptr && call.root % 2 == 0) inputSize = 0;  // or the full size
-    if (output == nullptr && call.root % 2 == 0) outputSize = 0;
-    Extras extras;
-    if (hasRoot(type)) extras["root"] = static_cast<std::uintptr_t>(call.root);
-    if (type == CollectiveType::SendReceive) {
-      extras["destination"] = static_cast<std::uintptr_t>(call.destination);
-      extras["origin"] = static_cast<std::uintptr_t>(call.origin);
-    }
-    CHECK(algorithm.execute(rank.communicator, input, output, inputSize, outputSize, call.type, call.reduction.op,
-                            nullptr, nullptr, 0, 0, false, extras) == CommResult::CommSuccess);
+/// Runs calls on buffers of this process through an algorithm, for checkCollective().
+std::function<void(CollectiveCall, Bytes&, Bytes*)> performer(Algorithm& algorithm, const Rank& rank) {
+  return [&algorithm, &rank](CollectiveCall call, Bytes& from, Bytes* to) {
+    const auto inputAt = reinterpret_cast<std::size_t>(call.input);
+    const auto outputAt = reinterpret_cast<std::size_t>(call.output);
+    if (call.input != nullptr) call.input = from.data() + inputAt;
+    if (call.output != nullptr) call.output = (to == nullptr ? from : *to).data() + outputAt;
+    CHECK(executeCall(algorithm, rank.communicator, rank.ranks, call) == CommResult::CommSuccess);
   };
-}
-
-std::vector<std::shared_ptr<Algorithm>> sortedAlgorithms(const AlgorithmCollection& collection) {
-  auto all = collection.getAllAlgorithms();
-  std::sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a->name() < b->name(); });
-  return all;
-}
-
-bool isAvailable(const Algorithm& algorithm) {
-  return algorithm.constraint().worldSize == 0;
 }
 
 /// What a user's algorithm of these tests counts.
@@ -224,34 +183,8 @@ TEST_CASE("every algorithm of every collective") {
   for (const int ranks : {1, 2, 3, 4}) {
     CAPTURE(ranks);
     onRanks(ranks, [&](const Rank& rank) {
-      unsigned calls = 0;
-      std::set<std::string> collectives;
-      for (const auto& algorithm : sortedAlgorithms(collection)) {
-        if (!isAvailable(*algorithm)) continue;
-        collectives.insert(algorithm->collective());
-        const CollectiveType type = typeOf(algorithm->collective());
-        // Some algorithms that reduce are not compiled for rare types.
-        const bool isForAllTypes = !hasReduction(type) || algorithm->name() == "mscclpp_" + algorithm->collective() ||
-                                   algorithm->name().starts_with("default_");
-        for (const std::size_t count : {1, 37, 5003}) {
-          for (const DataType element : {DataType::FLOAT32, DataType::BFLOAT16, DataType::INT32}) {
-            if (element == DataType::INT32 && !isForAllTypes) continue;
-            ++calls;
-            CheckedCall checked;
-            checked.call = {.collective = type,
-                            .count = count,
-                            .type = element,
-                            .reduction = operators[calls % operators.size()],
-                            .root = static_cast<int>(calls) % ranks};
-            checked.where = calls % 2 == 0 ? Output::InPlace : Output::OtherBuffer;
-            checked.shift = calls / 2 % 3;
-            checked.hops = static_cast<int>(calls) % ranks;
-            checked.seed = calls;
-            INFO(algorithm->name() << ", " << count << " " << nameOf(element) << ", root " << checked.call.root);
-            checkCollective(checked, rank.rank, ranks, performer(*algorithm, rank));
-          }
-        }
-      }
+      const auto collectives = checkEveryAlgorithm(collection, rank.rank, ranks, {1, 37, 5003},
+                                                   [&](Algorithm& algorithm) { return performer(algorithm, rank); });
       CHECK(collectives.size() == 9);
       rank.bootstrap.barrier();
     });
