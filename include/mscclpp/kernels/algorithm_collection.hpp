@@ -60,7 +60,7 @@ class AlgorithmCollection {
   std::unordered_map<std::string, std::shared_ptr<Algorithm>> getAlgorithmsByCollective(
       const std::string& collective) const;
   std::vector<std::shared_ptr<Algorithm>> getAllAlgorithms() const;
-  /// Adds all algorithms of another collection, in place of those with the same collective and name. The selectors stay.
+  /// Adds all algorithms of another collection, in place of those with the same names. The selectors stay.
   void extend(const AlgorithmCollection& other);
   /// Sets the selectors; either may be empty. They may run in several threads at once.
   void setSelectors(AlgoSelectFunc primary, AlgoSelectFunc fallback);
