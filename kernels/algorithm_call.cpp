@@ -165,7 +165,7 @@ void requireAccepted(const mscclpp::Algorithm& algorithm, const std::shared_ptr<
                                std::to_string(got) + ": select another one");
   };
   require(constraint.worldSize, ranks, "ranks");
-  require(constraint.nRanksPerNode, bootstrap->getNranksPerNode(), "ranks per host");
+  if (constraint.nRanksPerNode != 0) require(constraint.nRanksPerNode, bootstrap->getNranksPerNode(), "ranks per host");
 
   const std::size_t bytes = messageSizeOf(algorithm.collective(), buffers, ranks);
   const auto& [shortest, longest] = algorithm.messageRange();
