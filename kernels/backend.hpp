@@ -14,6 +14,10 @@ namespace mscclpp::kernels {
 struct Backend {
   /// The name of the current GPU; empty on CPUs.
   std::string (*deviceName)();
+  /// The number of the current GPU; 0 on CPUs.
+  int (*currentDevice)();
+  /// Whether work that is enqueued on a stream is captured in a graph; false on CPUs.
+  bool (*isCapturing)(CUstream_st* stream);
   /// Allocates zero-filled memory for this rank only.
   std::shared_ptr<void> (*allocate)(std::size_t bytes);
   /// Fill memory with a byte, and copy from host memory; both return when done.

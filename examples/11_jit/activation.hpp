@@ -22,7 +22,7 @@ struct Activation {
 
 /// The leaky ReLU of the input, computed when the all-reduce reads an element. `expression` could come from a user: it
 /// is a function of x and slope.
-inline jit::CollectiveRequest request(const std::string& expression, const std::string& architecture = "") {
+inline jit::KernelRequest request(const std::string& expression, const std::string& architecture = "") {
   return {
       .text = R"(
 #include <mscclpp/collective/all_reduce.hpp>

@@ -26,7 +26,7 @@ struct Property {
   const char* name;
   std::uint64_t value;
 };
-std::vector<Property> propertiesOf(const CollectiveRequest& request) {
+std::vector<Property> propertiesOf(const CollectiveStateRequest& request) {
   return {
       {"device type", static_cast<std::uint64_t>(request.where)},
       {"type of collective, as a number,", request.type},
@@ -44,7 +44,7 @@ std::vector<Property> propertiesOf(const CollectiveRequest& request) {
   throw Error("CollectiveState: " + why, ErrorCode::InvalidUsage);
 }
 
-void requireValid(const CollectiveRequest& request, int ranks) {
+void requireValid(const CollectiveStateRequest& request, int ranks) {
   // Beyond it the size of the scratch might overflow.
   constexpr std::size_t mostElements = std::size_t{1} << 48;
   const PipelineShape& shape = request.shape;
@@ -75,7 +75,7 @@ void requireValid(const CollectiveRequest& request, int ranks) {
   }
 }
 
-void requireSameRequests(const GroupAgreement& agreement, const CollectiveRequest& request) {
+void requireSameRequests(const GroupAgreement& agreement, const CollectiveStateRequest& request) {
   const auto requests = agreement.runStep("state what the collective needs", [&] {
     requireValid(request, agreement.size());
     ByteWriter writer(requestFormat);
@@ -104,7 +104,7 @@ void requireSameRequests(const GroupAgreement& agreement, const CollectiveReques
 
 }  // namespace
 
-CollectiveMemory::CollectiveMemory(Communicator& communicator, const CollectiveRequest& request,
+CollectiveMemory::CollectiveMemory(Communicator& communicator, const CollectiveStateRequest& request,
                                    std::shared_ptr<WaitMonitor> monitor)
     : monitor_(std::move(monitor)) {
   const GroupSetup setup(communicator);

@@ -11,6 +11,8 @@ namespace mscclpp::kernels {
 const Backend& cpuBackend() {
   static const Backend backend{
       [] { return std::string(); },
+      [] { return 0; },
+      [](CUstream_st*) { return false; },
       [](std::size_t bytes) {
         auto memory = std::make_shared<std::vector<std::uint64_t>>((bytes + 7) / 8);
         return std::shared_ptr<void>(memory, memory->data());

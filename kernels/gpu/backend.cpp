@@ -20,6 +20,16 @@ const Backend& gpuBackend() {
         MSCCLPP_CUDATHROW(cudaGetDeviceProperties(&properties, device));
         return std::string(properties.name);
       },
+      [] {
+        int device = 0;
+        MSCCLPP_CUDATHROW(cudaGetDevice(&device));
+        return device;
+      },
+      [](CUstream_st* stream) {
+        cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+        MSCCLPP_CUDATHROW(cudaStreamIsCapturing(stream, &status));
+        return status != cudaStreamCaptureStatusNone;
+      },
       [](std::size_t bytes) { return std::static_pointer_cast<void>(mscclpp::detail::gpuCallocShared<char>(bytes)); },
       [](void* address, int byte, std::size_t bytes) { gpuMemset(address, byte, bytes); },
       [](void* address, const void* from, std::size_t bytes) {

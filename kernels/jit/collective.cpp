@@ -16,15 +16,14 @@ std::string lineDirective(const std::string& name) {
 
 }  // namespace
 
-Program compileCollective(const CollectiveRequest& request) {
+Program compileCollective(const KernelRequest& request) {
   // In a namespace of its own within mscclpp: names of the library need no qualification, and those of the text are
   // found in the global namespace.
   const std::string source = "#include \"mscclpp/collective_kernel.cuh\"\n" + lineDirective(request.name) +
                              request.text + "\nnamespace mscclpp::jit::instance {\n" +
-                             lineDirective("CollectiveRequest::collective") +
-                             "using Collective = " + request.collective + ";\n" +
-                             lineDirective("CollectiveRequest::source") + "using Source = " + request.source + ";\n" +
-                             lineDirective("CollectiveRequest::sink") + "using Sink = " + request.sink + ";\n}\n";
+                             lineDirective("KernelRequest::collective") + "using Collective = " + request.collective +
+                             ";\n" + lineDirective("KernelRequest::source") + "using Source = " + request.source +
+                             ";\n" + lineDirective("KernelRequest::sink") + "using Sink = " + request.sink + ";\n}\n";
   return compile({.source = source,
                   .name = request.name,
                   .kernels = {"mscclpp::collectiveKernel<mscclpp::jit::instance::Collective, "

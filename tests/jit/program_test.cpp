@@ -169,7 +169,7 @@ TEST_CASE("headers are texts, or files of folders, and options are passed on") {
 }
 
 TEST_CASE("an all-reduce with a source functor given as text") {
-  jit::CollectiveRequest request{
+  jit::KernelRequest request{
       .text = R"(
 #include <mscclpp/collective/all_reduce.hpp>
 struct Scaled {
@@ -205,7 +205,7 @@ struct Scaled {
   CHECK(contains(errorOfRequest(), "scaled.cu(12)"));
   request.text = right;
   request.source = "Unknown";
-  CHECK(contains(errorOfRequest(), "CollectiveRequest::source(1)"));
+  CHECK(contains(errorOfRequest(), "KernelRequest::source(1)"));
   // A functor that does not fit is answered by the sentence of the collective.
   request.source = "ArraySource<double>";
   CHECK(contains(errorOfRequest(), "source must be a const callable"));

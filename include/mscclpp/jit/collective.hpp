@@ -10,7 +10,7 @@ namespace mscclpp::jit {
 
 /// An instance of collectiveKernel<Collective, Source, Sink>. The three are C++ types: those of namespace mscclpp need
 /// no qualification, and others are defined by the text.
-struct CollectiveRequest {
+struct KernelRequest {
   std::string text;        ///< includes the collective's header, and defines what the types name
   std::string collective;  ///< such as "AllReduce<float, Sum, AllReduceConfig{.protocol = Protocol::LL16}>"
   std::string source;      ///< such as "ArraySource<float>", or a functor of the text (basic/source_sink.hpp)
@@ -29,6 +29,6 @@ struct CollectiveRequest {
 /// collective's Args, the source and the sink; `overlapPrevious` is allowed. The host passes values of the same types,
 /// or of types with the same layout if the functors exist as text only. What launch() of kernel.cuh checks by
 /// Collective::accepts() is the caller's to check. Throws as compile() does.
-Program compileCollective(const CollectiveRequest& request);
+Program compileCollective(const KernelRequest& request);
 
 }  // namespace mscclpp::jit

@@ -20,7 +20,7 @@ class Communicator;
 namespace detail {
 
 /// What the state of a collective is made for; all ranks have to ask for the same.
-struct CollectiveRequest {
+struct CollectiveStateRequest {
   DeviceType where;
   std::uint32_t type;  ///< number of the collective's type
   std::size_t maxCount;
@@ -36,7 +36,8 @@ struct CollectiveRequest {
 class CollectiveMemory {
  public:
   /// Collective, as CollectiveState's constructor. monitor: null for one of its own.
-  CollectiveMemory(Communicator& communicator, const CollectiveRequest& request, std::shared_ptr<WaitMonitor> monitor);
+  CollectiveMemory(Communicator& communicator, const CollectiveStateRequest& request,
+                   std::shared_ptr<WaitMonitor> monitor);
 
   const SymmetricMemory& scratch() const noexcept { return *scratch_; }
   std::uint64_t* epochs() const noexcept { return static_cast<std::uint64_t*>(epochs_.get()); }
@@ -131,7 +132,7 @@ class CollectiveState {
     }
     return args;
   }
-  detail::CollectiveRequest request(DeviceType where, std::size_t maxCount, const PipelineShape& shape) const {
+  detail::CollectiveStateRequest request(DeviceType where, std::size_t maxCount, const PipelineShape& shape) const {
     return {where,
             detail::typeNumber<C>(),
             maxCount,

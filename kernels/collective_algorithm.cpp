@@ -1,0 +1,194 @@
+// The compiled collectives as algorithms.
+#include "collective_algorithm.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "algorithm_call.hpp"
+#include "algorithms.hpp"
+#include "call_arguments.hpp"
+#include "comm_result.hpp"
+#include "mscclpp/host/base/error.hpp"
+
+namespace mscclpp::kernels {
+
+namespace {
+
+/// The names that MSCCL++ has for its algorithms, and what they run here.
+struct KnownName {
+  const char* name;
+  CollectiveType collective;
+  enum class Kind { OneShotPackets, Packets, Multicast, AnySize, BySize } kind;
+};
+using Kind = KnownName::Kind;
+
+constexpr auto knownNames = std::to_array<KnownName>({
+    {"default_allreduce_allpair_packet", CollectiveType::AllReduce, Kind::OneShotPackets},
+    {"default_allreduce_packet", CollectiveType::AllReduce, Kind::Packets},
+    {"default_allreduce_nvls_packet", CollectiveType::AllReduce, Kind::Multicast},
+    {"default_allreduce_nvls_zero_copy", CollectiveType::AllReduce, Kind::Multicast},
+    {"default_allreduce_nvls_warp_pipeline", CollectiveType::AllReduce, Kind::Multicast},
+    {"default_allreduce_nvls_block_pipeline", CollectiveType::AllReduce, Kind::Multicast},
+    {"default_allreduce_fullmesh", CollectiveType::AllReduce, Kind::AnySize},
+    {"default_allreduce_rsag", CollectiveType::AllReduce, Kind::AnySize},
+    {"default_allreduce_rsag_pipeline", CollectiveType::AllReduce, Kind::AnySize},
+    {"default_allreduce_rsag_zero_copy", CollectiveType::AllReduce, Kind::AnySize},
+    {"default_allgather_fullmesh", CollectiveType::AllGather, Kind::BySize},
+    {"default_allgather_fullmesh2", CollectiveType::AllGather, Kind::BySize},
+});
+
+/// The packet algorithms of a collective, the two-shot ones first, if they are wanted.
+std::vector<std::string> packetAlgorithms(CollectiveType collective, bool onlyOneShot) {
+  std::vector<std::string> names;
+  for (const Pattern pattern : {Pattern::TwoShot, Pattern::OneShot}) {
+    if (onlyOneShot && pattern != Pattern::OneShot) continue;
+    // From the end of the table: those for longer messages come first.
+    for (auto algorithm = algorithmTable.rbegin(); algorithm != algorithmTable.rend(); ++algorithm) {
+      if (algorithm->collective != collective || algorithm->pattern != pattern || isPipelined(algorithm->protocol)) {
+        continue;
+      }
+      names.emplace_back(algorithm->name);
+    }
+  }
+  return names;
+}
+
+CollectiveAlgorithmOptions optionsOf(const KnownName& known) {
+  CollectiveAlgorithmOptions options{.name = known.name, .collective = known.collective};
+  switch (known.kind) {
+    case Kind::OneShotPackets:
+      options.preferred = packetAlgorithms(known.collective, true);
+      break;
+    case Kind::Packets:
+      options.preferred = packetAlgorithms(known.collective, false);
+      break;
+    case Kind::Multicast:
+      options.unavailable =
+          "multicast (NVLS) is off: no compiled collective uses it; select another algorithm, such as "
+          "mscclpp_allreduce, which chooses by size";
+      break;
+    case Kind::AnySize:
+      options.only = algorithmTable[fallbackOf(known.collective)].name;
+      break;
+    case Kind::BySize:
+      break;
+  }
+  return options;
+}
+
+}  // namespace
+
+CollectiveAlgorithm::CollectiveAlgorithm(std::shared_ptr<SharedCollectives> shared, CollectiveAlgorithmOptions options)
+    : shared_(std::move(shared)),
+      options_(std::move(options)),
+      collective_(algorithmApiNameOf(options_.collective)),
+      bufferMode_(options_.collective == CollectiveType::AllToAll ? CollectiveBufferMode::OutOfPlace
+                                                                  : CollectiveBufferMode::Any),
+      messageRange_(0, options_.maxMessageSize) {}
+
+mscclpp::Algorithm::Constraint CollectiveAlgorithm::constraint() const {
+  return {.worldSize = options_.unavailable.empty() ? 0 : -1};
+}
+
+void CollectiveAlgorithm::setMessageSizeRange(std::size_t minMessageSize, std::size_t maxMessageSize) {
+  if (minMessageSize > maxMessageSize) {
+    throw Error("algorithm " + options_.name + ": the shortest message, " + std::to_string(minMessageSize) +
+                    " bytes, is longer than the longest, " + std::to_string(maxMessageSize),
+                ErrorCode::InvalidUsage);
+  }
+  messageRange_ = {minMessageSize, maxMessageSize};
+}
+
+CommResult CollectiveAlgorithm::execute(std::shared_ptr<Communicator> communicator, const void* input, void* output,
+                                        std::size_t inputSize, std::size_t outputSize, DataType dtype, ReduceOp op,
+                                        CUstream_st* stream, std::shared_ptr<Executor>, int, int, bool,
+                                        const std::unordered_map<std::string, std::uintptr_t>& extras,
+                                        DataType accumDtype) {
+  return resultOf(options_.name, [&] {
+    if (!options_.unavailable.empty()) throw UnavailableAlgorithm(options_.unavailable);
+    const Buffers buffers{input, output, inputSize, outputSize};
+    requireAccepted(*this, communicator, buffers);
+    const auto bootstrap = communicator->bootstrap();
+    const int rank = bootstrap->getRank();
+    const int ranks = bootstrap->getNranks();
+    CollectiveCall call = callOf(options_.collective, buffers, dtype, op, stream, extras, accumDtype, rank, ranks);
+    // Before the set-up, so that a wrong call of one rank is refused before ranks wait for each other.
+    if (!requireValid(call, rank, ranks)) return CommResult::CommSuccess;
+    const auto collectives = collectivesOf(communicator, stream);
+    call.algorithm = choose(*collectives, call);
+    collectives->run(call);
+    return CommResult::CommSuccess;
+  });
+}
+
+void CollectiveAlgorithm::reset() {
+  shared_->contexts.clear();
+}
+
+std::shared_ptr<Collectives> CollectiveAlgorithm::collectivesOf(const std::shared_ptr<Communicator>& communicator,
+                                                                CUstream_st* stream) const {
+  // The scratch of all algorithms is large: only those that name one need it.
+  const bool isAlwaysSetUp =
+      options_.preferred.empty() &&
+      (options_.only.empty() || options_.only == algorithmTable[fallbackOf(options_.collective)].name);
+  const CollectivesKey key{shared_->backend.currentDevice(),
+                           isAlwaysSetUp ? Collectives::Algorithms::Selected : Collectives::Algorithms::All};
+  if (auto found = shared_->contexts.find(communicator, key)) return found;
+  if (shared_->backend.isCapturing(stream)) {
+    throw UnavailableAlgorithm(
+        "the first call on a communicator and device sets the collectives up, which cannot be captured in a graph: "
+        "execute the algorithm once on all ranks before the capture begins");
+  }
+  return shared_->contexts.findOrMake(
+      communicator, key, [] {},
+      [&] { return std::make_shared<Collectives>(communicator, shared_->deviceType, key.algorithms); });
+}
+
+std::string CollectiveAlgorithm::choose(const Collectives& collectives, CollectiveCall call) const {
+  if (options_.preferred.empty()) return options_.only;
+  const std::string selected = collectives.selectedAlgorithm(call);
+  if (std::find(options_.preferred.begin(), options_.preferred.end(), selected) != options_.preferred.end()) {
+    return selected;
+  }
+  for (const std::string& name : options_.preferred) {
+    call.algorithm = name;
+    if (collectives.supports(call)) return name;
+  }
+  return {};
+}
+
+AlgorithmCollection collectiveAlgorithms(DeviceType deviceType) {
+  if (deviceType != DeviceType::GPU && deviceType != DeviceType::CPU) {
+    throw Error("a collection of algorithms is for DeviceType::GPU or DeviceType::CPU", ErrorCode::InvalidUsage);
+  }
+  const bool onGpu = deviceType == DeviceType::GPU;
+  const auto shared = std::make_shared<SharedCollectives>(deviceType);
+  AlgorithmCollection collection;
+  const auto add = [&](CollectiveAlgorithmOptions options) {
+    const auto algorithm = std::make_shared<CollectiveAlgorithm>(shared, std::move(options));
+    collection.registerAlgorithm(algorithm->collective(), algorithm->name(), algorithm);
+  };
+  for (int i = 0; i < collectiveTypes; ++i) {
+    const auto collective = static_cast<CollectiveType>(i);
+    add({.name = std::string("mscclpp_") + algorithmApiNameOf(collective), .collective = collective});
+  }
+  for (const Algorithm& algorithm : algorithmTable) {
+    if (!onGpu && algorithm.backends == Backends::GpuOnly) continue;
+    if (needsRegistration(algorithm)) continue;  // an algorithm object has no call by which ranks register buffers
+    add({.name = std::string("mscclpp_") + algorithmApiNameOf(algorithm.collective) + "_" + algorithm.name,
+         .collective = algorithm.collective,
+         .maxMessageSize = algorithm.maxBytes == noLimit ? SIZE_MAX : algorithm.maxBytes,
+         .only = algorithm.name});
+  }
+  for (const KnownName& known : knownNames) add(optionsOf(known));
+  return collection;
+}
+
+std::shared_ptr<mscclpp::Algorithm> selectBySize(const AlgorithmMap& algorithms, const CollectiveRequest& request) {
+  const auto ofCollective = algorithms.find(request.collective);
+  if (ofCollective == algorithms.end()) return nullptr;
+  const auto found = ofCollective->second.find("mscclpp_" + request.collective);
+  return found == ofCollective->second.end() ? nullptr : found->second;
+}
+
+}  // namespace mscclpp::kernels
