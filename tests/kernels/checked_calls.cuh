@@ -6,8 +6,8 @@
 
 #include "every_collective.hpp"
 #include "gpu_rank.cuh"
-#include "mscclpp/arch/word.hpp"
 #include "mscclpp/arch/clock.hpp"
+#include "mscclpp/arch/word.hpp"
 #include "mscclpp/basic/reduce_op.hpp"
 
 namespace mscclpp::test {

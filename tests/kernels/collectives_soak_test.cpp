@@ -1,17 +1,12 @@
-// Random calls of all compiled collectives in a row, on CPU ranks, one rank per thread. All calls of an object share its
-// regions of scratch. MSCCLPP_SOAK_CALLS sets the number of calls of each team.
+// Random calls of all compiled collectives in a row, on CPU ranks, one rank per thread. All calls of an object share
+// its regions of scratch. MSCCLPP_SOAK_CALLS sets the number of calls of each team.
 #include <doctest/doctest.h>
 
 #include <chrono>
 #include <memory>
 #include <thread>
 
-#include "kernels/algorithms.hpp"
-#include "kernels/regions.hpp"
 #include "mixed_calls.hpp"
-#include "mscclpp/collective/config.hpp"
-#include "mscclpp/host/base/error.hpp"
-#include "mscclpp/host/communicator/wait_monitor.hpp"
 #include "tests/host/spawned_ranks.hpp"
 
 using namespace mscclpp;
@@ -75,8 +70,8 @@ TEST_CASE("mixed calls of all collectives and algorithms back to back") {
 TEST_CASE("every collective while the epochs pass 2^32") {
   // Epochs have 62 bits (sentinel packets shift them by two), and a flag of zero is skipped. An object whose epoch is set must be new: its slots would keep
   // flags that 2^32 calls would have cleared.
-  for (const std::uint64_t first :
-       {(std::uint64_t{1} << 32) - 8, (std::uint64_t{1} << 33) - 3, (std::uint64_t{1} << 61) + 77}) {
+  const std::uint64_t wrap = std::uint64_t{1} << 32;
+  for (const std::uint64_t first : {wrap - 8, 2 * wrap - 3, (std::uint64_t{1} << 61) + 77}) {
     CAPTURE(first);
     runAsThreads(3, [&](std::shared_ptr<Bootstrap> bootstrap) {
       const int rank = bootstrap->getRank();

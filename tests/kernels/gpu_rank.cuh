@@ -41,13 +41,14 @@ inline double secondsSince(std::chrono::steady_clock::time_point start) {
 struct GpuRank {
   int rank;
   int ranks;
+  std::shared_ptr<Bootstrap> sockets;  ///< of the test program; detects no failed ranks
   std::shared_ptr<TcpBootstrap> bootstrap;
   std::shared_ptr<Communicator> communicator;
   std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
 
   explicit GpuRank(int seconds = timeoutSeconds) {
     ::alarm(static_cast<unsigned>(seconds));  // terminates this process in any case
-    const auto sockets = bootstrapOfProcess();
+    sockets = bootstrapOfProcess();
     rank = sockets->getRank();
     ranks = sockets->getNranks();
     MSCCLPP_CUDATHROW(cudaSetDevice(gpus() == 1 ? 0 : rank));
