@@ -68,8 +68,8 @@ TEST_CASE("mixed calls of all collectives and algorithms back to back") {
 }
 
 TEST_CASE("every collective while the epochs pass 2^32") {
-  // Epochs have 62 bits (sentinel packets shift them by two), and a flag of zero is skipped. An object whose epoch is set must be new: its slots would keep
-  // flags that 2^32 calls would have cleared.
+  // Epochs have 62 bits, since sentinel packets shift them by two, and a flag of zero is skipped. An object whose epoch
+  // is set must be new: its slots would keep flags that 2^32 calls would have cleared.
   const std::uint64_t wrap = std::uint64_t{1} << 32;
   for (const std::uint64_t first : {wrap - 8, 2 * wrap - 3, (std::uint64_t{1} << 61) + 77}) {
     CAPTURE(first);
