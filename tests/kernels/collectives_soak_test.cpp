@@ -43,9 +43,9 @@ CollectiveCall withPointers(CollectiveCall call, Bytes& from, Bytes* to) {
 
 TEST_CASE("mixed calls of all collectives and algorithms back to back") {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  const std::uint64_t calls = soakCalls(250);
+  const std::uint64_t calls = soakCalls(200);
 #else
-  const std::uint64_t calls = soakCalls(800);
+  const std::uint64_t calls = soakCalls(600);
 #endif
   for (const int ranks : {2, 3, 4, 5}) {
     CAPTURE(ranks);
