@@ -41,9 +41,12 @@ Regions::Regions(Communicator& communicator, DeviceType deviceType, const Backen
       const auto same = std::find_if(layouts_.begin(), layouts_.end(), [&](const Layout& l) { return l.type == type; });
       indices_[index] = static_cast<int>(same - layouts_.begin());
       if (same == layouts_.end()) {
-        Layout layout{type, scratch.initialByte, scratch.firstEpoch, false, 0, 0};
-        if constexpr (requires { scratch.countersOffset(); })
+        Layout layout{type, scratch.initialByte, scratch.firstEpoch, false, {}, 0, {}};
+        if constexpr (requires { scratch.countersOffset(); }) {
           layout.hasCredits = Scratch::reuse == SlotReuse::ByCredits;
+        } else if constexpr (requires { scratch.pair; }) {
+          layout.hasCredits = true;
+        }
         layouts_.push_back(layout);
         regions_.push_back({0, pipelineOf(algorithm), 0, 0, {}, nullptr});
       }
@@ -59,9 +62,24 @@ Regions::Regions(Communicator& communicator, DeviceType deviceType, const Backen
     visitScratch(index, region.capacity, ranks, region.pipeline, [&](const auto& scratch) {
       region.offset = bytes;
       region.bytes = scratch.windowBytes();
+      Layout& layout = layouts_[i];
       if constexpr (requires { scratch.countersOffset(); }) {
-        layouts_[i].counters = scratch.countersOffset();
-        layouts_[i].countersBytes = scratch.countersBytes();
+        layout.counters = {scratch.countersOffset()};
+        layout.countersBytes = scratch.countersBytes();
+      } else if constexpr (requires { scratch.pair; }) {
+        for (int peer = 0; peer < ranks; ++peer) {
+          for (const std::size_t part : {scratch.senderOffset(peer), scratch.receiverOffset(peer)}) {
+            layout.pairEpochs.push_back(part + scratch.epochsInPart());
+            if constexpr (requires { scratch.pair.countersOffset(); }) {
+              layout.counters.push_back(part + scratch.pair.countersOffset());
+              layout.countersBytes = scratch.pair.countersBytes();
+            } else {
+              // Credits: a call sends before it gives credits.
+              layout.counters.push_back(part + scratch.pair.creditOffset(0));
+              layout.countersBytes = scratch.pair.creditOffset(2) - scratch.pair.creditOffset(0);
+            }
+          }
+        }
       }
     });
     bytes += roundUp(region.bytes, regionAlignment);
@@ -90,8 +108,13 @@ void Regions::setEpoch(std::uint64_t epoch) {
     // rank has entered the call, before it.
     const std::uint64_t counter = layout.hasCredits ? first - 1 : first;
     const std::vector<std::uint64_t> counters(layout.countersBytes / sizeof(std::uint64_t), counter);
-    if (counter != 0 && !counters.empty()) {
-      backend_.upload(local(regions_[i]) + layout.counters, counters.data(), counters.size() * sizeof(std::uint64_t));
+    for (const std::size_t offset : layout.counters) {
+      if (counter == 0) break;  // the memory is zero-filled
+      backend_.upload(local(regions_[i]) + offset, counters.data(), layout.countersBytes);
+    }
+    // The first call of a pair sets its epoch.
+    for (const std::size_t offset : layout.pairEpochs) {
+      if (epoch != 0) backend_.upload(local(regions_[i]) + offset, words.data(), words.size() * sizeof(std::uint64_t));
     }
   }
 }

@@ -36,7 +36,8 @@ class Regions {
     const int index = indices_[algorithm];
     return index < 0 ? nullptr : &regions_[static_cast<std::size_t>(index)];
   }
-  /// For tests: sets the epoch of the next call of every region, on this rank; 0: that of the first call.
+  /// For tests: sets the epoch of the next call of every region and pair of ranks, on this rank; 0, before any call:
+  /// that of the first call.
   void setEpoch(std::uint64_t epoch);
 
  private:
@@ -46,8 +47,9 @@ class Regions {
     int initialByte;
     std::uint64_t firstEpoch;
     bool hasCredits;
-    std::size_t counters;       ///< offset of the counters of a pipeline in the region
-    std::size_t countersBytes;  ///< 0 if it has none
+    std::vector<std::size_t> counters;    ///< offsets in the region: counters of pipelines, credits of pairs
+    std::size_t countersBytes;            ///< at each of these offsets
+    std::vector<std::size_t> pairEpochs;  ///< offsets of the epochs of pairs in the region
   };
 
   std::byte* local(const Region& region) const { return region.window[static_cast<std::size_t>(rank_)]; }

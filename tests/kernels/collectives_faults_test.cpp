@@ -7,11 +7,13 @@
 #include <cstdlib>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "killed_rank.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 #include "tests/host/ranks.hpp"
@@ -59,10 +61,11 @@ struct Rank {
   std::shared_ptr<Communicator> communicator;
   Collectives collectives;
 
-  Rank(int rank, int ranks, const std::string& address)
+  Rank(int rank, int ranks, const std::string& address,
+       Collectives::Algorithms algorithms = Collectives::Algorithms::Selected)
       : bootstrap(connected(rank, ranks, address)),
         communicator(std::make_shared<Communicator>(bootstrap)),
-        collectives(communicator, DeviceType::CPU) {}
+        collectives(communicator, DeviceType::CPU, algorithms) {}
 
   static std::shared_ptr<TcpBootstrap> connected(int rank, int ranks, const std::string& address) {
     auto bootstrap = std::make_shared<TcpBootstrap>(rank, ranks);
@@ -105,6 +108,105 @@ TEST_CASE("a rank killed between or during calls is named to the others") {
     CHECK(ranks[0].wait() == "");
     CHECK(ranks[1].wait() == "");
     CHECK(ranks[2].wait() == "signal 9");
+  }
+}
+
+namespace {
+
+/// At its end, tells the parent that this rank has ended, and keeps it alive until all have: a rank that exits would be
+/// another failed rank.
+class EndTogether {
+ public:
+  EndTogether(const test::Reports& ended, const test::Reports& mayExit) : ended_(ended), mayExit_(mayExit) {}
+  ~EndTogether() {
+    ended_.add();
+    mayExit_.wait(1);
+  }
+  EndTogether(const EndTogether&) = delete;
+  EndTogether& operator=(const EndTogether&) = delete;
+
+ private:
+  const test::Reports& ended_;
+  const test::Reports& mayExit_;
+};
+
+/// Ranks 0 and 1 of 3: the call in which rank 2 is killed, and those after it.
+void expectKilledRankNamed(Collectives& collectives, const test::CheckedCall& checked, int rank) {
+  const auto perform = [&] {
+    return test::performAndCompare(checked, rank, 3, [&](CollectiveCall call, test::Bytes& from, test::Bytes* to) {
+      const auto inputAt = reinterpret_cast<std::size_t>(call.input);
+      const auto outputAt = reinterpret_cast<std::size_t>(call.output);
+      if (call.input != nullptr) call.input = from.data() + inputAt;
+      if (call.output != nullptr) call.output = (to == nullptr ? from : *to).data() + outputAt;
+      collectives.run(call);
+    });
+  };
+  const auto start = std::chrono::steady_clock::now();
+  int succeeded = 0;
+  for (bool failed = false; !failed; ++succeeded) {
+    try {
+      const std::string problem = perform();
+      expect(problem.empty(), "a call returned a wrong result: " + problem);
+      expect(!test::dependsOn(checked, rank, 3, 2), "a call succeeded without the data of the killed rank");
+      expect(test::secondsSince(start) < test::soon, "calls went on succeeding");
+    } catch (const Error& error) {
+      failed = true;
+      expectFailure({error.getErrorCode(), error.what(), 0}, ErrorCode::RemoteError, "rank 2 failed");
+    }
+  }
+  expect(test::secondsSince(start) < test::soon, "the failure was reported too late");
+  for (const auto& again : std::vector<std::function<void()>>{[&] { perform(); }, [&] { collectives.check(); }}) {
+    try {
+      again();
+    } catch (const Error& error) {
+      expectFailure({error.getErrorCode(), error.what(), 0}, ErrorCode::RemoteError, "rank 2 failed");
+      continue;
+    }
+    expect(false, "a call after the failure did not throw");
+  }
+}
+
+}  // namespace
+
+TEST_CASE("a rank killed in any collective is named to all others, and no call returns a wrong result") {
+  for (const CollectiveType collective : test::everyCollective) {
+    for (test::KilledCall killed : test::killedCallsOf(collective, 2, 100, 300'000)) {
+      test::CheckedCall& checked = killed.checked;
+      if (checked.call.count == 100) {
+        checked.call.algorithm = collective == CollectiveType::AllReduce ? "one_shot_ll16" : "ll16";
+      }
+      INFO(test::describe(checked) << std::string(killed.othersWait ? ", while the others wait" : ", at once"));
+      const std::string address = freeAddress();
+      const test::Reports calling;
+      const test::Reports ended;
+      const test::Reports mayExit;
+      std::vector<ChildProcess> ranks;
+      for (int rank = 0; rank < 3; ++rank) {
+        ranks.emplace_back([&, rank] {
+          Rank self(rank, 3, address, Collectives::Algorithms::All);
+          std::optional<EndTogether> together;
+          if (rank != 2) together.emplace(ended, mayExit);
+          // A call of all ranks first, which all have left when the rank is killed.
+          float values[2] = {1, 1};
+          self.collectives.allReduce(values, values + 1, 1, DataType::FLOAT32, ReduceOp::SUM);
+          expect(values[1] == 3, "a wrong sum");
+          if (rank == 2) {
+            calling.wait(2);
+            if (killed.othersWait) std::this_thread::sleep_for(200ms);
+            std::raise(SIGKILL);
+          }
+          calling.add();
+          expectKilledRankNamed(self.collectives, checked, rank);
+        });
+      }
+      ended.wait(2);
+      ranks[2].kill(SIGKILL);  // had another rank failed before
+      mayExit.add();
+      mayExit.add();
+      CHECK(ranks[0].wait() == "");
+      CHECK(ranks[1].wait() == "");
+      CHECK(ranks[2].wait() == "signal 9");
+    }
   }
 }
 

@@ -398,6 +398,90 @@ TEST_CASE("invalid calls of each collective") {
   });
 }
 
+TEST_CASE("invalid calls of every collective leave the object usable") {
+  onRanks(3, [](const Rank& rank) {
+    constexpr std::size_t count = 8;
+    std::vector<float> memory(128, 1);
+    float* const input = memory.data();
+    float* const output = memory.data() + 64;
+    int rejected = 0;
+    for (const CollectiveType collective : everyCollective) {
+      CAPTURE(nameOf(collective));
+      CheckedCall checked;
+      checked.call = {.collective = collective, .count = count, .type = DataType::FLOAT32};
+      const auto role = roleOf(checked, rank.rank, rank.ranks);
+      CollectiveCall valid = role.call;
+      valid.input = role.hasInput ? input : nullptr;
+      valid.output = role.hasOutput ? output : nullptr;
+      const auto expect = [&](const std::string& part, const std::function<void(CollectiveCall&)>& change) {
+        CollectiveCall call = valid;
+        change(call);
+        expectInvalidUsage(std::string(nameOf(collective)) + ": ", [&] { rank.collectives.run(call); });
+        expectInvalidUsage(part, [&] { rank.collectives.run(call); });
+        ++rejected;
+      };
+      for (const std::size_t negative : {static_cast<std::size_t>(-1), static_cast<std::size_t>(-4),
+                                         std::size_t{1} << 63, std::numeric_limits<std::size_t>::max() / 4}) {
+        expect("was it a negative number?", [&](CollectiveCall& call) { call.count = negative; });
+        if (collective == CollectiveType::SendReceive) {
+          expect("was it a negative number?", [&](CollectiveCall& call) { call.receivedCount = negative; });
+        }
+      }
+      if (role.hasInput) {
+        expect("input is null", [](CollectiveCall& call) { call.input = nullptr; });
+        expect("aligned to its elements",
+               [&](CollectiveCall& call) { call.input = reinterpret_cast<const char*>(input) + 1; });
+      }
+      if (role.hasOutput) {
+        expect("output is null", [](CollectiveCall& call) { call.output = nullptr; });
+        expect("aligned to its elements",
+               [&](CollectiveCall& call) { call.output = reinterpret_cast<char*>(output) + 2; });
+      }
+      if (role.hasInput && role.hasOutput) {
+        // Beside any place that a call in place has.
+        const std::size_t at = role.inputCount > count ? 2 * count + 1 : 1;
+        expect("input and output overlap", [&](CollectiveCall& call) { call.output = input + at; });
+      }
+      for (const DataType type : {DataType::AUTO, DataType::FLOAT8_E4M3B15, static_cast<DataType>(1000)}) {
+        expect("is not supported", [&](CollectiveCall& call) { call.type = type; });
+      }
+      if (hasReduction(collective)) {
+        for (const ReduceOp op : {ReduceOp::NOP, static_cast<ReduceOp>(1000), static_cast<ReduceOp>(-1)}) {
+          expect("is not supported", [&](CollectiveCall& call) { call.reduction = op; });
+        }
+      }
+      if (hasRoot(collective)) {
+        for (const int root : {-1, 3, std::numeric_limits<int>::min(), std::numeric_limits<int>::max()}) {
+          expect("root is ", [&](CollectiveCall& call) { call.root = root; });
+        }
+      }
+      if (collective == CollectiveType::SendReceive) {
+        for (const int other : {-2, 3, std::numeric_limits<int>::max()}) {
+          expect("destination is ", [&](CollectiveCall& call) { call.destination = other; });
+          expect("origin is ", [&](CollectiveCall& call) { call.origin = other; });
+        }
+        expect("a message to oneself", [&](CollectiveCall& call) { call.destination = rank.rank; });
+      }
+      expect("unknown algorithm \"ring\"; available: ", [](CollectiveCall& call) { call.algorithm = "ring"; });
+      const std::string packets = collective == CollectiveType::AllReduce ? "one_shot_ll16" : "ll16";
+      expect(packets + " supports messages of up to ", [&](CollectiveCall& call) {
+        call.algorithm = packets;
+        call.count = call.receivedCount = 100'000;
+        call.input = reinterpret_cast<const void*>(std::uintptr_t{1} << 40);  // it is not accessed
+        call.output = reinterpret_cast<void*>(std::uintptr_t{1} << 44);
+      });
+      rank.collectives.check();
+      CHECK(memory == std::vector<float>(128, 1));
+    }
+    expectInvalidUsage("unknown collective",
+                       [&] { rank.collectives.run({.collective = static_cast<CollectiveType>(9)}); });
+    CHECK(rejected > 100);
+    // Ranks need not have made the same invalid calls.
+    checkEveryCollective(rank.collectives, rank.rank, rank.ranks, {37}, {DataType::FLOAT32},
+                         performer(rank.collectives));
+  });
+}
+
 TEST_CASE("selection by size") {
   onRanks(
       2,

@@ -13,70 +13,19 @@
 #include <thread>
 #include <vector>
 
+#include "checked_calls.cuh"
 #include "element_types.hpp"
 #include "every_collective.hpp"
-#include "mscclpp/arch/clock.hpp"
+#include "gpu_rank.cuh"
 #include "mscclpp/host/base/error.hpp"
-#include "mscclpp/host/cuda/gpu_guard.hpp"
 #include "mscclpp/host/cuda/gpu_memory.hpp"
 #include "mscclpp/kernels/collectives.hpp"
-#include "tests/host/spawned_ranks.hpp"
 #include "tests/host/trace/trace_file.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
 
 namespace {
-
-constexpr int timeoutSeconds = 90;
-
-int gpus() {
-  int count = 0;
-  MSCCLPP_CUDATHROW(cudaGetDeviceCount(&count));
-  return std::min(count, 8);
-}
-
-void runOnAllGpus(const std::string& testCase, int killedRank = -1) {
-  runAsProcesses(gpus(), testCase, std::chrono::seconds(timeoutSeconds), killedRank);
-}
-
-double secondsSince(std::chrono::steady_clock::time_point start) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-/// This process as a rank, with a bootstrap that detects failed ranks.
-struct GpuRank {
-  int rank;
-  int ranks;
-  std::shared_ptr<TcpBootstrap> bootstrap;
-  std::shared_ptr<Communicator> communicator;
-  std::chrono::steady_clock::time_point start = std::chrono::steady_clock::now();
-
-  GpuRank() {
-    ::alarm(timeoutSeconds);  // terminates this process in any case
-    const auto sockets = bootstrapOfProcess();
-    rank = sockets->getRank();
-    ranks = sockets->getNranks();
-    MSCCLPP_CUDATHROW(cudaSetDevice(gpus() == 1 ? 0 : rank));
-    std::vector<UniqueId> ids(static_cast<std::size_t>(ranks));
-    if (rank == 0) ids[0] = TcpBootstrap::createUniqueId();
-    sockets->allGather(ids.data(), sizeof(UniqueId));
-    bootstrap = std::make_shared<TcpBootstrap>(rank, ranks);
-    bootstrap->initialize(ids[0]);
-    communicator = std::make_shared<Communicator>(bootstrap);
-  }
-
-  void report(const std::string& what) const {
-    if (rank == 0) std::printf("%d GPUs: %s (%.1f s)\n", ranks, what.c_str(), secondsSince(start));
-  }
-};
-
-template <class T>
-detail::UniqueGpuPtr<T> copyToGpu(const std::vector<T>& values) {
-  auto memory = detail::gpuCallocUnique<T>(values.size());
-  gpuMemcpy(memory.get(), values.data(), values.size(), cudaMemcpyHostToDevice);
-  return memory;
-}
 
 /// One call with these inputs, `shift` elements off alignment; checks every byte and compares the ranks.
 void checkCall(const GpuRank& rank, Collectives& collectives, cudaStream_t stream, DataType type, ReduceOp op,
@@ -125,131 +74,6 @@ auto performer(Collectives& collectives, cudaStream_t stream) {
     if (to != nullptr) gpuMemcpy(to->data(), target.get(), to->size(), cudaMemcpyDeviceToHost);
   };
 }
-
-// ---- Data generated and checked by kernels ----
-
-MSCCLPP_HOST_DEVICE std::uint64_t mix(std::uint64_t x) {
-  x ^= x >> 31;
-  x *= 0x7fb5d329728ea185u;
-  x ^= x >> 27;
-  x *= 0x81dadef4bc2dd44du;
-  return x ^ x >> 33;
-}
-
-/// Element i of the input of `rank` in call `call`: integers whose sum is exact in any order, and pairs whose sum is
-/// the poison of the sentinel protocol.
-MSCCLPP_HOST_DEVICE float inputElement(int rank, std::uint64_t call, std::size_t i) {
-  if (mix(call * 0x9e3779b9u + i / 2) % 64 == 0) return rank == 0 ? arch::bitCast<float>(0xf7f7f7f7u) : 0.0f;
-  const std::uint64_t bits = mix((call << 40) ^ (static_cast<std::uint64_t>(rank) << 32) ^ i);
-  return static_cast<float>(static_cast<std::int64_t>(bits & 0xfffff) - 0x80000);
-}
-
-__global__ void fillInput(float* input, std::size_t count, const std::uint64_t* round, int call, int rank) {
-  const std::uint64_t number = *round * 1000 + static_cast<std::uint64_t>(call);
-  for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
-    input[i] = inputElement(rank, number, i);
-  }
-}
-
-__global__ void checkOutput(const float* output, std::size_t count, const std::uint64_t* round, int call, int ranks,
-                            unsigned long long* wrong) {
-  const std::uint64_t number = *round * 1000 + static_cast<std::uint64_t>(call);
-  for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
-    float total = 0;
-    for (int rank = 0; rank < ranks; ++rank) total += inputElement(rank, number, i);
-    if (output[i] != total) atomicAdd(wrong, 1ull);
-  }
-}
-
-/// Delays for a time that depends on rank, call and round: mostly a few microseconds, rarely 200.
-__global__ void randomDelay(const std::uint64_t* round, int call, int rank) {
-  const std::uint64_t bits =
-      mix(*round * 7919 + static_cast<std::uint64_t>(call) * 31 + static_cast<std::uint64_t>(rank));
-  const std::uint64_t nanoseconds = bits % 128 == 0 ? 200'000 : bits / 128 % 6'000;
-  const auto begin = arch::nanoseconds();
-  while (arch::nanoseconds() - begin < nanoseconds) {
-  }
-}
-
-__global__ void nextRound(std::uint64_t* round) {
-  ++*round;
-}
-
-__global__ void addHash(const unsigned char* data, std::size_t bytes, unsigned long long* hash) {
-  unsigned long long sum = 0;
-  for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < bytes; i += gridDim.x * blockDim.x) {
-    sum += mix(i * 256 + data[i]);
-  }
-  atomicAdd(hash, sum);
-}
-
-/// The work enqueued by record(), as a graph.
-class Graph {
- public:
-  Graph(cudaStream_t stream, const std::function<void()>& record) : stream_(stream) {
-    MSCCLPP_CUDATHROW(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    record();
-    cudaGraph_t graph = nullptr;
-    MSCCLPP_CUDATHROW(cudaStreamEndCapture(stream, &graph));
-    MSCCLPP_CUDATHROW(cudaGraphInstantiate(&executable_, graph, 0));
-    MSCCLPP_CUDATHROW(cudaGraphDestroy(graph));
-  }
-  ~Graph() { cudaGraphExecDestroy(executable_); }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  void launch() const { MSCCLPP_CUDATHROW(cudaGraphLaunch(executable_, stream_)); }
-
- private:
-  cudaStream_t stream_;
-  cudaGraphExec_t executable_ = nullptr;
-};
-
-/// Calls on one stream that generate their input and check their output, all on the GPU.
-class CheckedCalls {
- public:
-  CheckedCalls(const GpuRank& rank, Collectives& collectives, std::size_t maxCount)
-      : rank_(rank), collectives_(collectives), maxCount_(maxCount) {}
-
-  cudaStream_t stream() { return stream_; }
-
-  /// Enqueues a call; every second one is in place.
-  void enqueue(std::size_t count, const std::string& algorithm, bool skewed = true) {
-    const int call = calls_++;
-    REQUIRE(count <= maxCount_);
-    REQUIRE(call < 1000);
-    float* output = call % 2 == 0 ? input_.get() : output_.get();
-    const auto blocks = static_cast<unsigned>(std::min<std::size_t>(count / 512 + 1, 64));
-    fillInput<<<blocks, 256, 0, stream_>>>(input_.get(), count, round_.get(), call, rank_.rank);
-    if (skewed) randomDelay<<<1, 1, 0, stream_>>>(round_.get(), call, rank_.rank);
-    collectives_.allReduce(input_.get(), output, count, DataType::FLOAT32, ReduceOp::SUM, stream_, algorithm);
-    checkOutput<<<blocks, 256, 0, stream_>>>(output, count, round_.get(), call, rank_.ranks, wrong_.get());
-    MSCCLPP_CUDATHROW(cudaGetLastError());
-  }
-  void enqueueNextRound() {
-    nextRound<<<1, 1, 0, stream_>>>(round_.get());
-    calls_ = 0;
-  }
-
-  /// Waits for the stream and returns the number of wrong elements.
-  unsigned long long wrongElements() {
-    MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream_));
-    collectives_.check();
-    unsigned long long wrong = 0;
-    gpuMemcpy(&wrong, wrong_.get(), 1, cudaMemcpyDeviceToHost);
-    return wrong;
-  }
-
- private:
-  const GpuRank& rank_;
-  Collectives& collectives_;
-  std::size_t maxCount_;
-  CudaStreamWithFlags stream_{cudaStreamNonBlocking};
-  detail::UniqueGpuPtr<float> input_ = detail::gpuCallocUnique<float>(maxCount_);
-  detail::UniqueGpuPtr<float> output_ = detail::gpuCallocUnique<float>(maxCount_);
-  detail::UniqueGpuPtr<std::uint64_t> round_ = detail::gpuCallocUnique<std::uint64_t>();
-  detail::UniqueGpuPtr<unsigned long long> wrong_ = detail::gpuCallocUnique<unsigned long long>();
-  int calls_ = 0;
-};
 
 }  // namespace
 
@@ -449,7 +273,7 @@ TEST_CASE("a rank that replays a graph" * doctest::skip()) {
         };
         const Graph graph(stream, [&] {
           collectives.allReduce(input.get(), output.get(), count, type, ReduceOp::SUM, stream, algorithm);
-          addHash<<<32, 256, 0, stream>>>(output.get(), bytes, hash.get());
+          addHash<<<32, 256, 0, stream>>>(output.get(), bytes, 0, hash.get());
           MSCCLPP_CUDATHROW(cudaGetLastError());
         });
         graph.launch();
@@ -481,7 +305,7 @@ TEST_CASE("a rank that comes late" * doctest::skip()) {
       const std::size_t count =
           call % 25 == 24 ? longest - random() % 1000 : 1 + random() % (call % 2 == 0 ? 300 : 20'000);
       const auto names = algorithmsFor(collectives, count, DataType::FLOAT32, ReduceOp::SUM);
-      calls.enqueue(count, names[random() % names.size()]);
+      calls.enqueue(sumOf(count, names[random() % names.size()]));
     }
     calls.enqueueNextRound();
   });
@@ -501,11 +325,11 @@ TEST_CASE("a rank whose call number wraps" * doctest::skip()) {
   const auto names = algorithmsFor(collectives, longest, DataType::FLOAT32, ReduceOp::SUM);
   const Graph graph(calls.stream(), [&] {
     for (const auto& name : names) {
-      calls.enqueue(longest, name);
-      calls.enqueue(7, name);
-      calls.enqueue(longest, name);
-      calls.enqueue(longest / 2, name);
-      calls.enqueue(longest, name);
+      calls.enqueue(sumOf(longest, name));
+      calls.enqueue(sumOf(7, name));
+      calls.enqueue(sumOf(longest, name));
+      calls.enqueue(sumOf(longest / 2, name));
+      calls.enqueue(sumOf(longest, name));
     }
     calls.enqueueNextRound();
   });
@@ -532,7 +356,7 @@ TEST_CASE("a rank with two streams" * doctest::skip()) {
   // Loading a kernel may wait for running ones, so load all first.
   const auto enqueueRound = [&](CheckedCalls& calls, unsigned seed) {
     std::mt19937_64 random(seed);
-    for (int call = 0; call < 50; ++call) calls.enqueue(1 + random() % longest, "");
+    for (int call = 0; call < 50; ++call) calls.enqueue(sumOf(1 + random() % longest));
     calls.enqueueNextRound();
   };
   enqueueRound(one, 1);
@@ -707,7 +531,7 @@ TEST_CASE("one process sees one GPU" * doctest::skip()) {
   CheckedCalls calls(rank, collectives, 1 << 18);
   for (const std::size_t count : {std::size_t{1} << 10, std::size_t{1} << 16}) {
     for (const auto& name : algorithmsFor(collectives, count, DataType::FLOAT32, ReduceOp::SUM)) {
-      calls.enqueue(count, name);
+      calls.enqueue(sumOf(count, name));
     }
   }
   CHECK(calls.wrongElements() == 0);
