@@ -14,7 +14,8 @@ SIZES = "1K,2K,4K,8K,16K,32K,64K,128K,256K,384K,512K,1M,2M,4M,8M,16M,32M,48M,64M
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=pathlib.Path, default=pathlib.Path("build"), help="build folder")
-    parser.add_argument("--collectives", default="all_reduce", help="commands of mscclpp-perf, such as all_gather,reduce")
+    commands = "commands of mscclpp-perf, such as all_gather,reduce"
+    parser.add_argument("--collectives", default="all_reduce", help=commands)
     options, more = parser.parse_known_args()
     bench = options.build / "bench"
     status = 0

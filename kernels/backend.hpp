@@ -25,7 +25,8 @@ struct Backend {
   void (*upload)(void* address, const void* from, std::size_t bytes);
   /// Whether LL128 with atomic line stores may be used between all ranks. Called by all ranks; the same result on each.
   bool (*areLineStoresAtomic)(Bootstrap& bootstrap);
-  /// The kernels of an algorithm, an index in algorithmTable; the type matters where it reduces. Null if there are none.
+  /// The kernels of an algorithm, an index in algorithmTable; the type matters where it reduces. Null if there are
+  /// none.
   KernelFunction (*find)(std::size_t algorithm, DataType type, int ranks);
   /// The same for kernels that record their stages.
   KernelFunction (*findTraced)(std::size_t algorithm, DataType type, int ranks);

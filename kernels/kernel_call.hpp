@@ -42,8 +42,8 @@ struct KernelCall {
 /// Runs the call (CPU) or enqueues it (GPU). Returns 0 or a cudaError_t.
 using KernelFunction = int (*)(const KernelCall&);
 
-// Of each backend: the kernels of algorithm `algorithm`, an index in algorithmTable, for a team of `ranks` ranks; null if
-// there are none.
+// Of each backend: the kernels of algorithm `algorithm`, an index in algorithmTable, for a team of `ranks` ranks; null
+// if there are none.
 //   findReduction<T>: of a collective that reduces elements T
 //   findTracedReduction<T>: the same, with tracing of its stages
 //   findMover: of another collective, for bytes

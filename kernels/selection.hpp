@@ -12,8 +12,8 @@
 namespace mscclpp::kernels {
 
 /// The algorithms of every collective by message size, on one kind of device and number of ranks: those that the
-/// environment forces (MSCCLPP_ALGO), or those of a file of measurements (MSCCLPP_TUNING_FILE) where it has some for the
-/// collective, or the built-in ones.
+/// environment forces (MSCCLPP_ALGO), or those of a file of measurements (MSCCLPP_TUNING_FILE) where it has some for
+/// the collective, or the built-in ones.
 class Selection {
  public:
   struct Choice {
@@ -35,8 +35,8 @@ class Selection {
   std::array<std::vector<Choice>, collectiveTypes> choices_;
 };
 
-/// The algorithms that a list such as "all_reduce:two_shot_ll128,all_gather:pipelined" names, as indices in algorithmTable.
-/// Throws Error(InvalidUsage) with the known names.
+/// The algorithms that a list such as "all_reduce:two_shot_ll128,all_gather:pipelined" names, as indices in
+/// algorithmTable. Throws Error(InvalidUsage) with the known names.
 std::vector<std::size_t> parseAlgorithmList(const std::string& list);
 
 }  // namespace mscclpp::kernels

@@ -81,13 +81,14 @@ struct Reduction {
       : op(reduceOp), factor(scalar), factorLocation(location) {}
 };
 
-/// What a call does. All ranks pass the same collective, count, type, operator, root and algorithm, but for SendReceive.
+/// What a call does. All ranks pass the same collective, count, type, operator, root and algorithm, but for a
+/// SendReceive.
 struct CollectiveCall {
   CollectiveType collective = CollectiveType::AllReduce;
   const void* input = nullptr;  ///< may be null where the rank has none: not the root of a broadcast or scatter
   void* output = nullptr;       ///< may be null where the rank has none: not the root of a reduce or gather
-  /// Elements: of the message (AllReduce, Broadcast, Reduce, SendReceive), of a rank's contribution (AllGather, Gather),
-  /// of a rank's result (ReduceScatter, Scatter), or of the part from one rank for another (AllToAll).
+  /// Elements: of the message (AllReduce, Broadcast, Reduce, SendReceive), of a rank's contribution (AllGather,
+  /// Gather), of a rank's result (ReduceScatter, Scatter), or of the part from one rank for another (AllToAll).
   std::size_t count = 0;
   DataType type = DataType::FLOAT32;
   Reduction reduction = {};

@@ -38,24 +38,24 @@ class Collectives {
   Collectives& operator=(const Collectives&) = delete;
 
   /// Registers memory for outputs, of the same size on every rank, which all ranks map. A collective whose output lies
-  /// in it may have its data stored there directly, by algorithms that need registration (all_gather, all_to_all,
-  /// broadcast and scatter by copy engines). Called by all ranks, in the same order as their other collectives. In every
-  /// call each rank passes an output at the same offset in its buffer of the same registration, or none of them does.
-  /// The registration ends with the handle, which each rank destroys between the same calls as the others, and before
-  /// the memory is freed. Throws what RegisteredBuffer's constructor throws, and Error(InvalidUsage) for different
-  /// sizes.
+  /// in it may have its data stored there directly, by algorithms that need registration: "direct" (all_reduce,
+  /// all_gather, all_to_all, broadcast) and "copy_engine" (all_gather, all_to_all, broadcast, scatter). Called by all
+  /// ranks, in the same order as their other collectives. In every call each rank passes an output at the same offset
+  /// in its buffer of the same registration, or none of them does. The registration ends with the handle, which each
+  /// rank destroys between the same calls as the others, and before the memory is freed. Throws what RegisteredBuffer's
+  /// constructor throws, and Error(InvalidUsage) for different sizes.
   [[nodiscard]] RegisteredBuffers::Handle registerBuffer(void* data, std::size_t bytes);
 
   /// Performs a call. Called by all ranks of the communicator, in the same order as their other collectives; a
   /// SendReceive by the two ranks concerned, in the same order as their other transfers in that direction. The memory
-  /// need not be registered, nor aligned beyond its elements. Throws Error(InvalidUsage) for wrong arguments, and, after
-  /// an earlier failure, what check() throws.
+  /// need not be registered, nor aligned beyond its elements. Throws Error(InvalidUsage) for wrong arguments and,
+  /// after an earlier failure, what check() throws.
   void run(const CollectiveCall& call);
 
   // The same for each collective; CollectiveCall::count says what `count` is.
 
-  /// Reduces `count` elements over all ranks; every rank gets the same bits in `output`. input == output is allowed, any
-  /// other overlap is not.
+  /// Reduces `count` elements over all ranks; every rank gets the same bits in `output`. input == output is allowed,
+  /// any other overlap is not.
   void allReduce(const void* input, void* output, std::size_t count, DataType type, const Reduction& reduction,
                  CUstream_st* stream = nullptr, const std::string& algorithm = {});
   /// Reduces ranks * count elements; rank r gets those from r * count on. In place: output == input + rank * count.
@@ -73,7 +73,8 @@ class Collectives {
   /// Every rank gets the `count` elements of `root`. input == output is allowed.
   void broadcast(const void* input, void* output, std::size_t count, DataType type, int root,
                  CUstream_st* stream = nullptr, const std::string& algorithm = {});
-  /// `root` gets the `count` elements of each rank, in rank order. In place: input == output + rank * count at the root.
+  /// `root` gets the `count` elements of each rank, in rank order. In place: input == output + rank * count at the
+  /// root.
   void gather(const void* input, void* output, std::size_t count, DataType type, int root,
               CUstream_st* stream = nullptr, const std::string& algorithm = {});
   /// Rank r gets part r of the input of `root`, of `count` elements. In place: output == input + rank * count at the
