@@ -188,8 +188,13 @@ struct AllReduceRmsNorm {
 
     static constexpr int contributions = 0;
     static constexpr int results = 1;
-    /// Packs whose contributions of all ranks are in flight together.
-    static constexpr int batch = config.ranks > 4 || config.ranks<2 ? 1 : config.ranks> 2 ? 2 : 4;
+    /// What may be in flight at the same time is bounded by registers. Packs of a row:
+    static constexpr int batch = n > 2 || config.ranks > 4 || config.ranks < 2 ? 1 : 2;
+    /// the contributions of all ranks to them,
+    static constexpr bool allRanksAtOnce = n <= 2;
+    /// the residual while contributions are awaited, and the weights while the squares are added.
+    static constexpr bool prefetchesResidual = n <= 2 && config.ranks <= 4;
+    static constexpr bool prefetchesWeights = n <= 2;
 
     /// Rows that a rank reduces: one-shot all, two-shot every size-th from `rank` on.
     MSCCLPP_INLINE std::uint32_t owned(int rank) const {
@@ -278,42 +283,45 @@ struct AllReduceRmsNorm {
 
     /// Reduces a row and adds the residual.
     MSCCLPP_INLINE void reduceRow(std::uint32_t index, std::uint32_t row, Word128 (&h)[n]) {
-      Word128 residual[n] = {};  // in flight while the thread waits for the peers
-      forEachPack([&](int i, std::uint32_t pack) {
-        h[i] = toWord<T>(source(element(row, pack), packSize<T>));
-        if (arrays.residual != nullptr) residual[i] = arch::loadWide(arrays.residual + element(row, pack));
-      });
+      Word128 residual[n] = {};
+      if (prefetchesResidual && arrays.residual != nullptr) {
+        forEachPack([&](int i, std::uint32_t pack) { residual[i] = residualAt(row, pack); });
+      }
+      constexpr int size = batch < n ? batch : n;
+      static_assert(n % size == 0 || size == 1);
       MSCCLPP_UNROLL
-      for (int first = 0; first < n; first += batch) {
-        constexpr int size = batch < n ? batch : n;
+      for (int first = 0; first < n; first += size) {
         Index slots[size];
         bool isPresent[size];
-        Word128 words[size];
+        Word128 words[size] = {};
         MSCCLPP_UNROLL
         for (int k = 0; k < size; ++k) {
           const std::uint32_t pack = threads.rank() + static_cast<std::uint32_t>(first + k) * threads.threads();
           slots[k] = slot(index, pack);
-          isPresent[k] = first + k < n && pack < rowPacks;
-          words[k] = first + k < n ? h[first + k < n ? first + k : 0] : Word128{0, 0};
+          isPresent[k] = pack < rowPacks;
+          if (isPresent[k]) words[k] = toWord<T>(source(element(row, pack), packSize<T>));
         }
         if (!isPresent[0]) break;
-        call.template sum<T>(contributions, slots, isPresent, words);
+        call.template sum<T, allRanksAtOnce>(contributions, slots, isPresent, words);
         MSCCLPP_UNROLL
-        for (int k = 0; k < size; ++k) {
-          if (first + k < n) h[first + k < n ? first + k : 0] = words[k];
-        }
+        for (int k = 0; k < size; ++k) h[first + k] = words[k];
       }
       if (arrays.residual == nullptr) return;
-      MSCCLPP_UNROLL
-      for (int i = 0; i < n; ++i) {
+      forEachPack([&](int i, std::uint32_t pack) {
         auto sums = fromWord<T>(h[i]);
-        const auto added = fromWord<T>(residual[i]);
+        const auto added = fromWord<T>(prefetchesResidual ? residual[i] : residualAt(row, pack));
         MSCCLPP_UNROLL
         for (int k = 0; k < packSize<T>; ++k) {
           sums[k] = narrow<T>(arch::canonicalNan(widen<T>(sums[k]) + widen<T>(added[k])));
         }
         h[i] = toWord<T>(sums);
-      }
+      });
+    }
+    MSCCLPP_INLINE Word128 residualAt(std::uint32_t row, std::uint32_t pack) const {
+      return arch::loadWide(arrays.residual + element(row, pack));
+    }
+    MSCCLPP_INLINE Word128 weightAt(std::uint32_t pack) const {
+      return arch::loadWide(arrays.weight + pack * static_cast<std::size_t>(packSize<T>));
     }
     MSCCLPP_INLINE void receiveRow(const Item& item, Word128 (&h)[n]) {
       Index slots[n];
@@ -333,7 +341,7 @@ struct AllReduceRmsNorm {
       Word128 weights[n] = {};
       if (isPresent) {
         forEachPack([&](int i, std::uint32_t pack) {
-          weights[i] = arch::loadWide(arrays.weight + pack * static_cast<std::size_t>(packSize<T>));
+          if (prefetchesWeights) weights[i] = weightAt(pack);
           if (arrays.newResidual != nullptr) arch::storeWide(arrays.newResidual + element(row, pack), h[i]);
           const auto values = fromWord<T>(h[i]);
           MSCCLPP_UNROLL
@@ -348,7 +356,7 @@ struct AllReduceRmsNorm {
       if (isPresent) {
         forEachPack([&](int i, std::uint32_t pack) {
           auto values = fromWord<T>(h[i]);
-          const auto weight = fromWord<T>(weights[i]);
+          const auto weight = fromWord<T>(prefetchesWeights ? weights[i] : weightAt(pack));
           MSCCLPP_UNROLL
           for (int k = 0; k < packSize<T>; ++k) {
             values[k] = narrow<T>(arch::canonicalNan(widen<T>(values[k]) * factor * widen<T>(weight[k])));

@@ -74,9 +74,11 @@ class PacketCall {
 
   /// Waits for N packs of every peer and adds them to `words`, this rank's, as elements T, in rank order from 0 and in
   /// T's accumulator, rounded once. Returns whether they arrived.
-  template <class T, int N>
+  /// allAtOnce: where the number of ranks is fixed, the loads of all of them are in flight together; otherwise those of
+  /// four, which needs fewer registers.
+  template <class T, bool allAtOnce, int N>
   MSCCLPP_INLINE bool sum(int array, const Index (&slots)[N], const bool (&isPresent)[N], Word128 (&words)[N]) {
-    if constexpr (Ranks > 1) {
+    if constexpr (Ranks > 1 && allAtOnce) {
       std::byte* from[N * Ranks];
       rows::RowPosition at[N * Ranks];
       Word128 received[N * Ranks];
@@ -97,12 +99,9 @@ class PacketCall {
       }
       return arrived;
     } else {
-      const auto slotsFrom = [&](int rank) { return slotsOf(array, rank); };
       MSCCLPP_UNROLL
       for (int n = 0; n < N; ++n) {
-        if (!isPresent[n]) continue;
-        words[n] = rows::reduce<P, T>(Lane{}, wait_, site(-1), args_.team, slotsFrom, position(slots[n], true), epoch_,
-                                      words[n], Sum{});
+        if (isPresent[n]) words[n] = sumByParts<T>(array, slots[n], words[n]);
       }
       return !failed();
     }
@@ -125,6 +124,42 @@ class PacketCall {
     static constexpr bool lockstepStores = false;
   };
 
+  /// sum() of one pack, with the loads of a few ranks at a time in flight.
+  template <class T>
+  MSCCLPP_INLINE Word128 sumByParts(int array, Index slot, const Word128& own) {
+    constexpr int part = 4;
+    Accumulator<T> totals[packSize<T>];
+    MSCCLPP_NO_UNROLL
+    for (int first = 0; first < team().size(); first += part) {
+      std::byte* from[part];
+      rows::RowPosition at[part];
+      Word128 received[part];
+      MSCCLPP_UNROLL
+      for (int i = 0; i < part; ++i) {
+        const int rank = first + i < team().size() ? first + i : team().rank();
+        from[i] = slotsOf(array, rank);
+        at[i] = position(slot, rank != team().rank());
+        received[i] = own;
+      }
+      rows::receive<P, part>(Lane{}, wait_, site(-1), from, at, epoch_, received);
+      MSCCLPP_UNROLL
+      for (int i = 0; i < part; ++i) {
+        const Pack<T> term = fromWord<T>(received[i]);
+        MSCCLPP_UNROLL
+        for (int k = 0; k < packSize<T>; ++k) {
+          if (first + i == 0) {
+            totals[k] = widen<T>(term[k]);
+          } else if (first + i < team().size()) {
+            totals[k] = Sum::combine(totals[k], widen<T>(term[k]));
+          }
+        }
+      }
+    }
+    Pack<T> result;
+    MSCCLPP_UNROLL
+    for (int k = 0; k < packSize<T>; ++k) result[k] = narrow<T>(arch::canonicalNan(totals[k]));
+    return toWord<T>(result);
+  }
   static MSCCLPP_INLINE rows::RowPosition position(Index slot, bool isPresent) {
     return {slot, slot, isPresent, isPresent};
   }

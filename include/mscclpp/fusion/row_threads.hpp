@@ -27,7 +27,8 @@ class RowThreads {
 
  public:
   static constexpr int width = Warp::width;
-  static constexpr bool hasSharedMemory = SharedMemoryGrid<GridType>;
+  /// A warp of one lane is a CPU thread, which holds whole rows.
+  static constexpr bool hasSharedMemory = SharedMemoryGrid<GridType> && width > 1;
 
   /// Whether the threads can hold a row.
   static MSCCLPP_INLINE bool canHold(const GridType& grid, std::uint32_t rowPacks) {
