@@ -10,7 +10,7 @@ namespace {
 
 using Collective = example::NormCollective<32>;
 
-void norm(ProcessGroup& group) {
+void normalise(ProcessGroup& group) {
   const int rank = group.rank();
   const int ranks = group.size();
   const example::Problem problem{.tokens = 9, .hidden = 256};
@@ -45,5 +45,5 @@ void norm(ProcessGroup& group) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return example::runOnRanks(4, argc, argv, norm);
+  return example::runOnRanks(4, argc, argv, normalise);
 }

@@ -24,7 +24,7 @@ std::vector<T> copyToHost(const GpuBuffer<T>& buffer) {
   return values;
 }
 
-void norm(ProcessGroup& group) {
+void normalise(ProcessGroup& group) {
   const int rank = group.rank();
   const int ranks = group.size();
   const example::Problem problem{.tokens = 33, .hidden = 4096};
@@ -64,5 +64,5 @@ void norm(ProcessGroup& group) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  return example::runOnGpus(2, 8, argc, argv, norm);
+  return example::runOnGpus(2, 8, argc, argv, normalise);
 }
