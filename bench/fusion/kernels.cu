@@ -80,41 +80,24 @@ __global__ void __launch_bounds__(threads, 1)
   arch::waitForPrerequisites();
   const gpu::LinearGrid grid;
   RowThreads<packs, gpu::LinearGrid> rowThreads(grid, rowPacks);
+  const RowNorm<bf16, packs> norm{arrays, rowPacks};
   const std::uint32_t steps = (rows + rowThreads.stride() - 1) / rowThreads.stride();
   for (std::uint32_t step = 0; step < steps; ++step) {
     const std::uint32_t row = rowThreads.first() + step * rowThreads.stride();
-    Pack<bf16> h[packs] = {};
-    Pack<bf16> weight[packs] = {};
-    float squares[packs] = {};
-    std::size_t at[packs];
-    bool isPresent[packs];
-    MSCCLPP_UNROLL
-    for (int i = 0; i < packs; ++i) {
-      const std::uint32_t pack = rowThreads.rank() + static_cast<std::uint32_t>(i) * rowThreads.threads();
-      isPresent[i] = row < rows && pack < rowPacks;
-      at[i] = (std::size_t{row} * rowPacks + pack) * packSize<bf16>;
-      if (!isPresent[i]) continue;
-      h[i] = fromWord<bf16>(arch::loadWide(sums + at[i]));
-      const auto residual = fromWord<bf16>(arch::loadWide(arrays.residual + at[i]));
-      weight[i] = fromWord<bf16>(arch::loadWide(arrays.weight + pack * packSize<bf16>));
-      MSCCLPP_UNROLL
-      for (int k = 0; k < packSize<bf16>; ++k) {
-        h[i][k] = narrow<bf16>(widen<bf16>(h[i][k]) + widen<bf16>(residual[k]));
-        squares[i] = arch::multiplyAdd(widen<bf16>(h[i][k]), widen<bf16>(h[i][k]), squares[i]);
-      }
-      arch::storeWide(arrays.newResidual + at[i], toWord<bf16>(h[i]));
+    Word128 h[packs] = {};
+    if (row < rows) {
+      norm.forEachPack(rowThreads, [&](int i, std::uint32_t pack) {
+        const std::size_t at = (std::size_t{row} * rowPacks + pack) * packSize<bf16>;
+        auto values = fromWord<bf16>(arch::loadWide(sums + at));
+        const auto residual = fromWord<bf16>(arch::loadWide(arrays.residual + at));
+        MSCCLPP_UNROLL
+        for (int k = 0; k < packSize<bf16>; ++k) {
+          values[k] = narrow<bf16>(widen<bf16>(values[k]) + widen<bf16>(residual[k]));
+        }
+        h[i] = toWord<bf16>(values);
+      });
     }
-    const float mean = rowThreads.sum(squares) / static_cast<float>(rowPacks * packSize<bf16>);
-    const float factor = arch::reciprocal(arch::squareRoot(mean + arrays.epsilon));
-    MSCCLPP_UNROLL
-    for (int i = 0; i < packs; ++i) {
-      if (!isPresent[i]) continue;
-      MSCCLPP_UNROLL
-      for (int k = 0; k < packSize<bf16>; ++k) {
-        h[i][k] = narrow<bf16>(widen<bf16>(h[i][k]) * factor * widen<bf16>(weight[i][k]));
-      }
-      arch::storeWide(arrays.normalised + at[i], toWord<bf16>(h[i]));
-    }
+    norm.apply<Quantisation::None>(rowThreads, row, row < rows, h);
   }
 }
 

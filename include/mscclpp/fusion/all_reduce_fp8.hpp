@@ -23,11 +23,11 @@ struct AllReduceFp8Config {
 /// adds the contributions in fp32, in rank order, its own unquantised; the sum is quantised again and shared, and every
 /// rank, the owner too, outputs what was shared: all ranks get the same bits in every run.
 ///
-/// The error of an element, with A(r) the largest magnitude that rank r contributes to the element's group and S that
-/// of the exact sum there: at most (e + S + e) / 28 with e = the sum of A(r) / 28 over the ranks but the owner, hence at
-/// most (1 + 1/28) * e + S / 28, plus the rounding to T and of fp32 (1/28: half the distance of e4m3's values below its
-/// largest, 448). A group of 128 is the finest whose scales cost 3% of the bytes, and it is a common block of quantised
-/// models. A group of which an element is infinite or NaN on a rank, or whose sum overflows fp32, is NaN as a whole.
+/// The error of an element is at most e + (S + e) / 28, plus the rounding to T and of fp32. S is the largest magnitude
+/// of the exact sum in the element's group; e is the sum, over the ranks but the owner, of 1/28 of the largest
+/// magnitude that the rank contributes to the group. 1/28 is half the distance of e4m3's values below the largest, 448. Groups of
+/// 128 spend 3% of the bytes on scales, and are a common block of quantised models. A group of which an element is
+/// infinite or NaN on a rank, or whose sum overflows fp32, is NaN as a whole.
 ///
 /// run() is called by every thread of every block of `grid`, on every rank, with the same count, numbers of blocks and
 /// threads, and config. Calls on the same scratch must not overlap in time. With zero elements it returns at once. A

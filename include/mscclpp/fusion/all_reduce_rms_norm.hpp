@@ -1,7 +1,6 @@
 // All-reduce, residual and RMSNorm in one pass: what follows a row-parallel linear layer of a transformer.
 #pragma once
 
-#include "mscclpp/arch/rounding.hpp"
 #include "mscclpp/arch/wide.hpp"
 #include "mscclpp/basic/source_sink.hpp"
 #include "mscclpp/basic/trace.hpp"
@@ -11,6 +10,7 @@
 #include "mscclpp/config.hpp"
 #include "mscclpp/fusion/packet_call.hpp"
 #include "mscclpp/fusion/quantise.hpp"
+#include "mscclpp/fusion/row_norm.hpp"
 #include "mscclpp/fusion/row_threads.hpp"
 
 namespace mscclpp {
@@ -25,20 +25,6 @@ struct AllReduceRmsNormConfig {
   Quantisation quantisation = Quantisation::None;
   /// The most packs of a row that a thread holds in registers; 0: rows of 16384 elements fit in blocks of 512 threads.
   int packsPerThread = 0;
-};
-
-/// What follows the reduction. All arrays are in local memory at addresses that are multiples of 16; rows follow each
-/// other without gaps. Plain data, passed by value.
-template <class T>
-struct RmsNormArrays {
-  const T* weight;     ///< hidden elements
-  float epsilon;       ///< is added to the mean of the squares
-  const T* residual;   ///< rows x hidden, the same on all ranks; null: none
-  T* newResidual;      ///< rows x hidden: the rounded sum and the residual; may be `residual`; null: not written
-  T* normalised;       ///< rows x hidden; may be the array of the source; null: not written
-  void* quantised;     ///< rows x hidden values of one byte; not used with Quantisation::None
-  float* scales;       ///< Fp8PerRow, Int8PerRow: one for each row. Fp8PerGroup: hidden / 128, rounded up, for each row
-  const float* scale;  ///< Fp8Static: one
 };
 
 /// An all-reduce of rows of args.hidden elements T (bf16, f16, float), then for each row x, in these steps:
@@ -68,7 +54,6 @@ struct AllReduceRmsNorm {
   using Element = T;
   using Packets = typename PackProtocolOf<config.protocol>::Type;
   using Scratch = PacketSlots<Packets, isOneShot ? 1 : 2, SlotReuse::ByData>;
-  using Quantised = QuantisedType<config.quantisation>;
   struct Args : CollectiveArgs<config.ranks, Scratch> {
     std::size_t hidden;  ///< elements of a row; CollectiveState::args() leaves it 0: set it before the call
   };
@@ -130,7 +115,7 @@ struct AllReduceRmsNorm {
     if (args.count == 0) return true;
     const auto rowPacks = static_cast<std::uint32_t>(args.hidden / packSize<T>);
     if (args.hidden == 0 || !accepts(args, {grid.blockCount(), grid.block().size()}) ||
-        !RowThreads<packsPerThread, GridType>::canHold(grid, rowPacks) || !isAligned(arrays)) {
+        !RowThreads<packsPerThread, GridType>::canHold(grid, rowPacks) || !arrays.isAligned()) {
       BoundedWait wait = args.wait;
       const WaitSite site{WaitOperation::Call, args.team.rank(), -1, static_cast<std::uint32_t>(grid.blockIndex()),
                           args.count};
@@ -150,6 +135,7 @@ struct AllReduceRmsNorm {
                                                 call,
                                                 source,
                                                 arrays,
+                                                {arrays, rowPacks},
                                                 rowPacks,
                                                 static_cast<std::uint32_t>(args.count / packSize<T>) / rowPacks};
     rows.run();
@@ -168,13 +154,6 @@ struct AllReduceRmsNorm {
   /// Packs of a call are fewer.
   static constexpr std::size_t maxRows = std::size_t{1} << 30;
 
-  static MSCCLPP_INLINE bool isAligned(const RmsNormArrays<T>& arrays) {
-    const auto bits = [](const void* address) { return reinterpret_cast<std::uintptr_t>(address); };
-    return ((bits(arrays.weight) | bits(arrays.residual) | bits(arrays.newResidual) | bits(arrays.normalised) |
-             bits(config.quantisation == Quantisation::None ? nullptr : arrays.quantised)) %
-            sizeof(Word128)) == 0;
-  }
-
   /// The rows of a call, as one thread sees them.
   template <class GridType, class Source, class Call>
   struct Rows {
@@ -183,6 +162,7 @@ struct AllReduceRmsNorm {
     Call& call;
     const Source& source;
     const RmsNormArrays<T>& arrays;
+    const RowNorm<T, n> norm;
     const std::uint32_t rowPacks;
     const std::uint32_t count;  ///< of the rows
 
@@ -192,9 +172,8 @@ struct AllReduceRmsNorm {
     static constexpr int batch = n > 2 || config.ranks > 4 || config.ranks < 2 ? 1 : 2;
     /// the contributions of all ranks to them,
     static constexpr bool allRanksAtOnce = n <= 2;
-    /// the residual while contributions are awaited, and the weights while the squares are added.
+    /// the residual while contributions are awaited.
     static constexpr bool prefetchesResidual = n <= 2 && config.ranks <= 4;
-    static constexpr bool prefetchesWeights = n <= 2;
 
     /// Rows that a rank reduces: one-shot all, two-shot every size-th from `rank` on.
     MSCCLPP_INLINE std::uint32_t owned(int rank) const {
@@ -211,14 +190,9 @@ struct AllReduceRmsNorm {
       return (std::size_t{row} * rowPacks + pack) * packSize<T>;
     }
     MSCCLPP_INLINE Index slot(std::uint32_t index, std::uint32_t pack) const { return index * rowPacks + pack; }
-    /// Calls f(i, pack) for the packs of a row that the thread holds.
     template <class F>
     MSCCLPP_INLINE void forEachPack(const F& f) const {
-      MSCCLPP_UNROLL
-      for (int i = 0; i < n; ++i) {
-        const std::uint32_t pack = threads.rank() + static_cast<std::uint32_t>(i) * threads.threads();
-        if (pack < rowPacks) f(i, pack);
-      }
+      norm.forEachPack(threads, f);
     }
     /// Item i of the rows that other ranks reduce, in an order that alternates between the ranks.
     struct Item {
@@ -244,11 +218,12 @@ struct AllReduceRmsNorm {
         }
       } else {
         for (std::uint32_t i = threads.first(); i < otherItems(); i += threads.stride()) {
-          const auto [owner, index] = otherItem(i);
-          if (index >= owned(owner)) continue;
-          const std::uint32_t row = rowOf(owner, index);
+          const Item item = otherItem(i);
+          if (item.index >= owned(item.owner)) continue;
+          const std::uint32_t row = rowOf(item.owner, item.index);
           forEachPack([&](int, std::uint32_t pack) {
-            call.send(contributions, owner, slot(index, pack), toWord<T>(source(element(row, pack), packSize<T>)));
+            call.send(contributions, item.owner, slot(item.index, pack),
+                      toWord<T>(source(element(row, pack), packSize<T>)));
           });
         }
       }
@@ -277,7 +252,7 @@ struct AllReduceRmsNorm {
             receiveRow(item, h);
           }
         }
-        normaliseRow(row, isPresent, h);
+        norm.template apply<config.quantisation>(threads, row, isPresent, h);
       }
     }
 
@@ -296,7 +271,7 @@ struct AllReduceRmsNorm {
         Word128 words[size] = {};
         MSCCLPP_UNROLL
         for (int k = 0; k < size; ++k) {
-          const std::uint32_t pack = threads.rank() + static_cast<std::uint32_t>(first + k) * threads.threads();
+          const std::uint32_t pack = threads.pack(first + k);
           slots[k] = slot(index, pack);
           isPresent[k] = pack < rowPacks;
           if (isPresent[k]) words[k] = toWord<T>(source(element(row, pack), packSize<T>));
@@ -320,108 +295,16 @@ struct AllReduceRmsNorm {
     MSCCLPP_INLINE Word128 residualAt(std::uint32_t row, std::uint32_t pack) const {
       return arch::loadWide(arrays.residual + element(row, pack));
     }
-    MSCCLPP_INLINE Word128 weightAt(std::uint32_t pack) const {
-      return arch::loadWide(arrays.weight + pack * static_cast<std::size_t>(packSize<T>));
-    }
     MSCCLPP_INLINE void receiveRow(const Item& item, Word128 (&h)[n]) {
       Index slots[n];
       bool isPresent[n];
       MSCCLPP_UNROLL
       for (int i = 0; i < n; ++i) {
-        const std::uint32_t pack = threads.rank() + static_cast<std::uint32_t>(i) * threads.threads();
+        const std::uint32_t pack = threads.pack(i);
         slots[i] = slot(item.index, pack);
         isPresent[i] = pack < rowPacks;
       }
       if (isPresent[0]) call.template receive<n>(results, item.owner, slots, isPresent, h);
-    }
-
-    /// Writes the outputs of a row whose new residual is h. Called by all threads of the block.
-    MSCCLPP_INLINE void normaliseRow(std::uint32_t row, bool isPresent, Word128 (&h)[n]) {
-      float squares[n] = {};
-      Word128 weights[n] = {};
-      if (isPresent) {
-        forEachPack([&](int i, std::uint32_t pack) {
-          if (prefetchesWeights) weights[i] = weightAt(pack);
-          if (arrays.newResidual != nullptr) arch::storeWide(arrays.newResidual + element(row, pack), h[i]);
-          const auto values = fromWord<T>(h[i]);
-          MSCCLPP_UNROLL
-          for (int k = 0; k < packSize<T>; ++k) {
-            squares[i] = arch::multiplyAdd(widen<T>(values[k]), widen<T>(values[k]), squares[i]);
-          }
-        });
-      }
-      const float mean = threads.sum(squares) / static_cast<float>(args.hidden);
-      const float factor = arch::reciprocal(arch::squareRoot(mean + arrays.epsilon));
-      std::uint32_t largest[n] = {};
-      if (isPresent) {
-        forEachPack([&](int i, std::uint32_t pack) {
-          auto values = fromWord<T>(h[i]);
-          const auto weight = fromWord<T>(prefetchesWeights ? weights[i] : weightAt(pack));
-          MSCCLPP_UNROLL
-          for (int k = 0; k < packSize<T>; ++k) {
-            values[k] = narrow<T>(arch::canonicalNan(widen<T>(values[k]) * factor * widen<T>(weight[k])));
-            largest[i] = quantise::larger(largest[i], quantise::magnitude(widen<T>(values[k])));
-          }
-          h[i] = toWord<T>(values);
-          if (arrays.normalised != nullptr) arch::storeWide(arrays.normalised + element(row, pack), h[i]);
-        });
-      }
-      if constexpr (config.quantisation != Quantisation::None) quantiseRow(row, isPresent, h, largest);
-    }
-
-    MSCCLPP_INLINE void quantiseRow(std::uint32_t row, bool isPresent, const Word128 (&y)[n],
-                                    std::uint32_t (&largest)[n]) {
-      float scales[n];
-      if constexpr (config.quantisation == Quantisation::Fp8Static) {
-        for (float& scale : scales) scale = *arrays.scale;
-      } else if constexpr (config.quantisation == Quantisation::Fp8PerGroup) {
-        groupScales(row, isPresent, largest, scales);
-      } else {
-        std::uint32_t most = 0;
-        MSCCLPP_UNROLL
-        for (int i = 0; i < n; ++i) most = quantise::larger(most, largest[i]);
-        const float scale = quantise::scaleFor(threads.max(most), Quantised::largest);
-        for (float& each : scales) each = scale;
-        if (isPresent && threads.rank() == 0) arrays.scales[row] = scale;
-      }
-      if (!isPresent) return;
-      forEachPack([&](int i, std::uint32_t pack) {
-        const auto values = fromWord<T>(y[i]);
-        const float inverse = arch::reciprocal(scales[i]);
-        Vector<typename Quantised::Type, packSize<T>> rounded;
-        MSCCLPP_UNROLL
-        for (int k = 0; k < packSize<T>; ++k) {
-          rounded[k] = quantise::round<typename Quantised::Type>(widen<T>(values[k]) * inverse);
-        }
-        arch::storePlain(static_cast<std::byte*>(arrays.quantised) + element(row, pack),
-                         arch::bitCast<arch::WordFor<decltype(rounded)>>(rounded));
-      });
-    }
-    /// The scale of the group of each pack, which lies in lanes next to each other.
-    MSCCLPP_INLINE void groupScales(std::uint32_t row, bool isPresent, const std::uint32_t (&largest)[n],
-                                    float (&scales)[n]) {
-      constexpr std::uint32_t groupPacks = quantisationGroup / packSize<T>;
-      constexpr int width = RowThreads<n, GridType>::width;
-      static_assert(width == 1 || width >= static_cast<int>(groupPacks),
-                    "scales per group need warps of 32 lanes, or of one");
-      const std::size_t rowGroups = (args.hidden + quantisationGroup - 1) / quantisationGroup;
-      MSCCLPP_UNROLL
-      for (int i = 0; i < n; ++i) {
-        const std::uint32_t pack = threads.rank() + static_cast<std::uint32_t>(i) * threads.threads();
-        std::uint32_t most = largest[i];
-        if constexpr (width == 1) {
-          const int first = i - i % static_cast<int>(groupPacks);
-          for (int k = first; k < first + static_cast<int>(groupPacks) && k < n; ++k) {
-            most = quantise::larger(most, largest[k]);
-          }
-        } else {
-          most = maxOverLanes<static_cast<int>(groupPacks)>(threads.warp(), most);
-        }
-        scales[i] = quantise::scaleFor(most, Quantised::largest);
-        if (isPresent && pack < rowPacks && pack % groupPacks == 0) {
-          arrays.scales[row * rowGroups + pack / groupPacks] = scales[i];
-        }
-      }
     }
   };
 };

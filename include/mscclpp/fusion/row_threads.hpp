@@ -49,7 +49,7 @@ class RowThreads {
 
   /// Rows that the grid holds at the same time.
   MSCCLPP_INLINE std::uint32_t stride() const { return rowsAtOnce_ * static_cast<std::uint32_t>(grid_.blockCount()); }
-  /// The first of the thread's rows: the next ones follow by stride(). Consecutive rows go to different blocks. At least
+  /// The first of the thread's rows: the next ones follow by stride(). Consecutive rows go to different blocks.
   /// 2^31 for threads that hold none.
   MSCCLPP_INLINE std::uint32_t first() const {
     return holdsRows() ? place_ * static_cast<std::uint32_t>(grid_.blockCount()) +
@@ -60,6 +60,8 @@ class RowThreads {
   MSCCLPP_INLINE std::uint32_t rank() const { return warpInRow_ * width + static_cast<std::uint32_t>(warp_.rank()); }
   MSCCLPP_INLINE std::uint32_t threads() const { return warpsPerRow_ * width; }
   MSCCLPP_INLINE const Warp& warp() const { return warp_; }
+  /// The i-th pack of the thread; the row may have fewer.
+  MSCCLPP_INLINE std::uint32_t pack(int i) const { return rank() + static_cast<std::uint32_t>(i) * threads(); }
 
   /// The sum over the row of a value for each pack, zero where there is none. Added in an order that depends on the
   /// number of packs and the width of a warp only: the lanes' of each `width` consecutive packs, then those sums.
