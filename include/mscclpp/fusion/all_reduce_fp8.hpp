@@ -25,9 +25,9 @@ struct AllReduceFp8Config {
 ///
 /// The error of an element is at most e + (S + e) / 28, plus the rounding to T and of fp32. S is the largest magnitude
 /// of the exact sum in the element's group; e is the sum, over the ranks but the owner, of 1/28 of the largest
-/// magnitude that the rank contributes to the group. 1/28 is half the distance of e4m3's values below the largest, 448. Groups of
-/// 128 spend 3% of the bytes on scales, and are a common block of quantised models. A group of which an element is
-/// infinite or NaN on a rank, or whose sum overflows fp32, is NaN as a whole.
+/// magnitude that the rank contributes to the group. 1/28 is half the distance of e4m3's values below the largest,
+/// 448. Groups of 128 spend 3% of the bytes on scales, and are a common block of quantised models. A group of which an
+/// element is infinite or NaN on a rank, or whose sum overflows fp32, is NaN as a whole.
 ///
 /// run() is called by every thread of every block of `grid`, on every rank, with the same count, numbers of blocks and
 /// threads, and config. Calls on the same scratch must not overlap in time. With zero elements it returns at once. A

@@ -36,7 +36,7 @@ struct AllReduceRmsNormConfig {
 /// below the smallest normal float, and NaN if a y is infinite or NaN; value = scale * q.
 ///
 /// The sum of squares is in fp32, in an order that depends on `hidden` and the width of a warp only: all ranks get the
-/// same bits in every run, whatever the pattern, protocol, and numbers of ranks' blocks and threads.
+/// same bits in every run, whatever the pattern, the protocol and the numbers of blocks and threads.
 ///
 /// run() is called by every thread of every block of `grid`, on every rank, with the same count, hidden, numbers of
 /// blocks and threads, and config. args.count: elements, args.hidden times the rows, of which there may be any number;
