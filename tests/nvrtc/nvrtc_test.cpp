@@ -59,7 +59,7 @@ TEST_CASE("no device header is missing in the library") {
     CAPTURE(name.string());
     CHECK(std::count(headers.begin(), headers.end(), name.string()) == 1);
   }
-  for (const char* folder : {"arch", "basic", "packet", "sync", "channel", "collective"})
+  for (const char* folder : {"arch", "basic", "packet", "sync", "channel", "collective", "fusion"})
     CHECK(folders.contains(std::string("mscclpp/") + folder));
 }
 
@@ -184,6 +184,31 @@ TEST_CASE("the other collectives compile into kernels, over packets and over a t
   )");
   CHECK(ptx.find(".entry packets") != std::string::npos);
   CHECK(ptx.find(".entry tiles") != std::string::npos);
+}
+
+TEST_CASE("fused collectives compile into kernels") {
+  const std::string ptx = compileToPtx(R"(
+    #include <mscclpp/basic/group.hpp>
+    #include <mscclpp/basic/source_sink.hpp>
+    #include <mscclpp/fusion/all_reduce_fp8.hpp>
+    #include <mscclpp/fusion/all_reduce_rms_norm.hpp>
+
+    using namespace mscclpp;
+    using Norm = AllReduceRmsNorm<bf16, AllReduceRmsNormConfig{.ranks = 2,
+                                                               .quantisation = Quantisation::Int8PerRow,
+                                                               .packsPerThread = 1}>;
+    using Compressed = AllReduceFp8<bf16, AllReduceFp8Config{.ranks = 2}>;
+
+    extern "C" __global__ void fused(const __grid_constant__ Norm::Args norm,
+                                     const __grid_constant__ Compressed::Args compressed, const bf16* input,
+                                     const __grid_constant__ RmsNormArrays<bf16> arrays, bf16* output) {
+      Norm::run(gpu::Grid(), norm, ArraySource<bf16>(input), arrays);
+      Compressed::run(gpu::Grid(), compressed, ArraySource<bf16>(input), ArraySink<bf16>(output));
+    }
+  )");
+  CHECK(ptx.find(".entry fused") != std::string::npos);
+  CHECK(ptx.find("cvt.rn.satfinite.e4m3x2") != std::string::npos);
+  CHECK(ptx.find("sqrt.rn") != std::string::npos);
 }
 
 TEST_CASE("operators with state and sources with a factor compile into kernels") {
