@@ -34,11 +34,11 @@ TraceId traceIdOf(std::size_t algorithm) {
 static_assert(static_cast<std::size_t>(TraceId::Algorithm) + algorithmTable.size() <
               static_cast<std::size_t>(TraceId::FirstUser));
 
-/// Throws on all ranks unless the environment of all selects the same algorithms.
-void requireSameSelection(Bootstrap& bootstrap, const Selection& selection) {
+/// Throws on all ranks unless all select the same algorithms and launch shapes.
+void requireSameSelection(Bootstrap& bootstrap, const Selection& selection, int maxBlocks) {
   std::vector<std::uint64_t> digests(static_cast<std::size_t>(bootstrap.getNranks()));
   std::uint64_t& own = digests[static_cast<std::size_t>(bootstrap.getRank())];
-  own = 14695981039346656037u;  // FNV-1a
+  own = 14695981039346656037u ^ static_cast<std::uint64_t>(maxBlocks);  // FNV-1a
   for (int i = 0; i < collectiveTypes; ++i) {
     for (const Selection::Choice& choice : selection.choices(static_cast<CollectiveType>(i))) {
       own = (own ^ choice.maxBytes) * 1099511628211u;
@@ -50,7 +50,7 @@ void requireSameSelection(Bootstrap& bootstrap, const Selection& selection) {
     if (digests[r] == digests[0]) continue;
     throw Error("rank " + std::to_string(r) +
                     " selects other algorithms than rank 0: set MSCCLPP_ALGO and MSCCLPP_TUNING_FILE to the same on "
-                    "all ranks, and give all ranks the same file and kind of GPU",
+                    "all ranks, and give all ranks the same file, kind of GPU and maxBlocks",
                 ErrorCode::InvalidUsage);
   }
 }
@@ -59,11 +59,12 @@ void requireSameSelection(Bootstrap& bootstrap, const Selection& selection) {
 
 class Collectives::State {
  public:
-  State(std::shared_ptr<Communicator> communicator, DeviceType deviceType, Algorithms wanted)
+  State(std::shared_ptr<Communicator> communicator, DeviceType deviceType, Algorithms wanted, int maxBlocks)
       : communicator_(std::move(communicator)),
         rank_(communicator_->bootstrap()->getRank()),
         ranks_(communicator_->bootstrap()->getNranks()),
         onGpu_(deviceType == DeviceType::GPU),
+        maxBlocks_(maxBlocks == 0 ? mostBlocks : maxBlocks),
         backend_(onGpu_ ? gpuBackend() : cpuBackend()),
         selection_(deviceType, backend_.deviceName(), ranks_),
         monitor_(std::make_shared<WaitMonitor>(*communicator_, deviceType)) {
@@ -74,7 +75,7 @@ class Collectives::State {
                   ErrorCode::InvalidUsage);
     }
     const mscclpp::detail::GroupSetup setup(*communicator_);
-    requireSameSelection(*communicator_->bootstrap(), selection_);
+    requireSameSelection(*communicator_->bootstrap(), selection_, maxBlocks_);
     lineStoresAtomic_ = backend_.areLineStoresAtomic(*communicator_->bootstrap());
     std::vector<std::size_t> inUse;
     for (std::size_t i = 0; i < algorithmTable.size(); ++i) {
@@ -82,7 +83,7 @@ class Collectives::State {
           (wanted == Algorithms::All || selection_.contains(i)))
         inUse.push_back(i);
     }
-    regions_.emplace(*communicator_, deviceType, backend_, inUse);
+    regions_.emplace(*communicator_, deviceType, backend_, inUse, maxBlocks_);
     mover_.emplace(*communicator_, deviceType, CopyEngineOptions{}, monitor_);
     if (!env()->npkitDumpDir.empty()) {
       environmentTrace_ = makeTrace({});
@@ -309,10 +310,10 @@ class Collectives::State {
   LaunchShape shapeOf(const CollectiveCall& call, const Algorithm& algorithm, const Region& region,
                       std::size_t bytes) const {
     if (!isPipelined(algorithm.protocol)) {
-      return packetShape(algorithm, ceilDivide(bytes, sizeof(Word128)), ranks_);
+      return packetShape(algorithm, ceilDivide(bytes, sizeof(Word128)), ranks_, maxBlocks_);
     }
     const bool isBothWays = call.collective == CollectiveType::SendReceive && call.destination >= 0 && call.origin >= 0;
-    return {region.pipeline.blocks * (isBothWays ? 2 : 1), gpuPipeline(algorithm, ranks_).threads};
+    return {region.pipeline.blocks * (isBothWays ? 2 : 1), gpuPipeline(algorithm, ranks_, maxBlocks_).threads};
   }
 
   const mscclpp::detail::OwnerProcess owner_;  // a forked child writes no trace
@@ -320,6 +321,7 @@ class Collectives::State {
   int rank_;
   int ranks_;
   bool onGpu_;
+  int maxBlocks_;
   bool lineStoresAtomic_ = false;
   const Backend& backend_;
   Selection selection_;
@@ -331,12 +333,18 @@ class Collectives::State {
   std::shared_ptr<Trace> trace_;             // null: calls are not recorded
 };
 
-Collectives::Collectives(std::shared_ptr<Communicator> communicator, DeviceType deviceType, Algorithms algorithms) {
+Collectives::Collectives(std::shared_ptr<Communicator> communicator, DeviceType deviceType, Algorithms algorithms,
+                         int maxBlocks) {
   if (communicator == nullptr) throw Error("Collectives: the communicator is null", ErrorCode::InvalidUsage);
   if (deviceType != DeviceType::GPU && deviceType != DeviceType::CPU) {
     throw Error("Collectives: deviceType must be DeviceType::GPU or DeviceType::CPU", ErrorCode::InvalidUsage);
   }
-  state_ = std::make_unique<State>(std::move(communicator), deviceType, algorithms);
+  if (maxBlocks < 0 || maxBlocks > mostBlocks) {
+    throw Error("Collectives: maxBlocks is " + std::to_string(maxBlocks) + "; it is 1 to " +
+                    std::to_string(mostBlocks) + ", or 0 for as many as are fastest",
+                ErrorCode::InvalidUsage);
+  }
+  state_ = std::make_unique<State>(std::move(communicator), deviceType, algorithms, maxBlocks);
 }
 Collectives::~Collectives() = default;
 

@@ -27,12 +27,12 @@ void visitScratch(std::size_t algorithm, std::size_t capacity, int ranks, const 
 }  // namespace
 
 Regions::Regions(Communicator& communicator, DeviceType deviceType, const Backend& backend,
-                 const std::vector<std::size_t>& algorithmsInUse)
+                 const std::vector<std::size_t>& algorithmsInUse, int maxBlocks)
     : backend_(backend), rank_(communicator.bootstrap()->getRank()), indices_(algorithmTable.size(), -1) {
   const bool onGpu = deviceType == DeviceType::GPU;
   const int ranks = communicator.bootstrap()->getNranks();
   const auto pipelineOf = [&](const Algorithm& algorithm) {
-    return (onGpu ? gpuPipeline(algorithm, ranks) : cpuPipeline(algorithm, ranks)).shape;
+    return (onGpu ? gpuPipeline(algorithm, ranks, maxBlocks) : cpuPipeline(algorithm)).shape;
   };
   for (const std::size_t index : algorithmsInUse) {
     const Algorithm& algorithm = algorithmTable[index];

@@ -27,9 +27,9 @@ struct Region {
 class Regions {
  public:
   /// Collective: every rank of the communicator calls it, with the same arguments. algorithmsInUse: indices in
-  /// algorithms.
+  /// algorithms. maxBlocks: of a launch on a GPU.
   Regions(Communicator& communicator, DeviceType deviceType, const Backend& backend,
-          const std::vector<std::size_t>& algorithmsInUse);
+          const std::vector<std::size_t>& algorithmsInUse, int maxBlocks);
 
   /// The region of an algorithm; null if it is not in use.
   const Region* find(std::size_t algorithm) const {

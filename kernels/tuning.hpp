@@ -76,6 +76,9 @@ constexpr bool areValid(const std::array<TuningEntry, n>& entries) {
 }
 static_assert(areValid(gpuTuningTable) && areValid(cpuTuningTable));
 
+/// The most blocks of a kernel, unless a caller wants fewer: with 128 the links are busy.
+inline constexpr int mostBlocks = 128;
+
 /// A pipelined algorithm: the shape of its rings, and threads per block.
 struct PipelineTuning {
   PipelineShape shape;
@@ -83,31 +86,34 @@ struct PipelineTuning {
 };
 
 /// Of an algorithm on a GPU, the same for all that share a region. A step has a fixed cost of 3 to 4 us, mostly the
-/// release of its stores: so a step sends 32 KiB or more per block, to all peers together. A send/receive has as many
-/// blocks again for the other direction.
-constexpr PipelineTuning gpuPipeline(const Algorithm& algorithm, int ranks) {
+/// release of its stores: so a step sends 32 KiB or more per block, to all peers together, and more if there are few
+/// blocks. A send/receive has as many blocks again for the other direction. maxBlocks: of a launch.
+constexpr PipelineTuning gpuPipeline(const Algorithm& algorithm, int ranks, int maxBlocks) {
   const bool isPair = algorithm.collective == CollectiveType::SendReceive;
   const bool hasTwoHops = algorithm.collective == CollectiveType::AllReduce;  // and sends as much again in the second
   const std::size_t tilePacks = ranks > 2 ? 512 : hasTwoHops ? 1024 : isPair ? 4096 : 2048;
-  return {{.tilePacks = tilePacks, .blocks = isPair ? 64 : 128, .slots = 4}, 544};
+  const int most = isPair ? maxBlocks / 2 : maxBlocks;
+  const int blocks = std::clamp(most, 1, isPair ? 64 : 128);
+  const std::size_t longer = blocks > 64 || isPair ? 1 : blocks > 16 ? 2 : 4;
+  return {{.tilePacks = tilePacks * longer, .blocks = blocks, .slots = 4}, 544};
 }
-constexpr PipelineTuning cpuPipeline(const Algorithm&, int /*ranks*/) {
+constexpr PipelineTuning cpuPipeline(const Algorithm& /*algorithm*/) {
   return {{.tilePacks = 2048, .blocks = 1, .slots = 4}, 1};
 }
 
 /// Blocks and threads of a packet algorithm on a GPU for messages of `packs` packs of 16 bytes: one row of packs per
 /// warp as far as possible, in small blocks up to the largest number of blocks, so that their stores drain
 /// concurrently, then in larger blocks.
-constexpr LaunchShape packetShape(const Algorithm& algorithm, std::size_t packs, int ranks) {
+constexpr LaunchShape packetShape(const Algorithm& algorithm, std::size_t packs, int ranks, int maxBlocks) {
   constexpr std::size_t warpThreads = 32;
   constexpr std::size_t smallBlock = 2;
   constexpr std::size_t largeBlock = 16;
-  constexpr std::size_t maxCount = 128;
   const std::size_t packsPerRow = algorithm.protocol == Protocol::LL128 ? 30 : 32;
   const std::size_t units =
       algorithm.pattern == Pattern::OneShot ? packs : ceilDivide(packs, static_cast<std::size_t>(ranks));
   const std::size_t rows = ceilDivide(units, packsPerRow);
-  const std::size_t blocks = std::clamp<std::size_t>(ceilDivide(rows, smallBlock), 1, maxCount);
+  const std::size_t blocks =
+      std::clamp<std::size_t>(ceilDivide(rows, smallBlock), 1, static_cast<std::size_t>(maxBlocks));
   const std::size_t warps = std::clamp(ceilDivide(rows, blocks), smallBlock, largeBlock);
   return {static_cast<int>(blocks), static_cast<int>(warps * warpThreads)};
 }

@@ -38,7 +38,7 @@ void readTable(const Json& table, std::vector<MeasuredChoice>& choices) {
       throw std::runtime_error(std::string(nameOf(collective)) + ": " + name + " supports messages of up to " +
                                std::to_string(algorithmTable[index].maxBytes) + " bytes only");
     }
-    if (maxBytes != noLimit && maxBytes <= last) {
+    if (maxBytes != noLimit && maxBytes < last) {
       throw std::runtime_error(std::string(nameOf(collective)) +
                                ": the choices are not in the order of growing maxBytes");
     }
@@ -67,12 +67,12 @@ std::vector<MeasuredChoice> readTuningFile(const std::string& path, const std::s
       choices.insert(choices.end(), found.begin(), found.end());
     }
   } catch (const std::runtime_error& error) {
-    throw Error("MSCCLPP_TUNING_FILE=" + path + ": " + error.what() + "; mscclpp-perf tune makes such a file",
+    throw Error("MSCCLPP_TUNING_FILE=" + path + ": " + error.what() + "; mscclpp-perf makes such a file with --tune",
                 ErrorCode::InvalidUsage);
   } catch (const Json::exception& error) {
-    throw Error(
-        "MSCCLPP_TUNING_FILE=" + path + " is not a tuning file: " + error.what() + "; mscclpp-perf tune makes one",
-        ErrorCode::InvalidUsage);
+    throw Error("MSCCLPP_TUNING_FILE=" + path + " is not a tuning file: " + error.what() +
+                    "; mscclpp-perf makes one with --tune",
+                ErrorCode::InvalidUsage);
   }
   return choices;
 }

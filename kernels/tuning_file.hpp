@@ -15,7 +15,7 @@ struct MeasuredChoice {
 };
 
 /// The choices in a file for a device and number of ranks, in the file's order, which is that of growing sizes within a
-/// collective; none if it has no table for them. The file, which `mscclpp-perf tune` writes, is JSON:
+/// collective; none if it has no table for them. The file, which mscclpp-perf writes with --tune, is JSON:
 ///
 ///   {"format": "mscclpp tuning 1", "tables": [{"device": "NVIDIA H200", "ranks": 2, "collective": "all_reduce",
 ///     "choices": [{"maxBytes": 65536, "algorithm": "one_shot_sentinel"}, ..., {"algorithm": "pipelined"}]}, ...]}

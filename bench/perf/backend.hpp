@@ -63,6 +63,8 @@ class Backend {
   }
   /// For the header of the table.
   virtual std::string description() const = 0;
+  /// The name of the GPU; empty on CPUs.
+  virtual std::string deviceName() const = 0;
 };
 
 /// The number of GPUs; 0 without GPUs, without a driver, or in a build without CUDA, and then `reason` is set.

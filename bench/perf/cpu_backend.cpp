@@ -78,6 +78,7 @@ class CpuBackend : public Backend {
     throw Error("calls are timed separately on GPUs only", ErrorCode::InvalidUsage);
   }
 
+  std::string deviceName() const override { return {}; }
   std::string description() const override {
     return std::to_string(cores_) + " CPU cores" + (pinned_ ? ", each rank pinned to one" : "");
   }

@@ -160,6 +160,11 @@ class GpuBackend : public Backend {
     return std::make_unique<CallInEachGraph>(stream_, before, call, timing.calls);
   }
 
+  std::string deviceName() const override {
+    cudaDeviceProp properties{};
+    MSCCLPP_CUDATHROW(cudaGetDeviceProperties(&properties, index_));
+    return properties.name;
+  }
   std::string description() const override {
     cudaDeviceProp properties{};
     int driver = 0;

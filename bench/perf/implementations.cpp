@@ -47,6 +47,7 @@ void addRegistered(std::vector<Implementation>& all, const Options& options, Col
     copy.name = name.empty() ? "mscclpp registered" : name + " registered";
     copy.algorithm = name;
     copy.algorithmOf = [of = copy.algorithmOf](const auto& call) { return of(call) + " registered"; };
+    copy.isRegistered = true;
     copy.inputs = inputs;
     copy.outputs = outputs;
     all.push_back(copy);

@@ -25,6 +25,7 @@ struct Implementation {
   std::function<void()> check;
   bool roundsEachAddition;
   bool canRecord;
+  bool isRegistered = false;  ///< its buffers are registered on all ranks
   std::shared_ptr<void> inputs;
   std::shared_ptr<void> outputs;
 

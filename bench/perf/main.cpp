@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <fstream>
 
 #include "measure.hpp"
@@ -46,10 +47,12 @@ LaunchPlan plan(const Options& options) {
 }
 
 /// Called before any rank starts, so that a long measurement does not fail at its end because of a bad path.
-void checkWritable(const std::string& file) {
+void checkWritable(const std::string& file, const std::string& option) {
   if (file.empty()) return;
+  const bool isNew = !std::filesystem::exists(file);
   const std::ofstream out(file, std::ios::app);
-  if (!out) throw SysError("--trace: cannot write " + file, errno);
+  if (!out) throw SysError(option + ": cannot write " + file, errno);
+  if (isNew) std::filesystem::remove(file);
 }
 
 /// What depends on the device or on the number of ranks. Called before any rank starts.
@@ -84,7 +87,8 @@ int main(int argc, char** argv) {
     const LaunchPlan chosen = plan(options);
     checkPlan(options, chosen);
     const bool isRank = ProcessGroup::fromEnvironment().has_value();
-    if (!isRank) checkWritable(options.traceFile);
+    if (!isRank) checkWritable(options.traceFile, "--trace");
+    if (!isRank) checkWritable(options.tuningFile, "--tune");
     if (!isRank && !options.json) {
       fmt::print("# {}\n", chosen.reason);
       std::fflush(stdout);

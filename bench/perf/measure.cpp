@@ -11,6 +11,7 @@
 #include "report.hpp"
 #include "timing_modes.hpp"
 #include "trace_recording.hpp"
+#include "tuning_table.hpp"
 
 namespace mscclpp::perf {
 
@@ -173,9 +174,9 @@ class Bench {
 
 std::size_t measure(const Options& options, std::shared_ptr<Bootstrap> bootstrap, const MeasuredDevice& device) {
   const RankGroup group(*bootstrap);
-  Collectives collectives(
-      std::make_shared<Communicator>(bootstrap), device.type,
-      options.algorithms.empty() ? Collectives::Algorithms::Selected : Collectives::Algorithms::All);
+  Collectives collectives(std::make_shared<Communicator>(bootstrap), device.type,
+                          options.algorithms.empty() ? Collectives::Algorithms::Selected : Collectives::Algorithms::All,
+                          options.maxBlocks);
   const std::vector<CollectiveShape> shapes = shapesOf(options, group.size());
   std::unique_ptr<TraceRecording> recording;
   if (!options.traceFile.empty()) {
@@ -198,6 +199,7 @@ std::size_t measure(const Options& options, std::shared_ptr<Bootstrap> bootstrap
                                       device.backend.description() + (nccl ? ", NCCL " + nccl->version() : ""));
   }
 
+  TuningTable fastest;
   std::size_t totalWrong = 0;
   std::size_t measured = 0;
   for (std::size_t s = 0; s < shapes.size(); ++s) {
@@ -224,6 +226,10 @@ std::size_t measure(const Options& options, std::shared_ptr<Bootstrap> bootstrap
       if (report) {
         const std::string algorithm = implementation.algorithmOf(bench.call(implementation, shape));
         report->add({implementation.name, algorithm, shape, timings[i], wrong[i]});
+        if (!implementation.algorithm.empty()) {
+          fastest.add(shape.count * sizeOf(options.type), implementation.algorithm, implementation.isRegistered,
+                      timings[i].slowest);
+        }
       }
     }
   }
@@ -233,6 +239,9 @@ std::size_t measure(const Options& options, std::shared_ptr<Bootstrap> bootstrap
                 ErrorCode::InvalidUsage);
   }
   if (recording) recording->write(*bootstrap, report.get());
+  if (report && !options.tuningFile.empty()) {
+    fastest.writeTo(options.tuningFile, device.backend.deviceName(), group.size(), options.collective);
+  }
   if (report) report->printVerdict(totalWrong);
   return totalWrong;
 }

@@ -89,6 +89,11 @@ void addOptions(cli::Command& command, CollectiveType collective, Options& optio
   if (hasInPlaceForm(collective)) {
     command.addFlag("--in-place", options.inPlace, "with the output where the input is, as NCCL defines it");
   }
+  command.add("--tune", options.tuningFile,
+              "measure all algorithms, and put the fastest of each size into this file, by which a process with "
+              "MSCCLPP_TUNING_FILE selects them");
+  command.add("--max-blocks", options.maxBlocks, "the most blocks of a kernel (GPU); default: as many as are fastest")
+      .range(1, 128);
   command.addFlag("--registered", options.registered, "also measure with buffers that all ranks have registered");
   command.addFlag("--no-check{false}", options.check, "do not compare results with the reference");
   command.addFlag("--json", options.json, "print one line of JSON per measurement instead of the table");
@@ -115,6 +120,10 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   if (const auto exitCode = commandLine.parse(argc, argv)) return exitCode;
   for (const auto& [collective, command] : commands) {
     if (command.isChosen()) options.collective = collective;
+  }
+  if (!options.tuningFile.empty()) {
+    if (!options.algorithms.empty()) return commandLine.reject("--algorithm", "--tune measures all of them");
+    options.algorithms = {"all"};
   }
   if (options.sizes.empty()) {
     if (range.begin > range.end) return commandLine.reject("--begin", "must not exceed --end");

@@ -48,6 +48,8 @@ struct Options {
   TimingMode mode = TimingMode::Steady;
   TimingOptions timing;
   bool inPlace = false;
+  std::string tuningFile;   ///< to write the fastest algorithms to; empty: none
+  int maxBlocks = 0;        ///< of a kernel; 0: as many as are fastest
   bool registered = false;  ///< also measure with buffers that all ranks have registered
   bool check = true;
   bool json = false;

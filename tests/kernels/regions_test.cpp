@@ -51,7 +51,7 @@ std::string problemOf(const std::vector<Used>& used, const RegionOf& regionOf, i
     Communicator communicator(bootstrap);
     std::vector<std::size_t> indices;
     for (const Used& each : used) indices.push_back(indexOf(each.collective, each.name));
-    const Regions regions(communicator, DeviceType::CPU, cpuBackend(), indices);
+    const Regions regions(communicator, DeviceType::CPU, cpuBackend(), indices, 1);
     const WaitMonitor monitor(communicator, DeviceType::CPU);
     std::vector<Region> inUse;
     for (const std::size_t index : indices) inUse.push_back(regionOf(regions, index, rank));
@@ -83,6 +83,7 @@ std::string problemOf(const std::vector<Used>& used, const RegionOf& regionOf, i
              .wait = BoundedWait(monitor.deviceControl(), static_cast<std::uint64_t>(timeout.count())),
              .input = call.input == nullptr ? nullptr : from.data() + inputAt,
              .output = call.output == nullptr ? nullptr : (to == nullptr ? from : *to).data() + outputAt,
+             .outputs = nullptr,
              .count = call.count * (reduces ? 1 : sizeof(float)),
              .reduction = call.reduction,
              .root = call.root,
@@ -123,7 +124,7 @@ TEST_CASE("regions: collectives of one rule share a region, those of different r
     Communicator communicator(bootstrap);
     std::vector<std::size_t> all;
     for (std::size_t i = 0; i < algorithmTable.size(); ++i) all.push_back(i);
-    const Regions regions(communicator, DeviceType::CPU, cpuBackend(), all);
+    const Regions regions(communicator, DeviceType::CPU, cpuBackend(), all, 1);
     CHECK(&regionFor(regions, broadcast) == &regionFor(regions, scatter));
     CHECK(&regionFor(regions, broadcast) == &regionFor(regions, reduce));
     CHECK(&regionFor(regions, broadcast) != &regionFor(regions, allGather));
