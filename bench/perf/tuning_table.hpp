@@ -26,8 +26,8 @@ class TuningTable {
   /// one is for all longer messages too.
   std::vector<Choice> choices() const;
 
-  /// Puts the choices into a file, which may have tables of other collectives, devices and numbers of ranks, in place of
-  /// those for the same. Throws Error(InvalidUsage) if the file is there and no such file, SysError if it cannot be
+  /// Puts the choices into a file, which may have tables of other collectives, devices and numbers of ranks, in place
+  /// of those for the same. Throws Error(InvalidUsage) if the file is there and no such file, SysError if it cannot be
   /// written.
   void writeTo(const std::string& path, const std::string& deviceName, int ranks, CollectiveType collective) const;
 

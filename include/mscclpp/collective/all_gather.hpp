@@ -38,7 +38,6 @@ struct AllGather : EqualCounts<T, config.common(), reuseOf(config.link)> {
     using namespace stage;
     Base::template checkSourceAndSink<Source, Sink>();
     return Base::template withSession<AllGather>(grid, args, TraceId::AllGather, [&](auto& session) {
-      constexpr int inputs = 0;
       const WholeMessage<T, typename Base::Index> contribution(args.count);
       const RankSlices<T, typename Base::Index> slices(args.count);
       const std::size_t ownFirst = static_cast<std::size_t>(args.team.rank()) * args.count;
@@ -48,6 +47,7 @@ struct AllGather : EqualCounts<T, config.common(), reuseOf(config.link)> {
             ownSlice(contribution) | from(source) | storeToPeers<T>(args.outputs, ownFirst) | into(ownPart),
             eachPeer(slices) | awaitStores());
       } else {
+        constexpr int inputs = 0;
         return session.run(ownSlice(contribution) | from(source) | share<inputs>() | into(ownPart),
                            eachPeer(slices) | receive<inputs>() | into(sink));
       }

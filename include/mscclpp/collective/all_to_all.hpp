@@ -36,13 +36,13 @@ struct AllToAll : EqualCounts<T, config.common(), reuseOf(config.link)> {
     using namespace stage;
     Base::template checkSourceAndSink<Source, Sink>();
     return Base::template withSession<AllToAll>(grid, args, TraceId::AllToAll, [&](auto& session) {
-      constexpr int parts = 0;
       const RankSlices<T, typename Base::Index> slices(args.count);
       if constexpr (config.link == Link::Outputs) {
         return session.run(ownSlice(slices) | from(source) | into(sink),
                            eachPeer(slices) | from(source) | storeToPeers<T>(args.outputs),
                            eachPeer(slices) | awaitStores());
       } else {
+        constexpr int parts = 0;
         return session.run(eachPeer(slices) | from(source) | send<parts>(),
                            ownSlice(slices) | from(source) | into(sink),
                            eachPeer(slices) | receive<parts>() | into(sink));

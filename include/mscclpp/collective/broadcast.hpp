@@ -34,12 +34,12 @@ struct Broadcast : RootedCounts<T, config.common()> {
     using namespace stage;
     Base::template checkSourceAndSink<Source, Sink>();
     return Base::template withSession<Broadcast>(grid, args, TraceId::Broadcast, [&](auto& session) {
-      constexpr int inputs = 0;
       const WholeMessage<T, typename Base::Index> message(args.count);
       if constexpr (config.link == Link::Outputs) {
         return session.run(ownSlice(message, args.root) | from(source) | storeToPeers<T>(args.outputs) | into(sink),
                            withPeer(message, args.root) | awaitStores());
       } else {
+        constexpr int inputs = 0;
         return session.run(ownSlice(message, args.root) | from(source) | share<inputs>() | into(sink),
                            withPeer(message, args.root) | receive<inputs>() | into(sink));
       }

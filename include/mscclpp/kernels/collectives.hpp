@@ -30,9 +30,8 @@ class Collectives {
   enum class Algorithms { Selected, All };
 
   /// Called by all ranks of the communicator, which must be on one host; on GPUs, this rank uses the current device.
-  /// maxBlocks: the most blocks of the kernel of a call on a GPU, the same on all ranks, for calls beside other kernels;
-  /// 0: as many as are fastest, up to 128. A
-  /// send/receive in both directions takes two at least. Throws Error.
+  /// maxBlocks: the most blocks of the kernel of a call on a GPU, the same on all ranks, for calls beside other
+  /// kernels; 0: as many as are fastest, up to 128. A send/receive in both directions takes two at least. Throws Error.
   Collectives(std::shared_ptr<Communicator> communicator, DeviceType deviceType,
               Algorithms algorithms = Algorithms::Selected, int maxBlocks = 0);
   ~Collectives();
