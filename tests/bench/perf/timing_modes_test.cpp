@@ -78,6 +78,7 @@ class RecordingBackend : public Backend {
     return std::make_unique<RecordedCall>(log_, both, timing.calls, Call{});
   }
   std::string description() const override { return "recorded"; }
+  std::string deviceName() const override { return {}; }
 
  private:
   Log& log_;
