@@ -87,7 +87,6 @@ inline constexpr auto algorithmTable = std::to_array<Algorithm>({
   {Gather,        "pipelined",         Simple,   OneShot, noLimit,   CpuAndGpu, General},
   {Scatter,       "ll16",              LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
   {Scatter,       "ll128",             LL128,    OneShot, 2 * MiB,   GpuOnly,   General},
-  {Scatter,       "copy_engine",       Simple,   OneShot, noLimit,   CpuAndGpu, CopyEngine},
   {Scatter,       "pipelined",         Simple,   OneShot, noLimit,   CpuAndGpu, General},
   {SendReceive,   "ll16",              LL16,     OneShot, 64 * KiB,  CpuAndGpu, General},
   {SendReceive,   "ll128",             LL128,    OneShot, 1 * MiB,   GpuOnly,   General},

@@ -2,6 +2,7 @@
 #include "mscclpp/kernels/collectives.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "backend.hpp"
 #include "call_arguments.hpp"
 #include "host/base/process_identity.hpp"
+#include "host/bootstrap/group_agreement.hpp"
 #include "host/communicator/group_setup.hpp"
 #include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/base/error.hpp"
@@ -34,18 +36,22 @@ TraceId traceIdOf(std::size_t algorithm) {
 static_assert(static_cast<std::size_t>(TraceId::Algorithm) + algorithmTable.size() <
               static_cast<std::size_t>(TraceId::FirstUser));
 
-/// Throws on all ranks unless all select the same algorithms and launch shapes.
-void requireSameSelection(Bootstrap& bootstrap, const Selection& selection, int maxBlocks) {
-  std::vector<std::uint64_t> digests(static_cast<std::size_t>(bootstrap.getNranks()));
-  std::uint64_t& own = digests[static_cast<std::size_t>(bootstrap.getRank())];
-  own = 14695981039346656037u ^ static_cast<std::uint64_t>(maxBlocks);  // FNV-1a
+/// A number that is the same for the same choices, as bytes.
+std::vector<char> digestOf(const Selection& selection, int maxBlocks) {
+  std::uint64_t digest = 14695981039346656037u ^ static_cast<std::uint64_t>(maxBlocks);  // FNV-1a
   for (int i = 0; i < collectiveTypes; ++i) {
     for (const Selection::Choice& choice : selection.choices(static_cast<CollectiveType>(i))) {
-      own = (own ^ choice.maxBytes) * 1099511628211u;
-      own = (own ^ choice.algorithm) * 1099511628211u;
+      digest = (digest ^ choice.maxBytes) * 1099511628211u;
+      digest = (digest ^ choice.algorithm) * 1099511628211u;
     }
   }
-  bootstrap.allGather(digests.data(), sizeof(std::uint64_t));
+  std::vector<char> bytes(sizeof(digest));
+  std::memcpy(bytes.data(), &digest, sizeof(digest));
+  return bytes;
+}
+
+/// Throws on all ranks unless all select the same algorithms and launch shapes.
+void requireSameSelection(const std::vector<std::vector<char>>& digests) {
   for (std::size_t r = 1; r < digests.size(); ++r) {
     if (digests[r] == digests[0]) continue;
     throw Error("rank " + std::to_string(r) +
@@ -66,7 +72,6 @@ class Collectives::State {
         onGpu_(deviceType == DeviceType::GPU),
         maxBlocks_(maxBlocks == 0 ? mostBlocks : maxBlocks),
         backend_(onGpu_ ? gpuBackend() : cpuBackend()),
-        selection_(deviceType, backend_.deviceName(), ranks_),
         monitor_(std::make_shared<WaitMonitor>(*communicator_, deviceType)) {
     monitor_->setTeamIsJob();
     if (ranks_ > maxTeamSize) {
@@ -75,12 +80,17 @@ class Collectives::State {
                   ErrorCode::InvalidUsage);
     }
     const mscclpp::detail::GroupSetup setup(*communicator_);
-    requireSameSelection(*communicator_->bootstrap(), selection_, maxBlocks_);
+    // What fails on one rank only, such as a file that it cannot read, is an error on all of them.
+    const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Collectives");
+    requireSameSelection(agreement.runStep("select its algorithms", [&] {
+      selection_.emplace(deviceType, backend_.deviceName(), ranks_);
+      return digestOf(*selection_, maxBlocks_);
+    }));
     lineStoresAtomic_ = backend_.areLineStoresAtomic(*communicator_->bootstrap());
     std::vector<std::size_t> inUse;
     for (std::size_t i = 0; i < algorithmTable.size(); ++i) {
       if (isAvailable(algorithmTable[i]) && algorithmTable[i].variants != Variants::CopyEngine &&
-          (wanted == Algorithms::All || selection_.contains(i)))
+          (wanted == Algorithms::All || selection_->contains(i)))
         inUse.push_back(i);
     }
     regions_.emplace(*communicator_, deviceType, backend_, inUse, maxBlocks_);
@@ -126,7 +136,7 @@ class Collectives::State {
   }
 
   std::size_t select(const CollectiveCall& call, std::size_t bytes, bool isRegistered) const {
-    for (const Selection::Choice& choice : selection_.choices(call.collective)) {
+    for (const Selection::Choice& choice : selection_->choices(call.collective)) {
       if (choice.maxBytes != noLimit && bytes > choice.maxBytes) continue;
       if (isSetUp(choice.algorithm) && canRun(choice.algorithm, call.type, isRegistered)) return choice.algorithm;
     }
@@ -324,7 +334,7 @@ class Collectives::State {
   int maxBlocks_;
   bool lineStoresAtomic_ = false;
   const Backend& backend_;
-  Selection selection_;
+  std::optional<Selection> selection_;
   std::shared_ptr<WaitMonitor> monitor_;
   std::optional<Regions> regions_;
   std::optional<CopyEngineMover> mover_;

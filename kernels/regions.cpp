@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "host/bootstrap/group_agreement.hpp"
 #include "kernel_lookup.hpp"
 #include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/collective/epoch.hpp"
@@ -85,17 +86,21 @@ Regions::Regions(Communicator& communicator, DeviceType deviceType, const Backen
     bytes += roundUp(region.bytes, regionAlignment);
   }
   memory_ = std::make_unique<SymmetricMemory>(communicator, bytes, deviceType);
-  for (std::size_t i = 0; i < regions_.size(); ++i) {
-    Region& region = regions_[i];
-    for (int r = 0; r < ranks; ++r) {
-      region.window.push_back(static_cast<std::byte*>(memory_->peer(r)) + region.offset);
+  // Also a barrier: no rank may send before every window is initialised.
+  const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), "Collectives");
+  agreement.runStep("initialise its scratch and epochs", [&] {
+    for (std::size_t i = 0; i < regions_.size(); ++i) {
+      Region& region = regions_[i];
+      for (int r = 0; r < ranks; ++r) {
+        region.window.push_back(static_cast<std::byte*>(memory_->peer(r)) + region.offset);
+      }
+      // The memory is zero-filled: pages that no call uses stay untouched.
+      if (layouts_[i].initialByte != 0) backend_.fill(local(region), layouts_[i].initialByte, region.bytes);
+      region.epochs = backend_.allocate(epochWords * sizeof(std::uint64_t));
     }
-    // The memory is zero-filled: pages that no call uses stay untouched.
-    if (layouts_[i].initialByte != 0) backend_.fill(local(region), layouts_[i].initialByte, region.bytes);
-    region.epochs = backend_.allocate(epochWords * sizeof(std::uint64_t));
-  }
-  setEpoch(0);
-  communicator.bootstrap()->barrier();  // no rank may send before every window is initialised
+    setEpoch(0);
+    return std::vector<char>();
+  });
 }
 
 void Regions::setEpoch(std::uint64_t epoch) {

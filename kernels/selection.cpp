@@ -48,10 +48,13 @@ std::string knownNames(CollectiveType collective) {
 
 std::vector<std::size_t> parseAlgorithmList(const std::string& list) {
   std::vector<std::size_t> found;
+  if (list.empty()) return found;
   std::string_view rest = list;
-  while (!rest.empty()) {
-    const std::string_view item = rest.substr(0, rest.find(','));
-    rest.remove_prefix(item.size() == rest.size() ? rest.size() : item.size() + 1);
+  for (bool isLast = false; !isLast;) {
+    const std::size_t comma = rest.find(',');
+    const std::string_view item = rest.substr(0, comma);
+    isLast = comma == std::string_view::npos;
+    if (!isLast) rest.remove_prefix(comma + 1);
     const std::size_t colon = item.find(':');
     const std::string_view collectiveName = item.substr(0, colon);
     const auto fail = [&](const std::string& why) {

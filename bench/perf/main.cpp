@@ -11,6 +11,7 @@
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/launch/process_group.hpp"
 #include "options.hpp"
+#include "tuning_table.hpp"
 
 namespace {
 
@@ -88,7 +89,10 @@ int main(int argc, char** argv) {
     checkPlan(options, chosen);
     const bool isRank = ProcessGroup::fromEnvironment().has_value();
     if (!isRank) checkWritable(options.traceFile, "--trace");
-    if (!isRank) checkWritable(options.tuningFile, "--tune");
+    if (!isRank && !options.tuningFile.empty()) {
+      TuningTable::requireUsable(options.tuningFile);
+      checkWritable(options.tuningFile, "--tune");
+    }
     if (!isRank && !options.json) {
       fmt::print("# {}\n", chosen.reason);
       std::fflush(stdout);

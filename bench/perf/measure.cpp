@@ -226,9 +226,12 @@ std::size_t measure(const Options& options, std::shared_ptr<Bootstrap> bootstrap
       if (report) {
         const std::string algorithm = implementation.algorithmOf(bench.call(implementation, shape));
         report->add({implementation.name, algorithm, shape, timings[i], wrong[i]});
-        if (!implementation.algorithm.empty()) {
+        if (!implementation.algorithm.empty() && wrong[i] == 0) {
+          CollectiveShape longest = shape;
+          longest.count = std::size_t{1} << 45;
+          const bool isUnlimited = implementation.supports(bench.call(implementation, longest));
           fastest.add(shape.count * sizeOf(options.type), implementation.algorithm, implementation.isRegistered,
-                      timings[i].slowest);
+                      isUnlimited || implementation.isRegistered, timings[i].slowest);
         }
       }
     }

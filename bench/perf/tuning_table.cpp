@@ -30,7 +30,9 @@ Json readOrMake(const std::string& path) {
   if (!file) return Json{{"format", formatName}, {"tables", Json::array()}};
   try {
     Json json = Json::parse(file);
-    if (json.at("format").get<std::string>() == formatName && json.at("tables").is_array()) return json;
+    bool isUsable = json.at("format").get<std::string>() == formatName && json.at("tables").is_array();
+    for (const Json& table : json.at("tables")) isUsable = isUsable && table.is_object();
+    if (isUsable) return json;
   } catch (const Json::exception&) {
     // reported below
   }
@@ -40,7 +42,13 @@ Json readOrMake(const std::string& path) {
 
 }  // namespace
 
-void TuningTable::add(std::size_t bytes, const std::string& algorithm, bool needsRegistration, double microseconds) {
+void TuningTable::requireUsable(const std::string& path) {
+  readOrMake(path);
+}
+
+void TuningTable::add(std::size_t bytes, const std::string& algorithm, bool needsRegistration, bool isUnlimited,
+                      double microseconds) {
+  if (isUnlimited) unlimited_.insert(algorithm);
   Times& times = sizes_[bytes];
   (needsRegistration ? times.registered : times.plain)[algorithm] = microseconds;
 }
@@ -70,6 +78,9 @@ std::vector<TuningTable::Choice> TuningTable::choices() const {
     lastPlain = plain;
     lastRegistered = registered;
   }
+  for (Choice& choice : choices) {
+    if (choice.maxBytes == sizes_.rbegin()->first && unlimited_.count(choice.algorithm) > 0) choice.maxBytes = 0;
+  }
   return choices;
 }
 
@@ -78,13 +89,17 @@ void TuningTable::writeTo(const std::string& path, const std::string& deviceName
   Json json = readOrMake(path);
   Json tables = Json::array();
   for (const Json& table : json.at("tables")) {
-    const bool isReplaced = table.value("device", "") == deviceName && table.value("ranks", 0) == ranks &&
-                            table.value("collective", "") == nameOf(collective);
+    const Json key{{"device", deviceName}, {"ranks", ranks}, {"collective", nameOf(collective)}};
+    const auto hasSame = [&](const char* name) { return table.contains(name) && table.at(name) == key.at(name); };
+    const bool isReplaced = hasSame("device") && hasSame("ranks") && hasSame("collective");
     if (!isReplaced) tables.push_back(table);
   }
   Json list = Json::array();
   for (const Choice& choice : choices()) {
-    list.push_back({{"maxBytes", choice.maxBytes}, {"algorithm", choice.algorithm}});
+    Json entry = Json::object();
+    if (choice.maxBytes != 0) entry["maxBytes"] = choice.maxBytes;
+    entry["algorithm"] = choice.algorithm;
+    list.push_back(entry);
   }
   tables.push_back({{"device", deviceName}, {"ranks", ranks}, {"collective", nameOf(collective)}, {"choices", list}});
   json["tables"] = tables;

@@ -131,7 +131,7 @@ bool areLineStoresAtomic(Bootstrap& bootstrap) {
   const bool whole = !contains(Answer::Unknown) && !contains(Answer::No);
   if (!whole) {
     logMessage(LogLevel::Info, LogSubsystem::Algo,
-               "LL128 is disabled for all-reduce: not every rank can verify that NVLink connects it to the GPUs of all "
+               "LL128 is disabled: not every rank can verify that NVLink connects it to the GPUs of all "
                "ranks, so that its 128-byte stores are atomic; MSCCLPP_LL128=on overrides this");
   }
   return whole;

@@ -50,8 +50,9 @@ void expectError(const std::string& part, const std::function<void()>& call) {
   }
 }
 
-std::string nameOfChoice(const Collectives& collectives, CollectiveType collective, std::size_t bytes) {
-  return collectives.selectedAlgorithm({.collective = collective, .count = bytes, .type = DataType::UINT8});
+std::string nameOfChoice(const Collectives& collectives, CollectiveType collective, std::size_t bytes,
+                         DataType type = DataType::UINT8) {
+  return collectives.selectedAlgorithm({.collective = collective, .count = bytes / sizeOf(type), .type = type});
 }
 
 }  // namespace
@@ -103,8 +104,9 @@ TEST_CASE("files of measurements") {
 TEST_CASE("what the environment asks for is selected, and gives the right result") {
   runAsThreads(2, [](std::shared_ptr<Bootstrap> bootstrap) {
     Collectives collectives(std::make_shared<Communicator>(bootstrap), DeviceType::CPU);
-    CHECK(nameOfChoice(collectives, CollectiveType::AllReduce, 1000) == "two_shot_sentinel");
-    CHECK(nameOfChoice(collectives, CollectiveType::AllReduce, 17 << 20) == "pipelined");
+    CHECK(nameOfChoice(collectives, CollectiveType::AllReduce, 1000, DataType::FLOAT32) == "two_shot_sentinel");
+    CHECK(nameOfChoice(collectives, CollectiveType::AllReduce, 17 << 20, DataType::FLOAT32) == "pipelined");
+    CHECK(nameOfChoice(collectives, CollectiveType::AllReduce, 1000) == "pipelined");  // not compiled for the type
     CHECK(nameOfChoice(collectives, CollectiveType::AllGather, 1000) == "ll16");
     CHECK(nameOfChoice(collectives, CollectiveType::AllGather, 1001) == "sentinel");  // "direct" needs registration
     CHECK(nameOfChoice(collectives, CollectiveType::AllGather, 5001) == "pipelined");

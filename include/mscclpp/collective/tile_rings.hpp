@@ -35,8 +35,8 @@ struct TileRings {
   int blocks;  ///< number of blocks of every launch on this scratch
   int slots;   ///< of each ring; a power of two
 
-  /// The least slots for a pipeline of `stages` stages, each `lookahead` steps after the one before, of which the last
-  /// receives; stages that follow and use no array do not count.
+  /// The least slots for a pipeline with `stages` - 1 stages that receive (or await stores), each `lookahead` steps
+  /// after the stages before.
   static MSCCLPP_HOST_DEVICE constexpr int leastSlots(int lookahead, int stages) {
     const int steps = lookahead * (stages - 1);
     const int needed = reuse == SlotReuse::ByData ? (2 * lookahead > steps ? 2 * lookahead : steps) : 4 * steps;

@@ -20,7 +20,7 @@ namespace mscclpp {
 /// Collectives over the ranks of a communicator. An object owns the scratch, epochs and wait monitor of one sequence of
 /// calls, which must not overlap in time: use one stream per object.
 ///
-/// Objects share nothing but the GPU. Long messages (algorithm "pipelined") occupy all of it, so two of them running at
+/// Objects share nothing but the GPU. Long messages (algorithms "pipelined" and "direct") occupy all of it, so two of them running at
 /// once on a GPU must start in the same order on every rank; otherwise each waits for the other's blocks until it times
 /// out. On DeviceType::GPU calls are enqueued on a stream and can be captured in a graph; on DeviceType::CPU they run
 /// in the calling thread.
@@ -40,7 +40,7 @@ class Collectives {
 
   /// Registers memory for outputs, of the same size on every rank, which all ranks map. A collective whose output lies
   /// in it may have its data stored there directly, by algorithms that need registration: "direct" (all_reduce,
-  /// all_gather, all_to_all, broadcast) and "copy_engine" (all_gather, all_to_all, broadcast, scatter). Called by all
+  /// all_gather, all_to_all, broadcast) and "copy_engine" (all_gather, all_to_all, broadcast). Called by all
   /// ranks, in the same order as their other collectives. In every call each rank passes an output at the same offset
   /// in its buffer of the same registration, or none of them does. The registration ends with the handle, which each
   /// rank destroys between the same calls as the others, and before the memory is freed. Throws what RegisteredBuffer's

@@ -26,30 +26,30 @@ TEST_CASE("the fastest algorithm of each size, without alternation due to noise"
   TuningTable table;
   CHECK(textOf(table) == "");
   for (const std::size_t bytes : {100, 200, 300, 400}) {
-    table.add(bytes, "a", false, 10 + static_cast<double>(bytes) / 100);
-    table.add(bytes, "b", false, bytes == 200 ? 11.9 : 13.5);  // 1% faster at 200 only
+    table.add(bytes, "a", false, false, 10 + static_cast<double>(bytes) / 100);
+    table.add(bytes, "b", false, true, bytes == 200 ? 11.9 : 13.5);  // 1% faster at 200 only
   }
-  CHECK(textOf(table) == "300:a 400:b ");
+  CHECK(textOf(table) == "300:a 0:b ");
 }
 
 TEST_CASE("algorithms that need registration come first, where they are faster") {
   TuningTable table;
   for (const std::size_t bytes : {100, 200, 300}) {
-    table.add(bytes, "a", false, 10);
-    table.add(bytes, "direct", true, bytes == 100 ? 9.9 : 5);
+    table.add(bytes, "a", false, false, 10);
+    table.add(bytes, "direct", true, true, bytes == 100 ? 9.9 : 5);
   }
-  CHECK(textOf(table) == "100:a 300:direct 300:a ");
+  CHECK(textOf(table) == "100:a 0:direct 300:a ");
 }
 
 TEST_CASE("a file keeps the tables of others") {
   const TemporaryFile file("tuning_table.json");
   TuningTable first;
-  first.add(100, "a", false, 1);
+  first.add(100, "a", false, true, 1);
   first.writeTo(file.path(), "GPU", 2, CollectiveType::AllGather);
   first.writeTo(file.path(), "GPU", 4, CollectiveType::AllGather);
   first.writeTo(file.path(), "GPU", 2, CollectiveType::Reduce);
   TuningTable second;
-  second.add(100, "b", false, 1);
+  second.add(100, "b", false, true, 1);
   second.writeTo(file.path(), "GPU", 2, CollectiveType::AllGather);
   const auto json = file.read();
   REQUIRE(json.at("tables").size() == 3);
