@@ -89,7 +89,7 @@ class Collectives {
 
   /// Throws if a wait of an earlier call failed: Error(RemoteError) that names a failed rank, Error(Timeout), or
   /// Error(Aborted). On GPUs call it after synchronising the stream. The outputs since the failure are then
-  /// meaningless, and the object can no longer be used.
+  /// meaningless, on all ranks, also on those whose own waits succeeded; and the object can no longer be used.
   void check() const;
 
   /// The names of the algorithms of a collective that were set up.
