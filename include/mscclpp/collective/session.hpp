@@ -34,8 +34,8 @@ struct ScratchOf<Protocol::Simple, arrays, reuse> {
 
 }  // namespace detail
 
-/// The base of a collective of elements T whose stages use `arrays` arrays. stages: one more than those that receive. reuse: the rule for
-/// slots (collective/slot_reuse.hpp).
+/// The base of a collective of elements T whose stages use `arrays` arrays. stages: one more than those that receive.
+/// reuse: the rule for slots (collective/slot_reuse.hpp).
 template <class T, CollectiveConfig config, int arrays, int stages, SlotReuse reuse>
 struct OverSession {
   using Element = T;

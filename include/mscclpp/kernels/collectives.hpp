@@ -20,10 +20,10 @@ namespace mscclpp {
 /// Collectives over the ranks of a communicator. An object owns the scratch, epochs and wait monitor of one sequence of
 /// calls, which must not overlap in time: use one stream per object.
 ///
-/// Objects share nothing but the GPU. Long messages (algorithms "pipelined" and "direct") occupy all of it, so two of them running at
-/// once on a GPU must start in the same order on every rank; otherwise each waits for the other's blocks until it times
-/// out. On DeviceType::GPU calls are enqueued on a stream and can be captured in a graph; on DeviceType::CPU they run
-/// in the calling thread.
+/// Objects share nothing but the GPU. Long messages (algorithms "pipelined" and "direct") occupy all of it, so two of
+/// them running at once on a GPU must start in the same order on every rank; otherwise each waits for the other's
+/// blocks until it times out. On DeviceType::GPU calls are enqueued on a stream and can be captured in a graph; on
+/// DeviceType::CPU they run in the calling thread.
 class Collectives {
  public:
   /// The algorithms to set up: those that are selected by size, or all.
