@@ -223,8 +223,12 @@ TEST_CASE("every collective with every algorithm") {
   for (const int ranks : {1, 2, 3, 4}) {
     CAPTURE(ranks);
     onRanks(ranks, [](const Rank& rank) {
-      checkEveryCollective(rank.collectives, rank.rank, rank.ranks, {1, 37, 4099, 20'000},
-                           {DataType::FLOAT32, DataType::UINT8, DataType::FLOAT64}, performer(rank.collectives));
+      const bool isThorough = rank.ranks == 3;
+      checkEveryCollective(
+          rank.collectives, rank.rank, rank.ranks,
+          isThorough ? std::vector<std::size_t>{1, 4099, 20'000} : std::vector<std::size_t>{37},
+          isThorough ? std::vector{DataType::FLOAT32, DataType::UINT8} : std::vector{DataType::FLOAT64},
+          performer(rank.collectives));
     });
   }
   onRanks(
@@ -237,7 +241,7 @@ TEST_CASE("every collective with every algorithm") {
 }
 
 TEST_CASE("every collective with registered buffers") {
-  for (const int ranks : {1, 2, 3, 4}) {
+  for (const int ranks : {1, 3}) {
     CAPTURE(ranks);
     onRanks(ranks, [](const Rank& rank) {
       constexpr std::size_t bytes = 1 << 20;
@@ -262,10 +266,10 @@ TEST_CASE("every collective with registered buffers") {
         std::copy(inputs, inputs + from.size(), from.begin());
         if (to != nullptr) std::copy(outputs, outputs + to->size(), to->begin());
       };
-      const unsigned plain = checkEveryCollective(rank.collectives, rank.rank, rank.ranks, {1, 999, 20'000},
-                                                  {DataType::FLOAT32, DataType::UINT8}, perform);
-      const unsigned all = checkEveryCollective(rank.collectives, rank.rank, rank.ranks, {1, 999, 20'000},
-                                                {DataType::FLOAT32, DataType::UINT8}, perform, target.data());
+      const unsigned plain =
+          checkEveryCollective(rank.collectives, rank.rank, rank.ranks, {999, 20'000}, {DataType::FLOAT32}, perform);
+      const unsigned all = checkEveryCollective(rank.collectives, rank.rank, rank.ranks, {999, 20'000},
+                                                {DataType::FLOAT32}, perform, target.data());
       CHECK(all > plain);
       rank.bootstrap.barrier();
     });
