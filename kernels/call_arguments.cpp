@@ -109,6 +109,14 @@ void requireSeparate(const CollectiveCall& call, int rank, const Buffer& input, 
 
 }  // namespace
 
+std::optional<CollectiveType> findCollective(std::string_view name) {
+  for (int i = 0; i < collectiveTypes; ++i) {
+    const auto collective = static_cast<CollectiveType>(i);
+    if (name == nameOf(collective)) return collective;
+  }
+  return std::nullopt;
+}
+
 std::size_t bytesOf(const CollectiveCall& call) {
   std::size_t count = call.count;
   if (call.collective == CollectiveType::SendReceive) {

@@ -2,11 +2,16 @@
 #pragma once
 
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "mscclpp/kernels/collective_call.hpp"
 
 namespace mscclpp::kernels {
+
+/// The collective with this nameOf(); nothing if there is none.
+std::optional<CollectiveType> findCollective(std::string_view name);
 
 /// Bytes of CollectiveCall::count elements or, of a SendReceive, of the longer message: what algorithms are selected
 /// by.

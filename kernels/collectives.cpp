@@ -2,7 +2,6 @@
 #include "mscclpp/kernels/collectives.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -36,24 +35,22 @@ TraceId traceIdOf(std::size_t algorithm) {
 static_assert(static_cast<std::size_t>(TraceId::Algorithm) + algorithmTable.size() <
               static_cast<std::size_t>(TraceId::FirstUser));
 
-/// A number that is the same for the same choices, as bytes.
-std::vector<char> digestOf(const Selection& selection, int maxBlocks) {
-  std::uint64_t digest = 14695981039346656037u ^ static_cast<std::uint64_t>(maxBlocks);  // FNV-1a
+/// What the ranks must have in common, as bytes to compare.
+std::vector<char> selectionBytes(const Selection& selection, int maxBlocks) {
+  std::vector<std::size_t> words{static_cast<std::size_t>(maxBlocks)};
   for (int i = 0; i < collectiveTypes; ++i) {
     for (const Selection::Choice& choice : selection.choices(static_cast<CollectiveType>(i))) {
-      digest = (digest ^ choice.maxBytes) * 1099511628211u;
-      digest = (digest ^ choice.algorithm) * 1099511628211u;
+      words.insert(words.end(), {choice.maxBytes, choice.algorithm});  // an index tells the collective too
     }
   }
-  std::vector<char> bytes(sizeof(digest));
-  std::memcpy(bytes.data(), &digest, sizeof(digest));
-  return bytes;
+  const auto* bytes = reinterpret_cast<const char*>(words.data());
+  return {bytes, bytes + words.size() * sizeof(std::size_t)};
 }
 
 /// Throws on all ranks unless all select the same algorithms and launch shapes.
-void requireSameSelection(const std::vector<std::vector<char>>& digests) {
-  for (std::size_t r = 1; r < digests.size(); ++r) {
-    if (digests[r] == digests[0]) continue;
+void requireSameSelection(const std::vector<std::vector<char>>& selections) {
+  for (std::size_t r = 1; r < selections.size(); ++r) {
+    if (selections[r] == selections[0]) continue;
     throw Error("rank " + std::to_string(r) +
                     " selects other algorithms than rank 0: set MSCCLPP_ALGO and MSCCLPP_TUNING_FILE to the same on "
                     "all ranks, and give all ranks the same file, kind of GPU and maxBlocks",
@@ -84,7 +81,7 @@ class Collectives::State {
     const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Collectives");
     requireSameSelection(agreement.runStep("select its algorithms", [&] {
       selection_.emplace(deviceType, backend_.deviceName(), ranks_);
-      return digestOf(*selection_, maxBlocks_);
+      return selectionBytes(*selection_, maxBlocks_);
     }));
     lineStoresAtomic_ = backend_.areLineStoresAtomic(*communicator_->bootstrap());
     std::vector<std::size_t> inUse;

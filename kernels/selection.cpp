@@ -4,6 +4,7 @@
 #include <span>
 #include <string_view>
 
+#include "call_arguments.hpp"
 #include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "tuning.hpp"
@@ -63,19 +64,14 @@ std::vector<std::size_t> parseAlgorithmList(const std::string& list) {
                   ErrorCode::InvalidUsage);
     };
     if (colon == std::string_view::npos) fail(quoted(item) + " has no colon");
-    bool isKnown = false;
-    for (int i = 0; i < collectiveTypes; ++i) {
-      const auto collective = static_cast<CollectiveType>(i);
-      if (collectiveName != nameOf(collective)) continue;
-      isKnown = true;
-      const std::size_t index = indexOf(collective, item.substr(colon + 1));
-      if (index == algorithmTable.size()) {
-        fail(std::string(collectiveName) + " has no algorithm " + quoted(item.substr(colon + 1)) + "; it has " +
-             knownNames(collective));
-      }
-      found.push_back(index);
+    const auto collective = findCollective(collectiveName);
+    if (!collective) fail("there is no collective " + quoted(collectiveName));
+    const std::size_t index = indexOf(*collective, item.substr(colon + 1));
+    if (index == algorithmTable.size()) {
+      fail(std::string(collectiveName) + " has no algorithm " + quoted(item.substr(colon + 1)) + "; it has " +
+           knownNames(*collective));
     }
-    if (!isKnown) fail("there is no collective " + quoted(collectiveName));
+    found.push_back(index);
   }
   return found;
 }

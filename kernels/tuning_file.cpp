@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "algorithms.hpp"
+#include "call_arguments.hpp"
 #include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::kernels {
@@ -15,15 +16,13 @@ using Json = nlohmann::json;
 
 constexpr const char* formatName = "mscclpp tuning 1";
 
-CollectiveType collectiveNamed(const std::string& name) {
-  for (int i = 0; i < collectiveTypes; ++i) {
-    if (name == nameOf(static_cast<CollectiveType>(i))) return static_cast<CollectiveType>(i);
-  }
+CollectiveType requireCollective(const std::string& name) {
+  if (const auto collective = findCollective(name)) return *collective;
   throw std::runtime_error("there is no collective \"" + name + "\"");
 }
 
 void readTable(const Json& table, std::vector<MeasuredChoice>& choices) {
-  const CollectiveType collective = collectiveNamed(table.at("collective").get<std::string>());
+  const CollectiveType collective = requireCollective(table.at("collective").get<std::string>());
   bool isFirst = true;
   std::size_t last = 0;
   for (const Json& choice : table.at("choices")) {
