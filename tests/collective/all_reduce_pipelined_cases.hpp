@@ -148,8 +148,7 @@ void checkTooFewSlots(int slots) {
   CHECK_FALSE(corrupted(slotsFor(lookahead)));
 }
 
-// A ring that is too small causes an intended data race, and after a failed wait a call continues with meaningless
-// data.
+// A ring that is too small causes an intended data race.
 #if !defined(__SANITIZE_THREAD__)
 TEST_CASE("pipeline: these checks detect a ring with too few slots") {
   checkTooFewSlots<1>(1);
@@ -158,6 +157,7 @@ TEST_CASE("pipeline: these checks detect a ring with too few slots") {
   checkTooFewSlots<3>(4);
   checkTooFewSlots<3>(1);
 }
+#endif
 
 TEST_CASE("pipeline: a rank that does not arrive, or whose signals are lost, leaves a record") {
   const Shape shape{3, 1, 2};
@@ -185,6 +185,5 @@ TEST_CASE("pipeline: a rank that does not arrive, or whose signals are lost, lea
     CHECK(outcome.record->seen < outcome.record->expected);
   }
 }
-#endif
 
 }  // namespace mscclpp::test

@@ -15,6 +15,9 @@ __global__ void word4(std::uint32_t* to, const std::uint32_t* from) {
   copyOne<Order::Volatile, Scope::System>(to, from);
   // PTX: ld\.volatile\.global\.u32
   // PTX: st\.volatile\.global\.u32
+  copyOne<Order::Relaxed, Scope::Block>(to, from);
+  // PTX: ld\.relaxed\.cta\.global\.u32
+  // PTX: st\.relaxed\.cta\.global\.u32
   copyOne<Order::Relaxed, Scope::Device>(to, from);
   // PTX: ld\.relaxed\.gpu\.global\.u32
   // PTX: st\.relaxed\.gpu\.global\.u32
@@ -34,6 +37,9 @@ __global__ void word8(std::uint64_t* to, const std::uint64_t* from) {
   copyOne<Order::Volatile, Scope::System>(to, from);
   // PTX: ld\.volatile\.global\.u64
   // PTX: st\.volatile\.global\.u64
+  copyOne<Order::Relaxed, Scope::Block>(to, from);
+  // PTX: ld\.relaxed\.cta\.global\.u64
+  // PTX: st\.relaxed\.cta\.global\.u64
   copyOne<Order::Relaxed, Scope::Device>(to, from);
   // PTX: ld\.relaxed\.gpu\.global\.u64
   // PTX: st\.relaxed\.gpu\.global\.u64

@@ -27,6 +27,7 @@ namespace ptx {
     return value;                                                                   \
   }
 MSCCLPP_ARCH_LOAD(loadVolatile, "ld.volatile.global.u32", "ld.volatile.global.u64")
+MSCCLPP_ARCH_LOAD(loadRelaxedBlock, "ld.relaxed.cta.global.u32", "ld.relaxed.cta.global.u64")
 MSCCLPP_ARCH_LOAD(loadRelaxedDevice, "ld.relaxed.gpu.global.u32", "ld.relaxed.gpu.global.u64")
 MSCCLPP_ARCH_LOAD(loadRelaxedSystem, "ld.relaxed.sys.global.u32", "ld.relaxed.sys.global.u64")
 MSCCLPP_ARCH_LOAD(loadAcquireDevice, "ld.acquire.gpu.global.u32", "ld.acquire.gpu.global.u64")
@@ -41,6 +42,7 @@ MSCCLPP_ARCH_LOAD(loadAcquireSystem, "ld.acquire.sys.global.u32", "ld.acquire.sy
     asm volatile(text8 " [%0], %1;" ::"l"(address), "l"(value) : "memory");               \
   }
 MSCCLPP_ARCH_STORE(storeVolatile, "st.volatile.global.u32", "st.volatile.global.u64")
+MSCCLPP_ARCH_STORE(storeRelaxedBlock, "st.relaxed.cta.global.u32", "st.relaxed.cta.global.u64")
 MSCCLPP_ARCH_STORE(storeRelaxedDevice, "st.relaxed.gpu.global.u32", "st.relaxed.gpu.global.u64")
 MSCCLPP_ARCH_STORE(storeRelaxedSystem, "st.relaxed.sys.global.u32", "st.relaxed.sys.global.u64")
 MSCCLPP_ARCH_STORE(storeReleaseDevice, "st.release.gpu.global.u32", "st.release.gpu.global.u64")
@@ -76,10 +78,14 @@ MSCCLPP_INLINE T load(const T* address) {
   static_assert(order != Order::Release && order != Order::AcqRel, "a load is Volatile, Relaxed or Acquire");
   static_assert(sizeof(T) < 16 || order != Order::Acquire,
                 "a 16-byte load is Volatile or Relaxed: acquire through a 4- or 8-byte flag");
+  static_assert(scope != Scope::Block || (order == Order::Relaxed && sizeof(T) < 16),
+                "a load of Scope::Block is Relaxed, of 4 or 8 bytes");
   const auto* word = reinterpret_cast<const WordFor<T>*>(address);
 #if defined(__CUDA_ARCH__)
   if constexpr (order == Order::Volatile) {
     return bitCast<T>(ptx::loadVolatile(word));
+  } else if constexpr (scope == Scope::Block) {
+    return bitCast<T>(ptx::loadRelaxedBlock(word));
   } else if constexpr (order == Order::Relaxed && scope == Scope::Device) {
     return bitCast<T>(ptx::loadRelaxedDevice(word));
   } else if constexpr (order == Order::Relaxed) {
@@ -105,11 +111,15 @@ MSCCLPP_INLINE void store(T* address, T value) {
   static_assert(order != Order::Acquire && order != Order::AcqRel, "a store is Volatile, Relaxed or Release");
   static_assert(sizeof(T) < 16 || order != Order::Release,
                 "a 16-byte store is Volatile or Relaxed: release through a 4- or 8-byte flag");
+  static_assert(scope != Scope::Block || (order == Order::Relaxed && sizeof(T) < 16),
+                "a store of Scope::Block is Relaxed, of 4 or 8 bytes");
   auto* word = reinterpret_cast<WordFor<T>*>(address);
   const auto bits = bitCast<WordFor<T>>(value);
 #if defined(__CUDA_ARCH__)
   if constexpr (order == Order::Volatile) {
     ptx::storeVolatile(word, bits);
+  } else if constexpr (scope == Scope::Block) {
+    ptx::storeRelaxedBlock(word, bits);
   } else if constexpr (order == Order::Relaxed && scope == Scope::Device) {
     ptx::storeRelaxedDevice(word, bits);
   } else if constexpr (order == Order::Relaxed) {

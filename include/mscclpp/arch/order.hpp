@@ -7,8 +7,8 @@ namespace mscclpp::arch {
 /// accesses, without any order between threads.
 enum class Order { Volatile, Relaxed, Acquire, Release, AcqRel };
 
-/// The observers that the order holds for: the threads of this GPU, or every GPU and CPU of the system. CPU
-/// implementations treat both alike.
-enum class Scope { Device, System };
+/// The observers that the order holds for: the threads of this block (relaxed loads and stores only), of this GPU, or
+/// of every GPU and CPU of the system. CPU implementations treat them alike.
+enum class Scope { Block, Device, System };
 
 }  // namespace mscclpp::arch

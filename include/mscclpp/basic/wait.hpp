@@ -176,10 +176,14 @@ class BoundedWait {
 
 static_assert(WaitPolicy<SpinWait> && WaitPolicy<TryOnce> && WaitPolicy<BoundedWait>);
 
+/// Whether the policy returns from a failed wait.
+template <WaitPolicy Wait>
+inline constexpr bool returnsFailures = requires(const Wait& wait) { wait.failed(); };
+
 /// Whether a wait of this object has failed. Never with a policy that does not return from a failed wait.
 template <WaitPolicy Wait>
 MSCCLPP_INLINE bool hasFailed(const Wait& wait) {
-  if constexpr (requires { wait.failed(); }) {
+  if constexpr (returnsFailures<Wait>) {
     return wait.failed();
   } else {
     return false;

@@ -34,7 +34,8 @@ struct TilePosition {
 /// free: SlotReuse, and docs/memory_model.md, which has the proofs.
 ///
 /// Two calls on the same rings do not overlap in time, per block: block b may start a call when block b has ended the
-/// one before. A block that has a failed wait in any thread publishes nothing more, so that its peers' waits fail too.
+/// one before. After a failed wait a block neither moves tiles nor publishes, in this call and all later ones: its
+/// peers' waits fail too, and no slot or output is overwritten that a peer may still use.
 template <int lookahead, int Ranks, class Rings, Grid GridType, WaitPolicy Wait, TracePolicy Trace>
 class TilePipeline {
   static_assert(lookahead >= 1, "lookahead must be at least 1 step");
@@ -49,7 +50,7 @@ class TilePipeline {
         trace_(trace),
         block_(grid.blockIndex()),
         rotation_(args.team.rotation(static_cast<std::uint32_t>(block_))),
-        base_(args.epochs.current(grid)) {}
+        base_(epochWord()) {}
 
   /// Runs the stages. What a stage sends through an array, the next one receives. Returns whether all waits of this
   /// thread have succeeded; if not, what its sinks got is meaningless.
@@ -70,27 +71,29 @@ class TilePipeline {
                   "in a tile pipeline, one stage sends through an array, and the next one receives from it");
     static_assert((!Stages::isExchange && ...),
                   "a tile pipeline has no exchanges: what a stage sends, the next one receives");
-    if ((base_ & EpochWords::stopped) != 0) return false;
     constexpr std::size_t delay = (std::size_t{Stages::receives} + ... + 0) * lookaheadSteps;
     std::size_t longest = 0;
     ((longest = stages.layout.longest() > longest ? stages.layout.longest() : longest), ...);
     tiles_ = ceilDivide(longest, stride());
     const std::size_t steps = tiles_ + delay;
 
-    // The three parts of a step, each called by all threads of a group.
+    // The three parts of a step, each called by all threads of a group. The mark of a failed wait is the mark of the
+    // calls that follow (EpochWords::stopped): the threads that wait set it before they let the others start the step.
     const auto waitForPeers = [&](const auto& group, std::size_t step) {
+      if (startedStopped()) return;
       for (int i = group.rank(); i < team().size() - 1; i += group.size()) {
         const int peer = team().peer(i);
-        waitForPeer(peer, needed(peer, step, stages...));
+        if (!waitForPeer(peer, needed(peer, step, stages...))) stop();
       }
     };
     const auto work = [&](const auto& group, std::size_t step) {
+      if (hasStopped()) return;
       std::size_t delayed = step;  // wraps around before the stage has begun
       (runStage(group, stages, step, delayed -= delayBefore<Stages>()), ...);
     };
-    // Not called after a failed wait: the block's data is meaningless then, and the peers are to time out too.
     const auto publish = [&](const auto& group, std::size_t step) {
       if (step + lookaheadSteps >= steps) return;  // no peer waits for the last steps of a call
+      if (group.any(failed()) || startedStopped()) return;
       const TraceSpan span(trace_, TraceId::Publish, step);
       publishCount(group, base_ + step + 1);
     };
@@ -109,7 +112,7 @@ class TilePipeline {
       block.sync();
       work(block, step);
       block.sync();
-      if (isPublisher() && !warp.any(failed())) publish(warp, step);
+      if (isPublisher()) publish(warp, step);
     }
     return finish();
   }
@@ -125,6 +128,28 @@ class TilePipeline {
 
   MSCCLPP_INLINE const Team<Ranks>& team() const { return args_.team; }
   MSCCLPP_INLINE bool failed() const { return hasFailed(wait_); }
+
+  // ---- the block's epoch word ----
+
+  /// Scope::Block: only this block uses the word, since every launch on this scratch has the same number of blocks.
+  MSCCLPP_INLINE std::uint64_t epochWord() const {
+    return arch::load<arch::Order::Relaxed, arch::Scope::Block>(&args_.epochs.words[block_]);
+  }
+  MSCCLPP_INLINE void setEpochWord(std::uint64_t value) const {
+    arch::store<arch::Order::Relaxed, arch::Scope::Block>(&args_.epochs.words[block_], value);
+  }
+  MSCCLPP_INLINE void stop() const { setEpochWord(base_ | EpochWords::stopped); }
+  MSCCLPP_INLINE bool hasStopped() const {
+    if constexpr (returnsFailures<Wait>) {
+      return (epochWord() & EpochWords::stopped) != 0;
+    } else {
+      return false;
+    }
+  }
+  /// Whether the block had stopped when this thread started the call. No reason to return at once: in this call,
+  /// threads that start late may see the mark that others do not, and all of them meet at the barriers.
+  MSCCLPP_INLINE bool startedStopped() const { return (base_ & EpochWords::stopped) != 0; }
+
   /// Packs between two tiles of a block in a slice.
   MSCCLPP_INLINE std::size_t stride() const {
     return args_.scratch.tilePacks * static_cast<std::size_t>(grid_.blockCount());
@@ -161,7 +186,7 @@ class TilePipeline {
       for (std::size_t step = 0; step < steps; ++step) {
         if (step + 1 < steps) waitAndArrive(step + 1);
         grid_.namedBarrierWait(done(step));
-        if (!warp.any(failed())) publish(warp, step);
+        publish(warp, step);
       }
     } else {
       const auto workers = grid_.workers();
@@ -176,7 +201,9 @@ class TilePipeline {
   /// Tells the peers that this block has completed the calls before this one, where the data does not tell them.
   template <class Warp>
   MSCCLPP_INLINE void enter(const Warp& warp) const {
-    if constexpr (Rings::reuse == SlotReuse::ByCredits) publishCount(warp, base_);
+    if constexpr (Rings::reuse == SlotReuse::ByCredits) {
+      if (!startedStopped()) publishCount(warp, base_);
+    }
   }
   template <class Group>
   MSCCLPP_INLINE void publishCount(const Group& group, std::uint64_t steps) const {
@@ -220,12 +247,13 @@ class TilePipeline {
     const auto delay = static_cast<std::int64_t>(step - tile + lookaheadSteps);  // of the stage that reads it
     return previous + delay + 1;
   }
-  MSCCLPP_INLINE void waitForPeer(int peer, std::int64_t relative) {
+  /// Returns false if the wait failed.
+  MSCCLPP_INLINE bool waitForPeer(int peer, std::int64_t relative) {
     const std::uint64_t count = base_ + static_cast<std::uint64_t>(relative);
-    if (static_cast<std::int64_t>(count) <= 0) return;
+    if (static_cast<std::int64_t>(count) <= 0) return true;
     const WaitSite site{WaitOperation::Progress, team().rank(), peer, static_cast<std::uint32_t>(block_), count};
     const std::uint64_t* word = counter(team().rank(), peer);
-    wait_.until(site, [&](std::uint64_t& seen) {
+    return wait_.until(site, [&](std::uint64_t& seen) {
       seen = arch::load<arch::Order::Acquire, arch::Scope::System>(word);
       return seen >= count;
     });
@@ -234,19 +262,15 @@ class TilePipeline {
     return reinterpret_cast<std::uint64_t*>(args_.window.at(at, args_.scratch.counterOffset(block_, from)));
   }
 
+  /// Ends the call in all threads of the block.
   MSCCLPP_INLINE bool finish() const {
-    const auto block = grid_.block();
-    block.sync();  // every thread has read the word
-    // Only this block uses this word: every launch on this scratch has the same number of blocks. Only the publisher
-    // waits, so it knows whether a wait has failed.
+    grid_.block().sync();  // no thread reads the word any more
     if (isPublisher()) {
       const auto warp = grid_.warp();
-      const bool stops = warp.any(failed());
-      if (warp.rank() == 0) {
-        args_.epochs.words[block_] = stops ? base_ | EpochWords::stopped : base_ + tiles_ + args_.scratch.gap();
-      }
+      const bool stops = warp.any(failed() || startedStopped());
+      if (warp.rank() == 0) setEpochWord(stops ? base_ | EpochWords::stopped : base_ + tiles_ + args_.scratch.gap());
     }
-    return !failed();
+    return !failed() && !startedStopped();
   }
 
   // ---- the work of a stage on a tile ----
