@@ -141,6 +141,22 @@ TEST_CASE("a rank with every collective" * doctest::skip()) {
   rank.report(std::to_string(calls) + " calls of 9 collectives, whole outputs");
 }
 
+/// Processes on one GPU take turns of some milliseconds, so that a call takes many of them: correctness only.
+TEST_CASE("every collective with 3, 5, 6 and 7 ranks, several on a GPU where there are fewer") {
+  for (const int ranks : {3, 5, 6, 7}) {
+    if (ranks != gpus()) runAsProcesses(ranks, "a rank that may share a GPU", std::chrono::seconds(timeoutSeconds));
+  }
+}
+TEST_CASE("a rank that may share a GPU" * doctest::skip()) {
+  GpuRank rank;
+  Collectives collectives(rank.communicator, DeviceType::GPU, Collectives::Algorithms::All);
+  const CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  const unsigned calls = checkEveryCollective(collectives, rank.rank, rank.ranks, {1, 4099, 100'003},
+                                              {DataType::BFLOAT16}, performer(collectives, stream));
+  rank.report(std::to_string(calls) + " calls of 9 collectives by " + std::to_string(rank.ranks) +
+              " ranks, whole outputs");
+}
+
 TEST_CASE("every collective with registered buffers") {
   runOnAllGpus("a rank with registered buffers");
 }

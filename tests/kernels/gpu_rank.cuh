@@ -1,4 +1,4 @@
-// A test process as a rank on a GPU of its own, and what its cases need: memory and graphs.
+// A test process as a rank, on a GPU of its own if there are enough, and what its cases need: memory and graphs.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -51,7 +51,7 @@ struct GpuRank {
     sockets = bootstrapOfProcess();
     rank = sockets->getRank();
     ranks = sockets->getNranks();
-    MSCCLPP_CUDATHROW(cudaSetDevice(gpus() == 1 ? 0 : rank));
+    MSCCLPP_CUDATHROW(cudaSetDevice(rank % gpus()));
     std::vector<UniqueId> ids(static_cast<std::size_t>(ranks));
     if (rank == 0) ids[0] = TcpBootstrap::createUniqueId();
     sockets->allGather(ids.data(), sizeof(UniqueId));
@@ -61,7 +61,8 @@ struct GpuRank {
   }
 
   void report(const std::string& what) const {
-    if (rank == 0) std::printf("%d GPUs: %s (%.1f s)\n", ranks, what.c_str(), secondsSince(start));
+    if (rank != 0) return;
+    std::printf("%d GPUs: %s (%.1f s)\n", std::min(ranks, gpus()), what.c_str(), secondsSince(start));
   }
 };
 
