@@ -266,6 +266,35 @@ TEST_CASE("call check: a pipeline with another number of blocks, or slots that a
   CHECK(check.dataIsUntouched);
 }
 
+/// A collective with more stages that receive than it says.
+struct UnderstatedStages
+    : OverSession<std::int32_t, CollectiveConfig{.protocol = Protocol::Simple}, 2, 2, SlotReuse::ByCredits> {
+  using Base = OverSession<std::int32_t, CollectiveConfig{.protocol = Protocol::Simple}, 2, 2, SlotReuse::ByCredits>;
+  static constexpr CollectiveConfig configuration{.protocol = Protocol::Simple};
+  static MSCCLPP_HOST_DEVICE Scratch scratchFor(std::size_t count, int ranks, const PipelineShape& shape) {
+    return Base::makeScratch(count, ranks, shape);
+  }
+  static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) { return Base::fits(args, 0, shape); }
+  template <class GridType, class Source, class Sink>
+  static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
+    using namespace stage;
+    return Base::template withSession<UnderstatedStages>(grid, args, TraceId::AllReduce, [&](auto& session) {
+      const EvenSlices<std::int32_t, Index> slices(args.count, args.team.size());
+      return session.run(eachPeer(slices) | from(source) | send<0>(),
+                         ownSlice(slices) | from(source) | reduce<0>(Sum()) | share<1>() | into(sink),
+                         eachPeer(slices) | receive<1>() | into(sink));
+    });
+  }
+};
+
+TEST_CASE("call check: a pipeline whose stages need more slots than its scratch was made with") {
+  CheckRun<UnderstatedStages> check;
+  const auto record = check.run();
+  REQUIRE(record);
+  CHECK(record->outcome == WaitOutcome::InvalidCall);
+  CHECK(check.dataIsUntouched);
+}
+
 TEST_CASE("call check: a rank that does not call") {
   CheckRun<CheckedAllReduce<Protocol::LL16>> check;
   check.p.absentRank = 1;

@@ -10,6 +10,7 @@
 #include "mscclpp/basic/team.hpp"
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/basic/wait.hpp"
+#include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/collective/collective.hpp"
 #include "mscclpp/collective/stages.hpp"
 #include "mscclpp/collective/tile_rings.hpp"
@@ -53,7 +54,8 @@ class TilePipeline {
         base_(epochWord()) {}
 
   /// Runs the stages. What a stage sends through an array, the next one receives. Returns whether all waits of this
-  /// thread have succeeded; if not, what its sinks got is meaningless.
+  /// thread have succeeded; if not, what its sinks got is meaningless. Where calls are checked, stages that need more
+  /// slots than the rings have are answered as by checkArguments() (collective/call_check.hpp).
   template <class... Stages>
   MSCCLPP_INLINE bool run(const Stages&... stages) {
     static_assert((Stages::usesArraysBelow(Rings::arrays) && ...),
@@ -71,7 +73,11 @@ class TilePipeline {
                   "in a tile pipeline, one stage sends through an array, and the next one receives from it");
     static_assert((!Stages::isExchange && ...),
                   "a tile pipeline has no exchanges: what a stage sends, the next one receives");
-    constexpr std::size_t delay = (std::size_t{Stages::receives} + ... + 0) * lookaheadSteps;
+    constexpr int receiving = (int{Stages::receives} + ... + 0);
+    if constexpr (checked) {
+      if (!args_.scratch.suffices(lookahead, receiving + 1)) return refuse();
+    }
+    constexpr std::size_t delay = std::size_t{receiving} * lookaheadSteps;
     std::size_t longest = 0;
     ((longest = stages.layout.longest() > longest ? stages.layout.longest() : longest), ...);
     tiles_ = ceilDivide(longest, stride());
@@ -260,6 +266,14 @@ class TilePipeline {
   }
   MSCCLPP_INLINE std::uint64_t* counter(int at, int from) const {
     return reinterpret_cast<std::uint64_t*>(args_.window.at(at, args_.scratch.counterOffset(block_, from)));
+  }
+
+  /// Ends a call that has not begun, since its stages do not fit the rings.
+  MSCCLPP_INLINE bool refuse() const {
+    BoundedWait wait = args_.wait;
+    const WaitSite site{WaitOperation::Call, team().rank(), -1, static_cast<std::uint32_t>(block_), args_.count};
+    return detail::refuseCall(wait, site, WaitOutcome::InvalidCall,
+                              detail::wordOf({grid_.blockCount(), grid_.block().size()}));
   }
 
   /// Ends the call in all threads of the block.
