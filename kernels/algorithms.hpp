@@ -115,6 +115,10 @@ constexpr std::size_t indexOf(CollectiveType collective, std::string_view name) 
   return algorithmTable.size();
 }
 
+/// The algorithms of SendReceive, which are those of the messages of an exchange too: consecutive indices.
+inline constexpr std::size_t firstMessageAlgorithm = indexOf(CollectiveType::SendReceive, "ll16");
+inline constexpr std::size_t messageAlgorithms = fallbackOf(CollectiveType::SendReceive) + 1 - firstMessageAlgorithm;
+
 /// Packet kernels count packs in 32 bits, and every collective takes messages of any size.
 constexpr bool areLimitsValid() {
   for (const Algorithm& algorithm : algorithmTable) {

@@ -6,19 +6,11 @@
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/collective/epoch.hpp"
 #include "mscclpp/collective/message_transfer.hpp"
-#include "mscclpp/collective/pair_session.hpp"
+#include "mscclpp/collective/pair_messages.hpp"
 #include "mscclpp/config.hpp"
 #include "mscclpp/sync/window.hpp"
 
 namespace mscclpp {
-
-/// The messages of an Exchange for one ordered pair of ranks: `count` consecutive ones, from `first` on.
-struct PairMessages {
-  std::uint8_t peer;
-  PairSide side;  ///< of this rank; Alone: peer is this rank, which has both source and sink
-  std::uint8_t first;
-  std::uint8_t count;
-};
 
 /// The scratch of one of the protocols of an Exchange.
 template <class Transfer>

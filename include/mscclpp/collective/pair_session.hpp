@@ -11,6 +11,7 @@
 #include "mscclpp/collective/config.hpp"
 #include "mscclpp/collective/epoch.hpp"
 #include "mscclpp/collective/layout.hpp"
+#include "mscclpp/collective/pair_messages.hpp"
 #include "mscclpp/collective/session.hpp"
 #include "mscclpp/collective/stages.hpp"
 #include "mscclpp/config.hpp"
@@ -48,9 +49,6 @@ struct PairScratch {
  private:
   static constexpr std::size_t wordsBytes = epochWords * sizeof(std::uint64_t);
 };
-
-/// The place of a rank in an ordered pair. Alone: sender and receiver are the same rank.
-enum class PairSide : std::uint8_t { Sender, Receiver, Alone };
 
 /// Offset in the window of this rank of its part of the pair with `peer`, in which it is `side`.
 template <PairSide side, class PairOf>

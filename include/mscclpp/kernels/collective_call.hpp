@@ -81,6 +81,22 @@ struct Reduction {
       : op(reduceOp), factor(scalar), factorLocation(location) {}
 };
 
+/// A message that a rank sends in an exchange.
+struct SentMessage {
+  const void* data;
+  std::size_t bytes;
+  int destination;
+};
+/// A message that a rank receives in an exchange.
+struct ReceivedMessage {
+  void* data;
+  std::size_t bytes;  ///< those of the sender
+  int origin;
+};
+/// The most messages that a rank sends, and that it receives, in one exchange.
+inline constexpr std::size_t maxSentMessages = 64;
+inline constexpr std::size_t maxReceivedMessages = 64;
+
 /// What a call does. All ranks pass the same collective, count, type, operator, root and algorithm, but for a
 /// SendReceive.
 struct CollectiveCall {

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,20 @@ class Collectives {
   /// one of them out.
   void sendReceive(const void* input, std::size_t count, int destination, void* output, std::size_t receivedCount,
                    int origin, DataType type, CUstream_st* stream = nullptr, const std::string& algorithm = {});
+
+  /// Sends and receives up to maxSentMessages and maxReceivedMessages messages, which all progress together (as NCCL's
+  /// sends and receives between ncclGroupStart and ncclGroupEnd). Called by each rank for the messages that it has part
+  /// in; a rank without any makes no call. The k-th message that a sends to b, counted over all its calls of exchange()
+  /// and sendReceive(), is the k-th that b receives from a; both give the same size. It does not matter how a rank
+  /// divides its messages into calls, as long as the messages could be transferred if each of them needed both ranks to
+  /// be in the call that has it. Messages of zero bytes match and move nothing. A message to oneself is sent and
+  /// received by the same call; its data may be at the same place. Otherwise no two messages overlap.
+  ///
+  /// Where the sizes of sender and receiver differ, the call or a later one fails by a timeout, or delivers wrong data.
+  /// On a GPU it is one kernel, of at least one block for each rank sent to and each received from; nothing is
+  /// allocated. Throws Error(InvalidUsage) for wrong arguments and, after an earlier failure, what check() throws.
+  void exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives,
+                CUstream_st* stream = nullptr);
 
   /// Throws if a wait of an earlier call failed: Error(RemoteError) that names a failed rank, Error(Timeout), or
   /// Error(Aborted). On GPUs call it after synchronising the stream. The outputs since the failure are then
