@@ -91,6 +91,8 @@ inline constexpr auto algorithmTable = std::to_array<Algorithm>({
   {SendReceive,   "ll16",              LL16,     OneShot, 64 * KiB,  CpuAndGpu, General},
   {SendReceive,   "ll128",             LL128,    OneShot, 1 * MiB,   GpuOnly,   General},
   {SendReceive,   "pipelined",         Simple,   OneShot, noLimit,   CpuAndGpu, General},
+  {ReduceScatterV, "ll16",             LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
+  {ReduceScatterV, "pipelined",        Simple,   OneShot, noLimit,   CpuAndGpu, General},
 });
 // clang-format on
 

@@ -2,7 +2,9 @@
 #include "mscclpp/kernels/collectives.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <limits>
 #include <optional>
 #include <span>
 #include <utility>
@@ -133,6 +135,34 @@ class Collectives::State {
     if (!onGpu_ && monitor_->failed()) monitor_->check();
   }
 
+  void allGatherV(const void* input, void* output, std::span<const std::size_t> counts,
+                  std::span<const std::size_t> offsets, DataType type, CUstream_st* stream) {
+    const std::size_t size = requireParts("all_gather_v", counts, offsets, type);
+    const std::size_t own = counts[static_cast<std::size_t>(rank_)] * size;
+    MessageArray<SentMessage> sends;
+    MessageArray<ReceivedMessage> receives;
+    for (std::size_t r = 0; r < counts.size(); ++r) {
+      sends[r] = {input, own, static_cast<int>(r)};
+      receives[r] = {static_cast<std::byte*>(output) + offsets[r] * size, counts[r] * size, static_cast<int>(r)};
+    }
+    exchange({sends.data(), counts.size()}, {receives.data(), counts.size()}, stream);
+  }
+
+  void allToAllV(const void* input, std::span<const std::size_t> sendCounts, std::span<const std::size_t> sendOffsets,
+                 void* output, std::span<const std::size_t> receiveCounts, std::span<const std::size_t> receiveOffsets,
+                 DataType type, CUstream_st* stream) {
+    const std::size_t size = requireParts("all_to_all_v", sendCounts, sendOffsets, type);
+    requireParts("all_to_all_v", receiveCounts, receiveOffsets, type);
+    MessageArray<SentMessage> sends;
+    MessageArray<ReceivedMessage> receives;
+    for (std::size_t r = 0; r < sendCounts.size(); ++r) {
+      const int peer = static_cast<int>(r);
+      sends[r] = {static_cast<const std::byte*>(input) + sendOffsets[r] * size, sendCounts[r] * size, peer};
+      receives[r] = {static_cast<std::byte*>(output) + receiveOffsets[r] * size, receiveCounts[r] * size, peer};
+    }
+    exchange({sends.data(), sendCounts.size()}, {receives.data(), receiveCounts.size()}, stream);
+  }
+
   void check() const { monitor_->check(); }
 
   std::vector<std::string> algorithmsOf(CollectiveType collective) const {
@@ -189,6 +219,32 @@ class Collectives::State {
   }
 
  private:
+  /// A message to or from each rank.
+  template <class Message>
+  using MessageArray = std::array<Message, maxTeamSize>;
+  static_assert(maxTeamSize <= maxSentMessages && maxTeamSize <= maxReceivedMessages);
+
+  /// Throws unless there is a count and an offset for each rank; returns the bytes of an element.
+  std::size_t requireParts(const char* name, std::span<const std::size_t> counts, std::span<const std::size_t> offsets,
+                           DataType type) const {
+    const auto fail = [&](const std::string& why) {
+      throw Error(std::string(name) + ": " + why, ErrorCode::InvalidUsage);
+    };
+    const auto wanted = static_cast<std::size_t>(ranks_);
+    if (counts.size() != wanted || offsets.size() != wanted) {
+      fail("there are " + std::to_string(counts.size()) + " counts and " + std::to_string(offsets.size()) +
+           " offsets; it takes one of each for each of " + std::to_string(ranks_) + " ranks");
+    }
+    const std::size_t size = sizeOf(type);
+    if (size == 0) fail(std::string("data type ") + nameOf(type) + " is not supported");
+    for (const auto numbers : {counts, offsets}) {
+      if (*std::max_element(numbers.begin(), numbers.end()) > std::numeric_limits<std::size_t>::max() / 8 / size) {
+        fail("a count or offset is larger than the address space; was it a negative number?");
+      }
+    }
+    return size;
+  }
+
   /// Writes this rank's trace to the directory named by the environment, without overwriting existing files.
   void writeEnvironmentTrace() const noexcept {
     try {
@@ -359,12 +415,14 @@ class Collectives::State {
                                 .input = call.input,
                                 .output = call.output,
                                 .outputs = outputs.base,
-                                .count = call.count * elementBytes,
+                                .count = longestCountOf(call) * elementBytes,
                                 .reduction = call.reduction,
                                 .root = call.root,
                                 .destination = call.destination,
                                 .origin = call.origin,
                                 .receivedCount = call.receivedCount * elementBytes,
+                                .counts = call.counts.data(),
+                                .offsets = call.offsets.data(),
                                 .shape = shapeOf(call, algorithm, region, bytes),
                                 .stream = call.stream,
                                 .trace = trace_ ? trace_->buffer() : TraceBuffer{}});
@@ -548,6 +606,32 @@ void Collectives::sendReceive(const void* input, std::size_t count, int destinat
        .destination = destination,
        .origin = origin,
        .receivedCount = receivedCount,
+       .stream = stream,
+       .algorithm = algorithm});
+}
+
+void Collectives::allGatherV(const void* input, void* output, std::span<const std::size_t> counts,
+                             std::span<const std::size_t> offsets, DataType type, CUstream_st* stream) {
+  state_->allGatherV(input, output, counts, offsets, type, stream);
+}
+
+void Collectives::allToAllV(const void* input, std::span<const std::size_t> sendCounts,
+                            std::span<const std::size_t> sendOffsets, void* output,
+                            std::span<const std::size_t> receiveCounts, std::span<const std::size_t> receiveOffsets,
+                            DataType type, CUstream_st* stream) {
+  state_->allToAllV(input, sendCounts, sendOffsets, output, receiveCounts, receiveOffsets, type, stream);
+}
+
+void Collectives::reduceScatterV(const void* input, void* output, std::span<const std::size_t> counts,
+                                 std::span<const std::size_t> offsets, DataType type, const Reduction& reduction,
+                                 CUstream_st* stream, const std::string& algorithm) {
+  run({.collective = CollectiveType::ReduceScatterV,
+       .input = input,
+       .output = output,
+       .type = type,
+       .reduction = reduction,
+       .counts = counts,
+       .offsets = offsets,
        .stream = stream,
        .algorithm = algorithm});
 }

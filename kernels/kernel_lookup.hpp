@@ -16,6 +16,7 @@
 #include "mscclpp/collective/gather.hpp"
 #include "mscclpp/collective/reduce.hpp"
 #include "mscclpp/collective/reduce_scatter.hpp"
+#include "mscclpp/collective/reduce_scatter_v.hpp"
 #include "mscclpp/collective/scatter.hpp"
 #include "mscclpp/collective/send_receive.hpp"
 #include "mscclpp/collective/traced.hpp"
@@ -37,6 +38,8 @@ auto collectiveTag() {
         T, Op, AllReduceConfig{algorithm.protocol, algorithm.pattern, ranks, lookahead, algorithm.link}>>{};
   } else if constexpr (algorithm.collective == CollectiveType::ReduceScatter) {
     return TypeTag<mscclpp::ReduceScatter<T, Op, config>>{};
+  } else if constexpr (algorithm.collective == CollectiveType::ReduceScatterV) {
+    return TypeTag<mscclpp::ReduceScatterV<T, Op, config>>{};
   } else if constexpr (algorithm.collective == CollectiveType::Reduce) {
     return TypeTag<mscclpp::Reduce<T, Op, config>>{};
   } else if constexpr (algorithm.collective == CollectiveType::AllGather) {
@@ -84,6 +87,12 @@ typename Collective::Args argsFor(const KernelCall& call) {
   if constexpr (requires { args.op.op; }) args.op = {call.reduction.op};
   if constexpr (requires { args.root; }) args.root = call.root;
   if constexpr (requires { args.outputs; }) args.outputs = makeWindow<ranks>(call.outputs, call.ranks);
+  if constexpr (requires { args.counts; }) {
+    for (int r = 0; r < call.ranks; ++r) {
+      args.counts[r] = call.counts[r];
+      args.offsets[r] = call.offsets[r];
+    }
+  }
   if constexpr (requires { args.destination; }) {
     args.destination = call.destination;
     args.origin = call.origin;

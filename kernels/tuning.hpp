@@ -59,6 +59,7 @@ inline constexpr auto gpuTuningTable = std::to_array<TuningEntry>({
     {CollectiveType::Scatter, 2, 256 * KiB, "ll16"},
     {CollectiveType::SendReceive, 2, 64 * KiB, "ll16"},
     {CollectiveType::SendReceive, 2, 1 * MiB, "ll128"},
+    {CollectiveType::ReduceScatterV, 2, 256 * KiB, "ll16"},
 });
 
 // On CPUs the pipeline, which copies whole tiles, is always faster than packets: measured on two cores of an x86-64

@@ -19,9 +19,10 @@ namespace {
 /// Around the longest packet message of 64 KiB and the tiles of a pipeline.
 const std::vector<std::size_t> sizes{0, 1, 16, 1000, 4096, 32'768, 65'535, 65'536, 65'537, 100'000, 300'001};
 
-void onRanks(int ranks, const std::function<void(Collectives&, Bootstrap&)>& body) {
+void onRanks(int ranks, const std::function<void(Collectives&, Bootstrap&)>& body,
+             Collectives::Algorithms algorithms = Collectives::Algorithms::Selected) {
   runAsThreads(ranks, [&](std::shared_ptr<Bootstrap> bootstrap) {
-    Collectives collectives(std::make_shared<Communicator>(bootstrap), DeviceType::CPU);
+    Collectives collectives(std::make_shared<Communicator>(bootstrap), DeviceType::CPU, algorithms);
     body(collectives, *bootstrap);
     bootstrap->barrier();
   });
@@ -151,5 +152,126 @@ TEST_CASE("epochs beyond 2^32") {
     for (unsigned seed = 0; seed < 4; ++seed) {
       checkPlan(MessagePlan(3, 50, {10, 5000, 70'000}, 9, seed), collectives, bootstrap.getRank());
     }
+  });
+}
+
+namespace {
+
+/// Counts for each of `ranks` ranks, of which some are 0, and offsets with gaps between the parts.
+struct Parts {
+  std::vector<std::size_t> counts;
+  std::vector<std::size_t> offsets;
+  std::size_t elements = 0;  ///< of an array with all parts
+
+  void add(std::size_t count, std::size_t gap) {
+    counts.push_back(count);
+    offsets.push_back(elements + gap);
+    elements += gap + count;
+  }
+};
+
+std::size_t countOf(int from, int to, std::size_t scale) {
+  return static_cast<std::size_t>((from * 5 + to * 3) % 4) * scale + static_cast<std::size_t>((from + to) % 3);
+}
+float elementOf(int from, int to, std::size_t i) {
+  return static_cast<float>(from * 64 + to * 8 + static_cast<int>(i % 7));
+}
+
+}  // namespace
+
+TEST_CASE("all-to-all with a count for each pair of ranks") {
+  for (const int ranks : {1, 2, 5}) {
+    CAPTURE(ranks);
+    onRanks(ranks, [&](Collectives& collectives, Bootstrap& bootstrap) {
+      const int rank = bootstrap.getRank();
+      for (const std::size_t scale : {3, 1000, 30'000}) {
+        Parts sent, received;
+        for (int peer = 0; peer < ranks; ++peer) {
+          sent.add(countOf(rank, peer, scale), 2);
+          received.add(countOf(peer, rank, scale), 1);
+        }
+        std::vector<float> input(sent.elements), output(received.elements + 1, -1), wanted(output);
+        for (int peer = 0; peer < ranks; ++peer) {
+          const auto p = static_cast<std::size_t>(peer);
+          for (std::size_t i = 0; i < sent.counts[p]; ++i) input[sent.offsets[p] + i] = elementOf(rank, peer, i);
+          for (std::size_t i = 0; i < received.counts[p]; ++i)
+            wanted[received.offsets[p] + i] = elementOf(peer, rank, i);
+        }
+        collectives.allToAllV(input.data(), sent.counts, sent.offsets, output.data(), received.counts, received.offsets,
+                              DataType::FLOAT32);
+        CHECK(output == wanted);
+      }
+    });
+  }
+}
+
+TEST_CASE("all-gather and reduce-scatter with a count for each rank") {
+  for (const int ranks : {1, 2, 5}) {
+    CAPTURE(ranks);
+    onRanks(
+        ranks,
+        [&](Collectives& collectives, Bootstrap& bootstrap) {
+          const int rank = bootstrap.getRank();
+          const auto self = static_cast<std::size_t>(rank);
+          for (const std::size_t scale : {3, 1000, 30'000}) {
+            for (const bool inPlace : {false, true}) {
+              Parts parts;
+              for (int r = 0; r < ranks; ++r) parts.add(countOf(r, r, scale), 2);
+              const std::size_t own = parts.counts[self];
+              std::vector<float> gathered(parts.elements + 1, -1), wanted(gathered), input(own),
+                  scattered(parts.elements);
+              for (int r = 0; r < ranks; ++r) {
+                const auto at = static_cast<std::size_t>(r);
+                for (std::size_t i = 0; i < parts.counts[at]; ++i) {
+                  wanted[parts.offsets[at] + i] = elementOf(r, 0, i);
+                  scattered[parts.offsets[at] + i] = elementOf(rank, r, i);
+                }
+              }
+              for (std::size_t i = 0; i < own; ++i) input[i] = elementOf(rank, 0, i);
+              float* const place = gathered.data() + parts.offsets[self];
+              if (inPlace) std::copy(input.begin(), input.end(), place);
+              collectives.allGatherV(inPlace ? place : input.data(), gathered.data(), parts.counts, parts.offsets,
+                                     DataType::FLOAT32);
+              CHECK(gathered == wanted);
+
+              for (const std::string algorithm : {"", "ll16", "pipelined"}) {
+                if (algorithm == "ll16" && scale > 10'000) continue;
+                std::vector<float> sum(own, -1), total(own, 0), from(scattered);
+                for (int r = 0; r < ranks; ++r) {
+                  for (std::size_t i = 0; i < own; ++i) total[i] += elementOf(r, rank, i);
+                }
+                float* const result = inPlace ? from.data() + parts.offsets[self] : sum.data();
+                collectives.reduceScatterV(from.data(), result, parts.counts, parts.offsets, DataType::FLOAT32,
+                                           ReduceOp::SUM, nullptr, algorithm);
+                CHECK(std::vector<float>(result, result + own) == total);
+              }
+            }
+          }
+        },
+        Collectives::Algorithms::All);
+  }
+}
+
+TEST_CASE("invalid counts") {
+  onRanks(2, [](Collectives& collectives, Bootstrap&) {
+    float values[8] = {};
+    const std::vector<std::size_t> two{1, 1}, offsets{0, 4}, three{1, 1, 1}, negative{1, static_cast<std::size_t>(-1)};
+    for (const auto& counts : {three, negative}) {
+      const std::string part = counts.size() == 3 ? "one of each for each of 2 ranks" : "a negative number?";
+      expectInvalidUsage(part, [&] { collectives.allGatherV(values, values + 4, counts, offsets, DataType::FLOAT32); });
+      expectInvalidUsage(
+          part, [&] { collectives.allToAllV(values, two, offsets, values + 4, counts, offsets, DataType::FLOAT32); });
+      expectInvalidUsage(
+          part, [&] { collectives.allToAllV(values, counts, offsets, values + 4, two, offsets, DataType::FLOAT32); });
+      expectInvalidUsage(part, [&] {
+        collectives.reduceScatterV(values, values + 4, counts, offsets, DataType::FLOAT32, ReduceOp::SUM);
+      });
+    }
+    expectInvalidUsage("not supported",
+                       [&] { collectives.allGatherV(values, values + 4, two, offsets, DataType::AUTO); });
+    expectInvalidUsage("in place, output == input + offsets[rank]", [&] {
+      collectives.reduceScatterV(values, values + 1, two, std::vector<std::size_t>{0, 0}, DataType::FLOAT32,
+                                 ReduceOp::SUM);
+    });
   });
 }
