@@ -17,7 +17,7 @@ using namespace mscclpp::test;
 namespace {
 
 /// Around the longest packet message of 64 KiB and the tiles of a pipeline.
-const std::vector<std::size_t> sizes{0, 1, 16, 1000, 4096, 32'768, 65'535, 65'536, 65'537, 100'000, 300'001};
+const std::vector<std::size_t> sizes{0, 1, 16, 1000, 4096, 32'768, 65'535, 65'536, 65'537, 150'001};
 
 void onRanks(int ranks, const std::function<void(Collectives&, Bootstrap&)>& body,
              Collectives::Algorithms algorithms = Collectives::Algorithms::Selected) {
@@ -56,9 +56,9 @@ TEST_CASE("random messages, which each rank divides into calls at places of its 
   for (int ranks = 1; ranks <= 8; ++ranks) {
     CAPTURE(ranks);
     std::vector<MessagePlan> plans;
-    for (const std::size_t most : {1, 4, 16}) plans.emplace_back(ranks, 60, sizes, most, static_cast<unsigned>(ranks));
+    for (const std::size_t most : {1, 4, 16}) plans.emplace_back(ranks, 40, sizes, most, static_cast<unsigned>(ranks));
     plans.emplace_back(ranks, 60, std::vector<std::size_t>{100}, 24, 1);
-    plans.emplace_back(ranks, 40, std::vector<std::size_t>{200'000}, 24, 2);
+    plans.emplace_back(ranks, 20, std::vector<std::size_t>{200'000}, 24, 2);
     onRanks(ranks, [&](Collectives& collectives, Bootstrap& bootstrap) {
       for (const MessagePlan& plan : plans) checkPlan(plan, collectives, bootstrap.getRank());
     });
@@ -206,7 +206,7 @@ TEST_CASE("all-to-all with a count for each pair of ranks") {
 }
 
 TEST_CASE("all-gather and reduce-scatter with a count for each rank") {
-  for (const int ranks : {1, 2, 5}) {
+  for (const int ranks : {1, 2, 4}) {
     CAPTURE(ranks);
     onRanks(
         ranks,
@@ -270,8 +270,8 @@ TEST_CASE("invalid counts") {
     expectInvalidUsage("not supported",
                        [&] { collectives.allGatherV(values, values + 4, two, offsets, DataType::AUTO); });
     expectInvalidUsage("in place, output == input + offsets[rank]", [&] {
-      collectives.reduceScatterV(values, values + 1, two, std::vector<std::size_t>{0, 0}, DataType::FLOAT32,
-                                 ReduceOp::SUM);
+      collectives.reduceScatterV(values, values + 1, std::vector<std::size_t>{2, 2}, std::vector<std::size_t>{0, 0},
+                                 DataType::FLOAT32, ReduceOp::SUM);
     });
   });
 }

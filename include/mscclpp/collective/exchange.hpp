@@ -30,6 +30,18 @@ struct ExchangeArgs : TransferScratch<Transfers>... {
   std::uint8_t protocols[maxMessages];  ///< [m]: the protocol of message m, an index in Transfers
 };
 
+namespace detail {
+
+/// The largest number of threads per block of any of the protocols; a control warp is of no use to packets, but works.
+template <class... Transfers>
+MSCCLPP_HOST_DEVICE constexpr int largestBlockOf() {
+  int most = 0;
+  ((most = Transfers::maxBlockThreads > most ? Transfers::maxBlockThreads : most), ...);
+  return most;
+}
+
+}  // namespace detail
+
 /// A call that sends and receives up to maxMessages messages. Transfers: the protocols, each a
 /// MessageTransfer<T, config> with the same T and config.ranks; none twice. The scratches are those of
 /// SendReceive<T, config>, whose calls and Exchanges may follow each other.
@@ -51,11 +63,7 @@ struct Exchange {
   static_assert(maxMessages > 0 && maxMessages <= 255, "messages are counted in 8 bits");
   using Args = ExchangeArgs<Ranks, maxMessages, Transfers...>;
 
-  static constexpr int maxBlockThreads = [] {
-    int most = 0;
-    ((most = Transfers::maxBlockThreads > most ? Transfers::maxBlockThreads : most), ...);
-    return most;
-  }();
+  static constexpr int maxBlockThreads = detail::largestBlockOf<Transfers...>();
 
   /// Whether a launch of this shape can run with these arguments: there is a block for each pair, pairs and messages
   /// are within their arrays, and every message fits in the scratch of its protocol. launch() checks it; a user's
