@@ -70,6 +70,7 @@ void requireSizes(CollectiveType collective, const Buffers& buffers, bool isRoot
       rule = "inputSize is outputSize times the number of ranks; it may be 0 if the rank is not the root";
       break;
     case CollectiveType::SendReceive:
+    case CollectiveType::ReduceScatterV:
       break;
   }
   if (isRight) return;
@@ -110,6 +111,8 @@ const char* algorithmApiNameOf(CollectiveType collective) {
       return "scatter";
     case CollectiveType::SendReceive:
       return "sendrecv";
+    case CollectiveType::ReduceScatterV:
+      return "reducescatterv";
   }
   return "unknown";
 }
@@ -117,6 +120,7 @@ const char* algorithmApiNameOf(CollectiveType collective) {
 std::optional<CollectiveType> collectiveNamed(std::string_view name) {
   for (int i = 0; i < collectiveTypes; ++i) {
     const auto collective = static_cast<CollectiveType>(i);
+    if (hasVariableCounts(collective)) continue;  // an algorithm object has no call with a count for each rank
     if (name == algorithmApiNameOf(collective)) return collective;
   }
   return std::nullopt;
@@ -136,6 +140,7 @@ std::size_t messageSizeOf(std::string_view collective, const Buffers& buffers, i
     case CollectiveType::AllGather:
     case CollectiveType::Reduce:
     case CollectiveType::Gather:
+    case CollectiveType::ReduceScatterV:
       break;
   }
   return buffers.inputSize;

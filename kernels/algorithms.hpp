@@ -91,6 +91,8 @@ inline constexpr auto algorithmTable = std::to_array<Algorithm>({
   {SendReceive,   "ll16",              LL16,     OneShot, 64 * KiB,  CpuAndGpu, General},
   {SendReceive,   "ll128",             LL128,    OneShot, 1 * MiB,   GpuOnly,   General},
   {SendReceive,   "pipelined",         Simple,   OneShot, noLimit,   CpuAndGpu, General},
+  {ReduceScatterV, "ll16",             LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
+  {ReduceScatterV, "pipelined",        Simple,   OneShot, noLimit,   CpuAndGpu, General},
 });
 // clang-format on
 
@@ -114,6 +116,10 @@ constexpr std::size_t indexOf(CollectiveType collective, std::string_view name) 
   }
   return algorithmTable.size();
 }
+
+/// The algorithms of SendReceive, which are those of the messages of an exchange too: consecutive indices.
+inline constexpr std::size_t firstMessageAlgorithm = indexOf(CollectiveType::SendReceive, "ll16");
+inline constexpr std::size_t messageAlgorithms = fallbackOf(CollectiveType::SendReceive) + 1 - firstMessageAlgorithm;
 
 /// Packet kernels count packs in 32 bits, and every collective takes messages of any size.
 constexpr bool areLimitsValid() {

@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 
+#include "exchange_call.hpp"
 #include "kernel_call.hpp"
 #include "mscclpp/basic/clock_sync.hpp"
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
@@ -30,6 +31,8 @@ struct Backend {
   KernelFunction (*find)(std::size_t algorithm, DataType type, int ranks);
   /// The same for kernels that record their stages.
   KernelFunction (*findTraced)(std::size_t algorithm, DataType type, int ranks);
+  /// The kernel of exchanges.
+  int (*exchange)(const ExchangeCall& call);
   /// For TraceOptions; null if the backend uses the host's clock.
   void (*launchClockSync)(ClockSync* exchange);
 };

@@ -63,6 +63,13 @@ void sizesOf(const CollectiveCall& call, int rank, int ranks, std::size_t& input
       input = call.destination < 0 ? 0 : call.count;
       output = call.origin < 0 ? 0 : call.receivedCount;
       break;
+    case CollectiveType::ReduceScatterV:
+      input = 0;
+      for (std::size_t r = 0; r < call.counts.size(); ++r) {
+        if (call.counts[r] > 0) input = std::max(input, call.offsets[r] + call.counts[r]);
+      }
+      output = call.counts[static_cast<std::size_t>(rank)];
+      break;
   }
 }
 
@@ -87,6 +94,9 @@ bool placeOf(const CollectiveCall& call, int rank, std::ptrdiff_t& offset) {
       return false;
     case CollectiveType::SendReceive:
       return call.destination == rank;
+    case CollectiveType::ReduceScatterV:
+      offset = static_cast<std::ptrdiff_t>(call.offsets[static_cast<std::size_t>(rank)] * sizeOf(call.type));
+      return true;
   }
   return false;
 }
@@ -100,11 +110,12 @@ void requireSeparate(const CollectiveCall& call, int rank, const Buffer& input, 
   std::ptrdiff_t offset = 0;
   const bool hasPlace = placeOf(call, rank, offset);
   if (hasPlace && static_cast<std::ptrdiff_t>(to - from) == offset) return;
-  throwInvalidCall(
-      call, std::string("input and output overlap") + (!hasPlace     ? "; this collective has no form in place"
-                                                       : offset == 0 ? "; in place, they are the same"
-                                                       : offset > 0  ? "; in place, output == input + rank * count"
-                                                                     : "; in place, input == output + rank * count"));
+  throwInvalidCall(call, std::string("input and output overlap") +
+                             (!hasPlace                            ? "; this collective has no form in place"
+                              : offset == 0                        ? "; in place, they are the same"
+                              : hasVariableCounts(call.collective) ? "; in place, output == input + offsets[rank]"
+                              : offset > 0                         ? "; in place, output == input + rank * count"
+                                                                   : "; in place, input == output + rank * count"));
 }
 
 }  // namespace
@@ -117,8 +128,13 @@ std::optional<CollectiveType> findCollective(std::string_view name) {
   return std::nullopt;
 }
 
+std::size_t longestCountOf(const CollectiveCall& call) {
+  if (!hasVariableCounts(call.collective)) return call.count;
+  return call.counts.empty() ? 0 : *std::max_element(call.counts.begin(), call.counts.end());
+}
+
 std::size_t bytesOf(const CollectiveCall& call) {
-  std::size_t count = call.count;
+  std::size_t count = longestCountOf(call);
   if (call.collective == CollectiveType::SendReceive) {
     count = std::max(call.destination < 0 ? 0 : call.count, call.origin < 0 ? 0 : call.receivedCount);
   }
@@ -154,9 +170,23 @@ bool requireValid(const CollectiveCall& call, int rank, int ranks) {
       throwInvalidCall(call, "a message to oneself is sent and received by the same call, with the same count");
     }
   }
-  for (const std::size_t count : {call.count, isTransfer ? call.receivedCount : 0}) {
+  const auto requireSize = [&](std::size_t count) {
     if (count > std::numeric_limits<std::size_t>::max() / 4 / static_cast<std::size_t>(maxTeamSize) / size) {
       throwInvalidCall(call, "count is larger than the address space; was it a negative number?");
+    }
+  };
+  requireSize(call.count);
+  if (isTransfer) requireSize(call.receivedCount);
+  if (hasVariableCounts(call.collective)) {
+    const auto wanted = static_cast<std::size_t>(ranks);
+    if (call.counts.size() != wanted || call.offsets.size() != wanted) {
+      throwInvalidCall(call, "there are " + std::to_string(call.counts.size()) + " counts and " +
+                                 std::to_string(call.offsets.size()) + " offsets; it takes one of each for each of " +
+                                 std::to_string(ranks) + " ranks");
+    }
+    for (std::size_t r = 0; r < wanted; ++r) {
+      requireSize(call.counts[r]);
+      requireSize(call.offsets[r]);
     }
   }
   Buffer input{"input", call.input, 0};
@@ -172,7 +202,7 @@ bool requireValid(const CollectiveCall& call, int rank, int ranks) {
     }
   }
   requireSeparate(call, rank, input, output);
-  return call.count > 0 || (isTransfer && call.receivedCount > 0);
+  return longestCountOf(call) > 0 || (isTransfer && call.receivedCount > 0);
 }
 
 }  // namespace mscclpp::kernels

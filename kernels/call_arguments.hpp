@@ -13,7 +13,10 @@ namespace mscclpp::kernels {
 /// The collective with this nameOf(); nothing if there is none.
 std::optional<CollectiveType> findCollective(std::string_view name);
 
-/// Bytes of CollectiveCall::count elements or, of a SendReceive, of the longer message: what algorithms are selected
+/// The count of a call or, where it has one for each rank, the largest.
+std::size_t longestCountOf(const CollectiveCall& call);
+
+/// Bytes of longestCountOf() elements or, of a SendReceive, of the longer message: what algorithms are selected
 /// by.
 std::size_t bytesOf(const CollectiveCall& call);
 

@@ -170,10 +170,12 @@ AlgorithmCollection collectiveAlgorithms(DeviceType deviceType) {
   };
   for (int i = 0; i < collectiveTypes; ++i) {
     const auto collective = static_cast<CollectiveType>(i);
+    if (hasVariableCounts(collective)) continue;
     add({.name = std::string("mscclpp_") + algorithmApiNameOf(collective), .collective = collective});
   }
   for (const Algorithm& algorithm : algorithmTable) {
     if (!onGpu && algorithm.backends == Backends::GpuOnly) continue;
+    if (hasVariableCounts(algorithm.collective)) continue;
     if (needsRegistration(algorithm)) continue;  // an algorithm object has no call by which ranks register buffers
     add({.name = std::string("mscclpp_") + algorithmApiNameOf(algorithm.collective) + "_" + algorithm.name,
          .collective = algorithm.collective,

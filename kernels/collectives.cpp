@@ -2,13 +2,17 @@
 #include "mscclpp/kernels/collectives.hpp"
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
+#include <limits>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "algorithms.hpp"
 #include "backend.hpp"
 #include "call_arguments.hpp"
+#include "exchange_call.hpp"
 #include "host/base/process_identity.hpp"
 #include "host/bootstrap/group_agreement.hpp"
 #include "host/communicator/group_setup.hpp"
@@ -109,7 +113,10 @@ class Collectives::State {
     if (monitor_->failed()) monitor_->check();
     if (!requireValid(call, rank_, ranks_)) return;
     if (call.collective == CollectiveType::SendReceive) {
-      sendReceive(call);
+      const SentMessage sent{call.input, call.count * sizeOf(call.type), call.destination};
+      const ReceivedMessage received{call.output, call.receivedCount * sizeOf(call.type), call.origin};
+      exchange({&sent, call.destination < 0 ? 0u : 1u}, {&received, call.origin < 0 ? 0u : 1u}, call.stream,
+               call.algorithm);
     } else {
       const auto output = findOutput(call);
       const std::size_t algorithm = choose(call, bytesOf(call), output.has_value());
@@ -120,6 +127,40 @@ class Collectives::State {
       }
     }
     if (!onGpu_ && monitor_->failed()) monitor_->check();
+  }
+
+  void exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, CUstream_st* stream) {
+    if (monitor_->failed()) monitor_->check();
+    exchange(sends, receives, stream, {});
+    if (!onGpu_ && monitor_->failed()) monitor_->check();
+  }
+
+  void allGatherV(const void* input, void* output, std::span<const std::size_t> counts,
+                  std::span<const std::size_t> offsets, DataType type, CUstream_st* stream) {
+    const std::size_t size = requireParts("all_gather_v", counts, offsets, type);
+    const std::size_t own = counts[static_cast<std::size_t>(rank_)] * size;
+    MessageArray<SentMessage> sends;
+    MessageArray<ReceivedMessage> receives;
+    for (std::size_t r = 0; r < counts.size(); ++r) {
+      sends[r] = {input, own, static_cast<int>(r)};
+      receives[r] = {static_cast<std::byte*>(output) + offsets[r] * size, counts[r] * size, static_cast<int>(r)};
+    }
+    exchange({sends.data(), counts.size()}, {receives.data(), counts.size()}, stream);
+  }
+
+  void allToAllV(const void* input, std::span<const std::size_t> sendCounts, std::span<const std::size_t> sendOffsets,
+                 void* output, std::span<const std::size_t> receiveCounts, std::span<const std::size_t> receiveOffsets,
+                 DataType type, CUstream_st* stream) {
+    const std::size_t size = requireParts("all_to_all_v", sendCounts, sendOffsets, type);
+    requireParts("all_to_all_v", receiveCounts, receiveOffsets, type);
+    MessageArray<SentMessage> sends;
+    MessageArray<ReceivedMessage> receives;
+    for (std::size_t r = 0; r < sendCounts.size(); ++r) {
+      const int peer = static_cast<int>(r);
+      sends[r] = {static_cast<const std::byte*>(input) + sendOffsets[r] * size, sendCounts[r] * size, peer};
+      receives[r] = {static_cast<std::byte*>(output) + receiveOffsets[r] * size, receiveCounts[r] * size, peer};
+    }
+    exchange({sends.data(), sendCounts.size()}, {receives.data(), receiveCounts.size()}, stream);
   }
 
   void check() const { monitor_->check(); }
@@ -178,6 +219,32 @@ class Collectives::State {
   }
 
  private:
+  /// A message to or from each rank.
+  template <class Message>
+  using MessageArray = std::array<Message, maxTeamSize>;
+  static_assert(maxTeamSize <= maxSentMessages && maxTeamSize <= maxReceivedMessages);
+
+  /// Throws unless there is a count and an offset for each rank; returns the bytes of an element.
+  std::size_t requireParts(const char* name, std::span<const std::size_t> counts, std::span<const std::size_t> offsets,
+                           DataType type) const {
+    const auto fail = [&](const std::string& why) {
+      throw Error(std::string(name) + ": " + why, ErrorCode::InvalidUsage);
+    };
+    const auto wanted = static_cast<std::size_t>(ranks_);
+    if (counts.size() != wanted || offsets.size() != wanted) {
+      fail("there are " + std::to_string(counts.size()) + " counts and " + std::to_string(offsets.size()) +
+           " offsets; it takes one of each for each of " + std::to_string(ranks_) + " ranks");
+    }
+    const std::size_t size = sizeOf(type);
+    if (size == 0) fail(std::string("data type ") + nameOf(type) + " is not supported");
+    for (const auto numbers : {counts, offsets}) {
+      if (*std::max_element(numbers.begin(), numbers.end()) > std::numeric_limits<std::size_t>::max() / 8 / size) {
+        fail("a count or offset is larger than the address space; was it a negative number?");
+      }
+    }
+    return size;
+  }
+
   /// Writes this rank's trace to the directory named by the environment, without overwriting existing files.
   void writeEnvironmentTrace() const noexcept {
     try {
@@ -244,26 +311,73 @@ class Collectives::State {
     return index;
   }
 
-  /// The two directions of a call may need different algorithms, since either rank chooses by the message that both
-  /// know. Packets are sent first and received last: so no rank waits in its pipeline for packets of a later kernel.
-  void sendReceive(const CollectiveCall& call) {
-    CollectiveCall sent = call;
-    CollectiveCall received = call;
-    const std::size_t size = sizeOf(call.type);
-    if (call.count == 0 || call.destination < 0) sent.destination = -1;
-    if (call.receivedCount == 0 || call.origin < 0) received.origin = -1;
-    CollectiveCall both = sent;
-    both.origin = received.origin;
-    if (sent.destination < 0 && received.origin < 0) return;
-    const std::size_t sendAlgorithm = sent.destination < 0 ? algorithmTable.size() : choose(call, call.count * size);
-    const std::size_t receiveAlgorithm =
-        received.origin < 0 ? algorithmTable.size() : choose(call, call.receivedCount * size);
-    if (sendAlgorithm == receiveAlgorithm || receiveAlgorithm == algorithmTable.size()) return run(both, sendAlgorithm);
-    if (sendAlgorithm == algorithmTable.size()) return run(both, receiveAlgorithm);
-    sent.origin = -1;
-    received.destination = -1;
-    run(sent, sendAlgorithm);
-    run(received, receiveAlgorithm);
+  /// Performs an exchange; `algorithm` is that of all messages, or empty.
+  void exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, CUstream_st* stream,
+                const std::string& algorithm) {
+    MessageList list = messageListOf(sends, receives, rank_, ranks_);
+    const CollectiveCall oneMessage{
+        .collective = CollectiveType::SendReceive, .type = DataType::UINT8, .stream = stream, .algorithm = algorithm};
+    bool areAlike = true;
+    for (int m = 0; m < list.count; ++m) {
+      MessageList::Message& message = list.messages[static_cast<std::size_t>(m)];
+      message.algorithm = choose(oneMessage, message.bytes);
+      areAlike = areAlike && message.algorithm == list.messages[0].algorithm;
+    }
+    if (list.count == 0) return;
+    const int received = static_cast<int>(std::count_if(list.messages.begin(), list.messages.begin() + list.count,
+                                                        [](const auto& message) { return message.output != nullptr; }));
+    const int sent = static_cast<int>(std::count_if(list.messages.begin(), list.messages.begin() + list.count,
+                                                    [](const auto& message) { return message.input != nullptr; }));
+    if (areAlike && sent <= 1 && received <= 1) {
+      run(sendReceiveOf(list, oneMessage), list.messages[0].algorithm);
+    } else {
+      run(list, stream);
+    }
+  }
+
+  /// The call with the messages of a list of one message in a direction.
+  CollectiveCall sendReceiveOf(const MessageList& list, CollectiveCall call) const {
+    for (int p = 0; p < list.pairCount; ++p) {
+      const PairMessages& pair = list.pairs[static_cast<std::size_t>(p)];
+      const MessageList::Message& message = list.messages[pair.first];
+      if (pair.side != PairSide::Receiver) {
+        call.input = message.input;
+        call.count = message.bytes;
+        call.destination = pair.peer;
+      }
+      if (pair.side != PairSide::Sender) {
+        call.output = message.output;
+        call.receivedCount = message.bytes;
+        call.origin = pair.peer;
+      }
+    }
+    return call;
+  }
+
+  /// Runs the messages of a list by one kernel, in which all pairs of ranks progress together: a message that is
+  /// received may be needed by others before the ones that this call sends can be received.
+  void run(const MessageList& list, CUstream_st* stream) {
+    const auto timeout = static_cast<std::uint64_t>(std::chrono::nanoseconds(env()->waitTimeout).count());
+    ExchangeCall call{.rank = rank_,
+                      .ranks = ranks_,
+                      .window = regions_->window().data(),
+                      .places = {},
+                      .wait = BoundedWait(monitor_->deviceControl(), timeout),
+                      .list = list,
+                      .shape = shapeOf(list),
+                      .stream = stream};
+    for (std::size_t i = 0; i < messageAlgorithms; ++i) {
+      const Region* const region = regions_->find(firstMessageAlgorithm + i);
+      if (region != nullptr) call.places[i] = {region->offset, region->capacity, region->pipeline};
+    }
+    std::size_t bytes = 0;
+    for (int m = 0; m < list.count; ++m) bytes += list.messages[static_cast<std::size_t>(m)].bytes;
+    const TraceId id = traceIdOf(fallbackOf(CollectiveType::SendReceive));
+    const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
+    if (track) track->begin(id, bytes);
+    const int error = backend_.exchange(call);
+    if (track) track->end(id);
+    if (error != 0) throw CudaError("exchange: the launch failed", error);
   }
 
   /// Runs a valid call by copy engines.
@@ -301,12 +415,14 @@ class Collectives::State {
                                 .input = call.input,
                                 .output = call.output,
                                 .outputs = outputs.base,
-                                .count = call.count * elementBytes,
+                                .count = longestCountOf(call) * elementBytes,
                                 .reduction = call.reduction,
                                 .root = call.root,
                                 .destination = call.destination,
                                 .origin = call.origin,
                                 .receivedCount = call.receivedCount * elementBytes,
+                                .counts = call.counts.data(),
+                                .offsets = call.offsets.data(),
                                 .shape = shapeOf(call, algorithm, region, bytes),
                                 .stream = call.stream,
                                 .trace = trace_ ? trace_->buffer() : TraceBuffer{}});
@@ -319,8 +435,29 @@ class Collectives::State {
     if (!isPipelined(algorithm.protocol)) {
       return packetShape(algorithm, ceilDivide(bytes, sizeof(Word128)), ranks_, maxBlocks_);
     }
-    const bool isBothWays = call.collective == CollectiveType::SendReceive && call.destination >= 0 && call.origin >= 0;
-    return {region.pipeline.blocks * (isBothWays ? 2 : 1), gpuPipeline(algorithm, ranks_, maxBlocks_).threads};
+    const int threads = gpuPipeline(algorithm, ranks_, maxBlocks_).threads;
+    if (call.collective != CollectiveType::SendReceive) return {region.pipeline.blocks, threads};
+    const int parts = call.destination >= 0 && call.origin >= 0 && call.origin != rank_ ? 2 : 1;
+    return {parts * messageBlocks(algorithm, region.pipeline, bytes, ranks_, std::max(maxBlocks_ / parts, 1)), threads};
+  }
+
+  /// Every pair has as many blocks as the message that needs most.
+  LaunchShape shapeOf(const MessageList& list) const {
+    const int most = std::max(maxBlocks_ / list.pairCount, 1);
+    LaunchShape shape{1, 0};
+    for (int m = 0; m < list.count; ++m) {
+      const MessageList::Message& message = list.messages[static_cast<std::size_t>(m)];
+      const Algorithm& algorithm = algorithmTable[message.algorithm];
+      const PipelineShape& rings = regions_->find(message.algorithm)->pipeline;
+      shape.blocks = std::max(shape.blocks, messageBlocks(algorithm, rings, message.bytes, ranks_, most));
+      const int threads =
+          isPipelined(algorithm.protocol)
+              ? gpuPipeline(algorithm, ranks_, maxBlocks_).threads
+              : packetShape(algorithm, ceilDivide(message.bytes, sizeof(Word128)), ranks_, most).threads;
+      shape.threads = std::max(shape.threads, threads);
+    }
+    shape.blocks *= list.pairCount;
+    return shape;
   }
 
   const mscclpp::detail::OwnerProcess owner_;  // a forked child writes no trace
@@ -471,6 +608,37 @@ void Collectives::sendReceive(const void* input, std::size_t count, int destinat
        .receivedCount = receivedCount,
        .stream = stream,
        .algorithm = algorithm});
+}
+
+void Collectives::allGatherV(const void* input, void* output, std::span<const std::size_t> counts,
+                             std::span<const std::size_t> offsets, DataType type, CUstream_st* stream) {
+  state_->allGatherV(input, output, counts, offsets, type, stream);
+}
+
+void Collectives::allToAllV(const void* input, std::span<const std::size_t> sendCounts,
+                            std::span<const std::size_t> sendOffsets, void* output,
+                            std::span<const std::size_t> receiveCounts, std::span<const std::size_t> receiveOffsets,
+                            DataType type, CUstream_st* stream) {
+  state_->allToAllV(input, sendCounts, sendOffsets, output, receiveCounts, receiveOffsets, type, stream);
+}
+
+void Collectives::reduceScatterV(const void* input, void* output, std::span<const std::size_t> counts,
+                                 std::span<const std::size_t> offsets, DataType type, const Reduction& reduction,
+                                 CUstream_st* stream, const std::string& algorithm) {
+  run({.collective = CollectiveType::ReduceScatterV,
+       .input = input,
+       .output = output,
+       .type = type,
+       .reduction = reduction,
+       .counts = counts,
+       .offsets = offsets,
+       .stream = stream,
+       .algorithm = algorithm});
+}
+
+void Collectives::exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives,
+                           CUstream_st* stream) {
+  state_->exchange(sends, receives, stream);
 }
 
 void Collectives::check() const {

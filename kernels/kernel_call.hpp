@@ -34,6 +34,8 @@ struct KernelCall {
   int destination;
   int origin;
   std::size_t receivedCount;
+  const std::size_t* counts;  ///< `ranks` counts, and offsets; collectives with variable counts only
+  const std::size_t* offsets;
   LaunchShape shape;    ///< GPU only
   CUstream_st* stream;  ///< GPU only
   TraceBuffer trace;    ///< traced kernels only

@@ -5,15 +5,18 @@
 #include <utility>
 
 #include "algorithms.hpp"
+#include "exchange_call.hpp"
 #include "kernel_call.hpp"
 #include "mscclpp/basic/reduce_op.hpp"
 #include "mscclpp/collective/all_gather.hpp"
 #include "mscclpp/collective/all_reduce.hpp"
 #include "mscclpp/collective/all_to_all.hpp"
 #include "mscclpp/collective/broadcast.hpp"
+#include "mscclpp/collective/exchange.hpp"
 #include "mscclpp/collective/gather.hpp"
 #include "mscclpp/collective/reduce.hpp"
 #include "mscclpp/collective/reduce_scatter.hpp"
+#include "mscclpp/collective/reduce_scatter_v.hpp"
 #include "mscclpp/collective/scatter.hpp"
 #include "mscclpp/collective/send_receive.hpp"
 #include "mscclpp/collective/traced.hpp"
@@ -35,6 +38,8 @@ auto collectiveTag() {
         T, Op, AllReduceConfig{algorithm.protocol, algorithm.pattern, ranks, lookahead, algorithm.link}>>{};
   } else if constexpr (algorithm.collective == CollectiveType::ReduceScatter) {
     return TypeTag<mscclpp::ReduceScatter<T, Op, config>>{};
+  } else if constexpr (algorithm.collective == CollectiveType::ReduceScatterV) {
+    return TypeTag<mscclpp::ReduceScatterV<T, Op, config>>{};
   } else if constexpr (algorithm.collective == CollectiveType::Reduce) {
     return TypeTag<mscclpp::Reduce<T, Op, config>>{};
   } else if constexpr (algorithm.collective == CollectiveType::AllGather) {
@@ -82,6 +87,12 @@ typename Collective::Args argsFor(const KernelCall& call) {
   if constexpr (requires { args.op.op; }) args.op = {call.reduction.op};
   if constexpr (requires { args.root; }) args.root = call.root;
   if constexpr (requires { args.outputs; }) args.outputs = makeWindow<ranks>(call.outputs, call.ranks);
+  if constexpr (requires { args.counts; }) {
+    for (int r = 0; r < call.ranks; ++r) {
+      args.counts[r] = call.counts[r];
+      args.offsets[r] = call.offsets[r];
+    }
+  }
   if constexpr (requires { args.destination; }) {
     args.destination = call.destination;
     args.origin = call.origin;
@@ -89,6 +100,56 @@ typename Collective::Args argsFor(const KernelCall& call) {
   }
   return args;
 }
+
+/// The exchange of a backend, and its arguments for a call. algorithms: those of SendReceive that the backend has, as
+/// indices in algorithmTable.
+template <std::size_t... algorithms>
+struct ExchangeKernel {
+  static constexpr std::size_t capacity = MessageList::capacity;
+  using Type = Exchange<0, capacity, typename CollectiveOf<algorithms, 0, Byte>::Messages...>;
+
+  static typename Type::Args argsFor(const ExchangeCall& call) {
+    typename Type::Args args{};
+    args.team = Team<0>(call.rank, call.ranks);
+    args.window = makeWindow<0>(call.window, call.ranks);
+    args.wait = call.wait;
+    args.pairCount = call.list.pairCount;
+    for (int p = 0; p < call.list.pairCount; ++p) args.pairs[p] = call.list.pairs[static_cast<std::size_t>(p)];
+    for (int m = 0; m < call.list.count; ++m) {
+      const MessageList::Message& message = call.list.messages[static_cast<std::size_t>(m)];
+      args.counts[m] = message.bytes;
+      std::uint8_t protocol = 0;
+      ((message.algorithm == algorithms ? void(args.protocols[m] = protocol) : void(), ++protocol), ...);
+    }
+    (setScratch<algorithms>(args, call), ...);
+    return args;
+  }
+  /// The sources and sinks of the messages: arrays that are accessed by these types.
+  template <template <class> class Source>
+  static auto sourcesFor(const ExchangeCall& call) {
+    MessageArrays<Source<Byte>, const Byte, capacity> sources{};
+    for (int m = 0; m < call.list.count; ++m)
+      sources.data[m] = static_cast<const Byte*>(call.list.messages[static_cast<std::size_t>(m)].input);
+    return sources;
+  }
+  template <template <class> class Sink>
+  static auto sinksFor(const ExchangeCall& call) {
+    MessageArrays<Sink<Byte>, Byte, capacity> sinks{};
+    for (int m = 0; m < call.list.count; ++m)
+      sinks.data[m] = static_cast<Byte*>(call.list.messages[static_cast<std::size_t>(m)].output);
+    return sinks;
+  }
+
+ private:
+  template <std::size_t algorithm>
+  static void setScratch(typename Type::Args& args, const ExchangeCall& call) {
+    using Messages = typename CollectiveOf<algorithm, 0, Byte>::Messages;
+    const ExchangeCall::Place& place = call.places[algorithm - firstMessageAlgorithm];
+    auto& scratch = static_cast<TransferScratch<Messages>&>(args).scratch;
+    scratch = Messages::scratchFor(place.capacity, call.ranks, place.pipeline);
+    scratch.start = place.offset;
+  }
+};
 
 /// The kernels of an algorithm for elements T. Backend: template <class T> static constexpr bool
 /// supports(const Algorithm&) and isSpecialized(const Algorithm&), and template <class T, std::size_t index, int ranks>

@@ -86,13 +86,14 @@ Regions::Regions(Communicator& communicator, DeviceType deviceType, const Backen
     bytes += roundUp(region.bytes, regionAlignment);
   }
   memory_ = std::make_unique<SymmetricMemory>(communicator, bytes, deviceType);
+  for (int r = 0; r < ranks; ++r) window_.push_back(static_cast<std::byte*>(memory_->peer(r)));
   // Also a barrier: no rank may send before every window is initialised.
   const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), "Collectives");
   agreement.runStep("initialise its scratch and epochs", [&] {
     for (std::size_t i = 0; i < regions_.size(); ++i) {
       Region& region = regions_[i];
       for (int r = 0; r < ranks; ++r) {
-        region.window.push_back(static_cast<std::byte*>(memory_->peer(r)) + region.offset);
+        region.window.push_back(window_[static_cast<std::size_t>(r)] + region.offset);
       }
       // The memory is zero-filled: pages that no call uses stay untouched.
       if (layouts_[i].initialByte != 0) backend_.fill(local(region), layouts_[i].initialByte, region.bytes);

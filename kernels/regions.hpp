@@ -36,6 +36,8 @@ class Regions {
     const int index = indices_[algorithm];
     return index < 0 ? nullptr : &regions_[static_cast<std::size_t>(index)];
   }
+  /// The window that has all regions: an address per rank.
+  const std::vector<std::byte*>& window() const { return window_; }
   /// For tests: sets the epoch of the next call of every region and pair of ranks, on this rank; 0, before any call:
   /// that of the first call.
   void setEpoch(std::uint64_t epoch);
@@ -60,6 +62,7 @@ class Regions {
   std::vector<Layout> layouts_;  ///< of the regions
   std::vector<int> indices_;     ///< of the algorithms' regions; -1: none
   std::unique_ptr<SymmetricMemory> memory_;
+  std::vector<std::byte*> window_;
 };
 
 }  // namespace mscclpp::kernels

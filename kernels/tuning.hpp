@@ -59,6 +59,7 @@ inline constexpr auto gpuTuningTable = std::to_array<TuningEntry>({
     {CollectiveType::Scatter, 2, 256 * KiB, "ll16"},
     {CollectiveType::SendReceive, 2, 64 * KiB, "ll16"},
     {CollectiveType::SendReceive, 2, 1 * MiB, "ll128"},
+    {CollectiveType::ReduceScatterV, 2, 256 * KiB, "ll16"},
 });
 
 // On CPUs the pipeline, which copies whole tiles, is always faster than packets: measured on two cores of an x86-64
@@ -87,13 +88,14 @@ struct PipelineTuning {
 
 /// Of an algorithm on a GPU, the same for all that share a region. A step has a fixed cost of 3 to 4 us, mostly the
 /// release of its stores: so a step sends 32 KiB or more per block, to all peers together, and more if there are few
-/// blocks. A send/receive has as many blocks again for the other direction. maxBlocks: of a launch.
+/// blocks. Of a send/receive: the rings of a direction with one peer, which has at most as many blocks; as many
+/// again are for the other direction. With many peers at a time, a block has several rings. maxBlocks: of a launch.
 constexpr PipelineTuning gpuPipeline(const Algorithm& algorithm, int ranks, int maxBlocks) {
   const bool isPair = algorithm.collective == CollectiveType::SendReceive;
   const bool hasTwoHops = algorithm.collective == CollectiveType::AllReduce;  // and sends as much again in the second
-  const std::size_t tilePacks = ranks > 2 ? 512 : hasTwoHops ? 1024 : isPair ? 4096 : 2048;
+  const std::size_t tilePacks = isPair ? (ranks > 2 ? 2048 : 4096) : ranks > 2 ? 512 : hasTwoHops ? 1024 : 2048;
   const int most = isPair ? maxBlocks / 2 : maxBlocks;
-  const int blocks = std::clamp(most, 1, isPair ? 64 : 128);
+  const int blocks = std::clamp(most, 1, !isPair ? 128 : ranks > 2 ? 32 : 64);
   const std::size_t longer = blocks > 64 || isPair ? 1 : blocks > 16 ? 2 : 4;
   return {{.tilePacks = tilePacks * longer, .blocks = blocks, .slots = 4}, 544};
 }
@@ -116,6 +118,16 @@ constexpr LaunchShape packetShape(const Algorithm& algorithm, std::size_t packs,
       std::clamp<std::size_t>(ceilDivide(rows, smallBlock), 1, static_cast<std::size_t>(maxBlocks));
   const std::size_t warps = std::clamp(ceilDivide(rows, blocks), smallBlock, largeBlock);
   return {static_cast<int>(blocks), static_cast<int>(warps * warpThreads)};
+}
+
+/// The blocks of a GPU for a message to or from one rank, of which there are up to `most`. In a pipeline each of them
+/// has the same number of rings, but for the last.
+constexpr int messageBlocks(const Algorithm& algorithm, const PipelineShape& rings, std::size_t bytes, int ranks,
+                            int most) {
+  const std::size_t packs = ceilDivide(bytes, std::size_t{16});
+  if (!isPipelined(algorithm.protocol)) return packetShape(algorithm, packs, ranks, most).blocks;
+  const std::size_t used = std::min(ceilDivide(packs, rings.tilePacks), static_cast<std::size_t>(rings.blocks));
+  return static_cast<int>(ceilDivide(used, ceilDivide(used, static_cast<std::size_t>(most))));
 }
 
 }  // namespace mscclpp::kernels

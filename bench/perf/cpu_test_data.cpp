@@ -26,6 +26,7 @@ OutputRule outputRule(const CollectiveShape& shape, const InputRule& inputs, int
     case CollectiveType::Gather:
       break;
     case CollectiveType::ReduceScatter:
+    case CollectiveType::ReduceScatterV:
     case CollectiveType::AllToAll:
       rule.offset = ownPart;
       break;

@@ -1,6 +1,7 @@
 #include "implementations.hpp"
 
 #include <algorithm>
+#include <array>
 
 #include "mscclpp/host/base/error.hpp"
 
@@ -54,9 +55,26 @@ void addRegistered(std::vector<Implementation>& all, const Options& options, Col
   }
 }
 
+/// An all-to-all, or a send/receive, as an exchange.
+void runAsExchange(Collectives& collectives, int ranks, const CollectiveCall& call) {
+  std::array<SentMessage, maxSentMessages> sends;
+  std::array<ReceivedMessage, maxReceivedMessages> receives;
+  const std::size_t bytes = call.count * sizeOf(call.type);
+  std::size_t count = 0;
+  for (int peer = 0; peer < ranks; ++peer) {
+    const bool toAll = call.collective == CollectiveType::AllToAll;
+    const std::size_t at = toAll ? static_cast<std::size_t>(peer) * bytes : 0;
+    if (!toAll && peer > 0) break;
+    sends[count] = {static_cast<const std::byte*>(call.input) + at, bytes, toAll ? peer : call.destination};
+    receives[count] = {static_cast<std::byte*>(call.output) + at, bytes, toAll ? peer : call.origin};
+    ++count;
+  }
+  collectives.exchange({sends.data(), count}, {receives.data(), count}, call.stream);
+}
+
 }  // namespace
 
-std::vector<Implementation> implementations(const Options& options, Collectives& collectives, Nccl* nccl,
+std::vector<Implementation> implementations(const Options& options, int ranks, Collectives& collectives, Nccl* nccl,
                                             Backend& backend, std::size_t inputBytes, std::size_t outputBytes) {
   std::vector<Implementation> all;
   const auto inputs = backend.allocate(inputBytes);
@@ -71,6 +89,20 @@ std::vector<Implementation> implementations(const Options& options, Collectives&
             [&collectives](const auto& call) {
               return call.algorithm.empty() ? collectives.selectedAlgorithm(call) : call.algorithm;
             },
+        .check = [&collectives] { collectives.check(); },
+        .roundsEachAddition = false,
+        .canRecord = true,
+        .inputs = inputs,
+        .outputs = outputs,
+    });
+  }
+  if (options.exchange) {
+    all.push_back({
+        .name = "exchange",
+        .algorithm = "",
+        .run = [&collectives, ranks](const CollectiveCall& call) { runAsExchange(collectives, ranks, call); },
+        .supports = [](const auto&) { return true; },
+        .algorithmOf = [](const auto&) { return std::string("exchange"); },
         .check = [&collectives] { collectives.check(); },
         .roundsEachAddition = false,
         .canRecord = true,

@@ -36,7 +36,7 @@ struct Implementation {
 
 /// nccl may be null. The buffers have inputBytes and outputBytes bytes. Called by all ranks. Throws
 /// Error(InvalidUsage) if there is no such algorithm.
-std::vector<Implementation> implementations(const Options& options, Collectives& collectives, Nccl* nccl,
+std::vector<Implementation> implementations(const Options& options, int ranks, Collectives& collectives, Nccl* nccl,
                                             Backend& backend, std::size_t inputBytes, std::size_t outputBytes);
 
 }  // namespace mscclpp::perf

@@ -192,7 +192,8 @@ std::size_t measure(const Options& options, std::shared_ptr<Bootstrap> bootstrap
     inputBytes = std::max(inputBytes, bench.inputBytes(shape));
     outputBytes = std::max(outputBytes, bench.outputBytes(shape));
   }
-  const auto all = implementations(options, collectives, nccl.get(), device.backend, inputBytes, outputBytes);
+  const auto all =
+      implementations(options, group.size(), collectives, nccl.get(), device.backend, inputBytes, outputBytes);
   std::unique_ptr<Report> report;
   if (group.rank() == 0) {
     report = std::make_unique<Report>(options, group.size(),

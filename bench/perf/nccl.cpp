@@ -167,6 +167,7 @@ void Nccl::run(const CollectiveCall& c) {
       if (l.scatter) return l.call(l.scatter, c.input, c.output, c.count, type, c.root, comm, c.stream);
       break;
     case CollectiveType::SendReceive:
+    case CollectiveType::ReduceScatterV:
       break;
   }
   runAsGroup(c);

@@ -51,6 +51,8 @@ const char* describe(CollectiveType collective) {
       return "the root gets the parts of all ranks";
     case CollectiveType::Scatter:
       return "every rank gets its part of the root's input";
+    case CollectiveType::ReduceScatterV:
+      break;
     case CollectiveType::SendReceive:
       return "rank r sends to rank r + 1 and receives from rank r - 1, at once";
   }
@@ -94,6 +96,9 @@ void addOptions(cli::Command& command, CollectiveType collective, Options& optio
               "MSCCLPP_TUNING_FILE selects them");
   command.add("--max-blocks", options.maxBlocks, "the most blocks of a kernel (GPU); default: as many as are fastest")
       .range(1, 128);
+  if (collective == CollectiveType::AllToAll || collective == CollectiveType::SendReceive) {
+    command.addFlag("--exchange", options.exchange, "also measure an exchange of the same messages");
+  }
   command.addFlag("--registered", options.registered, "also measure with buffers that all ranks have registered");
   command.addFlag("--no-check{false}", options.check, "do not compare results with the reference");
   command.addFlag("--json", options.json, "print one line of JSON per measurement instead of the table");
@@ -113,6 +118,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   std::vector<std::pair<CollectiveType, cli::Command>> commands;
   for (int i = 0; i < collectiveTypes; ++i) {
     const auto collective = static_cast<CollectiveType>(i);
+    if (hasVariableCounts(collective)) continue;
     cli::Command command = commandLine.addCommand(nameOf(collective), describe(collective));
     addOptions(command, collective, options, range);
     commands.emplace_back(collective, command);

@@ -50,6 +50,7 @@ struct Options {
   bool inPlace = false;
   std::string tuningFile;   ///< to write the fastest algorithms to; empty: none
   int maxBlocks = 0;        ///< of a kernel; 0: as many as are fastest
+  bool exchange = false;    ///< also measure an exchange of the same messages
   bool registered = false;  ///< also measure with buffers that all ranks have registered
   bool check = true;
   bool json = false;

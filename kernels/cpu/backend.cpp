@@ -36,6 +36,7 @@ const Backend& cpuBackend() {
             },
             [] { return KernelFunction{nullptr}; });
       },
+      cpu::exchange,
       nullptr};
   return backend;
 }

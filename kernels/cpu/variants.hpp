@@ -9,17 +9,6 @@
 
 namespace mscclpp::kernels::cpu {
 
-/// Half of the blocks of a send/receive with two blocks: one sends, the other receives.
-class HalfGrid : public mscclpp::cpu::SerialGrid {
- public:
-  explicit HalfGrid(int index) : index_(index) {}
-  int blockIndex() const { return index_; }
-  int blockCount() const { return 2; }
-
- private:
-  int index_;
-};
-
 struct Backend {
   template <class T>
   static constexpr bool supports(const Algorithm& algorithm) {
@@ -75,9 +64,11 @@ struct Backend {
       Collective::run(mscclpp::cpu::SerialGrid(), args, source, sink);
       return;
     }
-    std::thread receiver([&] { Collective::run(HalfGrid(1), args, source, sink); });
-    Collective::run(HalfGrid(0), args, source, sink);
-    receiver.join();
+    const auto runBlock = [&](int block) {
+      Collective::run(RenumberedBlock(mscclpp::cpu::SerialGrid(), block, 2), args, source, sink);
+    };
+    const std::jthread receiver([&] { runBlock(1); });
+    runBlock(0);
   }
 };
 

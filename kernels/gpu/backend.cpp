@@ -52,6 +52,7 @@ const Backend& gpuBackend() {
             },
             [] { return KernelFunction{nullptr}; });
       },
+      gpu::exchange,
       gpu::launchClockSync};
   return backend;
 }

@@ -246,14 +246,15 @@ void checkPairs() {
   constexpr Protocol protocol = config.protocol;
   CAPTURE(protocol);
   const std::size_t capacity = isPipelined(protocol) ? 1001 : 180;
-  const PipelineShape shape{.tilePacks = 8, .blocks = 1, .slots = 4};
+  const PipelineShape shape{.tilePacks = 8, .blocks = 3, .slots = 4};
   for (const int ranks : {2, 4}) {
     CAPTURE(ranks);
     PairTester<SendReceive<PairElement, config>> tester(ranks, capacity, shape);
     for (unsigned seed = 1; seed <= 3; ++seed) {
       const int warps = warpWidthFor(protocol) == 4 || ranks == 2 ? 2 : 1;
-      tester.check({ranks, isPipelined(protocol) ? 2 : 1 + static_cast<int>(seed % 2), warps},
-                   randomPlan(ranks, capacity, seed));
+      // A pipeline: fewer blocks than rings in a direction, as many, and more.
+      const int blocks = isPipelined(protocol) ? (ranks == 2 ? 3 * static_cast<int>(seed) : 3) : 1 + seed % 2;
+      tester.check({ranks, blocks, warps}, randomPlan(ranks, capacity, seed));
       tester.p.delays = 20'000;
     }
   }
@@ -345,11 +346,12 @@ TEST_CASE("send and receive: what is accepted") {
   tiles.destination = 0;
   tiles.origin = 2;
   CHECK(Pipelined::accepts(tiles, {8, 64}));
-  CHECK_FALSE(Pipelined::accepts(tiles, {4, 64}));
+  CHECK(Pipelined::accepts(tiles, {3, 64}));
+  CHECK(Pipelined::accepts(tiles, {2, 64}));
+  CHECK_FALSE(Pipelined::accepts(tiles, {1, 64}));
+  CHECK_FALSE(Pipelined::accepts(tiles, {maxBlocks + 1, 64}));
   tiles.origin = -1;
-  CHECK(Pipelined::accepts(tiles, {8, 64}));
-  CHECK(Pipelined::accepts(tiles, {4, 64}));
-  CHECK_FALSE(Pipelined::accepts(tiles, {2, 64}));
+  CHECK(Pipelined::accepts(tiles, {1, 64}));
 }
 
 }  // namespace mscclpp::test

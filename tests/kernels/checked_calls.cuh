@@ -81,6 +81,8 @@ MSCCLPP_INLINE T outputElement(const GeneratedCall& call, std::size_t i) {
       return inputElement<T>(call.root, number, i);
     case CollectiveType::Scatter:
       return inputElement<T>(call.root, number, own + i);
+    case CollectiveType::ReduceScatterV:
+      break;
     case CollectiveType::SendReceive:
       return inputElement<T>(call.origin, number, i);
   }

@@ -39,16 +39,20 @@ struct Failure {
 };
 
 /// Calls until one throws.
-Failure callUntilFailure(Collectives& collectives, std::size_t count) {
-  std::vector<float> values(count, 1);
+Failure callUntilFailure(const std::function<void()>& call) {
   while (true) {
     const auto start = std::chrono::steady_clock::now();
     try {
-      collectives.allReduce(values.data(), values.data(), count, DataType::FLOAT32, ReduceOp::MAX);
+      call();
     } catch (const Error& error) {
       return {error.getErrorCode(), error.what(), test::secondsSince(start)};
     }
   }
+}
+Failure callUntilFailure(Collectives& collectives, std::size_t count) {
+  std::vector<float> values(count, 1);
+  return callUntilFailure(
+      [&] { collectives.allReduce(values.data(), values.data(), count, DataType::FLOAT32, ReduceOp::MAX); });
 }
 
 void expectFailure(const Failure& failure, ErrorCode code, const std::string& part) {
@@ -100,6 +104,41 @@ TEST_CASE("a rank killed between or during calls is named to the others") {
           threw = true;
         }
         expect(threw, "check() did not throw");
+      });
+    }
+    connected.wait(3);
+    std::this_thread::sleep_for(300ms);
+    ranks[2].kill(SIGKILL);
+    CHECK(ranks[0].wait() == "");
+    CHECK(ranks[1].wait() == "");
+    CHECK(ranks[2].wait() == "signal 9");
+  }
+}
+
+TEST_CASE("a rank killed between or during exchanges is named to the others") {
+  for (const std::size_t bytes : {std::size_t{100}, std::size_t{1'000'000}}) {
+    CAPTURE(bytes);
+    const std::string address = freeAddress();
+    const test::Reports connected;
+    std::vector<ChildProcess> ranks;
+    for (int rank = 0; rank < 3; ++rank) {
+      ranks.emplace_back([&, rank] {
+        Rank self(rank, 3, address);
+        std::vector<char> input(bytes);
+        std::vector<std::vector<char>> outputs(3, std::vector<char>(bytes));
+        std::vector<SentMessage> sends;
+        std::vector<ReceivedMessage> receives;
+        for (int peer = 0; peer < 3; ++peer) {
+          sends.push_back({input.data(), bytes, peer});
+          receives.push_back({outputs[static_cast<std::size_t>(peer)].data(), bytes, peer});
+        }
+        const auto exchange = [&] { self.collectives.exchange(sends, receives); };
+        connected.add();
+        for (int i = 0; i < 2; ++i) {
+          const Failure failure = callUntilFailure(exchange);
+          expectFailure(failure, ErrorCode::RemoteError, "rank 2 failed");
+          expect(failure.seconds < test::soon, "it took " + std::to_string(failure.seconds) + " s");
+        }
       });
     }
     connected.wait(3);

@@ -478,7 +478,7 @@ TEST_CASE("invalid calls of every collective leave the object usable") {
       CHECK(memory == std::vector<float>(128, 1));
     }
     expectInvalidUsage("unknown collective",
-                       [&] { rank.collectives.run({.collective = static_cast<CollectiveType>(9)}); });
+                       [&] { rank.collectives.run({.collective = static_cast<CollectiveType>(collectiveTypes)}); });
     CHECK(rejected > 100);
     // Ranks need not have made the same invalid calls.
     checkEveryCollective(rank.collectives, rank.rank, rank.ranks, {37}, {DataType::FLOAT32},

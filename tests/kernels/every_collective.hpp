@@ -109,6 +109,8 @@ inline std::string differenceOf(const CollectiveCall& call, int rank, const std:
     case CollectiveType::Scatter:
       append(part(inputs[root], self, bytes));
       break;
+    case CollectiveType::ReduceScatterV:
+      return "not a collective of this test";
     case CollectiveType::SendReceive:
       append(inputs[static_cast<std::size_t>(call.origin)]);
       break;

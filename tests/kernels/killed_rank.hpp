@@ -46,6 +46,7 @@ inline bool dependsOn(const CheckedCall& checked, int rank, int ranks, int kille
     case CollectiveType::AllGather:
     case CollectiveType::ReduceScatter:
     case CollectiveType::AllToAll:
+    case CollectiveType::ReduceScatterV:
       return true;
     case CollectiveType::Broadcast:
     case CollectiveType::Scatter:

@@ -90,6 +90,8 @@ std::string problemOf(const std::vector<Used>& used, const RegionOf& regionOf, i
              .destination = call.destination,
              .origin = call.origin,
              .receivedCount = 0,
+             .counts = nullptr,
+             .offsets = nullptr,
              .shape = {1, 1},
              .stream = nullptr,
              .trace = {}});

@@ -2,6 +2,7 @@
 // own.
 #pragma once
 
+#include "mscclpp/arch/memory.hpp"
 #include "mscclpp/arch/word.hpp"
 #include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/basic/partition.hpp"
@@ -10,6 +11,7 @@
 #include "mscclpp/collective/config.hpp"
 #include "mscclpp/collective/epoch.hpp"
 #include "mscclpp/collective/layout.hpp"
+#include "mscclpp/collective/pair_messages.hpp"
 #include "mscclpp/collective/session.hpp"
 #include "mscclpp/collective/stages.hpp"
 #include "mscclpp/config.hpp"
@@ -28,36 +30,44 @@ struct PairScratch {
 
   PairOf pair;  ///< of one pair
   int ranks;
+  std::size_t start;  ///< offset in the window; 0, but where several scratches are in one window
 
-  /// Bytes of a part: the scratch of a pair and its epoch words.
-  MSCCLPP_HOST_DEVICE std::size_t partBytes() const { return epochsInPart() + epochWords * sizeof(std::uint64_t); }
+  /// Bytes of a part: the scratch of a pair, its epoch words, and as many words for awaitBlocks().
+  MSCCLPP_HOST_DEVICE std::size_t partBytes() const { return barrierInPart() + wordsBytes; }
   MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return 2 * static_cast<std::size_t>(ranks) * partBytes(); }
 
   /// Offset of the part of the pair in the window of its sender, and in that of its receiver.
   MSCCLPP_HOST_DEVICE std::size_t senderOffset(int receiver) const {
-    return static_cast<std::size_t>(2 * receiver) * partBytes();
+    return start + static_cast<std::size_t>(2 * receiver) * partBytes();
   }
   MSCCLPP_HOST_DEVICE std::size_t receiverOffset(int sender) const {
-    return static_cast<std::size_t>(2 * sender + 1) * partBytes();
+    return start + static_cast<std::size_t>(2 * sender + 1) * partBytes();
   }
   MSCCLPP_HOST_DEVICE std::size_t epochsInPart() const { return roundUp(pair.windowBytes(), 128); }
+  MSCCLPP_HOST_DEVICE std::size_t barrierInPart() const { return epochsInPart() + wordsBytes; }
+
+ private:
+  static constexpr std::size_t wordsBytes = epochWords * sizeof(std::uint64_t);
 };
 
-/// The place of a rank in an ordered pair. Alone: sender and receiver are the same rank.
-enum class PairSide { Sender, Receiver, Alone };
+/// Offset in the window of this rank of its part of the pair with `peer`, in which it is `side`.
+template <PairSide side, class PairOf>
+MSCCLPP_INLINE std::size_t partOffset(const PairScratch<PairOf>& scratch, int peer) {
+  return side == PairSide::Receiver ? scratch.receiverOffset(peer) : scratch.senderOffset(peer);
+}
 
 /// The arguments of a call of the pair of this rank and `peer`, in which this rank is `side`, for `count` elements.
-/// Called by all threads of the grid; orders the epoch words, which the first call of a pair sets.
-template <PairSide side, class GridType, int Ranks, class PairOf>
-MSCCLPP_INLINE auto pairArgs(const GridType& grid, const CollectiveArgs<Ranks, PairScratch<PairOf>>& args, int peer,
+/// args: team, window and wait of the call. Called by all threads of the grid; orders the epoch words, which the first
+/// call of a pair sets.
+template <PairSide side, class GridType, class CallArgs, class PairOf>
+MSCCLPP_INLINE auto pairArgs(const GridType& grid, const CallArgs& args, const PairScratch<PairOf>& scratch, int peer,
                              std::size_t count) {
   constexpr int size = side == PairSide::Alone ? 1 : 2;
   constexpr int place = side == PairSide::Receiver ? 1 : 0;
-  const auto& scratch = args.scratch;
   const int self = args.team.rank();
   CollectiveArgs<size, PairOf> result{
       .team = {place, size}, .window = {}, .epochs = {}, .scratch = scratch.pair, .count = count, .wait = args.wait};
-  const std::size_t here = side == PairSide::Receiver ? scratch.receiverOffset(peer) : scratch.senderOffset(peer);
+  const std::size_t here = partOffset<side>(scratch, peer);
   result.window.base[place] = args.window.at(self, here);
   if constexpr (size == 2) {
     const std::size_t there = side == PairSide::Receiver ? scratch.senderOffset(self) : scratch.receiverOffset(self);
@@ -74,6 +84,32 @@ MSCCLPP_INLINE auto pairArgs(const GridType& grid, const CollectiveArgs<Ranks, P
     }
   }
   return result;
+}
+
+/// Waits until every block of `grid` has ended the call of this epoch of a pair. words: a word per block, which only
+/// this function accesses; it needs no reset, since epochs grow. Called by all threads of each block. Acquire and
+/// release: what the threads did before is visible to all of them afterwards. Returns the same in all threads of a
+/// block: false if the wait of one of them failed.
+template <class GridType, WaitPolicy Wait>
+MSCCLPP_INLINE bool awaitBlocks(const GridType& grid, std::uint64_t* words, std::uint64_t epoch, Wait wait) {
+  using namespace arch;
+  const auto block = grid.block();
+  std::uint64_t* const own = words + grid.blockIndex();
+  block.sync();
+  if (block.rank() == 0) store<Order::Release, Scope::Device>(own, epoch);
+  block.sync();
+  for (int i = block.rank(); i < grid.blockCount(); i += block.size()) {
+    const WaitSite site{WaitOperation::GridBarrier, -1, -1, static_cast<std::uint32_t>(grid.blockIndex()), epoch};
+    const bool hasPassed = wait.until(site, [&](std::uint64_t& seen) {
+      seen = load<Order::Acquire, Scope::Device>(words + i);
+      return static_cast<std::int64_t>(seen - epoch) >= 0;  // initial bytes count as negative or 0
+    });
+    if (!hasPassed) store<Order::Relaxed, Scope::Device>(own, epoch | EpochWords::stopped);
+  }
+  block.sync();
+  const bool passed = load<Order::Relaxed, Scope::Device>(own) == epoch;
+  block.sync();
+  return passed;
 }
 
 /// A wait policy of a pair, whose places 0 and 1 are other ranks in records.
@@ -146,18 +182,18 @@ struct PairTransfer : OverSession<T, config.common(), 1, 2, SlotReuse::ByCredits
   }
 };
 
-/// Some blocks of a grid, as a grid: [first, first + count), of which the calling thread's block is one.
+/// The calling thread's block as block `index` of a grid of `count` blocks.
 template <Grid GridType>
-class BlockRange : public GridType {
+class RenumberedBlock : public GridType {
  public:
-  MSCCLPP_INLINE BlockRange(const GridType& grid, int first, int count)
-      : GridType(grid), first_(first), count_(count) {}
+  MSCCLPP_INLINE RenumberedBlock(const GridType& grid, int index, int count)
+      : GridType(grid), index_(index), count_(count) {}
 
-  MSCCLPP_INLINE int blockIndex() const { return GridType::blockIndex() - first_; }
+  MSCCLPP_INLINE int blockIndex() const { return index_; }
   MSCCLPP_INLINE int blockCount() const { return count_; }
 
  private:
-  int first_;
+  int index_;
   int count_;
 };
 

@@ -3,10 +3,12 @@
 #pragma once
 
 #include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/basic/reduce_op.hpp"
 #include "mscclpp/collective/collective.hpp"
 #include "mscclpp/collective/config.hpp"
 #include "mscclpp/collective/offset_access.hpp"
+#include "mscclpp/collective/operator_args.hpp"
 #include "mscclpp/collective/stages.hpp"
 #include "mscclpp/collective/variable_counts.hpp"
 #include "mscclpp/config.hpp"
@@ -15,7 +17,8 @@ namespace mscclpp {
 
 /// A reduce-scatter of elements T under operator Op, with a different number of results on each rank. args.counts[r]:
 /// the elements of rank r's result, any number, the same on all ranks; args.offsets[r]: where the part for rank r
-/// begins in this rank's input, in elements; args.count: at least every count, and the same on all ranks.
+/// begins in this rank's input, in elements; args.count: at least every count, and the same on all ranks. If Op has
+/// state, args.op is its value.
 ///
 /// run() is called by every thread of every block of `grid`, on every rank, also one that gets nothing, with the same
 /// counts, numbers of blocks and threads, and config. Calls on the same scratch must not overlap in time (use one
@@ -37,7 +40,13 @@ struct ReduceScatterV : VariableCounts<T, config.common()> {
 
   using Base = VariableCounts<T, config.common()>;
   using Operator = Op;
-  using typename Base::Args;
+  /// Those of Base, and `op` if Op has state.
+  using Args = ArgsWithOperator<typename Base::Args, Op>;
+
+  /// As in VariableCounts; and whether the operator is valid.
+  static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
+    return Base::accepts(args, shape) && acceptsOperator<Op>(args);
+  }
 
   /// Returns whether all waits of the calling thread succeeded.
   template <class GridType, class Source, class Sink>
@@ -47,11 +56,12 @@ struct ReduceScatterV : VariableCounts<T, config.common()> {
     return Base::template withSession<ReduceScatterV>(grid, args, TraceId::ReduceScatter, [&](auto& session) {
       constexpr int inputs = 0;
       const int rank = args.team.rank();
+      const Op op = operatorOf<Op>(args);
       const typename Base::Slices slices(args.counts, args.offsets, args.count);
       const typename Base::Message result(args.counts[rank], args.count);
       const OffsetSource<Source> ownPart(source, args.offsets[rank]);
       return session.run(eachPeer(slices) | from(source) | send<inputs>(),
-                         ownSlice(result) | from(ownPart) | reduce<inputs, Op>() | into(sink));
+                         ownSlice(result) | from(ownPart) | reduce<inputs>(op) | into(sink));
     });
   }
 };

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 #include <string>
 
 #include "mscclpp/basic/data_type.hpp"
@@ -20,9 +21,10 @@ enum class CollectiveType {
   Reduce,
   Gather,
   Scatter,
-  SendReceive
+  SendReceive,
+  ReduceScatterV
 };
-inline constexpr int collectiveTypes = 9;
+inline constexpr int collectiveTypes = 10;
 
 /// The name of a collective in command lines and messages: "all_reduce".
 constexpr const char* nameOf(CollectiveType collective) {
@@ -45,6 +47,8 @@ constexpr const char* nameOf(CollectiveType collective) {
       return "scatter";
     case CollectiveType::SendReceive:
       return "send_receive";
+    case CollectiveType::ReduceScatterV:
+      return "reduce_scatter_v";
   }
   return "unknown";
 }
@@ -52,12 +56,17 @@ constexpr const char* nameOf(CollectiveType collective) {
 /// Whether a collective has a reduction operator.
 constexpr bool hasReduction(CollectiveType collective) {
   return collective == CollectiveType::AllReduce || collective == CollectiveType::ReduceScatter ||
-         collective == CollectiveType::Reduce;
+         collective == CollectiveType::Reduce || collective == CollectiveType::ReduceScatterV;
 }
 /// Whether a collective has a root.
 constexpr bool hasRoot(CollectiveType collective) {
   return collective == CollectiveType::Broadcast || collective == CollectiveType::Reduce ||
          collective == CollectiveType::Gather || collective == CollectiveType::Scatter;
+}
+
+/// Whether a collective has a count for each rank.
+constexpr bool hasVariableCounts(CollectiveType collective) {
+  return collective == CollectiveType::ReduceScatterV;
 }
 
 /// Where a scalar is read.
@@ -81,6 +90,22 @@ struct Reduction {
       : op(reduceOp), factor(scalar), factorLocation(location) {}
 };
 
+/// A message that a rank sends in an exchange.
+struct SentMessage {
+  const void* data;
+  std::size_t bytes;
+  int destination;
+};
+/// A message that a rank receives in an exchange.
+struct ReceivedMessage {
+  void* data;
+  std::size_t bytes;  ///< those of the sender
+  int origin;
+};
+/// The most messages that a rank sends, and that it receives, in one exchange.
+inline constexpr std::size_t maxSentMessages = 64;
+inline constexpr std::size_t maxReceivedMessages = 64;
+
 /// What a call does. All ranks pass the same collective, count, type, operator, root and algorithm, but for a
 /// SendReceive.
 struct CollectiveCall {
@@ -89,6 +114,7 @@ struct CollectiveCall {
   void* output = nullptr;       ///< may be null where the rank has none: not the root of a reduce or gather
   /// Elements: of the message (AllReduce, Broadcast, Reduce, SendReceive), of a rank's contribution (AllGather,
   /// Gather), of a rank's result (ReduceScatter, Scatter), or of the part from one rank for another (AllToAll).
+  /// Not used by ReduceScatterV.
   std::size_t count = 0;
   DataType type = DataType::FLOAT32;
   Reduction reduction = {};
@@ -96,6 +122,10 @@ struct CollectiveCall {
   int destination = -1;           ///< SendReceive: the rank that gets the input, or -1
   int origin = -1;                ///< SendReceive: the rank whose message the output gets, or -1
   std::size_t receivedCount = 0;  ///< SendReceive: its elements
+  /// ReduceScatterV: [r]: the elements of rank r's result, the same on all ranks, and where they begin in the input of
+  /// this rank. Read before the call returns.
+  std::span<const std::size_t> counts = {};
+  std::span<const std::size_t> offsets = {};
   CUstream_st* stream = nullptr;  ///< to enqueue on, on GPUs
   std::string algorithm = {};     ///< one of Collectives::algorithms(), or empty to select it by size
 };

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -86,6 +87,39 @@ class Collectives {
   /// one of them out.
   void sendReceive(const void* input, std::size_t count, int destination, void* output, std::size_t receivedCount,
                    int origin, DataType type, CUstream_st* stream = nullptr, const std::string& algorithm = {});
+
+  // With a number of elements for each rank. counts[r] and offsets[r], of a rank r, are in elements; there is one of
+  // each for each rank; they are in host memory and are read before the call returns.
+
+  /// Every rank gets the counts[r] elements of each rank r, at offsets[r] of its output. The counts are the same on all
+  /// ranks, the offsets need not be. In place: input == output + offsets[rank]. An exchange(), in which a rank need not
+  /// take part if its count and those of all others are 0.
+  void allGatherV(const void* input, void* output, std::span<const std::size_t> counts,
+                  std::span<const std::size_t> offsets, DataType type, CUstream_st* stream = nullptr);
+  /// Sends sendCounts[r] elements, from sendOffsets[r] of the input on, to each rank r, and receives receiveCounts[r]
+  /// from it, to receiveOffsets[r] of the output on: its sendCounts[rank]. Not in place. An exchange().
+  void allToAllV(const void* input, std::span<const std::size_t> sendCounts, std::span<const std::size_t> sendOffsets,
+                 void* output, std::span<const std::size_t> receiveCounts, std::span<const std::size_t> receiveOffsets,
+                 DataType type, CUstream_st* stream = nullptr);
+  /// Reduces, for each rank r, the counts[r] elements from offsets[r] of the inputs on; rank r gets the result. The
+  /// counts are the same on all ranks, the offsets need not be. In place: output == input + offsets[rank].
+  void reduceScatterV(const void* input, void* output, std::span<const std::size_t> counts,
+                      std::span<const std::size_t> offsets, DataType type, const Reduction& reduction,
+                      CUstream_st* stream = nullptr, const std::string& algorithm = {});
+
+  /// Sends and receives up to maxSentMessages and maxReceivedMessages messages, which all progress together (as NCCL's
+  /// sends and receives between ncclGroupStart and ncclGroupEnd). Called by each rank for the messages that it has part
+  /// in; a rank without any makes no call. The k-th message that a sends to b, counted over all its calls of exchange()
+  /// and sendReceive(), is the k-th that b receives from a; both give the same size. It does not matter how a rank
+  /// divides its messages into calls, as long as the messages could be transferred if each of them needed both ranks to
+  /// be in the call that has it. Messages of zero bytes match and move nothing. A message to oneself is sent and
+  /// received by the same call; its data may be at the same place. Otherwise no two messages overlap.
+  ///
+  /// Where the sizes of sender and receiver differ, the call or a later one fails by a timeout, or delivers wrong data.
+  /// On a GPU it is one kernel, of at least one block for each rank sent to and each received from; nothing is
+  /// allocated. Throws Error(InvalidUsage) for wrong arguments and, after an earlier failure, what check() throws.
+  void exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives,
+                CUstream_st* stream = nullptr);
 
   /// Throws if a wait of an earlier call failed: Error(RemoteError) that names a failed rank, Error(Timeout), or
   /// Error(Aborted). On GPUs call it after synchronising the stream. The outputs since the failure are then

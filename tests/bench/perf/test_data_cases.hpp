@@ -89,6 +89,7 @@ class CheckedCall {
       case CollectiveType::Reduce:
         return hasOutput ? reduced(0) : bytes;
       case CollectiveType::ReduceScatter:
+      case CollectiveType::ReduceScatterV:
         return reduced(ownPart);
       case CollectiveType::AllGather:
       case CollectiveType::Gather:
@@ -181,6 +182,7 @@ inline void testCheck(Backend& backend, TestData& data, CollectiveType collectiv
 inline void testEveryCollective(Backend& backend, TestData& data) {
   for (int i = 0; i < collectiveTypes; ++i) {
     const auto collective = static_cast<CollectiveType>(i);
+    if (hasVariableCounts(collective)) continue;
     for (const DataType type : {DataType::INT8, DataType::UINT16, DataType::BFLOAT16, DataType::FLOAT32,
                                 DataType::FLOAT64, DataType::FLOAT8_E4M3FN}) {
       for (const std::size_t count : {1, 1003}) testCheck(backend, data, collective, type, ReduceOp::PROD, 3, count);

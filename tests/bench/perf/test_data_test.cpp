@@ -46,6 +46,7 @@ TEST_CASE("buffers of successive pairs do not overlap, and a guard is behind eac
   const BufferPairs pairs{memory.data(), memory.data() + memory.size() / 2};
   for (int i = 0; i < collectiveTypes; ++i) {
     const CollectiveShape shape{static_cast<CollectiveType>(i), 3, 100};
+    if (hasVariableCounts(shape.collective)) continue;
     CAPTURE(std::string(nameOf(shape.collective)));
     for (int rank = 0; rank < shape.ranks; ++rank) {
       for (const bool inPlace : {false, true}) {

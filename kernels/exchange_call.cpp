@@ -1,0 +1,96 @@
+// The list of the messages of an exchange: checks, and the order by pairs of ranks.
+#include "exchange_call.hpp"
+
+#include <limits>
+#include <string>
+
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/sync/window.hpp"
+
+namespace mscclpp::kernels {
+
+namespace {
+
+[[noreturn]] void throwInvalid(const std::string& why) {
+  throw Error("exchange: " + why, ErrorCode::InvalidUsage);
+}
+
+void requireValid(const char* what, std::size_t index, const void* data, std::size_t bytes, int peer, int ranks) {
+  const auto name = [&] { return std::string(what) + " message " + std::to_string(index); };
+  if (peer < 0 || peer >= ranks) {
+    throwInvalid(name() + " is of rank " + std::to_string(peer) + ", but the ranks are 0 to " +
+                 std::to_string(ranks - 1));
+  }
+  if (bytes > std::numeric_limits<std::size_t>::max() / 4) {
+    throwInvalid(name() + " is larger than the address space; was its size a negative number?");
+  }
+  if (bytes > 0 && data == nullptr) throwInvalid(name() + " has no data: the pointer is null");
+}
+
+void requireFew(const char* what, std::size_t count, std::size_t most) {
+  if (count <= most) return;
+  throwInvalid(std::to_string(count) + " messages are " + what + " in a call, which takes up to " +
+               std::to_string(most) + ": divide them among several calls");
+}
+
+}  // namespace
+
+MessageList messageListOf(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, int rank,
+                          int ranks) {
+  requireFew("sent", sends.size(), maxSentMessages);
+  requireFew("received", receives.size(), maxReceivedMessages);
+  std::array<int, maxTeamSize> sent{};
+  std::array<int, maxTeamSize> received{};
+  for (std::size_t i = 0; i < sends.size(); ++i) {
+    const SentMessage& message = sends[i];
+    requireValid("sent", i, message.data, message.bytes, message.destination, ranks);
+    if (message.bytes > 0) ++sent[static_cast<std::size_t>(message.destination)];
+  }
+  for (std::size_t i = 0; i < receives.size(); ++i) {
+    const ReceivedMessage& message = receives[i];
+    requireValid("received", i, message.data, message.bytes, message.origin, ranks);
+    if (message.bytes > 0) ++received[static_cast<std::size_t>(message.origin)];
+  }
+
+  MessageList list;
+  // From here on, where the next message to or from a rank is in the list.
+  const auto addPair = [&](std::array<int, maxTeamSize>& counts, int peer, PairSide side) {
+    int& entry = counts[static_cast<std::size_t>(peer)];
+    const int count = entry;
+    entry = list.count;
+    if (count == 0) return;
+    list.pairs[static_cast<std::size_t>(list.pairCount++)] = {
+        static_cast<std::uint8_t>(peer), side, static_cast<std::uint8_t>(list.count), static_cast<std::uint8_t>(count)};
+    list.count += count;
+  };
+  const auto self = static_cast<std::size_t>(rank);
+  const int ownMessages = sent[self];
+  const char* const ownRule =
+      "messages to oneself are sent and received by the same call, in the same order and with the same sizes";
+  if (ownMessages != received[self]) throwInvalid(ownRule);
+  addPair(sent, rank, PairSide::Alone);
+  received[self] = 0;  // as the messages that are sent: the first ones
+  for (int distance = 1; distance < ranks; ++distance) {
+    addPair(sent, (rank + distance) % ranks, PairSide::Sender);
+    addPair(received, (rank + ranks - distance) % ranks, PairSide::Receiver);
+  }
+  for (const SentMessage& message : sends) {
+    if (message.bytes == 0) continue;
+    const int place = sent[static_cast<std::size_t>(message.destination)]++;
+    list.messages[static_cast<std::size_t>(place)] = {message.data, nullptr, message.bytes, 0};
+  }
+  for (const ReceivedMessage& message : receives) {
+    if (message.bytes == 0) continue;
+    const int place = received[static_cast<std::size_t>(message.origin)]++;
+    MessageList::Message& entry = list.messages[static_cast<std::size_t>(place)];
+    if (message.origin == rank) {
+      if (entry.bytes != message.bytes) throwInvalid(ownRule);
+      entry.output = message.data;
+    } else {
+      entry = {nullptr, message.data, message.bytes, 0};
+    }
+  }
+  return list;
+}
+
+}  // namespace mscclpp::kernels

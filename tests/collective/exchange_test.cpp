@@ -1,0 +1,2 @@
+// Exchanges on emulated threads.
+#include "exchange_cases.hpp"

@@ -1,0 +1,2 @@
+// Exchanges on a GPU.
+#include "exchange_cases.hpp"
