@@ -243,7 +243,7 @@ class BulkSessionTester {
     p.barriers = barriers.window();
     p.counters = counters_;
     p.wait = backend_.wait(timeout);
-    p.lateWait = backend_.wait();
+    p.lateWait = BoundedWait(nullptr, waitTimeout);  // it goes on when waits of other ranks have failed
     Outcome outcome{backend_.run({p.ranks, blocks, warps, bulkSessionBytes<shape>}, BulkSessionBody<Stages, shape>{p}),
                     false, false, false, 0};
     for (int rank = 0; rank < p.ranks; ++rank) {
