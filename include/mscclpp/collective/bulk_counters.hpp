@@ -19,7 +19,7 @@ struct BulkCounters {
   /// A counter of 0 must not say that the peer has entered the first call. The work counter is one less than the epoch.
   static constexpr std::uint64_t firstEpoch = 1;
 
-  std::size_t partBytes;  ///< bytes of each message that a warp takes at a time; a multiple of 128
+  std::size_t partBytes;  ///< the most bytes of each message that a warp takes at a time; a multiple of 128
   int ranks;
   int blocks;  ///< the most blocks of a launch on this scratch
 

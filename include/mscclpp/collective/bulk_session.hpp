@@ -2,6 +2,7 @@
 // engines of a few multiprocessors.
 #pragma once
 
+#include "mscclpp/arch/bulk.hpp"
 #include "mscclpp/arch/memory.hpp"
 #include "mscclpp/arch/wide.hpp"
 #include "mscclpp/basic/bulk_copy.hpp"
@@ -43,7 +44,7 @@ inline constexpr std::size_t bulkSessionBytes = shape.queues * sizeof(BulkScratc
 ///   1. says at its entry that its output may be written, and waits until block b of each rank that it sends to has
 ///      said so;
 ///   2. copies. The messages are cut into parts, which the queues of all blocks take from a work counter: blocks differ
-///      in the rate that they get. What the engine cannot copy, since source and destination are not congruent modulo
+///      in the rate that they get. Parts of short messages are smaller, so that every queue gets one. What the engine cannot copy, since source and destination are not congruent modulo
 ///      16, or without shared memory, the threads of the blocks copy in equal shares;
 ///   3. tells its peers when the copies that it has made have completed, and waits until theirs have. Any block may
 ///      have made any copy: the output is complete once all blocks have returned from run().
@@ -52,8 +53,8 @@ inline constexpr std::size_t bulkSessionBytes = shape.queues * sizeof(BulkScratc
 /// call have ended: by the order of kernels in a stream or, within a kernel, by a GridBarrier. A block that has a
 /// failed wait in any thread copies and publishes nothing more, so that its peers' waits fail too.
 ///
-/// The grid of a GPU needs bulkSessionBytes<shape> bytes of shared memory in each block, which launch() provides; a
-/// grid without shared memory copies with its threads.
+/// The grid of a GPU needs bulkSessionBytes<shape> bytes of shared memory in each block, which launch() provides. A
+/// grid without shared memory, or a GPU before sm_90, copies with its threads.
 template <int Ranks, BulkSessionShape shape, Grid GridType, WaitPolicy Wait, TracePolicy Trace>
 class BulkSession {
   static_assert(shape.queues > 0, "a bulk session has at least 1 queue in a block");
@@ -78,8 +79,11 @@ class BulkSession {
     if (args_.epochs.hasStopped(base_)) return false;
     std::size_t longest = 0;  // bytes
     ((longest = bytesOf(stages) > longest ? bytesOf(stages) : longest), ...);
-    const auto parts = static_cast<std::uint32_t>(ceilDivide(longest, args_.scratch.partBytes));
-    const std::uint64_t next = base_ + parts + static_cast<std::uint64_t>(queuesOfBlock() * grid_.blockCount());
+    const auto queues = static_cast<std::size_t>(queuesOfBlock() * grid_.blockCount());
+    const std::size_t share = roundUp(ceilDivide(longest, queues), shape.queue.chunkBytes);
+    partBytes_ = share < args_.scratch.partBytes ? share : args_.scratch.partBytes;
+    const auto parts = static_cast<std::uint32_t>(ceilDivide(longest, partBytes_));
+    const std::uint64_t next = base_ + parts + queues;
     const auto block = grid_.block();
     const auto warp = grid_.warp();
     const bool signals = grid_.warpIndex() == 0;  // this warp signals and waits for its block
@@ -105,6 +109,7 @@ class BulkSession {
 
  private:
   using Queue = BulkCopier<shape.queue>;
+  static constexpr bool hasEngine = arch::hasBulkCopies && SharedMemoryGrid<GridType>;
 
   MSCCLPP_INLINE const Team<Ranks>& team() const { return args_.team; }
   MSCCLPP_INLINE bool failed() const { return hasFailed(wait_); }
@@ -148,7 +153,7 @@ class BulkSession {
 
   /// Whether a queue makes the copy; otherwise threads do.
   static MSCCLPP_INLINE bool isByEngine(const void* dst, const void* src) {
-    return SharedMemoryGrid<GridType> && Queue::areCongruent(dst, src);
+    return hasEngine && Queue::areCongruent(dst, src);
   }
 
   /// The session of the operations of a stage: calls f(dst, src, bytes) for each copy.
@@ -215,7 +220,7 @@ class BulkSession {
       }
       return;
     }
-    if constexpr (SharedMemoryGrid<GridType>) {
+    if constexpr (hasEngine) {
       if (grid_.warpIndex() >= queuesOfBlock()) return;
       // Queues begin with different peers, to spread their traffic over the links.
       const int queue = grid_.blockIndex() * queuesOfBlock() + grid_.warpIndex();
@@ -236,7 +241,7 @@ class BulkSession {
   MSCCLPP_INLINE void enqueuePart(Queue& copier, const Warp& warp, const S& stage, int rotation, std::uint32_t part) {
     const int slices = slicesOf(stage);
     if (slices == 0) return;
-    const auto rangeOf = [&](std::size_t bytes) { return steppedPart(bytes, args_.scratch.partBytes, part); };
+    const auto rangeOf = [&](std::size_t bytes) { return steppedPart(bytes, partBytes_, part); };
     if constexpr (S::peers == stage::Peers::Each) {
       const auto regionAt = [&](int i) {
         CopyRegion region{nullptr, nullptr, 0};
@@ -293,7 +298,8 @@ class BulkSession {
   const CollectiveArgs<Ranks, BulkCounters>& args_;
   Wait& wait_;
   Trace& trace_;
-  const std::uint64_t base_;  ///< the number of the call; the work counter is one less
+  const std::uint64_t base_;   ///< the number of the call; the work counter is one less
+  std::size_t partBytes_ = 0;  ///< of each message
 };
 
 /// BulkSession with the other template arguments deduced.
