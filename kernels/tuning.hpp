@@ -61,8 +61,8 @@ inline constexpr auto gpuTuningTable = std::to_array<TuningEntry>({
     {CollectiveType::SendReceive, 2, 1 * MiB, "ll128"},
 });
 
-/// The most blocks with which the entries below follow those above, for registered outputs. 0: never, since they are not
-/// measured yet.
+/// The most blocks with which the entries below follow those above, for registered outputs. 0: never, since they are
+/// not measured yet.
 inline constexpr int mostBlocksForBulk = 0;
 inline constexpr auto bulkTuningTable = std::to_array<TuningEntry>({
     {CollectiveType::AllGather, 2, noLimit, "bulk"},
@@ -96,9 +96,9 @@ struct PipelineTuning {
 
 /// Of an algorithm on a GPU, the same for all that share a region. A step has a fixed cost of 3 to 4 us, mostly the
 /// release of its stores: so a step sends 32 KiB or more per block, to all peers together, and more if there are few
-/// blocks. A send/receive has as many blocks again for the other direction. Bulk copies need 16 blocks, and more are no
-/// faster: a multiprocessor sends 46 GB/s, half of it to this rank's own output. Their parts have 128 KiB. maxBlocks: of
-/// a launch.
+/// blocks. A send/receive has as many blocks again for the other direction. Bulk copies take parts of 128 KiB; a
+/// multiprocessor sends 46 GB/s, half of it to this rank's own output on 2 ranks, so 32 blocks leave some reserve.
+/// maxBlocks: of a launch.
 constexpr PipelineTuning gpuPipeline(const Algorithm& algorithm, int ranks, int maxBlocks) {
   if (algorithm.protocol == Protocol::Bulk) {
     return {{.tilePacks = 128 * KiB / 16, .blocks = std::clamp(maxBlocks, 1, 32)}, 512};

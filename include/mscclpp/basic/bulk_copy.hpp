@@ -50,8 +50,8 @@ struct BulkScratch {
 /// issues the bulk copies. The chunks of consecutive copies follow each other without a gap. Each warp of a block may
 /// have its own queue.
 ///
-/// copy(), copyRoundRobin() and copyToEach() only queue: the sources must not change, nor the destinations be used, until flush() or
-/// finish() has returned. Then proceed as after copy() of basic/copy.hpp: group.sync(), then signal() by one thread. A
+/// copy(), copyRoundRobin() and copyToEach() only queue: the sources must not change, nor the destinations be used,
+/// until flush() or finish() has returned. Then proceed as after copy() of basic/copy.hpp: group.sync(), then signal() by one thread. A
 /// group.sync() must precede a call if other threads of the group wrote the source or acquired the destination. The
 /// first thread's result is false if a wait has failed; the other threads' result is always true.
 template <BulkCopyConfig config = BulkCopyConfig{}>

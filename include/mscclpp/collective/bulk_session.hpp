@@ -44,8 +44,9 @@ inline constexpr std::size_t bulkSessionBytes = shape.queues * sizeof(BulkScratc
 ///   1. says at its entry that its output may be written, and waits until block b of each rank that it sends to has
 ///      said so;
 ///   2. copies. The messages are cut into parts, which the queues of all blocks take from a work counter: blocks differ
-///      in the rate that they get. Parts of short messages are smaller, so that every queue gets one. What the engine cannot copy, since source and destination are not congruent modulo
-///      16, or without shared memory, the threads of the blocks copy in equal shares;
+///      in the rate that they get. Parts of short messages are smaller, so that every queue gets one. What the engine
+///      cannot copy, since source and destination are not congruent modulo 16, or without shared memory, the threads of
+///      the blocks copy in equal shares;
 ///   3. tells its peers when the copies that it has made have completed, and waits until theirs have. Any block may
 ///      have made any copy: the output is complete once all blocks have returned from run().
 ///
