@@ -51,9 +51,9 @@ struct BulkScratch {
 /// have its own queue.
 ///
 /// copy(), copyRoundRobin() and copyToEach() only queue: the sources must not change, nor the destinations be used,
-/// until flush() or finish() has returned. Then proceed as after copy() of basic/copy.hpp: group.sync(), then signal() by one thread. A
-/// group.sync() must precede a call if other threads of the group wrote the source or acquired the destination. The
-/// first thread's result is false if a wait has failed; the other threads' result is always true.
+/// until flush() or finish() has returned. Then proceed as after copy() of basic/copy.hpp: group.sync(), then signal()
+/// by one thread. A group.sync() must precede a call if other threads of the group wrote the source or acquired the
+/// destination. The first thread's result is false if a wait has failed; the other threads' result is always true.
 template <BulkCopyConfig config = BulkCopyConfig{}>
 class BulkCopier {
  public:
