@@ -62,6 +62,7 @@ inline constexpr auto algorithmTable = std::to_array<Algorithm>({
   {AllGather,     "ll128",             LL128,    OneShot, 2 * MiB,   GpuOnly,   Specialized},
   {AllGather,     "sentinel",          Sentinel, OneShot, 8 * MiB,   CpuAndGpu, Specialized},
   {AllGather,     "direct",            Simple,   OneShot, noLimit,   CpuAndGpu, Specialized, Link::Outputs},
+  {AllGather,     "bulk",              Bulk,     OneShot, noLimit,   CpuAndGpu, General,     Link::Outputs},
   {AllGather,     "copy_engine",       Simple,   OneShot, noLimit,   CpuAndGpu, CopyEngine},
   {AllGather,     "pipelined",         Simple,   OneShot, noLimit,   CpuAndGpu, Specialized},
   {ReduceScatter, "ll16",              LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
@@ -72,11 +73,13 @@ inline constexpr auto algorithmTable = std::to_array<Algorithm>({
   {AllToAll,      "ll128",             LL128,    OneShot, 2 * MiB,   GpuOnly,   Specialized},
   {AllToAll,      "sentinel",          Sentinel, OneShot, 8 * MiB,   CpuAndGpu, Specialized},
   {AllToAll,      "direct",            Simple,   OneShot, noLimit,   CpuAndGpu, Specialized, Link::Outputs},
+  {AllToAll,      "bulk",              Bulk,     OneShot, noLimit,   CpuAndGpu, General,     Link::Outputs},
   {AllToAll,      "copy_engine",       Simple,   OneShot, noLimit,   CpuAndGpu, CopyEngine},
   {AllToAll,      "pipelined",         Simple,   OneShot, noLimit,   CpuAndGpu, Specialized},
   {Broadcast,     "ll16",              LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
   {Broadcast,     "ll128",             LL128,    OneShot, 2 * MiB,   GpuOnly,   General},
   {Broadcast,     "direct",            Simple,   OneShot, noLimit,   CpuAndGpu, General,     Link::Outputs},
+  {Broadcast,     "bulk",              Bulk,     OneShot, noLimit,   CpuAndGpu, General,     Link::Outputs},
   {Broadcast,     "copy_engine",       Simple,   OneShot, noLimit,   CpuAndGpu, CopyEngine},
   {Broadcast,     "pipelined",         Simple,   OneShot, noLimit,   CpuAndGpu, General},
   {Reduce,        "ll16",              LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
@@ -125,7 +128,7 @@ inline constexpr std::size_t messageAlgorithms = fallbackOf(CollectiveType::Send
 constexpr bool areLimitsValid() {
   for (const Algorithm& algorithm : algorithmTable) {
     if (algorithm.maxBytes / 16 > 0x7fffffffu) return false;
-    if (isPipelined(algorithm.protocol) != (algorithm.maxBytes == noLimit)) return false;
+    if (takesAnySize(algorithm.protocol) != (algorithm.maxBytes == noLimit)) return false;
     const std::size_t fallback = fallbackOf(algorithm.collective);
     if (algorithmTable[fallback].maxBytes != noLimit || algorithmTable[fallback].backends != Backends::CpuAndGpu)
       return false;

@@ -24,6 +24,8 @@ struct Backend {
   /// Fill memory with a byte, and copy from host memory; both return when done.
   void (*fill)(void* address, int byte, std::size_t bytes);
   void (*upload)(void* address, const void* from, std::size_t bytes);
+  /// Whether the current device has bulk copies: every GPU from sm_90 on, and CPUs.
+  bool (*hasBulkCopies)();
   /// Whether LL128 with atomic line stores may be used between all ranks. Called by all ranks; the same result on each.
   bool (*areLineStoresAtomic)(Bootstrap& bootstrap);
   /// The kernels of an algorithm, an index in algorithmTable; the type matters where it reduces. Null if there are

@@ -44,7 +44,7 @@ std::vector<std::string> packetAlgorithms(CollectiveType collective, bool onlyOn
     if (onlyOneShot && pattern != Pattern::OneShot) continue;
     // From the end of the table: those for longer messages come first.
     for (auto algorithm = algorithmTable.rbegin(); algorithm != algorithmTable.rend(); ++algorithm) {
-      if (algorithm->collective != collective || algorithm->pattern != pattern || isPipelined(algorithm->protocol)) {
+      if (algorithm->collective != collective || algorithm->pattern != pattern || takesAnySize(algorithm->protocol)) {
         continue;
       }
       names.emplace_back(algorithm->name);

@@ -84,9 +84,14 @@ class Collectives::State {
     // What fails on one rank only, such as a file that it cannot read, is an error on all of them.
     const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Collectives");
     requireSameSelection(agreement.runStep("select its algorithms", [&] {
-      selection_.emplace(deviceType, backend_.deviceName(), ranks_);
+      selection_.emplace(deviceType, backend_.deviceName(), ranks_, maxBlocks_);
       return selectionBytes(*selection_, maxBlocks_);
     }));
+    bulkCopies_ = true;
+    for (const auto& ofRank : agreement.runStep(
+             "query its GPU", [&] { return std::vector<char>{static_cast<char>(backend_.hasBulkCopies() ? 1 : 0)}; })) {
+      bulkCopies_ &= ofRank.at(0) != 0;
+    }
     lineStoresAtomic_ = backend_.areLineStoresAtomic(*communicator_->bootstrap());
     std::vector<std::size_t> inUse;
     for (std::size_t i = 0; i < algorithmTable.size(); ++i) {
@@ -261,6 +266,7 @@ class Collectives::State {
 
   bool isAvailable(const Algorithm& algorithm) const {
     if (algorithm.protocol == Protocol::LL128 && !lineStoresAtomic_) return false;
+    if (algorithm.protocol == Protocol::Bulk && !bulkCopies_) return false;
     return onGpu_ || algorithm.backends == Backends::CpuAndGpu;
   }
 
@@ -432,7 +438,7 @@ class Collectives::State {
 
   LaunchShape shapeOf(const CollectiveCall& call, const Algorithm& algorithm, const Region& region,
                       std::size_t bytes) const {
-    if (!isPipelined(algorithm.protocol)) {
+    if (!takesAnySize(algorithm.protocol)) {
       return packetShape(algorithm, ceilDivide(bytes, sizeof(Word128)), ranks_, maxBlocks_);
     }
     const int threads = gpuPipeline(algorithm, ranks_, maxBlocks_).threads;
@@ -467,6 +473,7 @@ class Collectives::State {
   bool onGpu_;
   int maxBlocks_;
   bool lineStoresAtomic_ = false;
+  bool bulkCopies_ = false;  // on all ranks
   const Backend& backend_;
   std::optional<Selection> selection_;
   std::shared_ptr<WaitMonitor> monitor_;

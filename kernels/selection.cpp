@@ -76,12 +76,17 @@ std::vector<std::size_t> parseAlgorithmList(const std::string& list) {
   return found;
 }
 
-Selection::Selection(DeviceType deviceType, const std::string& deviceName, int ranks) {
+Selection::Selection(DeviceType deviceType, const std::string& deviceName, int ranks, int maxBlocks) {
   const bool onGpu = deviceType == DeviceType::GPU;
   for (int i = 0; i < collectiveTypes; ++i) {
     const auto collective = static_cast<CollectiveType>(i);
-    choices_[static_cast<std::size_t>(i)] =
+    Choices& choices = choices_[static_cast<std::size_t>(i)];
+    choices =
         onGpu ? builtInChoices(gpuTuningTable, collective, ranks) : builtInChoices(cpuTuningTable, collective, ranks);
+    if (onGpu && maxBlocks <= mostBlocksForBulk) {
+      const Choices longer = builtInChoices(bulkTuningTable, collective, ranks);
+      choices.insert(choices.end(), longer.begin(), longer.end());
+    }
   }
   if (!env()->tuningFile.empty()) {
     for (const MeasuredChoice& measured : readTuningFile(env()->tuningFile, deviceName, ranks)) {

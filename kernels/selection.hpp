@@ -21,8 +21,9 @@ class Selection {
     std::size_t algorithm;  ///< an index in algorithmTable
   };
 
-  /// deviceName: of the GPU, empty on CPUs. Throws Error(InvalidUsage) if the environment names what does not exist.
-  Selection(DeviceType deviceType, const std::string& deviceName, int ranks);
+  /// deviceName: of the GPU, empty on CPUs. maxBlocks: of a launch. Throws Error(InvalidUsage) if the environment names
+  /// what does not exist.
+  Selection(DeviceType deviceType, const std::string& deviceName, int ranks, int maxBlocks);
 
   /// In the order in which they are to be tried.
   const std::vector<Choice>& choices(CollectiveType collective) const {

@@ -62,6 +62,15 @@ inline constexpr auto gpuTuningTable = std::to_array<TuningEntry>({
     {CollectiveType::ReduceScatterV, 2, 256 * KiB, "ll16"},
 });
 
+/// The most blocks with which the entries below follow those above, for registered outputs. 0: never, since they are
+/// not measured yet.
+inline constexpr int mostBlocksForBulk = 0;
+inline constexpr auto bulkTuningTable = std::to_array<TuningEntry>({
+    {CollectiveType::AllGather, 2, noLimit, "bulk"},
+    {CollectiveType::AllToAll, 2, noLimit, "bulk"},
+    {CollectiveType::Broadcast, 2, noLimit, "bulk"},
+});
+
 // On CPUs the pipeline, which copies whole tiles, is always faster than packets: measured on two cores of an x86-64
 // server, 2 and 4 ranks, float.
 inline constexpr std::array<TuningEntry, 0> cpuTuningTable{};
@@ -75,12 +84,12 @@ constexpr bool areValid(const std::array<TuningEntry, n>& entries) {
   }
   return true;
 }
-static_assert(areValid(gpuTuningTable) && areValid(cpuTuningTable));
+static_assert(areValid(gpuTuningTable) && areValid(bulkTuningTable) && areValid(cpuTuningTable));
 
 /// The most blocks of a kernel, unless a caller wants fewer: with 128 the links are busy.
 inline constexpr int mostBlocks = 128;
 
-/// A pipelined algorithm: the shape of its rings, and threads per block.
+/// An algorithm for messages of any size: the shape of its rings or parts, and threads per block.
 struct PipelineTuning {
   PipelineShape shape;
   int threads;
@@ -89,8 +98,13 @@ struct PipelineTuning {
 /// Of an algorithm on a GPU, the same for all that share a region. A step has a fixed cost of 3 to 4 us, mostly the
 /// release of its stores: so a step sends 32 KiB or more per block, to all peers together, and more if there are few
 /// blocks. Of a send/receive: the rings of a direction with one peer, which has at most as many blocks; as many
-/// again are for the other direction. With many peers at a time, a block has several rings. maxBlocks: of a launch.
+/// again are for the other direction. With many peers at a time, a block has several rings. Bulk copies take parts of
+/// 128 KiB; a multiprocessor sends 46 GB/s, half of it to this rank's own output on 2 ranks, so 32 blocks leave some
+/// reserve. maxBlocks: of a launch.
 constexpr PipelineTuning gpuPipeline(const Algorithm& algorithm, int ranks, int maxBlocks) {
+  if (algorithm.protocol == Protocol::Bulk) {
+    return {{.tilePacks = 128 * KiB / 16, .blocks = std::clamp(maxBlocks, 1, 32)}, 512};
+  }
   const bool isPair = algorithm.collective == CollectiveType::SendReceive;
   const bool hasTwoHops = algorithm.collective == CollectiveType::AllReduce;  // and sends as much again in the second
   const std::size_t tilePacks = isPair ? (ranks > 2 ? 2048 : 4096) : ranks > 2 ? 512 : hasTwoHops ? 1024 : 2048;

@@ -19,6 +19,7 @@ const Backend& cpuBackend() {
       },
       [](void* address, int byte, std::size_t bytes) { std::memset(address, byte, bytes); },
       [](void* address, const void* from, std::size_t bytes) { std::memcpy(address, from, bytes); },
+      [] { return true; },
       [](Bootstrap&) { return false; },
       [](std::size_t algorithm, DataType type, int ranks) {
         if (!hasReduction(algorithmTable[algorithm].collective)) return cpu::findMover(algorithm, ranks);

@@ -35,6 +35,13 @@ const Backend& gpuBackend() {
       [](void* address, const void* from, std::size_t bytes) {
         gpuMemcpy<char>(static_cast<char*>(address), static_cast<const char*>(from), bytes, cudaMemcpyHostToDevice);
       },
+      [] {
+        int device = 0;
+        MSCCLPP_CUDATHROW(cudaGetDevice(&device));
+        int major = 0;
+        MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+        return major >= 9;
+      },
       gpu::areLineStoresAtomic,
       [](std::size_t algorithm, DataType type, int ranks) {
         if (!hasReduction(algorithmTable[algorithm].collective)) return gpu::findMover(algorithm, ranks);

@@ -26,7 +26,9 @@ struct Backend {
     // an algorithm use the scratch alike, and compute the same bits.
     const bool isAligned = isAlignedArray(input, call.count) && isAlignedArray(output, call.count) &&
                            call.receivedCount % packSize<T> == 0;
-    if constexpr (!hasReduction(algorithm.collective)) {
+    if constexpr (algorithm.protocol == Protocol::Bulk) {
+      return enqueue<CollectiveOf<index, ranks, T>>(call, ArraySource<T>(input), ArraySink<T>(output));
+    } else if constexpr (!hasReduction(algorithm.collective)) {
       if (isAligned) {
         return enqueue<CollectiveOf<index, ranks, T>>(call, AlignedArraySource<T>(input), AlignedArraySink<T>(output));
       }

@@ -120,6 +120,59 @@ TEST_CASE("bulk_copy: several copies in round-robin order, through a queue per w
   checkRoundRobin<BulkCopyConfig{.chunkBytes = 1024, .chunks = 7, .prefetchDepth = 1, .quantum = 100}>();
 }
 
+/// Copies of the same source to several destinations: some are not congruent to it, and there may be none.
+template <BulkCopyConfig shape>
+struct BulkToEachBody {
+  Window<> dst;
+  Window<> src;
+  BoundedWait policy;
+
+  static MSCCLPP_HOST_DEVICE int destinations(std::size_t group) { return static_cast<int>(group % 5); }
+  /// The first strip of a group of copies, one for each destination.
+  static MSCCLPP_HOST_DEVICE std::size_t firstStrip(std::size_t group) { return group * 4; }
+  static MSCCLPP_HOST_DEVICE std::size_t offset(std::size_t group, int i) {
+    return i == 2 ? group % 16 : BulkCopies::src(group) % 16;
+  }
+
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
+    using C = BulkCopies;
+    auto wait = policy;
+    const auto block = grid.block();
+    BulkCopier<shape> copier(block, *reinterpret_cast<BulkScratch<shape>*>(grid.sharedMemory()));
+    for (std::size_t group = grid.blockIndex(); group < C::count / 4; group += grid.blockCount()) {
+      const auto forEachDestination = [&](const auto& f) {
+        for (int i = 0; i < destinations(group); ++i) {
+          f(dst.at(rank) + (firstStrip(group) + static_cast<std::size_t>(i)) * C::strip + offset(group, i));
+        }
+      };
+      copier.copyToEach(block, forEachDestination, src.at(rank) + C::src(group), C::size(group * 4), wait);
+    }
+    copier.finish(block, wait);
+  }
+};
+
+TEST_CASE("bulk_copy: one source and several destinations") {
+  using C = BulkCopies;
+  constexpr BulkCopyConfig shape{.chunkBytes = 256, .chunks = 4, .prefetchDepth = 2, .destinations = 4};
+  using Body = BulkToEachBody<shape>;
+  Backend<> backend;
+  auto dst = backend.allocate(1, C::count * C::strip, poisonByte);
+  auto src = backend.allocate(1, 8192, 0);
+  const auto data = randomBits<std::byte>(8192, 1);
+  src.write(0, data);
+  backend.launch({1, 2, 1, sizeof(BulkScratch<shape>)}, Body{dst.window(), src.window(), backend.wait()});
+  std::vector<std::byte> expected(C::count * C::strip, std::byte{poisonByte});
+  for (std::size_t group = 0; group < C::count / 4; ++group) {
+    for (int i = 0; i < Body::destinations(group); ++i) {
+      const std::size_t at =
+          (Body::firstStrip(group) + static_cast<std::size_t>(i)) * C::strip + Body::offset(group, i);
+      std::memcpy(expected.data() + at, data.data() + C::src(group), C::size(group * 4));
+    }
+  }
+  CHECK(firstDifference(dst.read(0), expected) == -1);
+}
+
 /// Two copies of two chunks each; the second chunk of the first has the same destination as the first chunk of the
 /// second. The final content shows their order, since CPU ranks store in the order of the queue.
 template <BulkCopyConfig shape>

@@ -17,7 +17,7 @@ inline constexpr PipelineShape smallTiles{.tilePacks = 8, .blocks = 2, .slots = 
 inline constexpr int maxEmulatedThreads = 96;
 
 inline Shape shapeFor(Protocol protocol, int ranks) {
-  if (isPipelined(protocol)) return {ranks, smallTiles.blocks, Backend<>::onGpu || ranks <= 3 ? 2 : 1};
+  if (takesAnySize(protocol)) return {ranks, smallTiles.blocks, Backend<>::onGpu || ranks <= 3 ? 2 : 1};
   if (Backend<>::onGpu) return {ranks, 2, 2};
   const int warps = maxEmulatedThreads / (ranks * warpWidthFor(protocol));
   return {ranks, warps >= 4 ? 2 : 1, warps >= 2 ? 2 : 1};
@@ -67,7 +67,7 @@ void checkCollective(const std::vector<int>& teams) {
     tester.check(shapeFor(protocol, ranks), edgeCaseCalls<T>(ranks));
     tester.faults.delays = 20'000;
     tester.check(shapeFor(protocol, ranks), variedCalls<T>(ranks, 3));
-    if (isPipelined(protocol)) {  // many more tiles than slots
+    if (takesAnySize(protocol)) {  // many more tiles than slots
       const std::size_t count = 16 * 17 * packSize<T> + 1;
       tester.check(shapeFor(protocol, ranks), {{count, ranks - 1}, {5, 0}, {count + 2, 0, true}});
     }
@@ -96,6 +96,21 @@ void checkSessions() {
   serial.check({3, 1, 1}, edgeCaseCalls<T>(3));
   serial.check({3, 1, 1}, {{8 * 17 * packSize<T> + 1, 1}, {8 * 9 * packSize<T> + 3, 2, true, 1, 1}});
 #endif
+}
+
+/// Checks a collective that stores straight into the outputs of the peers, by threads and by bulk copies.
+template <template <CollectiveConfig> class Of>
+void checkOutputs() {
+  constexpr CollectiveConfig bulk{.protocol = Protocol::Bulk, .link = Link::Outputs};
+  checkCollective<Of<CollectiveConfig{.protocol = Protocol::Simple, .link = Link::Outputs}>>({1, 2, 3});
+  checkCollective<Of<bulk>>({1, 2, 3, 5});
+  checkCollective<Of<CollectiveConfig{.protocol = Protocol::Bulk, .ranks = 3, .link = Link::Outputs}>>({3});
+  // Parts of several chunks.
+  using T = typename Of<bulk>::Element;
+  constexpr std::size_t count = (200 << 10) / sizeof(T);
+  TesterOf<Of<bulk>> tester(2, 0, {.tilePacks = 4096, .blocks = 2});
+  tester.check({2, 2, 2}, {{count, 1}, {count + 1, 0, true}, {count - 8, 1, false, 1, 1}, {count, 0, false, 0, 1}});
+  tester.check({2, 1, 1}, {{5, 1}, {count + 8, 0}});
 }
 
 /// A collective whose slots are reused by the data: too few of them are noticed.

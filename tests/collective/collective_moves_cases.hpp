@@ -26,6 +26,11 @@ TEST_CASE("all-to-all: every protocol") {
 TEST_CASE("broadcast: every protocol, from changing roots, in place and out of place") {
   checkSessions<BroadcastOf>();
 }
+TEST_CASE("all-gather, all-to-all and broadcast: straight into the outputs of the peers") {
+  checkOutputs<AllGatherOf>();
+  checkOutputs<AllToAllOf>();
+  checkOutputs<BroadcastOf>();
+}
 TEST_CASE("gather: every protocol, to changing roots, in place and out of place") {
   checkSessions<GatherOf>();
 }
@@ -84,6 +89,17 @@ TEST_CASE("collectives accept what fits their scratch") {
     rooted.root = root;
     CHECK_FALSE(Rooted::accepts(rooted, {2, 64}));
   }
+  using Bulk = AllGather<bf16, CollectiveConfig{.protocol = Protocol::Bulk, .link = Link::Outputs}>;
+  Bulk::Args bulk{};
+  bulk.team = {0, 3};
+  bulk.count = 1'000'000;
+  bulk.scratch = Bulk::scratchFor(0, 3, {.tilePacks = 8, .blocks = 2});
+  CHECK(Bulk::accepts(bulk, {2, 64}));
+  CHECK(Bulk::accepts(bulk, {1, 64}));
+  CHECK_FALSE(Bulk::accepts(bulk, {3, 64}));
+  bulk.scratch.partBytes = 64;
+  CHECK_FALSE(Bulk::accepts(bulk, {2, 64}));
+
   // The rule of credits needs more slots, so there are more; what is no power of two stays as it is, and is refused.
   CHECK(rooted.scratch.slots == 8);
   CHECK(Rooted::scratchFor(0, 3, {.slots = 32}).slots == 32);

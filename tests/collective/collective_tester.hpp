@@ -136,8 +136,8 @@ struct CollectiveParameters {
   CallLayout call[maxTestRanks][maxTestCalls];
 };
 
-/// Runs the calls in sequence in one launch. isSerial: on a CPU thread, with arrays as source and sink.
-template <class Collective, bool isSerial>
+/// Runs the calls in sequence in one launch. onArrays: source and sink are arrays.
+template <class Collective, bool onArrays>
 struct CollectiveBody {
   using T = typename Collective::Element;
   CollectiveParameters p;
@@ -153,7 +153,7 @@ struct CollectiveBody {
     if (p.faults.wrongSlots > 0) {
       if constexpr (isPipelined(Collective::configuration.protocol)) {
         args.scratch.slots = p.faults.wrongSlots;
-      } else {
+      } else if constexpr (!takesAnySize(Collective::configuration.protocol)) {
         args.scratch.arrayPacks = 0;
       }
     }
@@ -170,7 +170,10 @@ struct CollectiveBody {
       const ArraySource<T> from(reinterpret_cast<const T*>(p.data.at(rank, call.input)));
       const ArraySink<T> to(reinterpret_cast<T*>(p.data.at(rank, call.output)));
       bool succeeded = true;
-      if constexpr (isSerial) {
+      if constexpr (requires { args.outputs; }) {
+        for (int r = 0; r < p.ranks; ++r) args.outputs.base[r] = p.data.at(r, p.call[r][index].output);
+      }
+      if constexpr (onArrays) {
         succeeded = Collective::run(grid, args, from, to);
       } else {
         const PartSource<T> source{from, reinterpret_cast<std::uint32_t*>(p.counters.at(rank, call.sourceCalls)),
@@ -189,7 +192,8 @@ struct CollectiveBody {
 struct CollectiveTraits {
   Meaning meaning;
   std::size_t windowBytes;
-  std::size_t countersOffset;  ///< of the words in the window that start at the epoch, up to its end
+  std::size_t countersOffset;  ///< of the words in the window that start at `firstCount`, up to its end
+  std::uint64_t firstCount;    ///< before the skipped epochs
   int initialByte;
   std::uint64_t firstEpoch;
 };
@@ -305,7 +309,8 @@ class CollectiveTester {
     for (int rank = 0; rank < ranks; ++rank) {
       epochs_.write(rank, std::vector<std::uint64_t>(epochWords, epoch));
       const std::size_t words = (traits.windowBytes - traits.countersOffset) / sizeof(std::uint64_t);
-      scratch_.write(rank, std::vector<std::uint64_t>(words, epoch), traits.countersOffset);
+      const std::uint64_t count = traits.firstCount + skippedEpochs;
+      scratch_.write(rank, std::vector<std::uint64_t>(words, count), traits.countersOffset);
     }
   }
 
@@ -420,23 +425,38 @@ class TesterOf final : public CollectiveTester<typename Collective::Element,
                                                isSerial ? 1 : warpWidthFor(Collective::configuration.protocol)> {
   static constexpr int width = isSerial ? 1 : warpWidthFor(Collective::configuration.protocol);
   using Base = CollectiveTester<typename Collective::Element, width>;
+  /// On a CPU thread, and where the peers write the outputs: the sink gets this rank's own part only.
+  static constexpr bool onArrays = isSerial || Collective::configuration.link == Link::Outputs;
 
  public:
   /// skippedEpochs: the first call has as many before it.
   TesterOf(int ranks, std::size_t maxCount, const PipelineShape& shape, std::uint64_t skippedEpochs = 0)
       : Base(ranks, maxCount, shape, traitsOf(Collective::scratchFor(maxCount, ranks, shape)), skippedEpochs,
-             !isSerial) {}
+             !onArrays) {}
 
  private:
   static CollectiveTraits traitsOf(const typename Collective::Scratch& scratch) {
     std::size_t countersOffset = scratch.windowBytes();
-    if constexpr (isPipelined(Collective::configuration.protocol)) countersOffset = scratch.countersOffset();
-    return {meaningOf<Collective>, scratch.windowBytes(), countersOffset, Collective::Scratch::initialByte,
+    std::uint64_t firstCount = 0;
+    if constexpr (takesAnySize(Collective::configuration.protocol)) {
+      countersOffset = scratch.countersOffset();
+      // A counter at the epoch would say that the peer has entered the call.
+      firstCount = Collective::Scratch::firstEpoch - (Collective::Scratch::reuse == SlotReuse::ByCredits ? 1 : 0);
+    }
+    return {meaningOf<Collective>,
+            scratch.windowBytes(),
+            countersOffset,
+            firstCount,
+            Collective::Scratch::initialByte,
             Collective::Scratch::firstEpoch};
   }
   std::optional<WaitRecord> launch(Backend<width>& backend, const Shape& shape,
                                    const CollectiveParameters& parameters) override {
-    return backend.run(shape, CollectiveBody<Collective, isSerial>{parameters});
+    Shape withMemory = shape;
+    if constexpr (requires(const typename Collective::Args& args) { Collective::sharedBytes(args, LaunchShape{}); }) {
+      withMemory.sharedBytes = Collective::sharedBytes(typename Collective::Args{}, {shape.blocks, shape.warps});
+    }
+    return backend.run(withMemory, CollectiveBody<Collective, onArrays>{parameters});
   }
 };
 

@@ -279,7 +279,7 @@ TEST_CASE("every collective with registered buffers") {
 TEST_CASE("algorithms that need registration, without it") {
   onRanks(2, [](const Rank& rank) {
     std::vector<float> input(100), output(200);
-    for (const std::string algorithm : {"direct", "copy_engine"}) {
+    for (const std::string algorithm : {"direct", "bulk", "copy_engine"}) {
       const CollectiveCall call{.collective = CollectiveType::AllGather,
                                 .input = input.data(),
                                 .output = output.data(),
@@ -391,12 +391,14 @@ TEST_CASE("invalid calls of each collective") {
                                        .input = reinterpret_cast<char*>(values) + 2,
                                        .output = values + 32,
                                        .count = 4});
-    expect("all_gather: unknown algorithm \"one_shot_ll16\"; available: ll16, sentinel, direct, copy_engine, pipelined",
-           {.collective = CollectiveType::AllGather,
-            .input = values,
-            .output = values + 32,
-            .count = 4,
-            .algorithm = "one_shot_ll16"});
+    expect(
+        "all_gather: unknown algorithm \"one_shot_ll16\"; available: ll16, sentinel, direct, bulk, copy_engine, "
+        "pipelined",
+        {.collective = CollectiveType::AllGather,
+         .input = values,
+         .output = values + 32,
+         .count = 4,
+         .algorithm = "one_shot_ll16"});
     expect("output is null", {.collective = CollectiveType::Broadcast, .input = values, .count = 4});
     collectives.check();
   });

@@ -16,6 +16,13 @@
 
 namespace mscclpp::arch {
 
+/// Whether the code is compiled for a processor with bulk copies, without which it must not call these functions.
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 900
+inline constexpr bool hasBulkCopies = false;
+#else
+inline constexpr bool hasBulkCopies = true;
+#endif
+
 /// Starts a copy from global to shared memory, which completes `bytes` bytes of the barrier's current phase.
 MSCCLPP_INLINE void bulkLoad(void* shared, const void* global, std::uint32_t bytes, std::uint64_t* barrier) {
 #if defined(__CUDA_ARCH__)

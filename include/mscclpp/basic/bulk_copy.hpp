@@ -11,12 +11,14 @@
 namespace mscclpp {
 
 /// The ring: `chunks` chunks of `chunkBytes` bytes in flight, of which `prefetchDepth` are being loaded and the others
-/// stored. copyRoundRobin() moves `quantum` chunks of each copy in turn.
+/// stored. copyRoundRobin() moves `quantum` chunks of each copy in turn; copyToEach() has at most `destinations`
+/// destinations.
 struct BulkCopyConfig {
   int chunkBytes = 16 << 10;
   int chunks = 12;
   int prefetchDepth = 6;
   int quantum = 1;
+  int destinations = 1;
 };
 
 /// Source, destination and size of one of several copies.
@@ -33,11 +35,12 @@ struct BulkScratch {
     std::byte data[config.chunkBytes];
   };
   struct alignas(16) Target {
-    std::byte* address;
+    std::byte* addresses[config.destinations];
     std::uint32_t bytes;
+    std::uint32_t count;  ///< of addresses
   };
   Chunk chunks[config.chunks];
-  Target targets[config.chunks];  ///< destination of each chunk
+  Target targets[config.chunks];  ///< destinations of each chunk
   BulkBarrier loaded[config.chunks];
 };
 
@@ -47,10 +50,10 @@ struct BulkScratch {
 /// issues the bulk copies. The chunks of consecutive copies follow each other without a gap. Each warp of a block may
 /// have its own queue.
 ///
-/// copy() and copyRoundRobin() only queue: the sources must not change, nor the destinations be used, until flush() or
-/// finish() has returned. Then proceed as after copy() of basic/copy.hpp: group.sync(), then signal() by one thread. A
-/// group.sync() must precede a call if other threads of the group wrote the source or acquired the destination. The
-/// first thread's result is false if a wait has failed; the other threads' result is always true.
+/// copy(), copyRoundRobin() and copyToEach() only queue: the sources must not change, nor the destinations be used,
+/// until flush() or finish() has returned. Then proceed as after copy() of basic/copy.hpp: group.sync(), then signal()
+/// by one thread. A group.sync() must precede a call if other threads of the group wrote the source or acquired the
+/// destination. The first thread's result is false if a wait has failed; the other threads' result is always true.
 template <BulkCopyConfig config = BulkCopyConfig{}>
 class BulkCopier {
  public:
@@ -59,6 +62,7 @@ class BulkCopier {
   static_assert(config.prefetchDepth > 0 && config.prefetchDepth < config.chunks,
                 "prefetchDepth must be greater than 0 and less than chunks");
   static_assert(config.quantum > 0, "quantum must be at least 1 chunk");
+  static_assert(config.destinations > 0, "destinations must be at least 1");
 
   using Scratch = BulkScratch<config>;
 
@@ -106,11 +110,52 @@ class BulkCopier {
         if (done >= part.bytes) continue;
         const std::size_t left = part.bytes - done;
         const std::size_t at = part.begin + done;
-        push(static_cast<std::byte*>(region.dst) + at, static_cast<const std::byte*>(region.src) + at,
-             left < quantum ? left : quantum, wait);
+        std::byte* const to = static_cast<std::byte*>(region.dst) + at;
+        push(
+            static_cast<const std::byte*>(region.src) + at, left < quantum ? left : quantum,
+            [&](Target& target, std::size_t offset) {
+              target.addresses[0] = to + offset;
+              target.count = 1;
+            },
+            wait);
       }
     }
     return complete_;
+  }
+
+  /// Queues copies of the same source to several destinations, at most config.destinations. forEachDestination(f) calls
+  /// f(dst) for each, the same ones whenever it is called: for the whole copy, and for each chunk. The engine loads a
+  /// chunk once and stores it to every destination that is congruent to src modulo 16; the group copies the other
+  /// destinations, and the few bytes before and after.
+  template <ThreadGroup Group, class ForEachDestination, WaitPolicy Wait>
+  MSCCLPP_INLINE bool copyToEach(const Group& group, const ForEachDestination& forEachDestination, const void* src,
+                                 std::size_t bytes, Wait& wait) {
+    EnginePart part{0, 0};
+    forEachDestination([&](void* dst) {
+      const CopyRegion region{dst, src, bytes};
+      const EnginePart ofThis = enginePart(region);
+      copyRemainder(group, region, ofThis);
+      if (ofThis.bytes > 0) part = ofThis;  // it follows from src alone
+    });
+    if (group.rank() != 0) return complete_;
+    arch::bulkFenceAll();  // as in copyRoundRobin()
+    push(
+        static_cast<const std::byte*>(src) + part.begin, part.bytes,
+        [&](Target& target, std::size_t offset) {
+          std::uint32_t count = 0;
+          forEachDestination([&](void* dst) {
+            if (areCongruent(dst, src)) target.addresses[count++] = static_cast<std::byte*>(dst) + part.begin + offset;
+          });
+          target.count = count;
+        },
+        wait);
+    return complete_;
+  }
+
+  /// Whether the engine can copy between two addresses: they are congruent modulo 16.
+  static MSCCLPP_INLINE bool areCongruent(const void* dst, const void* src) {
+    // 32 bits suffice for the alignment, and the issuing thread has few instructions to spare per chunk.
+    return ((lowBits(dst) ^ lowBits(src)) & 15u) == 0;
   }
 
   /// Waits until all queued copies have completed. The queue may be used again.
@@ -133,6 +178,12 @@ class BulkCopier {
   }
 
  private:
+  using Target = typename Scratch::Target;
+
+  static MSCCLPP_INLINE std::uint32_t lowBits(const void* address) {
+    return static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(address));
+  }
+
   /// An index in the ring, and the parity of its wrap-arounds.
   struct Cursor {
     int index;
@@ -151,11 +202,8 @@ class BulkCopier {
     std::size_t bytes;
   };
   static MSCCLPP_INLINE EnginePart enginePart(const CopyRegion& region) {
-    // 32 bits suffice for the alignment, and the issuing thread has few instructions to spare per chunk.
-    const auto dst = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(region.dst));
-    const auto src = static_cast<std::uint32_t>(reinterpret_cast<std::uintptr_t>(region.src));
-    const unsigned head = (0u - dst) % 16;
-    const bool aligned = (dst ^ src) % 16 == 0 && region.bytes > head;
+    const unsigned head = (0u - lowBits(region.src)) % 16;
+    const bool aligned = areCongruent(region.dst, region.src) && region.bytes > head;
     return {head, aligned ? (region.bytes - head) & ~std::size_t{15} : 0};
   }
 
@@ -172,14 +220,17 @@ class BulkCopier {
     }
   }
 
-  template <class Wait>
-  MSCCLPP_INLINE void push(std::byte* to, const std::byte* from, std::size_t bytes, Wait& wait) {
+  /// Loads `bytes` bytes chunk by chunk. setTarget(target, offset) sets the destinations of the chunk at that offset.
+  template <class SetTarget, class Wait>
+  MSCCLPP_INLINE void push(const std::byte* from, std::size_t bytes, const SetTarget& setTarget, Wait& wait) {
     for (std::size_t done = 0; done < bytes; done += config.chunkBytes) {
       const std::size_t left = bytes - done;
       const auto size = static_cast<std::uint32_t>(left < config.chunkBytes ? left : config.chunkBytes);
       // This chunk's last store was committed `chunks - prefetchDepth` groups ago.
       bulkStoreWaitSource<config.chunks - config.prefetchDepth - 1>();
-      scratch_->targets[load_.index] = {to + done, size};
+      Target& target = scratch_->targets[load_.index];
+      setTarget(target, done);
+      target.bytes = size;
       scratch_->loaded[load_.index].arriveAndExpect(size);
       bulkLoad(scratch_->chunks[load_.index].data, from + done, size, scratch_->loaded[load_.index]);
       load_.advance();
@@ -191,9 +242,12 @@ class BulkCopier {
   MSCCLPP_INLINE void storeOldest(Wait& wait) {
     const int i = store_.index;
     std::uint32_t phase = store_.phase;
-    const auto target = scratch_->targets[i];
+    const Target& target = scratch_->targets[i];
     if (scratch_->loaded[i].wait(phase, wait)) {
-      bulkStore(target.address, scratch_->chunks[i].data, target.bytes);
+      const std::uint32_t count = config.destinations == 1 ? 1 : target.count;
+      for (std::uint32_t d = 0; d < count; ++d) {
+        bulkStore(target.addresses[d], scratch_->chunks[i].data, target.bytes);
+      }
     } else {
       complete_ = false;
     }

@@ -7,6 +7,24 @@
 
 namespace mscclpp {
 
+namespace detail {
+
+/// The loop of forEachDynamicPart(). partOf(ticket): the part, or `parts` or more beyond the last.
+template <WarpGroup Warp, class PartOf, class Body>
+MSCCLPP_INLINE void takeParts(const Warp& warp, std::uint64_t* counter, std::uint32_t parts, const PartOf& partOf,
+                              Body&& body) {
+  const auto takeTicket = [&] {
+    return warp.rank() == 0 ? arch::fetchAdd<arch::Order::Relaxed, arch::Scope::Device>(counter, std::uint64_t{1}) : 0;
+  };
+  for (std::uint32_t part = warp.shuffle(partOf(takeTicket()), 0); part < parts;) {
+    const std::uint64_t next = takeTicket();  // early, to overlap its latency with body
+    body(part);
+    part = warp.shuffle(partOf(next), 0);
+  }
+}
+
+}  // namespace detail
+
 /// Calls body(part) once for each part in [0, parts), in whichever of the `warps` warps is free first; each warp gets
 /// its parts in ascending order. Called by all threads of all the warps. For work that a static partition does not
 /// balance, such as copies over shared links. An increment of the counter takes about a microsecond, which overlaps
@@ -19,17 +37,20 @@ template <WarpGroup Warp, class Body>
 MSCCLPP_INLINE void forEachDynamicPart(const Warp& warp, std::uint64_t* counter, std::uint32_t parts,
                                        std::uint32_t warps, Body&& body) {
   const std::uint64_t tickets = std::uint64_t{parts} + warps;
-  const auto takeTicket = [&] {
-    return warp.rank() == 0 ? arch::fetchAdd<arch::Order::Relaxed, arch::Scope::Device>(counter, std::uint64_t{1}) : 0;
+  const auto partOf = [=](std::uint64_t ticket) { return static_cast<std::uint32_t>(ticket % tickets); };
+  detail::takeParts(warp, counter, parts, partOf, body);
+}
+
+/// The same for a counter that has the value `first` when the job begins: jobs may differ in `parts` and `warps` if
+/// each caller knows how many tickets the jobs before took. This one ends at first + parts + warps.
+template <WarpGroup Warp, class Body>
+MSCCLPP_INLINE void forEachDynamicPartFrom(const Warp& warp, std::uint64_t* counter, std::uint64_t first,
+                                           std::uint32_t parts, Body&& body) {
+  const auto partOf = [=](std::uint64_t ticket) {
+    const std::uint64_t part = ticket - first;
+    return part < parts ? static_cast<std::uint32_t>(part) : parts;
   };
-  const auto partOf = [&](std::uint64_t ticket) {
-    return warp.shuffle(static_cast<std::uint32_t>(ticket % tickets), 0);
-  };
-  for (std::uint32_t part = partOf(takeTicket()); part < parts;) {
-    const std::uint64_t next = takeTicket();  // early, to overlap its latency with body
-    body(part);
-    part = partOf(next);
-  }
+  detail::takeParts(warp, counter, parts, partOf, body);
 }
 
 }  // namespace mscclpp

@@ -8,26 +8,32 @@
 
 namespace mscclpp {
 
-/// How data is transferred and how the receiver detects its arrival. Simple runs over a tile pipeline and takes
-/// messages of any size; the others run over a packet session, whose scratch holds the longest message.
+/// How data is transferred and how the receiver detects its arrival. Simple runs over a tile pipeline and Bulk over a
+/// bulk session, for messages of any size; the others run over a packet session, whose scratch holds the longest
+/// message.
 enum class Protocol {
   LL8,           ///< 4-byte data, 4-byte flag
   LL16,          ///< 8-byte data, a 4-byte flag for each half, in one 16-byte store
   LL128,         ///< 120 of 128 bytes are data; relies on a warp's store of a line being atomic (GPU)
   LL128Ordered,  ///< the same lines, the flag released after the data (any backend)
   Sentinel,      ///< slots hold a sentinel value until data arrives; all bytes are data
-  Simple         ///< plain stores, then a release on a step counter
+  Simple,        ///< plain stores, then a release on a step counter
+  Bulk           ///< bulk copies between arrays and Link::Outputs, then a release on a counter (GPU: sm_90 and newer)
 };
 
 /// Whether a protocol runs over a tile pipeline.
 MSCCLPP_HOST_DEVICE constexpr bool isPipelined(Protocol protocol) {
   return protocol == Protocol::Simple;
 }
+/// Whether a protocol takes messages of any size, whatever its scratch.
+MSCCLPP_HOST_DEVICE constexpr bool takesAnySize(Protocol protocol) {
+  return isPipelined(protocol) || protocol == Protocol::Bulk;
+}
 
 /// Where a rank stores what its peers get in the end.
 enum class Link {
   Slots,   ///< in slots of their scratch, from which they copy it
-  Outputs  ///< in their outputs, which they have registered; Protocol::Simple
+  Outputs  ///< in their outputs, which they have registered; Protocol::Simple and Protocol::Bulk
 };
 
 /// The choices that every collective has; a template parameter.

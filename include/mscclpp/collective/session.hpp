@@ -1,5 +1,5 @@
-// The session of a collective: a packet session or a tile pipeline, as its configuration says, with the scratch that it
-// needs and the checks of its arguments.
+// The session of a collective: a packet session, a tile pipeline or a bulk session, as its configuration says, with the
+// scratch that it needs and the checks of its arguments.
 #pragma once
 
 #include "mscclpp/basic/concepts.hpp"
@@ -7,6 +7,8 @@
 #include "mscclpp/basic/source_sink.hpp"
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/basic/wait.hpp"
+#include "mscclpp/collective/bulk_counters.hpp"
+#include "mscclpp/collective/bulk_session.hpp"
 #include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/collective/collective.hpp"
 #include "mscclpp/collective/config.hpp"
@@ -31,6 +33,13 @@ struct ScratchOf<Protocol::Simple, arrays, reuse> {
   using Type = TileRings<arrays, reuse>;
   using Index = std::size_t;
 };
+template <int arrays, SlotReuse reuse>
+struct ScratchOf<Protocol::Bulk, arrays, reuse> {
+  static_assert(reuse == BulkCounters::reuse,
+                "Protocol::Bulk is for AllGather, AllToAll and Broadcast with Link::Outputs");
+  using Type = BulkCounters;
+  using Index = std::size_t;
+};
 
 }  // namespace detail
 
@@ -39,7 +48,7 @@ struct ScratchOf<Protocol::Simple, arrays, reuse> {
 template <class T, CollectiveConfig config, int arrays, int stages, SlotReuse reuse>
 struct OverSession {
   using Element = T;
-  /// The layout of the window: PacketSlots, or TileRings for Protocol::Simple.
+  /// The layout of the window: PacketSlots, TileRings for Protocol::Simple, BulkCounters for Protocol::Bulk.
   using Scratch = typename detail::ScratchOf<config.protocol, arrays, reuse>::Type;
   using Args = CollectiveArgs<config.ranks, Scratch>;
   /// The type of a layout's numbers of packs.
@@ -47,25 +56,39 @@ struct OverSession {
   /// The largest number of threads per block: 16 warps, and a control warp if the session has one.
   static constexpr int maxBlockThreads = isPipelined(config.protocol) ? 544 : 512;
 
+  /// Protocol::Bulk: the shared memory of a block, in bytes.
+  static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args&,
+                                                     LaunchShape) requires(config.protocol == Protocol::Bulk) {
+    return bulkSessionBytes<bulkSessionShape(config.ranks)>;
+  }
+
  protected:
-  /// The scratch for arrays of up to `packs` packs; of a pipeline, for any number of packs, with this shape.
+  static_assert(config.protocol != Protocol::Bulk || config.link == Link::Outputs,
+                "Protocol::Bulk requires Link::Outputs: bulk copies go to outputs that the peers have registered");
+
+  /// The scratch for arrays of up to `packs` packs; of a pipeline, for any number of packs, with this shape. A bulk
+  /// session cuts messages into parts of shape.tilePacks packs, for up to shape.blocks blocks.
   static MSCCLPP_HOST_DEVICE Scratch makeScratch([[maybe_unused]] std::size_t packs, int ranks,
                                                  [[maybe_unused]] const PipelineShape& shape) {
     if constexpr (isPipelined(config.protocol)) {
       constexpr int least = Scratch::leastSlots(config.lookahead, stages);
       return {shape.tilePacks, ranks, shape.blocks, shape.slots > least ? shape.slots : least};
+    } else if constexpr (config.protocol == Protocol::Bulk) {
+      return {shape.tilePacks * sizeof(Word128), ranks, shape.blocks};
     } else {
       return {packs, ranks};
     }
   }
-  /// Whether a launch of this shape can run: arrays of `packs` packs fit in the scratch, and a pipeline has the number
-  /// of blocks that its scratch was made for.
+  /// Whether a launch of this shape can run: arrays of `packs` packs fit in the scratch, a pipeline has the number of
+  /// blocks that its scratch was made for, and a bulk session no more than that.
   static MSCCLPP_HOST_DEVICE bool fits(const Args& args, [[maybe_unused]] std::size_t packs,
                                        [[maybe_unused]] LaunchShape shape) {
     if (shape.blocks < 1 || shape.blocks > maxBlocks) return false;
     if constexpr (isPipelined(config.protocol)) {
       return shape.blocks == args.scratch.blocks && args.scratch.tilePacks > 0 && args.scratch.tilePacks % 8 == 0 &&
              args.scratch.suffices(config.lookahead, stages);
+    } else if constexpr (config.protocol == Protocol::Bulk) {
+      return shape.blocks <= args.scratch.blocks && args.scratch.partBytes > 0 && args.scratch.partBytes % 128 == 0;
     } else {
       return packs <= args.scratch.arrayPacks;
     }
@@ -98,6 +121,9 @@ struct OverSession {
                                          const Body& body) {
     if constexpr (isPipelined(config.protocol)) {
       auto session = makeTilePipeline<config.lookahead>(grid, args, wait, trace);
+      return body(session);
+    } else if constexpr (config.protocol == Protocol::Bulk) {
+      auto session = makeBulkSession<bulkSessionShape(config.ranks)>(grid, args, wait, trace);
       return body(session);
     } else {
       PacketSession session(grid, args, wait, trace);

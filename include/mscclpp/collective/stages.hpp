@@ -76,9 +76,10 @@ struct Call {
 //   apply(call, at, words): performs it on the packs at positions `at` of the slices; `words` are the packs, encoded as
 //     the session sends them. Returns false if a wait failed: the rest of the chain is then left out.
 //   sent, received: the arrays that it uses, as bit masks.
-//   copyBlock(call, part, data, target), if isContiguous: the same for a part of a slice in one piece, for a single CPU
-//     thread, which copies memory faster than it handles packs. data: where the operation before it left the part;
-//     target: where the chain's sink wants it. Returns where the part is then.
+//   copyBlock(call, part, data, target), if isContiguous: the same for a part of a slice in one piece, which
+//     call.session.copy(to, from, bytes) copies: by a single CPU thread, which copies memory faster than it handles
+//     packs, or in bulk. data: where the operation before it left the part; target: where the chain's sink wants it.
+//     Returns where the part is then.
 
 /// The defaults of an operation.
 struct Operation {
@@ -141,7 +142,7 @@ struct Send : Operation {
   }
   template <class C>
   MSCCLPP_INLINE const std::byte* copyBlock(C& call, Range part, const std::byte* data, std::byte* /*target*/) const {
-    arch::copyBytes(call.session.outgoing(array, call.peers[0]), data, call.bytes(part));
+    call.session.copy(call.session.outgoing(array, call.peers[0]), data, call.bytes(part));
     return data;
   }
 };
@@ -168,7 +169,7 @@ struct Share : Operation {
     const auto& team = call.session.team();
     for (int i = 0; i < team.size() - 1; ++i) {
       const int peer = team.peer(i, call.rotation());
-      arch::copyBytes(call.session.outgoing(array, peer), data, call.bytes(part));
+      call.session.copy(call.session.outgoing(array, peer), data, call.bytes(part));
     }
     return data;
   }
@@ -286,7 +287,7 @@ struct Into : Operation {
   }
   template <class C>
   MSCCLPP_INLINE const std::byte* copyBlock(C& call, Range part, const std::byte* data, std::byte* target) const {
-    if (data != target) arch::copyBytes(target, data, call.bytes(part));
+    if (data != target) call.session.copy(target, data, call.bytes(part));
     return target;
   }
 };
@@ -329,7 +330,7 @@ struct StoreToPeers : Operation {
   MSCCLPP_INLINE const std::byte* copyBlock(C& call, Range part, const std::byte* data, std::byte* /*target*/) const {
     const auto& team = call.session.team();
     const std::size_t first = offset + call.layout.first(team.rank(), part.begin);
-    const auto copy = [&](int peer) { arch::copyBytes(outputOf(peer) + first, data, call.bytes(part)); };
+    const auto copy = [&](int peer) { call.session.copy(outputOf(peer) + first, data, call.bytes(part)); };
     if (call.peers[0] >= 0) {
       copy(call.peers[0]);
     } else {
@@ -447,7 +448,7 @@ struct Stage {
   }
 };
 
-/// Performs a chain whose isContiguous is true on a part of the slice in one piece. Called by one thread.
+/// Performs a chain whose isContiguous is true on a part of the slice in one piece.
 template <class C, class Chain>
 MSCCLPP_INLINE void copyBlock(C& call, const Chain& chain, Range part) {
   std::byte* target = nullptr;

@@ -303,6 +303,8 @@ class TilePipeline {
     MSCCLPP_INLINE Word128 encode(const Word128& pack) const { return pack; }
     MSCCLPP_INLINE Word128 decode(const Word128& word) const { return word; }
 
+    MSCCLPP_INLINE void copy(void* to, const void* from, std::size_t bytes) const { arch::copyBytes(to, from, bytes); }
+
     /// The slots that this rank writes at a peer, and those that a peer writes here.
     MSCCLPP_INLINE std::byte* outgoing(int array, int peer) const { return slots(array, peer, team().rank()); }
     MSCCLPP_INLINE std::byte* incoming(int array, int peer) const { return slots(array, team().rank(), peer); }

@@ -25,6 +25,10 @@ struct Traced {
   static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
     return C::accepts(args.collective, shape);
   }
+  static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args& args, LaunchShape shape) requires requires {
+    C::sharedBytes(args.collective, shape);
+  }
+  { return C::sharedBytes(args.collective, shape); }
 
   template <Grid GridType, class Source, class Sink>
   static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {

@@ -1,0 +1,2 @@
+// Bulk sessions on emulated threads.
+#include "bulk_session_cases.hpp"

@@ -1,0 +1,2 @@
+// Bulk sessions on a GPU.
+#include "bulk_session_cases.hpp"
