@@ -5,9 +5,11 @@
 #include <memory>
 #include <string>
 
+#include "gpu_budget.hpp"
 #include "kernel_call.hpp"
 #include "mscclpp/basic/clock_sync.hpp"
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
+#include "stream_events.hpp"
 
 namespace mscclpp::kernels {
 
@@ -32,6 +34,10 @@ struct Backend {
   KernelFunction (*findTraced)(std::size_t algorithm, DataType type, int ranks);
   /// For TraceOptions; null if the backend uses the host's clock.
   void (*launchClockSync)(ClockSync* exchange);
+  /// The budget of the current GPU; null on CPUs.
+  std::shared_ptr<GpuBudget> (*budget)();
+  /// What orders calls on streams; null on CPUs.
+  StreamEvents* (*streamEvents)();
 };
 
 /// The backend for the current device. Throws Error(InvalidUsage) in a build without CUDA.

@@ -9,6 +9,8 @@
 #include "algorithms.hpp"
 #include "backend.hpp"
 #include "call_arguments.hpp"
+#include "call_order.hpp"
+#include "gpu_budget.hpp"
 #include "host/base/process_identity.hpp"
 #include "host/bootstrap/group_agreement.hpp"
 #include "host/communicator/group_setup.hpp"
@@ -90,6 +92,12 @@ class Collectives::State {
           (wanted == Algorithms::All || selection_->contains(i)))
         inUse.push_back(i);
     }
+    if (const auto budget = backend_.budget()) {
+      // A send/receive in both directions takes two blocks at least.
+      share_ = reserveOnAllRanks(*communicator_->bootstrap(), budget, std::max(maxBlocks_, 2));
+      maxBlocks_ = std::min(maxBlocks_, share_->blocks());
+      streams_.emplace(*backend_.streamEvents());
+    }
     regions_.emplace(*communicator_, deviceType, backend_, inUse, maxBlocks_);
     mover_.emplace(*communicator_, deviceType, CopyEngineOptions{}, monitor_);
     if (!env()->npkitDumpDir.empty()) {
@@ -123,6 +131,8 @@ class Collectives::State {
   }
 
   void check() const { monitor_->check(); }
+
+  bool isConcurrent() const { return share_ == nullptr || share_->isConcurrent(); }
 
   std::vector<std::string> algorithmsOf(CollectiveType collective) const {
     std::vector<std::string> names;
@@ -266,13 +276,22 @@ class Collectives::State {
     run(received, receiveAlgorithm);
   }
 
+  /// Called before a call is enqueued: it then runs after the earlier calls of this object and of its chain.
+  CallChain::Turn beginCall(CUstream_st* stream) {
+    if (share_ == nullptr) return {};
+    streams_->enter(stream);
+    return share_->begin(stream);
+  }
+
   /// Runs a valid call by copy engines.
   void moveTo(const RegisteredBuffers::Match& output, const CollectiveCall& call, std::size_t index) {
     const std::size_t bytes = bytesOf(call);
     const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
     if (track) track->begin(traceIdOf(index), bytes);
+    auto turn = beginCall(call.stream);
     mover_->move(call.collective, call.input, output.buffer->window<>().subWindow(output.offset), bytes, call.root,
                  call.stream);
+    turn.end();
     if (track) track->end(traceIdOf(index));
   }
 
@@ -291,6 +310,7 @@ class Collectives::State {
     const auto timeout = static_cast<std::uint64_t>(std::chrono::nanoseconds(env()->waitTimeout).count());
     const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
     if (track) track->begin(traceIdOf(index), bytes);
+    auto turn = beginCall(call.stream);
     const int error = function({.rank = rank_,
                                 .ranks = ranks_,
                                 .window = region.window.data(),
@@ -309,7 +329,9 @@ class Collectives::State {
                                 .receivedCount = call.receivedCount * elementBytes,
                                 .shape = shapeOf(call, algorithm, region, bytes),
                                 .stream = call.stream,
-                                .trace = trace_ ? trace_->buffer() : TraceBuffer{}});
+                                .trace = trace_ ? trace_->buffer() : TraceBuffer{},
+                                .start = share_ ? share_->start() : KernelStart::InOrder});
+    turn.end();
     if (track) track->end(traceIdOf(index));
     if (error != 0) throw CudaError(std::string(nameOf(call.collective)) + ": the launch failed", error);
   }
@@ -333,6 +355,8 @@ class Collectives::State {
   const Backend& backend_;
   std::optional<Selection> selection_;
   std::shared_ptr<WaitMonitor> monitor_;
+  std::unique_ptr<GpuBudget::Share> share_;  // null on CPUs
+  std::optional<StreamOrder> streams_;       // none on CPUs
   std::optional<Regions> regions_;
   std::optional<CopyEngineMover> mover_;
   RegisteredBuffers registered_;
@@ -475,6 +499,10 @@ void Collectives::sendReceive(const void* input, std::size_t count, int destinat
 
 void Collectives::check() const {
   state_->check();
+}
+
+bool Collectives::isConcurrent() const {
+  return state_->isConcurrent();
 }
 
 std::vector<std::string> Collectives::algorithms(CollectiveType collective) const {

@@ -36,7 +36,9 @@ const Backend& cpuBackend() {
             },
             [] { return KernelFunction{nullptr}; });
       },
-      nullptr};
+      nullptr,
+      [] { return std::shared_ptr<GpuBudget>(); },
+      [] { return static_cast<StreamEvents*>(nullptr); }};
   return backend;
 }
 
