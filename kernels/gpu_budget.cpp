@@ -4,11 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
+#include <vector>
 
-#include "host/base/byte_stream.hpp"
 #include "host/bootstrap/group_agreement.hpp"
 #include "mscclpp/host/base/error.hpp"
 
@@ -16,7 +17,13 @@ namespace mscclpp::kernels {
 
 namespace {
 
-constexpr mscclpp::detail::WireFormat shareFormat{"share of a GPU's block slots", 0x54475542, 1};
+/// What a rank tells the others; of the same library.
+struct RankShare {
+  std::uint64_t process;
+  std::uint64_t budget;  ///< its address
+  std::int32_t isConcurrent;
+  std::int32_t blocks;
+};
 
 }  // namespace
 
@@ -94,29 +101,27 @@ std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const 
   const mscclpp::detail::GroupAgreement agreement(bootstrap, "Collectives");
   const auto all = agreement.runStep("reserve blocks on its GPU", [&] {
     share = GpuBudget::reserve(budget, blocks);
-    return mscclpp::detail::ByteWriter(shareFormat)
-        .put(static_cast<std::uint64_t>(::getpid()))
-        .put(static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(budget.get())))
-        .put(static_cast<std::uint64_t>(share->isConcurrent() ? 1 : 0))
-        .put(static_cast<std::uint64_t>(share->blocks()))
-        .finish();
+    const RankShare own{static_cast<std::uint64_t>(::getpid()), reinterpret_cast<std::uintptr_t>(budget.get()),
+                        share->isConcurrent() ? 1 : 0, share->blocks()};
+    std::vector<char> bytes(sizeof(own));
+    std::memcpy(bytes.data(), &own, sizeof(own));
+    return bytes;
   });
   bool isConcurrent = true;
   int fewest = blocks;
   std::map<std::pair<std::uint64_t, std::uint64_t>, int> ranks;  // by process and GPU
   for (const auto& bytes : all) {
-    mscclpp::detail::ByteReader reader(bytes, shareFormat);
-    const auto process = reader.get<std::uint64_t>();
+    RankShare each{};
+    std::memcpy(&each, bytes.data(), std::min(bytes.size(), sizeof(each)));
     const auto rank = static_cast<int>(ranks.size());
-    const auto other = ranks.emplace(std::pair(process, reader.get<std::uint64_t>()), rank);
+    const auto other = ranks.emplace(std::pair(each.process, each.budget), rank);
     if (!other.second) {
       throw Error("Collectives: ranks " + std::to_string(other.first->second) + " and " + std::to_string(rank) +
                       " of one process use the same GPU: make a GPU of its own current in each",
                   ErrorCode::InvalidUsage);
     }
-    isConcurrent = reader.get<std::uint64_t>() == 1 && isConcurrent;
-    fewest = std::min(fewest, static_cast<int>(reader.get<std::uint64_t>()));
-    reader.expectEnd();
+    isConcurrent = isConcurrent && each.isConcurrent != 0;
+    fewest = std::min(fewest, each.blocks);
   }
   if (!isConcurrent) share->chain(fewest);
   return share;
