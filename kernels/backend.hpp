@@ -6,9 +6,11 @@
 #include <string>
 
 #include "exchange_call.hpp"
+#include "gpu_budget.hpp"
 #include "kernel_call.hpp"
 #include "mscclpp/basic/clock_sync.hpp"
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
+#include "stream_events.hpp"
 
 namespace mscclpp::kernels {
 
@@ -37,6 +39,10 @@ struct Backend {
   int (*exchange)(const ExchangeCall& call);
   /// For TraceOptions; null if the backend uses the host's clock.
   void (*launchClockSync)(ClockSync* exchange);
+  /// The budget of the current GPU; null on CPUs.
+  std::shared_ptr<GpuBudget> (*budget)();
+  /// What orders calls on streams; null on CPUs.
+  StreamEvents* (*streamEvents)();
 };
 
 /// The backend for the current device. Throws Error(InvalidUsage) in a build without CUDA.

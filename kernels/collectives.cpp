@@ -12,7 +12,9 @@
 #include "algorithms.hpp"
 #include "backend.hpp"
 #include "call_arguments.hpp"
+#include "call_order.hpp"
 #include "exchange_call.hpp"
+#include "gpu_budget.hpp"
 #include "host/base/process_identity.hpp"
 #include "host/bootstrap/group_agreement.hpp"
 #include "host/communicator/group_setup.hpp"
@@ -99,6 +101,12 @@ class Collectives::State {
           (wanted == Algorithms::All || selection_->contains(i)))
         inUse.push_back(i);
     }
+    if (const auto budget = backend_.budget()) {
+      // A send/receive in both directions takes two blocks at least.
+      share_ = reserveOnAllRanks(*communicator_->bootstrap(), budget, std::max(maxBlocks_, 2));
+      maxBlocks_ = std::min(maxBlocks_, share_->blocks());
+      streams_.emplace(*backend_.streamEvents());
+    }
     regions_.emplace(*communicator_, deviceType, backend_, inUse, maxBlocks_);
     mover_.emplace(*communicator_, deviceType, CopyEngineOptions{}, monitor_);
     if (!env()->npkitDumpDir.empty()) {
@@ -169,6 +177,8 @@ class Collectives::State {
   }
 
   void check() const { monitor_->check(); }
+
+  bool isConcurrent() const { return share_ == nullptr || share_->isConcurrent(); }
 
   std::vector<std::string> algorithmsOf(CollectiveType collective) const {
     std::vector<std::string> names;
@@ -371,7 +381,8 @@ class Collectives::State {
                       .wait = BoundedWait(monitor_->deviceControl(), timeout),
                       .list = list,
                       .shape = shapeOf(list),
-                      .stream = stream};
+                      .stream = stream,
+                      .start = share_ ? share_->start() : KernelStart::InOrder};
     for (std::size_t i = 0; i < messageAlgorithms; ++i) {
       const Region* const region = regions_->find(firstMessageAlgorithm + i);
       if (region != nullptr) call.places[i] = {region->offset, region->capacity, region->pipeline};
@@ -381,9 +392,18 @@ class Collectives::State {
     const TraceId id = traceIdOf(fallbackOf(CollectiveType::SendReceive));
     const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
     if (track) track->begin(id, bytes);
+    auto turn = beginCall(stream);
     const int error = backend_.exchange(call);
+    turn.end();
     if (track) track->end(id);
     if (error != 0) throw CudaError("exchange: the launch failed", error);
+  }
+
+  /// Called before a call is enqueued: it then runs after the earlier calls of this object and of its chain.
+  CallChain::Turn beginCall(CUstream_st* stream) {
+    if (share_ == nullptr) return {};
+    streams_->enter(stream);
+    return share_->begin(stream);
   }
 
   /// Runs a valid call by copy engines.
@@ -391,8 +411,10 @@ class Collectives::State {
     const std::size_t bytes = bytesOf(call);
     const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
     if (track) track->begin(traceIdOf(index), bytes);
+    auto turn = beginCall(call.stream);
     mover_->move(call.collective, call.input, output.buffer->window<>().subWindow(output.offset), bytes, call.root,
                  call.stream);
+    turn.end();
     if (track) track->end(traceIdOf(index));
   }
 
@@ -411,6 +433,7 @@ class Collectives::State {
     const auto timeout = static_cast<std::uint64_t>(std::chrono::nanoseconds(env()->waitTimeout).count());
     const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
     if (track) track->begin(traceIdOf(index), bytes);
+    auto turn = beginCall(call.stream);
     const int error = function({.rank = rank_,
                                 .ranks = ranks_,
                                 .window = region.window.data(),
@@ -431,7 +454,9 @@ class Collectives::State {
                                 .offsets = call.offsets.data(),
                                 .shape = shapeOf(call, algorithm, region, bytes),
                                 .stream = call.stream,
-                                .trace = trace_ ? trace_->buffer() : TraceBuffer{}});
+                                .trace = trace_ ? trace_->buffer() : TraceBuffer{},
+                                .start = share_ ? share_->start() : KernelStart::InOrder});
+    turn.end();
     if (track) track->end(traceIdOf(index));
     if (error != 0) throw CudaError(std::string(nameOf(call.collective)) + ": the launch failed", error);
   }
@@ -477,6 +502,8 @@ class Collectives::State {
   const Backend& backend_;
   std::optional<Selection> selection_;
   std::shared_ptr<WaitMonitor> monitor_;
+  std::unique_ptr<GpuBudget::Share> share_;  // null on CPUs
+  std::optional<StreamOrder> streams_;       // none on CPUs
   std::optional<Regions> regions_;
   std::optional<CopyEngineMover> mover_;
   RegisteredBuffers registered_;
@@ -650,6 +677,10 @@ void Collectives::exchange(std::span<const SentMessage> sends, std::span<const R
 
 void Collectives::check() const {
   state_->check();
+}
+
+bool Collectives::isConcurrent() const {
+  return state_->isConcurrent();
 }
 
 std::vector<std::string> Collectives::algorithms(CollectiveType collective) const {

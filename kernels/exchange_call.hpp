@@ -53,6 +53,7 @@ struct ExchangeCall {
   const MessageList& list;
   LaunchShape shape;    ///< GPU only
   CUstream_st* stream;  ///< GPU only
+  KernelStart start;    ///< GPU only
 };
 
 // Of each backend: run the call (CPU) or enqueue it (GPU). Return 0 or a cudaError_t.

@@ -39,6 +39,8 @@ struct KernelCall {
   LaunchShape shape;    ///< GPU only
   CUstream_st* stream;  ///< GPU only
   TraceBuffer trace;    ///< traced kernels only
+  /// GPU only
+  KernelStart start = KernelStart::Early;
 };
 
 /// Runs the call (CPU) or enqueues it (GPU). Returns 0 or a cudaError_t.

@@ -1,8 +1,11 @@
-// The launcher of collectives: limits of the shape, and dynamic shared memory.
+// The launcher of collectives: limits of the shape, dynamic shared memory, and kernels that start early.
 #include <doctest/doctest.h>
 
+#include <chrono>
+#include <thread>
 #include <vector>
 
+#include "mscclpp/arch/clock.hpp"
 #include "mscclpp/kernel.cuh"
 #include "tests/backend/gpu.cuh"
 
@@ -37,6 +40,35 @@ struct FillSharedMemory {
     // What another thread wrote.
     for (std::size_t i = (rank + 1) % step; i < args.bytes; i += step) right += shared[i] == valueOf(i);
     atomicAdd(args.right, right);
+#endif
+  }
+};
+
+/// Each block counts itself in *arrived, and waits until it is `wanted`, up to `nanoseconds`. Those that see it count
+/// themselves in *met. Its shared memory leaves no room for another block on the multiprocessor.
+struct Meet {
+  struct Args {
+    std::size_t bytes;
+    unsigned long long wanted;
+    unsigned long long nanoseconds;
+    unsigned long long* arrived;
+    unsigned long long* met;
+  };
+  static constexpr int maxBlockThreads = 32;
+
+  static std::size_t sharedBytes(const Args& args, LaunchShape /*shape*/) { return args.bytes; }
+
+  template <SharedMemoryGrid GridType, class Source, class Sink>
+  static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Source&, const Sink&) {
+#if defined(__CUDA_ARCH__)
+    if (grid.block().rank() != 0) return;
+    atomicAdd(args.arrived, 1ull);
+    const auto begin = arch::nanoseconds();
+    while (arch::nanoseconds() - begin < args.nanoseconds) {
+      if (atomicAdd(args.arrived, 0ull) < args.wanted) continue;
+      atomicAdd(args.met, 1ull);
+      return;
+    }
 #endif
   }
 };
@@ -97,6 +129,37 @@ TEST_CASE("launch: a capture whose first launch needs much shared memory") {
   CHECK(counter.read<unsigned long long>(0)[0] == 2 * shape.blocks * bytes);
   checkCuda(cudaGraphExecDestroy(instance), "cudaGraphExecDestroy");
   checkCuda(cudaGraphDestroy(graph), "cudaGraphDestroy");
+}
+
+TEST_CASE("launch: how many kernels of a stream are resident at once") {
+  setDeviceOfRank(0);
+  int multiprocessors = 0;
+  checkCuda(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0), "cudaDeviceGetAttribute");
+  for (const KernelStart start : {KernelStart::Early, KernelStart::InOrder}) {
+    CAPTURE(static_cast<int>(start));
+    const int resident = start == KernelStart::Early ? 2 : 1;
+    const GpuBuffers counters(1, 4 * sizeof(unsigned long long), 0);
+    auto* const counter = reinterpret_cast<unsigned long long*>(counters.window().at(0));
+    const GpuStreams streams(2);
+    // Load the kernel.
+    const Meet::Args none{mostSharedBytes(), 0, 0, counter + 2, counter + 3};
+    CHECK(launch<Meet>({1, 32}, streams[0], none, Nothing{}, Nothing{}) == cudaSuccess);
+    checkCuda(cudaStreamSynchronize(streams[0]), "kernel");
+    // A block that waits for one that never comes, and behind it many that wait for it.
+    const Meet::Args waits{mostSharedBytes(), ~0ull, 2'000'000'000, counter + 2, counter + 3};
+    CHECK(launch<Meet>({1, 32}, streams[0], waits, Nothing{}, Nothing{}, start) == cudaSuccess);
+    for (int i = 0; i < 10; ++i) {
+      CHECK(launch<Meet>({1, 32}, streams[0], none, Nothing{}, Nothing{}, start) == cudaSuccess);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    // All other multiprocessors are free: this kernel needs all of them at once.
+    const int others = multiprocessors - resident;
+    const auto wanted = static_cast<unsigned long long>(others);
+    const Meet::Args meets{mostSharedBytes(), wanted, 500'000'000, counter, counter + 1};
+    CHECK(launch<Meet>({others, 32}, streams[1], meets, Nothing{}, Nothing{}) == cudaSuccess);
+    checkCuda(cudaDeviceSynchronize(), "kernels");
+    CHECK(counters.read<unsigned long long>(0)[1] == wanted);
+  }
 }
 
 TEST_CASE("launch: shapes outside the limits are errors") {

@@ -48,15 +48,16 @@ cudaError_t allowSharedMemory(Kernel* kernel, std::size_t bytes) {
 
 }  // namespace detail
 
-/// Enqueues collectiveKernel on stream; graphs can capture it. The kernel may start before the previous one of the
-/// stream has ended (programmatic dependent launch), but accesses memory only after that. A collective that uses shared
+/// Enqueues collectiveKernel on stream; graphs can capture it. With KernelStart::Early the kernel may start before the
+/// previous one of the stream has ended (programmatic dependent launch), but accesses memory only after that; no third
+/// kernel of the library is resident with the two. A collective that uses shared
 /// memory (grid.sharedMemory()) declares `static std::size_t sharedBytes(const Args&, LaunchShape)`, the bytes for each
 /// block; more than 48 KiB are requested from the device here. Returns the error of the launch:
 /// cudaErrorInvalidConfiguration for a shape outside the limits or more shared memory than a block of the device can
 /// have, cudaErrorInvalidValue if Collective::accepts returns false.
 template <class Collective, class Source, class Sink>
 cudaError_t launch(LaunchShape shape, cudaStream_t stream, const typename Collective::Args& args, const Source& source,
-                   const Sink& sink) {
+                   const Sink& sink, KernelStart start = KernelStart::Early) {
   if (shape.blocks < 1 || shape.blocks > maxBlocks || shape.threads < 32 || shape.threads % 32 != 0 ||
       shape.threads > Collective::maxBlockThreads) {
     return cudaErrorInvalidConfiguration;
@@ -78,7 +79,7 @@ cudaError_t launch(LaunchShape shape, cudaStream_t stream, const typename Collec
   config.blockDim = dim3(static_cast<unsigned>(shape.threads));
   config.stream = stream;
   config.attrs = overlap;
-  config.numAttrs = 1;
+  config.numAttrs = start == KernelStart::Early ? 1 : 0;
   return cudaLaunchKernelEx(&config, kernel, args, source, sink);
 }
 

@@ -38,7 +38,9 @@ const Backend& cpuBackend() {
             [] { return KernelFunction{nullptr}; });
       },
       cpu::exchange,
-      nullptr};
+      nullptr,
+      [] { return std::shared_ptr<GpuBudget>(); },
+      [] { return static_cast<StreamEvents*>(nullptr); }};
   return backend;
 }
 

@@ -3,11 +3,15 @@
 
 #include <cuda_runtime.h>
 
+#include <algorithm>
+
 #include "clock_sync.hpp"
+#include "host/cuda/gpu_backend.hpp"
 #include "kernels/algorithms.hpp"
 #include "line_atomicity.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"
 #include "mscclpp/host/cuda/gpu_memory.hpp"
+#include "stream_events.hpp"
 
 namespace mscclpp::kernels {
 
@@ -60,7 +64,17 @@ const Backend& gpuBackend() {
             [] { return KernelFunction{nullptr}; });
       },
       gpu::exchange,
-      gpu::launchClockSync};
+      gpu::launchClockSync,
+      [] {
+        const int device = mscclpp::detail::currentGpu();
+        return GpuBudget::of(device, [&] {
+          int multiprocessors = 0;
+          MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+          // Two are for kernels of one block that have no share, the barriers of movers that users make.
+          return std::make_shared<GpuBudget>(std::max(multiprocessors - 2, 4), gpu::streamEvents());
+        });
+      },
+      [] { return static_cast<StreamEvents*>(&gpu::streamEvents()); }};
   return backend;
 }
 

@@ -19,10 +19,10 @@ int exchange(const ExchangeCall& call) {
   if (areAligned) {
     return static_cast<int>(launch<Kernel::Type>(call.shape, call.stream, args,
                                                  Kernel::sourcesFor<AlignedArraySource>(call),
-                                                 Kernel::sinksFor<AlignedArraySink>(call)));
+                                                 Kernel::sinksFor<AlignedArraySink>(call), call.start));
   }
   return static_cast<int>(launch<Kernel::Type>(call.shape, call.stream, args, Kernel::sourcesFor<ArraySource>(call),
-                                               Kernel::sinksFor<ArraySink>(call)));
+                                               Kernel::sinksFor<ArraySink>(call), call.start));
 }
 
 }  // namespace mscclpp::kernels::gpu

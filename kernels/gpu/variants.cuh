@@ -47,7 +47,8 @@ struct Backend {
  private:
   template <class Collective, class Source, class Sink>
   static int enqueue(const KernelCall& call, const Source& source, const Sink& sink) {
-    return static_cast<int>(launch<Collective>(call.shape, call.stream, argsFor<Collective>(call), source, sink));
+    return static_cast<int>(
+        launch<Collective>(call.shape, call.stream, argsFor<Collective>(call), source, sink, call.start));
   }
 };
 
@@ -67,7 +68,7 @@ struct TracedBackend {
     using Collective = CollectiveOf<index, ranks, T, RuntimeOp>;
     const TracedArgs<typename Collective::Args> args{argsFor<Collective>(call), call.trace};
     return static_cast<int>(launch<Traced<Collective>>(call.shape, call.stream, args, scaledSource<T>(call),
-                                                       ArraySink<T>(static_cast<T*>(call.output))));
+                                                       ArraySink<T>(static_cast<T*>(call.output)), call.start));
   }
 };
 

@@ -137,9 +137,11 @@ TEST_CASE("mixed calls of two objects on two streams at once") {
 }
 TEST_CASE("a rank with mixed calls on two streams" * doctest::skip()) {
   GpuRank rank;
-  // Selected algorithms and short messages: both kernels must be resident at once.
-  Collectives first(rank.communicator, DeviceType::GPU);
-  Collectives second(rank.communicator, DeviceType::GPU);
+  // Few enough blocks for the kernels of both to be resident at once.
+  Collectives first(rank.communicator, DeviceType::GPU, Collectives::Algorithms::Selected, 16);
+  Collectives second(rank.communicator, DeviceType::GPU, Collectives::Algorithms::Selected, 16);
+  REQUIRE(first.isConcurrent());
+  REQUIRE(second.isConcurrent());
   constexpr std::size_t longest = 1000;
   CheckedCalls one(rank, first, longest);
   CheckedCalls two(rank, second, longest);

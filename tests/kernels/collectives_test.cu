@@ -363,9 +363,10 @@ TEST_CASE("two contexts on two streams at once") {
 }
 TEST_CASE("a rank with two streams" * doctest::skip()) {
   GpuRank rank;
-  Collectives first(rank.communicator, DeviceType::GPU);
-  Collectives second(rank.communicator, DeviceType::GPU);
-  // Short enough for both kernels to be resident at once, as kernels that wait for other GPUs must be.
+  Collectives first(rank.communicator, DeviceType::GPU, Collectives::Algorithms::Selected, 16);
+  Collectives second(rank.communicator, DeviceType::GPU, Collectives::Algorithms::Selected, 16);
+  REQUIRE(first.isConcurrent());
+  REQUIRE(second.isConcurrent());
   constexpr std::size_t longest = 4096;
   CheckedCalls one(rank, first, longest);
   CheckedCalls two(rank, second, longest);

@@ -1,4 +1,4 @@
-// The number of blocks and threads that a collective is launched with.
+// The number of blocks and threads that a collective is launched with, and when its kernel starts.
 #pragma once
 
 namespace mscclpp {
@@ -7,6 +7,12 @@ namespace mscclpp {
 struct LaunchShape {
   int blocks;
   int threads;  ///< per block; on a GPU a multiple of 32, at most Collective::maxBlockThreads
+};
+
+/// When a kernel starts that is enqueued behind another one.
+enum class KernelStart {
+  Early,   ///< perhaps before the previous one has ended; it then waits on the GPU, in blocks that are resident already
+  InOrder  ///< when the previous one has ended
 };
 
 }  // namespace mscclpp

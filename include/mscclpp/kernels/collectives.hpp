@@ -19,20 +19,31 @@ struct CUstream_st;
 namespace mscclpp {
 
 /// Collectives over the ranks of a communicator. An object owns the scratch, epochs and wait monitor of one sequence of
-/// calls, which must not overlap in time: use one stream per object.
+/// calls. On DeviceType::GPU calls are enqueued on a stream and can be captured in a graph; on DeviceType::CPU they run
+/// in the calling thread. One thread at a time calls an object.
 ///
-/// Objects share nothing but the GPU. Long messages (algorithms "pipelined" and "direct") occupy all of it, so two of
-/// them running at once on a GPU must start in the same order on every rank; otherwise each waits for the other's
-/// blocks until it times out. On DeviceType::GPU calls are enqueued on a stream and can be captured in a graph; on
-/// DeviceType::CPU they run in the calling thread.
+/// *Streams.* Calls on different streams run one after another: a call waits for what the previous call's stream has
+/// been given by then. So the stream of a call must exist until the object's next call that is not captured, or until
+/// the object is destroyed. Calls in one capture are ordered in the same way. The launches of a graph are not: the
+/// caller orders them among each other and with other calls of the object, as by launching all on one stream.
+///
+/// *Several objects on a GPU.* Kernels wait for those of the peers, so all blocks of those that run at once must fit in
+/// the GPU. Each object of the process reserves blocks for its lifetime, `maxBlocks` for a call and as many for the
+/// next call, which may start early. Objects that fit are concurrent: their calls may start in any order on each rank.
+/// Calls of the others are chained: on each GPU they run one after another, eager or in graphs, without blocking the
+/// host, and must be enqueued, or their graphs launched, in one order on all ranks; otherwise they time out. An object
+/// that is alone on its GPU pays for none of this. docs/collectives.md says which fit.
 class Collectives {
  public:
   /// The algorithms to set up: those that are selected by size, or all.
   enum class Algorithms { Selected, All };
 
-  /// Called by all ranks of the communicator, which must be on one host; on GPUs, this rank uses the current device.
+  /// Called by all ranks of the communicator, which must be on one host; on GPUs, this rank uses the current device,
+  /// which no other rank of the communicator uses, here and in calls. Called while no call of a chained object on the
+  /// same GPU is in progress; graphs that contain such calls are captured again if the object was alone before.
   /// maxBlocks: the most blocks of the kernel of a call on a GPU, the same on all ranks, for calls beside other
-  /// kernels; 0: as many as are fastest, up to 128. A send/receive in both directions takes two at least. Throws Error.
+  /// kernels; 0: as many as are fastest, up to 128. If the GPU of a rank has room for fewer beside the concurrent
+  /// objects, calls use as many as it has. A send/receive in both directions takes two at least. Throws Error.
   Collectives(std::shared_ptr<Communicator> communicator, DeviceType deviceType,
               Algorithms algorithms = Algorithms::Selected, int maxBlocks = 0);
   ~Collectives();
@@ -125,6 +136,10 @@ class Collectives {
   /// Error(Aborted). On GPUs call it after synchronising the stream. The outputs since the failure are then
   /// meaningless, on all ranks, also on those whose own waits succeeded; and the object can no longer be used.
   void check() const;
+
+  /// Whether the object's calls may start in any order beside those of other objects, on each rank; else they are
+  /// chained. The same on all ranks, from the construction on. True on CPUs.
+  bool isConcurrent() const;
 
   /// The names of the algorithms of a collective that were set up.
   std::vector<std::string> algorithms(CollectiveType collective = CollectiveType::AllReduce) const;

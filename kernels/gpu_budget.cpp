@@ -1,0 +1,130 @@
+#include "gpu_budget.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstring>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "host/bootstrap/group_agreement.hpp"
+#include "mscclpp/host/base/error.hpp"
+
+namespace mscclpp::kernels {
+
+namespace {
+
+/// What a rank tells the others; of the same library.
+struct RankShare {
+  std::uint64_t process;
+  std::uint64_t budget;  ///< its address
+  std::int32_t isConcurrent;
+  std::int32_t blocks;
+};
+
+}  // namespace
+
+std::shared_ptr<GpuBudget> GpuBudget::of(int device, const std::function<std::shared_ptr<GpuBudget>()>& make) {
+  static std::mutex mutex;
+  static std::map<int, std::weak_ptr<GpuBudget>> budgets;
+  const std::lock_guard lock(mutex);
+  std::weak_ptr<GpuBudget>& known = budgets[device];
+  std::shared_ptr<GpuBudget> budget = known.lock();
+  if (budget == nullptr) known = budget = make();
+  return budget;
+}
+
+std::unique_ptr<GpuBudget::Share> GpuBudget::reserve(const std::shared_ptr<GpuBudget>& budget, int blocks) {
+  std::unique_ptr<Share> share(new Share(budget, blocks));
+  const std::lock_guard lock(budget->mutex_);
+  const int wanted = budget->concurrentSlots_ + 2 * blocks;
+  share->isConcurrent_ = wanted <= budget->slots_ / 2 && wanted + budget->largestChained() <= budget->slots_;
+  if (!share->isConcurrent_) share->blocks_ = std::min(blocks, budget->slots_ - budget->concurrentSlots_);
+  budget->add(*share);
+  return share;
+}
+
+void GpuBudget::add(const Share& share) {
+  if (share.isConcurrent_) {
+    concurrentSlots_ += 2 * share.blocks_;
+    ++concurrentObjects_;
+  } else {
+    chained_.insert(share.blocks_);
+  }
+}
+
+void GpuBudget::remove(const Share& share) {
+  if (share.isConcurrent_) {
+    concurrentSlots_ -= 2 * share.blocks_;
+    --concurrentObjects_;
+  } else {
+    chained_.erase(chained_.find(share.blocks_));
+  }
+}
+
+GpuBudget::Share::~Share() {
+  if (!owner_.isCurrent()) return;
+  const std::lock_guard lock(budget_->mutex_);
+  budget_->remove(*this);
+}
+
+void GpuBudget::Share::chain(int blocks) {
+  const std::lock_guard lock(budget_->mutex_);
+  budget_->remove(*this);
+  blocks_ = std::min(blocks_, blocks);
+  isConcurrent_ = false;
+  budget_->add(*this);
+}
+
+CallChain::Turn GpuBudget::Share::begin(CUstream_st* stream) const {
+  if (isConcurrent_) return {};
+  {
+    const std::lock_guard lock(budget_->mutex_);
+    if (budget_->chained_.size() == 1) return {};
+  }
+  return budget_->chain_.begin(stream);
+}
+
+KernelStart GpuBudget::Share::start() const {
+  if (isConcurrent_) return KernelStart::Early;
+  const std::lock_guard lock(budget_->mutex_);
+  const bool isAlone = budget_->concurrentObjects_ + budget_->chained_.size() == 1;
+  return isAlone ? KernelStart::Early : KernelStart::InOrder;
+}
+
+std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const std::shared_ptr<GpuBudget>& budget,
+                                                    int blocks) {
+  std::unique_ptr<GpuBudget::Share> share;
+  const mscclpp::detail::GroupAgreement agreement(bootstrap, "Collectives");
+  const auto all = agreement.runStep("reserve blocks on its GPU", [&] {
+    share = GpuBudget::reserve(budget, blocks);
+    const RankShare own{static_cast<std::uint64_t>(::getpid()), reinterpret_cast<std::uintptr_t>(budget.get()),
+                        share->isConcurrent() ? 1 : 0, share->blocks()};
+    std::vector<char> bytes(sizeof(own));
+    std::memcpy(bytes.data(), &own, sizeof(own));
+    return bytes;
+  });
+  bool isConcurrent = true;
+  int fewest = blocks;
+  std::map<std::pair<std::uint64_t, std::uint64_t>, int> ranks;  // by process and GPU
+  for (const auto& bytes : all) {
+    RankShare each{};
+    std::memcpy(&each, bytes.data(), std::min(bytes.size(), sizeof(each)));
+    const auto rank = static_cast<int>(ranks.size());
+    const auto other = ranks.emplace(std::pair(each.process, each.budget), rank);
+    if (!other.second) {
+      throw Error("Collectives: ranks " + std::to_string(other.first->second) + " and " + std::to_string(rank) +
+                      " of one process use the same GPU: make a GPU of its own current in each",
+                  ErrorCode::InvalidUsage);
+    }
+    isConcurrent = isConcurrent && each.isConcurrent != 0;
+    fewest = std::min(fewest, each.blocks);
+  }
+  if (!isConcurrent) share->chain(fewest);
+  return share;
+}
+
+}  // namespace mscclpp::kernels

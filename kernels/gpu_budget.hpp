@@ -1,0 +1,89 @@
+// The block slots of a GPU, shared by the objects whose kernels wait for other ranks.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <set>
+
+#include "call_order.hpp"
+#include "host/base/process_identity.hpp"
+#include "mscclpp/basic/launch_shape.hpp"
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
+
+namespace mscclpp::kernels {
+
+/// A kernel that waits for other ranks needs all its blocks resident, on all ranks. So kernels of several objects may
+/// start in any order only if there is room for all of them at once. The measure is the *slot*, a multiprocessor: every
+/// kernel is compiled so that a block of the largest size fits in one (__launch_bounds__), and a block of the long
+/// messages' kernels leaves no room for another one. As long as no more blocks than slots are resident, the next block
+/// finds a multiprocessor without any.
+///
+/// An object is *concurrent* if there are slots for its kernel and for the next one in its stream, which may start
+/// early, so for twice its blocks, beside all other concurrent objects and the largest chained one. The other objects
+/// are *chained*: their calls run one after another, so that they need the slots of the largest of them only.
+/// Concurrent objects get at most half of the slots, and chained ones as many blocks as are left: so there is always
+/// room for a chained object. Thread-safe.
+class GpuBudget {
+ public:
+  /// slots: at least 4.
+  GpuBudget(int slots, StreamEvents& events) : slots_(slots), chain_(events) {}
+  GpuBudget(const GpuBudget&) = delete;
+  GpuBudget& operator=(const GpuBudget&) = delete;
+
+  /// The budget of the GPU, the same for all callers of the process as long as one of them holds it. make: the first.
+  static std::shared_ptr<GpuBudget> of(int device, const std::function<std::shared_ptr<GpuBudget>()>& make);
+
+  /// What an object has of the budget, until it is destroyed.
+  class Share {
+   public:
+    ~Share();
+    Share(const Share&) = delete;
+    Share& operator=(const Share&) = delete;
+
+    bool isConcurrent() const noexcept { return isConcurrent_; }
+    /// The most blocks of its kernels: as many as were asked for or, if it is chained, as there are.
+    int blocks() const noexcept { return blocks_; }
+    /// Makes it a chained one of `blocks` blocks, at most as many as it has: for what other ranks have.
+    void chain(int blocks);
+
+    /// Called before a call of this object is enqueued: the call runs after the others of the chain, if the object is
+    /// in one with other objects.
+    [[nodiscard]] CallChain::Turn begin(CUstream_st* stream) const;
+    /// How its kernels start: those of a chained object in order, as there are no slots for one that starts early. An
+    /// object that has the GPU alone needs none.
+    KernelStart start() const;
+
+   private:
+    friend class GpuBudget;
+    Share(std::shared_ptr<GpuBudget> budget, int blocks) : budget_(std::move(budget)), blocks_(blocks) {}
+
+    const mscclpp::detail::OwnerProcess owner_;  // a forked child's copy has a copy of the lock
+    const std::shared_ptr<GpuBudget> budget_;
+    int blocks_;
+    bool isConcurrent_ = false;
+  };
+
+  /// A share for an object whose kernels have up to `blocks` blocks.
+  static std::unique_ptr<Share> reserve(const std::shared_ptr<GpuBudget>& budget, int blocks);
+
+ private:
+  void add(const Share& share);
+  void remove(const Share& share);
+  int largestChained() const { return chained_.empty() ? 0 : *chained_.rbegin(); }
+
+  const int slots_;
+  mutable std::mutex mutex_;
+  int concurrentSlots_ = 0;
+  std::size_t concurrentObjects_ = 0;
+  std::multiset<int> chained_;  ///< their blocks
+  CallChain chain_;
+};
+
+/// The same share on all ranks: concurrent if it is on every rank, else chained, with the fewest blocks of any. Called
+/// by all ranks with the same number of blocks.
+std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const std::shared_ptr<GpuBudget>& budget,
+                                                    int blocks);
+
+}  // namespace mscclpp::kernels

@@ -1,0 +1,223 @@
+// The block slots of a GPU: who gets which share, and that all ranks of an object get the same.
+#include "kernels/gpu_budget.hpp"
+
+#include <doctest/doctest.h>
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mscclpp/host/base/error.hpp"
+#include "stream_model.hpp"
+#include "tests/host/spawned_ranks.hpp"
+
+using namespace mscclpp;
+using namespace mscclpp::kernels;
+using namespace mscclpp::test;
+
+namespace {
+
+using SharePointer = std::unique_ptr<GpuBudget::Share>;
+
+/// Whether a call of the share is ordered with others of the chain.
+bool isOrdered(StreamModel& streams, const SharePointer& share) {
+  const int uses = streams.uses;
+  share->begin(StreamModel::stream(1)).end();
+  return streams.uses > uses;
+}
+
+}  // namespace
+
+TEST_CASE("budget: an object of all blocks is chained, and alone it pays nothing") {
+  StreamModel streams;
+  const auto budget = std::make_shared<GpuBudget>(130, streams);
+  const auto only = GpuBudget::reserve(budget, 128);
+  CHECK_FALSE(only->isConcurrent());
+  CHECK(only->blocks() == 128);
+  CHECK(only->start() == KernelStart::Early);
+  CHECK_FALSE(isOrdered(streams, only));
+  {
+    const auto other = GpuBudget::reserve(budget, 128);
+    CHECK_FALSE(other->isConcurrent());
+    CHECK(other->blocks() == 128);
+    CHECK(isOrdered(streams, only));
+    CHECK(isOrdered(streams, other));
+    CHECK(only->start() == KernelStart::InOrder);
+    CHECK(other->start() == KernelStart::InOrder);
+  }
+  CHECK_FALSE(isOrdered(streams, only));
+  CHECK(only->start() == KernelStart::Early);
+}
+
+TEST_CASE("budget: concurrent objects get up to half of the slots, with room for kernels that start early") {
+  StreamModel streams;
+  const auto budget = std::make_shared<GpuBudget>(130, streams);
+  std::vector<SharePointer> shares;
+  shares.push_back(GpuBudget::reserve(budget, 16));
+  shares.push_back(GpuBudget::reserve(budget, 16));
+  for (const auto& share : shares) {
+    CHECK(share->isConcurrent());
+    CHECK(share->blocks() == 16);
+    CHECK(share->start() == KernelStart::Early);
+    CHECK_FALSE(isOrdered(streams, share));
+  }
+  // 64 of 65 slots are taken.
+  shares.push_back(GpuBudget::reserve(budget, 1));
+  CHECK_FALSE(shares.back()->isConcurrent());
+  CHECK(shares.back()->blocks() == 1);
+  shares.pop_back();
+  // What is left is for chained objects: as many blocks as there are slots.
+  const auto large = GpuBudget::reserve(budget, 128);
+  CHECK_FALSE(large->isConcurrent());
+  CHECK(large->blocks() == 66);
+  CHECK(large->start() == KernelStart::InOrder);
+  CHECK_FALSE(isOrdered(streams, large));  // the only one in the chain
+  const auto small = GpuBudget::reserve(budget, 20);
+  CHECK_FALSE(small->isConcurrent());
+  CHECK(small->blocks() == 20);
+  CHECK(isOrdered(streams, large));
+  // What an object leaves can be taken again, but not what a chained one uses.
+  shares.clear();
+  CHECK(GpuBudget::reserve(budget, 32)->isConcurrent());
+  CHECK_FALSE(GpuBudget::reserve(budget, 33)->isConcurrent());
+}
+
+TEST_CASE("budget: concurrent objects fit beside the largest chained one") {
+  StreamModel streams;
+  const auto budget = std::make_shared<GpuBudget>(130, streams);
+  auto largest = GpuBudget::reserve(budget, 120);
+  const auto other = GpuBudget::reserve(budget, 100);
+  CHECK_FALSE(GpuBudget::reserve(budget, 6)->isConcurrent());
+  CHECK(GpuBudget::reserve(budget, 5)->isConcurrent());
+  largest.reset();
+  CHECK_FALSE(GpuBudget::reserve(budget, 16)->isConcurrent());
+  CHECK(GpuBudget::reserve(budget, 15)->isConcurrent());
+}
+
+TEST_CASE("budget: whatever is reserved and left in whatever order, the slots suffice") {
+  constexpr int slots = 50;
+  StreamModel streams;
+  const auto budget = std::make_shared<GpuBudget>(slots, streams);
+  std::vector<SharePointer> shares;
+  unsigned random = 1;
+  const auto below = [&](unsigned limit) {
+    random = random * 1664525u + 1013904223u;
+    return static_cast<int>((random >> 8) % limit);
+  };
+  int concurrent = 0;
+  int shrunk = 0;
+  for (int step = 0; step < 5000; ++step) {
+    if (below(3) == 0 && !shares.empty()) {
+      shares.erase(shares.begin() + below(static_cast<unsigned>(shares.size())));
+    } else if (shares.size() < 12) {
+      const int blocks = 1 + (below(2) == 0 ? below(6) : below(60));
+      shares.push_back(GpuBudget::reserve(budget, blocks));
+      concurrent += shares.back()->isConcurrent() ? 1 : 0;
+      shrunk += shares.back()->blocks() < blocks ? 1 : 0;
+      if (below(4) == 0) shares.back()->chain(1 + below(60));
+    }
+    int used = 0;
+    int largest = 0;
+    for (const auto& share : shares) {
+      REQUIRE(share->blocks() > 0);
+      if (share->isConcurrent()) {
+        used += 2 * share->blocks();
+      } else {
+        largest = std::max(largest, share->blocks());
+      }
+    }
+    REQUIRE(used + largest <= slots);
+  }
+  CHECK(concurrent > 100);
+  CHECK(shrunk > 100);
+}
+
+TEST_CASE("budget: one for each GPU, as long as it is in use") {
+  StreamModel streams;
+  int made = 0;
+  const auto make = [&] {
+    ++made;
+    return std::make_shared<GpuBudget>(130, streams);
+  };
+  auto budget = GpuBudget::of(1000, make);
+  CHECK(GpuBudget::of(1000, make) == budget);
+  CHECK(GpuBudget::of(1001, make) != budget);
+  CHECK(made == 2);
+  const auto share = GpuBudget::reserve(budget, 128);
+  budget.reset();
+  static_cast<void>(GpuBudget::of(1000, make));
+  CHECK(made == 2);
+}
+
+namespace {
+
+struct Granted {
+  bool isConcurrent;
+  int blocks;
+  bool operator==(const Granted&) const = default;
+};
+
+/// Reserves shares on ranks whose GPUs have these numbers of slots, one after another. Returns what all ranks got.
+std::vector<Granted> reserveOn(const std::vector<int>& slots, const std::vector<int>& blocks) {
+  std::vector<std::vector<Granted>> granted(slots.size());
+  runAsThreads(static_cast<int>(slots.size()), [&](std::shared_ptr<Bootstrap> bootstrap) {
+    const auto rank = static_cast<std::size_t>(bootstrap->getRank());
+    StreamModel streams;
+    const auto budget = std::make_shared<GpuBudget>(slots[rank], streams);
+    std::vector<SharePointer> shares;
+    for (const int each : blocks) {
+      shares.push_back(reserveOnAllRanks(*bootstrap, budget, each));
+      granted[rank].push_back({shares.back()->isConcurrent(), shares.back()->blocks()});
+    }
+  });
+  for (const auto& each : granted) CHECK(each == granted[0]);
+  return granted[0];
+}
+
+}  // namespace
+
+TEST_CASE("budget: all ranks get the share of the smallest GPU") {
+  CHECK(reserveOn({130, 130}, {128, 16}) == std::vector<Granted>{{false, 128}, {false, 16}});
+  CHECK(reserveOn({130, 100, 130}, {128, 8}) == std::vector<Granted>{{false, 100}, {false, 8}});
+  CHECK(reserveOn({130, 130}, {16, 16, 16, 128}) ==
+        std::vector<Granted>{{true, 16}, {true, 16}, {false, 16}, {false, 66}});
+  // The second fits on the first rank only.
+  CHECK(reserveOn({130, 80}, {16, 16, 128}) == std::vector<Granted>{{true, 16}, {false, 16}, {false, 48}});
+}
+
+TEST_CASE("budget: objects over other ranks count too") {
+  std::vector<Granted> granted(2);
+  runAsThreads(2, [&](std::shared_ptr<Bootstrap> bootstrap) {
+    const auto rank = static_cast<std::size_t>(bootstrap->getRank());
+    StreamModel streams;
+    const auto budget = std::make_shared<GpuBudget>(130, streams);
+    const auto others = rank == 1 ? GpuBudget::reserve(budget, 30) : nullptr;
+    const auto share = reserveOnAllRanks(*bootstrap, budget, 16);
+    granted[rank] = {share->isConcurrent(), share->blocks()};
+    // A share that another rank has chained takes no concurrent slots here.
+    CHECK(GpuBudget::reserve(budget, rank == 0 ? 32 : 2)->isConcurrent());
+    bootstrap->barrier();
+  });
+  CHECK(granted == std::vector<Granted>{{false, 16}, {false, 16}});
+}
+
+TEST_CASE("budget: two ranks of a process on one GPU are an error on all ranks") {
+  StreamModel streams;
+  const auto shared = std::make_shared<GpuBudget>(130, streams);
+  const auto own = std::make_shared<GpuBudget>(130, streams);
+  runAsThreads(3, [&](std::shared_ptr<Bootstrap> bootstrap) {
+    try {
+      static_cast<void>(reserveOnAllRanks(*bootstrap, bootstrap->getRank() == 1 ? own : shared, 16));
+      FAIL_CHECK("no exception was thrown");
+    } catch (const Error& error) {
+      CHECK(error.getErrorCode() == ErrorCode::InvalidUsage);
+      CHECK_MESSAGE(
+          std::string(error.what()).find("ranks 0 and 2 of one process use the same GPU") != std::string::npos,
+          error.what());
+    }
+    bootstrap->barrier();
+  });
+  // What was reserved has been given back.
+  CHECK(GpuBudget::reserve(shared, 32)->isConcurrent());
+}
