@@ -112,8 +112,8 @@ void requireSeparate(const CollectiveCall& call, int rank, const Buffer& input, 
   if (hasPlace && static_cast<std::ptrdiff_t>(to - from) == offset) return;
   throwInvalidCall(call, std::string("input and output overlap") +
                              (!hasPlace                            ? "; this collective has no form in place"
-                              : offset == 0                        ? "; in place, they are the same"
                               : hasVariableCounts(call.collective) ? "; in place, output == input + offsets[rank]"
+                              : offset == 0                        ? "; in place, they are the same"
                               : offset > 0                         ? "; in place, output == input + rank * count"
                                                                    : "; in place, input == output + rank * count"));
 }

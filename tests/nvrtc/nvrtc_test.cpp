@@ -186,6 +186,27 @@ TEST_CASE("the other collectives compile into kernels, over packets and over a t
   CHECK(ptx.find(".entry tiles") != std::string::npos);
 }
 
+TEST_CASE("an exchange over several protocols compiles into a kernel") {
+  const std::string ptx = compileToPtx(R"(
+    #include <mscclpp/basic/group.hpp>
+    #include <mscclpp/basic/source_sink.hpp>
+    #include <mscclpp/collective/exchange.hpp>
+
+    using namespace mscclpp;
+    constexpr int most = 16;
+    using Messages = Exchange<0, most, MessageTransfer<float, CollectiveConfig{Protocol::LL16}>,
+                              MessageTransfer<float, CollectiveConfig{Protocol::Simple}>>;
+
+    extern "C" __global__ void exchange(
+        const __grid_constant__ Messages::Args args,
+        const __grid_constant__ MessageArrays<ArraySource<float>, const float, most> sources,
+        const __grid_constant__ MessageArrays<ArraySink<float>, float, most> sinks) {
+      Messages::run(gpu::LinearGrid(), args, sources, sinks);
+    }
+  )");
+  CHECK(ptx.find(".entry exchange") != std::string::npos);
+}
+
 TEST_CASE("fused collectives compile into kernels") {
   const std::string ptx = compileToPtx(R"(
     #include <mscclpp/basic/group.hpp>
