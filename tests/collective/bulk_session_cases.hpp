@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "mscclpp/basic/serial_group.hpp"
 #include "mscclpp/basic/source_sink.hpp"
 #include "mscclpp/collective/bulk_session.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
@@ -44,6 +45,7 @@ struct BulkSessionParameters {
   int lateRank;          ///< starts once rank 0 has made `lateUntil` calls; -1: none
   int lateUntil;
   bool withoutSharedMemory;  ///< on a span of warps
+  bool asOneThread;          ///< one thread of one block makes the calls
   std::uint64_t delays;      ///< nanoseconds: ranks wait before some of their calls, in a pattern that differs
 
   MSCCLPP_HOST_DEVICE std::size_t outputAt(int rank, int index) const {
@@ -106,7 +108,9 @@ struct BulkSessionBody {
 
   template <class GridType>
   MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
-    if (p.withoutSharedMemory) {
+    if (p.asOneThread) {
+      if (grid.block().rank() == 0) call(rank, cpu::SerialGrid());
+    } else if (p.withoutSharedMemory) {
       call(rank, grid.warps(0, grid.warpCount()));
     } else {
       call(rank, grid);
@@ -338,6 +342,9 @@ void checkBulkSession() {
     tester.p.withoutSharedMemory = true;
     tester.check(1, 2, variedBulkCalls(ranks, 4, canBeInPlace));
     tester.p.withoutSharedMemory = false;
+    tester.p.asOneThread = true;
+    tester.check(1, 1, variedBulkCalls(ranks, 7, canBeInPlace));
+    tester.p.asOneThread = false;
     tester.check(blocks, 2, variedBulkCalls(ranks, 5, canBeInPlace));
   }
 }
