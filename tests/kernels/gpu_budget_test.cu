@@ -126,8 +126,8 @@ TEST_CASE("a rank with chained objects" * doctest::skip()) {
 
 namespace {
 
-/// Calls an object on two streams, with nothing else that orders them: each call has the result of the one before as its
-/// input.
+/// Calls an object on two streams, with nothing else that orders them: each call has the result of the one before as
+/// its input.
 void testTwoStreams(const GpuRank& rank, Collectives& collectives) {
   constexpr std::size_t count = 1'000'003;
   constexpr int sums = 6;  // of up to 8 ranks: exact in a float
