@@ -116,6 +116,18 @@ TEST_CASE("stream order: captured calls between eager ones neither join them nor
   CHECK(streams.errors == 0);
 }
 
+TEST_CASE("stream order: an eager call while the stream of the last one captures does not join the capture") {
+  StreamModel streams;
+  Object object{streams};
+  object.call(one, 1);
+  streams.beginCapture(1, {one});
+  object.call(one, 2);
+  CHECK(object.call(two, 3).empty());
+  streams.endCapture({one});
+  CHECK(object.call(one, 4) == Calls{1, 3});
+  CHECK(streams.errors == 0);
+}
+
 TEST_CASE("stream order: the first call is captured, and its stream is destroyed") {
   StreamModel streams;
   Object object{streams};

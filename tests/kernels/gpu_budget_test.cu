@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -71,17 +70,13 @@ TEST_CASE("a rank with objects that fit" * doctest::skip()) {
       start((i + static_cast<std::size_t>(round + rank.rank)) % all.size());
     }
   };
-  SUBCASE("eager") {
-    for (int round = 0; round < rounds; ++round) inOrderOf(round, [&](std::size_t i) { enqueueRound(*all[i]); });
+  for (int round = 0; round < rounds; ++round) inOrderOf(round, [&](std::size_t i) { enqueueRound(*all[i]); });
+  for (CheckedCalls* calls : all) CHECK(calls->wrongElements() == 0);
+  std::vector<std::unique_ptr<Graph>> graphs;
+  for (CheckedCalls* calls : all) {
+    graphs.push_back(std::make_unique<Graph>(calls->stream(), [&] { enqueueRound(*calls); }));
   }
-  SUBCASE("in graphs") {
-    std::vector<std::unique_ptr<Graph>> graphs;
-    for (CheckedCalls* calls : all) {
-      graphs.push_back(std::make_unique<Graph>(calls->stream(), [&] { enqueueRound(*calls); }));
-    }
-    for (int round = 0; round < rounds; ++round) inOrderOf(round, [&](std::size_t i) { graphs[i]->launch(); });
-    for (CheckedCalls* calls : all) CHECK(calls->wrongElements() == 0);
-  }
+  for (int round = 0; round < rounds; ++round) inOrderOf(round, [&](std::size_t i) { graphs[i]->launch(); });
   for (CheckedCalls* calls : all) CHECK(calls->wrongElements() == 0);
   rank.report("two concurrent objects and a chained one, started in different orders");
   rank.bootstrap->barrier();
@@ -105,26 +100,23 @@ TEST_CASE("a rank with chained objects" * doctest::skip()) {
   }
   rank.bootstrap->barrier();
   constexpr int rounds = 30;
-  SUBCASE("eager") {
-    // Random delays before each call: without the chain the kernels would start in different orders on the ranks.
-    for (int round = 0; round < rounds; ++round) {
-      enqueueRound(one);
-      enqueueRound(two);
-    }
+  // Random delays before each call: without the chain the kernels would start in different orders on the ranks.
+  for (int round = 0; round < rounds; ++round) {
+    enqueueRound(one);
+    enqueueRound(two);
   }
-  SUBCASE("in graphs, and eager calls between the launches") {
-    const Graph graphOne(one.stream(), [&] { enqueueRound(one); });
-    const Graph graphTwo(two.stream(), [&] { enqueueRound(two); });
-    for (int round = 0; round < rounds; ++round) {
-      graphOne.launch();
-      graphTwo.launch();
-      if (round % 3 == 0) {
-        enqueueRound(two);
-        enqueueRound(one);
-      }
+  CHECK(one.wrongElements() == 0);
+  CHECK(two.wrongElements() == 0);
+  // In graphs, with eager calls between the launches.
+  const Graph graphOne(one.stream(), [&] { enqueueRound(one); });
+  const Graph graphTwo(two.stream(), [&] { enqueueRound(two); });
+  for (int round = 0; round < rounds; ++round) {
+    graphOne.launch();
+    graphTwo.launch();
+    if (round % 3 == 0) {
+      enqueueRound(two);
+      enqueueRound(one);
     }
-    CHECK(one.wrongElements() == 0);
-    CHECK(two.wrongElements() == 0);
   }
   CHECK(one.wrongElements() == 0);
   CHECK(two.wrongElements() == 0);
@@ -132,18 +124,11 @@ TEST_CASE("a rank with chained objects" * doctest::skip()) {
   rank.bootstrap->barrier();
 }
 
-TEST_CASE("one object on two streams: calls run one after another") {
-  runOnAllGpus("a rank with one object on two streams");
-}
-TEST_CASE("a rank with one object on two streams" * doctest::skip()) {
-  setWaitTimeout();
-  GpuRank rank;
-  std::optional<Collectives> other;
-  Collectives collectives(rank.communicator, DeviceType::GPU);
-  SUBCASE("alone on the GPU") {}
-  SUBCASE("chained") {
-    other.emplace(rank.communicator, DeviceType::GPU);
-  }
+namespace {
+
+/// Calls an object on two streams, with nothing else that orders them: each call has the result of the one before as
+/// its input.
+void testTwoStreams(const GpuRank& rank, Collectives& collectives) {
   constexpr std::size_t count = 1'000'003;
   constexpr int sums = 6;  // of up to 8 ranks: exact in a float
   float expected = 1;
@@ -152,7 +137,6 @@ TEST_CASE("a rank with one object on two streams" * doctest::skip()) {
   const std::vector<float> ones(count, 1.0f);
   const CudaStreamWithFlags first(cudaStreamNonBlocking);
   const CudaStreamWithFlags second(cudaStreamNonBlocking);
-  // Each call has the result of the one before, on the other stream, as its input.
   const auto enqueueSums = [&](cudaStream_t one, cudaStream_t two) {
     for (int i = 0; i < sums; ++i) {
       collectives.allReduce(values.get(), values.get(), count, DataType::FLOAT32, ReduceOp::SUM,
@@ -204,6 +188,22 @@ TEST_CASE("a rank with one object on two streams" * doctest::skip()) {
     check();
   }
   MSCCLPP_CUDATHROW(cudaGraphExecDestroy(executable));
+  rank.bootstrap->barrier();
+}
+
+}  // namespace
+
+TEST_CASE("one object on two streams: calls run one after another") {
+  runOnAllGpus("a rank with one object on two streams");
+}
+TEST_CASE("a rank with one object on two streams" * doctest::skip()) {
+  setWaitTimeout();
+  GpuRank rank;
+  Collectives collectives(rank.communicator, DeviceType::GPU);
+  testTwoStreams(rank, collectives);
+  // The two are chained.
+  Collectives other(rank.communicator, DeviceType::GPU);
+  testTwoStreams(rank, other);
   rank.report("one object on two streams, eager and captured");
   rank.bootstrap->barrier();
 }

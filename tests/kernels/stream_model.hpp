@@ -41,6 +41,7 @@ class StreamModel final : public kernels::StreamEvents {
     use(stream);
     Graph& graph = graphs_[captures_.at(stream)];
     graph.event = event;
+    graph.recorded = before_[stream];
   }
   void waitInGraph(CUstream_st* stream, const Event& event) override {
     use(stream);
@@ -80,10 +81,13 @@ class StreamModel final : public kernels::StreamEvents {
       const Calls& marked = stateOf(graph.event).marked;
       before.insert(marked.begin(), marked.end());
     }
-    Calls after = before;
-    after.insert(graph.calls.begin(), graph.calls.end());
-    before_[stream] = after;
-    if (graph.event != nullptr) stateOf(graph.event).marked = after;
+    before_[stream].insert(graph.calls.begin(), graph.calls.end());
+    before_[stream].insert(before.begin(), before.end());
+    if (!graph.recorded.empty()) {
+      Calls& marked = stateOf(graph.event).marked;
+      marked = before;
+      marked.insert(graph.recorded.begin(), graph.recorded.end());
+    }
     return before;
   }
   /// From now on any use of the stream is an error.
@@ -99,6 +103,7 @@ class StreamModel final : public kernels::StreamEvents {
   };
   struct Graph {
     Calls calls;
+    Calls recorded;  ///< those that the last record of the event marks
     Event event;
     bool waits = false;
   };
