@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mscclpp/arch/launch.hpp"
+#include "mscclpp/arch/pass.hpp"
 #include "mscclpp/basic/group.hpp"
 
 namespace mscclpp {
@@ -12,9 +13,11 @@ template <class Collective, class Source, class Sink>
 __global__ void __launch_bounds__(Collective::maxBlockThreads, 1)
     collectiveKernel(const __grid_constant__ typename Collective::Args args, const __grid_constant__ Source source,
                      const __grid_constant__ Sink sink) {
-  arch::launchDependents();
-  arch::waitForPrerequisites();
-  Collective::run(gpu::LinearGrid(), args, source, sink);
+  if constexpr (arch::devicePass) {
+    arch::launchDependents();
+    arch::waitForPrerequisites();
+    Collective::run(gpu::LinearGrid(), args, source, sink);
+  }
 }
 
 }  // namespace mscclpp
