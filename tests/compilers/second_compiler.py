@@ -22,7 +22,7 @@ AT_ONCE = 8  # sources
 
 
 def commands(build, compiler):
-    """Yields (source, command that checks what is appended to it)."""
+    """Yields (source, command that checks the source whose name is appended)."""
     for entry in json.loads((build / "compile_commands.json").read_text()):
         if entry["file"].endswith(".cpp") and "/tests/" not in entry["file"]:
             arguments = shlex.split(entry["command"])
