@@ -2,8 +2,8 @@
 """Has a second compiler check the C++ sources of a build folder, with the arguments that the first one got.
 
 Tests are left out for time: library, examples and tools use every template. For the same reason the sources of a
-target are checked several at a time, included in one; where that fails, each alone. That each includes what it needs,
-the first compiler has shown.
+target are checked several at a time, included in one; where that fails, fewer, down to each alone. That each includes
+what it needs, the first compiler has shown. A source of several targets is checked once.
 
 usage: second_compiler.py --build BUILD_FOLDER COMPILER
 """
@@ -16,7 +16,6 @@ import pathlib
 import shlex
 import subprocess
 import sys
-
 
 AT_ONCE = 8  # sources
 
@@ -35,9 +34,11 @@ def commands(build, compiler):
 
 def groups(build, compiler):
     """Yields (sources, command) with sources of the same arguments, and hence of one target."""
-    sources = {}
+    sources, seen = {}, set()
     for source, command in commands(build, compiler):
-        sources.setdefault(command, []).append(source)
+        if source not in seen:
+            seen.add(source)
+            sources.setdefault(command, []).append(source)
     for command, all_of_target in sources.items():
         for first in range(0, len(all_of_target), AT_ONCE):
             yield all_of_target[first : first + AT_ONCE], command
@@ -46,12 +47,14 @@ def groups(build, compiler):
 def check(build, sources, command):
     """Returns the compiler's messages for each source that it rejects."""
     options = {"cwd": build, "capture_output": True, "text": True}
-    if len(sources) > 1:
-        text = "".join(f'#include "{build / source}"\n' for source in sources)
-        if subprocess.run([*command, "-xc++", "-"], input=text, **options).returncode == 0:
-            return {}
-    results = {source: subprocess.run([*command, source], **options) for source in sources}
-    return {source: result.stderr for source, result in results.items() if result.returncode != 0}
+    if len(sources) == 1:
+        result = subprocess.run([*command, sources[0]], **options)
+        return {} if result.returncode == 0 else {sources[0]: result.stderr}
+    text = "".join(f'#include "{build / source}"\n' for source in sources)
+    if subprocess.run([*command, "-xc++", "-"], input=text, **options).returncode == 0:
+        return {}
+    half = len(sources) // 2  # one may be wrong, or two may define the same name
+    return check(build, sources[:half], command) | check(build, sources[half:], command)
 
 
 def main():
