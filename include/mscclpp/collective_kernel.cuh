@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mscclpp/arch/launch.hpp"
+#include "mscclpp/arch/pass.hpp"
 #include "mscclpp/basic/group.hpp"
 
 namespace mscclpp {
@@ -12,10 +13,12 @@ template <class Collective, class Source, class Sink>
 __global__ void __launch_bounds__(Collective::maxBlockThreads, 1)
     collectiveKernel(const __grid_constant__ typename Collective::Args args, const __grid_constant__ Source source,
                      const __grid_constant__ Sink sink) {
-  arch::waitForPrerequisites();
-  // Not earlier: the next kernel is resident beside this one only, not beside the previous one too.
-  arch::launchDependents();
-  Collective::run(gpu::LinearGrid(), args, source, sink);
+  if constexpr (arch::devicePass) {
+    arch::waitForPrerequisites();
+    // Not earlier: the next kernel is resident beside this one only, not beside the previous one too.
+    arch::launchDependents();
+    Collective::run(gpu::LinearGrid(), args, source, sink);
+  }
 }
 
 }  // namespace mscclpp

@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Compiles public headers with one compiler: each alone, or all in one file.
 
-usage: headers.py [--nvcc] [--together] [--only GLOB] -- COMPILER ARGUMENT...
+usage: headers.py [--nvcc [--but-nvrtc]] [--together] [--only GLOB] -- COMPILER ARGUMENT...
 
 Alone: each header, twice in one file. nvcc compiles for the device only, which parses the host code too.
 Together: all headers in one file; nvcc compiles it for host and device.
 With --nvcc: the headers that a kernel may include, and all of compat/, since its users include them in one source.
+--but-nvrtc leaves out those that the test of NVRTC compiles alone: it has the same front end.
 Otherwise: those that need no nvcc. Exit code 1 names each header that does not compile. `--self` checks instead that
 a header which is not self-contained is detected.
 """
@@ -22,6 +23,9 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "include"
 COMPAT = ROOT / "compat/include"
+sys.path.insert(0, str(ROOT / "kernels/jit"))
+import embed_headers  # noqa: E402
+
 HOST_ONLY = ("mscclpp/host/", "mscclpp/emulation/")  # may need what nvcc's device pass does not have
 UMBRELLAS = ("mscclpp/core.hpp", "mscclpp/algorithm.hpp")  # include host headers
 
@@ -72,6 +76,7 @@ def self_test(compiler, nvcc):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nvcc", action="store_true")
+    parser.add_argument("--but-nvrtc", action="store_true")
     parser.add_argument("--together", action="store_true")
     parser.add_argument("--only", default="*", help="headers to compile, e.g. '*/sync/*'")
     parser.add_argument("--self", action="store_true", dest="self_test")
@@ -81,6 +86,9 @@ def main():
         return self_test(options.compiler, options.nvcc)
 
     chosen = [name for name in header_names(options.nvcc) if fnmatch.fnmatch(name, options.only)]
+    if options.but_nvrtc:
+        others = {path.relative_to(INCLUDE).as_posix() for path in embed_headers.device_headers(INCLUDE)}
+        chosen = [name for name in chosen if name not in others]
     if options.together:
         error = compile_headers(options.compiler, options.nvcc, chosen, device_only=False)
         print(error or f"{len(chosen)} headers compile in one file")

@@ -65,7 +65,7 @@ def by_cmake(meson, build, folder, _):
 
 
 # Several sources as one, without debug information: this compiles the host library again.
-QUICK = ("-Dunity=on", "-Doptimization=0", "-Ddebug=false")
+QUICK = ("-Dunity=on", "-Dunity_size=16", "-Doptimization=0", "-Ddebug=false")
 
 
 def as_subproject(meson, _, folder, toolkit):

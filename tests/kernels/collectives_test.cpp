@@ -93,10 +93,10 @@ void expectInvalidUsage(const std::string& part, const std::function<void()>& ca
 
 TEST_CASE("every element type with every operator and every algorithm") {
   onRanks(3, [](const Rank& rank) {
-    for (const DataType type : elementTypes) {
+    for (const DataType type : combinedTypes) {
       for (const std::size_t count : {std::size_t{1}, std::size_t{37}, std::size_t{4099}}) {
         const auto inputs = inputBytes(type, count, rank.ranks, static_cast<unsigned>(count));
-        for (const ReduceOp op : operators) {
+        for (const ReduceOp op : combinedOperators) {
           for (const auto& algorithm : algorithmsFor(rank, count, type, op)) {
             INFO("type " << static_cast<int>(type) << ", operator " << static_cast<int>(op) << ", " << algorithm);
             checkCall(rank, type, op, inputs, algorithm, Output::OtherBuffer);

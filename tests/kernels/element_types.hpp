@@ -17,6 +17,17 @@ inline constexpr std::array elementTypes = {
     DataType::FLOAT8_E4M3FN, DataType::FLOAT8_E5M2, DataType::FLOAT32, DataType::FLOAT64};
 inline constexpr std::array operators = {ReduceOp::SUM, ReduceOp::PROD, ReduceOp::MIN, ReduceOp::MAX, ReduceOp::AVG};
 
+/// Those for which all algorithms are called. ThreadSanitizer sees synchronisation, which depends on the size of an
+/// element and on whether the operator is known at compile time, and takes long: one of each size, two operators.
+#if defined(__SANITIZE_THREAD__)
+inline constexpr std::array combinedTypes = {DataType::FLOAT8_E4M3FN, DataType::BFLOAT16, DataType::FLOAT32,
+                                             DataType::INT64};
+inline constexpr std::array combinedOperators = {ReduceOp::SUM, ReduceOp::MAX};
+#else
+inline constexpr const auto& combinedTypes = elementTypes;
+inline constexpr const auto& combinedOperators = operators;
+#endif
+
 /// Where a call writes its result.
 enum class Output { OtherBuffer, InPlace };
 
