@@ -17,6 +17,6 @@ struct Increment {
 
 auto* instance = &collectiveKernel<Increment, unsigned int, unsigned int>;
 // __global__ void collectiveKernel(
-// PTX: griddepcontrol\.launch_dependents
 // PTX: griddepcontrol\.wait
+// PTX: griddepcontrol\.launch_dependents
 // PTX: (atom|red)\.global\.add\.u32
