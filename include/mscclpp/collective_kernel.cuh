@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(Collective::maxBlockThreads, 1)
     collectiveKernel(const __grid_constant__ typename Collective::Args args, const __grid_constant__ Source source,
                      const __grid_constant__ Sink sink) {
   arch::launchDependents();
-  arch::waitForPrerequisites();
+  if constexpr (!requires { requires Collective::awaitsPrerequisites; }) arch::waitForPrerequisites();
   Collective::run(gpu::LinearGrid(), args, source, sink);
 }
 
