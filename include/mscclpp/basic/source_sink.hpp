@@ -95,9 +95,9 @@ template <class T>
 class AlignedArraySource {
  public:
   MSCCLPP_HOST_DEVICE explicit AlignedArraySource(const T* data) : data_(data) {}
-  MSCCLPP_INLINE Pack<T> operator()(std::size_t first, int /*valid*/) const { return fromWord<T>(word(first)); }
-  /// The same as a word, for who needs no elements: nvcc does not see that a word taken apart and put together is whole.
-  MSCCLPP_INLINE Word128 word(std::size_t first) const { return arch::loadWide(data_ + first); }
+  MSCCLPP_INLINE Pack<T> operator()(std::size_t first, int /*valid*/) const {
+    return fromWord<T>(arch::loadWide(data_ + first));
+  }
   MSCCLPP_INLINE const T* data() const { return data_; }
 
  private:

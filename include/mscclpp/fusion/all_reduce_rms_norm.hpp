@@ -209,11 +209,7 @@ struct AllReduceRmsNorm {
     }
     MSCCLPP_INLINE Index slot(std::uint32_t index, std::uint32_t pack) const { return index * rowPacks + pack; }
     MSCCLPP_INLINE Word128 contributionAt(std::uint32_t row, std::uint32_t pack) const {
-      if constexpr (requires { source.word(element(row, pack)); }) {
-        return source.word(element(row, pack));
-      } else {
-        return toWord<T>(source(element(row, pack), packSize<T>));
-      }
+      return toWord<T>(source(element(row, pack), packSize<T>));
     }
     MSCCLPP_INLINE Word128 residualAt(std::uint32_t row, std::uint32_t pack) const {
       return arch::loadWide(arrays.residual + element(row, pack));
