@@ -47,7 +47,9 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
       .range(1, 10'000);
   commandLine.addFlag("--nccl", options.nccl, "also measure NCCL's all-reduce followed by the kernel for the rest");
   commandLine.add("--nccl-library", options.ncclLibrary, "path of NCCL; default: libnccl.so.2 as the loader finds it");
-  commandLine.add("--blocks", options.shape.blocks, "the most blocks of the fused kernel; 0: as many as are resident")
+  commandLine
+      .add("--blocks", options.shape.blocks,
+           "the most blocks of the fused kernel, which have to be resident at once; 0: chosen so")
       .range(0, 511);
   commandLine.add("--threads", options.shape.threads, "threads of its blocks, a multiple of 32; 0: chosen by the row")
       .range(0, 512);
