@@ -146,8 +146,10 @@ struct AllReduceRmsNorm {
     // In flight together with the epoch, which the next line awaits.
     Word128 weights[n] = {};
     OwnRow first = {};
-    if constexpr (prefetches) rows.load(rows.threads.first(), first);
-    rows.norm.loadWeights(rows.threads, weights);
+    if constexpr (prefetches) {
+      rows.load(rows.threads.first(), first);
+      rows.norm.loadWeights(rows.threads, weights);
+    }
     if (call.hasStopped()) return false;
     rows.run(call, first, weights);
     return call.end([&](int array, int from) {
@@ -169,8 +171,10 @@ struct AllReduceRmsNorm {
   static constexpr int batch = n > 2 || config.ranks > 4 || config.ranks < 2 ? 1 : n;
   /// the contributions of all ranks to them,
   static constexpr bool allRanksAtOnce = n <= 2;
-  /// the OwnRow while contributions are awaited, and that of the next row while one is normalised.
-  static constexpr bool prefetches = n <= 2 && config.ranks <= 4;
+  /// the residual while contributions are awaited,
+  static constexpr bool loadsResidualEarly = n <= 2 && config.ranks <= 4;
+  /// the OwnRow and the weights too, and the OwnRow of the next row while one is normalised.
+  static constexpr bool prefetches = loadsResidualEarly && (n == 1 || config.ranks > 0);
   static_assert(n % batch == 0);
 
   /// What a thread adds to the contributions of the peers to a row.
@@ -238,11 +242,14 @@ struct AllReduceRmsNorm {
       const bool isPresent = index < owned(args.team.rank());
       const std::uint32_t row = rowOf(args.team.rank(), index);
       loadContributions(row, isPresent, own.contribution);
+      loadResiduals(row, isPresent, own.residual);
+    }
+    MSCCLPP_INLINE void loadResiduals(std::uint32_t row, bool isPresent, Word128 (&words)[n]) const {
       const bool hasResidual = isPresent && arrays.residual != nullptr;
       MSCCLPP_UNROLL
       for (int i = 0; i < n; ++i) {
         const std::uint32_t pack = threads.pack(i);
-        if (hasResidual && pack < rowPacks) own.residual[i] = residualAt(row, pack);
+        if (hasResidual && pack < rowPacks) words[i] = residualAt(row, pack);
       }
     }
     MSCCLPP_INLINE void loadContributions(std::uint32_t row, bool isPresent, Word128 (&words)[n]) const {
@@ -253,9 +260,9 @@ struct AllReduceRmsNorm {
       }
     }
 
-    /// own: with `prefetches`, that of the thread's first row.
+    /// own and weights: with `prefetches` loaded, own for the thread's first row.
     template <class Call>
-    MSCCLPP_INLINE void run(Call& call, OwnRow& own, const Word128 (&weights)[n]) {
+    MSCCLPP_INLINE void run(Call& call, OwnRow& own, Word128 (&weights)[n]) {
       const int order = call.rotation();
       sendRows(call, own, order);
       // One loop for own and others' rows: all ranks normalise a row by the same instructions. All threads of a block
@@ -285,6 +292,10 @@ struct AllReduceRmsNorm {
           } else {
             receiveRow(call, item, h);
           }
+        }
+        if constexpr (!prefetches) {
+          for (Word128& weight : weights) weight = {};
+          norm.loadWeights(threads, weights);
         }
         norm.template apply<config.quantisation>(threads, row, isPresent, h, weights);
       }
@@ -318,8 +329,10 @@ struct AllReduceRmsNorm {
 
     /// Reduces a row and adds the residual.
     template <class Call>
-    MSCCLPP_INLINE void reduceRow(Call& call, std::uint32_t index, std::uint32_t row, const OwnRow& own,
+    MSCCLPP_INLINE void reduceRow(Call& call, std::uint32_t index, std::uint32_t row, OwnRow& own,
                                   Word128 (&h)[n]) const {
+      if constexpr (!prefetches) own = {};  // nothing is kept in registers from row to row
+      if constexpr (loadsResidualEarly && !prefetches) loadResiduals(row, true, own.residual);
       MSCCLPP_NO_UNROLL  // one copy of the wait: fewer registers, fewer instructions to fetch
           for (int first = 0; first < n; first += batch) {
         Index slots[batch];
@@ -352,7 +365,7 @@ struct AllReduceRmsNorm {
       if (arrays.residual == nullptr) return;
       forEachPack([&](int i, std::uint32_t pack) {
         auto sums = fromWord<T>(h[i]);
-        const auto added = fromWord<T>(prefetches ? own.residual[i] : residualAt(row, pack));
+        const auto added = fromWord<T>(loadsResidualEarly ? own.residual[i] : residualAt(row, pack));
         MSCCLPP_UNROLL
         for (int k = 0; k < packSize<T>; ++k) {
           sums[k] = narrow<T>(arch::canonicalNan(widen<T>(sums[k]) + widen<T>(added[k])));
