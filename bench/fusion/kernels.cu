@@ -10,7 +10,7 @@ namespace mscclpp::fusionbench {
 
 namespace {
 
-constexpr int threads = 512;
+constexpr int maxThreads = 512;
 constexpr int packs = 2;  // of 16 bytes for each thread: rows of up to 8192 elements
 constexpr float epsilon = 1e-5f;
 
@@ -39,41 +39,58 @@ RmsNormArrays<bf16> arraysOf(const Norm& norm) {
 template <class C>
 class Fused : public FusedNorm {
  public:
-  Fused(Communicator& communicator, std::size_t maxElements) : state_(communicator, DeviceType::GPU, maxElements) {}
+  Fused(Communicator& communicator, std::size_t maxElements, const FusedShape& shape)
+      : state_(communicator, DeviceType::GPU, maxElements), shape_(shape) {}
 
   void enqueue(const Norm& norm, cudaStream_t stream) const override {
     typename C::Args args = state_.args(norm.rows * norm.hidden);
     args.hidden = norm.hidden;
-    const LaunchShape shape = C::shapeFor(norm.rows, norm.hidden, multiprocessors());
-    const AlignedArraySource<bf16> source(static_cast<const bf16*>(norm.input));
-    MSCCLPP_CUDATHROW(launch<C>(shape, stream, args, source, arraysOf(norm)));
+    MSCCLPP_CUDATHROW(
+        launch<C>(shapeOf(norm, args), stream, args, Source(static_cast<const bf16*>(norm.input)), arraysOf(norm)));
   }
   void check() const override { state_.check(); }
 
  private:
+  using Source = AlignedArraySource<bf16>;
+
+  LaunchShape shapeOf(const Norm& norm, const typename C::Args& args) const {
+    LaunchShape shape = C::shapeFor(norm.rows, norm.hidden, 1);
+    if (shape_.threads > 0) shape.threads = shape_.threads;
+    int blocks = shape_.blocks;
+    if (blocks == 0) {  // as many as are resident at once
+      constexpr auto kernel = collectiveKernel<C, Source, RmsNormArrays<bf16>>;
+      MSCCLPP_CUDATHROW(
+          cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, shape.threads, C::sharedBytes(args, shape)));
+      blocks *= multiprocessors();
+    }
+    shape.blocks = C::shapeFor(norm.rows, norm.hidden, blocks).blocks;
+    return shape;
+  }
+
   CollectiveState<C> state_;
+  FusedShape shape_;
 };
 
 template <Pattern pattern, int ranks>
-std::unique_ptr<FusedNorm> make(Communicator& communicator, std::size_t maxElements) {
+std::unique_ptr<FusedNorm> make(Communicator& communicator, std::size_t maxElements, const FusedShape& shape) {
   constexpr AllReduceRmsNormConfig config{Protocol::Sentinel, pattern, ranks, Quantisation::None, packs};
-  return std::make_unique<Fused<AllReduceRmsNorm<bf16, config>>>(communicator, maxElements);
+  return std::make_unique<Fused<AllReduceRmsNorm<bf16, config>>>(communicator, maxElements, shape);
 }
 template <Pattern pattern>
-std::unique_ptr<FusedNorm> makeFor(Communicator& communicator, std::size_t maxElements) {
+std::unique_ptr<FusedNorm> makeFor(Communicator& communicator, std::size_t maxElements, const FusedShape& shape) {
   switch (communicator.bootstrap()->getNranks()) {
     case 2:
-      return make<pattern, 2>(communicator, maxElements);
+      return make<pattern, 2>(communicator, maxElements, shape);
     case 4:
-      return make<pattern, 4>(communicator, maxElements);
+      return make<pattern, 4>(communicator, maxElements, shape);
     case 8:
-      return make<pattern, 8>(communicator, maxElements);
+      return make<pattern, 8>(communicator, maxElements, shape);
     default:
-      return make<pattern, 0>(communicator, maxElements);
+      return make<pattern, 0>(communicator, maxElements, shape);
   }
 }
 
-__global__ void __launch_bounds__(threads, 1)
+__global__ void __launch_bounds__(maxThreads, 1)
     separateNormKernel(const __grid_constant__ RmsNormArrays<bf16> arrays, const bf16* __restrict__ sums,
                        std::uint32_t rows, std::uint32_t rowPacks) {
   arch::launchDependents();
@@ -81,6 +98,8 @@ __global__ void __launch_bounds__(threads, 1)
   const gpu::LinearGrid grid;
   RowThreads<packs, gpu::LinearGrid> rowThreads(grid, rowPacks);
   const RowNorm<bf16, packs> norm{arrays, rowPacks};
+  Word128 weights[packs] = {};
+  norm.loadWeights(rowThreads, weights);
   const std::uint32_t steps = (rows + rowThreads.stride() - 1) / rowThreads.stride();
   for (std::uint32_t step = 0; step < steps; ++step) {
     const std::uint32_t row = rowThreads.first() + step * rowThreads.stride();
@@ -97,15 +116,16 @@ __global__ void __launch_bounds__(threads, 1)
         h[i] = toWord<bf16>(values);
       });
     }
-    norm.apply<Quantisation::None>(rowThreads, row, row < rows, h);
+    norm.apply<Quantisation::None>(rowThreads, row, row < rows, h, weights);
   }
 }
 
 }  // namespace
 
-std::unique_ptr<FusedNorm> makeFusedNorm(Communicator& communicator, FusedPattern pattern, std::size_t maxElements) {
-  return pattern == FusedPattern::OneShot ? makeFor<Pattern::OneShot>(communicator, maxElements)
-                                          : makeFor<Pattern::TwoShot>(communicator, maxElements);
+std::unique_ptr<FusedNorm> makeFusedNorm(Communicator& communicator, FusedPattern pattern, std::size_t maxElements,
+                                         const FusedShape& shape) {
+  return pattern == FusedPattern::OneShot ? makeFor<Pattern::OneShot>(communicator, maxElements, shape)
+                                          : makeFor<Pattern::TwoShot>(communicator, maxElements, shape);
 }
 
 void enqueueSeparateNorm(const Norm& norm, cudaStream_t stream) {

@@ -23,6 +23,12 @@ struct Norm {
 
 enum class FusedPattern { OneShot, TwoShot };
 
+/// The launch of the fused kernel where it is not chosen for the rows.
+struct FusedShape {
+  int blocks;   ///< at most; 0: as many as are resident at once
+  int threads;  ///< of a block; 0: as AllReduceRmsNorm::shapeFor() chooses
+};
+
 /// AllReduceRmsNorm over the ranks of a communicator.
 class FusedNorm {
  public:
@@ -32,7 +38,8 @@ class FusedNorm {
   virtual void check() const = 0;
 };
 /// Collective. maxElements: rows x hidden of the longest call.
-std::unique_ptr<FusedNorm> makeFusedNorm(Communicator& communicator, FusedPattern pattern, std::size_t maxElements);
+std::unique_ptr<FusedNorm> makeFusedNorm(Communicator& communicator, FusedPattern pattern, std::size_t maxElements,
+                                         const FusedShape& shape);
 
 /// Residual and RMSNorm of rows that have been reduced: a block for each row, which is read and written once.
 void enqueueSeparateNorm(const Norm& norm, cudaStream_t stream);

@@ -32,6 +32,7 @@ struct Options {
   bool nccl = false;
   std::string ncclLibrary;
   bool json = false;
+  FusedShape shape{0, 0};
   perf::TimingOptions timing;
 };
 
@@ -46,11 +47,21 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
       .range(1, 10'000);
   commandLine.addFlag("--nccl", options.nccl, "also measure NCCL's all-reduce followed by the kernel for the rest");
   commandLine.add("--nccl-library", options.ncclLibrary, "path of NCCL; default: libnccl.so.2 as the loader finds it");
+  commandLine
+      .add("--blocks", options.shape.blocks,
+           "the most blocks of the fused kernel, which have to be resident at once; 0: chosen so")
+      .range(0, 511);
+  commandLine.add("--threads", options.shape.threads, "threads of its blocks, a multiple of 32; 0: chosen by the row")
+      .range(0, 512);
   commandLine.addFlag("--json", options.json, "print one line of JSON per measurement instead of the table");
   if (const auto exitCode = commandLine.parse(argc, argv)) return exitCode;
   for (const int hidden : options.hidden) {
     if (hidden % 8 != 0) return commandLine.reject("--hidden", "must be a multiple of 8");
+    if (options.shape.threads > 0 && options.shape.threads * 16 < hidden) {
+      return commandLine.reject("--threads", "is too few: a thread holds 16 elements of a row");
+    }
   }
+  if (options.shape.threads % 32 != 0) return commandLine.reject("--threads", "must be a multiple of 32");
   return std::nullopt;
 }
 
@@ -81,8 +92,8 @@ class Bench {
     };
     const std::size_t maxElements = most(options.rows) * most(options.hidden);
     oneShot_ = makeFusedNorm(*communicator_, FusedPattern::OneShot,
-                             std::min<std::size_t>(maxElements, options.maxOneShotBytes / elementBytes));
-    twoShot_ = makeFusedNorm(*communicator_, FusedPattern::TwoShot, maxElements);
+                             std::min<std::size_t>(maxElements, options.maxOneShotBytes / elementBytes), options.shape);
+    twoShot_ = makeFusedNorm(*communicator_, FusedPattern::TwoShot, maxElements, options.shape);
     const std::size_t bytes = maxElements * elementBytes;
     for (auto* buffer : {&input_, &residual_, &reduced_, &newResidual_, &normalised_}) {
       *buffer = backend_->allocate(bytes);

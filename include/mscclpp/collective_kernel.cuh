@@ -14,9 +14,13 @@ __global__ void __launch_bounds__(Collective::maxBlockThreads, 1)
     collectiveKernel(const __grid_constant__ typename Collective::Args args, const __grid_constant__ Source source,
                      const __grid_constant__ Sink sink) {
   if constexpr (arch::devicePass) {
-    arch::waitForPrerequisites();
-    // Not earlier: the next kernel is resident beside this one only, not beside the previous one too.
-    arch::launchDependents();
+    if constexpr (requires { requires Collective::awaitsPrerequisites; }) {
+      arch::launchDependents();
+    } else {
+      arch::waitForPrerequisites();
+      // Not earlier: the next kernel is resident beside this one only, not beside the previous one too.
+      arch::launchDependents();
+    }
     Collective::run(gpu::LinearGrid(), args, source, sink);
   }
 }

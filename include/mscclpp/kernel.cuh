@@ -49,12 +49,13 @@ cudaError_t allowSharedMemory(Kernel* kernel, std::size_t bytes) {
 }  // namespace detail
 
 /// Enqueues collectiveKernel on stream; graphs can capture it. With KernelStart::Early the kernel may start before the
-/// previous one of the stream has ended (programmatic dependent launch), but accesses memory only after that; no third
-/// kernel of the library is resident with the two. A collective that uses shared
-/// memory (grid.sharedMemory()) declares `static std::size_t sharedBytes(const Args&, LaunchShape)`, the bytes for each
-/// block; more than 48 KiB are requested from the device here. Returns the error of the launch:
-/// cudaErrorInvalidConfiguration for a shape outside the limits or more shared memory than a block of the device can
-/// have, cudaErrorInvalidValue if Collective::accepts returns false.
+/// previous one of the stream has ended (programmatic dependent launch), but accesses memory only after that; unless
+/// the collective awaits the previous kernel itself (concept Collective), no third kernel of the library is resident
+/// with the two. A collective that uses shared memory (grid.sharedMemory()) declares
+/// `static std::size_t sharedBytes(const Args&, LaunchShape)`, the bytes for each block; more than 48 KiB are requested
+/// from the device here. Returns the error of the launch: cudaErrorInvalidConfiguration for a shape outside the limits
+/// or more shared memory than a block of the device can have, cudaErrorInvalidValue if Collective::accepts returns
+/// false.
 template <class Collective, class Source, class Sink>
 cudaError_t launch(LaunchShape shape, cudaStream_t stream, const typename Collective::Args& args, const Source& source,
                    const Sink& sink, KernelStart start = KernelStart::Early) {

@@ -369,6 +369,26 @@ TEST_CASE("all-reduce and RMSNorm: numbers of ranks fixed at compile time, fp8 w
   checkNorm<f16, withStatic>({4, 1, 4}, {72, {12, 3}, false, true, false});
 }
 
+/// Rows of as many packs as 4 warps hold, and of fewer, so that some threads hold fewer than others. More rows than
+/// blocks: a row is loaded while the one before is normalised, in place too.
+template <Protocol protocol, Pattern pattern, int fixedRanks, int packs>
+void checkRowsLoadedAhead(int ranks) {
+  constexpr AllReduceRmsNormConfig config{protocol, pattern, fixedRanks, Quantisation::None, packs};
+  const std::size_t longest = static_cast<std::size_t>(4 * Backend<4>::warpWidth * packs) * packSize<bf16>;
+  checkNorm<bf16, config>({ranks, 2, 4}, {longest, {7, 0, 1, 2}, true});
+  checkNorm<bf16, config>({ranks, 2, 4}, {longest - 3 * packSize<bf16>, {1, 7}});
+  checkNorm<bf16, config>({ranks, 1, 4}, {longest / 4, {9}, false, false});
+}
+
+TEST_CASE("all-reduce and RMSNorm: rows loaded ahead, one and two packs for each thread") {
+  checkRowsLoadedAhead<Protocol::Sentinel, Pattern::OneShot, 2, 1>(2);
+  checkRowsLoadedAhead<Protocol::Sentinel, Pattern::OneShot, 2, 2>(2);
+  checkRowsLoadedAhead<Protocol::Sentinel, Pattern::TwoShot, 2, 2>(2);
+  checkRowsLoadedAhead<Protocol::LL16, Pattern::TwoShot, 3, 2>(3);
+  checkRowsLoadedAhead<Protocol::LL8, Pattern::OneShot, 0, 2>(3);
+  checkRowsLoadedAhead<Protocol::LL16, Pattern::OneShot, 5, 2>(5);  // too many ranks to load ahead
+}
+
 TEST_CASE("all-reduce and RMSNorm: fp8 with a scale per group") {
   constexpr auto config = normConfig<Protocol::Sentinel, Pattern::OneShot, 2, Quantisation::Fp8PerGroup>;
   checkNorm<bf16, config, 32>({2, 1, 2}, {1040, {12, 3}});
@@ -406,6 +426,11 @@ TEST_CASE("all-reduce and RMSNorm: arguments that do not fit are refused") {
   args.hidden = 4096;
   args.count = 11 * 4096;
   CHECK_FALSE(C::accepts(args, {1, 512}));
+  using Short = AllReduceRmsNorm<bf16, AllReduceRmsNormConfig{.ranks = 2, .packsPerThread = 2}>;
+  CHECK(Short::shapeFor(1, 4096, 132).threads == 256);
+  CHECK(Short::shapeFor(1, 8192, 132).threads == 512);
+  CHECK(Short::shapeFor(300, 72, 264).threads == 32);
+  CHECK(Short::shapeFor(300, 72, 264).blocks == 264);
   CHECK(betterRmsNormPattern(16 << 10, 8) == Pattern::OneShot);
   CHECK(betterRmsNormPattern(1 << 20, 8) == Pattern::TwoShot);
 }

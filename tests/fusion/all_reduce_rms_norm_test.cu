@@ -99,5 +99,6 @@ void checkGraph(int ranks, std::size_t rows, std::size_t hidden) {
 
 TEST_CASE("all-reduce and RMSNorm: captured in a graph") {
   checkGraph<AllReduceRmsNormConfig{Protocol::Sentinel, Pattern::OneShot, 2}>(2, 5, 4096);
+  checkGraph<AllReduceRmsNormConfig{Protocol::Sentinel, Pattern::OneShot, 2, Quantisation::None, 2}>(2, 9, 4096);
   checkGraph<AllReduceRmsNormConfig{Protocol::Sentinel, Pattern::TwoShot, 2}>(2, 40, 8192);
 }

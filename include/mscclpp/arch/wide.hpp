@@ -40,8 +40,8 @@ MSCCLPP_INLINE void storePlain(void* address, const Word& word) {
 /// Loads or stores 16 bytes.
 MSCCLPP_INLINE Word128 loadWide(const void* address) {
 #if defined(__CUDA_ARCH__)
-  const uint4 v = *static_cast<const uint4*>(address);
-  return {static_cast<std::uint64_t>(v.y) << 32 | v.x, static_cast<std::uint64_t>(v.w) << 32 | v.z};
+  const ulonglong2 v = *static_cast<const ulonglong2*>(address);
+  return {v.x, v.y};
 #elif !defined(__CUDACC_RTC__)
   Word128 word;
   std::memcpy(&word, address, sizeof(word));

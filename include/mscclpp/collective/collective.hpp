@@ -27,6 +27,10 @@ struct CollectiveArgs {
 /// scratch for up to `count` elements, maxBlockThreads, the largest number of threads per block, accepts(args, shape),
 /// whether a launch of that shape can run with the arguments, and a static run(grid, args, source, sink), called by all
 /// threads of the grid. Models: collective/all_reduce.hpp.
+///
+/// collectiveKernel waits for the kernels that it depends on, then calls run(). A collective with
+/// `static constexpr bool awaitsPrerequisites = true` does that itself: run() calls arch::waitForPrerequisites() before
+/// its first access to memory, also where it returns early, and computes what needs no memory before it.
 template <class C>
 concept Collective = requires(const typename C::Args& args, const typename C::Scratch& scratch, LaunchShape shape) {
   { C::scratchFor(std::size_t{}, int{}) } -> detail::SameAs<typename C::Scratch>;

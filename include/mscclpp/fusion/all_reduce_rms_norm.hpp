@@ -1,6 +1,7 @@
 // All-reduce, residual and RMSNorm in one pass: what follows a row-parallel linear layer of a transformer.
 #pragma once
 
+#include "mscclpp/arch/launch.hpp"
 #include "mscclpp/arch/wide.hpp"
 #include "mscclpp/basic/source_sink.hpp"
 #include "mscclpp/basic/trace.hpp"
@@ -88,10 +89,13 @@ struct AllReduceRmsNorm {
   static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args&, LaunchShape shape, int warpWidth = 32) {
     return rowThreadsBytes(packsPerThread, shape.threads, warpWidth);
   }
-  /// A launch for rows of `hidden` elements: a thread for each pack of a row, as far as a block has threads, and a
-  /// block for each row, as far as there are `blocks`. The same on all ranks if the arguments are.
+  /// Whether run() waits for the kernels that its own depends on: see Collective.
+  static constexpr bool awaitsPrerequisites = true;
+  /// A launch for rows of `hidden` elements: a block for each row, as far as there are `blocks`, at most those that are
+  /// resident at once, with as few threads as receive a row in one turn, since the warps of a multiprocessor share its
+  /// instruction rate. The same on all ranks if the arguments are.
   static MSCCLPP_HOST_DEVICE LaunchShape shapeFor(std::size_t rows, std::size_t hidden, int blocks) {
-    const std::size_t threads = roundUp(ceilDivide(hidden, packSize<T>), 32);
+    const std::size_t threads = roundUp(ceilDivide(hidden, packSize<T> * batch), 32);
     const auto most = static_cast<std::size_t>(blocks < maxBlocks ? blocks : maxBlocks);
     return {static_cast<int>(rows < 1      ? 1
                              : rows < most ? rows
@@ -112,16 +116,26 @@ struct AllReduceRmsNorm {
         SourceOf<Source, T>,
         "source must be a const callable Pack<T>(std::size_t first, int valid), such as ArraySource<T>(data); "
         "see SourceOf in basic/source_sink.hpp");
-    if (args.count == 0) return true;
+    // What depends on the arguments alone is computed before the wait for the kernels ahead.
     const auto rowPacks = static_cast<std::uint32_t>(args.hidden / packSize<T>);
-    if (args.hidden == 0 || !accepts(args, {grid.blockCount(), grid.block().size()}) ||
+    if (args.count == 0 || args.hidden == 0 || !accepts(args, {grid.blockCount(), grid.block().size()}) ||
         !RowThreads<packsPerThread, GridType>::canHold(grid, rowPacks) || !arrays.isAligned()) {
+      arch::waitForPrerequisites();
+      if (args.count == 0) return true;
       BoundedWait wait = args.wait;
       const WaitSite site{WaitOperation::Call, args.team.rank(), -1, static_cast<std::uint32_t>(grid.blockIndex()),
                           args.count};
       return detail::refuseCall(wait, site, WaitOutcome::InvalidCall,
                                 detail::wordOf({grid.blockCount(), grid.block().size()}));
     }
+    Rows<GridType, Source> rows{{grid, rowPacks},
+                                args,
+                                source,
+                                arrays,
+                                {arrays, rowPacks},
+                                rowPacks,
+                                static_cast<std::uint32_t>(args.count / packSize<T>) / rowPacks};
+    arch::waitForPrerequisites();
     if constexpr (checked) {
       if (!compareCalls<AllReduceRmsNorm>(grid, args)) return false;
     }
@@ -129,16 +143,15 @@ struct AllReduceRmsNorm {
     const TraceSpan span(trace, TraceId::AllReduce, args.count * sizeof(T));
     auto wait = tracedWait(args.wait, trace);
     PacketCall call(grid, args, wait);
+    // In flight together with the epoch, which the next line awaits.
+    Word128 weights[n] = {};
+    OwnRow first = {};
+    if constexpr (prefetches) {
+      rows.load(rows.threads.first(), first);
+      rows.norm.loadWeights(rows.threads, weights);
+    }
     if (call.hasStopped()) return false;
-    Rows<GridType, Source, decltype(call)> rows{{grid, rowPacks},
-                                                args,
-                                                call,
-                                                source,
-                                                arrays,
-                                                {arrays, rowPacks},
-                                                rowPacks,
-                                                static_cast<std::uint32_t>(args.count / packSize<T>) / rowPacks};
-    rows.run();
+    rows.run(call, first, weights);
     return call.end([&](int array, int from) {
       return from == args.team.rank() ? 0u : rows.owned(array == 0 ? args.team.rank() : from) * rowPacks;
     });
@@ -154,12 +167,27 @@ struct AllReduceRmsNorm {
   /// Packs of a call are fewer.
   static constexpr std::size_t maxRows = std::size_t{1} << 30;
 
+  /// What may be in flight at the same time is bounded by registers. Packs of a row:
+  static constexpr int batch = n > 2 || config.ranks > 4 || config.ranks < 2 ? 1 : n;
+  /// the contributions of all ranks to them,
+  static constexpr bool allRanksAtOnce = n <= 2;
+  /// the residual while contributions are awaited,
+  static constexpr bool loadsResidualEarly = n <= 2 && config.ranks <= 4;
+  /// the OwnRow and the weights too, and the OwnRow of the next row while one is normalised.
+  static constexpr bool prefetches = loadsResidualEarly && (n == 1 || config.ranks > 0);
+  static_assert(n % batch == 0);
+
+  /// What a thread adds to the contributions of the peers to a row.
+  struct OwnRow {
+    Word128 contribution[n];
+    Word128 residual[n];
+  };
+
   /// The rows of a call, as one thread sees them.
-  template <class GridType, class Source, class Call>
+  template <class GridType, class Source>
   struct Rows {
     RowThreads<n, GridType> threads;
     const Args& args;
-    Call& call;
     const Source& source;
     const RmsNormArrays<T>& arrays;
     const RowNorm<T, n> norm;
@@ -168,12 +196,6 @@ struct AllReduceRmsNorm {
 
     static constexpr int contributions = 0;
     static constexpr int results = 1;
-    /// What may be in flight at the same time is bounded by registers. Packs of a row:
-    static constexpr int batch = n > 2 || config.ranks > 4 || config.ranks < 2 ? 1 : 2;
-    /// the contributions of all ranks to them,
-    static constexpr bool allRanksAtOnce = n <= 2;
-    /// the residual while contributions are awaited.
-    static constexpr bool prefetchesResidual = n <= 2 && config.ranks <= 4;
 
     /// Rows that a rank reduces: one-shot all, two-shot every size-th from `rank` on.
     MSCCLPP_INLINE std::uint32_t owned(int rank) const {
@@ -190,6 +212,12 @@ struct AllReduceRmsNorm {
       return (std::size_t{row} * rowPacks + pack) * packSize<T>;
     }
     MSCCLPP_INLINE Index slot(std::uint32_t index, std::uint32_t pack) const { return index * rowPacks + pack; }
+    MSCCLPP_INLINE Word128 contributionAt(std::uint32_t row, std::uint32_t pack) const {
+      return toWord<T>(source(element(row, pack), packSize<T>));
+    }
+    MSCCLPP_INLINE Word128 residualAt(std::uint32_t row, std::uint32_t pack) const {
+      return arch::loadWide(arrays.residual + element(row, pack));
+    }
     template <class F>
     MSCCLPP_INLINE void forEachPack(const F& f) const {
       norm.forEachPack(threads, f);
@@ -208,13 +236,84 @@ struct AllReduceRmsNorm {
       return isOneShot ? 0 : owned(0) * static_cast<std::uint32_t>(args.team.size() - 1);
     }
 
-    MSCCLPP_INLINE void run() {
+    /// Loads the OwnRow of row `index` of those that this rank reduces, if there is one. A condition for each load: the
+    /// compiler makes it a predicate, where a branch would wait for the loads behind it.
+    MSCCLPP_INLINE void load(std::uint32_t index, OwnRow& own) const {
+      const bool isPresent = index < owned(args.team.rank());
+      const std::uint32_t row = rowOf(args.team.rank(), index);
+      loadContributions(row, isPresent, own.contribution);
+      loadResiduals(row, isPresent, own.residual);
+    }
+    MSCCLPP_INLINE void loadResiduals(std::uint32_t row, bool isPresent, Word128 (&words)[n]) const {
+      const bool hasResidual = isPresent && arrays.residual != nullptr;
+      MSCCLPP_UNROLL
+      for (int i = 0; i < n; ++i) {
+        const std::uint32_t pack = threads.pack(i);
+        if (hasResidual && pack < rowPacks) words[i] = residualAt(row, pack);
+      }
+    }
+    MSCCLPP_INLINE void loadContributions(std::uint32_t row, bool isPresent, Word128 (&words)[n]) const {
+      MSCCLPP_UNROLL
+      for (int i = 0; i < n; ++i) {
+        const std::uint32_t pack = threads.pack(i);
+        if (isPresent && pack < rowPacks) words[i] = contributionAt(row, pack);
+      }
+    }
+
+    /// own and weights: with `prefetches` loaded, own for the thread's first row.
+    template <class Call>
+    MSCCLPP_INLINE void run(Call& call, OwnRow& own, Word128 (&weights)[n]) {
       const int order = call.rotation();
+      sendRows(call, own, order);
+      // One loop for own and others' rows: all ranks normalise a row by the same instructions. All threads of a block
+      // make the steps that its first row needs, since they meet at barriers.
+      const std::uint32_t ownRows = owned(args.team.rank());
+      bool isOwn = true;
+      for (std::uint32_t at = 0;; at += threads.stride()) {
+        if (isOwn && threads.firstOfBlock() + at >= ownRows) {
+          if (isOneShot) break;
+          isOwn = false;
+          at = 0;
+        }
+        if (!isOwn && threads.firstOfBlock() + at >= otherItems()) break;
+        const std::uint32_t i = threads.first() + at;
+        const Item item = isOwn ? Item{args.team.rank(), i} : otherItem(i);
+        const std::uint32_t row = rowOf(item.owner, item.index);
+        const bool isPresent = i < (isOwn ? ownRows : otherItems()) && item.index < owned(item.owner);
+        Word128 h[n] = {};
+        if (isPresent) {
+          if (isOwn) {
+            reduceRow(call, item.index, row, own, h);
+            if constexpr (prefetches) load(i + threads.stride(), own);
+            if constexpr (!isOneShot) {
+              forEachPack(
+                  [&](int k, std::uint32_t pack) { call.broadcast(results, slot(item.index, pack), h[k], order); });
+            }
+          } else {
+            receiveRow(call, item, h);
+          }
+        }
+        if constexpr (!prefetches) {
+          for (Word128& weight : weights) weight = {};
+          norm.loadWeights(threads, weights);
+        }
+        norm.template apply<config.quantisation>(threads, row, isPresent, h, weights);
+      }
+    }
+
+    /// Sends this rank's contributions to the ranks that reduce them.
+    template <class Call>
+    MSCCLPP_INLINE void sendRows(const Call& call, const OwnRow& own, int order) const {
       if constexpr (isOneShot) {
-        for (std::uint32_t row = threads.first(); row < count; row += threads.stride()) {
-          forEachPack([&](int, std::uint32_t pack) {
-            call.broadcast(contributions, slot(row, pack), toWord<T>(source(element(row, pack), packSize<T>)), order);
-          });
+        Word128 words[n] = {};
+        MSCCLPP_UNROLL
+        for (int i = 0; i < n; ++i) words[i] = own.contribution[i];
+        for (std::uint32_t row = threads.first(); row < count;) {
+          if constexpr (!prefetches) loadContributions(row, true, words);
+          forEachPack(
+              [&](int i, std::uint32_t pack) { call.broadcast(contributions, slot(row, pack), words[i], order); });
+          row += threads.stride();
+          if constexpr (prefetches) loadContributions(row, row < count, words);
         }
       } else {
         for (std::uint32_t i = threads.first(); i < otherItems(); i += threads.stride()) {
@@ -222,66 +321,43 @@ struct AllReduceRmsNorm {
           if (item.index >= owned(item.owner)) continue;
           const std::uint32_t row = rowOf(item.owner, item.index);
           forEachPack([&](int, std::uint32_t pack) {
-            call.send(contributions, item.owner, slot(item.index, pack),
-                      toWord<T>(source(element(row, pack), packSize<T>)));
+            call.send(contributions, item.owner, slot(item.index, pack), contributionAt(row, pack));
           });
         }
-      }
-      // One loop for own and others' rows: all ranks normalise a row by the same instructions. All threads of a block
-      // make the same number of steps, since they meet at barriers.
-      const std::uint32_t own = owned(args.team.rank());
-      const std::uint32_t stride = threads.stride();
-      const std::uint32_t others = otherItems();
-      const std::uint32_t ownSteps = (own + stride - 1) / stride;
-      const std::uint32_t steps = ownSteps + (others + stride - 1) / stride;
-      for (std::uint32_t step = 0; step < steps; ++step) {
-        const bool isOwn = isOneShot || step < ownSteps;
-        const std::uint32_t i = threads.first() + (isOwn ? step : step - ownSteps) * stride;
-        const Item item = isOwn ? Item{args.team.rank(), i} : otherItem(i);
-        const std::uint32_t row = rowOf(item.owner, item.index);
-        const bool isPresent = i < (isOwn ? own : others) && item.index < owned(item.owner);
-        Word128 h[n] = {};
-        if (isPresent) {
-          if (isOwn) {
-            reduceRow(item.index, row, h);
-            if constexpr (!isOneShot) {
-              forEachPack(
-                  [&](int k, std::uint32_t pack) { call.broadcast(results, slot(item.index, pack), h[k], order); });
-            }
-          } else {
-            receiveRow(item, h);
-          }
-        }
-        norm.template apply<config.quantisation>(threads, row, isPresent, h);
       }
     }
 
     /// Reduces a row and adds the residual.
-    MSCCLPP_INLINE void reduceRow(std::uint32_t index, std::uint32_t row, Word128 (&h)[n]) {
-      Word128 residual[n] = {};
-      if (prefetchesResidual && arrays.residual != nullptr) {
-        forEachPack([&](int i, std::uint32_t pack) { residual[i] = residualAt(row, pack); });
-      }
-      constexpr int size = batch < n ? batch : n;
-      static_assert(n % size == 0 || size == 1);
+    template <class Call>
+    MSCCLPP_INLINE void reduceRow(Call& call, std::uint32_t index, std::uint32_t row, OwnRow& own,
+                                  Word128 (&h)[n]) const {
+      if constexpr (!prefetches) own = {};  // nothing is kept in registers from row to row
+      if constexpr (loadsResidualEarly && !prefetches) loadResiduals(row, true, own.residual);
       MSCCLPP_NO_UNROLL  // one copy of the wait: fewer registers, fewer instructions to fetch
-          for (int first = 0; first < n; first += size) {
-        Index slots[size];
-        bool isPresent[size];
-        Word128 words[size] = {};
+          for (int first = 0; first < n; first += batch) {
+        Index slots[batch];
+        bool isPresent[batch];
+        Word128 words[batch] = {};
         MSCCLPP_UNROLL
-        for (int k = 0; k < size; ++k) {
+        for (int k = 0; k < batch; ++k) {
           const std::uint32_t pack = threads.pack(first + k);
           slots[k] = slot(index, pack);
           isPresent[k] = pack < rowPacks;
-          if (isPresent[k]) words[k] = toWord<T>(source(element(row, pack), packSize<T>));
+          if constexpr (prefetches) {
+            MSCCLPP_UNROLL
+            for (int i = 0; i < n; ++i) {
+              if (i == first + k) words[k] = own.contribution[i];
+            }
+          } else if (isPresent[k]) {
+            words[k] = contributionAt(row, pack);
+          }
         }
         if (!isPresent[0]) break;
         call.template sum<T, allRanksAtOnce>(contributions, slots, isPresent, words);
         MSCCLPP_UNROLL
         for (int i = 0; i < n; ++i) {
           MSCCLPP_UNROLL
-          for (int k = 0; k < size; ++k) {
+          for (int k = 0; k < batch; ++k) {
             if (i == first + k) h[i] = words[k];
           }
         }
@@ -289,7 +365,7 @@ struct AllReduceRmsNorm {
       if (arrays.residual == nullptr) return;
       forEachPack([&](int i, std::uint32_t pack) {
         auto sums = fromWord<T>(h[i]);
-        const auto added = fromWord<T>(prefetchesResidual ? residual[i] : residualAt(row, pack));
+        const auto added = fromWord<T>(loadsResidualEarly ? own.residual[i] : residualAt(row, pack));
         MSCCLPP_UNROLL
         for (int k = 0; k < packSize<T>; ++k) {
           sums[k] = narrow<T>(arch::canonicalNan(widen<T>(sums[k]) + widen<T>(added[k])));
@@ -297,10 +373,8 @@ struct AllReduceRmsNorm {
         h[i] = toWord<T>(sums);
       });
     }
-    MSCCLPP_INLINE Word128 residualAt(std::uint32_t row, std::uint32_t pack) const {
-      return arch::loadWide(arrays.residual + element(row, pack));
-    }
-    MSCCLPP_INLINE void receiveRow(const Item& item, Word128 (&h)[n]) {
+    template <class Call>
+    MSCCLPP_INLINE void receiveRow(Call& call, const Item& item, Word128 (&h)[n]) const {
       Index slots[n];
       bool isPresent[n];
       MSCCLPP_UNROLL

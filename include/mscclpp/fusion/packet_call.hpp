@@ -78,7 +78,17 @@ class PacketCall {
   /// four, which needs fewer registers.
   template <class T, bool allAtOnce, int N>
   MSCCLPP_INLINE bool sum(int array, const Index (&slots)[N], const bool (&isPresent)[N], Word128 (&words)[N]) {
-    if constexpr (Ranks > 1 && allAtOnce) {
+    if constexpr (Ranks == 2) {
+      // The sum of two does not depend on their order, so that no rank's place has to be left out.
+      Word128 received[N] = {};
+      const bool arrived = receive<N>(array, team().peer(0), slots, isPresent, received);
+      MSCCLPP_UNROLL
+      for (int n = 0; n < N; ++n) {
+        const Word128 terms[2] = {words[n], received[n]};
+        words[n] = reduceWords<T>(terms, Sum{});
+      }
+      return arrived;
+    } else if constexpr (Ranks > 1 && allAtOnce) {
       std::byte* from[N * Ranks];
       rows::RowPosition at[N * Ranks];
       Word128 received[N * Ranks];

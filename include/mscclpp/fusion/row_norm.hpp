@@ -47,15 +47,22 @@ struct RowNorm {
       if (const std::uint32_t pack = threads.pack(i); pack < rowPacks) f(i, pack);
     }
   }
-  /// Writes the outputs of a row whose new residual is h. Called by all threads of the block.
+  /// Loads the thread's weights, the same for all rows, ahead of the first row; where there are no registers for them,
+  /// apply() loads them for each row.
+  template <class GridType>
+  MSCCLPP_INLINE void loadWeights(const RowThreads<n, GridType>& threads, Word128 (&weights)[n]) const {
+    if constexpr (keepsWeights) {
+      forEachPack(threads, [&](int i, std::uint32_t pack) { weights[i] = weightAt(pack); });
+    }
+  }
+  /// Writes the outputs of a row whose new residual is h. weights: those of loadWeights(). Called by all threads of the
+  /// block.
   template <Quantisation quantisation, class GridType>
-  MSCCLPP_INLINE void apply(RowThreads<n, GridType>& threads, std::uint32_t row, bool isPresent,
-                            Word128 (&h)[n]) const {
+  MSCCLPP_INLINE void apply(RowThreads<n, GridType>& threads, std::uint32_t row, bool isPresent, Word128 (&h)[n],
+                            const Word128 (&weights)[n]) const {
     float squares[n] = {};
-    Word128 weights[n] = {};
     if (isPresent) {
       forEachPack(threads, [&](int i, std::uint32_t pack) {
-        if (prefetchesWeights) weights[i] = weightAt(pack);
         if (arrays.newResidual != nullptr) arch::storeWide(arrays.newResidual + element(row, pack), h[i]);
         const auto values = fromWord<T>(h[i]);
         MSCCLPP_UNROLL
@@ -64,13 +71,13 @@ struct RowNorm {
         }
       });
     }
-    const float mean = threads.sum(squares) / static_cast<float>(hidden());
+    const float mean = threads.sum(squares) / static_cast<float>(rowPacks * packSize<T>);
     const float factor = arch::reciprocal(arch::squareRoot(mean + arrays.epsilon));
     std::uint32_t largest[n] = {};
     if (isPresent) {
       forEachPack(threads, [&](int i, std::uint32_t pack) {
         auto values = fromWord<T>(h[i]);
-        const auto weight = fromWord<T>(prefetchesWeights ? weights[i] : weightAt(pack));
+        const auto weight = fromWord<T>(keepsWeights ? weights[i] : weightAt(pack));
         MSCCLPP_UNROLL
         for (int k = 0; k < packSize<T>; ++k) {
           values[k] = narrow<T>(arch::canonicalNan(widen<T>(values[k]) * factor * widen<T>(weight[k])));
@@ -84,8 +91,8 @@ struct RowNorm {
   }
 
  private:
-  /// Whether the weights are loaded before the squares are added. Longer rows lack the registers.
-  static constexpr bool prefetchesWeights = n <= 2;
+  /// Longer rows lack the registers.
+  static constexpr bool keepsWeights = n <= 2;
 
   MSCCLPP_INLINE std::size_t hidden() const { return std::size_t{rowPacks} * packSize<T>; }
   MSCCLPP_INLINE std::size_t element(std::uint32_t row, std::uint32_t pack) const {

@@ -42,19 +42,25 @@ class RowThreads {
     const auto warps = static_cast<std::uint32_t>(grid.warpCount());
     warpsPerRow_ = !hasSharedMemory ? 1 : chunks_ < warps ? chunks_ : warps;
     const auto index = static_cast<std::uint32_t>(grid.warpIndex());
-    rowsAtOnce_ = warps / warpsPerRow_;
-    place_ = index / warpsPerRow_;
-    warpInRow_ = index % warpsPerRow_;
+    if (warpsPerRow_ == warps) {  // the usual case, without divisions
+      rowsAtOnce_ = 1;
+      place_ = 0;
+      warpInRow_ = index;
+    } else {
+      rowsAtOnce_ = warps / warpsPerRow_;
+      place_ = index / warpsPerRow_;
+      warpInRow_ = index % warpsPerRow_;
+    }
   }
 
   /// Rows that the grid holds at the same time.
   MSCCLPP_INLINE std::uint32_t stride() const { return rowsAtOnce_ * static_cast<std::uint32_t>(grid_.blockCount()); }
+  /// The first of the block's rows, which its first warps hold.
+  MSCCLPP_INLINE std::uint32_t firstOfBlock() const { return static_cast<std::uint32_t>(grid_.blockIndex()); }
   /// The first of the thread's rows: the next ones follow by stride(). Consecutive rows go to different blocks.
   /// 2^31 for threads that hold none.
   MSCCLPP_INLINE std::uint32_t first() const {
-    return holdsRows() ? place_ * static_cast<std::uint32_t>(grid_.blockCount()) +
-                             static_cast<std::uint32_t>(grid_.blockIndex())
-                       : 1u << 31;
+    return holdsRows() ? place_ * static_cast<std::uint32_t>(grid_.blockCount()) + firstOfBlock() : 1u << 31;
   }
   /// The thread's index among those of its row.
   MSCCLPP_INLINE std::uint32_t rank() const { return warpInRow_ * width + static_cast<std::uint32_t>(warp_.rank()); }
@@ -84,7 +90,8 @@ class RowThreads {
         }
       }
       grid_.block().sync();
-      for (std::uint32_t c = static_cast<std::uint32_t>(warp_.rank()); c < chunks_; c += width) {
+      MSCCLPP_NO_UNROLL  // once or twice
+          for (std::uint32_t c = static_cast<std::uint32_t>(warp_.rank()); c < chunks_; c += width) {
         total += arch::bitCast<float>(words[c]);
       }
     }
@@ -99,6 +106,7 @@ class RowThreads {
     if (warp_.rank() == 0 && holdsRows()) words[warpInRow_] = value;
     grid_.block().sync();
     value = 0;
+    MSCCLPP_NO_UNROLL
     for (std::uint32_t warp = static_cast<std::uint32_t>(warp_.rank()); warp < warpsPerRow_; warp += width) {
       value = quantise::larger(value, words[warp]);
     }
