@@ -1,5 +1,6 @@
 #include "selection.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <span>
 #include <string_view>
@@ -16,8 +17,9 @@ namespace {
 
 using Choices = std::vector<Selection::Choice>;
 
-/// The built-in choices for the number of ranks that is nearest to `ranks`; of two, the smaller one.
-Choices builtInChoices(std::span<const TuningEntry> table, CollectiveType collective, int ranks) {
+/// The built-in choices for launches of at most `maxBlocks` blocks and the number of ranks that is nearest to `ranks`;
+/// of two, the smaller one.
+Choices builtInChoices(std::span<const TuningEntry> table, CollectiveType collective, int ranks, int maxBlocks) {
   int nearest = 0;
   for (const TuningEntry& entry : table) {
     if (entry.collective != collective) continue;
@@ -28,6 +30,7 @@ Choices builtInChoices(std::span<const TuningEntry> table, CollectiveType collec
   Choices choices;
   for (const TuningEntry& entry : table) {
     if (entry.collective != collective || entry.ranks != nearest) continue;
+    if (std::min(maxBlocks, mostBlocks) > entry.blocks) continue;
     choices.push_back({entry.maxBytes, indexOf(collective, entry.algorithm)});
   }
   return choices;
@@ -80,13 +83,9 @@ Selection::Selection(DeviceType deviceType, const std::string& deviceName, int r
   const bool onGpu = deviceType == DeviceType::GPU;
   for (int i = 0; i < collectiveTypes; ++i) {
     const auto collective = static_cast<CollectiveType>(i);
-    Choices& choices = choices_[static_cast<std::size_t>(i)];
-    choices =
-        onGpu ? builtInChoices(gpuTuningTable, collective, ranks) : builtInChoices(cpuTuningTable, collective, ranks);
-    if (onGpu && maxBlocks <= mostBlocksForBulk) {
-      const Choices longer = builtInChoices(bulkTuningTable, collective, ranks);
-      choices.insert(choices.end(), longer.begin(), longer.end());
-    }
+    const std::span<const TuningEntry> table =
+        onGpu ? std::span<const TuningEntry>(gpuTuningTable) : std::span<const TuningEntry>(cpuTuningTable);
+    choices_[static_cast<std::size_t>(i)] = builtInChoices(table, collective, ranks, maxBlocks);
   }
   if (!env()->tuningFile.empty()) {
     for (const MeasuredChoice& measured : readTuningFile(env()->tuningFile, deviceName, ranks)) {

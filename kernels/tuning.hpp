@@ -14,17 +14,22 @@
 
 namespace mscclpp::kernels {
 
+/// The most blocks of a kernel, unless a caller wants fewer: with 128 the links are busy.
+inline constexpr int mostBlocks = 128;
+
 /// The algorithm for messages of up to and including `maxBytes` bytes (of CollectiveCall::count elements) on a number
-/// of ranks. If it is not compiled for the type, or not possible on the links, the next entry of the collective and
-/// number of ranks applies, and in the end the one for messages of any size.
+/// of ranks. If it is not compiled for the type, or not possible on the links or without registered outputs, the next
+/// entry of the collective and number of ranks applies, and in the end the one for messages of any size.
 struct TuningEntry {
   CollectiveType collective;
   int ranks;
   std::size_t maxBytes;
   const char* algorithm;
+  int blocks = mostBlocks;  ///< the entry is for launches of at most this many
 };
 
-// Without multicast, bf16, H200 and NVSwitch. Other numbers of ranks use the entries of the nearest one here.
+// Without multicast, bf16, H200 and NVSwitch. Other numbers of ranks use the entries of the nearest one here. Outputs
+// that are registered get bulk copies where these are faster: for long messages, and earlier with few blocks.
 inline constexpr auto gpuTuningTable = std::to_array<TuningEntry>({
     {CollectiveType::AllReduce, 4, 96 * KiB, "one_shot_sentinel"},
     {CollectiveType::AllReduce, 4, 160 * KiB, "one_shot_ll128"},
@@ -39,15 +44,27 @@ inline constexpr auto gpuTuningTable = std::to_array<TuningEntry>({
     {CollectiveType::AllGather, 2, 4 * KiB, "sentinel"},
     {CollectiveType::AllGather, 2, 512 * KiB, "ll128"},
     {CollectiveType::AllGather, 2, 4 * MiB, "sentinel"},
+    {CollectiveType::AllGather, 2, 16 * MiB, "pipelined", 32},
+    {CollectiveType::AllGather, 2, noLimit, "bulk", 32},
+    {CollectiveType::AllGather, 2, 64 * MiB, "pipelined"},
+    {CollectiveType::AllGather, 2, noLimit, "bulk"},
     {CollectiveType::ReduceScatter, 2, 128 * KiB, "sentinel"},
     {CollectiveType::ReduceScatter, 2, 512 * KiB, "ll128"},
     {CollectiveType::ReduceScatter, 2, 4 * MiB, "sentinel"},
     {CollectiveType::AllToAll, 2, 4 * KiB, "sentinel"},
     {CollectiveType::AllToAll, 2, 512 * KiB, "ll128"},
     {CollectiveType::AllToAll, 2, 4 * MiB, "sentinel"},
+    {CollectiveType::AllToAll, 2, 32 * MiB, "pipelined", 32},
+    {CollectiveType::AllToAll, 2, noLimit, "bulk", 32},
+    {CollectiveType::AllToAll, 2, 128 * MiB, "pipelined"},
+    {CollectiveType::AllToAll, 2, noLimit, "bulk"},
     {CollectiveType::Broadcast, 2, 64 * KiB, "ll16"},
     {CollectiveType::Broadcast, 2, 2 * MiB, "ll128"},
     {CollectiveType::Broadcast, 2, 256 * KiB, "ll16"},
+    {CollectiveType::Broadcast, 2, 16 * MiB, "pipelined", 32},
+    {CollectiveType::Broadcast, 2, noLimit, "bulk", 32},
+    {CollectiveType::Broadcast, 2, 128 * MiB, "pipelined"},
+    {CollectiveType::Broadcast, 2, noLimit, "bulk"},
     {CollectiveType::Reduce, 2, 128 * KiB, "ll16"},
     {CollectiveType::Reduce, 2, 2 * MiB, "ll128"},
     {CollectiveType::Reduce, 2, 256 * KiB, "ll16"},
@@ -60,15 +77,6 @@ inline constexpr auto gpuTuningTable = std::to_array<TuningEntry>({
     {CollectiveType::SendReceive, 2, 64 * KiB, "ll16"},
     {CollectiveType::SendReceive, 2, 1 * MiB, "ll128"},
     {CollectiveType::ReduceScatterV, 2, 256 * KiB, "ll16"},
-});
-
-/// The most blocks with which the entries below follow those above, for registered outputs. 0: never, since they are
-/// not measured yet.
-inline constexpr int mostBlocksForBulk = 0;
-inline constexpr auto bulkTuningTable = std::to_array<TuningEntry>({
-    {CollectiveType::AllGather, 2, noLimit, "bulk"},
-    {CollectiveType::AllToAll, 2, noLimit, "bulk"},
-    {CollectiveType::Broadcast, 2, noLimit, "bulk"},
 });
 
 // On CPUs the pipeline, which copies whole tiles, is always faster than packets: measured on two cores of an x86-64
@@ -84,10 +92,7 @@ constexpr bool areValid(const std::array<TuningEntry, n>& entries) {
   }
   return true;
 }
-static_assert(areValid(gpuTuningTable) && areValid(bulkTuningTable) && areValid(cpuTuningTable));
-
-/// The most blocks of a kernel, unless a caller wants fewer: with 128 the links are busy.
-inline constexpr int mostBlocks = 128;
+static_assert(areValid(gpuTuningTable) && areValid(cpuTuningTable));
 
 /// An algorithm for messages of any size: the shape of its rings or parts, and threads per block.
 struct PipelineTuning {

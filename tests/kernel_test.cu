@@ -140,7 +140,8 @@ TEST_CASE("launch: how many kernels of a stream are resident at once") {
     const int resident = start == KernelStart::Early ? 2 : 1;
     const GpuBuffers counters(1, 4 * sizeof(unsigned long long), 0);
     auto* const counter = reinterpret_cast<unsigned long long*>(counters.window().at(0));
-    const GpuStreams streams(2);
+    const GpuStreams streams(1);
+    const GpuStreams otherStreams(1);
     // Load the kernel.
     const Meet::Args none{mostSharedBytes(), 0, 0, counter + 2, counter + 3};
     CHECK(launch<Meet>({1, 32}, streams[0], none, Nothing{}, Nothing{}) == cudaSuccess);
@@ -156,7 +157,7 @@ TEST_CASE("launch: how many kernels of a stream are resident at once") {
     const int others = multiprocessors - resident;
     const auto wanted = static_cast<unsigned long long>(others);
     const Meet::Args meets{mostSharedBytes(), wanted, 500'000'000, counter, counter + 1};
-    CHECK(launch<Meet>({others, 32}, streams[1], meets, Nothing{}, Nothing{}) == cudaSuccess);
+    CHECK(launch<Meet>({others, 32}, otherStreams[0], meets, Nothing{}, Nothing{}) == cudaSuccess);
     checkCuda(cudaDeviceSynchronize(), "kernels");
     CHECK(counters.read<unsigned long long>(0)[1] == wanted);
   }
