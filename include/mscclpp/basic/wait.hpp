@@ -178,7 +178,9 @@ static_assert(WaitPolicy<SpinWait> && WaitPolicy<TryOnce> && WaitPolicy<BoundedW
 
 /// Whether the policy returns from a failed wait.
 template <WaitPolicy Wait>
-inline constexpr bool returnsFailures = requires(const Wait& wait) { wait.failed(); };
+inline constexpr bool returnsFailures = requires(const Wait& wait) {
+  wait.failed();
+};
 
 /// Whether a wait of this object has failed. Never with a policy that does not return from a failed wait.
 template <WaitPolicy Wait>
