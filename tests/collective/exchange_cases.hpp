@@ -302,7 +302,8 @@ TEST_CASE("exchange: a call that receives and sends, against calls that do one a
   }
 }
 
-/// The first call of rank 0 sends to rank 1 a message that depends, through rank 2, on another one of the same call.
+// A call of rank 1 has a long message of rank 2, which rank 2 sends once it has one of rank 0, which rank 0 sends after
+// seven packet messages that the same call of rank 1 receives.
 TEST_CASE("exchange: packets of a call are received while a long message of the call waits") {
   using namespace exchanges;
   Tester<> tester(3, {.tilePacks = 8, .blocks = 1, .slots = 4});

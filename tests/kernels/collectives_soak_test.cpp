@@ -6,6 +6,7 @@
 #include <memory>
 #include <thread>
 
+#include "message_plan.hpp"
 #include "mixed_calls.hpp"
 #include "tests/host/spawned_ranks.hpp"
 
@@ -58,6 +59,32 @@ TEST_CASE("mixed calls of all collectives and algorithms back to back") {
         const CheckedCall checked = mixed.next(40'000);
         delay();
         INFO("call " << i << ": " << describe(checked));
+        checkCollective(checked, rank, ranks, [&](const CollectiveCall& call, Bytes& from, Bytes* to) {
+          collectives.run(withPointers(call, from, to));
+        });
+      }
+      bootstrap->barrier();
+    });
+  }
+}
+
+TEST_CASE("exchanges between calls of other collectives") {
+  const std::uint64_t rounds = soakCalls(600) / 60 + 1;
+  for (const int ranks : {2, 3, 5}) {
+    CAPTURE(ranks);
+    runAsThreads(ranks, [&](std::shared_ptr<Bootstrap> bootstrap) {
+      const int rank = bootstrap->getRank();
+      Collectives collectives(std::make_shared<Communicator>(bootstrap), DeviceType::CPU, Collectives::Algorithms::All);
+      MixedCalls mixed(collectives, ranks, {DataType::FLOAT32}, static_cast<unsigned>(ranks));
+      for (std::uint64_t i = 0; i < rounds; ++i) {
+        const MessagePlan plan(ranks, 20, {0, 100, 5000, 70'000}, 1 + i % 8, static_cast<unsigned>(i));
+        const Bytes input = plan.inputOf(rank);
+        Bytes output(plan.bytes(), poisonByte);
+        plan.perform(collectives, rank, input.data(), output.data());
+        const std::string difference = plan.differenceOf(rank, output);
+        CHECK(difference == "");
+        const CheckedCall checked = mixed.next(20'000);
+        INFO(describe(checked));
         checkCollective(checked, rank, ranks, [&](const CollectiveCall& call, Bytes& from, Bytes* to) {
           collectives.run(withPointers(call, from, to));
         });
