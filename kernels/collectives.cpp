@@ -430,7 +430,7 @@ class Collectives::State {
     Window<> outputs{};
     if (algorithm.link == Link::Outputs) outputs = output->buffer->window<>().subWindow(output->offset);
     const std::size_t elementBytes = reduces ? 1 : sizeOf(call.type);
-    const auto timeout = static_cast<std::uint64_t>(std::chrono::nanoseconds(env()->waitTimeout).count());
+    const auto timeout = static_cast<std::uint64_t>(monitor_->timeout().count());
     const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
     if (track) track->begin(traceIdOf(index), bytes);
     auto turn = beginCall(call.stream);
