@@ -81,9 +81,6 @@ ncclResult_t ncclLsaBarrierCreateRequirement() {
 ncclResult_t ncclGinBarrierCreateRequirement() {
   return unsupported("ncclGinBarrierCreateRequirement", deviceApi);
 }
-ncclResult_t ncclCftBarrierCreateRequirement() {
-  return unsupported("ncclCftBarrierCreateRequirement", deviceApi);
-}
 ncclResult_t ncclLLA2ACreateRequirement() {
   return unsupported("ncclLLA2ACreateRequirement", deviceApi);
 }
@@ -152,8 +149,6 @@ ncclResult_t ncclWaitSignal(int /*nDesc*/, ncclWaitSignalDesc_t* /*signalDescs*/
     "ncclLsaBarrierCreateRequirement")]] decltype(ncclLsaBarrierCreateRequirement) pncclLsaBarrierCreateRequirement;
 [[gnu::alias(
     "ncclGinBarrierCreateRequirement")]] decltype(ncclGinBarrierCreateRequirement) pncclGinBarrierCreateRequirement;
-[[gnu::alias(
-    "ncclCftBarrierCreateRequirement")]] decltype(ncclCftBarrierCreateRequirement) pncclCftBarrierCreateRequirement;
 [[gnu::alias("ncclLLA2ACreateRequirement")]] decltype(ncclLLA2ACreateRequirement) pncclLLA2ACreateRequirement;
 [[gnu::alias(
     "ncclGinOutboxCreateRequirement")]] decltype(ncclGinOutboxCreateRequirement) pncclGinOutboxCreateRequirement;

@@ -1,4 +1,4 @@
-// The functions of NCCL's C API as of 2.28.9. docs/nccl.md says what each does here; NCCL's documentation, how it is called.
+// The functions of NCCL's C API as of 2.28.9. docs/nccl.md says what each does here.
 #pragma once
 
 // A test includes NCCL's own header first, so that the compiler compares the two declarations of each function.

@@ -1,4 +1,4 @@
-// The types of NCCL's C API, with the layouts and values of 2.28.9 to 2.32.3: what programs compiled against nccl.h pass.
+// The types of NCCL's C API: the layouts and values of 2.28.9 to 2.32.3, which programs compiled against nccl.h pass.
 #pragma once
 
 #include <climits>

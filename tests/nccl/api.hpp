@@ -12,7 +12,8 @@
 #define NCCL_SHRINK_ABORT 1
 #define NCCL_CONFIG_INITIALIZER                                                                                      \
   {                                                                                                                  \
-    offsetof(ncclConfig_t, graphUsageMode), 0xcafebeef, 22809, INT_MIN, INT_MIN, INT_MIN, INT_MIN, nullptr, INT_MIN, \
-        INT_MIN, nullptr, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN                                       \
+    sizeof(ncclConfig_t), 0xcafebeef, 22809, INT_MIN, INT_MIN, INT_MIN, INT_MIN, nullptr, INT_MIN, INT_MIN, nullptr, \
+        INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN,  \
+        INT_MIN, INT_MIN, INT_MIN                                                                                    \
   }
 #endif
