@@ -373,7 +373,7 @@ class Collectives::State {
   /// Runs the messages of a list by one kernel, in which all pairs of ranks progress together: a message that is
   /// received may be needed by others before the ones that this call sends can be received.
   void run(const MessageList& list, CUstream_st* stream) {
-    const auto timeout = static_cast<std::uint64_t>(std::chrono::nanoseconds(env()->waitTimeout).count());
+    const auto timeout = static_cast<std::uint64_t>(monitor_->timeout().count());
     ExchangeCall call{.rank = rank_,
                       .ranks = ranks_,
                       .window = regions_->window().data(),

@@ -121,7 +121,7 @@ bool SubsetBootstrap::abortBlocked() noexcept {
 
 void SubsetBootstrap::abort() noexcept {
   aborted_ = true;
-  if (activeCalls_ > 0) parent_->abort();
+  parent_->abort();
 }
 
 std::optional<RankFailure> SubsetBootstrap::failure() const {

@@ -45,7 +45,8 @@ class SubsetBootstrap : public Bootstrap, public FailureDetector {
   void allGather(void* allData, int size) override;
   void barrier() override;
 
-  /// If a call is blocked, these abort the parent as well: it has no other way to end one of its calls.
+  /// These abort the parent as well, the first one if a call is blocked: nothing else ends one of the parent's calls,
+  /// among which are those of the subset that is being made of the members.
   bool abortBlocked() noexcept override;
   void abort() noexcept override;
 

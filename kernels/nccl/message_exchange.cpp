@@ -1,58 +1,59 @@
-// To be replaced by Collectives::exchange, which performs all messages in one launch.
 #include "kernels/nccl/message_exchange.hpp"
 
-#include <algorithm>
+#include <map>
+#include <utility>
 #include <vector>
-
-#include "kernels/nccl/result.hpp"
 
 namespace mscclpp::nccl {
 
 namespace {
 
-template <class Message>
-using PerPeer = std::vector<std::vector<const Message*>>;
+/// The place of a message in an order that its two ranks agree on: it is the k-th from one to the other, and that many
+/// ranks further.
+using Place = std::pair<int, int>;
 
-template <class Message>
-const Message* find(const PerPeer<Message>& messages, int peer, std::size_t round) {
-  const auto& ofPeer = messages[static_cast<std::size_t>(peer)];
-  return round < ofPeer.size() ? ofPeer[round] : nullptr;
+/// What a rank sends and receives at a place; null: nothing.
+struct Messages {
+  const SentMessage* sent = nullptr;
+  const ReceivedMessage* received = nullptr;
+};
+
+void exchangeInParts(Collectives& collectives, const std::map<Place, Messages>& ordered, CUstream_st* stream) {
+  std::vector<SentMessage> sends;
+  std::vector<ReceivedMessage> receives;
+  const auto perform = [&] {
+    collectives.exchange(sends, receives, stream);
+    sends.clear();
+    receives.clear();
+  };
+  for (const auto& [place, messages] : ordered) {
+    if (messages.sent != nullptr) sends.push_back(*messages.sent);
+    if (messages.received != nullptr) receives.push_back(*messages.received);
+    if (sends.size() == maxSentMessages || receives.size() == maxReceivedMessages) perform();
+  }
+  if (!sends.empty() || !receives.empty()) perform();
 }
 
 }  // namespace
 
-// Round k has the k-th message of each pair; in its step s, rank r sends to r + s. So both ranks of a message have it
-// at the same (round, step), and the first one that is not complete anywhere can always proceed.
+// A call that waits does so for a message whose other rank is in an earlier call, and waits there for a message at an
+// earlier place: places only become smaller along such a chain, so it ends at a rank that does not wait.
 void exchange(Collectives& collectives, int rank, int ranks, std::span<const SentMessage> sends,
               std::span<const ReceivedMessage> receives, CUstream_st* stream) {
-  PerPeer<SentMessage> sent(static_cast<std::size_t>(ranks));
-  PerPeer<ReceivedMessage> received(static_cast<std::size_t>(ranks));
-  std::size_t rounds = 0;
+  if (sends.size() <= maxSentMessages && receives.size() <= maxReceivedMessages) {
+    return collectives.exchange(sends, receives, stream);
+  }
+  std::map<Place, Messages> ordered;
+  std::vector<int> sentTo(static_cast<std::size_t>(ranks)), receivedFrom(static_cast<std::size_t>(ranks));
   for (const SentMessage& message : sends) {
-    auto& ofPeer = sent[static_cast<std::size_t>(message.destination)];
-    ofPeer.push_back(&message);
-    rounds = std::max(rounds, ofPeer.size());
+    const int number = sentTo[static_cast<std::size_t>(message.destination)]++;
+    ordered[{number, (message.destination - rank + ranks) % ranks}].sent = &message;
   }
   for (const ReceivedMessage& message : receives) {
-    auto& ofPeer = received[static_cast<std::size_t>(message.origin)];
-    ofPeer.push_back(&message);
-    rounds = std::max(rounds, ofPeer.size());
+    const int number = receivedFrom[static_cast<std::size_t>(message.origin)]++;
+    ordered[{number, (rank - message.origin + ranks) % ranks}].received = &message;
   }
-  for (std::size_t round = 0; round < rounds; ++round) {
-    for (int step = 0; step < ranks; ++step) {
-      const int destination = (rank + step) % ranks;
-      const int origin = (rank - step + ranks) % ranks;
-      const SentMessage* out = find(sent, destination, round);
-      const ReceivedMessage* in = find(received, origin, round);
-      if (out == nullptr && in == nullptr) continue;
-      if (step == 0 && (out == nullptr || in == nullptr || out->bytes != in->bytes)) {
-        throwInvalidUsage("a message of a rank to itself needs both ncclSend and ncclRecv in one group, of one size");
-      }
-      collectives.sendReceive(out == nullptr ? nullptr : out->data, out == nullptr ? 0 : out->bytes,
-                              out == nullptr ? -1 : destination, in == nullptr ? nullptr : in->data,
-                              in == nullptr ? 0 : in->bytes, in == nullptr ? -1 : origin, DataType::UINT8, stream);
-    }
-  }
+  exchangeInParts(collectives, ordered, stream);
 }
 
 }  // namespace mscclpp::nccl

@@ -1,26 +1,14 @@
-// The sends and receives of a group, performed together.
+// The sends and receives of a group, as many as there may be.
 #pragma once
 
-#include <cstddef>
 #include <span>
 
 #include "mscclpp/kernels/collectives.hpp"
 
 namespace mscclpp::nccl {
 
-struct SentMessage {
-  const void* data;
-  std::size_t bytes;
-  int destination;
-};
-struct ReceivedMessage {
-  void* data;
-  std::size_t bytes;
-  int origin;
-};
-
-/// The k-th message from one rank to another is received by the k-th receive from it there; messages may be empty, and
-/// may go to the rank itself. A rank calls it when it has messages, beside no other call.
+/// Performs messages as Collectives::exchange does; more than one call of it takes are divided in the same way on all
+/// ranks, so that calls never wait for each other in a circle. rank: the caller, of `ranks`.
 void exchange(Collectives& collectives, int rank, int ranks, std::span<const SentMessage> sends,
               std::span<const ReceivedMessage> receives, CUstream_st* stream);
 

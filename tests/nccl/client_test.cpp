@@ -65,7 +65,7 @@ TEST_CASE("messages of a group, operators, windows, groups, splits, shrinks") {
   for (const int ranks : {2, 3, 8}) {
     CAPTURE(ranks);
     onRanks<CpuClient>(ranks, [](CpuRank& c) {
-      for (const int messages : {1, 3}) checkMessages(c, messages);
+      for (const int messages : {1, 3, 40}) checkMessages(c, messages);
       checkOperators(c);
       checkWindows(c);
       checkMixedGroup(c);
