@@ -12,10 +12,17 @@ namespace mscclpp::nccl {
 CallCounts& CallCounts::ofProcess() {
   static auto* const counts = [] {
     auto* made = new CallCounts;
-    if (env()->ncclInfo) std::atexit([] { print(ofProcess().summary()); });
+    if (env()->ncclInfo) std::atexit([] { ofProcess().printAtExit(); });
     return made;
   }();
   return *counts;
+}
+
+void CallCounts::printAtExit() const noexcept {
+  try {
+    if (owner_.isCurrent()) print(summary());  // a forked child has made none of the calls
+  } catch (...) {                              // out of memory
+  }
 }
 
 std::string CallCounts::summary() const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 
+#include "host/base/process_identity.hpp"
 #include "kernels/nccl/api_call.hpp"
 
 namespace mscclpp::nccl {
@@ -35,6 +36,9 @@ class CallCounts {
     std::atomic<std::uint64_t> bytes = 0;
   };
 
+  void printAtExit() const noexcept;
+
+  const detail::OwnerProcess owner_;
   std::array<std::array<Count, functions>, 2> counts_;
 };
 

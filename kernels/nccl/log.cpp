@@ -1,6 +1,7 @@
 #include "kernels/nccl/log.hpp"
 
 #include <cstdlib>
+#include <string_view>
 
 #include "mscclpp/host/base/env.hpp"
 
@@ -18,19 +19,32 @@ bool applyNcclDebug() {
   return true;
 }
 
+/// One line of the log for each line of a message.
+void write(LogLevel level, std::string_view message) {
+  while (true) {
+    const std::size_t end = message.find('\n');
+    writeLog(level, LogSubsystem::Nccl, std::string(message.substr(0, end)));
+    if (end == std::string_view::npos) return;
+    message.remove_prefix(end + 1);
+  }
+}
+
 }  // namespace
 
 void log(LogLevel level, const std::string& message) noexcept {
   try {
     static const bool isApplied = applyNcclDebug();
     static_cast<void>(isApplied);
-    logMessage(level, LogSubsystem::Nccl, message);
+    if (logEnabled(level, LogSubsystem::Nccl)) write(level, message);
   } catch (...) {  // a setting that is not valid: the calls that need one report it
   }
 }
 
 void print(const std::string& message) noexcept {
-  writeLog(LogLevel::Info, LogSubsystem::Nccl, message);
+  try {
+    write(LogLevel::Info, message);
+  } catch (...) {  // out of memory
+  }
 }
 
 bool printsVersion() noexcept {

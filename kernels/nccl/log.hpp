@@ -7,9 +7,9 @@
 
 namespace mscclpp::nccl {
 
-/// Writes a line, if lines of its level are written. Never throws.
+/// Writes a message of one or more lines, if lines of its level are written. Never throws.
 void log(LogLevel level, const std::string& message) noexcept;
-/// Writes a line in any case: what the user asked for.
+/// Writes a message in any case: what the user asked for. Never throws.
 void print(const std::string& message) noexcept;
 
 /// Whether NCCL_DEBUG asks for the version: VERSION, or a level that has more.

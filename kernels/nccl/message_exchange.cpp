@@ -44,13 +44,13 @@ void exchange(Collectives& collectives, int rank, int ranks, std::span<const Sen
     return collectives.exchange(sends, receives, stream);
   }
   std::map<Place, Messages> ordered;
-  std::vector<int> sentTo(static_cast<std::size_t>(ranks)), receivedFrom(static_cast<std::size_t>(ranks));
+  std::vector<int> numbersTo(static_cast<std::size_t>(ranks)), numbersFrom(static_cast<std::size_t>(ranks));
   for (const SentMessage& message : sends) {
-    const int number = sentTo[static_cast<std::size_t>(message.destination)]++;
+    const int number = numbersTo[static_cast<std::size_t>(message.destination)]++;
     ordered[{number, (message.destination - rank + ranks) % ranks}].sent = &message;
   }
   for (const ReceivedMessage& message : receives) {
-    const int number = receivedFrom[static_cast<std::size_t>(message.origin)]++;
+    const int number = numbersFrom[static_cast<std::size_t>(message.origin)]++;
     ordered[{number, (rank - message.origin + ranks) % ranks}].received = &message;
   }
   exchangeInParts(collectives, ordered, stream);
