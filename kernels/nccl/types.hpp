@@ -5,7 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// tests/nccl compares every type here with NCCL's own header.
+// tests/nccl compares every type here with NCCL's own header. Enumerations have an underlying type, so that every number
+// that a caller may pass is a value of theirs.
 
 extern "C" {
 
@@ -20,7 +21,7 @@ typedef struct {
   char internal[128];
 } ncclUniqueId;
 
-typedef enum {
+typedef enum : int {
   ncclSuccess = 0,
   ncclUnhandledCudaError = 1,
   ncclSystemError = 2,
@@ -32,7 +33,7 @@ typedef enum {
   ncclTimeout = 8,  // from 2.30 on; before, the number of results
 } ncclResult_t;
 
-typedef enum {
+typedef enum : int {
   ncclSum = 0,
   ncclProd = 1,
   ncclMax = 2,
@@ -42,7 +43,7 @@ typedef enum {
   ncclMaxRedOp = INT_MAX
 } ncclRedOp_t;
 
-typedef enum {
+typedef enum : int {
   ncclInt8 = 0,
   ncclChar = 0,
   ncclUint8 = 1,
@@ -63,7 +64,7 @@ typedef enum {
   ncclNumTypes = 12
 } ncclDataType_t;
 
-typedef enum { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
+typedef enum : int { ncclScalarDevice = 0, ncclScalarHostImmediate = 1 } ncclScalarResidence_t;
 
 /// Options of a communicator. It grew with the versions: the caller's has `size` bytes.
 typedef struct ncclConfig {
@@ -127,7 +128,7 @@ typedef struct ncclEncryptionConfig {
   const char* psk;
 } ncclEncryptionConfig_t;
 
-typedef enum {
+typedef enum : int {
   ncclStatGpuMemSuspend = 0,
   ncclStatGpuMemSuspended = 1,
   ncclStatGpuMemPersist = 2,
