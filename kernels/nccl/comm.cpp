@@ -1,18 +1,10 @@
 #include "kernels/nccl/comm.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <atomic>
 #include <cstring>
-#include <fstream>
-#include <numeric>
-#include <tuple>
 #include <utility>
 
 #include "host/bootstrap/group_agreement.hpp"
-#include "host/bootstrap/subset_bootstrap.hpp"
-#include "host/communicator/group_setup.hpp"
 #include "kernels/nccl/call_counts.hpp"
 #include "kernels/nccl/device.hpp"
 #include "kernels/nccl/element_type.hpp"
@@ -33,17 +25,6 @@ struct Introduction {
   int maxBlocks;
 };
 
-/// What the ranks of a communicator that is split tell each other.
-struct Choice {
-  int color;
-  int key;
-  int rank;
-  int freeContext;
-};
-
-// Beside the tags of the set-ups, none of which runs at the same time.
-constexpr int shrinkTag = 1;
-
 template <class Value>
 std::vector<char> bytesOf(const Value& value) {
   const auto* bytes = reinterpret_cast<const char*>(&value);
@@ -53,7 +34,8 @@ std::vector<char> bytesOf(const Value& value) {
 template <class Value>
 Value valueOf(const std::vector<char>& bytes) {
   Value value{};
-  std::memcpy(&value, bytes.data(), std::min(bytes.size(), sizeof value));
+  if (bytes.size() != sizeof value) throwInvalidUsage("another rank runs another version of mscclpp: use the same one");
+  std::memcpy(&value, bytes.data(), sizeof value);
   return value;
 }
 
@@ -122,7 +104,7 @@ Comm::Comm(RankSet ranks, CommConfig config)
 }
 
 Comm::~Comm() {
-  // Also under the lock of a call that was aborted: it has returned, since it kept this object alive.
+  // No call is in progress: each keeps this object alive.
   windows_.clear();
   siblings_->keep(std::move(resources_));
 }
@@ -189,11 +171,6 @@ PendingCall Comm::prepare(const ApiCall& api) const {
     pending.completionEvent = config.completionEvent;
   }
   return pending;
-}
-
-bool Comm::isRevoked() const {
-  const std::lock_guard lock(mutex_);
-  return state_ == State::Revoked;
 }
 
 void Comm::requireReady() const {
@@ -264,156 +241,6 @@ void Comm::runMessages(std::span<const PendingCall> calls) {
   if (!otherStreams.empty()) waitForStreams(stream, otherStreams);
   exchange(*resources_->collectives, rank(), size(), sends, receives, stream);
   if (!otherStreams.empty()) letStreamsWait(otherStreams, stream);
-}
-
-RankSet Comm::reconnect(const std::vector<int>& members) const {
-  const auto own = std::find(members.begin(), members.end(), rank());
-  if (own == members.end()) throwInvalidArgument("this rank is one of the excluded ones, which do not call it");
-  return RankSet::connect(successorIds_[static_cast<std::size_t>(members.front())], static_cast<int>(members.size()),
-                          static_cast<int>(own - members.begin()));
-}
-
-std::shared_ptr<Comm> Comm::split(int color, int key, const CommConfig& config) {
-  if (color < splitNoColor) throwInvalidArgument("color must be NCCL_SPLIT_NOCOLOR or not negative");
-  const DeviceScope scope(device_);
-  // The connections of a revoked communicator may have failed with it.
-  std::optional<detail::GroupSetup> setup;
-  RankSet ranks = ranks_;
-  if (isRevoked()) {
-    std::vector<int> all(static_cast<std::size_t>(size()));
-    std::iota(all.begin(), all.end(), 0);
-    ranks = reconnect(all);
-  } else {
-    requireReady();
-    setup.emplace(*resources_->communicator);
-  }
-  std::vector<Choice> choices(static_cast<std::size_t>(size()));
-  choices[static_cast<std::size_t>(rank())] = {color, key, rank(), ranks.freeContext()};
-  ranks.bootstrap()->allGather(choices.data(), sizeof(Choice));
-  int context = 0;
-  for (const Choice& choice : choices) context = std::max(context, choice.freeContext);
-  ranks.useContext(context);
-  if (color == splitNoColor) return nullptr;
-  std::erase_if(choices, [color](const Choice& choice) { return choice.color != color; });
-  std::sort(choices.begin(), choices.end(),
-            [](const Choice& a, const Choice& b) { return std::tie(a.key, a.rank) < std::tie(b.key, b.rank); });
-  std::vector<int> members;
-  for (const Choice& choice : choices) members.push_back(choice.rank);
-  return std::make_shared<Comm>(ranks.subset(members, context), config);
-}
-
-std::shared_ptr<Comm> Comm::shrink(std::span<const int> excluded, const CommConfig& config, int flags) {
-  if (flags != shrinkDefault && flags != shrinkAbort) throwInvalidArgument("unknown flags " + std::to_string(flags));
-  std::vector<int> members;
-  for (int i = 0; i < size(); ++i) {
-    if (std::find(excluded.begin(), excluded.end(), i) == excluded.end()) members.push_back(i);
-  }
-  for (const int rank : excluded) {
-    if (rank < 0 || rank >= size()) throwInvalidArgument("there is no rank " + std::to_string(rank) + " to exclude");
-  }
-  const auto own = std::find(members.begin(), members.end(), rank());
-  if (own == members.end()) throwInvalidArgument("this rank is one of the excluded ones, which do not call it");
-  const DeviceScope scope(device_);
-  if (flags == shrinkAbort) revoke();
-  if (isRevoked()) return std::make_shared<Comm>(reconnect(members), config);
-  requireReady();
-  const detail::GroupSetup setup(*resources_->communicator);
-  std::vector<int> contexts(members.size());
-  const auto position = static_cast<std::size_t>(own - members.begin());
-  contexts[position] = ranks_.freeContext();
-  detail::allGatherAmong(*ranks_.bootstrap(), members, static_cast<int>(position), contexts.data(), sizeof(int),
-                         shrinkTag);
-  const int context = *std::max_element(contexts.begin(), contexts.end());
-  ranks_.useContext(context);
-  return std::make_shared<Comm>(ranks_.subset(members, context), config);
-}
-
-void Comm::finalize() {
-  requireReady();
-  if (forwarded_) forwarded_->check(forwarded_->library().commFinalize(forwarded_->handle()));
-  const std::lock_guard lock(mutex_);
-  state_ = State::Finalized;
-}
-
-void Comm::stop() noexcept {
-  resources_->communicator->abort();
-  if (forwarded_) forwarded_->abort();
-}
-
-void Comm::abort() noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    state_ = State::Aborted;
-  }
-  dumpCalls("aborted");
-  stop();
-}
-
-void Comm::revoke() {
-  {
-    const std::lock_guard lock(mutex_);
-    if (state_ == State::Finalized) throwInvalidUsage("the communicator was finalized");
-    if (state_ == State::Revoked) return;
-    state_ = State::Revoked;
-  }
-  stop();
-}
-
-Failure Comm::asyncError() noexcept {
-  try {
-    {
-      const std::lock_guard lock(mutex_);
-      if (state_ != State::Ready || failure_.result != ncclSuccess) return failure_;
-    }
-    if (forwarded_) {
-      ncclResult_t result = ncclSuccess;
-      forwarded_->check(forwarded_->library().commGetAsyncError(forwarded_->handle(), &result));
-      return {result, result == ncclSuccess ? "" : forwarded_->library().getLastError(forwarded_->handle())};
-    }
-    try {
-      resources_->collectives->check();
-    } catch (...) {
-      recordFailure(describeException());
-    }
-    const std::lock_guard lock(mutex_);
-    return failure_;
-  } catch (...) {
-    return {ncclSystemError, {}};
-  }
-}
-
-void Comm::recordFailure(const Failure& failure) noexcept {
-  try {
-    {
-      const std::lock_guard lock(mutex_);
-      if (failure_.result != ncclSuccess || state_ == State::Revoked || state_ == State::Aborted) return;
-      failure_ = failure;
-    }
-    dumpCalls(failure.message);
-  } catch (...) {  // out of memory: the caller has the failure
-  }
-}
-
-void Comm::dumpCalls(const std::string& why) const noexcept {
-  try {
-    const std::string title = "rank " + std::to_string(rank()) + " of " + std::to_string(size()) + ": " + why;
-    if (env()->ncclDumpDir.empty()) {
-      constexpr std::size_t fewLines = 8;
-      std::string text = title + "; its last calls (MSCCLPP_NCCL_DUMP_DIR=<folder> keeps " +
-                         std::to_string(FlightRecorder::capacity) + " in a file):";
-      for (const std::string& line : recorder_.lines(fewLines)) text += "\n  " + line;
-      log(LogLevel::Warn, text);
-      return;
-    }
-    static std::atomic<int> files = 0;
-    const std::string path = env()->ncclDumpDir + "/nccl_calls_rank_" + std::to_string(rank()) + "_process_" +
-                             std::to_string(::getpid()) + "_" + std::to_string(files++) + ".txt";
-    std::ofstream file(path);
-    file << title << '\n';
-    for (const std::string& line : recorder_.lines()) file << line << '\n';
-    if (!file.flush()) log(LogLevel::Warn, "cannot write " + path + ": check MSCCLPP_NCCL_DUMP_DIR");
-  } catch (...) {  // the failure itself is reported elsewhere
-  }
 }
 
 ncclWindow_t Comm::registerWindow(void* data, std::size_t bytes) {

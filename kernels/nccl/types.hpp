@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <cstdint>
 
-// tests/nccl compares every type here with NCCL's own header. Enumerations have an underlying type, so that every number
-// that a caller may pass is a value of theirs.
+// tests/nccl compares every type here with NCCL's own header. Enumerations have an underlying type: every number that a
+// caller may pass is then one of their values.
 
 extern "C" {
 
