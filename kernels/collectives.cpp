@@ -373,7 +373,7 @@ class Collectives::State {
   /// Runs the messages of a list by one kernel, in which all pairs of ranks progress together: a message that is
   /// received may be needed by others before the ones that this call sends can be received.
   void run(const MessageList& list, CUstream_st* stream) {
-    const auto timeout = static_cast<std::uint64_t>(std::chrono::nanoseconds(env()->waitTimeout).count());
+    const auto timeout = static_cast<std::uint64_t>(monitor_->timeout().count());
     ExchangeCall call{.rank = rank_,
                       .ranks = ranks_,
                       .window = regions_->window().data(),
@@ -430,7 +430,7 @@ class Collectives::State {
     Window<> outputs{};
     if (algorithm.link == Link::Outputs) outputs = output->buffer->window<>().subWindow(output->offset);
     const std::size_t elementBytes = reduces ? 1 : sizeOf(call.type);
-    const auto timeout = static_cast<std::uint64_t>(std::chrono::nanoseconds(env()->waitTimeout).count());
+    const auto timeout = static_cast<std::uint64_t>(monitor_->timeout().count());
     const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
     if (track) track->begin(traceIdOf(index), bytes);
     auto turn = beginCall(call.stream);

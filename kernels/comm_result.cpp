@@ -1,4 +1,4 @@
-// Exceptions as results of Algorithm::execute, logged.
+// Exceptions as results with NCCL's values.
 #include "comm_result.hpp"
 
 #include <exception>
@@ -27,34 +27,35 @@ CommResult resultOf(ErrorCode code) {
   return CommResult::CommInternalError;
 }
 
-CommResult logged(const std::string& algorithm, CommResult result, const char* message) {
-  logMessage(LogLevel::Error, LogSubsystem::Algo, "algorithm ", algorithm, ": ", message);
-  return result;
-}
-
 }  // namespace
+
+FailedCall describeException() {
+  try {
+    throw;
+  } catch (const UnavailableAlgorithm& error) {
+    return {CommResult::CommInvalidUsage, error.what()};
+  } catch (const Error& error) {
+    return {resultOf(error.getErrorCode()), error.what()};
+  } catch (const CudaError& error) {
+    return {CommResult::CommUnhandledCudaError, error.what()};
+  } catch (const CuError& error) {
+    return {CommResult::CommUnhandledCudaError, error.what()};
+  } catch (const BaseError& error) {
+    return {CommResult::CommSystemError, error.what()};
+  } catch (const std::bad_alloc&) {
+    return {CommResult::CommSystemError, "out of memory"};
+  } catch (const std::exception& error) {
+    return {CommResult::CommInternalError, error.what()};
+  } catch (...) {
+    return {CommResult::CommInternalError, "an exception of unknown type was thrown"};
+  }
+}
 
 CommResult resultOfException(const std::string& algorithm) noexcept {
   try {
-    try {
-      throw;
-    } catch (const UnavailableAlgorithm& error) {
-      return logged(algorithm, CommResult::CommInvalidUsage, error.what());
-    } catch (const Error& error) {
-      return logged(algorithm, resultOf(error.getErrorCode()), error.what());
-    } catch (const CudaError& error) {
-      return logged(algorithm, CommResult::CommUnhandledCudaError, error.what());
-    } catch (const CuError& error) {
-      return logged(algorithm, CommResult::CommUnhandledCudaError, error.what());
-    } catch (const BaseError& error) {
-      return logged(algorithm, CommResult::CommSystemError, error.what());
-    } catch (const std::bad_alloc&) {
-      return logged(algorithm, CommResult::CommSystemError, "out of memory");
-    } catch (const std::exception& error) {
-      return logged(algorithm, CommResult::CommInternalError, error.what());
-    } catch (...) {
-      return logged(algorithm, CommResult::CommInternalError, "an exception of unknown type was thrown");
-    }
+    const FailedCall failed = describeException();
+    logMessage(LogLevel::Error, LogSubsystem::Algo, "algorithm ", algorithm, ": ", failed.message);
+    return failed.result;
   } catch (...) {
     return CommResult::CommInternalError;  // the log line could not be written
   }

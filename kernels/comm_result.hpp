@@ -1,4 +1,4 @@
-// Exceptions as results of Algorithm::execute, logged.
+// Exceptions as results with NCCL's values.
 #pragma once
 
 #include <string>
@@ -15,6 +15,14 @@ class UnavailableAlgorithm : public Error {
  public:
   explicit UnavailableAlgorithm(const std::string& message) : Error(message, ErrorCode::InvalidUsage) {}
 };
+
+/// The result and the message of an exception.
+struct FailedCall {
+  CommResult result;
+  std::string message;
+};
+/// Those of the exception that is being handled. Throws std::bad_alloc.
+FailedCall describeException();
 
 /// Logs the exception that is being handled, of the algorithm of this name, and returns its result.
 CommResult resultOfException(const std::string& algorithm) noexcept;

@@ -195,7 +195,7 @@ void setLogLevel(LogLevel level) noexcept {
 
 void writeLog(LogLevel level, LogSubsystem subsystem, const std::string& message) noexcept {
   try {
-    if (logEnabled(level, subsystem)) Logger::instance().write(level, subsystem, message);
+    Logger::instance().write(level, subsystem, message);
   } catch (...) {
     // There is no other place to report this.
   }

@@ -1,6 +1,5 @@
 #include "mscclpp/host/communicator/collective_state.hpp"
 
-#include <chrono>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,7 +9,6 @@
 #include "host/communicator/group_setup.hpp"
 #include "host/memory/device_memory.hpp"
 #include "mscclpp/collective/epoch.hpp"
-#include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
@@ -129,8 +127,7 @@ CollectiveMemory::CollectiveMemory(Communicator& communicator, const CollectiveS
 }
 
 BoundedWait CollectiveMemory::wait() const {
-  const std::chrono::nanoseconds timeout = env()->waitTimeout;
-  return {monitor_->deviceControl(), static_cast<std::uint64_t>(timeout.count())};
+  return {monitor_->deviceControl(), static_cast<std::uint64_t>(monitor_->timeout().count())};
 }
 
 void CollectiveMemory::throwOverCapacity(std::size_t count, std::size_t maxCount) {

@@ -244,7 +244,7 @@ std::shared_ptr<WaitMonitor> Communicator::State::monitor(DeviceType where) {
   std::lock_guard lock(mutex_);
   auto& monitor = monitors_[where];
   if (!monitor) {
-    monitor.reset(new WaitMonitor(where, failures_));
+    monitor.reset(new WaitMonitor(where, failures_, waitTimeout_));
   }
   return monitor;
 }
@@ -334,6 +334,10 @@ int Communicator::tagOf(const Connection& connection) const {
 
 std::shared_ptr<WaitMonitor> Communicator::monitor(DeviceType where) {
   return state_->monitor(where);
+}
+
+void Communicator::setWaitTimeout(std::chrono::milliseconds timeout) {
+  state_->setWaitTimeout(timeout);
 }
 
 void Communicator::abort() noexcept {

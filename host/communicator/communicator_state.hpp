@@ -20,6 +20,7 @@
 #include "host/base/process_identity.hpp"
 #include "host/bootstrap/failure_state.hpp"
 #include "host/memory/memory_transport.hpp"
+#include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 
@@ -99,6 +100,8 @@ class Communicator::State {
   RankAndTag rankAndTagOf(const Connection& connection) const;
 
   std::shared_ptr<WaitMonitor> monitor(DeviceType where);
+  std::chrono::nanoseconds waitTimeout() const noexcept { return waitTimeout_; }
+  void setWaitTimeout(std::chrono::nanoseconds timeout) noexcept { waitTimeout_ = timeout; }
   const std::shared_ptr<detail::FailureState>& failures() const noexcept { return failures_; }
   void abort() noexcept;
 
@@ -128,6 +131,7 @@ class Communicator::State {
   std::deque<std::pair<std::chrono::steady_clock::time_point, RegisteredMemory>> retainedMemories_;  // time of sending
 
   std::map<DeviceType, std::shared_ptr<WaitMonitor>> monitors_;
+  std::chrono::nanoseconds waitTimeout_ = env()->waitTimeout;
 
   // Messages of this rank to itself, by tag.
   std::mutex selfMutex_;

@@ -11,6 +11,7 @@
 #include "host/communicator/wait_monitor_state.hpp"
 #include "host/cuda/gpu_backend.hpp"
 #include "mscclpp/basic/wait_error.hpp"
+#include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 
@@ -120,13 +121,15 @@ void WaitMonitorState::check() const {
 
 }  // namespace detail
 
-WaitMonitor::WaitMonitor(DeviceType where) : WaitMonitor(where, std::make_shared<detail::FailureState>()) {}
+WaitMonitor::WaitMonitor(DeviceType where)
+    : WaitMonitor(where, std::make_shared<detail::FailureState>(), env()->waitTimeout) {}
 
 WaitMonitor::WaitMonitor(Communicator& communicator, DeviceType where)
-    : WaitMonitor(where, communicator.state_->failures()) {}
+    : WaitMonitor(where, communicator.state_->failures(), communicator.state_->waitTimeout()) {}
 
-WaitMonitor::WaitMonitor(DeviceType where, const std::shared_ptr<detail::FailureState>& failures)
-    : state_(std::make_shared<detail::WaitMonitorState>(where, failures)) {}
+WaitMonitor::WaitMonitor(DeviceType where, const std::shared_ptr<detail::FailureState>& failures,
+                         std::chrono::nanoseconds timeout)
+    : state_(std::make_shared<detail::WaitMonitorState>(where, failures)), timeout_(timeout) {}
 
 WaitMonitor::~WaitMonitor() = default;
 

@@ -31,7 +31,7 @@ namespace {
 
 // A rank sends and receives as soon as it has connected. A client that takes longer is disconnected, and may retry.
 constexpr std::chrono::milliseconds exchangeTimeout = 1s;
-constexpr std::size_t maxClients = 256;
+constexpr std::size_t maxOpenClients = 256;
 
 // Sockets of this user that listen for the job.
 std::vector<std::string> findOtherServers(const std::string& prefix, const std::string& ownName) {
@@ -103,14 +103,14 @@ class UniqueIdServer {
 
   void acceptClients(AcceptQueue& queue) {
     // Bounded, so that clients are served however many connect.
-    for (std::size_t i = 0; i < maxClients; ++i) {
+    for (std::size_t i = 0; i < maxOpenClients; ++i) {
       UniqueFd socket = queue.accept();
       // Connected clients will free descriptors. If there are none, this process itself has too few.
       if (queue.shortage() == EMFILE && clients_.empty())
         throw SysError("rank 0 cannot accept connections of the other ranks", EMFILE);
       if (!socket) return;
       if (!isSameUser(socket)) continue;
-      if (clients_.size() == maxClients) clients_.pop_front();
+      if (clients_.size() == maxOpenClients) clients_.pop_front();
       clients_.push_back({std::move(socket), Deadline::after(exchangeTimeout)});
     }
   }

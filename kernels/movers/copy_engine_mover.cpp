@@ -2,7 +2,6 @@
 #include "mscclpp/kernels/copy_engine_mover.hpp"
 
 #include <array>
-#include <chrono>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -14,7 +13,6 @@
 #include "host/communicator/group_setup.hpp"
 #include "kernels/movers/engine.hpp"
 #include "kernels/movers/schedule.hpp"
-#include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
 
@@ -88,10 +86,9 @@ class CopyEngineMover::State {
         monitor_ = std::make_shared<WaitMonitor>(communicator, deviceType);
         monitor_->setTeamIsJob();
       }
-      const std::chrono::nanoseconds timeout = env()->waitTimeout;
       const MoverBarrier::Args barrier{
           Team<>(memory_.rank(), memory_.nRanks()), memory_.window(),
-          BoundedWait(monitor_->deviceControl(), static_cast<std::uint64_t>(timeout.count()))};
+          BoundedWait(monitor_->deviceControl(), static_cast<std::uint64_t>(monitor_->timeout().count()))};
       engine_ = onGpu_ ? makeGpuEngine(barrier, options.copiesPerTransfer) : makeCpuEngine(barrier);
       return std::vector<char>();
     });

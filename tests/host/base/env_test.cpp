@@ -53,6 +53,10 @@ TEST_CASE("unset variables have defaults") {
   CHECK(environment.waitTimeout == 30s);
   CHECK_FALSE(environment.forceDisableNvls);
   CHECK_FALSE(environment.ncclSymmetricMemory);
+  CHECK(environment.ncclDevice == "gpu");
+  CHECK(environment.ncclVersion == 22809);
+  CHECK(environment.ncclTimeout == 24h);
+  CHECK(environment.ncclMaxCtas == 0);
 }
 
 TEST_CASE("values are parsed into their types") {

@@ -56,6 +56,13 @@ class Env {
   const std::string forceNcclFallbackOperation;  ///< MSCCLPP_FORCE_NCCL_FALLBACK_OPERATION: all, or a comma list of
                                                  ///< allreduce, allgather, broadcast, reducescatter.
   const bool ncclSymmetricMemory;                ///< MSCCLPP_NCCL_SYMMETRIC_MEMORY.
+  const std::string ncclDevice;                  ///< MSCCLPP_NCCL_DEVICE: gpu (default) or cpu.
+  const int ncclVersion;                         ///< MSCCLPP_NCCL_VERSION: the version that it reports, 22809.
+  const bool ncclInfo;                           ///< MSCCLPP_NCCL_INFO: a summary of the calls at the end.
+  const std::chrono::milliseconds ncclTimeout;   ///< MSCCLPP_NCCL_TIMEOUT: of its waits, in seconds, 86400.
+  const std::string ncclDumpDir;                 ///< MSCCLPP_NCCL_DUMP_DIR: calls before a failure are written there.
+  const std::string ncclDebug;                   ///< NCCL_DEBUG in upper case, unchecked.
+  const int ncclMaxCtas;                         ///< NCCL_MAX_CTAS: the most blocks of a kernel; 0 if unset.
 
   // Kernels compiled at run time (jit/program.hpp).
   const std::string nvrtcLibPath;    ///< MSCCLPP_NVRTC_LIB_PATH: libnvrtc, or the folder that has it.

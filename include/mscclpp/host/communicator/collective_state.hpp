@@ -42,7 +42,7 @@ class CollectiveMemory {
   const SymmetricMemory& scratch() const noexcept { return *scratch_; }
   std::uint64_t* epochs() const noexcept { return static_cast<std::uint64_t*>(epochs_.get()); }
   WaitMonitor& monitor() const noexcept { return *monitor_; }
-  /// With the timeout MSCCLPP_WAIT_TIMEOUT.
+  /// With the timeout of the monitor.
   BoundedWait wait() const;
   [[noreturn]] static void throwOverCapacity(std::size_t count, std::size_t maxCount);
   /// The number of ranks of a communicator.

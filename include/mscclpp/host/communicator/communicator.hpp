@@ -1,6 +1,7 @@
 // Exchanges registrations, connections and semaphores with the other ranks.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <future>
 #include <memory>
@@ -63,6 +64,10 @@ class Communicator {
   /// Watches the waits of kernels on every semaphore that this communicator built for such devices: call its check()
   /// after a kernel.
   std::shared_ptr<WaitMonitor> monitor(DeviceType where);
+
+  /// Timeout of the waits of kernels and CPU ranks that monitors watch which are made later, by Collectives and others;
+  /// the same on all ranks. By default MSCCLPP_WAIT_TIMEOUT. Called by the thread that makes them.
+  void setWaitTimeout(std::chrono::milliseconds timeout);
 
   /// Aborts, from any thread. All current and later waits end soon with Error(Aborted): those of kernels that a
   /// WaitMonitor of this communicator watches, of its futures and sends, of flushes and writes of its connections,

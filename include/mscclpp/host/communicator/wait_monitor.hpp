@@ -1,6 +1,7 @@
 // How the host aborts the waits of running kernels, and learns why a wait ended.
 #pragma once
 
+#include <chrono>
 #include <memory>
 #include <string>
 
@@ -32,6 +33,10 @@ class WaitMonitor {
   /// For the wait policy of a kernel: an address that the device can use. Initially zero-filled.
   WaitControl* deviceControl() const noexcept;
 
+  /// The timeout for such waits: that of the communicator (Communicator::setWaitTimeout) when the monitor was made;
+  /// MSCCLPP_WAIT_TIMEOUT without one.
+  std::chrono::nanoseconds timeout() const noexcept { return timeout_; }
+
   /// Ends all waits soon. Any thread may call it. check() gives the reason of the first abort, unless it is empty.
   void abort(const std::string& reason = {}) noexcept;
 
@@ -54,8 +59,10 @@ class WaitMonitor {
 
  private:
   friend class Communicator;
-  WaitMonitor(DeviceType where, const std::shared_ptr<detail::FailureState>& failures);
+  WaitMonitor(DeviceType where, const std::shared_ptr<detail::FailureState>& failures,
+              std::chrono::nanoseconds timeout);
   std::shared_ptr<detail::WaitMonitorState> state_;
+  std::chrono::nanoseconds timeout_;
 };
 
 }  // namespace mscclpp

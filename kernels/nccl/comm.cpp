@@ -1,0 +1,276 @@
+#include "kernels/nccl/comm.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "host/bootstrap/group_agreement.hpp"
+#include "kernels/nccl/call_counts.hpp"
+#include "kernels/nccl/device.hpp"
+#include "kernels/nccl/element_type.hpp"
+#include "kernels/nccl/log.hpp"
+#include "kernels/nccl/message_exchange.hpp"
+#include "kernels/nccl/profiler_range.hpp"
+#include "mscclpp/host/base/env.hpp"
+
+namespace mscclpp::nccl {
+
+namespace {
+
+using detail::GroupAgreement;
+
+/// What the ranks of a new communicator tell each other.
+struct Introduction {
+  UniqueId successor;
+  int maxBlocks;
+};
+
+template <class Value>
+std::vector<char> bytesOf(const Value& value) {
+  const auto* bytes = reinterpret_cast<const char*>(&value);
+  return {bytes, bytes + sizeof value};
+}
+
+template <class Value>
+Value valueOf(const std::vector<char>& bytes) {
+  Value value{};
+  if (bytes.size() != sizeof value) throwInvalidUsage("another rank runs another version of mscclpp: use the same one");
+  std::memcpy(&value, bytes.data(), sizeof value);
+  return value;
+}
+
+CollectiveType collectiveOf(Function function) {
+  switch (function) {
+    case Function::AllReduce:
+      return CollectiveType::AllReduce;
+    case Function::ReduceScatter:
+      return CollectiveType::ReduceScatter;
+    case Function::Reduce:
+      return CollectiveType::Reduce;
+    case Function::AllGather:
+      return CollectiveType::AllGather;
+    case Function::AlltoAll:
+      return CollectiveType::AllToAll;
+    case Function::Broadcast:
+    case Function::Bcast:
+      return CollectiveType::Broadcast;
+    case Function::Gather:
+      return CollectiveType::Gather;
+    case Function::Scatter:
+      return CollectiveType::Scatter;
+    case Function::Send:
+    case Function::Recv:
+      return CollectiveType::SendReceive;
+  }
+  return CollectiveType::SendReceive;
+}
+
+std::size_t bytesOf(const PendingCall& pending) {
+  const CollectiveCall& call = pending.call;
+  return std::max(call.count, call.receivedCount) * sizeOf(call.type);
+}
+
+}  // namespace
+
+Comm::Comm(RankSet ranks, CommConfig config)
+    : config_(std::move(config)),
+      device_(currentDevice()),
+      ranks_(std::move(ranks)),
+      siblings_(SiblingResources::of(ranks_.key())),
+      resources_(std::make_shared<Resources>()) {
+  resources_->communicator = std::make_shared<Communicator>(ranks_.bootstrap());
+  resources_->communicator->setWaitTimeout(env()->ncclTimeout);
+  const GroupAgreement agreement(*ranks_.bootstrap(), "the communicator");
+  const auto introductions = agreement.runStep("prepare a communicator", [&] {
+    return bytesOf(Introduction{TcpBootstrap::createUniqueId(), config_.maxBlocks});
+  });
+  int maxBlocks = 0;
+  for (const auto& bytes : introductions) {
+    const auto introduction = valueOf<Introduction>(bytes);
+    successorIds_.push_back(introduction.successor);
+    const int asked = introduction.maxBlocks;
+    if (asked > 0 && (maxBlocks == 0 || asked < maxBlocks)) maxBlocks = asked;
+  }
+  if (ranks_.isOnOneHost()) {
+    resources_->collectives = std::make_unique<Collectives>(resources_->communicator, deviceType(),
+                                                            Collectives::Algorithms::Selected, maxBlocks);
+  } else {
+    forward();
+  }
+  log(LogLevel::Info, "rank " + std::to_string(rank()) + " of " + std::to_string(size()) + " on " +
+                          (device_ == noDevice ? "the CPU" : "GPU " + std::to_string(device_)) +
+                          (config_.name.empty() ? "" : ", " + config_.name) + ": ready, performed by " +
+                          (forwarded_ ? "NCCL" : "mscclpp"));
+}
+
+Comm::~Comm() {
+  // No call is in progress: each keeps this object alive.
+  windows_.clear();
+  siblings_->keep(std::move(resources_));
+}
+
+void Comm::forward() {
+  const GroupAgreement agreement(*ranks_.bootstrap(), "a communicator of ranks on several hosts");
+  const RealNccl* library = nullptr;
+  const auto ids = agreement.runStep("load NCCL", [&] {
+    library = RealNccl::find();
+    if (library == nullptr) {
+      throwInvalidUsage(
+          "mscclpp serves the GPUs of one host: set MSCCLPP_NCCL_LIB_PATH to the path of NCCL's library "
+          "(libnccl.so.2) on all ranks, which is then used for it");
+    }
+    ncclUniqueId id{};
+    if (rank() == 0 && library->getUniqueId(&id) != ncclSuccess) throwInvalidUsage("NCCL cannot make a unique id");
+    return bytesOf(id);
+  });
+  forwarded_ = std::make_unique<ForwardedComm>(*library, valueOf<ncclUniqueId>(ids[0]), size(), rank(), config_);
+}
+
+PendingCall Comm::prepare(const ApiCall& api) const {
+  const auto type = findType(api.type);
+  if (!type) throwInvalidArgument("unknown data type " + std::to_string(api.type));
+  PendingCall pending{.function = api.function, .call = {.collective = collectiveOf(api.function)}};
+  CollectiveCall& call = pending.call;
+  call.type = *type;
+  call.stream = api.stream;
+  if (hasRoot(call.collective) || pending.isMessage()) {
+    if (api.root < 0 || api.root >= size()) {
+      throwInvalidArgument(std::string(pending.isMessage() ? "peer" : "root") + " is " + std::to_string(api.root) +
+                           "; the ranks are 0 to " + std::to_string(size() - 1));
+    }
+  }
+  if (hasReduction(call.collective)) {
+    if (const auto op = findOperator(api.op)) {
+      call.reduction = *op;
+    } else {
+      const PreMulSum created = operators_.at(api.op);
+      if (created.type != api.type) throwInvalidArgument("the operator was created for another data type");
+      pending.hasHostFactor = created.isOnHost;
+      pending.factor = created.value;
+      call.reduction = {ReduceOp::SUM, created.address,
+                        created.isOnHost ? ScalarLocation::Host : ScalarLocation::Device};
+    }
+  }
+  if (api.function == Function::Send) {
+    call.input = api.sent;
+    call.count = api.count;
+    call.destination = api.root;
+  } else if (api.function == Function::Recv) {
+    call.output = api.received;
+    call.receivedCount = api.count;
+    call.origin = api.root;
+  } else {
+    call.input = api.sent;
+    call.output = api.received;
+    call.count = api.count;
+    call.root = hasRoot(call.collective) ? api.root : 0;
+  }
+  if (api.config != nullptr) {
+    const CallConfig config = readConfig(*api.config);
+    call.algorithm = config.algorithm;
+    pending.completionEvent = config.completionEvent;
+  }
+  return pending;
+}
+
+void Comm::requireReady() const {
+  const std::lock_guard lock(mutex_);
+  switch (state_) {
+    case State::Ready:
+      return;
+    case State::Finalized:
+      throwInvalidUsage("the communicator was finalized: no more calls are allowed");
+    case State::Revoked:
+      throwInvalidUsage("the communicator was revoked: shrink or split it, or make a new one");
+    case State::Aborted:
+      throwInvalidUsage("the communicator was aborted: make a new one");
+  }
+}
+
+void Comm::run(std::span<const PendingCall> calls) {
+  const std::lock_guard lock(callMutex_);
+  requireReady();
+  const DeviceScope scope(device_);
+  try {
+    std::vector<PendingCall> messages;
+    for (const PendingCall& pending : calls) {
+      recorder_.add(pending);
+      CallCounts::ofProcess().add(pending.function, Route::Native, bytesOf(pending));
+      if (pending.isMessage()) {
+        messages.push_back(pending);
+      } else {
+        runCollective(pending);
+      }
+    }
+    if (!messages.empty()) runMessages(messages);
+  } catch (...) {
+    asyncError();  // a failure of the communicator, and not of the arguments, is kept
+    throw;
+  }
+}
+
+void Comm::runCollective(const PendingCall& pending) {
+  const ProfilerRange range(nameOf(pending.function));
+  if (!pending.hasHostFactor) {
+    resources_->collectives->run(pending.call);
+  } else {
+    CollectiveCall call = pending.call;
+    call.reduction.factor = pending.factor.data();
+    resources_->collectives->run(call);
+  }
+  if (pending.completionEvent != nullptr) recordEvent(pending.completionEvent, pending.call.stream);
+}
+
+// All messages go on the first stream; it waits for the others, and they for it.
+void Comm::runMessages(std::span<const PendingCall> calls) {
+  const ProfilerRange range(nameOf(calls.front().function));
+  std::vector<SentMessage> sends;
+  std::vector<ReceivedMessage> receives;
+  std::vector<cudaStream_t> otherStreams;
+  const cudaStream_t stream = calls.front().call.stream;
+  for (const PendingCall& pending : calls) {
+    const CollectiveCall& call = pending.call;
+    if (call.destination >= 0) {
+      sends.push_back({call.input, call.count * sizeOf(call.type), call.destination});
+    } else {
+      receives.push_back({call.output, call.receivedCount * sizeOf(call.type), call.origin});
+    }
+    if (call.stream != stream && std::find(otherStreams.begin(), otherStreams.end(), call.stream) == otherStreams.end())
+      otherStreams.push_back(call.stream);
+  }
+  if (!otherStreams.empty()) waitForStreams(stream, otherStreams);
+  exchange(*resources_->collectives, rank(), size(), sends, receives, stream);
+  if (!otherStreams.empty()) letStreamsWait(otherStreams, stream);
+}
+
+ncclWindow_t Comm::registerWindow(void* data, std::size_t bytes) {
+  const std::lock_guard lock(callMutex_);
+  requireReady();
+  const DeviceScope scope(device_);
+  auto window = std::make_unique<Window>(Window{data, resources_->collectives->registerBuffer(data, bytes)});
+  const auto handle = reinterpret_cast<ncclWindow_t>(window.get());
+  const std::lock_guard stateLock(mutex_);
+  windows_.emplace(handle, std::move(window));
+  return handle;
+}
+
+void Comm::deregisterWindow(ncclWindow_t window) {
+  const std::lock_guard lock(callMutex_);
+  const DeviceScope scope(device_);
+  std::unique_ptr<Window> removed;
+  const std::lock_guard stateLock(mutex_);
+  removed = std::move(windows_.at(requireWindow(window)));
+  windows_.erase(window);
+}
+
+void* Comm::windowAddress(ncclWindow_t window) const {
+  const std::lock_guard lock(mutex_);
+  return windows_.at(requireWindow(window))->data;
+}
+
+ncclWindow_t Comm::requireWindow(ncclWindow_t window) const {
+  if (!windows_.contains(window)) throwInvalidArgument("the window is not registered with this communicator");
+  return window;
+}
+
+}  // namespace mscclpp::nccl

@@ -1,0 +1,116 @@
+// A rank's communicator as the C API means it: collectives, windows, operators, and what becomes of it when it fails.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "kernels/nccl/api_call.hpp"
+#include "kernels/nccl/config.hpp"
+#include "kernels/nccl/flight_recorder.hpp"
+#include "kernels/nccl/forwarded_comm.hpp"
+#include "kernels/nccl/operator_table.hpp"
+#include "kernels/nccl/rank_set.hpp"
+#include "kernels/nccl/result.hpp"
+#include "kernels/nccl/sibling_resources.hpp"
+#include "mscclpp/kernels/collectives.hpp"
+
+namespace mscclpp::nccl {
+
+/// Kept alive by the calls that use it, so that any thread may abort or destroy it at any time. abort(), asyncError()
+/// and the queries may overlap with all other functions; those are called by one thread at a time, as NCCL requires.
+/// Functions throw ApiError or another Error; "collective" ones are called by all ranks.
+class Comm {
+ public:
+  /// Collective: sets up the ranks' collectives on the current device. Where this library cannot serve the ranks, all
+  /// of them go to the NCCL that MSCCLPP_NCCL_LIB_PATH names; throws ncclInvalidUsage if a rank has none.
+  Comm(RankSet ranks, CommConfig config);
+  /// Ends it locally: waits for the work on this rank's device that uses its memory, and for no other rank.
+  ~Comm();
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+
+  int rank() const { return ranks_.rank(); }
+  int size() const { return ranks_.size(); }
+  /// noDevice on a CPU rank.
+  int device() const noexcept { return device_; }
+  const CommConfig& config() const noexcept { return config_; }
+  /// Of the NCCL that performs the calls; null if this library does.
+  const ForwardedComm* forwarded() const noexcept { return forwarded_.get(); }
+
+  /// Checks a call. Throws ncclInvalidArgument.
+  PendingCall prepare(const ApiCall& call) const;
+  /// Enqueues the calls of a group, or on CPU ranks performs them: the collectives in their order, then all messages at
+  /// once.
+  void run(std::span<const PendingCall> calls);
+
+  /// Collective: the ranks of one color become a communicator, ordered by key and then by rank. Null for splitNoColor.
+  std::shared_ptr<Comm> split(int color, int key, const CommConfig& config);
+  /// Called by all ranks but the excluded ones, which they pass alike. flags: shrinkAbort ends the calls in progress
+  /// first, and works when ranks have failed.
+  std::shared_ptr<Comm> shrink(std::span<const int> excluded, const CommConfig& config, int flags);
+
+  /// No more calls follow.
+  void finalize();
+  /// Ends all calls in progress on this rank, and by the failure of this rank soon those of the others.
+  void abort() noexcept;
+  /// The same, but the communicator remains, to be split, shrunk or destroyed.
+  void revoke();
+  /// The first failure that this rank has noticed: of a kernel, a wait, or another rank. ncclSuccess: none.
+  Failure asyncError() noexcept;
+
+  /// Collective: registers memory that all ranks may write.
+  ncclWindow_t registerWindow(void* data, std::size_t bytes);
+  void deregisterWindow(ncclWindow_t window);
+  void* windowAddress(ncclWindow_t window) const;
+  OperatorTable& operators() noexcept { return operators_; }
+
+ private:
+  /// What peers in this process may still use when this rank is done. Destroyed from the last member to the first.
+  struct Resources {
+    std::shared_ptr<Communicator> communicator;
+    std::unique_ptr<Collectives> collectives;
+  };
+  struct Window {
+    void* data;
+    RegisteredBuffers::Handle handle;
+  };
+  enum class State { Ready, Finalized, Revoked, Aborted };
+
+  /// Collective: creates a communicator of the NCCL that the environment names.
+  void forward();
+  bool isRevoked() const;
+  void requireReady() const;
+  /// New connections between some ranks, for when the present ones may have failed.
+  RankSet reconnect(const std::vector<int>& members) const;
+  void runCollective(const PendingCall& call);
+  void runMessages(std::span<const PendingCall> calls);
+  /// Throws ncclInvalidArgument for an unknown window. The caller holds mutex_.
+  ncclWindow_t requireWindow(ncclWindow_t window) const;
+  void stop() noexcept;
+  void recordFailure(const Failure& failure) noexcept;
+  void dumpCalls(const std::string& why) const noexcept;
+
+  const CommConfig config_;
+  const int device_;
+  RankSet ranks_;
+  std::shared_ptr<SiblingResources> siblings_;
+  std::shared_ptr<Resources> resources_;
+  std::unique_ptr<ForwardedComm> forwarded_;
+  std::vector<UniqueId> successorIds_;  // of each rank: for a rank set that it will be rank 0 of
+
+  OperatorTable operators_;
+  FlightRecorder recorder_;
+  std::mutex callMutex_;  // held during calls that use the collectives
+
+  mutable std::mutex mutex_;
+  State state_ = State::Ready;
+  Failure failure_{ncclSuccess, {}};
+  std::map<ncclWindow_t, std::unique_ptr<Window>> windows_;
+};
+
+}  // namespace mscclpp::nccl

@@ -1,0 +1,92 @@
+// Communicators of some ranks of another one: splits and shrinks.
+#include <algorithm>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <tuple>
+
+#include "host/bootstrap/subset_bootstrap.hpp"
+#include "host/communicator/group_setup.hpp"
+#include "kernels/nccl/comm.hpp"
+#include "kernels/nccl/device.hpp"
+
+namespace mscclpp::nccl {
+
+namespace {
+
+/// What the ranks of a communicator that is split tell each other.
+struct Choice {
+  int color;
+  int key;
+  int rank;
+  int freeContext;
+};
+
+// Beside the tags of the set-ups, none of which runs at the same time.
+constexpr int shrinkTag = 1;
+
+}  // namespace
+
+RankSet Comm::reconnect(const std::vector<int>& members) const {
+  const auto own = std::find(members.begin(), members.end(), rank());
+  if (own == members.end()) throwInvalidArgument("this rank is one of the excluded ones, which do not call it");
+  return RankSet::connect(successorIds_[static_cast<std::size_t>(members.front())], static_cast<int>(members.size()),
+                          static_cast<int>(own - members.begin()));
+}
+
+std::shared_ptr<Comm> Comm::split(int color, int key, const CommConfig& config) {
+  if (color < splitNoColor) throwInvalidArgument("color must be NCCL_SPLIT_NOCOLOR or not negative");
+  const DeviceScope scope(device_);
+  // The connections of a revoked communicator may have failed with it.
+  std::optional<detail::GroupSetup> setup;
+  RankSet ranks = ranks_;
+  if (isRevoked()) {
+    std::vector<int> all(static_cast<std::size_t>(size()));
+    std::iota(all.begin(), all.end(), 0);
+    ranks = reconnect(all);
+  } else {
+    requireReady();
+    setup.emplace(*resources_->communicator);
+  }
+  std::vector<Choice> choices(static_cast<std::size_t>(size()));
+  choices[static_cast<std::size_t>(rank())] = {color, key, rank(), ranks.freeContext()};
+  ranks.bootstrap()->allGather(choices.data(), sizeof(Choice));
+  int context = 0;
+  for (const Choice& choice : choices) context = std::max(context, choice.freeContext);
+  ranks.useContext(context);
+  if (color == splitNoColor) return nullptr;
+  std::erase_if(choices, [color](const Choice& choice) { return choice.color != color; });
+  std::sort(choices.begin(), choices.end(),
+            [](const Choice& a, const Choice& b) { return std::tie(a.key, a.rank) < std::tie(b.key, b.rank); });
+  std::vector<int> members;
+  for (const Choice& choice : choices) members.push_back(choice.rank);
+  return std::make_shared<Comm>(ranks.subset(members, context), config);
+}
+
+std::shared_ptr<Comm> Comm::shrink(std::span<const int> excluded, const CommConfig& config, int flags) {
+  if (flags != shrinkDefault && flags != shrinkAbort) throwInvalidArgument("unknown flags " + std::to_string(flags));
+  std::vector<int> members;
+  for (int i = 0; i < size(); ++i) {
+    if (std::find(excluded.begin(), excluded.end(), i) == excluded.end()) members.push_back(i);
+  }
+  for (const int rank : excluded) {
+    if (rank < 0 || rank >= size()) throwInvalidArgument("there is no rank " + std::to_string(rank) + " to exclude");
+  }
+  const auto own = std::find(members.begin(), members.end(), rank());
+  if (own == members.end()) throwInvalidArgument("this rank is one of the excluded ones, which do not call it");
+  const DeviceScope scope(device_);
+  if (flags == shrinkAbort) revoke();
+  if (isRevoked()) return std::make_shared<Comm>(reconnect(members), config);
+  requireReady();
+  const detail::GroupSetup setup(*resources_->communicator);
+  std::vector<int> contexts(members.size());
+  const auto position = static_cast<std::size_t>(own - members.begin());
+  contexts[position] = ranks_.freeContext();
+  detail::allGatherAmong(*ranks_.bootstrap(), members, static_cast<int>(position), contexts.data(), sizeof(int),
+                         shrinkTag);
+  const int context = *std::max_element(contexts.begin(), contexts.end());
+  ranks_.useContext(context);
+  return std::make_shared<Comm>(ranks_.subset(members, context), config);
+}
+
+}  // namespace mscclpp::nccl

@@ -1,0 +1,235 @@
+// Exported functions: creation, end and properties of communicators.
+#include <cstring>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "kernels/nccl/comm_table.hpp"
+#include "kernels/nccl/device.hpp"
+#include "kernels/nccl/group.hpp"
+#include "kernels/nccl/log.hpp"
+#include "kernels/nccl/newer_functions.hpp"
+#include "mscclpp/host/base/env.hpp"
+
+using namespace mscclpp;
+using namespace mscclpp::nccl;
+
+namespace {
+
+// Where a program first meets this library: says that it is this one.
+void printVersionOnce() {
+  static const bool isPrinted = [] {
+    if (!printsVersion()) return true;
+    const int version = env()->ncclVersion;
+    print("mscclpp in place of NCCL, as version " + std::to_string(version / 10000) + "." +
+          std::to_string(version / 100 % 100) + "." + std::to_string(version % 100));
+    return true;
+  }();
+  static_cast<void>(isPrinted);
+}
+
+void connect(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config) {
+  requirePointer(comm, "comm");
+  *comm = nullptr;
+  if (ranks < 1) throwInvalidArgument("nranks is " + std::to_string(ranks) + "; it must be positive");
+  if (rank < 0 || rank >= ranks) {
+    throwInvalidArgument("rank is " + std::to_string(rank) + "; the ranks are 0 to " + std::to_string(ranks - 1));
+  }
+  printVersionOnce();
+  UniqueId uniqueId;
+  static_assert(sizeof uniqueId == sizeof id);
+  std::memcpy(uniqueId.data(), &id, sizeof id);
+  // The caller's config and its texts may be gone when the group ends.
+  const CommConfig options = readConfig(config);
+  Group::ofThisThread().setUp(
+      [=] { *comm = addComm(std::make_shared<Comm>(RankSet::connect(uniqueId, ranks, rank), options)); });
+}
+
+/// A function that is called by one rank and sets `value`.
+template <class Value, class Get>
+ncclResult_t query(const char* function, ncclComm_t comm, Value* value, const Get& get) {
+  return guarded(function, [&] {
+    requirePointer(value, "the pointer to the result");
+    *value = get(*findComm(comm));
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
+  return guarded("ncclGetUniqueId", [&] {
+    requirePointer(uniqueId, "uniqueId");
+    printVersionOnce();
+    const UniqueId created = TcpBootstrap::createUniqueId();
+    std::memcpy(uniqueId, created.data(), sizeof *uniqueId);
+  });
+}
+
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
+  return guarded("ncclCommInitRank", [&] { connect(comm, nranks, commId, rank, nullptr); });
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config) {
+  return guarded("ncclCommInitRankConfig", [&] { connect(comm, nranks, commId, rank, config); });
+}
+
+// One id is enough for the ranks of a host.
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds,
+                                      ncclConfig_t* config) {
+  return guarded("ncclCommInitRankScalable", [&] {
+    requirePointer(commIds, "commIds");
+    if (nId < 1 || nId > nranks) throwInvalidArgument("nId must be 1 to nranks");
+    connect(newcomm, nranks, commIds[0], myrank, config);
+  });
+}
+
+ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
+  return guarded("ncclCommInitAll", [&] {
+    requirePointer(comm, "comm");
+    if (ndev < 1) throwInvalidArgument("ndev must be positive");
+    ncclUniqueId id{};
+    const UniqueId created = TcpBootstrap::createUniqueId();
+    std::memcpy(&id, created.data(), sizeof id);
+    const bool hasDevices = deviceType() == DeviceType::GPU;
+    Group& group = Group::ofThisThread();
+    group.start();
+    try {
+      for (int rank = 0; rank < ndev; ++rank) {
+        const DeviceScope scope(!hasDevices ? noDevice : devlist != nullptr ? devlist[rank] : rank);
+        connect(comm + rank, ndev, id, rank, nullptr);
+      }
+    } catch (...) {
+      group.drop();
+      throw;
+    }
+    group.end();
+  });
+}
+
+ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) {
+  return guarded("ncclCommSplit", [&] {
+    requirePointer(newcomm, "newcomm");
+    *newcomm = nullptr;
+    const auto parent = findComm(comm);
+    const CommConfig options = readConfig(config, parent->config());
+    Group::ofThisThread().setUp([=] { *newcomm = addComm(parent->split(color, key, options)); });
+  });
+}
+
+ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
+                            ncclConfig_t* config, int shrinkFlags) {
+  return guarded("ncclCommShrink", [&] {
+    requirePointer(newcomm, "newcomm");
+    *newcomm = nullptr;
+    if (excludeRanksCount < 0) throwInvalidArgument("excludeRanksCount is negative");
+    if (excludeRanksCount > 0) requirePointer(excludeRanksList, "excludeRanksList");
+    const std::vector<int> excluded(excludeRanksList, excludeRanksList + excludeRanksCount);
+    const auto parent = findComm(comm);
+    const CommConfig options = readConfig(config, parent->config());
+    Group::ofThisThread().setUp([=] { *newcomm = addComm(parent->shrink(excluded, options, shrinkFlags)); });
+  });
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  return guarded("ncclCommFinalize", [&] { findComm(comm)->finalize(); });
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  return guarded("ncclCommDestroy", [&] {
+    if (comm != nullptr) removeComm(comm);
+  });
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  return guarded("ncclCommAbort", [&] {
+    if (comm != nullptr) removeComm(comm)->abort();
+  });
+}
+
+ncclResult_t ncclCommRevoke(ncclComm_t comm, int revokeFlags) {
+  return guarded("ncclCommRevoke", [&] {
+    if (revokeFlags != 0) throwInvalidArgument("revokeFlags must be NCCL_REVOKE_DEFAULT");
+    findComm(comm)->revoke();
+  });
+}
+
+ncclResult_t ncclCommCount(const ncclComm_t comm, int* count) {
+  return query("ncclCommCount", comm, count, [](const Comm& c) { return c.size(); });
+}
+
+ncclResult_t ncclCommCuDevice(const ncclComm_t comm, int* device) {
+  return query("ncclCommCuDevice", comm, device, [](const Comm& c) { return c.device(); });
+}
+
+ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
+  return query("ncclCommUserRank", comm, rank, [](const Comm& c) { return c.rank(); });
+}
+
+ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* uniqueId) {
+  return guarded("ncclCommGetUniqueId", [&] {
+    requirePointer(uniqueId, "uniqueId");
+    findComm(comm);
+    throwUnsupported("growing a communicator");
+  });
+}
+
+ncclResult_t ncclCommGrow(ncclComm_t /*comm*/, int /*nRanks*/, const ncclUniqueId* /*uniqueId*/, int /*rank*/,
+                          ncclComm_t* newcomm, ncclConfig_t* /*config*/) {
+  return guarded("ncclCommGrow", [&] {
+    requirePointer(newcomm, "newcomm");
+    *newcomm = nullptr;
+    throwUnsupported("growing a communicator");
+  });
+}
+
+ncclResult_t ncclCommSuspend(ncclComm_t comm, int /*flags*/) {
+  return guarded("ncclCommSuspend", [&] {
+    findComm(comm);
+    throwUnsupported("releasing the memory of a communicator that is kept");
+  });
+}
+
+// Nothing is ever suspended.
+ncclResult_t ncclCommResume(ncclComm_t comm) {
+  return guarded("ncclCommResume", [&] { findComm(comm); });
+}
+
+ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t /*stat*/, uint64_t* value) {
+  return guarded("ncclCommMemStats", [&] {
+    requirePointer(value, "value");
+    findComm(comm);
+    throwUnsupported("statistics of memory");
+  });
+}
+
+ncclResult_t ncclSetEncryption(const ncclEncryptionConfig_t* config) {
+  return guarded("ncclSetEncryption", [&] {
+    requirePointer(config, "config");
+    if (config->mode != 0) throwUnsupported("encryption");
+  });
+}
+
+[[gnu::alias("ncclGetUniqueId")]] decltype(ncclGetUniqueId) pncclGetUniqueId;
+[[gnu::alias("ncclCommInitRank")]] decltype(ncclCommInitRank) pncclCommInitRank;
+[[gnu::alias("ncclCommInitRankConfig")]] decltype(ncclCommInitRankConfig) pncclCommInitRankConfig;
+[[gnu::alias("ncclCommInitRankScalable")]] decltype(ncclCommInitRankScalable) pncclCommInitRankScalable;
+[[gnu::alias("ncclCommInitAll")]] decltype(ncclCommInitAll) pncclCommInitAll;
+[[gnu::alias("ncclCommSplit")]] decltype(ncclCommSplit) pncclCommSplit;
+[[gnu::alias("ncclCommShrink")]] decltype(ncclCommShrink) pncclCommShrink;
+[[gnu::alias("ncclCommFinalize")]] decltype(ncclCommFinalize) pncclCommFinalize;
+[[gnu::alias("ncclCommDestroy")]] decltype(ncclCommDestroy) pncclCommDestroy;
+[[gnu::alias("ncclCommAbort")]] decltype(ncclCommAbort) pncclCommAbort;
+[[gnu::alias("ncclCommRevoke")]] decltype(ncclCommRevoke) pncclCommRevoke;
+[[gnu::alias("ncclCommCount")]] decltype(ncclCommCount) pncclCommCount;
+[[gnu::alias("ncclCommCuDevice")]] decltype(ncclCommCuDevice) pncclCommCuDevice;
+[[gnu::alias("ncclCommUserRank")]] decltype(ncclCommUserRank) pncclCommUserRank;
+[[gnu::alias("ncclCommGetUniqueId")]] decltype(ncclCommGetUniqueId) pncclCommGetUniqueId;
+[[gnu::alias("ncclCommGrow")]] decltype(ncclCommGrow) pncclCommGrow;
+[[gnu::alias("ncclCommSuspend")]] decltype(ncclCommSuspend) pncclCommSuspend;
+[[gnu::alias("ncclCommResume")]] decltype(ncclCommResume) pncclCommResume;
+[[gnu::alias("ncclCommMemStats")]] decltype(ncclCommMemStats) pncclCommMemStats;
+[[gnu::alias("ncclSetEncryption")]] decltype(ncclSetEncryption) pncclSetEncryption;
+
+}  // extern "C"

@@ -1,0 +1,15 @@
+// The sends and receives of a group, as many as there may be.
+#pragma once
+
+#include <span>
+
+#include "mscclpp/kernels/collectives.hpp"
+
+namespace mscclpp::nccl {
+
+/// Performs messages as Collectives::exchange does; more than one call of it takes are divided in the same way on all
+/// ranks, so that calls never wait for each other in a circle. rank: the caller, of `ranks`.
+void exchange(Collectives& collectives, int rank, int ranks, std::span<const SentMessage> sends,
+              std::span<const ReceivedMessage> receives, CUstream_st* stream);
+
+}  // namespace mscclpp::nccl

@@ -1,0 +1,53 @@
+// The ranks of a communicator and how they reach each other: by connections of their own, or by those that the
+// communicator has from which it was split.
+#pragma once
+
+#include <atomic>
+#include <compare>
+#include <memory>
+#include <vector>
+
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
+
+namespace mscclpp::nccl {
+
+class RankSet {
+ public:
+  /// Equal for the ranks of the same set, and different for any other set of this process.
+  struct Key {
+    UniqueId id;
+    int context;
+    auto operator<=>(const Key&) const = default;
+  };
+
+  /// Connects the ranks of an id. Returns when all of them have called it. Throws what TcpBootstrap::initialize throws.
+  static RankSet connect(const UniqueId& id, int ranks, int rank);
+
+  /// A number that names a subset. The members of new subsets agree on the largest that one of them has free; it is
+  /// then no longer free on any of them, and on ranks that took part without becoming a member.
+  int freeContext() const noexcept;
+  void useContext(int context) const;
+
+  /// Some ranks of this set, the caller among them, in the order of their ranks in the new one. Called by all of them.
+  RankSet subset(const std::vector<int>& members, int context) const;
+
+  const std::shared_ptr<Bootstrap>& bootstrap() const noexcept { return bootstrap_; }
+  int rank() const { return bootstrap_->getRank(); }
+  int size() const { return bootstrap_->getNranks(); }
+  bool isOnOneHost() const { return bootstrap_->getNranksPerNode() == size(); }
+  const Key& key() const noexcept { return key_; }
+
+ private:
+  /// What the sets that were split from each other share.
+  struct Connections {
+    std::shared_ptr<TcpBootstrap> bootstrap;
+    std::atomic<int> freeContext = 1;
+  };
+
+  std::shared_ptr<Connections> connections_;
+  std::vector<int> members_;  // ranks of the connections
+  std::shared_ptr<Bootstrap> bootstrap_;
+  Key key_{};
+};
+
+}  // namespace mscclpp::nccl

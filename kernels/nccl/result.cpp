@@ -1,0 +1,82 @@
+#include "kernels/nccl/result.hpp"
+
+#include <mutex>
+
+#include "kernels/comm_result.hpp"
+#include "kernels/nccl/log.hpp"
+
+namespace mscclpp::nccl {
+
+namespace {
+
+struct LastMessage {
+  std::mutex mutex;
+  std::string text;
+};
+
+// Never destroyed: programs end communicators in destructors of static objects.
+LastMessage& last() {
+  static auto* const message = new LastMessage;
+  return *message;
+}
+
+}  // namespace
+
+void throwInvalidArgument(const std::string& message) {
+  throw ApiError(ncclInvalidArgument, message);
+}
+void throwInvalidUsage(const std::string& message) {
+  throw ApiError(ncclInvalidUsage, message);
+}
+void throwUnsupported(const std::string& what) {
+  throwInvalidUsage(what +
+                    " is not part of mscclpp's implementation of NCCL's API (docs/nccl.md lists what is): use NCCL for "
+                    "programs that need it");
+}
+
+Failure describeException() {
+  try {
+    throw;
+  } catch (const ApiError& error) {
+    return {error.result(), error.what()};
+  } catch (...) {
+    const kernels::FailedCall failed = kernels::describeException();
+    return {static_cast<ncclResult_t>(failed.result), failed.message};
+  }
+}
+
+ncclResult_t report(const char* function, const Failure& failure) noexcept {
+  try {
+    const std::string text = std::string(function) + ": " + failure.message;
+    log(LogLevel::Warn, text);
+    const std::lock_guard lock(last().mutex);
+    last().text = text;
+  } catch (...) {  // out of memory: the result must do
+  }
+  return failure.result;
+}
+
+ncclResult_t reportException(const char* function) noexcept {
+  try {
+    return report(function, describeException());
+  } catch (...) {
+    return ncclSystemError;
+  }
+}
+
+const char* lastMessage() noexcept {
+  thread_local std::string copy;
+  try {
+    const std::lock_guard lock(last().mutex);
+    copy = last().text;
+    return copy.c_str();
+  } catch (...) {
+    return "";
+  }
+}
+
+void requirePointer(const void* pointer, const char* name) {
+  if (pointer == nullptr) throwInvalidArgument(std::string(name) + " is null");
+}
+
+}  // namespace mscclpp::nccl

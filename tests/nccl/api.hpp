@@ -1,0 +1,19 @@
+// NCCL's own header, as a program includes it; where there is none, this library's declarations of the same functions.
+#pragma once
+
+#if __has_include(<nccl.h>)
+#include <nccl.h>
+#else
+#include "kernels/nccl/newer_functions.hpp"
+#define NCCL_CONFIG_UNDEF_INT INT_MIN
+#define NCCL_SPLIT_NOCOLOR -1
+#define NCCL_WIN_COLL_SYMMETRIC 1
+#define NCCL_SHRINK_DEFAULT 0
+#define NCCL_SHRINK_ABORT 1
+#define NCCL_CONFIG_INITIALIZER                                                                                      \
+  {                                                                                                                  \
+    sizeof(ncclConfig_t), 0xcafebeef, 22809, INT_MIN, INT_MIN, INT_MIN, INT_MIN, nullptr, INT_MIN, INT_MIN, nullptr, \
+        INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN, INT_MIN,  \
+        INT_MIN, INT_MIN, INT_MIN                                                                                    \
+  }
+#endif

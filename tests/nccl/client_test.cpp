@@ -1,0 +1,304 @@
+// The client on CPU ranks: threads of this process, groups of one thread, and processes.
+#include <doctest/doctest.h>
+
+#include <atomic>
+#include <chrono>
+#include <random>
+
+#include "tests/host/ranks.hpp"
+#include "tests/nccl/cpu_client.hpp"
+
+using namespace mscclpp::test;
+
+namespace {
+
+using CpuRank = Client<CpuClient>;
+
+/// A group of one thread that initialises all ranks.
+std::vector<ncclComm_t> initInGroup(int ranks) {
+  ncclUniqueId id;
+  require(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  std::vector<ncclComm_t> comms(static_cast<std::size_t>(ranks));
+  require(ncclGroupStart(), "ncclGroupStart");
+  for (int rank = 0; rank < ranks; ++rank) require(ncclCommInitRank(&comms[rank], ranks, id, rank), "ncclCommInitRank");
+  require(ncclGroupEnd(), "ncclGroupEnd");
+  return comms;
+}
+
+void destroy(const std::vector<ncclComm_t>& comms) {
+  for (const ncclComm_t comm : comms) CHECK(ncclCommDestroy(comm) == ncclSuccess);
+}
+
+}  // namespace
+
+TEST_CASE("every reduction, type, operator and form") {
+  for (const int ranks : {1, 2, 3}) {
+    CAPTURE(ranks);
+    onRanks<CpuClient>(ranks, [](CpuRank& c) {
+      for (const ncclDataType_t type : allTypes()) {
+        for (const ncclRedOp_t op : {ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg}) {
+          // The average of three is not exact.
+          if (op == ncclAvg && c.ranks == 3 && formatOf(type).exponentBits > 0) continue;
+          for (const std::size_t count : {0, 1, 257}) {
+            for (const bool inPlace : {false, true}) checkReductions(c, type, op, count, inPlace);
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("every collective that moves data") {
+  for (const int ranks : {1, 2, 5, 8}) {
+    CAPTURE(ranks);
+    onRanks<CpuClient>(ranks, [](CpuRank& c) {
+      for (const ncclDataType_t type : {ncclInt8, ncclBfloat16, ncclFloat32, ncclFloat64}) {
+        for (const std::size_t count : {0, 1, 1000}) {
+          for (const bool inPlace : {false, true}) checkMoves(c, type, count, inPlace);
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("messages of a group, operators, windows, groups, splits, shrinks") {
+  for (const int ranks : {2, 3, 8}) {
+    CAPTURE(ranks);
+    onRanks<CpuClient>(ranks, [](CpuRank& c) {
+      for (const int messages : {1, 3, 40}) checkMessages(c, messages);
+      checkOperators(c);
+      checkWindows(c);
+      checkMixedGroup(c);
+      checkSplits(c);
+      checkShrink(c);
+    });
+  }
+}
+
+TEST_CASE("one thread has all ranks, in groups") {
+  const auto comms = initInGroup(3);
+  const CpuRank c{0, 3, nullptr, {}};
+  std::vector<CpuClient::Memory> inputs, outputs, received;
+  for (int rank = 0; rank < 3; ++rank) {
+    inputs.push_back(c.make(encode(ncclFloat32, valuesOf(rank, 0, 100))));
+    outputs.push_back(c.poisoned(400));
+    received.push_back(c.poisoned(400));
+  }
+  require(ncclGroupStart(), "ncclGroupStart");
+  for (std::size_t rank = 0; rank < 3; ++rank) {
+    require(ncclAllReduce(inputs[rank].data(), outputs[rank].data(), 100, ncclFloat32, ncclSum, comms[rank], nullptr),
+            "ncclAllReduce");
+    require(ncclSend(inputs[rank].data(), 100, ncclFloat32, static_cast<int>(rank + 1) % 3, comms[rank], nullptr),
+            "ncclSend");
+    require(ncclRecv(received[rank].data(), 100, ncclFloat32, static_cast<int>(rank + 2) % 3, comms[rank], nullptr),
+            "ncclRecv");
+  }
+  require(ncclGroupEnd(), "ncclGroupEnd");
+  for (int rank = 0; rank < 3; ++rank) {
+    CHECK(outputs[rank].read() == encode(ncclFloat32, reducedValues(ncclSum, false, 3, 0, 100, 0)));
+    CHECK(received[rank].read() == encode(ncclFloat32, valuesOf((rank + 2) % 3, 0, 100)));
+  }
+  std::vector<ncclComm_t> parts(3);
+  require(ncclGroupStart(), "ncclGroupStart");
+  for (int rank = 0; rank < 3; ++rank) require(ncclCommSplit(comms[rank], rank / 2, 0, &parts[rank], nullptr), "split");
+  CHECK(parts[0] == nullptr);  // not before the group ends
+  require(ncclGroupEnd(), "ncclGroupEnd");
+  int ranks = 0;
+  CHECK(ncclCommCount(parts[1], &ranks) == ncclSuccess);
+  CHECK(ranks == 2);
+  destroy(parts);
+  destroy(comms);
+}
+
+TEST_CASE("ranks that are processes, with options") {
+  ncclUniqueId id;
+  require(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  const Outcomes outcomes = onProcesses(3, [&](int rank) {
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    config.maxCTAs = 8 + rank;  // the least one counts
+    config.commName = "test";
+    ncclComm_t comm = nullptr;
+    require(ncclCommInitRankConfig(&comm, 3, id, rank, &config), "ncclCommInitRankConfig");
+    CpuRank c{rank, 3, comm, {}};
+    checkSum(c, comm, "three processes");
+    checkMessages(c, 2);
+    checkSplits(c);
+    checkWindows(c);
+    ncclResult_t failure = ncclInProgress;
+    require(ncclCommGetAsyncError(comm, &failure), "ncclCommGetAsyncError");
+    require(failure, "the asynchronous error");
+    require(ncclCommFinalize(comm), "ncclCommFinalize");
+    if (ncclAllReduce(&rank, &rank, 1, ncclInt32, ncclSum, comm, nullptr) != ncclInvalidUsage)
+      throw std::runtime_error("a call after ncclCommFinalize");
+    require(ncclCommDestroy(comm), "ncclCommDestroy");
+  });
+  for (const auto& outcome : outcomes) CHECK(outcome == "");
+}
+
+TEST_CASE("an id for several ranks, an old config") {
+  ncclUniqueId ids[2];
+  for (auto& id : ids) require(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.size = offsetof(ncclConfig_t, netName);  // what a program compiled against 2.14 has
+  config.splitShare = 77;                         // beyond it
+  ncclComm_t comms[2];
+  require(ncclGroupStart(), "ncclGroupStart");
+  for (int rank = 0; rank < 2; ++rank)
+    require(ncclCommInitRankScalable(&comms[rank], 2, rank, 2, ids, &config), "ncclCommInitRankScalable");
+  require(ncclGroupEnd(), "ncclGroupEnd");
+  destroy({comms[0], comms[1]});
+}
+
+TEST_CASE("another thread aborts a call that waits") {
+  auto comms = initInGroup(2);
+  std::atomic<ncclResult_t> result = ncclSuccess;
+  std::thread waiting([&] {
+    float value = 1;
+    result = ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comms[0], nullptr);  // the other rank never calls
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(200));
+  const auto start = std::chrono::steady_clock::now();
+  CHECK(ncclCommAbort(comms[0]) == ncclSuccess);
+  waiting.join();
+  CHECK(secondsSince(start) < soon);
+  CHECK(result != ncclSuccess);
+  CHECK(ncclCommAbort(comms[1]) == ncclSuccess);
+  // A new communicator works.
+  comms = initInGroup(2);
+  destroy(comms);
+}
+
+TEST_CASE("the survivors of a killed rank notice, and go on without it") {
+  ncclUniqueId id;
+  require(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  std::vector<ChildProcess> children;
+  for (int rank = 0; rank < 3; ++rank) {
+    children.emplace_back([&, rank] {
+      ncclComm_t comm = nullptr;
+      require(ncclCommInitRank(&comm, 3, id, rank), "ncclCommInitRank");
+      CpuRank c{rank, 3, comm, {}};
+      checkSum(c, comm, "before the failure");
+      if (rank == 1) ::raise(SIGKILL);
+      float value = 1;
+      const auto start = std::chrono::steady_clock::now();
+      if (ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comm, nullptr) != ncclRemoteError)
+        throw std::runtime_error("a call with a killed rank must fail with ncclRemoteError");
+      if (secondsSince(start) > soon) throw std::runtime_error("the failure was noticed too late");
+      ncclResult_t failure = ncclSuccess;
+      require(ncclCommGetAsyncError(comm, &failure), "ncclCommGetAsyncError");
+      if (failure != ncclRemoteError) throw std::runtime_error("the asynchronous error");
+      int excluded = 1;
+      ncclComm_t rest = nullptr;
+      require(ncclCommShrink(comm, &excluded, 1, &rest, nullptr, NCCL_SHRINK_ABORT), "ncclCommShrink");
+      checkSum(c, rest, "survivors");
+      require(ncclCommAbort(comm), "ncclCommAbort");
+      checkSum(c, rest, "survivors after the abort of the parent");
+      require(ncclCommDestroy(rest), "ncclCommDestroy");
+    });
+  }
+  CHECK(children[1].wait() == "signal 9");
+  CHECK(children[0].wait() == "");
+  CHECK(children[2].wait() == "");
+}
+
+TEST_CASE("a revoked communicator can be split and destroyed, and not used") {
+  onRanks<CpuClient>(2, [](CpuRank& c) {
+    require(ncclCommRevoke(c.comm, 0), "ncclCommRevoke");
+    float value = 1;
+    if (ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, c.comm, nullptr) != ncclInvalidUsage)
+      throw std::runtime_error("a call on a revoked communicator");
+    ncclResult_t failure = ncclInProgress;
+    require(ncclCommGetAsyncError(c.comm, &failure), "ncclCommGetAsyncError");
+    require(failure, "the asynchronous error");
+    ncclComm_t next = nullptr;
+    require(ncclCommSplit(c.comm, 0, c.rank, &next, nullptr), "ncclCommSplit");
+    checkSum(c, next, "after a revoke");
+    require(ncclCommDestroy(next), "ncclCommDestroy");
+  });
+}
+
+TEST_CASE("wrong calls are errors that say why") {
+  const auto comms = initInGroup(2);
+  float value = 1;
+  const ncclComm_t comm = comms[0];
+  const auto sum = [&](ncclDataType_t type, ncclRedOp_t op, ncclComm_t c) {
+    return ncclAllReduce(&value, &value, 1, type, op, c, nullptr);
+  };
+  CHECK(sum(ncclFloat32, ncclSum, nullptr) == ncclInvalidArgument);
+  CHECK(std::string(ncclGetLastError(nullptr)).find("ncclAllReduce: the communicator is null") != std::string::npos);
+  CHECK(sum(static_cast<ncclDataType_t>(12), ncclSum, comm) == ncclInvalidArgument);
+  CHECK(sum(static_cast<ncclDataType_t>(15), ncclSum, comm) == ncclInvalidArgument);
+  CHECK(sum(ncclFloat32, static_cast<ncclRedOp_t>(5), comm) == ncclInvalidArgument);
+  CHECK(std::string(ncclGetLastError(comm)).find("ncclRedOpCreatePreMulSum") != std::string::npos);
+  CHECK(ncclBroadcast(&value, &value, 1, ncclFloat32, 2, comm, nullptr) == ncclInvalidArgument);
+  CHECK(ncclSend(&value, 1, ncclFloat32, -1, comm, nullptr) == ncclInvalidArgument);
+  CHECK(ncclAllReduce(nullptr, &value, 1, ncclFloat32, ncclSum, comm, nullptr) == ncclInvalidArgument);
+  std::uint64_t foreign[8] = {0x0280028002800280};
+  CHECK(sum(ncclFloat32, ncclSum, reinterpret_cast<ncclComm_t>(foreign)) == ncclInvalidArgument);
+  CHECK(ncclGroupEnd() == ncclInvalidUsage);
+  // A failed call spoils its group: nothing of it is done, and the end reports it.
+  CHECK(ncclGroupStart() == ncclSuccess);
+  CHECK(sum(ncclFloat32, ncclSum, comm) == ncclSuccess);
+  CHECK(sum(ncclFloat32, ncclSum, nullptr) == ncclInvalidArgument);
+  CHECK(ncclGroupEnd() == ncclInvalidArgument);
+  CHECK(value == 1);
+  ncclConfig_t config{};
+  ncclComm_t made = comm;
+  ncclUniqueId id;
+  CHECK(ncclGetUniqueId(&id) == ncclSuccess);
+  CHECK(ncclCommInitRankConfig(&made, 1, id, 0, &config) == ncclInvalidArgument);
+  CHECK(made == nullptr);
+  CHECK(ncclCommInitRank(&made, 2, id, 2) == ncclInvalidArgument);
+  CHECK(ncclCommInitRank(&made, 0, id, 0) == ncclInvalidArgument);
+  int sink;
+  CHECK(ncclMemFree(&sink) == ncclInvalidArgument);
+  CHECK(ncclCommWindowDeregister(comm, reinterpret_cast<ncclWindow_t>(&sink)) == ncclInvalidArgument);
+  for (int result = 0; result < 10; ++result) {
+    CHECK(std::string(ncclGetErrorString(static_cast<ncclResult_t>(result))).size() > 3);
+  }
+  destroy(comms);
+  CHECK(sum(ncclFloat32, ncclSum, comm) == ncclInvalidArgument);  // destroyed
+  CHECK(ncclCommDestroy(comm) == ncclInvalidArgument);
+}
+
+TEST_CASE("any sequence of calls") {
+  // The same seed on all ranks: the same calls, with arguments from all that are allowed.
+  for (const int ranks : {2, 4}) {
+    onRanks<CpuClient>(ranks, [](CpuRank& c) {
+      std::mt19937 random(7);
+      const auto below = [&](std::size_t limit) { return static_cast<std::size_t>(random() % limit); };
+      for (int step = 0; step < 60; ++step) {
+        const ncclDataType_t type = allTypes()[below(allTypes().size())];
+        const std::size_t count = below(4) == 0 ? below(20000) : below(70);
+        const bool inPlace = below(2) == 0;
+        switch (below(5)) {
+          case 0:
+          case 1:
+            checkReductions(c, type, static_cast<ncclRedOp_t>(below(5)), count, inPlace);
+            break;
+          case 2:
+            checkMoves(c, type, count, inPlace);
+            break;
+          case 3:
+            checkMessages(c, 1 + static_cast<int>(below(4)));
+            break;
+          default:
+            checkMixedGroup(c);
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("many communicators") {
+  std::vector<std::vector<ncclComm_t>> all;
+  for (int i = 0; i < 10; ++i) all.push_back(initInGroup(2));
+  for (const auto& comms : all) destroy(comms);
+}
+
+TEST_CASE("the version") {
+  int version = 0;
+  CHECK(ncclGetVersion(&version) == ncclSuccess);
+  CHECK(version == 22809);
+}

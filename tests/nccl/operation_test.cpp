@@ -1,0 +1,150 @@
+// What a user sees of a running program: the record of its calls, versions, parameters, and options of single calls.
+#include <doctest/doctest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "kernels/nccl/newer_functions.hpp"
+
+namespace {
+
+/// Set before the library reads the environment, which it does once.
+const std::string& dumpFolder() {
+  static const std::string folder = [] {
+    std::string name = (std::filesystem::temp_directory_path() / "mscclpp_calls_XXXXXX").string();
+    REQUIRE(::mkdtemp(name.data()) != nullptr);
+    ::setenv("MSCCLPP_NCCL_DUMP_DIR", name.c_str(), 1);
+    ::setenv("MSCCLPP_NCCL_VERSION", "23203", 1);
+    ::setenv("NCCL_MAX_CTAS", "4", 1);
+    return name;
+  }();
+  return folder;
+}
+
+std::vector<ncclComm_t> makeComms(int ranks) {
+  dumpFolder();
+  std::vector<ncclComm_t> comms(static_cast<std::size_t>(ranks));
+  REQUIRE(ncclCommInitAll(comms.data(), ranks, nullptr) == ncclSuccess);
+  return comms;
+}
+
+std::vector<std::string> linesOf(const std::filesystem::path& path) {
+  std::ifstream file(path);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(line);
+  return lines;
+}
+
+}  // namespace
+
+TEST_CASE("an aborted communicator leaves a record of its calls") {
+  const auto comms = makeComms(1);
+  float value = 1;
+  for (int i = 0; i < 1005; ++i) {
+    REQUIRE(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclMax, comms[0], nullptr) == ncclSuccess);
+  }
+  REQUIRE(ncclGroupStart() == ncclSuccess);
+  REQUIRE(ncclSend(&value, 1, ncclInt32, 0, comms[0], nullptr) == ncclSuccess);
+  REQUIRE(ncclRecv(&value, 1, ncclInt32, 0, comms[0], nullptr) == ncclSuccess);
+  REQUIRE(ncclGroupEnd() == ncclSuccess);
+  REQUIRE(ncclCommAbort(comms[0]) == ncclSuccess);
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(dumpFolder())) files.push_back(entry.path());
+  REQUIRE(files.size() == 1);
+  CHECK(files[0].filename().string().starts_with("nccl_calls_rank_0_process_"));
+  const auto lines = linesOf(files[0]);
+  REQUIRE(lines.size() == 1001);
+  CHECK(lines[0] == "rank 0 of 1: aborted");
+  CHECK(lines[1].starts_with("7 "));
+  CHECK(lines[1].find("ncclAllReduce count 1 float op max") != std::string::npos);
+  CHECK(lines[999].find("ncclSend count 1 int32 peer 0") != std::string::npos);
+  CHECK(lines[1000].starts_with("1006 "));
+  CHECK(lines[1000].find("ncclRecv count 1 int32 peer 0") != std::string::npos);
+  std::filesystem::remove_all(dumpFolder());
+}
+
+TEST_CASE("the version that is asked for") {
+  dumpFolder();
+  int version = 0;
+  CHECK(ncclGetVersion(&version) == ncclSuccess);
+  CHECK(version == 23203);
+}
+
+TEST_CASE("parameters") {
+  dumpFolder();
+  const char** keys = nullptr;
+  int count = 0;
+  REQUIRE(ncclParamGetAllParameterKeys(&keys, &count) == ncclSuccess);
+  CHECK(count >= 9);
+  ncclParamHandle_t handle = nullptr;
+  REQUIRE(ncclParamBind(&handle, "NCCL_MAX_CTAS") == ncclSuccess);
+  std::int32_t number = 0;
+  CHECK(ncclParamGetI32(handle, &number) == ncclSuccess);
+  CHECK(number == 4);
+  const char* text = nullptr;
+  CHECK(ncclParamGetStr(handle, &text) == ncclSuccess);
+  CHECK(std::string(text) == "4");
+  char bytes[8] = {};
+  int length = 0;
+  CHECK(ncclParamGet(handle, bytes, sizeof bytes, &length) == ncclSuccess);
+  CHECK(std::string(bytes, static_cast<std::size_t>(length)) == "4");
+  CHECK(ncclParamGet(handle, bytes, 0, &length) == ncclInvalidArgument);
+  CHECK(ncclParamGetParameter("MSCCLPP_NCCL_VERSION", &text, &length) == ncclSuccess);
+  CHECK(std::string(text) == "23203");
+  std::int8_t small = 0;
+  REQUIRE(ncclParamBind(&handle, "MSCCLPP_NCCL_VERSION") == ncclSuccess);
+  CHECK(ncclParamGetI8(handle, &small) == ncclInvalidArgument);  // too large
+  CHECK(ncclParamBind(&handle, "NCCL_NO_SUCH_THING") == ncclInvalidArgument);
+  CHECK(ncclParamGetI32(reinterpret_cast<ncclParamHandle_t>(&small), &number) == ncclInvalidArgument);
+}
+
+TEST_CASE("options of a call") {
+  const auto comms = makeComms(2);
+  ncclCollConfig_t config{};
+  config.size = sizeof config;
+  config.magic = mscclpp::nccl::configMagic;
+  config.forceAlgSelection = 1;
+  const auto sum = [&] {
+    float values[2] = {1, 2};
+    ncclResult_t results[2];
+    std::vector<std::thread> threads;
+    for (int rank = 0; rank < 2; ++rank) {
+      threads.emplace_back([&, rank] {
+        results[rank] =
+            ncclAllReduceConfig(&values[rank], &values[rank], 1, ncclFloat32, ncclSum, comms[rank], nullptr, &config);
+      });
+    }
+    for (auto& thread : threads) thread.join();
+    CHECK(results[0] == results[1]);
+    if (results[0] == ncclSuccess) CHECK(values[0] == 3);
+    return results[0];
+  };
+  CHECK(sum() == ncclSuccess);
+  config.algSelection = "pipelined";
+  CHECK(sum() == ncclSuccess);
+  config.algSelection = "no_such_algorithm";
+  CHECK(sum() == ncclInvalidArgument);
+  config.forceAlgSelection = 0;
+  CHECK(sum() == ncclSuccess);
+  config.magic = 0;
+  CHECK(sum() == ncclInvalidArgument);
+  for (const ncclComm_t comm : comms) CHECK(ncclCommDestroy(comm) == ncclSuccess);
+}
+
+TEST_CASE("functions without a native form are errors that say so") {
+  const auto comms = makeComms(1);
+  ncclUniqueId id;
+  CHECK(ncclCommGetUniqueId(comms[0], &id) == ncclInvalidUsage);
+  CHECK(std::string(ncclGetLastError(comms[0])).find("docs/nccl.md") != std::string::npos);
+  ncclComm_t grown = comms[0];
+  CHECK(ncclCommGrow(comms[0], 2, &id, 0, &grown, nullptr) == ncclInvalidUsage);
+  CHECK(grown == nullptr);
+  CHECK(ncclSignal(0, 0, 0, 0, comms[0], nullptr) == ncclInvalidUsage);
+  CHECK(ncclCommResume(comms[0]) == ncclSuccess);
+  CHECK(ncclCommDestroy(comms[0]) == ncclSuccess);
+}
