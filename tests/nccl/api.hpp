@@ -3,6 +3,9 @@
 
 #if __has_include(<nccl.h>)
 #include <nccl.h>
+#if NCCL_VERSION_CODE < 22809  // which has what older headers lack
+extern "C" ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags);
+#endif
 #else
 #include "kernels/nccl/newer_functions.hpp"
 #define NCCL_CONFIG_UNDEF_INT INT_MIN

@@ -11,6 +11,7 @@ for bit. --kill: rank 1 is killed, and the others have to end with an error soon
 """
 
 import argparse
+import ctypes
 import datetime
 import json
 import os
@@ -286,23 +287,34 @@ def run_killed(rank, device):
     assert time.monotonic() - start < 60, "the failure was noticed too late"
 
 
+def is_mscclpp_preloaded():
+    """Whether a preloaded library gives PyTorch its NCCL functions. PyTorch may load NCCL itself as well, by its path;
+    the preloaded names come first."""
+    try:
+        text = ctypes.CDLL(None).ncclGetErrorString
+    except AttributeError:
+        return False
+    text.restype = ctypes.c_char_p
+    internal_error = 3
+    return b"mscclpp" in text(internal_error)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--save")
     parser.add_argument("--compare")
     parser.add_argument("--tolerance", type=float, default=0.0, help="relative difference of losses")
     parser.add_argument("--kill", action="store_true")
-    parser.add_argument("--require-mscclpp", action="store_true", help="fail if NCCL itself is loaded")
+    parser.add_argument("--require-mscclpp", action="store_true", help="fail on NCCL itself")
     arguments = parser.parse_args()
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", rank)))
     torch.cuda.set_device(device)
-    with open("/proc/self/maps") as maps:
-        libraries = sorted({line.split()[-1] for line in maps if "libnccl" in line})
+    library = "mscclpp" if is_mscclpp_preloaded() else "NCCL"
     if rank == 0:
-        print(f"PyTorch {torch.__version__}, NCCL's place: {', '.join(libraries)}, {torch.cuda.nccl.version()}")
+        print(f"PyTorch {torch.__version__} on {library}, version {torch.cuda.nccl.version()}")
     if arguments.require_mscclpp:
-        assert len(libraries) == 1 and "mscclpp" in libraries[0], f"NCCL itself is loaded: {libraries}"
+        assert library == "mscclpp", "LD_PRELOAD names no mscclpp-nccl/libnccl.so.2, or it could not be loaded"
     timeout = datetime.timedelta(seconds=20 if arguments.kill else 120)
     dist.init_process_group("nccl", device_id=device, timeout=timeout)
     if arguments.kill:
