@@ -95,12 +95,8 @@ class Collectives::State {
       bulkCopies_ &= ofRank.at(0) != 0;
     }
     lineStoresAtomic_ = backend_.areLineStoresAtomic(*communicator_->bootstrap());
-    std::vector<std::size_t> inUse;
-    for (std::size_t i = 0; i < algorithmTable.size(); ++i) {
-      if (isAvailable(algorithmTable[i]) && algorithmTable[i].variants != Variants::CopyEngine &&
-          (wanted == Algorithms::All || selection_->contains(i)))
-        inUse.push_back(i);
-    }
+    auto inUse = wanted == Algorithms::All ? allAlgorithms() : selection_->algorithmsInUse();
+    std::erase_if(inUse, [&](const auto& each) { return !isAvailable(algorithmTable[each.algorithm]); });
     if (const auto budget = backend_.budget()) {
       // A send/receive in both directions takes two blocks at least.
       share_ = reserveOnAllRanks(*communicator_->bootstrap(), budget, std::max(maxBlocks_, 2));
@@ -201,8 +197,7 @@ class Collectives::State {
 
   bool supports(const CollectiveCall& call) const {
     const std::size_t algorithm = indexOf(call.collective, call.algorithm);
-    return algorithm < algorithmTable.size() && isSetUp(algorithm) &&
-           !isTooLong(algorithmTable[algorithm], bytesOf(call)) &&
+    return algorithm < algorithmTable.size() && isSetUp(algorithm) && !isTooLong(algorithm, bytesOf(call)) &&
            canRun(algorithm, call.type, call.output != nullptr && findOutput(call).has_value());
   }
 
@@ -283,6 +278,14 @@ class Collectives::State {
   bool isSetUp(std::size_t algorithm) const {
     return algorithmTable[algorithm].variants == Variants::CopyEngine || regions_->find(algorithm) != nullptr;
   }
+  /// The longest message of an algorithm that is set up; noLimit: any.
+  std::size_t longestOf(std::size_t algorithm) const {
+    const std::size_t supported = algorithmTable[algorithm].maxBytes;
+    return supported == noLimit ? noLimit : std::min(supported, regions_->find(algorithm)->capacity);
+  }
+  bool isTooLong(std::size_t algorithm, std::size_t bytes) const {
+    return longestOf(algorithm) != noLimit && bytes > longestOf(algorithm);
+  }
   /// Whether an algorithm that is set up can run a call with elements of this type. isRegistered: its output is.
   bool canRun(std::size_t algorithm, DataType type, bool isRegistered) const {
     if (needsRegistration(algorithmTable[algorithm]) && !isRegistered) return false;
@@ -310,10 +313,13 @@ class Collectives::State {
       throwInvalidCall(call, "unknown algorithm \"" + call.algorithm + "\"; available: " + known);
     }
     const Algorithm& algorithm = algorithmTable[index];
-    if (isTooLong(algorithm, bytes)) {
-      throwInvalidCall(call, call.algorithm + " supports messages of up to " + std::to_string(algorithm.maxBytes) +
-                                 " bytes, not " + std::to_string(bytes) + ": do not name an algorithm, or use " +
-                                 algorithmTable[fallbackOf(call.collective)].name);
+    if (isTooLong(index, bytes)) {
+      const bool fitsInAll = bytes <= algorithm.maxBytes;
+      throwInvalidCall(call, call.algorithm + (fitsInAll ? " is set up for" : " supports") + " messages of up to " +
+                                 std::to_string(longestOf(index)) + " bytes, not " + std::to_string(bytes) +
+                                 ": do not name an algorithm, " +
+                                 (fitsInAll ? "construct Collectives with Algorithms::All, on all ranks, " : "") +
+                                 "or use " + algorithmTable[fallbackOf(call.collective)].name);
     }
     if (needsRegistration(algorithm) && !isRegistered) {
       throwInvalidCall(call, call.algorithm +

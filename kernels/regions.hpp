@@ -6,10 +6,10 @@
 #include <memory>
 #include <vector>
 
-#include "algorithms.hpp"
 #include "backend.hpp"
 #include "mscclpp/collective/tile_rings.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
+#include "region_layout.hpp"
 
 namespace mscclpp::kernels {
 
@@ -26,14 +26,13 @@ struct Region {
 
 class Regions {
  public:
-  /// Collective: every rank of the communicator calls it, with the same arguments. algorithmsInUse: indices in
-  /// algorithms. maxBlocks: of a launch on a GPU.
+  /// Collective: every rank of the communicator calls it, with the same arguments. maxBlocks: of a launch on a GPU.
   Regions(Communicator& communicator, DeviceType deviceType, const Backend& backend,
-          const std::vector<std::size_t>& algorithmsInUse, int maxBlocks);
+          const std::vector<AlgorithmInUse>& inUse, int maxBlocks);
 
   /// The region of an algorithm; null if it is not in use.
   const Region* find(std::size_t algorithm) const {
-    const int index = indices_[algorithm];
+    const int index = layout_.indices[algorithm];
     return index < 0 ? nullptr : &regions_[static_cast<std::size_t>(index)];
   }
   /// The window that has all regions: an address per rank.
@@ -43,24 +42,12 @@ class Regions {
   void setEpoch(std::uint64_t epoch);
 
  private:
-  /// What does not depend on the rank.
-  struct Layout {
-    std::uint32_t type;  ///< number of the scratch's type
-    int initialByte;
-    std::uint64_t firstEpoch;
-    bool hasCredits;
-    std::vector<std::size_t> counters;    ///< offsets in the region: counters of pipelines, credits of pairs
-    std::size_t countersBytes;            ///< at each of these offsets
-    std::vector<std::size_t> pairEpochs;  ///< offsets of the epochs of pairs in the region
-  };
-
   std::byte* local(const Region& region) const { return region.window[static_cast<std::size_t>(rank_)]; }
 
   const Backend& backend_;
   int rank_;
+  RegionLayout layout_;
   std::vector<Region> regions_;
-  std::vector<Layout> layouts_;  ///< of the regions
-  std::vector<int> indices_;     ///< of the algorithms' regions; -1: none
   std::unique_ptr<SymmetricMemory> memory_;
   std::vector<std::byte*> window_;
 };

@@ -100,12 +100,29 @@ Selection::Selection(DeviceType deviceType, const std::string& deviceName, int r
   }
 }
 
-bool Selection::contains(std::size_t algorithm) const {
-  if (algorithm == fallbackOf(algorithmTable[algorithm].collective)) return true;
-  for (const Choice& choice : choices(algorithmTable[algorithm].collective)) {
-    if (choice.algorithm == algorithm) return true;
+std::vector<AlgorithmInUse> Selection::algorithmsInUse() const {
+  std::vector<AlgorithmInUse> inUse;
+  for (const AlgorithmInUse& each : allAlgorithms()) {
+    const CollectiveType collective = algorithmTable[each.algorithm].collective;
+    bool isChosen = each.algorithm == fallbackOf(collective);
+    std::size_t longest = 0;
+    for (const Choice& choice : choices(collective)) {
+      if (choice.algorithm != each.algorithm) continue;
+      isChosen = true;
+      longest = std::max(longest, choice.maxBytes);
+    }
+    // What takes any size has the same scratch for all sizes.
+    if (isChosen) inUse.push_back({each.algorithm, each.maxBytes == noLimit ? noLimit : longest});
   }
-  return false;
+  return inUse;
+}
+
+std::vector<AlgorithmInUse> allAlgorithms() {
+  std::vector<AlgorithmInUse> all;
+  for (std::size_t i = 0; i < algorithmTable.size(); ++i) {
+    if (algorithmTable[i].variants != Variants::CopyEngine) all.push_back({i, algorithmTable[i].maxBytes});
+  }
+  return all;
 }
 
 }  // namespace mscclpp::kernels

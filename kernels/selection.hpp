@@ -8,6 +8,7 @@
 
 #include "algorithms.hpp"
 #include "mscclpp/host/base/device.hpp"
+#include "region_layout.hpp"
 
 namespace mscclpp::kernels {
 
@@ -29,12 +30,16 @@ class Selection {
   const std::vector<Choice>& choices(CollectiveType collective) const {
     return choices_[static_cast<std::size_t>(collective)];
   }
-  /// Whether the algorithm is any choice of its collective.
-  bool contains(std::size_t algorithm) const;
+  /// The algorithms that are any choice of their collective, and those for what no choice supports; without copy
+  /// engines. Each with the longest message for which it can be chosen.
+  std::vector<AlgorithmInUse> algorithmsInUse() const;
 
  private:
   std::array<std::vector<Choice>, collectiveTypes> choices_;
 };
+
+/// All algorithms but copy engines, each with the longest message that it supports.
+std::vector<AlgorithmInUse> allAlgorithms();
 
 /// The algorithms that a list such as "all_reduce:two_shot_ll128,all_gather:pipelined" names, as indices in
 /// algorithmTable. Throws Error(InvalidUsage) with the known names.

@@ -30,6 +30,17 @@ TEST_CASE("team: a rank addresses every peer once, and no two ranks address the 
   }
 }
 
+TEST_CASE("team: the other ranks have consecutive indices, in increasing order") {
+  for (int rank = 0; rank < 5; ++rank) {
+    int next = 0;
+    for (int peer = 0; peer < 5; ++peer) {
+      if (peer != rank) CHECK(peerIndex(rank, peer) == next++);
+    }
+    CHECK(peerIndex(rank, rank) >= 0);
+    CHECK(peerIndex(rank, rank) <= next);
+  }
+}
+
 TEST_CASE("team: a team of one has no rotation") {
   for (std::uint32_t block = 0; block < 3; ++block) CHECK(Team<>(0, 1).rotation(block) == 0);
 }

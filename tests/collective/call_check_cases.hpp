@@ -138,8 +138,10 @@ struct CheckRun {
     failures = 0;
     for (int rank = 0; rank < checkRanks; ++rank) {
       auto after = scratch.read(rank);
-      after.resize(layout.callOffset(0));
-      before[static_cast<std::size_t>(rank)].resize(layout.callOffset(0));
+      const auto callWords = static_cast<std::ptrdiff_t>(layout.callOffset(0));
+      const auto callWordsEnd = static_cast<std::ptrdiff_t>(layout.callOffset(checkRanks));
+      std::copy(after.begin() + callWords, after.begin() + callWordsEnd,
+                before[static_cast<std::size_t>(rank)].begin() + callWords);
       dataIsUntouched &= after == before[static_cast<std::size_t>(rank)];
       for (const auto epoch : epochs.template read<std::uint64_t>(rank)) dataIsUntouched &= epoch == firstEpoch;
       const auto output = outputs.template read<std::int32_t>(rank);

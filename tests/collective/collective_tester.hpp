@@ -192,8 +192,8 @@ struct CollectiveBody {
 struct CollectiveTraits {
   Meaning meaning;
   std::size_t windowBytes;
-  std::size_t countersOffset;  ///< of the words in the window that start at `firstCount`, up to its end
-  std::uint64_t firstCount;    ///< before the skipped epochs
+  Range counters;            ///< bytes of the words in the window that start at `firstCount`
+  std::uint64_t firstCount;  ///< before the skipped epochs
   int initialByte;
   std::uint64_t firstEpoch;
 };
@@ -308,9 +308,9 @@ class CollectiveTester {
     const std::uint64_t epoch = traits.firstEpoch + skippedEpochs;
     for (int rank = 0; rank < ranks; ++rank) {
       epochs_.write(rank, std::vector<std::uint64_t>(epochWords, epoch));
-      const std::size_t words = (traits.windowBytes - traits.countersOffset) / sizeof(std::uint64_t);
+      const std::size_t words = traits.counters.size() / sizeof(std::uint64_t);
       const std::uint64_t count = traits.firstCount + skippedEpochs;
-      scratch_.write(rank, std::vector<std::uint64_t>(words, count), traits.countersOffset);
+      scratch_.write(rank, std::vector<std::uint64_t>(words, count), traits.counters.begin);
     }
   }
 
@@ -436,19 +436,16 @@ class TesterOf final : public CollectiveTester<typename Collective::Element,
 
  private:
   static CollectiveTraits traitsOf(const typename Collective::Scratch& scratch) {
-    std::size_t countersOffset = scratch.windowBytes();
+    Range counters{0, 0};
     std::uint64_t firstCount = 0;
     if constexpr (takesAnySize(Collective::configuration.protocol)) {
-      countersOffset = scratch.countersOffset();
+      counters = {scratch.countersOffset(), scratch.countersOffset() + scratch.countersBytes()};
       // A counter at the epoch would say that the peer has entered the call.
       firstCount = Collective::Scratch::firstEpoch - (Collective::Scratch::reuse == SlotReuse::ByCredits ? 1 : 0);
     }
-    return {meaningOf<Collective>,
-            scratch.windowBytes(),
-            countersOffset,
-            firstCount,
-            Collective::Scratch::initialByte,
-            Collective::Scratch::firstEpoch};
+    return {
+        meaningOf<Collective>,          scratch.windowBytes(), counters, firstCount, Collective::Scratch::initialByte,
+        Collective::Scratch::firstEpoch};
   }
   std::optional<WaitRecord> launch(Backend<width>& backend, const Shape& shape,
                                    const CollectiveParameters& parameters) override {

@@ -140,20 +140,18 @@ class PairTester {
   void setEpochs(std::uint64_t epoch) {
     for (int rank = 0; rank < p.ranks; ++rank) {
       for (int peer = 0; peer < p.ranks; ++peer) {
-        for (const auto part : {layout_.senderOffset(peer), layout_.receiverOffset(peer)}) {
-          scratch_.write(rank, std::vector<std::uint64_t>(epochWords, epoch), part + layout_.epochsInPart());
-          scratch_.write(rank, std::vector<std::uint64_t>(2, epoch - 1), part + layout_.pair.creditOffset(0));
-        }
+        setEpoch(rank, layout_.senderOffset(peer), epoch);
+        if (peer != rank) setEpoch(rank, layout_.receiverOffset(peer, rank), epoch);
       }
     }
   }
   std::uint64_t epoch(int rank, int receiver) const {
     const auto words = scratch_.template read<std::uint64_t>(rank);
-    return words[(layout_.senderOffset(receiver) + layout_.epochsInPart()) / sizeof(std::uint64_t)];
+    return words[(layout_.senderOffset(receiver) + Scratch::epochsInPart) / sizeof(std::uint64_t)];
   }
   /// Forges the credit that `receiver` has given to rank 0.
   void forgeCredit(int receiver) {
-    const auto offset = layout_.senderOffset(receiver) + layout_.pair.creditOffset(1);
+    const auto offset = layout_.senderOffset(receiver) + Scratch::pairInPart + layout_.pair.creditOffset(1);
     scratch_.write(0, std::vector<std::uint64_t>{1000}, offset);
   }
 
@@ -234,6 +232,12 @@ class PairTester {
   }
 
  private:
+  void setEpoch(int rank, std::size_t part, std::uint64_t epoch) {
+    scratch_.write(rank, std::vector<std::uint64_t>(epochWords, epoch), part + Scratch::epochsInPart);
+    const std::size_t credits = part + Scratch::pairInPart + layout_.pair.creditOffset(0);
+    scratch_.write(rank, std::vector<std::uint64_t>(2, epoch - 1), credits);
+  }
+
   Scratch layout_;
   Backend<warpWidthFor(Collective::configuration.protocol)> backend_;
   using Buffers = decltype(std::declval<Backend<warpWidthFor(Collective::configuration.protocol)>>().allocate(0, 0, 0));
@@ -315,6 +319,18 @@ TEST_CASE("send and receive: the 32-bit flag of a pair wraps") {
   tester.p.delays = 20'000;
   tester.check({2, 2, 1}, randomPlan(2, 180, 9));
   CHECK(std::max(tester.epoch(0, 1), tester.epoch(1, 0)) > std::uint64_t{1} << 32);
+}
+
+TEST_CASE("send and receive: at the wrap, a sender has no slots to clear, and its other pairs stay as they are") {
+  PairTester<LL16Pairs> tester(2, 180, {});
+  tester.setEpochs((std::uint64_t{1} << 32) - 4);
+  PairPlan plan;
+  for (int i = 0; i < maxRounds / 2; ++i) {
+    plan.add({1, 0}, 33);
+    plan.add({0, 1}, 33);  // each to itself
+  }
+  tester.check({2, 1, 1}, plan);
+  for (const int receiver : {0, 1}) CHECK(tester.epoch(0, receiver) > std::uint64_t{1} << 32);
 }
 
 TEST_CASE("send and receive: what is accepted") {

@@ -595,9 +595,9 @@ TEST_CASE("packet session: the 32-bit flag wraps, and no slot keeps a flag until
     std::ptrdiff_t count = 0;
     for (int rank = 0; rank < 3; ++rank) {
       const auto words = tester.slots(rank);
-      // Flags are the odd words; credits are at the end.
-      const std::size_t end = LL16Kind::scratch(3, 1).creditOffset(0) / sizeof(std::uint32_t);
-      for (std::size_t i = 1; i < end; i += 2) count += words[i] >= first && words[i] < first + 4;
+      // Flags are the odd words behind the credits.
+      const std::size_t start = LL16Kind::scratch(3, 1).slotsOffset() / sizeof(std::uint32_t);
+      for (std::size_t i = start + 1; i < words.size(); i += 2) count += words[i] >= first && words[i] < first + 4;
     }
     return count;
   };
@@ -612,18 +612,24 @@ TEST_CASE("packet session: slot arrays of all senders, arrays and sets, and the 
   for (int ranks = 2; ranks <= 9; ++ranks) {
     for (std::size_t packs = 1; packs <= 70; ++packs) {
       const PacketSlots<LL16Rows, 2, SlotReuse::ByCredits> slots{packs, ranks};
-      std::vector<std::size_t> starts;
-      for (std::uint64_t epoch = 5; epoch < 9; ++epoch) {
-        for (int array = 0; array < 2; ++array) {
-          for (int from = 0; from < ranks; ++from) starts.push_back(slots.offset(epoch, array, from));
+      for (int to = 0; to < ranks; ++to) {
+        std::vector<std::size_t> starts;
+        for (std::uint64_t epoch = 5; epoch < 9; ++epoch) {
+          for (int array = 0; array < 2; ++array) {
+            for (int from = 0; from < ranks; ++from) {
+              if (from != to) starts.push_back(slots.offset(epoch, array, from, to));
+            }
+          }
         }
+        std::sort(starts.begin(), starts.end());
+        REQUIRE(starts.front() == slots.slotsOffset());
+        starts.push_back(slots.windowBytes());
+        // Without gaps: no slots for what a rank would send to itself.
+        for (std::size_t i = 0; i + 1 < starts.size(); ++i)
+          REQUIRE(starts[i + 1] - starts[i] == LL16Rows::bytes(packs));
       }
-      starts.push_back(slots.creditOffset(0));
-      std::sort(starts.begin(), starts.end());
-      for (std::size_t i = 0; i + 1 < starts.size(); ++i) REQUIRE(starts[i + 1] - starts[i] >= LL16Rows::bytes(packs));
-      REQUIRE(starts.back() == slots.creditOffset(0));
       REQUIRE(slots.callOffset(0) >= slots.creditOffset(ranks));
-      REQUIRE(slots.windowBytes() == slots.callOffset(ranks));
+      REQUIRE(slots.slotsOffset() >= slots.callOffset(ranks));
     }
   }
 }
@@ -776,14 +782,18 @@ TEST_CASE("tile pipeline: tiles and counters of all blocks, arrays, slots and se
         for (int slots = 2; slots <= 8; slots *= 2) {
           const TileRings<2, SlotReuse::ByData> rings{packs, ranks, blocks, slots};
           std::vector<Range> parts;
+          const int to = (blocks + slots) % ranks;
           for (int block = 0; block < blocks; ++block) {
             for (int from = 0; from < ranks; ++from) {
-              for (int array = 0; array < 2; ++array) {
+              for (int array = 0; array < 2 && from != to; ++array) {
+                const std::size_t inSlot =
+                    static_cast<std::size_t>(array) * rings.ringBytes() + rings.tileInSlot(from, to);
                 for (int slot = 0; slot < slots; ++slot) {
                   const auto tile = static_cast<std::uint64_t>(slot);
-                  const std::size_t at = rings.tileOffset(block, array, tile, from);
+                  const std::size_t at = rings.slotOffset(block, tile) + inSlot;
                   REQUIRE(at % 128 == 0);
-                  REQUIRE(at == rings.tileOffset(block, array, tile + static_cast<std::uint64_t>(slots), from));
+                  REQUIRE(at == rings.slotOffset(block, tile + static_cast<std::uint64_t>(slots)) + inSlot);
+                  REQUIRE(at >= rings.slotsOffset());
                   parts.push_back({at, at + packs * 16});
                 }
               }
@@ -795,8 +805,11 @@ TEST_CASE("tile pipeline: tiles and counters of all blocks, arrays, slots and se
           }
           std::sort(parts.begin(), parts.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
           for (std::size_t i = 0; i + 1 < parts.size(); ++i) REQUIRE(parts[i].end <= parts[i + 1].begin);
-          REQUIRE(parts.back().end <= rings.callOffset(0));
-          REQUIRE(rings.callOffset(ranks) == rings.windowBytes());
+          REQUIRE(parts.back().end == rings.windowBytes());
+          REQUIRE(rings.callOffset(0) >= rings.countersOffset() + rings.countersBytes());
+          REQUIRE(rings.slotsOffset() >= rings.callOffset(ranks));
+          const auto tiles = static_cast<std::size_t>(2 * slots * blocks * (ranks - 1));
+          REQUIRE(rings.windowBytes() - rings.slotsOffset() == tiles * rings.tileBytes());
         }
       }
     }

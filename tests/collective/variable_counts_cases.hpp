@@ -200,7 +200,7 @@ TEST_CASE("all-to-all-v: no slot keeps a flag until it repeats") {
   const auto layout = C::scratchFor(count, ranks);
   const auto flagsAreCleared = [&](int rank) {
     const auto bytes = tester.scratch(rank);
-    return std::all_of(bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(layout.creditOffset(0)),
+    return std::all_of(bytes.begin() + static_cast<std::ptrdiff_t>(layout.slotsOffset()), bytes.end(),
                        [](std::byte byte) { return byte == std::byte{0}; });
   };
   CallMaker calls(ranks, count, 1);

@@ -50,8 +50,12 @@ std::string problemOf(const std::vector<Used>& used, const RegionOf& regionOf, i
     const int rank = bootstrap->getRank();
     Communicator communicator(bootstrap);
     std::vector<std::size_t> indices;
-    for (const Used& each : used) indices.push_back(indexOf(each.collective, each.name));
-    const Regions regions(communicator, DeviceType::CPU, cpuBackend(), indices, 1);
+    std::vector<AlgorithmInUse> setUp;
+    for (const Used& each : used) {
+      indices.push_back(indexOf(each.collective, each.name));
+      setUp.push_back({indices.back(), algorithmTable[indices.back()].maxBytes});
+    }
+    const Regions regions(communicator, DeviceType::CPU, cpuBackend(), setUp, 1);
     const WaitMonitor monitor(communicator, DeviceType::CPU);
     std::vector<Region> inUse;
     for (const std::size_t index : indices) inUse.push_back(regionOf(regions, index, rank));
@@ -124,18 +128,18 @@ const Region& regionFor(const Regions& regions, const Used& used) {
 TEST_CASE("regions: collectives of one rule share a region, those of different rules do not") {
   runAsThreads(2, [](std::shared_ptr<Bootstrap> bootstrap) {
     Communicator communicator(bootstrap);
-    std::vector<std::size_t> all;
-    for (std::size_t i = 0; i < algorithmTable.size(); ++i) all.push_back(i);
+    std::vector<AlgorithmInUse> all;
+    for (std::size_t i = 0; i < algorithmTable.size(); ++i) all.push_back({i, algorithmTable[i].maxBytes});
     const Regions regions(communicator, DeviceType::CPU, cpuBackend(), all, 1);
     CHECK(&regionFor(regions, broadcast) == &regionFor(regions, scatter));
     CHECK(&regionFor(regions, broadcast) == &regionFor(regions, reduce));
     CHECK(&regionFor(regions, broadcast) != &regionFor(regions, allGather));
     CHECK(&regionFor(regions, longBroadcast) != &regionFor(regions, pipelinedGather));
     // Regions do not overlap, and share no epochs.
-    for (const std::size_t i : all) {
-      for (const std::size_t j : all) {
-        const Region& one = *regions.find(i);
-        const Region& other = *regions.find(j);
+    for (const AlgorithmInUse& i : all) {
+      for (const AlgorithmInUse& j : all) {
+        const Region& one = *regions.find(i.algorithm);
+        const Region& other = *regions.find(j.algorithm);
         if (&one == &other) continue;
         CHECK((one.offset + one.bytes <= other.offset || other.offset + other.bytes <= one.offset));
         CHECK(one.epochs != other.epochs);

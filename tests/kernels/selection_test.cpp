@@ -126,6 +126,39 @@ TEST_CASE("what the environment asks for is selected, and gives the right result
   });
 }
 
+TEST_CASE("an algorithm that is named takes the messages that it is set up for") {
+  runAsThreads(2, [](std::shared_ptr<Bootstrap> bootstrap) {
+    const auto communicator = std::make_shared<Communicator>(bootstrap);
+    const std::vector<unsigned char> input(300'000, static_cast<unsigned char>(bootstrap->getRank() + 1));
+    std::vector<unsigned char> output(600'000);
+    const auto gather = [&](Collectives& collectives, std::size_t count) {
+      collectives.allGather(input.data(), output.data(), count, DataType::UINT8, nullptr, "ll16");
+    };
+    const auto supports = [](const Collectives& collectives, std::size_t count) {
+      return collectives.supports(
+          {.collective = CollectiveType::AllGather, .count = count, .type = DataType::UINT8, .algorithm = "ll16"});
+    };
+    Collectives selected(communicator, DeviceType::CPU);
+    CHECK(supports(selected, 1008));  // selected up to 1000, in whole packs
+    CHECK_FALSE(supports(selected, 1009));
+    expectError(
+        "ll16 is set up for messages of up to 1008 bytes, not 1009: do not name an algorithm, construct Collectives "
+        "with Algorithms::All, on all ranks, or use pipelined",
+        [&] { gather(selected, 1009); });
+    gather(selected, 1008);
+    for (std::size_t i = 0; i < 2016; ++i) REQUIRE(output[i] == (i < 1008 ? 1 : 2));
+    bootstrap->barrier();
+    Collectives all(communicator, DeviceType::CPU, Collectives::Algorithms::All);
+    CHECK(supports(all, 262'144));
+    CHECK_FALSE(supports(all, 262'145));
+    gather(all, 1009);
+    for (std::size_t i = 0; i < 2018; ++i) REQUIRE(output[i] == (i < 1009 ? 1 : 2));
+    expectError("ll16 supports messages of up to 262144 bytes, not 262145: do not name an algorithm, or use pipelined",
+                [&] { gather(all, 262'145); });
+    bootstrap->barrier();
+  });
+}
+
 TEST_CASE("ranks that limit their blocks differently are told so") {
   runAsThreads(2, [](std::shared_ptr<Bootstrap> bootstrap) {
     const auto communicator = std::make_shared<Communicator>(bootstrap);

@@ -6,6 +6,12 @@
 
 namespace mscclpp {
 
+/// The index of a rank among those that are not `rank`, in increasing order: where `rank` keeps what it has of `peer`.
+/// peer == rank gives an index that is at most the number of the others, and means nothing.
+MSCCLPP_HOST_DEVICE constexpr int peerIndex(int rank, int peer) {
+  return peer <= rank ? peer : peer - 1;
+}
+
 /// The ranks of a collective. Ranks > 0: their number, fixed at compile time, so that loops over peers are unrolled; 0:
 /// known at run time.
 template <int Ranks = 0>

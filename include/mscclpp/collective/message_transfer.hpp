@@ -75,11 +75,11 @@ struct MessageTransfer {
     } else {
       if (blocks.blockCount() == 1) return true;
       const auto wordsAt = [&](std::size_t offset) {
-        const std::size_t part = partOffset<side>(scratch, peer);
-        return reinterpret_cast<std::uint64_t*>(args.window.at(args.team.rank(), part + offset));
+        const int self = args.team.rank();
+        return reinterpret_cast<std::uint64_t*>(args.window.at(self, partOffset<side>(scratch, self, peer) + offset));
       };
-      const std::uint64_t epoch = wordsAt(scratch.epochsInPart())[blocks.blockIndex()];
-      return awaitBlocks(blocks, wordsAt(scratch.barrierInPart()), epoch, args.wait);
+      const std::uint64_t epoch = wordsAt(Scratch::epochsInPart)[blocks.blockIndex()];
+      return awaitBlocks(blocks, wordsAt(Scratch::barrierInPart), epoch, args.wait);
     }
   }
 

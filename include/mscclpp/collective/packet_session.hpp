@@ -17,9 +17,13 @@
 
 namespace mscclpp {
 
-/// The scratch of a packet session, in a window: arrays of slots, one of each number for each sender, in as many sets
-/// as the rule of reuse needs. Calls alternate between the sets.
-template <class P, int arrays, SlotReuse reuse>
+/// The ranks to which packets are sent: all, or all but rank 0, which then has no slots.
+enum class Receivers { All, AllButFirst };
+
+/// The scratch of a packet session, in a window: arrays of slots, one of each number for each other rank, in as many
+/// sets as the rule of reuse needs. Calls alternate between the sets. The slots come last in the window: a rank without
+/// slots needs no more than slotsOffset() bytes of it.
+template <class P, int arrays, SlotReuse reuse, Receivers receivers = Receivers::All>
 struct PacketSlots {
   static constexpr int initialByte = P::initialByte;  ///< value of every byte of the window before the first call
   static constexpr std::uint64_t firstEpoch = 1;
@@ -29,23 +33,25 @@ struct PacketSlots {
   int ranks;
 
   MSCCLPP_HOST_DEVICE std::size_t arrayBytes() const { return P::bytes(arrayPacks); }
-  MSCCLPP_HOST_DEVICE std::size_t sendersBytes() const { return arrayBytes() * static_cast<std::size_t>(ranks); }
+  MSCCLPP_HOST_DEVICE std::size_t sendersBytes() const { return arrayBytes() * static_cast<std::size_t>(ranks - 1); }
   MSCCLPP_HOST_DEVICE std::size_t setBytes() const { return sendersBytes() * static_cast<std::size_t>(arrays); }
-  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return callOffset(ranks); }
+  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return slotsOffset() + setBytes() * sets; }
 
-  /// Offset in the window, in bytes, of the slots that rank `from` writes in an array in a call.
-  MSCCLPP_HOST_DEVICE std::size_t offset(std::uint64_t epoch, int array, int from) const {
-    return (epoch % sets) * setBytes() + static_cast<std::size_t>(array) * sendersBytes() +
-           static_cast<std::size_t>(from) * arrayBytes();
+  static MSCCLPP_HOST_DEVICE constexpr bool hasSlots(int rank) { return receivers == Receivers::All || rank > 0; }
+  MSCCLPP_HOST_DEVICE std::size_t slotsOffset() const { return roundUp(callOffset(ranks), 128); }
+  /// Offset in the window, in bytes, of the slots that rank `from` writes at rank `to` in an array in a call.
+  MSCCLPP_HOST_DEVICE std::size_t offset(std::uint64_t epoch, int array, int from, int to) const {
+    return slotsOffset() + (epoch % sets) * setBytes() + static_cast<std::size_t>(array) * sendersBytes() +
+           static_cast<std::size_t>(peerIndex(to, from)) * arrayBytes();
   }
   /// Offset of the word in which rank `from` counts its completed calls.
   MSCCLPP_HOST_DEVICE std::size_t creditOffset(int from) const {
-    return roundUp(setBytes() * sets, 128) + static_cast<std::size_t>(from) * sizeof(std::uint64_t);
+    return static_cast<std::size_t>(from) * sizeof(std::uint64_t);
   }
   /// Offset of the CallWords of rank `from`.
   MSCCLPP_HOST_DEVICE std::size_t callOffset(int from) const {
-    const std::size_t end = reuse == SlotReuse::ByData ? setBytes() * sets : creditOffset(ranks);
-    return roundUp(end, 128) + static_cast<std::size_t>(from) * CallWords::bytes;
+    const std::size_t start = reuse == SlotReuse::ByData ? 0 : roundUp(creditOffset(ranks), 128);
+    return start + static_cast<std::size_t>(from) * CallWords::bytes;
   }
 };
 
@@ -61,10 +67,11 @@ struct PacketSlots {
 ///
 /// A wait that fails leaves its record in `wait`. Later operations of the thread then neither wait nor send, so that
 /// the peers' waits fail too.
-template <class P, int Ranks, int arrays, SlotReuse reuse, Grid GridType, WaitPolicy Wait, TracePolicy Trace>
+template <class P, int Ranks, int arrays, SlotReuse reuse, Receivers receivers, Grid GridType, WaitPolicy Wait,
+          TracePolicy Trace>
 class PacketSession {
  public:
-  using Slots = PacketSlots<P, arrays, reuse>;
+  using Slots = PacketSlots<P, arrays, reuse, receivers>;
   using Index = rows::PackCount;  ///< of a layout's numbers of packs
   using Position = rows::RowPosition;
 
@@ -118,7 +125,7 @@ class PacketSession {
   /// position.
   MSCCLPP_INLINE void send(int array, int peer, const Position& at, const Word128& word) {
     if (!mayWrite(peer)) return;
-    rows::send<P>(warp_, args_.window.at(peer, args_.scratch.offset(epoch_, array, args_.team.rank())), at, word,
+    rows::send<P>(warp_, args_.window.at(peer, args_.scratch.offset(epoch_, array, args_.team.rank(), peer)), at, word,
                   epoch_);
   }
   /// The same to all peers, in the order of a block with this rotation (Team::peer).
@@ -203,7 +210,7 @@ class PacketSession {
 
   /// The slots of this rank that rank `from` writes.
   MSCCLPP_INLINE std::byte* slotsOf(int array, int from) const {
-    return args_.window.at(args_.team.rank(), args_.scratch.offset(epoch_, array, from));
+    return args_.window.at(args_.team.rank(), args_.scratch.offset(epoch_, array, from, args_.team.rank()));
   }
   MSCCLPP_INLINE WaitSite site(int peer) const {
     return {WaitOperation::Packet, args_.team.rank(), peer, static_cast<std::uint32_t>(grid_.blockIndex()), epoch_};
@@ -255,13 +262,15 @@ class PacketSession {
   /// time: the next writer is a later call, which waits for the end of this one.
   template <class ReceivedPacks>
   MSCCLPP_INLINE void clearUnused(const ReceivedPacks& receivedPacks) const {
-    if (!rows::mustClear<P>(epoch_, Slots::sets)) return;
+    if (!Slots::hasSlots(args_.team.rank()) || !rows::mustClear<P>(epoch_, Slots::sets)) return;
     MSCCLPP_NO_UNROLL
     for (int array = 0; array < arrays; ++array) {
       MSCCLPP_NO_UNROLL
-      for (int from = 0; from < args_.team.size(); ++from)
+      for (int i = 0; i < args_.team.size() - 1; ++i) {
+        const int from = args_.team.peer(i);
         rows::clear<P>(warp_, slotsOf(array, from), firstRow_, stride_, receivedPacks(array, from),
                        static_cast<Index>(args_.scratch.arrayPacks));
+      }
     }
   }
 
@@ -277,8 +286,9 @@ class PacketSession {
   std::uint64_t credited_ = 0;  ///< bit r: rank r's slots may be written in this call
 };
 
-template <Grid GridType, int Ranks, class P, int arrays, SlotReuse reuse, WaitPolicy Wait, TracePolicy Trace>
-PacketSession(const GridType&, const CollectiveArgs<Ranks, PacketSlots<P, arrays, reuse>>&, Wait&, Trace&)
-    -> PacketSession<P, Ranks, arrays, reuse, GridType, Wait, Trace>;
+template <Grid GridType, int Ranks, class P, int arrays, SlotReuse reuse, Receivers receivers, WaitPolicy Wait,
+          TracePolicy Trace>
+PacketSession(const GridType&, const CollectiveArgs<Ranks, PacketSlots<P, arrays, reuse, receivers>>&, Wait&, Trace&)
+    -> PacketSession<P, Ranks, arrays, reuse, receivers, GridType, Wait, Trace>;
 
 }  // namespace mscclpp

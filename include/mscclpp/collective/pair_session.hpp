@@ -18,9 +18,10 @@
 
 namespace mscclpp {
 
-/// The scratch of all ordered pairs of a team, in a window: for each peer the part in which this rank sends to it and
-/// the part in which it receives from it. PairOf: the scratch of a team of two. The words of CollectiveArgs::epochs are
-/// not used: those of the pairs are in the window.
+/// The scratch of all ordered pairs of a team, in a window: for each rank the part for what this rank sends to it (or
+/// copies, if it is this rank), then for each other rank the part for what this rank receives from it. A part is the
+/// epoch words of the pair, as many words for awaitBlocks(), and the scratch of the pair, of which the sender has no
+/// slots. PairOf: the scratch of a team of two. The words of CollectiveArgs::epochs are not used.
 template <class PairOf>
 struct PairScratch {
   static constexpr int initialByte = PairOf::initialByte;  ///< value of every byte of the window before the first call
@@ -32,28 +33,34 @@ struct PairScratch {
   int ranks;
   std::size_t start;  ///< offset in the window; 0, but where several scratches are in one window
 
-  /// Bytes of a part: the scratch of a pair, its epoch words, and as many words for awaitBlocks().
-  MSCCLPP_HOST_DEVICE std::size_t partBytes() const { return barrierInPart() + wordsBytes; }
-  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return 2 * static_cast<std::size_t>(ranks) * partBytes(); }
-
-  /// Offset of the part of the pair in the window of its sender, and in that of its receiver.
-  MSCCLPP_HOST_DEVICE std::size_t senderOffset(int receiver) const {
-    return start + static_cast<std::size_t>(2 * receiver) * partBytes();
-  }
-  MSCCLPP_HOST_DEVICE std::size_t receiverOffset(int sender) const {
-    return start + static_cast<std::size_t>(2 * sender + 1) * partBytes();
-  }
-  MSCCLPP_HOST_DEVICE std::size_t epochsInPart() const { return roundUp(pair.windowBytes(), 128); }
-  MSCCLPP_HOST_DEVICE std::size_t barrierInPart() const { return epochsInPart() + wordsBytes; }
-
- private:
   static constexpr std::size_t wordsBytes = epochWords * sizeof(std::uint64_t);
+  // Offsets in a part.
+  static constexpr std::size_t epochsInPart = 0;
+  static constexpr std::size_t barrierInPart = wordsBytes;
+  static constexpr std::size_t pairInPart = 2 * wordsBytes;
+
+  MSCCLPP_HOST_DEVICE std::size_t senderBytes() const { return pairInPart + pair.slotsOffset(); }
+  MSCCLPP_HOST_DEVICE std::size_t receiverBytes() const { return pairInPart + roundUp(pair.windowBytes(), 128); }
+  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const {
+    const auto count = static_cast<std::size_t>(ranks);
+    return count * senderBytes() + (count - 1) * receiverBytes();
+  }
+
+  /// Offset of the part of a pair in the window of its sender.
+  MSCCLPP_HOST_DEVICE std::size_t senderOffset(int receiver) const {
+    return start + static_cast<std::size_t>(receiver) * senderBytes();
+  }
+  /// The same in the window of its receiver, another rank.
+  MSCCLPP_HOST_DEVICE std::size_t receiverOffset(int sender, int receiver) const {
+    return start + static_cast<std::size_t>(ranks) * senderBytes() +
+           static_cast<std::size_t>(peerIndex(receiver, sender)) * receiverBytes();
+  }
 };
 
-/// Offset in the window of this rank of its part of the pair with `peer`, in which it is `side`.
+/// Offset in the window of rank `self` of its part of the pair with `peer`, in which it is `side`.
 template <PairSide side, class PairOf>
-MSCCLPP_INLINE std::size_t partOffset(const PairScratch<PairOf>& scratch, int peer) {
-  return side == PairSide::Receiver ? scratch.receiverOffset(peer) : scratch.senderOffset(peer);
+MSCCLPP_INLINE std::size_t partOffset(const PairScratch<PairOf>& scratch, int self, int peer) {
+  return side == PairSide::Receiver ? scratch.receiverOffset(peer, self) : scratch.senderOffset(peer);
 }
 
 /// The arguments of a call of the pair of this rank and `peer`, in which this rank is `side`, for `count` elements.
@@ -67,13 +74,14 @@ MSCCLPP_INLINE auto pairArgs(const GridType& grid, const CallArgs& args, const P
   const int self = args.team.rank();
   CollectiveArgs<size, PairOf> result{
       .team = {place, size}, .window = {}, .epochs = {}, .scratch = scratch.pair, .count = count, .wait = args.wait};
-  const std::size_t here = partOffset<side>(scratch, peer);
-  result.window.base[place] = args.window.at(self, here);
+  constexpr std::size_t inPart = PairScratch<PairOf>::pairInPart;
+  const std::size_t here = partOffset<side>(scratch, self, peer);
+  result.window.base[place] = args.window.at(self, here + inPart);
   if constexpr (size == 2) {
-    const std::size_t there = side == PairSide::Receiver ? scratch.senderOffset(self) : scratch.receiverOffset(self);
-    result.window.base[1 - place] = args.window.at(peer, there);
+    constexpr PairSide other = side == PairSide::Receiver ? PairSide::Sender : PairSide::Receiver;
+    result.window.base[1 - place] = args.window.at(peer, partOffset<other>(scratch, peer, self) + inPart);
   }
-  result.epochs = {reinterpret_cast<std::uint64_t*>(args.window.at(self, here + scratch.epochsInPart()))};
+  result.epochs = {reinterpret_cast<std::uint64_t*>(args.window.at(self, here + PairScratch<PairOf>::epochsInPart))};
   // Every block sets its own word, and no other block accesses it.
   if constexpr (PairScratch<PairOf>::initialWord != PairOf::firstEpoch) {
     if (result.epochs.current(grid) == PairScratch<PairOf>::initialWord) {
@@ -143,9 +151,9 @@ class PairWait {
 /// config.ranks == 1, from the source to the sink of the same rank. The sender does not wait for the receiver while
 /// slots are free.
 template <class T, CollectiveConfig config>
-struct PairTransfer : OverSession<T, config.common(), 1, 2, SlotReuse::ByCredits> {
+struct PairTransfer : OverSession<T, config.common(), 1, 2, SlotReuse::ByCredits, Receivers::AllButFirst> {
   static_assert(config.ranks == 1 || config.ranks == 2, "a pair has two ranks, or is one rank alone");
-  using Base = OverSession<T, config.common(), 1, 2, SlotReuse::ByCredits>;
+  using Base = OverSession<T, config.common(), 1, 2, SlotReuse::ByCredits, Receivers::AllButFirst>;
   using Base::checkSourceAndSink;
   using typename Base::Args;
   using typename Base::Scratch;

@@ -23,18 +23,18 @@ namespace mscclpp {
 namespace detail {
 
 /// The scratch of a protocol, and the type of a layout's numbers of packs.
-template <Protocol protocol, int arrays, SlotReuse reuse>
+template <Protocol protocol, int arrays, SlotReuse reuse, Receivers receivers>
 struct ScratchOf {
-  using Type = PacketSlots<typename PackProtocolOf<protocol>::Type, arrays, reuse>;
+  using Type = PacketSlots<typename PackProtocolOf<protocol>::Type, arrays, reuse, receivers>;
   using Index = rows::PackCount;
 };
-template <int arrays, SlotReuse reuse>
-struct ScratchOf<Protocol::Simple, arrays, reuse> {
+template <int arrays, SlotReuse reuse, Receivers receivers>
+struct ScratchOf<Protocol::Simple, arrays, reuse, receivers> {
   using Type = TileRings<arrays, reuse>;
   using Index = std::size_t;
 };
-template <int arrays, SlotReuse reuse>
-struct ScratchOf<Protocol::Bulk, arrays, reuse> {
+template <int arrays, SlotReuse reuse, Receivers receivers>
+struct ScratchOf<Protocol::Bulk, arrays, reuse, receivers> {
   static_assert(reuse == BulkCounters::reuse,
                 "Protocol::Bulk is for AllGather, AllToAll and Broadcast with Link::Outputs");
   using Type = BulkCounters;
@@ -44,15 +44,16 @@ struct ScratchOf<Protocol::Bulk, arrays, reuse> {
 }  // namespace detail
 
 /// The base of a collective of elements T whose stages use `arrays` arrays. stages: one more than those that receive.
-/// reuse: the rule for slots (collective/slot_reuse.hpp).
-template <class T, CollectiveConfig config, int arrays, int stages, SlotReuse reuse>
+/// reuse: the rule for slots (collective/slot_reuse.hpp). receivers: the ranks that any call sends to.
+template <class T, CollectiveConfig config, int arrays, int stages, SlotReuse reuse,
+          Receivers receivers = Receivers::All>
 struct OverSession {
   using Element = T;
   /// The layout of the window: PacketSlots, TileRings for Protocol::Simple, BulkCounters for Protocol::Bulk.
-  using Scratch = typename detail::ScratchOf<config.protocol, arrays, reuse>::Type;
+  using Scratch = typename detail::ScratchOf<config.protocol, arrays, reuse, receivers>::Type;
   using Args = CollectiveArgs<config.ranks, Scratch>;
   /// The type of a layout's numbers of packs.
-  using Index = typename detail::ScratchOf<config.protocol, arrays, reuse>::Index;
+  using Index = typename detail::ScratchOf<config.protocol, arrays, reuse, receivers>::Index;
   /// The largest number of threads per block: 16 warps, and a control warp if the session has one.
   static constexpr int maxBlockThreads = isPipelined(config.protocol) ? 544 : 512;
 

@@ -295,7 +295,7 @@ class TilePipeline {
   /// The session of the operations of a stage: the slots of one tile.
   struct Tile {
     TilePipeline& pipeline;
-    std::size_t offset;  ///< of the slots of the tile in array 0, of rank 0
+    std::size_t offset;  ///< of the slot in array 0
 
     MSCCLPP_INLINE const Team<Ranks>& team() const { return pipeline.args_.team; }
     MSCCLPP_INLINE int rotation() const { return pipeline.rotation_; }
@@ -355,8 +355,8 @@ class TilePipeline {
    private:
     MSCCLPP_INLINE std::byte* slots(int array, int at, int from) const {
       const auto& rings = pipeline.args_.scratch;
-      return pipeline.args_.window.at(at, offset + static_cast<std::size_t>(array) * rings.ringBytes() +
-                                              static_cast<std::size_t>(from) * rings.tileBytes());
+      return pipeline.args_.window.at(
+          at, offset + static_cast<std::size_t>(array) * rings.ringBytes() + rings.tileInSlot(from, at));
     }
   };
 
@@ -373,7 +373,7 @@ class TilePipeline {
     if constexpr (S::isOnlyWait) return;
     if (current >= tiles_ || !stage.isOn(team().rank())) return;
     const TraceSpan span(trace_, S::traceId, step);
-    Tile session{*this, args_.scratch.tileOffset(block_, 0, base_ + current, 0)};
+    Tile session{*this, args_.scratch.slotOffset(block_, base_ + current)};
     if constexpr (S::peers == stage::Peers::Each) {
       MSCCLPP_UNROLL
       for (int first = 0; first < team().size() - 1; first += batch) {

@@ -3,6 +3,7 @@
 
 #include "mscclpp/arch/word.hpp"
 #include "mscclpp/basic/partition.hpp"
+#include "mscclpp/basic/team.hpp"
 #include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/collective/slot_reuse.hpp"
 #include "mscclpp/config.hpp"
@@ -19,6 +20,8 @@ struct PipelineShape {
 
 /// Block b of every rank communicates only with block b of the other ranks, through its own rings and counters.
 /// arrayCount: the number of rings of a block, one for each kind of data that is sent.
+///
+/// The counters come first in the window: a rank that only sends needs no more than slotsOffset() bytes of it.
 ///
 /// Tiles are numbered across calls, and tile number n goes into slot n modulo `slots`. Between the last tile of a call
 /// and the first of the next, gap() numbers are left out.
@@ -54,24 +57,30 @@ struct TileRings {
   }
 
   MSCCLPP_HOST_DEVICE std::size_t tileBytes() const { return tilePacks * sizeof(Word128); }
-  /// Bytes of a ring, with the tiles of all ranks.
-  MSCCLPP_HOST_DEVICE std::size_t ringBytes() const {
-    return static_cast<std::size_t>(slots) * static_cast<std::size_t>(ranks) * tileBytes();
-  }
+  /// Bytes of a slot: a tile of each of the other ranks.
+  MSCCLPP_HOST_DEVICE std::size_t slotBytes() const { return static_cast<std::size_t>(ranks - 1) * tileBytes(); }
+  MSCCLPP_HOST_DEVICE std::size_t ringBytes() const { return static_cast<std::size_t>(slots) * slotBytes(); }
   MSCCLPP_HOST_DEVICE std::size_t blockBytes() const { return arrays * ringBytes(); }
-  MSCCLPP_HOST_DEVICE std::size_t countersOffset() const { return blockBytes() * static_cast<std::size_t>(blocks); }
+  MSCCLPP_HOST_DEVICE std::size_t slotsOffset() const { return roundUp(callOffset(ranks), 128); }
+  MSCCLPP_HOST_DEVICE std::size_t countersOffset() const { return 0; }
   MSCCLPP_HOST_DEVICE std::size_t countersBytes() const { return static_cast<std::size_t>(blocks) * counterStride(); }
-  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return callOffset(ranks); }
+  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const {
+    return slotsOffset() + static_cast<std::size_t>(blocks) * blockBytes();
+  }
   /// Bytes of the counters of a block: one 64-bit word per rank, in cache lines of their own.
   MSCCLPP_HOST_DEVICE std::size_t counterStride() const {
     return roundUp(static_cast<std::size_t>(ranks) * sizeof(std::uint64_t), 128);
   }
 
-  /// Offset in the window, in bytes, of the slot that rank `from` writes for `block` in a ring, for tile number `tile`.
-  MSCCLPP_HOST_DEVICE std::size_t tileOffset(int block, int array, std::uint64_t tile, int from) const {
+  /// Offset in the window, in bytes, of the slot for tile number `tile` of `block` in array 0; those of the next arrays
+  /// are ringBytes() apart.
+  MSCCLPP_HOST_DEVICE std::size_t slotOffset(int block, std::uint64_t tile) const {
     const std::uint32_t slot = static_cast<std::uint32_t>(tile) & (static_cast<std::uint32_t>(slots) - 1);
-    return static_cast<std::size_t>(block) * blockBytes() + static_cast<std::size_t>(array) * ringBytes() +
-           (slot * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from)) * tileBytes();
+    return slotsOffset() + static_cast<std::size_t>(block) * blockBytes() + slot * slotBytes();
+  }
+  /// Offset in a slot of the tile that rank `from` writes at rank `to`.
+  MSCCLPP_HOST_DEVICE std::size_t tileInSlot(int from, int to) const {
+    return static_cast<std::size_t>(peerIndex(to, from)) * tileBytes();
   }
   MSCCLPP_HOST_DEVICE std::size_t counterOffset(int block, int from) const {
     return countersOffset() + static_cast<std::size_t>(block) * counterStride() +

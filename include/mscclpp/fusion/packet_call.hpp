@@ -48,7 +48,7 @@ class PacketCall {
   /// Sends 16 bytes to a slot of a peer; at most once per call, array, peer and slot.
   MSCCLPP_INLINE void send(int array, int peer, Index slot, const Word128& word) const {
     if (failed()) return;
-    std::byte* const slots = args_.window.at(peer, args_.scratch.offset(epoch_, array, args_.team.rank()));
+    std::byte* const slots = args_.window.at(peer, args_.scratch.offset(epoch_, array, args_.team.rank(), peer));
     P::write(Lane{}, slots, slot, P::encode(Lane{}, word), epoch_);
   }
   /// The same to all peers.
@@ -174,7 +174,7 @@ class PacketCall {
     return {slot, slot, isPresent, isPresent};
   }
   MSCCLPP_INLINE std::byte* slotsOf(int array, int from) const {
-    return args_.window.at(args_.team.rank(), args_.scratch.offset(epoch_, array, from));
+    return args_.window.at(args_.team.rank(), args_.scratch.offset(epoch_, array, from, args_.team.rank()));
   }
   MSCCLPP_INLINE WaitSite site(int peer) const {
     return {WaitOperation::Packet, args_.team.rank(), peer, static_cast<std::uint32_t>(grid_.blockIndex()), epoch_};
@@ -189,7 +189,8 @@ class PacketCall {
     MSCCLPP_NO_UNROLL
     for (int array = 0; array < arrays; ++array) {
       MSCCLPP_NO_UNROLL
-      for (int from = 0; from < args_.team.size(); ++from) {
+      for (int i = 0; i < args_.team.size() - 1; ++i) {
+        const int from = args_.team.peer(i);
         rows::clear<P>(Lane{}, slotsOf(array, from), first, stride, packsReceived(array, from),
                        static_cast<Index>(args_.scratch.arrayPacks));
       }

@@ -35,7 +35,8 @@ namespace mscclpp {
 /// that is alone on its GPU pays for none of this. docs/collectives.md says which fit.
 class Collectives {
  public:
-  /// The algorithms to set up: those that are selected by size, or all.
+  /// The algorithms to set up: those that are selected by size, for messages of up to the sizes at which they are; or
+  /// all, for messages of up to the sizes that they support. docs/collectives.md says how much memory that takes.
   enum class Algorithms { Selected, All };
 
   /// Called by all ranks of the communicator, which must be on one host; on GPUs, this rank uses the current device,
