@@ -78,6 +78,12 @@ class CallChain {
     std::uint64_t capture_ = 0;
   };
 
+  /// The next call runs after what the stream has now, unless that is being captured.
+  void startAfter(CUstream_st* stream) {
+    const std::lock_guard lock(mutex_);
+    if (events_.captureOf(stream) == 0) events_.record(end_, stream);
+  }
+
   /// Called before a call is enqueued on the stream: it then runs after the calls before it.
   [[nodiscard]] Turn begin(CUstream_st* stream) {
     Turn turn;

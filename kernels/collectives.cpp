@@ -98,8 +98,8 @@ class Collectives::State {
     auto inUse = wanted == Algorithms::All ? allAlgorithms() : selection_->algorithmsInUse();
     std::erase_if(inUse, [&](const auto& each) { return !isAvailable(algorithmTable[each.algorithm]); });
     if (const auto budget = backend_.budget()) {
-      // A send/receive in both directions takes two blocks at least.
-      share_ = reserveOnAllRanks(*communicator_->bootstrap(), budget, std::max(maxBlocks_, 2));
+      // An exchange has a block at least for each pair of ranks and direction.
+      share_ = reserveOnAllRanks(*communicator_->bootstrap(), budget, std::max(maxBlocks_, 2 * ranks_ - 1));
       maxBlocks_ = std::min(maxBlocks_, share_->blocks());
       streams_.emplace(*backend_.streamEvents());
     }

@@ -52,6 +52,8 @@ void GpuBudget::add(const Share& share) {
     concurrentSlots_ += 2 * share.blocks_;
     ++concurrentObjects_;
   } else {
+    // The calls of an object that was alone are in no chain yet, and may still run.
+    if (loneStream_) chain_.startAfter(*std::exchange(loneStream_, std::nullopt));
     chained_.insert(share.blocks_);
   }
 }
@@ -62,6 +64,7 @@ void GpuBudget::remove(const Share& share) {
     --concurrentObjects_;
   } else {
     chained_.erase(chained_.find(share.blocks_));
+    loneStream_.reset();  // its object is gone, or was not alone
   }
 }
 
@@ -83,7 +86,10 @@ CallChain::Turn GpuBudget::Share::begin(CUstream_st* stream) const {
   if (isConcurrent_) return {};
   {
     const std::lock_guard lock(budget_->mutex_);
-    if (budget_->chained_.size() == 1) return {};
+    if (budget_->chained_.size() == 1) {
+      budget_->loneStream_ = stream;
+      return {};
+    }
   }
   return budget_->chain_.begin(stream);
 }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 
 #include "call_order.hpp"
@@ -49,7 +50,7 @@ class GpuBudget {
     void chain(int blocks);
 
     /// Called before a call of this object is enqueued: the call runs after the others of the chain, if the object is
-    /// in one with other objects.
+    /// in one with other objects. Those that an object has made while it was alone count once another one has joined.
     [[nodiscard]] CallChain::Turn begin(CUstream_st* stream) const;
     /// How its kernels start: those of a chained object in order, as there are no slots for one that starts early. An
     /// object that has the GPU alone needs none.
@@ -77,7 +78,8 @@ class GpuBudget {
   mutable std::mutex mutex_;
   int concurrentSlots_ = 0;
   std::size_t concurrentObjects_ = 0;
-  std::multiset<int> chained_;  ///< their blocks
+  std::multiset<int> chained_;              ///< their blocks
+  std::optional<CUstream_st*> loneStream_;  ///< of the last call of a chained object that has been alone
   CallChain chain_;
 };
 

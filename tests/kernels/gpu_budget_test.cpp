@@ -50,6 +50,32 @@ TEST_CASE("budget: an object of all blocks is chained, and alone it pays nothing
   CHECK(only->start() == KernelStart::Early);
 }
 
+TEST_CASE("budget: the calls of an object that was alone precede those of one that joins it") {
+  StreamModel streams;
+  const auto budget = std::make_shared<GpuBudget>(130, streams);
+  const auto only = GpuBudget::reserve(budget, 128);
+  const auto call = [&](const SharePointer& share, int stream, int number) {
+    auto turn = share->begin(StreamModel::stream(stream));
+    const auto before = streams.call(StreamModel::stream(stream), number);
+    turn.end();
+    return before;
+  };
+  call(only, 1, 1);
+  call(only, 1, 2);
+  CHECK(streams.uses == 0);
+  {
+    const auto other = GpuBudget::reserve(budget, 128);
+    CHECK(call(other, 2, 3) == StreamModel::Calls{1, 2});
+    CHECK(call(only, 1, 4) == StreamModel::Calls{1, 2, 3});
+  }
+  // The stream of an object that is gone is not used, nor is one that captures.
+  call(only, 3, 5);
+  streams.beginCapture(1, {StreamModel::stream(3)});
+  const auto other = GpuBudget::reserve(budget, 128);
+  CHECK(streams.errors == 0);
+  streams.endCapture({StreamModel::stream(3)});
+}
+
 TEST_CASE("budget: concurrent objects get up to half of the slots, with room for kernels that start early") {
   StreamModel streams;
   const auto budget = std::make_shared<GpuBudget>(130, streams);
