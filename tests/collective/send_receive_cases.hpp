@@ -321,16 +321,17 @@ TEST_CASE("send and receive: the 32-bit flag of a pair wraps") {
   CHECK(std::max(tester.epoch(0, 1), tester.epoch(1, 0)) > std::uint64_t{1} << 32);
 }
 
-TEST_CASE("send and receive: at the wrap, a sender has no slots to clear, and its other pairs stay as they are") {
+TEST_CASE("send and receive: when slots are cleared, a sender has none, and its other pairs stay as they are") {
   PairTester<LL16Pairs> tester(2, 180, {});
-  tester.setEpochs((std::uint64_t{1} << 32) - 4);
+  constexpr std::uint64_t clearing = PackProtocolOf<Protocol::LL16>::Type::clearInterval;
+  tester.setEpochs(clearing - 4);
   PairPlan plan;
   for (int i = 0; i < maxRounds / 2; ++i) {
     plan.add({1, 0}, 33);
     plan.add({0, 1}, 33);  // each to itself
   }
   tester.check({2, 1, 1}, plan);
-  for (const int receiver : {0, 1}) CHECK(tester.epoch(0, receiver) > std::uint64_t{1} << 32);
+  for (const int receiver : {0, 1}) CHECK(tester.epoch(0, receiver) > clearing + 4);
 }
 
 TEST_CASE("send and receive: what is accepted") {
