@@ -34,6 +34,7 @@ class Comm {
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
+  const RankSet& ranks() const noexcept { return ranks_; }
   int rank() const { return ranks_.rank(); }
   int size() const { return ranks_.size(); }
   /// noDevice on a CPU rank.

@@ -42,7 +42,7 @@ void connect(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank, cons
   // The caller's config and its texts may be gone when the group ends.
   const CommConfig options = readConfig(config);
   Group::ofThisThread().setUp(
-      [=] { *comm = addComm(std::make_shared<Comm>(RankSet::connect(uniqueId, ranks, rank), options)); });
+      nullptr, [=] { *comm = addComm(std::make_shared<Comm>(RankSet::connect(uniqueId, ranks, rank), options)); });
 }
 
 /// A function that is called by one rank and sets `value`.
@@ -114,7 +114,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newc
     *newcomm = nullptr;
     const auto parent = findComm(comm);
     const CommConfig options = readConfig(config, parent->config());
-    Group::ofThisThread().setUp([=] { *newcomm = addComm(parent->split(color, key, options)); });
+    Group::ofThisThread().setUp(parent, [=] { *newcomm = addComm(parent->split(color, key, options)); });
   });
 }
 
@@ -128,7 +128,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeR
     const std::vector<int> excluded(excludeRanksList, excludeRanksList + excludeRanksCount);
     const auto parent = findComm(comm);
     const CommConfig options = readConfig(config, parent->config());
-    Group::ofThisThread().setUp([=] { *newcomm = addComm(parent->shrink(excluded, options, shrinkFlags)); });
+    Group::ofThisThread().setUp(parent, [=] { *newcomm = addComm(parent->shrink(excluded, options, shrinkFlags)); });
   });
 }
 

@@ -1,6 +1,7 @@
 // The client on CPU ranks: threads of this process, groups of one thread, and processes.
 #include <doctest/doctest.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <random>
@@ -108,6 +109,53 @@ TEST_CASE("one thread has all ranks, in groups") {
   CHECK(ranks == 2);
   destroy(parts);
   destroy(comms);
+}
+
+TEST_CASE("set-ups of a communicator in one group are in the order of the calls") {
+  onRanks<CpuClient>(4, [](CpuRank& c) {
+    constexpr std::size_t windows = 6, count = 500;
+    for (int i = 0; i < 8; ++i) {
+      // Of a parent and of what was split from it, beside each other.
+      ncclComm_t all = nullptr, half = nullptr, halfAgain = nullptr, pair = nullptr;
+      require(ncclGroupStart(), "ncclGroupStart");
+      require(ncclCommSplit(c.comm, 0, c.rank, &all, nullptr), "ncclCommSplit");
+      require(ncclCommSplit(c.comm, c.rank / 2, c.rank, &half, nullptr), "ncclCommSplit");
+      require(ncclGroupEnd(), "ncclGroupEnd");
+      checkSum(c, all, "all");
+      checkSum(c, half, "half");
+      require(ncclGroupStart(), "ncclGroupStart");
+      // The order of the calls of several communicators may differ.
+      if (c.rank % 2 == 0) require(ncclCommSplit(half, 0, c.rank, &halfAgain, nullptr), "ncclCommSplit");
+      require(ncclCommSplit(c.comm, c.rank % 2, c.rank, &pair, nullptr), "ncclCommSplit");
+      if (c.rank % 2 == 1) require(ncclCommSplit(half, 0, c.rank, &halfAgain, nullptr), "ncclCommSplit");
+      require(ncclGroupEnd(), "ncclGroupEnd");
+      checkSum(c, halfAgain, "half again");
+      checkSum(c, pair, "pair");
+      for (const ncclComm_t comm : {all, half, halfAgain, pair}) require(ncclCommDestroy(comm), "ncclCommDestroy");
+    }
+    std::array<void*, windows> data{};
+    std::array<ncclWindow_t, windows> handles{};
+    for (void*& each : data) require(ncclMemAlloc(&each, count * 4 * 4), "ncclMemAlloc");
+    require(ncclGroupStart(), "ncclGroupStart");
+    for (std::size_t i = 0; i < windows; ++i) {
+      require(ncclCommWindowRegister(c.comm, data[i], count * 4 * 4, &handles[i], NCCL_WIN_COLL_SYMMETRIC), "register");
+    }
+    require(ncclGroupEnd(), "ncclGroupEnd");
+    for (std::size_t i = 0; i < windows; ++i) {
+      const std::vector<float> input(count, static_cast<float>(100 * i + static_cast<std::size_t>(c.rank)));
+      require(ncclAllGather(input.data(), data[i], count, ncclFloat32, c.comm, nullptr), "ncclAllGather");
+    }
+    for (std::size_t i = 0; i < windows; ++i) {
+      for (std::size_t rank = 0; rank < 4; ++rank) {
+        if (static_cast<float*>(data[i])[rank * count] != static_cast<float>(100 * i + rank))
+          throw std::runtime_error("the data of another window");
+      }
+    }
+    checkSum(c, c.comm, "before the windows end");
+    for (const ncclWindow_t handle : handles) require(ncclCommWindowDeregister(c.comm, handle), "deregister");
+    checkSum(c, c.comm, "after the windows have ended");
+    for (void* each : data) require(ncclMemFree(each), "ncclMemFree");
+  });
 }
 
 TEST_CASE("ranks that are processes, with options") {
