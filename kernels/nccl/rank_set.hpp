@@ -17,6 +17,7 @@ class RankSet {
   struct Key {
     UniqueId id;
     int context;
+    int firstMember;  // of those that the id connects: the colors of a split have the same context
     auto operator<=>(const Key&) const = default;
   };
 
