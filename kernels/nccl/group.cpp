@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/nccl/device.hpp"
+#include "kernels/nccl/thread_value.hpp"
 
 namespace mscclpp::nccl {
 
@@ -34,8 +35,7 @@ void runTogether(const std::vector<std::function<void()>>& bodies) {
 }  // namespace
 
 Group& Group::ofThisThread() {
-  thread_local Group group;
-  return group;
+  return ThreadValue<Group>::get();
 }
 
 void Group::start() {
