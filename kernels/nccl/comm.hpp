@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,7 +44,9 @@ class Comm {
   /// Of the NCCL that performs the calls; null if this library does.
   const ForwardedComm* forwarded() const noexcept { return forwarded_.get(); }
 
-  /// Checks a call. Throws ncclInvalidArgument.
+  /// Throws ncclInvalidUsage if the communicator was finalised, revoked or aborted.
+  void requireReady() const;
+  /// Checks a call. Throws ncclInvalidArgument, and what requireReady() throws.
   PendingCall prepare(const ApiCall& call) const;
   /// Enqueues the calls of a group, or on CPU ranks performs them: the collectives in their order, then all messages at
   /// once.
@@ -64,8 +67,10 @@ class Comm {
   /// The first failure that this rank has noticed: of a kernel, a wait, or another rank. ncclSuccess: none.
   Failure asyncError() noexcept;
 
-  /// Collective: registers memory that all ranks may write.
-  ncclWindow_t registerWindow(void* data, std::size_t bytes);
+  /// Collective, with the same flags: names memory, `bytes` at `data`. With windowSymmetric all ranks may write it, and
+  /// calls use it without copies; without, it has no effect, since a call's outputs may lie at other offsets on each
+  /// rank.
+  ncclWindow_t registerWindow(void* data, std::size_t bytes, int flags);
   void deregisterWindow(ncclWindow_t window);
   void* windowAddress(ncclWindow_t window) const;
   OperatorTable& operators() noexcept { return operators_; }
@@ -78,16 +83,16 @@ class Comm {
   };
   struct Window {
     void* data;
-    RegisteredBuffers::Handle handle;
+    std::optional<RegisteredBuffers::Handle> registration;  // of a symmetric window
   };
   enum class State { Ready, Finalized, Revoked, Aborted };
 
   /// Collective: creates a communicator of the NCCL that the environment names.
   void forward();
   bool isRevoked() const;
-  void requireReady() const;
-  /// New connections between some ranks, for when the present ones may have failed.
-  RankSet reconnect(const std::vector<int>& members) const;
+  /// New connections between some ranks, for when the present ones may have failed. Throws ncclInvalidUsage if this was
+  /// done before with the same first member.
+  RankSet reconnect(const std::vector<int>& members);
   void runCollective(const PendingCall& call);
   void runMessages(std::span<const PendingCall> calls);
   /// Throws ncclInvalidArgument for an unknown window. The caller holds mutex_.
@@ -110,6 +115,7 @@ class Comm {
 
   mutable std::mutex mutex_;
   State state_ = State::Ready;
+  std::set<int> usedSuccessors_;  // of successorIds_: an id connects ranks once
   Failure failure_{ncclSuccess, {}};
   std::map<ncclWindow_t, std::unique_ptr<Window>> windows_;
 };

@@ -68,17 +68,17 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
-  return guarded("ncclCommInitRank", [&] { connect(comm, nranks, commId, rank, nullptr); });
+  return guardedInGroup("ncclCommInitRank", [&] { connect(comm, nranks, commId, rank, nullptr); });
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config) {
-  return guarded("ncclCommInitRankConfig", [&] { connect(comm, nranks, commId, rank, config); });
+  return guardedInGroup("ncclCommInitRankConfig", [&] { connect(comm, nranks, commId, rank, config); });
 }
 
 // One id is enough for the ranks of a host.
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds,
                                       ncclConfig_t* config) {
-  return guarded("ncclCommInitRankScalable", [&] {
+  return guardedInGroup("ncclCommInitRankScalable", [&] {
     requirePointer(commIds, "commIds");
     if (nId < 1 || nId > nranks) throwInvalidArgument("nId must be 1 to nranks");
     connect(newcomm, nranks, commIds[0], myrank, config);
@@ -86,7 +86,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myran
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
-  return guarded("ncclCommInitAll", [&] {
+  return guardedInGroup("ncclCommInitAll", [&] {
     requirePointer(comm, "comm");
     if (ndev < 1) throwInvalidArgument("ndev must be positive");
     ncclUniqueId id{};
@@ -109,7 +109,7 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) {
-  return guarded("ncclCommSplit", [&] {
+  return guardedInGroup("ncclCommSplit", [&] {
     requirePointer(newcomm, "newcomm");
     *newcomm = nullptr;
     const auto parent = findComm(comm);
@@ -120,7 +120,7 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newc
 
 ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
                             ncclConfig_t* config, int shrinkFlags) {
-  return guarded("ncclCommShrink", [&] {
+  return guardedInGroup("ncclCommShrink", [&] {
     requirePointer(newcomm, "newcomm");
     *newcomm = nullptr;
     if (excludeRanksCount < 0) throwInvalidArgument("excludeRanksCount is negative");

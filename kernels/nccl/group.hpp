@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "kernels/nccl/comm.hpp"
@@ -53,5 +54,18 @@ class Group {
   std::vector<SetUp> setUps_;
   std::vector<CallsOfComm> calls_;
 };
+
+/// As guarded(), for the functions that a group contains: a failure spoils the group that is open in this thread.
+template <class Body>
+ncclResult_t guardedInGroup(const char* function, Body&& body) noexcept {
+  return guarded(function, [&] {
+    try {
+      std::forward<Body>(body)();
+    } catch (...) {
+      Group::ofThisThread().fail(describeException());
+      throw;
+    }
+  });
+}
 
 }  // namespace mscclpp::nccl
