@@ -71,9 +71,9 @@ void Group::end() {
   }
 }
 
-// Set-ups over the same connections use the same tags and choose numbers for the new sets, so that they must not overlap.
-// Their order must be the same on all ranks: it is by the parent's number, which its ranks agree on, and then that of the
-// calls.
+// Set-ups over the same connections use the same tags and choose numbers for the new sets, so that they must not
+// overlap. Their order must be the same on all ranks: it is by the parent's number, which its ranks agree on, and then
+// that of the calls.
 void Group::perform(std::vector<SetUp> setUps) {
   const auto numberOf = [](const SetUp& setUp) { return setUp.parent ? setUp.parent->ranks().key().context : 0; };
   std::stable_sort(setUps.begin(), setUps.end(),
