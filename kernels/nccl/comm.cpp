@@ -1,17 +1,21 @@
 #include "kernels/nccl/comm.hpp"
 
 #include <algorithm>
-#include <cstring>
+#include <limits>
 #include <utility>
 
 #include "host/bootstrap/group_agreement.hpp"
+#include "kernels/call_arguments.hpp"
 #include "kernels/nccl/call_counts.hpp"
 #include "kernels/nccl/device.hpp"
 #include "kernels/nccl/element_type.hpp"
+#include "kernels/nccl/exchanged_value.hpp"
 #include "kernels/nccl/log.hpp"
 #include "kernels/nccl/message_exchange.hpp"
 #include "kernels/nccl/profiler_range.hpp"
+#include "kernels/tuning.hpp"
 #include "mscclpp/host/base/env.hpp"
+#include "mscclpp/sync/window.hpp"
 
 namespace mscclpp::nccl {
 
@@ -24,20 +28,6 @@ struct Introduction {
   UniqueId successor;
   int maxBlocks;
 };
-
-template <class Value>
-std::vector<char> bytesOf(const Value& value) {
-  const auto* bytes = reinterpret_cast<const char*>(&value);
-  return {bytes, bytes + sizeof value};
-}
-
-template <class Value>
-Value valueOf(const std::vector<char>& bytes) {
-  Value value{};
-  if (bytes.size() != sizeof value) throwInvalidUsage("another rank runs another version of mscclpp: use the same one");
-  std::memcpy(&value, bytes.data(), sizeof value);
-  return value;
-}
 
 CollectiveType collectiveOf(Function function) {
   switch (function) {
@@ -63,6 +53,15 @@ CollectiveType collectiveOf(Function function) {
       return CollectiveType::SendReceive;
   }
   return CollectiveType::SendReceive;
+}
+
+void requireMessage(const ApiCall& api, DataType type) {
+  // As the collectives allow: sums of sizes do not overflow either.
+  if (api.count > std::numeric_limits<std::size_t>::max() / 4 / static_cast<std::size_t>(maxTeamSize) / sizeOf(type)) {
+    throwInvalidArgument("count is larger than the address space; was it a negative number?");
+  }
+  const void* const data = api.function == Function::Send ? api.sent : api.received;
+  if (api.count > 0 && data == nullptr) throwInvalidArgument("the buffer is null and count is not 0");
 }
 
 std::size_t bytesOf(const PendingCall& pending) {
@@ -92,6 +91,7 @@ Comm::Comm(RankSet ranks, CommConfig config)
     if (asked > 0 && (maxBlocks == 0 || asked < maxBlocks)) maxBlocks = asked;
   }
   if (ranks_.isOnOneHost()) {
+    maxBlocks = std::min(maxBlocks, kernels::mostBlocks);
     resources_->collectives = std::make_unique<Collectives>(resources_->communicator, deviceType(),
                                                             Collectives::Algorithms::Selected, maxBlocks);
   } else {
@@ -127,6 +127,7 @@ void Comm::forward() {
 }
 
 PendingCall Comm::prepare(const ApiCall& api) const {
+  requireReady();
   const auto type = findType(api.type);
   if (!type) throwInvalidArgument("unknown data type " + std::to_string(api.type));
   PendingCall pending{.function = api.function, .call = {.collective = collectiveOf(api.function)}};
@@ -164,6 +165,11 @@ PendingCall Comm::prepare(const ApiCall& api) const {
     call.output = api.received;
     call.count = api.count;
     call.root = hasRoot(call.collective) ? api.root : 0;
+  }
+  if (pending.isMessage()) {
+    requireMessage(api, *type);
+  } else {
+    kernels::requireValid(call, rank(), size());
   }
   if (api.config != nullptr) {
     const CallConfig config = readConfig(*api.config);
@@ -243,11 +249,12 @@ void Comm::runMessages(std::span<const PendingCall> calls) {
   if (!otherStreams.empty()) letStreamsWait(otherStreams, stream);
 }
 
-ncclWindow_t Comm::registerWindow(void* data, std::size_t bytes) {
+ncclWindow_t Comm::registerWindow(void* data, std::size_t bytes, int flags) {
   const std::lock_guard lock(callMutex_);
   requireReady();
   const DeviceScope scope(device_);
-  auto window = std::make_unique<Window>(Window{data, resources_->collectives->registerBuffer(data, bytes)});
+  auto window = std::make_unique<Window>(Window{data, std::nullopt});
+  if ((flags & windowSymmetric) != 0) window->registration = resources_->collectives->registerBuffer(data, bytes);
   const auto handle = reinterpret_cast<ncclWindow_t>(window.get());
   const std::lock_guard stateLock(mutex_);
   windows_.emplace(handle, std::move(window));

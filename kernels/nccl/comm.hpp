@@ -5,6 +5,7 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <vector>
@@ -29,11 +30,13 @@ class Comm {
   /// Collective: sets up the ranks' collectives on the current device. Where this library cannot serve the ranks, all
   /// of them go to the NCCL that MSCCLPP_NCCL_LIB_PATH names; throws ncclInvalidUsage if a rank has none.
   Comm(RankSet ranks, CommConfig config);
-  /// Ends it locally: waits for the work on this rank's device that uses its memory, and for no other rank.
+  /// Ends it locally: waits for the work on this rank's device that uses its memory, and for no other rank. Ranks that
+  /// still wait for this one notice as after abort().
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
 
+  const RankSet& ranks() const noexcept { return ranks_; }
   int rank() const { return ranks_.rank(); }
   int size() const { return ranks_.size(); }
   /// noDevice on a CPU rank.
@@ -42,7 +45,9 @@ class Comm {
   /// Of the NCCL that performs the calls; null if this library does.
   const ForwardedComm* forwarded() const noexcept { return forwarded_.get(); }
 
-  /// Checks a call. Throws ncclInvalidArgument.
+  /// Throws ncclInvalidUsage if the communicator was finalised, revoked or aborted.
+  void requireReady() const;
+  /// Checks a call. Throws ncclInvalidArgument, and what requireReady() throws.
   PendingCall prepare(const ApiCall& call) const;
   /// Enqueues the calls of a group, or on CPU ranks performs them: the collectives in their order, then all messages at
   /// once.
@@ -56,15 +61,20 @@ class Comm {
 
   /// No more calls follow.
   void finalize();
-  /// Ends all calls in progress on this rank, and by the failure of this rank soon those of the others.
+  /// Ends all calls in progress on this rank. Those of the other ranks end when this rank's connections do: at once if
+  /// it has no other communicator over them, else with the last of these (one split from the other, or both from a
+  /// third), or with its process. Until then only their timeout or their own abort() ends them.
   void abort() noexcept;
-  /// The same, but the communicator remains, to be split, shrunk or destroyed.
+  /// The same, but the communicator remains, to be split, shrunk or destroyed, and so do its connections: the others
+  /// notice when it is destroyed.
   void revoke();
   /// The first failure that this rank has noticed: of a kernel, a wait, or another rank. ncclSuccess: none.
   Failure asyncError() noexcept;
 
-  /// Collective: registers memory that all ranks may write.
-  ncclWindow_t registerWindow(void* data, std::size_t bytes);
+  /// Collective, with the same flags: names memory, `bytes` at `data`. With windowSymmetric all ranks may write it, and
+  /// calls use it without copies; without, it has no effect, since a call's outputs may lie at other offsets on each
+  /// rank.
+  ncclWindow_t registerWindow(void* data, std::size_t bytes, int flags);
   void deregisterWindow(ncclWindow_t window);
   void* windowAddress(ncclWindow_t window) const;
   OperatorTable& operators() noexcept { return operators_; }
@@ -77,16 +87,16 @@ class Comm {
   };
   struct Window {
     void* data;
-    RegisteredBuffers::Handle handle;
+    std::optional<RegisteredBuffers::Handle> registration;  // of a symmetric window
   };
   enum class State { Ready, Finalized, Revoked, Aborted };
 
   /// Collective: creates a communicator of the NCCL that the environment names.
   void forward();
   bool isRevoked() const;
-  void requireReady() const;
-  /// New connections between some ranks, for when the present ones may have failed.
-  RankSet reconnect(const std::vector<int>& members) const;
+  /// New connections between some ranks, for when the present ones may have failed. Throws ncclInvalidUsage if this was
+  /// done before with the same first member.
+  RankSet reconnect(const std::vector<int>& members);
   void runCollective(const PendingCall& call);
   void runMessages(std::span<const PendingCall> calls);
   /// Throws ncclInvalidArgument for an unknown window. The caller holds mutex_.
@@ -109,6 +119,7 @@ class Comm {
 
   mutable std::mutex mutex_;
   State state_ = State::Ready;
+  std::set<int> usedSuccessors_;  // of successorIds_: an id connects ranks once
   Failure failure_{ncclSuccess, {}};
   std::map<ncclWindow_t, std::unique_ptr<Window>> windows_;
 };

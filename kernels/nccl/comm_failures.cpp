@@ -18,7 +18,7 @@ bool Comm::isRevoked() const {
 
 void Comm::finalize() {
   requireReady();
-  if (forwarded_) forwarded_->check(forwarded_->library().commFinalize(forwarded_->handle()));
+  if (forwarded_) forwarded_->finalize();
   const std::lock_guard lock(mutex_);
   state_ = State::Finalized;
 }
@@ -33,8 +33,8 @@ void Comm::abort() noexcept {
     const std::lock_guard lock(mutex_);
     state_ = State::Aborted;
   }
+  stop();  // first: other ranks wait for it
   dumpCalls("aborted");
-  stop();
 }
 
 void Comm::revoke() {

@@ -5,10 +5,12 @@
 #include <string>
 #include <tuple>
 
+#include "host/bootstrap/group_agreement.hpp"
 #include "host/bootstrap/subset_bootstrap.hpp"
 #include "host/communicator/group_setup.hpp"
 #include "kernels/nccl/comm.hpp"
 #include "kernels/nccl/device.hpp"
+#include "kernels/nccl/exchanged_value.hpp"
 
 namespace mscclpp::nccl {
 
@@ -27,15 +29,21 @@ constexpr int shrinkTag = 1;
 
 }  // namespace
 
-RankSet Comm::reconnect(const std::vector<int>& members) const {
+RankSet Comm::reconnect(const std::vector<int>& members) {
   const auto own = std::find(members.begin(), members.end(), rank());
   if (own == members.end()) throwInvalidArgument("this rank is one of the excluded ones, which do not call it");
+  {
+    const std::lock_guard lock(mutex_);
+    if (!usedSuccessors_.insert(members.front()).second) {
+      throwInvalidUsage(
+          "the communicator was revoked, and has been split or shrunk since: make a new one with ncclCommInitRank");
+    }
+  }
   return RankSet::connect(successorIds_[static_cast<std::size_t>(members.front())], static_cast<int>(members.size()),
                           static_cast<int>(own - members.begin()));
 }
 
 std::shared_ptr<Comm> Comm::split(int color, int key, const CommConfig& config) {
-  if (color < splitNoColor) throwInvalidArgument("color must be NCCL_SPLIT_NOCOLOR or not negative");
   const DeviceScope scope(device_);
   // The connections of a revoked communicator may have failed with it.
   std::optional<detail::GroupSetup> setup;
@@ -48,9 +56,14 @@ std::shared_ptr<Comm> Comm::split(int color, int key, const CommConfig& config) 
     requireReady();
     setup.emplace(*resources_->communicator);
   }
-  std::vector<Choice> choices(static_cast<std::size_t>(size()));
-  choices[static_cast<std::size_t>(rank())] = {color, key, rank(), ranks.freeContext()};
-  ranks.bootstrap()->allGather(choices.data(), sizeof(Choice));
+  // Wrong arguments of one rank are an error of all of them: the others wait here.
+  const detail::GroupAgreement agreement(*ranks.bootstrap(), "the split");
+  const auto answers = agreement.runStep("choose a color", [&] {
+    if (color < splitNoColor) throwInvalidArgument("color must be NCCL_SPLIT_NOCOLOR or not negative");
+    return bytesOf(Choice{color, key, rank(), ranks.freeContext()});
+  });
+  std::vector<Choice> choices;
+  for (const auto& answer : answers) choices.push_back(valueOf<Choice>(answer));
   int context = 0;
   for (const Choice& choice : choices) context = std::max(context, choice.freeContext);
   ranks.useContext(context);

@@ -42,7 +42,7 @@ void connect(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank, cons
   // The caller's config and its texts may be gone when the group ends.
   const CommConfig options = readConfig(config);
   Group::ofThisThread().setUp(
-      [=] { *comm = addComm(std::make_shared<Comm>(RankSet::connect(uniqueId, ranks, rank), options)); });
+      nullptr, [=] { *comm = addComm(std::make_shared<Comm>(RankSet::connect(uniqueId, ranks, rank), options)); });
 }
 
 /// A function that is called by one rank and sets `value`.
@@ -68,17 +68,17 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* uniqueId) {
 }
 
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank) {
-  return guarded("ncclCommInitRank", [&] { connect(comm, nranks, commId, rank, nullptr); });
+  return guardedInGroup("ncclCommInitRank", [&] { connect(comm, nranks, commId, rank, nullptr); });
 }
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int nranks, ncclUniqueId commId, int rank, ncclConfig_t* config) {
-  return guarded("ncclCommInitRankConfig", [&] { connect(comm, nranks, commId, rank, config); });
+  return guardedInGroup("ncclCommInitRankConfig", [&] { connect(comm, nranks, commId, rank, config); });
 }
 
 // One id is enough for the ranks of a host.
 ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myrank, int nId, ncclUniqueId* commIds,
                                       ncclConfig_t* config) {
-  return guarded("ncclCommInitRankScalable", [&] {
+  return guardedInGroup("ncclCommInitRankScalable", [&] {
     requirePointer(commIds, "commIds");
     if (nId < 1 || nId > nranks) throwInvalidArgument("nId must be 1 to nranks");
     connect(newcomm, nranks, commIds[0], myrank, config);
@@ -86,7 +86,7 @@ ncclResult_t ncclCommInitRankScalable(ncclComm_t* newcomm, int nranks, int myran
 }
 
 ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
-  return guarded("ncclCommInitAll", [&] {
+  return guardedInGroup("ncclCommInitAll", [&] {
     requirePointer(comm, "comm");
     if (ndev < 1) throwInvalidArgument("ndev must be positive");
     ncclUniqueId id{};
@@ -109,18 +109,18 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
 }
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) {
-  return guarded("ncclCommSplit", [&] {
+  return guardedInGroup("ncclCommSplit", [&] {
     requirePointer(newcomm, "newcomm");
     *newcomm = nullptr;
     const auto parent = findComm(comm);
     const CommConfig options = readConfig(config, parent->config());
-    Group::ofThisThread().setUp([=] { *newcomm = addComm(parent->split(color, key, options)); });
+    Group::ofThisThread().setUp(parent, [=] { *newcomm = addComm(parent->split(color, key, options)); });
   });
 }
 
 ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
                             ncclConfig_t* config, int shrinkFlags) {
-  return guarded("ncclCommShrink", [&] {
+  return guardedInGroup("ncclCommShrink", [&] {
     requirePointer(newcomm, "newcomm");
     *newcomm = nullptr;
     if (excludeRanksCount < 0) throwInvalidArgument("excludeRanksCount is negative");
@@ -128,7 +128,7 @@ ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeR
     const std::vector<int> excluded(excludeRanksList, excludeRanksList + excludeRanksCount);
     const auto parent = findComm(comm);
     const CommConfig options = readConfig(config, parent->config());
-    Group::ofThisThread().setUp([=] { *newcomm = addComm(parent->shrink(excluded, options, shrinkFlags)); });
+    Group::ofThisThread().setUp(parent, [=] { *newcomm = addComm(parent->shrink(excluded, options, shrinkFlags)); });
   });
 }
 

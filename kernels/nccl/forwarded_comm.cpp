@@ -5,7 +5,6 @@
 #include <atomic>
 #include <mutex>
 #include <string>
-#include <utility>
 
 #include "kernels/nccl/result.hpp"
 #include "mscclpp/host/base/env.hpp"
@@ -77,13 +76,28 @@ ForwardedComm::ForwardedComm(const RealNccl& library, const ncclUniqueId& id, in
                              const CommConfig& config)
     : library_(library) {
   ncclConfig_t options = toNcclConfig(config);
-  check(library.commInitRankConfig(&handle_, ranks, id, rank, &options));
+  ncclComm_t handle = nullptr;
+  const ncclResult_t result = library.commInitRankConfig(&handle, ranks, id, rank, &options);
+  handle_ = handle;
+  check(result);
 }
 
 ForwardedComm::~ForwardedComm() {
-  if (handle_ == nullptr) return;
-  static_cast<void>(library_.commFinalize(handle_));
-  static_cast<void>(library_.commDestroy(handle_));
+  const ncclComm_t handle = handle_.exchange(nullptr);
+  if (handle == nullptr) return;
+  if (!isFinalized_) static_cast<void>(library_.commFinalize(handle));
+  static_cast<void>(library_.commDestroy(handle));
+}
+
+ncclComm_t ForwardedComm::handle() const {
+  const ncclComm_t handle = handle_;
+  if (handle == nullptr) throwInvalidUsage("the communicator was revoked or aborted: make a new one");
+  return handle;
+}
+
+void ForwardedComm::finalize() {
+  const ncclComm_t own = handle();
+  if (!isFinalized_.exchange(true)) check(library_.commFinalize(own));
 }
 
 void ForwardedComm::check(ncclResult_t result) const {
@@ -93,33 +107,34 @@ void ForwardedComm::check(ncclResult_t result) const {
 }
 
 void ForwardedComm::abort() noexcept {
-  if (const ncclComm_t handle = std::exchange(handle_, nullptr)) static_cast<void>(library_.commAbort(handle));
+  if (const ncclComm_t handle = handle_.exchange(nullptr)) static_cast<void>(library_.commAbort(handle));
 }
 
 void ForwardedComm::call(const ApiCall& c) const {
+  const ncclComm_t comm = handle();
   const auto perform = [&]() -> ncclResult_t {
     switch (c.function) {
       case Function::AllReduce:
-        return library_.allReduce(c.sent, c.received, c.count, c.type, c.op, handle_, c.stream);
+        return library_.allReduce(c.sent, c.received, c.count, c.type, c.op, comm, c.stream);
       case Function::ReduceScatter:
-        return library_.reduceScatter(c.sent, c.received, c.count, c.type, c.op, handle_, c.stream);
+        return library_.reduceScatter(c.sent, c.received, c.count, c.type, c.op, comm, c.stream);
       case Function::Reduce:
-        return library_.reduce(c.sent, c.received, c.count, c.type, c.op, c.root, handle_, c.stream);
+        return library_.reduce(c.sent, c.received, c.count, c.type, c.op, c.root, comm, c.stream);
       case Function::AllGather:
-        return library_.allGather(c.sent, c.received, c.count, c.type, handle_, c.stream);
+        return library_.allGather(c.sent, c.received, c.count, c.type, comm, c.stream);
       case Function::AlltoAll:
-        return library_.allToAll(c.sent, c.received, c.count, c.type, handle_, c.stream);
+        return library_.allToAll(c.sent, c.received, c.count, c.type, comm, c.stream);
       case Function::Broadcast:
       case Function::Bcast:
-        return library_.broadcast(c.sent, c.received, c.count, c.type, c.root, handle_, c.stream);
+        return library_.broadcast(c.sent, c.received, c.count, c.type, c.root, comm, c.stream);
       case Function::Gather:
-        return library_.gather(c.sent, c.received, c.count, c.type, c.root, handle_, c.stream);
+        return library_.gather(c.sent, c.received, c.count, c.type, c.root, comm, c.stream);
       case Function::Scatter:
-        return library_.scatter(c.sent, c.received, c.count, c.type, c.root, handle_, c.stream);
+        return library_.scatter(c.sent, c.received, c.count, c.type, c.root, comm, c.stream);
       case Function::Send:
-        return library_.send(c.sent, c.count, c.type, c.root, handle_, c.stream);
+        return library_.send(c.sent, c.count, c.type, c.root, comm, c.stream);
       case Function::Recv:
-        return library_.receive(c.received, c.count, c.type, c.root, handle_, c.stream);
+        return library_.receive(c.received, c.count, c.type, c.root, comm, c.stream);
     }
     return ncclInternalError;
   };

@@ -1,6 +1,8 @@
 // The NCCL that MSCCLPP_NCCL_LIB_PATH names, for communicators that this library cannot serve.
 #pragma once
 
+#include <atomic>
+
 #include "kernels/nccl/api_call.hpp"
 #include "kernels/nccl/config.hpp"
 #include "kernels/nccl/functions.hpp"
@@ -66,13 +68,16 @@ class ForwardedComm {
   void check(ncclResult_t result) const;
 
   const RealNccl& library() const noexcept { return library_; }
-  ncclComm_t handle() const noexcept { return handle_; }
-  /// Ends its calls; the destructor then has nothing left to do.
+  /// Throws ncclInvalidUsage after abort().
+  ncclComm_t handle() const;
+  void finalize();
+  /// Ends its calls, from any thread; the destructor then has nothing left to do.
   void abort() noexcept;
 
  private:
   const RealNccl& library_;
-  ncclComm_t handle_ = nullptr;
+  std::atomic<ncclComm_t> handle_ = nullptr;  // null once it is aborted
+  std::atomic<bool> isFinalized_ = false;
 };
 
 }  // namespace mscclpp::nccl

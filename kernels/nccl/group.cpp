@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "kernels/nccl/device.hpp"
+#include "kernels/nccl/thread_value.hpp"
 
 namespace mscclpp::nccl {
 
@@ -34,8 +35,7 @@ void runTogether(const std::vector<std::function<void()>>& bodies) {
 }  // namespace
 
 Group& Group::ofThisThread() {
-  thread_local Group group;
-  return group;
+  return ThreadValue<Group>::get();
 }
 
 void Group::start() {
@@ -58,24 +58,54 @@ void Group::end() {
   if (failure.result != ncclSuccess) throw ApiError(failure.result, "a call of the group failed: " + failure.message);
   if (forwarded != ncclSuccess) throw ApiError(forwarded, "NCCL failed: see its own messages");
 
-  std::vector<std::function<void()>> bodies;
-  for (const SetUp& setUp : setUps) {
-    bodies.emplace_back([&setUp] {
-      const DeviceScope scope(setUp.device);
-      setUp.body();
-    });
-  }
-  runTogether(bodies);
+  perform(setUps);
 
   // On CPU ranks a call returns when it is complete, so that two ranks of this thread would wait for each other.
   const bool isTogether = calls.size() > 1 && deviceType() == DeviceType::CPU;
-  bodies.clear();
+  std::vector<std::function<void()>> bodies;
   for (const CallsOfComm& each : calls) bodies.emplace_back([&each] { each.comm->run(each.calls); });
   if (isTogether) {
     runTogether(bodies);
   } else {
     for (const auto& body : bodies) body();
   }
+}
+
+// Set-ups over the same connections use the same tags and choose numbers for the new sets, so that they must not
+// overlap. Their order must be the same on all ranks: it is by the parent's number, which its ranks agree on, and then
+// that of the calls.
+void Group::perform(std::vector<SetUp> setUps) {
+  const auto numberOf = [](const SetUp& setUp) { return setUp.parent ? setUp.parent->ranks().key().context : 0; };
+  std::stable_sort(setUps.begin(), setUps.end(),
+                   [&](const SetUp& a, const SetUp& b) { return numberOf(a) < numberOf(b); });
+  std::vector<std::vector<const SetUp*>> queues;
+  for (const SetUp& setUp : setUps) {
+    const auto found = std::find_if(queues.begin(), queues.end(), [&](const auto& queue) {
+      const auto& first = queue.front()->parent;
+      return first && setUp.parent && first->ranks().sharesConnectionsWith(setUp.parent->ranks());
+    });
+    if (found != queues.end()) {
+      found->push_back(&setUp);
+    } else {
+      queues.push_back({&setUp});
+    }
+  }
+  std::vector<std::function<void()>> bodies;
+  for (const auto& queue : queues) {
+    bodies.emplace_back([&queue] {
+      std::exception_ptr failure;
+      for (const SetUp* setUp : queue) {
+        try {
+          const DeviceScope scope(setUp->device);
+          setUp->body();
+        } catch (...) {
+          if (!failure) failure = std::current_exception();
+        }
+      }
+      if (failure) std::rethrow_exception(failure);
+    });
+  }
+  runTogether(bodies);
 }
 
 void Group::drop() {
@@ -86,9 +116,9 @@ void Group::drop() {
   if (std::exchange(isForwarded_, false)) static_cast<void>(RealNccl::findLoaded()->groupEnd());
 }
 
-void Group::setUp(std::function<void()> body) {
+void Group::setUp(const std::shared_ptr<Comm>& parent, std::function<void()> body) {
   if (depth_ == 0) return body();
-  setUps_.push_back({std::move(body), currentDevice()});
+  setUps_.push_back({parent, std::move(body), currentDevice()});
 }
 
 void Group::call(const std::shared_ptr<Comm>& comm, const PendingCall& call) {

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "kernels/nccl/comm.hpp"
@@ -15,15 +16,18 @@ class Group {
   static Group& ofThisThread();
 
   void start();
-  /// Ends the innermost group. The outermost one first runs the set-ups, each on a thread of its own, since the ranks
-  /// of one thread wait for each other in them; then it enqueues the calls, communicator by communicator. Nothing is
-  /// done if a call of the group has failed: throws its failure, else the first one of what is done here.
+  /// Ends the innermost group. The outermost one first runs the set-ups: those of parents that share connections in
+  /// one order on all ranks, the others on threads of their own, since the ranks of one thread wait for each other in
+  /// them. Then it enqueues the calls, communicator by communicator. Nothing is done if a call of the group has failed:
+  /// throws its failure, else the first one of what is done here.
   void end();
   /// The same without doing anything: the calls are dropped.
   void drop();
 
-  /// Performs a set-up that waits for other ranks, with the device of this thread: now, or when the group ends.
-  void setUp(std::function<void()> body);
+  /// Performs a set-up that waits for other ranks, with the device of this thread: now, or when the group ends. parent:
+  /// the communicator whose ranks make it, null for one that connects ranks. Those of a parent are performed in the
+  /// order of the calls, also if one fails, since its ranks count on each other for the next.
+  void setUp(const std::shared_ptr<Comm>& parent, std::function<void()> body);
   void call(const std::shared_ptr<Comm>& comm, const PendingCall& call);
 
   /// A call of the group has failed.
@@ -31,6 +35,7 @@ class Group {
 
  private:
   struct SetUp {
+    std::shared_ptr<Comm> parent;
     std::function<void()> body;
     int device;
   };
@@ -39,6 +44,7 @@ class Group {
     std::vector<PendingCall> calls;
   };
 
+  static void perform(std::vector<SetUp> setUps);
   /// Closes a group; true for the outermost one.
   bool close();
 
@@ -48,5 +54,18 @@ class Group {
   std::vector<SetUp> setUps_;
   std::vector<CallsOfComm> calls_;
 };
+
+/// As guarded(), for the functions that a group contains: a failure spoils the group that is open in this thread.
+template <class Body>
+ncclResult_t guardedInGroup(const char* function, Body&& body) noexcept {
+  return guarded(function, [&] {
+    try {
+      std::forward<Body>(body)();
+    } catch (...) {
+      Group::ofThisThread().fail(describeException());
+      throw;
+    }
+  });
+}
 
 }  // namespace mscclpp::nccl

@@ -70,7 +70,7 @@ ncclResult_t ncclCommDeregister(const ncclComm_t comm, void* /*handle*/) {
 }
 
 ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, ncclWindow_t* win, int winFlags) {
-  return guarded("ncclCommWindowRegister", [&] {
+  return guardedInGroup("ncclCommWindowRegister", [&] {
     requirePointer(buff, "buff");
     requirePointer(win, "win");
     *win = nullptr;
@@ -78,7 +78,7 @@ ncclResult_t ncclCommWindowRegister(ncclComm_t comm, void* buff, size_t size, nc
     if (const ForwardedComm* forwarded = found->forwarded()) {
       return forwarded->check(forwarded->library().commWindowRegister(forwarded->handle(), buff, size, win, winFlags));
     }
-    Group::ofThisThread().setUp([=] { *win = found->registerWindow(buff, size); });
+    Group::ofThisThread().setUp(found, [=] { *win = found->registerWindow(buff, size, winFlags); });
   });
 }
 

@@ -28,7 +28,7 @@ RankSet RankSet::connect(const UniqueId& id, int ranks, int rank) {
   set.members_.resize(static_cast<std::size_t>(ranks));
   std::iota(set.members_.begin(), set.members_.end(), 0);
   set.bootstrap_ = set.connections_->bootstrap;
-  set.key_ = {id, 0};
+  set.key_ = {id, 0, 0};
   return set;
 }
 
@@ -50,7 +50,7 @@ RankSet RankSet::subset(const std::vector<int>& members, int context) const {
   set.connections_ = connections_;
   for (const int member : members) set.members_.push_back(members_[static_cast<std::size_t>(member)]);
   set.bootstrap_ = std::make_shared<detail::SubsetBootstrap>(connections_->bootstrap, set.members_, context);
-  set.key_ = {key_.id, context};
+  set.key_ = {key_.id, context, set.members_.front()};
   return set;
 }
 

@@ -17,6 +17,7 @@ class RankSet {
   struct Key {
     UniqueId id;
     int context;
+    int firstMember;  // of those that the id connects: the colors of a split have the same context
     auto operator<=>(const Key&) const = default;
   };
 
@@ -36,6 +37,8 @@ class RankSet {
   int size() const { return bootstrap_->getNranks(); }
   bool isOnOneHost() const { return bootstrap_->getNranksPerNode() == size(); }
   const Key& key() const noexcept { return key_; }
+  /// Whether one of the two was split from the other, or both from a third one.
+  bool sharesConnectionsWith(const RankSet& other) const noexcept { return connections_ == other.connections_; }
 
  private:
   /// What the sets that were split from each other share.

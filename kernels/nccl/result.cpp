@@ -4,6 +4,7 @@
 
 #include "kernels/comm_result.hpp"
 #include "kernels/nccl/log.hpp"
+#include "kernels/nccl/thread_value.hpp"
 
 namespace mscclpp::nccl {
 
@@ -65,8 +66,8 @@ ncclResult_t reportException(const char* function) noexcept {
 }
 
 const char* lastMessage() noexcept {
-  thread_local std::string copy;
   try {
+    std::string& copy = ThreadValue<std::string>::get();
     const std::lock_guard lock(last().mutex);
     copy = last().text;
     return copy.c_str();

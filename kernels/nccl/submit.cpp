@@ -9,21 +9,16 @@
 namespace mscclpp::nccl {
 
 ncclResult_t submit(ncclComm_t handle, const ApiCall& call) noexcept {
-  return guarded(nameOf(call.function), [&] {
-    Group& group = Group::ofThisThread();
-    try {
-      const auto comm = findComm(handle);
-      if (const ForwardedComm* forwarded = comm->forwarded()) {
-        const ProfilerRange range(nameOf(call.function));
-        const auto type = findType(call.type);
-        CallCounts::ofProcess().add(call.function, Route::Forwarded, type ? call.count * sizeOf(*type) : 0);
-        return forwarded->call(call);
-      }
-      group.call(comm, comm->prepare(call));
-    } catch (...) {
-      group.fail(describeException());
-      throw;
+  return guardedInGroup(nameOf(call.function), [&] {
+    const auto comm = findComm(handle);
+    if (const ForwardedComm* forwarded = comm->forwarded()) {
+      comm->requireReady();
+      const ProfilerRange range(nameOf(call.function));
+      const auto type = findType(call.type);
+      CallCounts::ofProcess().add(call.function, Route::Forwarded, type ? call.count * sizeOf(*type) : 0);
+      return forwarded->call(call);
     }
+    Group::ofThisThread().call(comm, comm->prepare(call));
   });
 }
 

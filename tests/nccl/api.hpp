@@ -6,6 +6,9 @@
 #if NCCL_VERSION_CODE < 22809  // which has what older headers lack
 extern "C" ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags);
 #endif
+#if NCCL_VERSION_CODE < 22900
+extern "C" ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void** outUserPtr);
+#endif
 #else
 #include "kernels/nccl/newer_functions.hpp"
 #define NCCL_CONFIG_UNDEF_INT INT_MIN

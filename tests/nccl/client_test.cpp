@@ -1,8 +1,12 @@
 // The client on CPU ranks: threads of this process, groups of one thread, and processes.
 #include <doctest/doctest.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <chrono>
+#include <cstdlib>
+#include <functional>
 #include <random>
 
 #include "tests/host/ranks.hpp"
@@ -110,6 +114,71 @@ TEST_CASE("one thread has all ranks, in groups") {
   destroy(comms);
 }
 
+TEST_CASE("set-ups of a communicator in one group are in the order of the calls") {
+  onRanks<CpuClient>(4, [](CpuRank& c) {
+    constexpr std::size_t windows = 6, count = 500;
+    for (int i = 0; i < 8; ++i) {
+      // Of a parent and of what was split from it, beside each other.
+      ncclComm_t all = nullptr, half = nullptr, halfAgain = nullptr, pair = nullptr;
+      require(ncclGroupStart(), "ncclGroupStart");
+      require(ncclCommSplit(c.comm, 0, c.rank, &all, nullptr), "ncclCommSplit");
+      require(ncclCommSplit(c.comm, c.rank / 2, c.rank, &half, nullptr), "ncclCommSplit");
+      require(ncclGroupEnd(), "ncclGroupEnd");
+      checkSum(c, all, "all");
+      checkSum(c, half, "half");
+      require(ncclGroupStart(), "ncclGroupStart");
+      // The order of the calls of several communicators may differ.
+      if (c.rank % 2 == 0) require(ncclCommSplit(half, 0, c.rank, &halfAgain, nullptr), "ncclCommSplit");
+      require(ncclCommSplit(c.comm, c.rank % 2, c.rank, &pair, nullptr), "ncclCommSplit");
+      if (c.rank % 2 == 1) require(ncclCommSplit(half, 0, c.rank, &halfAgain, nullptr), "ncclCommSplit");
+      require(ncclGroupEnd(), "ncclGroupEnd");
+      checkSum(c, halfAgain, "half again");
+      checkSum(c, pair, "pair");
+      for (const ncclComm_t comm : {all, half, halfAgain, pair}) require(ncclCommDestroy(comm), "ncclCommDestroy");
+    }
+    std::array<void*, windows> data{};
+    std::array<ncclWindow_t, windows> handles{};
+    for (void*& each : data) require(ncclMemAlloc(&each, count * 4 * 4), "ncclMemAlloc");
+    require(ncclGroupStart(), "ncclGroupStart");
+    for (std::size_t i = 0; i < windows; ++i) {
+      require(ncclCommWindowRegister(c.comm, data[i], count * 4 * 4, &handles[i], NCCL_WIN_COLL_SYMMETRIC), "register");
+    }
+    require(ncclGroupEnd(), "ncclGroupEnd");
+    for (std::size_t i = 0; i < windows; ++i) {
+      const std::vector<float> input(count, static_cast<float>(100 * i + static_cast<std::size_t>(c.rank)));
+      require(ncclAllGather(input.data(), data[i], count, ncclFloat32, c.comm, nullptr), "ncclAllGather");
+    }
+    for (std::size_t i = 0; i < windows; ++i) {
+      for (std::size_t rank = 0; rank < 4; ++rank) {
+        if (static_cast<float*>(data[i])[rank * count] != static_cast<float>(100 * i + rank))
+          throw std::runtime_error("the data of another window");
+      }
+    }
+    checkSum(c, c.comm, "before the windows end");
+    for (const ncclWindow_t handle : handles) require(ncclCommWindowDeregister(c.comm, handle), "deregister");
+    checkSum(c, c.comm, "after the windows have ended");
+    for (void* each : data) require(ncclMemFree(each), "ncclMemFree");
+  });
+}
+
+TEST_CASE("a window without NCCL_WIN_COLL_SYMMETRIC has calls at any offsets, and its address") {
+  onRanks<CpuClient>(2, [](CpuRank& c) {
+    constexpr std::size_t count = 1000;
+    std::vector<float> data(5 * count);
+    ncclWindow_t window = nullptr;
+    require(ncclCommWindowRegister(c.comm, data.data(), data.size() * 4, &window, 0), "ncclCommWindowRegister");
+    void* address = nullptr;
+    require(ncclWinGetUserPtr(c.comm, window, &address), "ncclWinGetUserPtr");
+    if (address != data.data()) throw std::runtime_error("the address of a window");
+    const std::vector<float> input(count, static_cast<float>(c.rank + 1));
+    float* const output = data.data() + (c.rank == 0 ? 0 : 3 * count);
+    require(ncclAllGather(input.data(), output, count, ncclFloat32, c.comm, nullptr), "ncclAllGather");
+    if (output[0] != 1 || output[2 * count - 1] != 2) throw std::runtime_error("the data at an offset of a rank's own");
+    require(ncclCommWindowDeregister(c.comm, window), "ncclCommWindowDeregister");
+    checkSum(c, c.comm, "after a window has ended");
+  });
+}
+
 TEST_CASE("ranks that are processes, with options") {
   ncclUniqueId id;
   require(ncclGetUniqueId(&id), "ncclGetUniqueId");
@@ -117,6 +186,7 @@ TEST_CASE("ranks that are processes, with options") {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     config.maxCTAs = 8 + rank;  // the least one counts
+    if (rank == 2) config.maxCTAs = 60000;
     config.commName = "test";
     ncclComm_t comm = nullptr;
     require(ncclCommInitRankConfig(&comm, 3, id, rank, &config), "ncclCommInitRankConfig");
@@ -215,6 +285,8 @@ TEST_CASE("a revoked communicator can be split and destroyed, and not used") {
     require(ncclCommSplit(c.comm, 0, c.rank, &next, nullptr), "ncclCommSplit");
     checkSum(c, next, "after a revoke");
     require(ncclCommDestroy(next), "ncclCommDestroy");
+    if (ncclCommSplit(c.comm, 0, c.rank, &next, nullptr) != ncclInvalidUsage)
+      throw std::runtime_error("a second split of a revoked communicator");
   });
 }
 
@@ -260,6 +332,101 @@ TEST_CASE("wrong calls are errors that say why") {
   destroy(comms);
   CHECK(sum(ncclFloat32, ncclSum, comm) == ncclInvalidArgument);  // destroyed
   CHECK(ncclCommDestroy(comm) == ncclInvalidArgument);
+}
+
+TEST_CASE("more CTAs than this library has use for are no error") {
+  ncclUniqueId id;
+  require(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.maxCTAs = 1000;
+  ncclComm_t comm = nullptr;
+  require(ncclCommInitRankConfig(&comm, 1, id, 0, &config), "ncclCommInitRankConfig");
+  destroy({comm});
+}
+
+TEST_CASE("sizes that overflow are refused") {
+  const auto comms = initInGroup(1);
+  std::array<double, 8> data{};
+  for (const std::size_t count : {std::size_t{1} << 61, (std::size_t{1} << 61) + 1, ~std::size_t{0}}) {
+    CAPTURE(count);
+    CHECK(ncclSend(data.data(), count, ncclFloat64, 0, comms[0], nullptr) == ncclInvalidArgument);
+    CHECK(ncclRecv(data.data(), count, ncclFloat64, 0, comms[0], nullptr) == ncclInvalidArgument);
+    CHECK(ncclAllReduce(data.data(), data.data(), count, ncclFloat64, ncclSum, comms[0], nullptr) ==
+          ncclInvalidArgument);
+  }
+  CHECK(std::string(ncclGetLastError(nullptr)).find("negative") != std::string::npos);
+  destroy(comms);
+}
+
+TEST_CASE("a wrong call is refused at once, and nothing of its group is done") {
+  const auto comms = initInGroup(1);
+  const std::array<float, 2> input{1, 2};
+  std::array<float, 2> output{};
+  const auto sum = [&](const void* from, void* to) {
+    return ncclAllReduce(from, to, 2, ncclFloat32, ncclSum, comms[0], nullptr);
+  };
+  ncclComm_t made = nullptr;
+  ncclWindow_t window = nullptr;
+  ncclUniqueId id;
+  CHECK(ncclGetUniqueId(&id) == ncclSuccess);
+  const std::vector<std::function<ncclResult_t()>> wrongCalls{
+      [&] { return sum(nullptr, output.data()); },
+      [&] { return sum(input.data(), reinterpret_cast<char*>(output.data()) + 1); },
+      [&] { return ncclSend(nullptr, 1, ncclFloat32, 0, comms[0], nullptr); },
+      [&] { return ncclRecv(nullptr, 1, ncclFloat32, 0, comms[0], nullptr); },
+      [&] { return ncclCommInitRank(&made, 2, id, 7); },
+      [&] { return ncclCommSplit(comms[0], 0, 0, nullptr, nullptr); },
+      [&] { return ncclCommShrink(comms[0], nullptr, 1, &made, nullptr, NCCL_SHRINK_DEFAULT); },
+      [&] { return ncclCommWindowRegister(comms[0], nullptr, 4, &window, NCCL_WIN_COLL_SYMMETRIC); },
+  };
+  for (std::size_t i = 0; i < wrongCalls.size(); ++i) {
+    CAPTURE(i);
+    CHECK(ncclGroupStart() == ncclSuccess);
+    CHECK(sum(input.data(), output.data()) == ncclSuccess);
+    CHECK(wrongCalls[i]() == ncclInvalidArgument);
+    CHECK(ncclGroupEnd() == ncclInvalidArgument);
+    CHECK(output[0] == 0);
+  }
+  CHECK(sum(input.data(), output.data()) == ncclSuccess);
+  CHECK(output[1] == 2);
+  destroy(comms);
+}
+
+TEST_CASE("a wrong color of one rank is an error of all ranks of the split") {
+  onRanks<CpuClient>(3, [](CpuRank& c) {
+    ncclComm_t part = nullptr;
+    const auto start = std::chrono::steady_clock::now();
+    const ncclResult_t result = ncclCommSplit(c.comm, c.rank == 1 ? -5 : 0, 0, &part, nullptr);
+    if (result != (c.rank == 1 ? ncclInvalidArgument : ncclRemoteError) || part != nullptr)
+      throw std::runtime_error("the result of a split with a wrong color is " + std::to_string(result));
+    if (secondsSince(start) > soon) throw std::runtime_error("the failure was noticed too late");
+    require(ncclCommSplit(c.comm, 0, 0, &part, nullptr), "ncclCommSplit");
+    checkSum(c, part, "a split after one that failed");
+    require(ncclCommDestroy(part), "ncclCommDestroy");
+  });
+}
+
+namespace {
+
+// What a program does in destructors of static objects: these run after those of the main thread's own objects.
+void endAtExit() {
+  const bool isRight = ncclCommDestroy(reinterpret_cast<ncclComm_t>(&endAtExit)) == ncclInvalidArgument &&
+                       std::string(ncclGetLastError(nullptr)).find("ncclCommDestroy") != std::string::npos &&
+                       ncclGroupStart() == ncclSuccess && ncclGroupEnd() == ncclSuccess &&
+                       ncclGroupEnd() == ncclInvalidUsage;
+  ::_exit(isRight ? 0 : 3);
+}
+
+}  // namespace
+
+TEST_CASE("the API can be used while the process ends") {
+  ChildProcess child([] {
+    const auto comms = initInGroup(2);
+    ncclGetLastError(nullptr);
+    std::atexit(endAtExit);
+    std::exit(4);
+  });
+  CHECK(child.wait() == "");
 }
 
 TEST_CASE("any sequence of calls") {

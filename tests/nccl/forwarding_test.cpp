@@ -61,6 +61,9 @@ TEST_CASE("a rank on its own host" * doctest::skip()) {
   const Client<CpuClient> client{rank, 2, alone, stream};
   checkSum(client, alone, "a native communicator beside a forwarded one");
   require(ncclCommDestroy(alone), "ncclCommDestroy");
+  require(ncclCommFinalize(comm), "ncclCommFinalize");
+  CHECK(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comm, nullptr) == ncclInvalidUsage);
+  CHECK(ncclCommFinalize(comm) == ncclInvalidUsage);
   require(ncclCommDestroy(comm), "ncclCommDestroy");
 
   void* const library = ::dlopen(std::getenv("MSCCLPP_NCCL_LIB_PATH"), RTLD_NOW | RTLD_NOLOAD);
