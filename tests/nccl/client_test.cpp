@@ -249,8 +249,13 @@ TEST_CASE("the survivors of a killed rank notice, and go on without it") {
       require(ncclCommInitRank(&comm, 3, id, rank), "ncclCommInitRank");
       CpuRank c{rank, 3, comm, {}};
       checkSum(c, comm, "before the failure");
-      if (rank == 1) ::raise(SIGKILL);
+      // Once the others have the result.
       float value = 1;
+      if (rank == 1) {
+        for (const int peer : {0, 2}) require(ncclRecv(&value, 1, ncclFloat32, peer, comm, nullptr), "ncclRecv");
+        ::raise(SIGKILL);
+      }
+      require(ncclSend(&value, 1, ncclFloat32, 1, comm, nullptr), "ncclSend");
       const auto start = std::chrono::steady_clock::now();
       if (ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comm, nullptr) != ncclRemoteError)
         throw std::runtime_error("a call with a killed rank must fail with ncclRemoteError");
