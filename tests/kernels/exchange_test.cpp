@@ -10,6 +10,7 @@
 #include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "tests/host/spawned_ranks.hpp"
+#include "tests/kernels/invalid_usage.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -26,16 +27,6 @@ void onRanks(int ranks, const std::function<void(Collectives&, Bootstrap&)>& bod
     body(collectives, *bootstrap);
     bootstrap->barrier();
   });
-}
-
-void expectInvalidUsage(const std::string& part, const std::function<void()>& call) {
-  try {
-    call();
-    FAIL_CHECK("no exception was thrown; expected \"" << part << "\"");
-  } catch (const Error& error) {
-    CHECK(error.getErrorCode() == ErrorCode::InvalidUsage);
-    CHECK_MESSAGE(std::string(error.what()).find(part) != std::string::npos, error.what());
-  }
 }
 
 void checkPlan(const MessagePlan& plan, Collectives& collectives, int rank) {

@@ -2,6 +2,7 @@
 #include "copy_engine_mover_cases.hpp"
 #include "mscclpp/host/memory/host_buffer.hpp"
 #include "tests/host/spawned_ranks.hpp"
+#include "tests/kernels/invalid_usage.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -31,16 +32,6 @@ void moveEverything(std::shared_ptr<Bootstrap> bootstrap) {
   MoveTester<HostMemory> inPieces(communicator, {.permutationPieceBytes = 1000, .broadcastPieceBytes = 700}, 5000);
   inPieces.checkAll(areMany ? std::vector<std::size_t>{2999} : std::vector<std::size_t>{1000, 1001, 4999}, nullptr);
   bootstrap->barrier();
-}
-
-void expectInvalidUsage(const std::string& part, const std::function<void()>& call) {
-  try {
-    call();
-    FAIL_CHECK("no exception was thrown; expected \"" << part << "\"");
-  } catch (const Error& error) {
-    CHECK(error.getErrorCode() == ErrorCode::InvalidUsage);
-    CHECK_MESSAGE(std::string(error.what()).find(part) != std::string::npos, error.what());
-  }
 }
 
 }  // namespace

@@ -1,0 +1,24 @@
+// The check that a call is refused as a wrong use.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <functional>
+#include <string>
+
+#include "mscclpp/host/base/error.hpp"
+
+namespace mscclpp::test {
+
+/// The call throws Error(InvalidUsage), with this part in its message.
+inline void expectInvalidUsage(const std::string& part, const std::function<void()>& call) {
+  try {
+    call();
+    FAIL_CHECK("no exception was thrown; expected \"" << part << "\"");
+  } catch (const Error& error) {
+    CHECK(error.getErrorCode() == ErrorCode::InvalidUsage);
+    CHECK_MESSAGE(std::string(error.what()).find(part) != std::string::npos, error.what());
+  }
+}
+
+}  // namespace mscclpp::test
