@@ -18,6 +18,7 @@
 #include "mscclpp/host/memory/host_buffer.hpp"
 #include "tests/host/spawned_ranks.hpp"
 #include "tests/host/trace/trace_file.hpp"
+#include "tests/kernels/invalid_usage.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -77,16 +78,6 @@ auto performer(Collectives& collectives) {
     if (call.output != nullptr) call.output = (to == nullptr ? from : *to).data() + outputAt;
     collectives.run(call);
   };
-}
-
-void expectInvalidUsage(const std::string& part, const std::function<void()>& call) {
-  try {
-    call();
-    FAIL_CHECK("no exception was thrown; expected \"" << part << "\"");
-  } catch (const Error& error) {
-    CHECK(error.getErrorCode() == ErrorCode::InvalidUsage);
-    CHECK_MESSAGE(std::string(error.what()).find(part) != std::string::npos, error.what());
-  }
 }
 
 }  // namespace
