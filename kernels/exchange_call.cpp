@@ -1,6 +1,7 @@
 // The list of the messages of an exchange: checks, and the order by pairs of ranks.
 #include "exchange_call.hpp"
 
+#include <algorithm>
 #include <limits>
 #include <string>
 
@@ -33,6 +34,32 @@ void requireFew(const char* what, std::size_t count, std::size_t most) {
                std::to_string(most) + ": divide them among several calls");
 }
 
+/// Puts the messages of `rank` to itself at the beginning of a list, and returns how many they are. Those that are in
+/// their place already are left out: the copy of one onto itself would be a write beside the reads of other messages of
+/// the call, as in an all-gather in place.
+int putOwnMessages(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, int rank,
+                   MessageList& list) {
+  const auto requireMatch = [](bool match) {
+    if (match) return;
+    throwInvalid(
+        "messages to oneself are sent and received by the same call, in the same order and with the same sizes");
+  };
+  const auto isOwn = [&](const ReceivedMessage& message) { return message.origin == rank && message.bytes > 0; };
+  int count = 0;
+  auto received = receives.begin();
+  for (const SentMessage& message : sends) {
+    if (message.destination != rank || message.bytes == 0) continue;
+    received = std::find_if(received, receives.end(), isOwn);
+    requireMatch(received != receives.end() && received->bytes == message.bytes);
+    if (received->data != message.data) {
+      list.messages[static_cast<std::size_t>(count++)] = {message.data, received->data, message.bytes, 0};
+    }
+    ++received;
+  }
+  requireMatch(std::none_of(received, receives.end(), isOwn));
+  return count;
+}
+
 }  // namespace
 
 MessageList messageListOf(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, int rank,
@@ -63,32 +90,21 @@ MessageList messageListOf(std::span<const SentMessage> sends, std::span<const Re
         static_cast<std::uint8_t>(peer), side, static_cast<std::uint8_t>(list.count), static_cast<std::uint8_t>(count)};
     list.count += count;
   };
-  const auto self = static_cast<std::size_t>(rank);
-  const int ownMessages = sent[self];
-  const char* const ownRule =
-      "messages to oneself are sent and received by the same call, in the same order and with the same sizes";
-  if (ownMessages != received[self]) throwInvalid(ownRule);
+  sent[static_cast<std::size_t>(rank)] = putOwnMessages(sends, receives, rank, list);
   addPair(sent, rank, PairSide::Alone);
-  received[self] = 0;  // as the messages that are sent: the first ones
   for (int distance = 1; distance < ranks; ++distance) {
     addPair(sent, (rank + distance) % ranks, PairSide::Sender);
     addPair(received, (rank + ranks - distance) % ranks, PairSide::Receiver);
   }
   for (const SentMessage& message : sends) {
-    if (message.bytes == 0) continue;
+    if (message.bytes == 0 || message.destination == rank) continue;
     const int place = sent[static_cast<std::size_t>(message.destination)]++;
     list.messages[static_cast<std::size_t>(place)] = {message.data, nullptr, message.bytes, 0};
   }
   for (const ReceivedMessage& message : receives) {
-    if (message.bytes == 0) continue;
+    if (message.bytes == 0 || message.origin == rank) continue;
     const int place = received[static_cast<std::size_t>(message.origin)]++;
-    MessageList::Message& entry = list.messages[static_cast<std::size_t>(place)];
-    if (message.origin == rank) {
-      if (entry.bytes != message.bytes) throwInvalid(ownRule);
-      entry.output = message.data;
-    } else {
-      entry = {nullptr, message.data, message.bytes, 0};
-    }
+    list.messages[static_cast<std::size_t>(place)] = {nullptr, message.data, message.bytes, 0};
   }
   return list;
 }

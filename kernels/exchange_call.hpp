@@ -15,7 +15,7 @@
 namespace mscclpp::kernels {
 
 /// The messages of a call, by ordered pair of ranks; those of a pair are in the order of the call. Without messages of
-/// zero bytes.
+/// zero bytes, and without those to oneself whose input is their output.
 struct MessageList {
   static constexpr std::size_t capacity = maxSentMessages + maxReceivedMessages;
 

@@ -50,8 +50,8 @@ struct PendingCall {
   Function function;
   CollectiveCall call;  ///< a message is a SendReceive with one direction
   bool hasHostFactor = false;
-  std::array<std::byte, 8> factor{};      ///< then: of the reduction
-  cudaEvent_t completionEvent = nullptr;  ///< to be recorded after it; null: none
+  alignas(8) std::array<std::byte, 8> factor{};  ///< then: of the reduction
+  cudaEvent_t completionEvent = nullptr;         ///< to be recorded after it; null: none
 
   bool isMessage() const { return call.collective == CollectiveType::SendReceive; }
   /// The peer of a message.

@@ -14,8 +14,8 @@ namespace mscclpp::nccl {
 struct PreMulSum {
   ncclDataType_t type;
   bool isOnHost;
-  std::array<std::byte, 8> value;  ///< one element of the type, if it is on the host
-  const void* address;             ///< else: of the element, in memory that the device can read
+  alignas(8) std::array<std::byte, 8> value;  ///< one element of the type, if it is on the host
+  const void* address;                        ///< else: of the element, in memory that the device can read
 };
 
 /// Those of one communicator. Any thread may call the functions.

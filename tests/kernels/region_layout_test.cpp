@@ -44,13 +44,13 @@ TEST_CASE("region layout: the memory of an object on GPUs") {
     int maxBlocks;
     std::size_t mebibytes;
   };
-  for (const auto& [ranks, maxBlocks, mebibytes] :
+  for (const Bound& bound :
        {Bound{2, 128, 177}, {4, 128, 253}, {8, 128, 495}, {2, 32, 121}, {4, 32, 211}, {8, 32, 397}}) {
-    CAPTURE(ranks);
-    CAPTURE(maxBlocks);
-    const RegionLayout layout = selectedLayout(ranks, maxBlocks);
-    CHECK(layout.bytes <= mebibytes * MiB);
-    CHECK(layout.bytes > (mebibytes - 1) * MiB);
+    CAPTURE(bound.ranks);
+    CAPTURE(bound.maxBlocks);
+    const RegionLayout layout = selectedLayout(bound.ranks, bound.maxBlocks);
+    CHECK(layout.bytes <= bound.mebibytes * MiB);
+    CHECK(layout.bytes > (bound.mebibytes - 1) * MiB);
     std::size_t end = 0;
     for (const auto& region : layout.regions) {
       CHECK(region.offset >= end);

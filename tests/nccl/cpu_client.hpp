@@ -1,6 +1,10 @@
 // CPU ranks for the client of NCCL's C API: memory of the host, no streams.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
 #include "tests/nccl/client_cases.hpp"
 
 namespace mscclpp::test {
@@ -9,7 +13,7 @@ struct CpuClient {
   class Memory {
    public:
     explicit Memory(const Bytes& bytes) : words_(bytes.size() / sizeof(std::uint64_t) + 1), bytes_(bytes.size()) {
-      std::memcpy(words_.data(), bytes.data(), bytes.size());
+      std::copy(bytes.begin(), bytes.end(), data());
     }
     unsigned char* data() { return reinterpret_cast<unsigned char*>(words_.data()); }
     Bytes read() const { return readFrom(words_.data(), bytes_); }

@@ -57,7 +57,8 @@ MSCCLPP_HOST_DEVICE constexpr int largestBlockOf() {
 /// blocks as pairs.
 ///
 /// sources(m) is the source of message m, if this rank sends it, and sinks(m) the sink, if it receives it; both are
-/// called as by SendReceive. Inputs and outputs do not overlap; a message to oneself may have input == output.
+/// called as by SendReceive. Inputs and outputs do not overlap; a message to oneself may have input == output if no
+/// other message has that input.
 template <int Ranks, int maxMessages, class... Transfers>
 struct Exchange {
   static_assert(maxMessages > 0 && maxMessages <= 255, "messages are counted in 8 bits");

@@ -79,7 +79,8 @@ enum class ScalarLocation {
 /// operator). Ranks may have different factors.
 struct Reduction {
   ReduceOp op = ReduceOp::SUM;
-  /// One element of the call's type; null: no factor. The product is rounded to the type before it is sent.
+  /// One element of the call's type, aligned as one; null: no factor. The product is rounded to the type before it is
+  /// sent.
   const void* factor = nullptr;
   ScalarLocation factorLocation = ScalarLocation::Host;
 

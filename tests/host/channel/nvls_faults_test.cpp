@@ -153,11 +153,11 @@ TEST_CASE("a rank that leaves ends the barriers of its groups, and no others") {
 }
 
 TEST_CASE("multicast that the environment disables") {
-  for (const auto& [name, value] : {std::pair{"NCCL_NVLS_ENABLE", "0"}, {"MSCCLPP_FORCE_DISABLE_NVLS", "1"}}) {
-    CAPTURE(name);
-    ::setenv(name, value, 1);
+  for (const auto& variable : {std::pair{"NCCL_NVLS_ENABLE", "0"}, {"MSCCLPP_FORCE_DISABLE_NVLS", "1"}}) {
+    CAPTURE(variable.first);
+    ::setenv(variable.first, variable.second, 1);
     runAsProcesses(2, "one process may not");
-    ::unsetenv(name);
+    ::unsetenv(variable.first);
   }
 }
 TEST_CASE("one process may not" * doctest::skip()) {

@@ -69,16 +69,16 @@ TEST_CASE("rendezvous addresses are parsed in all their forms") {
 }
 
 TEST_CASE("the error for text that is not an address says what is wrong") {
-  for (const auto& [text, expected] : {std::pair{"127.0.0.1", "the port is missing"},
-                                       {"127.0.0.1:0", "the port must be a number from 1 to 65535"},
-                                       {"::1:5", "an IPv6 address needs brackets"},
-                                       {"::1]:5", "\"[\" is missing"},
-                                       {"[::1", "\"]\" is missing"},
-                                       {"[::1:5", "\"]\" is missing"},
-                                       {":127.0.0.1:5", "the interface name is empty"},
-                                       {":5", "the address is empty"}}) {
-    CAPTURE(text);
-    CHECK_THROWS_WITH_AS(parseRendezvousAddress(text, soon()), doctest::Contains(expected), Error);
+  for (const auto& refused : {std::pair{"127.0.0.1", "the port is missing"},
+                              {"127.0.0.1:0", "the port must be a number from 1 to 65535"},
+                              {"::1:5", "an IPv6 address needs brackets"},
+                              {"::1]:5", "\"[\" is missing"},
+                              {"[::1", "\"]\" is missing"},
+                              {"[::1:5", "\"]\" is missing"},
+                              {":127.0.0.1:5", "the interface name is empty"},
+                              {":5", "the address is empty"}}) {
+    CAPTURE(refused.first);
+    CHECK_THROWS_WITH_AS(parseRendezvousAddress(refused.first, soon()), doctest::Contains(refused.second), Error);
   }
 }
 
