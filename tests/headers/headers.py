@@ -1,14 +1,14 @@
 #!/usr/bin/env python3
 """Compiles public headers with one compiler: each alone, or all in one file.
 
-usage: headers.py [--nvcc [--but-nvrtc]] [--together] [--only GLOB] -- COMPILER ARGUMENT...
+usage: headers.py [--nvcc] [--together] [--only GLOB] -- COMPILER ARGUMENT...
 
-Alone: each header, twice in one file. nvcc compiles for the device only, which parses the host code too.
-Together: all headers in one file; nvcc compiles it for host and device.
-With --nvcc: the headers that a kernel may include, and all of compat/, since its users include them in one source.
---but-nvrtc leaves out those that the test of NVRTC compiles alone: it has the same front end.
-Otherwise: those that need no nvcc. Exit code 1 names each header that does not compile. `--self` checks instead that
-a header which is not self-contained is detected.
+Alone: each header, twice in one file.
+Together: all headers in one file, from the first name to the last, and in another one from the last to the first: a
+header that does not include what it needs compiles in both only by the luck of its neighbours.
+With --nvcc, which compiles for host and device: the headers that a kernel may include, and all of compat/, since its
+users include them in one source. Otherwise: those that need no nvcc. Exit code 1 names each header that does not
+compile. `--self` checks instead that a header which is not self-contained is detected.
 """
 
 import argparse
@@ -23,8 +23,6 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "include"
 COMPAT = ROOT / "compat/include"
-sys.path.insert(0, str(ROOT / "kernels/jit"))
-import embed_headers  # noqa: E402
 
 HOST_ONLY = ("mscclpp/host/", "mscclpp/emulation/")  # may need what nvcc's device pass does not have
 UMBRELLAS = ("mscclpp/core.hpp", "mscclpp/algorithm.hpp")  # include host headers
@@ -41,13 +39,13 @@ def header_names(nvcc):
         yield path.relative_to(COMPAT).as_posix()
 
 
-def compile_headers(compiler, nvcc, names, include=INCLUDE, device_only=True):
+def compile_headers(compiler, nvcc, names, include=INCLUDE):
     """Compiles a file that includes `names`. Returns the compiler's error message, or an empty string."""
     with tempfile.TemporaryDirectory() as folder:
         source = pathlib.Path(folder) / ("headers.cu" if nvcc else "headers.cpp")
         source.write_text("".join(f'#include "{name}"\n' for name in names))
         output = ["-o", str(pathlib.Path(folder) / "output")]
-        mode = ["-fsyntax-only"] if not nvcc else ["-ptx" if device_only else "-c", *output]
+        mode = ["-c", *output] if nvcc else ["-fsyntax-only"]
         command = compiler + mode + ["-I", str(COMPAT), "-I", str(include), str(source)]
         result = subprocess.run(command, capture_output=True, text=True)
         return "" if result.returncode == 0 else result.stderr or f"exit code {result.returncode}"
@@ -76,7 +74,6 @@ def self_test(compiler, nvcc):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nvcc", action="store_true")
-    parser.add_argument("--but-nvrtc", action="store_true")
     parser.add_argument("--together", action="store_true")
     parser.add_argument("--only", default="*", help="headers to compile, e.g. '*/sync/*'")
     parser.add_argument("--self", action="store_true", dest="self_test")
@@ -86,15 +83,14 @@ def main():
         return self_test(options.compiler, options.nvcc)
 
     chosen = [name for name in header_names(options.nvcc) if fnmatch.fnmatch(name, options.only)]
-    if options.but_nvrtc:
-        others = {path.relative_to(INCLUDE).as_posix() for path in embed_headers.device_headers(INCLUDE)}
-        chosen = [name for name in chosen if name not in others]
+    pool = concurrent.futures.ThreadPoolExecutor(os.cpu_count())
     if options.together:
-        error = compile_headers(options.compiler, options.nvcc, chosen, device_only=False)
-        print(error or f"{len(chosen)} headers compile in one file")
-        return 1 if error or not chosen else 0
+        orders = [chosen, chosen[::-1]]
+        errors = list(pool.map(lambda names: compile_headers(options.compiler, options.nvcc, names), orders))
+        print("\n".join(error for error in errors if error) or f"{len(chosen)} headers compile in one file")
+        return 1 if any(errors) or not chosen else 0
 
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with pool:
         errors = list(pool.map(lambda name: compile_alone(options.compiler, options.nvcc, name), chosen))
     bad = {name: text for name, text in zip(chosen, errors) if text}
     for name, text in bad.items():
