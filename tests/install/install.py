@@ -72,7 +72,7 @@ def as_subproject(meson, _, folder, toolkit):
     targets = run("ninja", "-C", folder / "out", "-t", "targets", "all")
     if "doctest_main" in targets:
         raise SystemExit("as a subproject it builds its own tests")
-    # The programs that link a library are compiled only: to compile host part and collectives again would take minutes.
+    # Programs that link a library are compiled only: to compile host part and collectives again would take minutes.
     objects = (f"{program}.p/{program}.cpp.o" for program in PACKAGES)
     run("ninja", "-C", folder / "out", *objects, "headers_only")
     return [folder / "out/headers_only"]
