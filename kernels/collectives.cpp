@@ -339,17 +339,17 @@ class Collectives::State {
     MessageList list = messageListOf(sends, receives, rank_, ranks_);
     const CollectiveCall oneMessage{
         .collective = CollectiveType::SendReceive, .type = DataType::UINT8, .stream = stream, .algorithm = algorithm};
+    int sent = 0;
+    int received = 0;
     bool areAlike = true;
     for (int m = 0; m < list.count; ++m) {
       MessageList::Message& message = list.messages[static_cast<std::size_t>(m)];
       message.algorithm = choose(oneMessage, message.bytes);
       areAlike = areAlike && message.algorithm == list.messages[0].algorithm;
+      sent += message.input != nullptr ? 1 : 0;
+      received += message.output != nullptr ? 1 : 0;
     }
     if (list.count == 0) return;
-    const int received = static_cast<int>(std::count_if(list.messages.begin(), list.messages.begin() + list.count,
-                                                        [](const auto& message) { return message.output != nullptr; }));
-    const int sent = static_cast<int>(std::count_if(list.messages.begin(), list.messages.begin() + list.count,
-                                                    [](const auto& message) { return message.input != nullptr; }));
     if (areAlike && sent <= 1 && received <= 1) {
       run(sendReceiveOf(list, oneMessage), list.messages[0].algorithm);
     } else {
@@ -395,33 +395,35 @@ class Collectives::State {
     }
     std::size_t bytes = 0;
     for (int m = 0; m < list.count; ++m) bytes += list.messages[static_cast<std::size_t>(m)].bytes;
-    const TraceId id = traceIdOf(fallbackOf(CollectiveType::SendReceive));
-    const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
-    if (track) track->begin(id, bytes);
-    auto turn = beginCall(stream);
-    const int error = backend_.exchange(call);
-    turn.end();
-    if (track) track->end(id);
-    if (error != 0) throw CudaError("exchange: the launch failed", error);
+    enqueue("exchange", fallbackOf(CollectiveType::SendReceive), bytes, stream,
+            [&] { return backend_.exchange(call); });
   }
 
-  /// Called before a call is enqueued: it then runs after the earlier calls of this object and of its chain.
-  CallChain::Turn beginCall(CUstream_st* stream) {
-    if (share_ == nullptr) return {};
-    streams_->enter(stream);
-    return share_->begin(stream);
+  /// Enqueues a call of `bytes` bytes by launch(), which returns 0 or a cudaError_t: records it as one of an algorithm,
+  /// and lets it run after the earlier calls of this object and of its chain. Throws CudaError, which names the call.
+  template <class Launch>
+  void enqueue(const char* name, std::size_t algorithm, std::size_t bytes, CUstream_st* stream, const Launch& launch) {
+    const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
+    if (track) track->begin(traceIdOf(algorithm), bytes);
+    CallChain::Turn turn;
+    if (share_ != nullptr) {
+      streams_->enter(stream);
+      turn = share_->begin(stream);
+    }
+    const int error = launch();
+    turn.end();
+    if (track) track->end(traceIdOf(algorithm));
+    if (error != 0) throw CudaError(std::string(name) + ": the launch failed", error);
   }
 
   /// Runs a valid call by copy engines.
   void moveTo(const RegisteredBuffers::Match& output, const CollectiveCall& call, std::size_t index) {
     const std::size_t bytes = bytesOf(call);
-    const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
-    if (track) track->begin(traceIdOf(index), bytes);
-    auto turn = beginCall(call.stream);
-    mover_->move(call.collective, call.input, output.buffer->window<>().subWindow(output.offset), bytes, call.root,
-                 call.stream);
-    turn.end();
-    if (track) track->end(traceIdOf(index));
+    enqueue(nameOf(call.collective), index, bytes, call.stream, [&] {
+      mover_->move(call.collective, call.input, output.buffer->window<>().subWindow(output.offset), bytes, call.root,
+                   call.stream);
+      return 0;
+    });
   }
 
   /// Runs a valid call by the kernel of an algorithm.
@@ -437,34 +439,30 @@ class Collectives::State {
     if (algorithm.link == Link::Outputs) outputs = output->buffer->window<>().subWindow(output->offset);
     const std::size_t elementBytes = reduces ? 1 : sizeOf(call.type);
     const auto timeout = static_cast<std::uint64_t>(monitor_->timeout().count());
-    const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
-    if (track) track->begin(traceIdOf(index), bytes);
-    auto turn = beginCall(call.stream);
-    const int error = function({.rank = rank_,
-                                .ranks = ranks_,
-                                .window = region.window.data(),
-                                .epochs = static_cast<std::uint64_t*>(region.epochs.get()),
-                                .capacity = region.capacity,
-                                .pipeline = region.pipeline,
-                                .wait = BoundedWait(monitor_->deviceControl(), timeout),
-                                .input = call.input,
-                                .output = call.output,
-                                .outputs = outputs.base,
-                                .count = longestCountOf(call) * elementBytes,
-                                .reduction = call.reduction,
-                                .root = call.root,
-                                .destination = call.destination,
-                                .origin = call.origin,
-                                .receivedCount = call.receivedCount * elementBytes,
-                                .counts = call.counts.data(),
-                                .offsets = call.offsets.data(),
-                                .shape = shapeOf(call, algorithm, region, bytes),
-                                .stream = call.stream,
-                                .trace = trace_ ? trace_->buffer() : TraceBuffer{},
-                                .start = share_ ? share_->start() : KernelStart::InOrder});
-    turn.end();
-    if (track) track->end(traceIdOf(index));
-    if (error != 0) throw CudaError(std::string(nameOf(call.collective)) + ": the launch failed", error);
+    enqueue(nameOf(call.collective), index, bytes, call.stream, [&] {
+      return function({.rank = rank_,
+                       .ranks = ranks_,
+                       .window = region.window.data(),
+                       .epochs = static_cast<std::uint64_t*>(region.epochs.get()),
+                       .capacity = region.capacity,
+                       .pipeline = region.pipeline,
+                       .wait = BoundedWait(monitor_->deviceControl(), timeout),
+                       .input = call.input,
+                       .output = call.output,
+                       .outputs = outputs.base,
+                       .count = longestCountOf(call) * elementBytes,
+                       .reduction = call.reduction,
+                       .root = call.root,
+                       .destination = call.destination,
+                       .origin = call.origin,
+                       .receivedCount = call.receivedCount * elementBytes,
+                       .counts = call.counts.data(),
+                       .offsets = call.offsets.data(),
+                       .shape = shapeOf(call, algorithm, region, bytes),
+                       .stream = call.stream,
+                       .trace = trace_ ? trace_->buffer() : TraceBuffer{},
+                       .start = share_ ? share_->start() : KernelStart::InOrder});
+    });
   }
 
   LaunchShape shapeOf(const CollectiveCall& call, const Algorithm& algorithm, const Region& region,

@@ -17,7 +17,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CONSUMER = HERE / "consumer"
 PACKAGES = {"headers_only": "mscclpp", "with_host": "mscclpp-host", "with_kernels": "mscclpp-kernels",
-            "with_jit": "mscclpp-jit", "with_mscclpp_names": "mscclpp-compat"}
+            "with_jit": "mscclpp-jit", "with_nccl_names": "mscclpp-nccl", "with_mscclpp_names": "mscclpp-compat"}
 
 
 def run(*command, **options):
@@ -53,7 +53,8 @@ def by_pkg_config(meson, build, folder, _):
     for program, package in PACKAGES.items():
         flags = shlex.split(run("pkg-config", "--cflags", "--libs", package, env=environment))
         warnings = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
-        run("g++", "-std=c++20", *warnings, CONSUMER / f"{program}.cpp", "-o", folder / program, *flags)
+        run_path = f"-Wl,-rpath,{pc_folder.parent}"  # of the one that is shared
+        run("g++", "-std=c++20", *warnings, CONSUMER / f"{program}.cpp", "-o", folder / program, *flags, run_path)
     return [folder / program for program in PACKAGES]
 
 
@@ -68,7 +69,8 @@ def as_subproject(meson, _, folder, toolkit):
     shutil.copytree(CONSUMER, folder / "consumer")
     (folder / "consumer/subprojects").mkdir()
     (folder / "consumer/subprojects/mscclpp").symlink_to(ROOT)
-    run(meson, "setup", folder / "out", folder / "consumer", f"-Dtoolkit_dir={toolkit}", "-Doptimization=0", "-Ddebug=false")
+    options = (f"-Dtoolkit_dir={toolkit}", "-Doptimization=0", "-Ddebug=false")
+    run(meson, "setup", folder / "out", folder / "consumer", *options)
     targets = run("ninja", "-C", folder / "out", "-t", "targets", "all")
     if "doctest_main" in targets:
         raise SystemExit("as a subproject it builds its own tests")

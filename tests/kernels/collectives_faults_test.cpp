@@ -78,75 +78,62 @@ struct Rank {
   }
 };
 
+/// Three ranks repeat a call, until rank 2 is killed: the others get an error that names it, soon, and in every later
+/// call. The ranks are forked processes: each has its own copy of what the call refers to.
+void killRankDuring(const std::function<void(Collectives&)>& call) {
+  const std::string address = freeAddress();
+  const test::Reports connected;
+  std::vector<ChildProcess> ranks;
+  for (int rank = 0; rank < 3; ++rank) {
+    ranks.emplace_back([&, rank] {
+      Rank self(rank, 3, address);
+      connected.add();
+      for (const char* which : {"the first call that failed", "a later call"}) {
+        const Failure failure = callUntilFailure([&] { call(self.collectives); });
+        expectFailure(failure, ErrorCode::RemoteError, "rank 2 failed");
+        expect(failure.seconds < test::soon, std::string(which) + " took " + std::to_string(failure.seconds) + " s");
+      }
+      bool threw = false;
+      try {
+        self.collectives.check();
+      } catch (const Error&) {
+        threw = true;
+      }
+      expect(threw, "check() did not throw");
+    });
+  }
+  connected.wait(3);
+  std::this_thread::sleep_for(300ms);
+  ranks[2].kill(SIGKILL);
+  CHECK(ranks[0].wait() == "");
+  CHECK(ranks[1].wait() == "");
+  CHECK(ranks[2].wait() == "signal 9");
+}
+
 }  // namespace
 
 TEST_CASE("a rank killed between or during calls is named to the others") {
   for (const std::size_t count : {std::size_t{100}, std::size_t{300'000}}) {
     CAPTURE(count);
-    const std::string address = freeAddress();
-    const test::Reports connected;
-    std::vector<ChildProcess> ranks;
-    for (int rank = 0; rank < 3; ++rank) {
-      ranks.emplace_back([&, rank] {
-        Rank self(rank, 3, address);
-        connected.add();
-        const Failure failure = callUntilFailure(self.collectives, count);
-        expectFailure(failure, ErrorCode::RemoteError, "rank 2 failed");
-        expect(failure.seconds < test::soon, "it took " + std::to_string(failure.seconds) + " s");
-        // Later calls fail at once.
-        const Failure again = callUntilFailure(self.collectives, count);
-        expectFailure(again, ErrorCode::RemoteError, "rank 2 failed");
-        expect(again.seconds < test::soon, "a later call waited");
-        bool threw = false;
-        try {
-          self.collectives.check();
-        } catch (const Error&) {
-          threw = true;
-        }
-        expect(threw, "check() did not throw");
-      });
-    }
-    connected.wait(3);
-    std::this_thread::sleep_for(300ms);
-    ranks[2].kill(SIGKILL);
-    CHECK(ranks[0].wait() == "");
-    CHECK(ranks[1].wait() == "");
-    CHECK(ranks[2].wait() == "signal 9");
+    std::vector<float> values(count, 1);
+    killRankDuring([&](Collectives& collectives) {
+      collectives.allReduce(values.data(), values.data(), count, DataType::FLOAT32, ReduceOp::MAX);
+    });
   }
 }
 
 TEST_CASE("a rank killed between or during exchanges is named to the others") {
   for (const std::size_t bytes : {std::size_t{100}, std::size_t{1'000'000}}) {
     CAPTURE(bytes);
-    const std::string address = freeAddress();
-    const test::Reports connected;
-    std::vector<ChildProcess> ranks;
-    for (int rank = 0; rank < 3; ++rank) {
-      ranks.emplace_back([&, rank] {
-        Rank self(rank, 3, address);
-        std::vector<char> input(bytes);
-        std::vector<std::vector<char>> outputs(3, std::vector<char>(bytes));
-        std::vector<SentMessage> sends;
-        std::vector<ReceivedMessage> receives;
-        for (int peer = 0; peer < 3; ++peer) {
-          sends.push_back({input.data(), bytes, peer});
-          receives.push_back({outputs[static_cast<std::size_t>(peer)].data(), bytes, peer});
-        }
-        const auto exchange = [&] { self.collectives.exchange(sends, receives); };
-        connected.add();
-        for (int i = 0; i < 2; ++i) {
-          const Failure failure = callUntilFailure(exchange);
-          expectFailure(failure, ErrorCode::RemoteError, "rank 2 failed");
-          expect(failure.seconds < test::soon, "it took " + std::to_string(failure.seconds) + " s");
-        }
-      });
+    const std::vector<char> input(bytes);
+    std::vector<std::vector<char>> outputs(3, std::vector<char>(bytes));
+    std::vector<SentMessage> sends;
+    std::vector<ReceivedMessage> receives;
+    for (int peer = 0; peer < 3; ++peer) {
+      sends.push_back({input.data(), bytes, peer});
+      receives.push_back({outputs[static_cast<std::size_t>(peer)].data(), bytes, peer});
     }
-    connected.wait(3);
-    std::this_thread::sleep_for(300ms);
-    ranks[2].kill(SIGKILL);
-    CHECK(ranks[0].wait() == "");
-    CHECK(ranks[1].wait() == "");
-    CHECK(ranks[2].wait() == "signal 9");
+    killRankDuring([&](Collectives& collectives) { collectives.exchange(sends, receives); });
   }
 }
 

@@ -59,6 +59,15 @@ MSCCLPP_HOST_DEVICE inline bool refuseCall(BoundedWait& wait, const WaitSite& si
   return false;
 }
 
+/// The same for arguments that do not fit in this grid.
+template <Grid GridType, class Args>
+MSCCLPP_INLINE bool refuseArguments(const GridType& grid, const Args& args) {
+  BoundedWait wait = args.wait;
+  const WaitSite site{WaitOperation::Call, args.team.rank(), -1, static_cast<std::uint32_t>(grid.blockIndex()),
+                      args.count};
+  return refuseCall(wait, site, WaitOutcome::InvalidCall, wordOf({grid.blockCount(), grid.block().size()}));
+}
+
 }  // namespace detail
 
 /// Returns whether C, the collective, accepts the arguments in this grid. Called by all threads of the grid. If not, it
@@ -66,12 +75,8 @@ MSCCLPP_HOST_DEVICE inline bool refuseCall(BoundedWait& wait, const WaitSite& si
 /// CPU; the data and the epochs are as before.
 template <class C, Grid GridType, class Args>
 MSCCLPP_HOST_DEVICE bool checkArguments(const GridType& grid, const Args& args) {
-  const LaunchShape shape{grid.blockCount(), grid.block().size()};
-  if (C::accepts(args, shape)) return true;
-  BoundedWait wait = args.wait;
-  const WaitSite site{WaitOperation::Call, args.team.rank(), -1, static_cast<std::uint32_t>(grid.blockIndex()),
-                      args.count};
-  return detail::refuseCall(wait, site, WaitOutcome::InvalidCall, detail::wordOf(shape));
+  if (C::accepts(args, LaunchShape{grid.blockCount(), grid.block().size()})) return true;
+  return detail::refuseArguments(grid, args);
 }
 
 /// Returns whether all ranks call the same collective C with the same operator, count and numbers of blocks and

@@ -245,13 +245,7 @@ class RowExchange {
     }
     return true;
   }
-  MSCCLPP_INLINE bool refuse() const {
-    BoundedWait wait = args_.wait;
-    const WaitSite site{WaitOperation::Call, team().rank(), -1, static_cast<std::uint32_t>(grid_.blockIndex()),
-                        args_.count};
-    return detail::refuseCall(wait, site, WaitOutcome::InvalidCall,
-                              detail::wordOf({grid_.blockCount(), grid_.block().size()}));
-  }
+  MSCCLPP_INLINE bool refuse() const { return detail::refuseArguments(grid_, args_); }
   /// Rows are distributed over the warps; consecutive ones go to different blocks.
   MSCCLPP_INLINE std::size_t firstItem() const {
     return static_cast<std::size_t>(grid_.warpIndex() * grid_.blockCount() + grid_.blockIndex());

@@ -75,7 +75,7 @@ class TilePipeline {
                   "a tile pipeline has no exchanges: what a stage sends, the next one receives");
     constexpr int receiving = (int{Stages::receives} + ... + 0);
     if constexpr (checked) {
-      if (!args_.scratch.suffices(lookahead, receiving + 1)) return refuse();
+      if (!args_.scratch.suffices(lookahead, receiving + 1)) return detail::refuseArguments(grid_, args_);
     }
     constexpr std::size_t delay = std::size_t{receiving} * lookaheadSteps;
     std::size_t longest = 0;
@@ -266,14 +266,6 @@ class TilePipeline {
   }
   MSCCLPP_INLINE std::uint64_t* counter(int at, int from) const {
     return reinterpret_cast<std::uint64_t*>(args_.window.at(at, args_.scratch.counterOffset(block_, from)));
-  }
-
-  /// Ends a call that has not begun, since its stages do not fit the rings.
-  MSCCLPP_INLINE bool refuse() const {
-    BoundedWait wait = args_.wait;
-    const WaitSite site{WaitOperation::Call, team().rank(), -1, static_cast<std::uint32_t>(block_), args_.count};
-    return detail::refuseCall(wait, site, WaitOutcome::InvalidCall,
-                              detail::wordOf({grid_.blockCount(), grid_.block().size()}));
   }
 
   /// Ends the call in all threads of the block.

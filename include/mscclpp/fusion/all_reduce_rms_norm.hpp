@@ -122,11 +122,7 @@ struct AllReduceRmsNorm {
         !RowThreads<packsPerThread, GridType>::canHold(grid, rowPacks) || !arrays.isAligned()) {
       arch::waitForPrerequisites();
       if (args.count == 0) return true;
-      BoundedWait wait = args.wait;
-      const WaitSite site{WaitOperation::Call, args.team.rank(), -1, static_cast<std::uint32_t>(grid.blockIndex()),
-                          args.count};
-      return detail::refuseCall(wait, site, WaitOutcome::InvalidCall,
-                                detail::wordOf({grid.blockCount(), grid.block().size()}));
+      return detail::refuseArguments(grid, args);
     }
     Rows<GridType, Source> rows{{grid, rowPacks},
                                 args,
