@@ -3,7 +3,9 @@
 
 #include <array>
 #include <cstddef>
+#include <memory>
 
+#include "kernels/nccl/one_sided_call.hpp"
 #include "kernels/nccl/types.hpp"
 #include "mscclpp/kernels/collective_call.hpp"
 
@@ -21,14 +23,18 @@ enum class Function {
   Gather,
   Scatter,
   Send,
-  Recv
+  Recv,
+  PutSignal,
+  Signal,
+  WaitSignal
 };
-inline constexpr int functions = 11;
+inline constexpr int functions = 14;
 
 constexpr const char* nameOf(Function function) {
   constexpr std::array<const char*, functions> names{
-      "ncclAllReduce", "ncclReduceScatter", "ncclReduce",  "ncclAllGather", "ncclAlltoAll", "ncclBroadcast",
-      "ncclBcast",     "ncclGather",        "ncclScatter", "ncclSend",      "ncclRecv"};
+      "ncclAllReduce", "ncclReduceScatter", "ncclReduce", "ncclAllGather", "ncclAlltoAll",
+      "ncclBroadcast", "ncclBcast",         "ncclGather", "ncclScatter",   "ncclSend",
+      "ncclRecv",      "ncclPutSignal",     "ncclSignal", "ncclWaitSignal"};
   return names[static_cast<std::size_t>(function)];
 }
 
@@ -48,13 +54,15 @@ struct ApiCall {
 /// A call with checked arguments, in this library's terms; independent of anything of the caller's but the buffers.
 struct PendingCall {
   Function function;
-  CollectiveCall call;  ///< a message is a SendReceive with one direction
+  CollectiveCall call;  ///< a message is a SendReceive with one direction, and so are one-sided calls
   bool hasHostFactor = false;
-  alignas(8) std::array<std::byte, 8> factor{};  ///< then: of the reduction
-  cudaEvent_t completionEvent = nullptr;         ///< to be recorded after it; null: none
+  alignas(8) std::array<std::byte, 8> factor{};    ///< then: of the reduction
+  cudaEvent_t completionEvent = nullptr;           ///< to be recorded after it; null: none
+  std::shared_ptr<const OneSidedCall> oneSided{};  ///< null for all other calls
 
-  bool isMessage() const { return call.collective == CollectiveType::SendReceive; }
-  /// The peer of a message.
+  bool hasPeer() const { return call.collective == CollectiveType::SendReceive; }
+  bool isMessage() const { return hasPeer() && oneSided == nullptr; }
+  /// The peer of a call that has one.
   int peer() const { return call.destination >= 0 ? call.destination : call.origin; }
 };
 

@@ -27,6 +27,7 @@ using detail::GroupAgreement;
 struct Introduction {
   UniqueId successor;
   int maxBlocks;
+  SignalNames signals;
 };
 
 CollectiveType collectiveOf(Function function) {
@@ -50,6 +51,9 @@ CollectiveType collectiveOf(Function function) {
       return CollectiveType::Scatter;
     case Function::Send:
     case Function::Recv:
+    case Function::PutSignal:
+    case Function::Signal:
+    case Function::WaitSignal:
       return CollectiveType::SendReceive;
   }
   return CollectiveType::SendReceive;
@@ -81,7 +85,7 @@ Comm::Comm(RankSet ranks, CommConfig config)
   resources_->communicator->setWaitTimeout(env()->ncclTimeout);
   const GroupAgreement agreement(*ranks_.bootstrap(), "the communicator");
   const auto introductions = agreement.runStep("prepare a communicator", [&] {
-    return bytesOf(Introduction{TcpBootstrap::createUniqueId(), config_.maxBlocks});
+    return bytesOf(Introduction{TcpBootstrap::createUniqueId(), config_.maxBlocks, config_.signals});
   });
   int maxBlocks = 0;
   for (const auto& bytes : introductions) {
@@ -89,11 +93,15 @@ Comm::Comm(RankSet ranks, CommConfig config)
     successorIds_.push_back(introduction.successor);
     const int asked = introduction.maxBlocks;
     if (asked > 0 && (maxBlocks == 0 || asked < maxBlocks)) maxBlocks = asked;
+    signalNames_.contexts = std::max(signalNames_.contexts, introduction.signals.contexts);
+    signalNames_.signals = std::max(signalNames_.signals, introduction.signals.signals);
   }
   if (ranks_.isOnOneHost()) {
     maxBlocks = std::min(maxBlocks, kernels::mostBlocks);
     resources_->collectives = std::make_unique<Collectives>(resources_->communicator, deviceType(),
                                                             Collectives::Algorithms::Selected, maxBlocks);
+    resources_->oneSided = std::make_unique<kernels::OneSidedMover>(*resources_->communicator, deviceType(),
+                                                                    signalNames_.contexts * signalNames_.signals);
   } else {
     forward();
   }
@@ -202,7 +210,9 @@ void Comm::run(std::span<const PendingCall> calls) {
     for (const PendingCall& pending : calls) {
       recorder_.add(pending);
       CallCounts::ofProcess().add(pending.function, Route::Native, bytesOf(pending));
-      if (pending.isMessage()) {
+      if (pending.oneSided) {
+        runOneSided(pending);
+      } else if (pending.isMessage()) {
         messages.push_back(pending);
       } else {
         runCollective(pending);
@@ -253,8 +263,12 @@ ncclWindow_t Comm::registerWindow(void* data, std::size_t bytes, int flags) {
   const std::lock_guard lock(callMutex_);
   requireReady();
   const DeviceScope scope(device_);
-  auto window = std::make_unique<Window>(Window{data, std::nullopt});
-  if ((flags & windowSymmetric) != 0) window->registration = resources_->collectives->registerBuffer(data, bytes);
+  auto window = std::make_shared<Window>(Window{data, std::nullopt, std::nullopt});
+  if ((flags & windowSymmetric) != 0) {
+    window->registration = resources_->collectives->registerBuffer(data, bytes);
+  } else {
+    window->mapped = RegisteredBuffer::tryRegister(*resources_->communicator, data, bytes);
+  }
   const auto handle = reinterpret_cast<ncclWindow_t>(window.get());
   const std::lock_guard stateLock(mutex_);
   windows_.emplace(handle, std::move(window));
@@ -264,7 +278,7 @@ ncclWindow_t Comm::registerWindow(void* data, std::size_t bytes, int flags) {
 void Comm::deregisterWindow(ncclWindow_t window) {
   const std::lock_guard lock(callMutex_);
   const DeviceScope scope(device_);
-  std::unique_ptr<Window> removed;
+  std::shared_ptr<Window> removed;
   const std::lock_guard stateLock(mutex_);
   removed = std::move(windows_.at(requireWindow(window)));
   windows_.erase(window);

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "kernels/movers/one_sided_mover.hpp"
 #include "kernels/nccl/api_call.hpp"
 #include "kernels/nccl/config.hpp"
 #include "kernels/nccl/flight_recorder.hpp"
@@ -49,8 +50,13 @@ class Comm {
   void requireReady() const;
   /// Checks a call. Throws ncclInvalidArgument, and what requireReady() throws.
   PendingCall prepare(const ApiCall& call) const;
-  /// Enqueues the calls of a group, or on CPU ranks performs them: the collectives in their order, then all messages at
-  /// once.
+  /// The same for one-sided calls: to copy the buffer of `call` to a peer's part of a window, `offset` bytes from its
+  /// beginning, and signal the peer; only to signal it; to wait for signals.
+  PendingCall preparePut(const ApiCall& call, ncclWindow_t window, std::size_t offset, SignalName signal) const;
+  PendingCall prepareSignal(const ApiCall& call, SignalName signal) const;
+  PendingCall prepareWait(const ApiCall& call, std::span<const ncclWaitSignalDesc_t> awaited) const;
+  /// Enqueues the calls of a group, or on CPU ranks performs them: the collectives and one-sided calls in their order,
+  /// then all messages at once.
   void run(std::span<const PendingCall> calls);
 
   /// Collective: the ranks of one color become a communicator, ordered by key and then by rank. Null for splitNoColor.
@@ -72,8 +78,8 @@ class Comm {
   Failure asyncError() noexcept;
 
   /// Collective, with the same flags: names memory, `bytes` at `data`. With windowSymmetric all ranks may write it, and
-  /// calls use it without copies; without, it has no effect, since a call's outputs may lie at other offsets on each
-  /// rank.
+  /// calls use it without copies; without, collectives do not, since a call's outputs may lie at other offsets on each
+  /// rank, and one-sided calls can write it if it is memory that peers can map.
   ncclWindow_t registerWindow(void* data, std::size_t bytes, int flags);
   void deregisterWindow(ncclWindow_t window);
   void* windowAddress(ncclWindow_t window) const;
@@ -83,11 +89,18 @@ class Comm {
   /// What peers in this process may still use when this rank is done. Destroyed from the last member to the first.
   struct Resources {
     std::shared_ptr<Communicator> communicator;
+    std::unique_ptr<kernels::OneSidedMover> oneSided;
     std::unique_ptr<Collectives> collectives;
   };
   struct Window {
     void* data;
     std::optional<RegisteredBuffers::Handle> registration;  // of a symmetric window
+    std::optional<RegisteredBuffer> mapped;                 // of any other one that the peers can map
+
+    /// Null if no peer has mapped it.
+    const RegisteredBuffer* buffer() const {
+      return registration ? &registration->buffer() : mapped ? &*mapped : nullptr;
+    }
   };
   enum class State { Ready, Finalized, Revoked, Aborted };
 
@@ -99,6 +112,10 @@ class Comm {
   RankSet reconnect(const std::vector<int>& members);
   void runCollective(const PendingCall& call);
   void runMessages(std::span<const PendingCall> calls);
+  void runOneSided(const PendingCall& call);
+  /// The number of the counter that a signal of this name increments. Throws ncclInvalidArgument if there is none.
+  int counterOf(SignalName signal) const;
+  void requirePeer(int peer) const;
   /// Throws ncclInvalidArgument for an unknown window. The caller holds mutex_.
   ncclWindow_t requireWindow(ncclWindow_t window) const;
   void stop() noexcept;
@@ -112,6 +129,7 @@ class Comm {
   std::shared_ptr<Resources> resources_;
   std::unique_ptr<ForwardedComm> forwarded_;
   std::vector<UniqueId> successorIds_;  // of each rank: for a rank set that it will be rank 0 of
+  SignalNames signalNames_{};
 
   OperatorTable operators_;
   FlightRecorder recorder_;
@@ -121,7 +139,7 @@ class Comm {
   State state_ = State::Ready;
   std::set<int> usedSuccessors_;  // of successorIds_: an id connects ranks once
   Failure failure_{ncclSuccess, {}};
-  std::map<ncclWindow_t, std::unique_ptr<Window>> windows_;
+  std::map<ncclWindow_t, std::shared_ptr<Window>> windows_;
 };
 
 }  // namespace mscclpp::nccl

@@ -60,6 +60,7 @@ Failure Comm::asyncError() noexcept {
     }
     try {
       resources_->collectives->check();
+      resources_->oneSided->check();
     } catch (...) {
       recordFailure(describeException());
     }

@@ -11,6 +11,9 @@ namespace mscclpp::nccl {
 
 namespace {
 
+// Contexts, and signals of each: the memory of their counters is their product, for each rank.
+constexpr int mostSignalNames = 256;
+
 ncclConfig_t emptyConfig() {
   return {.size = sizeof(ncclConfig_t),
           .magic = configMagic,
@@ -62,12 +65,16 @@ CommConfig readConfig(const ncclConfig_t* config, const CommConfig& parent) {
   requireRange("maxCTAs", own.maxCTAs, 1, maxBlocks);
   requireRange("splitShare", own.splitShare, 0, 1);
   requireRange("shrinkShare", own.shrinkShare, 0, 1);
+  requireRange("numRmaCtx", own.numRmaCtx, 0, mostSignalNames);
+  requireRange("numRmaSig", own.numRmaSig, 0, mostSignalNames);
   if (own.minCTAs != undefinedInt && own.maxCTAs != undefinedInt && own.minCTAs > own.maxCTAs) {
     throwInvalidArgument("config.minCTAs is greater than config.maxCTAs");
   }
   CommConfig read = parent;
   if (own.commName != nullptr) read.name = own.commName;
   if (own.maxCTAs != undefinedInt) read.maxBlocks = own.maxCTAs;
+  if (own.numRmaCtx != undefinedInt) read.signals.contexts = std::max(own.numRmaCtx, read.signals.contexts);
+  if (own.numRmaSig != undefinedInt) read.signals.signals = std::max(own.numRmaSig, read.signals.signals);
   if (const int most = env()->ncclMaxCtas; most > 0 && (read.maxBlocks == 0 || most < read.maxBlocks)) {
     read.maxBlocks = most;
   }

@@ -3,14 +3,16 @@
 
 #include <string>
 
+#include "kernels/nccl/one_sided_call.hpp"
 #include "kernels/nccl/types.hpp"
 
 namespace mscclpp::nccl {
 
 /// Those that mean something here. The others are hints for NCCL's own transports, and accepted.
 struct CommConfig {
-  std::string name;   ///< in messages
-  int maxBlocks = 0;  ///< of a kernel: the least of maxCTAs and NCCL_MAX_CTAS; 0: neither is set
+  std::string name;            ///< in messages
+  int maxBlocks = 0;           ///< of a kernel: the least of maxCTAs and NCCL_MAX_CTAS; 0: neither is set
+  SignalNames signals{4, 16};  ///< of one-sided calls, from each rank to each other: the most of all ranks
 };
 
 /// Reads the options; those that are not set are the parent's, for a communicator that is split from one. Null: none is

@@ -1,5 +1,5 @@
-// Exported functions: what this library has no form of. Those of NCCL's device API hand out NCCL's own structures to
-// kernels; the one-sided messages are for later. A program finds the names, and an error if it calls one.
+// Exported functions: NCCL's device API, which hands NCCL's own structures to kernels: this library has no form of
+// them. A program finds the names, and an error if it calls one.
 #include "kernels/nccl/comm_table.hpp"
 #include "kernels/nccl/newer_functions.hpp"
 #include "kernels/nccl/result.hpp"
@@ -19,7 +19,6 @@ struct ncclTeam {
 namespace {
 
 constexpr const char* deviceApi = "the device API";
-constexpr const char* oneSided = "one-sided communication through the C API";
 
 ncclResult_t unsupported(const char* function, const char* what) {
   return guarded(function, [&] { throwUnsupported(what); });
@@ -120,20 +119,6 @@ int ncclTeamRankToLsa(ncclComm_t comm, ncclTeam team, int rank) {
   return rankOf("ncclTeamRankToLsa", comm, team, rank);
 }
 
-ncclResult_t ncclPutSignal(const void* /*localbuff*/, size_t /*count*/, ncclDataType_t /*datatype*/, int /*peer*/,
-                           ncclWindow_t /*peerWin*/, size_t /*peerWinOffset*/, int /*sigIdx*/, int /*ctx*/,
-                           unsigned int /*flags*/, ncclComm_t /*comm*/, cudaStream_t /*stream*/) {
-  return unsupported("ncclPutSignal", oneSided);
-}
-ncclResult_t ncclSignal(int /*peer*/, int /*sigIdx*/, int /*ctx*/, unsigned int /*flags*/, ncclComm_t /*comm*/,
-                        cudaStream_t /*stream*/) {
-  return unsupported("ncclSignal", oneSided);
-}
-ncclResult_t ncclWaitSignal(int /*nDesc*/, ncclWaitSignalDesc_t* /*signalDescs*/, ncclComm_t /*comm*/,
-                            cudaStream_t /*stream*/) {
-  return unsupported("ncclWaitSignal", oneSided);
-}
-
 [[gnu::alias("ncclDevCommCreate")]] decltype(ncclDevCommCreate) pncclDevCommCreate;
 [[gnu::alias("ncclDevCommDestroy")]] decltype(ncclDevCommDestroy) pncclDevCommDestroy;
 [[gnu::alias("ncclCommQueryProperties")]] decltype(ncclCommQueryProperties) pncclCommQueryProperties;
@@ -162,8 +147,5 @@ ncclResult_t ncclWaitSignal(int /*nDesc*/, ncclWaitSignalDesc_t* /*signalDescs*/
 [[gnu::alias("ncclTeamRail")]] decltype(ncclTeamRail) pncclTeamRail;
 [[gnu::alias("ncclTeamRankToWorld")]] decltype(ncclTeamRankToWorld) pncclTeamRankToWorld;
 [[gnu::alias("ncclTeamRankToLsa")]] decltype(ncclTeamRankToLsa) pncclTeamRankToLsa;
-[[gnu::alias("ncclPutSignal")]] decltype(ncclPutSignal) pncclPutSignal;
-[[gnu::alias("ncclSignal")]] decltype(ncclSignal) pncclSignal;
-[[gnu::alias("ncclWaitSignal")]] decltype(ncclWaitSignal) pncclWaitSignal;
 
 }  // extern "C"

@@ -14,8 +14,8 @@ void FlightRecorder::add(const PendingCall& call) noexcept {
                         call.function,
                         call.call.type,
                         call.call.reduction.op,
-                        call.isMessage() ? call.peer() : call.call.root,
-                        call.isMessage() ? call.call.count + call.call.receivedCount : call.call.count,
+                        call.hasPeer() ? call.peer() : call.call.root,
+                        call.hasPeer() ? call.call.count + call.call.receivedCount : call.call.count,
                         call.call.stream};
     if (records_.size() < capacity) {
       records_.push_back(record);
@@ -36,7 +36,7 @@ std::vector<std::string> FlightRecorder::lines(std::size_t most) const {
     std::ostringstream line;
     line << record.number << ' ' << record.microseconds << " us " << nameOf(record.function) << " count "
          << record.count << ' ' << mscclpp::nameOf(record.type);
-    if (record.function == Function::Send || record.function == Function::Recv) {
+    if (record.function >= Function::Send) {
       line << " peer " << record.root;
     } else {
       line << " op " << mscclpp::nameOf(record.op) << " root " << record.root;

@@ -135,6 +135,10 @@ void ForwardedComm::call(const ApiCall& c) const {
         return library_.send(c.sent, c.count, c.type, c.root, comm, c.stream);
       case Function::Recv:
         return library_.receive(c.received, c.count, c.type, c.root, comm, c.stream);
+      case Function::PutSignal:
+      case Function::Signal:
+      case Function::WaitSignal:
+        throwUnsupported("one-sided communication between hosts");
     }
     return ncclInternalError;
   };

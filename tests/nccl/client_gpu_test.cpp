@@ -8,6 +8,7 @@
 
 #include "tests/host/ranks.hpp"
 #include "tests/nccl/gpu_client.hpp"
+#include "tests/nccl/gpu_graph.hpp"
 
 using namespace mscclpp::test;
 
@@ -15,40 +16,10 @@ namespace {
 
 using GpuRank = Client<GpuClient>;
 
-int gpus() {
-  int count = 0;
-  requireCuda(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
-  return std::min(count, 8);
-}
-
-/// A captured sequence of calls, which can be run again.
-class Graph {
- public:
-  template <class Body>
-  Graph(cudaStream_t stream, const Body& body) {
-    // Relaxed: other threads of this process allocate.
-    requireCuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed), "cudaStreamBeginCapture");
-    body();
-    requireCuda(cudaStreamEndCapture(stream, &graph_), "cudaStreamEndCapture");
-    requireCuda(cudaGraphInstantiate(&executable_, graph_, 0), "cudaGraphInstantiate");
-  }
-  ~Graph() {
-    static_cast<void>(cudaGraphExecDestroy(executable_));
-    static_cast<void>(cudaGraphDestroy(graph_));
-  }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  void launch(cudaStream_t stream) const { requireCuda(cudaGraphLaunch(executable_, stream), "cudaGraphLaunch"); }
-
- private:
-  cudaGraph_t graph_ = nullptr;
-  cudaGraphExec_t executable_ = nullptr;
-};
-
 }  // namespace
 
 TEST_CASE("every reduction, type, operator and form") {
-  onRanks<GpuClient>(gpus(), [](GpuRank& c) {
+  onRanks<GpuClient>(gpuRanks(), [](GpuRank& c) {
     const bool isPowerOfTwo = (c.ranks & (c.ranks - 1)) == 0;
     for (const ncclDataType_t type : allTypes()) {
       for (const ncclRedOp_t op : {ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg}) {
@@ -62,7 +33,7 @@ TEST_CASE("every reduction, type, operator and form") {
 }
 
 TEST_CASE("every collective that moves data") {
-  onRanks<GpuClient>(gpus(), [](GpuRank& c) {
+  onRanks<GpuClient>(gpuRanks(), [](GpuRank& c) {
     for (const ncclDataType_t type : {ncclInt8, ncclBfloat16, ncclFloat32, ncclFloat64}) {
       for (const std::size_t count : {0, 1, 1000, 3000000}) {
         for (const bool inPlace : {false, true}) checkMoves(c, type, count, inPlace);
@@ -72,7 +43,7 @@ TEST_CASE("every collective that moves data") {
 }
 
 TEST_CASE("messages of a group, operators, windows, groups, splits, shrinks") {
-  onRanks<GpuClient>(gpus(), [](GpuRank& c) {
+  onRanks<GpuClient>(gpuRanks(), [](GpuRank& c) {
     for (const int messages : {1, 5}) checkMessages(c, messages);
     checkOperators(c);
     checkWindows(c);
@@ -83,7 +54,7 @@ TEST_CASE("messages of a group, operators, windows, groups, splits, shrinks") {
 }
 
 TEST_CASE("graphs replay calls, between eager calls and on several streams") {
-  onRanks<GpuClient>(gpus(), [](GpuRank& c) {
+  onRanks<GpuClient>(gpuRanks(), [](GpuRank& c) {
     constexpr std::size_t count = 5000;
     auto input = c.make(encode(ncclFloat32, valuesOf(c.rank, 0, count)));
     auto output = c.poisoned(count * 4);
@@ -113,7 +84,7 @@ TEST_CASE("graphs replay calls, between eager calls and on several streams") {
 }
 
 TEST_CASE("messages of a group on several streams wait for what is before them") {
-  onRanks<GpuClient>(gpus(), [](GpuRank& c) {
+  onRanks<GpuClient>(gpuRanks(), [](GpuRank& c) {
     constexpr std::size_t count = 1000000;
     GpuClient::Stream sending, receiving;
     auto input = c.poisoned(count * 4);
@@ -133,7 +104,7 @@ TEST_CASE("messages of a group on several streams wait for what is before them")
 }
 
 TEST_CASE("one thread has all GPUs, in groups") {
-  const int ranks = gpus();
+  const int ranks = gpuRanks();
   ncclUniqueId id;
   require(ncclGetUniqueId(&id), "ncclGetUniqueId");
   std::vector<ncclComm_t> comms(static_cast<std::size_t>(ranks));
@@ -172,7 +143,7 @@ TEST_CASE("one thread has all GPUs, in groups") {
 }
 
 TEST_CASE("another thread aborts a kernel that waits, and a new communicator works within seconds") {
-  const int ranks = gpus();
+  const int ranks = gpuRanks();
   std::vector<ncclComm_t> comms(static_cast<std::size_t>(ranks));
   require(ncclCommInitAll(comms.data(), ranks, nullptr), "ncclCommInitAll");
   GpuClient::setDevice(0);
@@ -196,7 +167,7 @@ TEST_CASE("the memory of communicators is given back") {
     return free;
   };
   GpuClient::setDevice(0);
-  const int ranks = gpus();
+  const int ranks = gpuRanks();
   const auto make = [&](int splits) {
     std::vector<ncclComm_t> first(static_cast<std::size_t>(ranks));
     require(ncclCommInitAll(first.data(), ranks, nullptr), "ncclCommInitAll");

@@ -3,6 +3,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <memory>
 #include <stdexcept>
 
@@ -12,6 +13,13 @@ namespace mscclpp::test {
 
 inline void requireCuda(cudaError_t result, const char* call) {
   if (result != cudaSuccess) throw std::runtime_error(std::string(call) + ": " + cudaGetErrorString(result));
+}
+
+/// The ranks of a test: one for each GPU, at most 8.
+inline int gpuRanks() {
+  int count = 0;
+  requireCuda(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  return std::min(count, 8);
 }
 
 struct GpuClient {

@@ -144,7 +144,6 @@ TEST_CASE("functions without a native form are errors that say so") {
   ncclComm_t grown = comms[0];
   CHECK(ncclCommGrow(comms[0], 2, &id, 0, &grown, nullptr) == ncclInvalidUsage);
   CHECK(grown == nullptr);
-  CHECK(ncclSignal(0, 0, 0, 0, comms[0], nullptr) == ncclInvalidUsage);
   CHECK(ncclCommResume(comms[0]) == ncclSuccess);
   CHECK(ncclCommDestroy(comms[0]) == ncclSuccess);
 }
