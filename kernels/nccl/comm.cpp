@@ -100,8 +100,6 @@ Comm::Comm(RankSet ranks, CommConfig config)
     maxBlocks = std::min(maxBlocks, kernels::mostBlocks);
     resources_->collectives = std::make_unique<Collectives>(resources_->communicator, deviceType(),
                                                             Collectives::Algorithms::Selected, maxBlocks);
-    resources_->oneSided = std::make_unique<kernels::OneSidedMover>(*resources_->communicator, deviceType(),
-                                                                    signalNames_.contexts * signalNames_.signals);
   } else {
     forward();
   }
@@ -263,6 +261,13 @@ ncclWindow_t Comm::registerWindow(void* data, std::size_t bytes, int flags) {
   const std::lock_guard lock(callMutex_);
   requireReady();
   const DeviceScope scope(device_);
+  // Most communicators have no window, and are to be made quickly: one-sided calls are set up with the first.
+  if (resources_->oneSided == nullptr) {
+    auto mover = std::make_unique<kernels::OneSidedMover>(*resources_->communicator, deviceType(),
+                                                          signalNames_.contexts * signalNames_.signals);
+    const std::lock_guard stateLock(mutex_);
+    resources_->oneSided = std::move(mover);
+  }
   auto window = std::make_shared<Window>(Window{data, std::nullopt, std::nullopt});
   if ((flags & windowSymmetric) != 0) {
     window->registration = resources_->collectives->registerBuffer(data, bytes);

@@ -89,7 +89,7 @@ class Comm {
   /// What peers in this process may still use when this rank is done. Destroyed from the last member to the first.
   struct Resources {
     std::shared_ptr<Communicator> communicator;
-    std::unique_ptr<kernels::OneSidedMover> oneSided;
+    std::unique_ptr<kernels::OneSidedMover> oneSided;  // null before the first window; set under mutex_
     std::unique_ptr<Collectives> collectives;
   };
   struct Window {
@@ -116,6 +116,8 @@ class Comm {
   /// The number of the counter that a signal of this name increments. Throws ncclInvalidArgument if there is none.
   int counterOf(SignalName signal) const;
   void requirePeer(int peer) const;
+  /// Null before the first window.
+  const kernels::OneSidedMover* findOneSided() const;
   /// Throws ncclInvalidArgument for an unknown window. The caller holds mutex_.
   ncclWindow_t requireWindow(ncclWindow_t window) const;
   void stop() noexcept;

@@ -60,7 +60,7 @@ Failure Comm::asyncError() noexcept {
     }
     try {
       resources_->collectives->check();
-      resources_->oneSided->check();
+      if (const auto* oneSided = findOneSided()) oneSided->check();
     } catch (...) {
       recordFailure(describeException());
     }

@@ -29,7 +29,16 @@ void Comm::requirePeer(int peer) const {
   throwInvalidArgument("peer is " + std::to_string(peer) + "; the ranks are 0 to " + std::to_string(size() - 1));
 }
 
+const kernels::OneSidedMover* Comm::findOneSided() const {
+  const std::lock_guard lock(mutex_);
+  return resources_->oneSided.get();
+}
+
 int Comm::counterOf(SignalName signal) const {
+  if (findOneSided() == nullptr) {
+    throwInvalidUsage(
+        "the communicator has no window: signals need the set-up that its first ncclCommWindowRegister does");
+  }
   const auto require = [](const char* name, int value, int number, const char* field) {
     if (value >= 0 && value < number) return;
     throwInvalidArgument(std::string(name) + " is " + std::to_string(value) + "; the communicator has 0 to " +

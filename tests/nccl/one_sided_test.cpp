@@ -86,6 +86,8 @@ TEST_CASE("a wrong call is refused at once, and nothing of its group is done") {
   auto* const words = static_cast<std::int32_t*>(memory);
   std::array<std::int32_t, 2> unmappable{};
   ncclWindow_t window = nullptr, local = nullptr;
+  CHECK(ncclSignal(0, 0, 0, 0, comm, nullptr) == ncclInvalidUsage);
+  CHECK(lastError().find("the communicator has no window") != std::string::npos);
   require(ncclCommWindowRegister(comm, memory, 8, &window, 0), "ncclCommWindowRegister");
   require(ncclCommWindowRegister(comm, unmappable.data(), 8, &local, 0), "ncclCommWindowRegister");
   const std::int32_t value = 5;
@@ -132,6 +134,13 @@ TEST_CASE("a wrong call is refused at once, and nothing of its group is done") {
 TEST_CASE("an abort ends a wait for a signal") {
   std::vector<ncclComm_t> comms(2);
   require(ncclCommInitAll(comms.data(), 2, nullptr), "ncclCommInitAll");
+  require(ncclGroupStart(), "ncclGroupStart");
+  std::array<ncclWindow_t, 2> windows{};
+  std::array<std::int32_t, 2> memory{};
+  for (std::size_t i = 0; i < 2; ++i) {
+    require(ncclCommWindowRegister(comms[i], &memory[i], 4, &windows[i], 0), "ncclCommWindowRegister");
+  }
+  require(ncclGroupEnd(), "ncclGroupEnd");
   std::atomic<ncclResult_t> result = ncclSuccess;
   std::thread waiting([&] {
     ncclWaitSignalDesc_t never{1, 1, 0, 0};
@@ -154,6 +163,9 @@ TEST_CASE("a killed rank ends the waits for its signals") {
     children.emplace_back([&, rank] {
       ncclComm_t comm = nullptr;
       require(ncclCommInitRank(&comm, 2, id, rank), "ncclCommInitRank");
+      std::int32_t memory = 0;
+      ncclWindow_t window = nullptr;
+      require(ncclCommWindowRegister(comm, &memory, 4, &window, 0), "ncclCommWindowRegister");
       ncclWaitSignalDesc_t fromPeer{1, 1 - rank, 0, 0};
       require(ncclSignal(1 - rank, 0, 0, 0, comm, nullptr), "ncclSignal");
       require(ncclWaitSignal(1, &fromPeer, comm, nullptr), "ncclWaitSignal");
