@@ -18,7 +18,15 @@ enum class MessageType : std::uint32_t {
   Goodbye,        ///< the sender leaves in order: nothing follows
   FailureReport,  ///< tag: the rank that failed; payload: the reason
   Process,        ///< payload: the sender's ProcessIdentity
+  ContextLeft,    ///< tag: the context (contextOf) that the sender leaves: no data of it follows
 };
+
+/// The contexts of a mesh divide its tags: each has this many. Context 0 is all of them together.
+inline constexpr int tagsOfContext = 1 << 16;
+inline constexpr int largestContext = (1 << 15) - 1;
+constexpr int contextOf(int tag) {
+  return tag < 0 ? 0 : tag / tagsOfContext;
+}
 
 struct MessageHeader {
   MessageType type;
@@ -28,7 +36,7 @@ struct MessageHeader {
   /// Whether a correct rank could have sent it.
   bool isValid() const {
     if (type == MessageType::Data) return size <= INT_MAX;
-    return type > MessageType::Data && type <= MessageType::Process && size <= maxControlBytes;
+    return type > MessageType::Data && type <= MessageType::ContextLeft && size <= maxControlBytes;
   }
 
   /// Maximum payload of a message other than Data.

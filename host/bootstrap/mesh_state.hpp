@@ -10,6 +10,7 @@
 #include "host/base/deadline.hpp"
 #include "host/base/fork_safe_condition.hpp"
 #include "host/base/unique_fd.hpp"
+#include "host/bootstrap/context_departures.hpp"
 #include "host/bootstrap/failure_state.hpp"
 #include "host/bootstrap/message_inbox.hpp"
 #include "host/bootstrap/message_stream.hpp"
@@ -56,6 +57,7 @@ struct MeshState {
   const int rank;
   const UniqueFd wakeup;
   FailureState failures;
+  ContextDepartures contexts;
 
   std::mutex mutex;
   ForkSafeCondition changed;

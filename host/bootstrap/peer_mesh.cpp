@@ -114,13 +114,14 @@ void PeerMesh::recv(int peer, int tag, void* data, std::size_t size, const char*
   const auto start = Deadline::Clock::now();
   std::unique_lock lock(state_.mutex);
   const auto ready = [&] {
-    return state_.inbox.contains(peer, tag) || state_.failures.hasFailed() || !mayStillSend(state_.peers[peer]);
+    return state_.inbox.contains(peer, tag) || state_.failures.hasFailed() || !mayStillSend(state_.peers[peer]) ||
+           state_.contexts.hasLeft(contextOf(tag), peer);
   };
   waitUntil(lock, deadline, ready);
   const std::optional<Bytes> message = state_.inbox.take(peer, tag);
   // Messages that arrived before a failure are still delivered; only a call that would have to wait throws.
   if (!message && state_.failures.hasFailed()) throwFailure(request(), start);
-  const bool hasLeft = !mayStillSend(state_.peers[peer]);
+  const bool hasLeft = !mayStillSend(state_.peers[peer]) || state_.contexts.hasLeft(contextOf(tag), peer);
   lock.unlock();
   const std::string prefix = "rank " + std::to_string(state_.rank) + ", " + request() + ": ";
   if (!message && hasLeft) {
@@ -156,6 +157,22 @@ void PeerMesh::failSelf(const RankFailure& failure, bool isAbort) noexcept {
     state_.failures.fail(failure);
   }
   state_.wakeThread();
+}
+
+void PeerMesh::leaveContext(int context, const std::vector<int>& ranks) noexcept {
+  if (!owner_.isCurrent()) return;  // a forked child has left nothing
+  try {
+    {
+      std::lock_guard lock(state_.mutex);
+      for (const int rank : ranks) {
+        MeshPeer& peer = state_.peers[static_cast<std::size_t>(rank)];
+        if (peer.state != PeerState::Connected || !peer.socket) continue;
+        peer.writer.push(encodeMessage(MessageType::ContextLeft, context, nullptr, 0));
+      }
+    }
+    state_.wakeThread();
+  } catch (const std::exception&) {  // out of memory: the peers notice when this rank leaves the job
+  }
 }
 
 void PeerMesh::fail(const std::string& reason) {

@@ -14,6 +14,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "host/base/deadline.hpp"
 #include "host/base/process_identity.hpp"
@@ -56,6 +57,11 @@ class PeerMesh {
   void send(int peer, int tag, const void* data, std::size_t size, const char* operation, Deadline deadline);
   /// Receives the next message of (peer, tag), whose size must be `size`.
   void recv(int peer, int tag, void* data, std::size_t size, const char* operation, Deadline deadline);
+
+  /// Tells `ranks` that this rank leaves a context that they are in: their calls that wait for its data in the context
+  /// throw, and their mesh's contextDepartures() say so. This rank makes no more calls in it.
+  void leaveContext(int context, const std::vector<int>& ranks) noexcept;
+  ContextDepartures& contextDepartures() noexcept { return state_.contexts; }
 
   /// Throws if a failure has been detected.
   void check(const char* operation) const;

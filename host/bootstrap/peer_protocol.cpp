@@ -107,6 +107,14 @@ bool PeerProtocol::handleMessage(MeshPeer& peer) {
       peer.process = watchProcess(identity);
       return true;
     }
+    case MessageType::ContextLeft:
+      if (header.tag < 1 || header.tag > largestContext || !payload.empty()) {
+        rejectPeer(peer, "it sent bytes that are not a message");
+        return false;
+      }
+      mesh_.contexts.leave(header.tag, peer.rank);
+      mesh_.wakeCallers();
+      return true;
   }
   mesh_.changed->notify_all();
   return true;

@@ -53,6 +53,7 @@ class SubsetBootstrap::Call {
 SubsetBootstrap::SubsetBootstrap(std::shared_ptr<Bootstrap> parent, std::vector<int> members, int context)
     : parent_(std::move(parent)),
       detector_(dynamic_cast<FailureDetector*>(parent_.get())),
+      contexts_(dynamic_cast<TcpBootstrap*>(parent_.get())),
       members_(std::move(members)),
       context_(context) {
   if (context < 1 || context > maxContext) {
@@ -69,9 +70,13 @@ SubsetBootstrap::SubsetBootstrap(std::shared_ptr<Bootstrap> parent, std::vector<
 }
 
 SubsetBootstrap::~SubsetBootstrap() {
-  for (const auto& [own, ofParent] : subscriptions_) {
-    for (const Subscription subscription : ofParent) detector_->unsubscribe(subscription);
-  }
+  for (const auto& [own, subscriptions] : subscriptions_) end(subscriptions);
+  if (contexts_ != nullptr) contexts_->contextDepartures().close(context_);
+}
+
+void SubsetBootstrap::end(const Subscriptions& subscriptions) noexcept {
+  for (const Subscription each : subscriptions.ofParent) detector_->unsubscribe(each);
+  if (subscriptions.ofContext != 0) contexts_->contextDepartures().unsubscribe(subscriptions.ofContext);
 }
 
 std::optional<int> SubsetBootstrap::findMember(int parentRank) const {
@@ -113,6 +118,11 @@ void SubsetBootstrap::barrier() {
   groupBarrier(all);
 }
 
+void SubsetBootstrap::leave() noexcept {
+  if (contexts_ == nullptr || hasLeft_.exchange(true)) return;
+  contexts_->leaveContext(context_, members_);
+}
+
 bool SubsetBootstrap::abortBlocked() noexcept {
   if (activeCalls_ == 0) return false;
   abort();
@@ -131,9 +141,9 @@ std::optional<RankFailure> SubsetBootstrap::failure() const {
   return member ? std::optional(RankFailure{*member, first->reason}) : std::nullopt;
 }
 
-FailureDetector::Subscription SubsetBootstrap::add(std::vector<Subscription> ofParent) {
+FailureDetector::Subscription SubsetBootstrap::add(Subscriptions subscriptions) {
   const std::lock_guard lock(mutex_);
-  subscriptions_[++lastSubscription_] = std::move(ofParent);
+  subscriptions_[++lastSubscription_] = std::move(subscriptions);
   return lastSubscription_;
 }
 
@@ -146,7 +156,7 @@ FailureDetector::Subscription SubsetBootstrap::onFailure(FailureCallback callbac
     const auto member = findMember(failure.rank);
     if (member && !isReported->exchange(true)) callback({*member, failure.reason});
   };
-  return add({detector_->onFailure(report), detector_->onLaterFailure(report)});
+  return add({{detector_->onFailure(report), detector_->onLaterFailure(report)}});
 }
 
 FailureDetector::Subscription SubsetBootstrap::onLaterFailure(FailureCallback callback) {
@@ -157,27 +167,33 @@ FailureDetector::Subscription SubsetBootstrap::onLaterFailure(FailureCallback ca
     const auto member = findMember(failure.rank);
     if (member && isFirstPast->exchange(true)) callback({*member, failure.reason});
   };
-  return add({detector_->onFailure(report), detector_->onLaterFailure(report)});
+  return add({{detector_->onFailure(report), detector_->onLaterFailure(report)}});
 }
 
 FailureDetector::Subscription SubsetBootstrap::onDeparture(DepartureCallback callback) {
   if (!callback) throw Error("onDeparture: the callback must not be null", ErrorCode::InvalidUsage);
   if (detector_ == nullptr) return add({});
-  return add({detector_->onDeparture([this, callback = std::move(callback)](int parentRank) {
-    if (const auto member = findMember(parentRank)) callback(*member);
-  })});
+  // A member that has left the subset may leave the job later: the callback runs once.
+  const auto report = [this, callback = std::move(callback),
+                       reported = std::make_shared<std::vector<std::atomic<bool>>>(members_.size())](int parentRank) {
+    const auto member = findMember(parentRank);
+    if (member && !(*reported)[static_cast<std::size_t>(*member)].exchange(true)) callback(*member);
+  };
+  Subscriptions subscriptions{{detector_->onDeparture(report)}};
+  if (contexts_ != nullptr) subscriptions.ofContext = contexts_->contextDepartures().subscribe(context_, report);
+  return add(std::move(subscriptions));
 }
 
 void SubsetBootstrap::unsubscribe(Subscription subscription) noexcept {
-  std::vector<Subscription> ofParent;
+  Subscriptions removed;
   {
     const std::lock_guard lock(mutex_);
     const auto found = subscriptions_.find(subscription);
     if (found == subscriptions_.end()) return;
-    ofParent.swap(found->second);
+    removed = std::move(found->second);
     subscriptions_.erase(found);
   }
-  for (const Subscription each : ofParent) detector_->unsubscribe(each);
+  end(removed);
 }
 
 }  // namespace mscclpp::detail

@@ -9,6 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "host/bootstrap/context_departures.hpp"
+#include "host/bootstrap/mesh_message.hpp"
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
 
 namespace mscclpp::detail {
@@ -20,13 +22,14 @@ void allGatherAmong(Bootstrap& bootstrap, const std::vector<int>& members, int p
 
 /// Passes messages on to the parent with the ranks translated, and tags that only this context uses. Failures and
 /// departures are reported for the members alone, with their numbers here; but once any rank of the parent has failed,
-/// calls of this bootstrap throw what those of the parent do.
+/// calls of this bootstrap throw what those of the parent do. If the parent is a TcpBootstrap, a member that leaves the
+/// subset alone is reported as departed, too.
 class SubsetBootstrap : public Bootstrap, public FailureDetector {
  public:
   /// Tags below this can be used, of any bootstrap that has subsets too: the others are for the subsets.
-  static constexpr int tags = 1 << 16;
+  static constexpr int tags = tagsOfContext;
   /// Contexts are 1 to this.
-  static constexpr int maxContext = (1 << 15) - 1;
+  static constexpr int maxContext = largestContext;
 
   /// Called by all members. members: ranks of the parent, the caller among them; the order is that of the ranks here.
   /// context: a number that all members pass, and that no other subset of the parent has which shares two ranks with
@@ -44,6 +47,10 @@ class SubsetBootstrap : public Bootstrap, public FailureDetector {
   void recv(void* data, int size, int peer, int tag) override;
   void allGather(void* allData, int size) override;
   void barrier() override;
+
+  /// Tells the other members that this one leaves the subset, without an effect on other subsets: what they wait for it
+  /// in the subset ends as if it had left the job. This rank makes no more calls. Any thread may call it.
+  void leave() noexcept;
 
   /// These abort the parent as well, the first one if a call is blocked: nothing else ends one of the parent's calls,
   /// among which are those of the subset that is being made of the members.
@@ -63,18 +70,25 @@ class SubsetBootstrap : public Bootstrap, public FailureDetector {
   std::optional<int> findMember(int parentRank) const;
   int parentRankOf(int rank) const;
   int parentTagOf(int tag) const;
-  Subscription add(std::vector<Subscription> ofParent);
+  struct Subscriptions {
+    std::vector<Subscription> ofParent;
+    ContextDepartures::Subscription ofContext = 0;  // 0: none
+  };
+  Subscription add(Subscriptions subscriptions);
+  void end(const Subscriptions& subscriptions) noexcept;
 
   const std::shared_ptr<Bootstrap> parent_;
   FailureDetector* const detector_;  // the parent's; null if it detects no failures
+  TcpBootstrap* const contexts_;     // the parent, if it has contexts
   const std::vector<int> members_;
   const int context_;
   int rank_ = -1;
   int ranksPerNode_ = 0;
   std::atomic<int> activeCalls_ = 0;
   std::atomic<bool> aborted_ = false;
+  std::atomic<bool> hasLeft_ = false;
   mutable std::mutex mutex_;
-  std::map<Subscription, std::vector<Subscription>> subscriptions_;  // those of the parent for each one here
+  std::map<Subscription, Subscriptions> subscriptions_;  // what each one here consists of
   Subscription lastSubscription_ = 0;
 };
 

@@ -203,6 +203,14 @@ void TcpBootstrap::initializeUntil(const detail::Deadline& deadline, const std::
   session_->initialize(address, deadline);
 }
 
+detail::ContextDepartures& TcpBootstrap::contextDepartures() noexcept {
+  return session_->mesh.contextDepartures();
+}
+
+void TcpBootstrap::leaveContext(int context, const std::vector<int>& ranks) noexcept {
+  session_->mesh.leaveContext(context, ranks);
+}
+
 int TcpBootstrap::getRank() const {
   return session_->rank;
 }

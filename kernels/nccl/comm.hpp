@@ -32,7 +32,8 @@ class Comm {
   /// of them go to the NCCL that MSCCLPP_NCCL_LIB_PATH names; throws ncclInvalidUsage if a rank has none.
   Comm(RankSet ranks, CommConfig config);
   /// Ends it locally: waits for the work on this rank's device that uses its memory, and for no other rank. Ranks that
-  /// still wait for this one notice as after abort().
+  /// still wait for this one notice when this rank's connections end: at once if it has no other communicator over
+  /// them, else with the last of these (one split from the other, or both from a third), or with its process.
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -67,12 +68,11 @@ class Comm {
 
   /// No more calls follow.
   void finalize();
-  /// Ends all calls in progress on this rank. Those of the other ranks end when this rank's connections do: at once if
-  /// it has no other communicator over them, else with the last of these (one split from the other, or both from a
-  /// third), or with its process. Until then only their timeout or their own abort() ends them.
+  /// Ends all calls in progress on this rank, and tells the other ranks, whose calls that wait for it end with
+  /// ncclRemoteError. Communicators over the same connections go on.
   void abort() noexcept;
-  /// The same, but the communicator remains, to be split, shrunk or destroyed, and so do its connections: the others
-  /// notice when it is destroyed.
+  /// Ends all calls in progress on this rank. The communicator remains, to be split, shrunk or destroyed, and so do its
+  /// connections: the others notice when it is aborted, or as after its destruction.
   void revoke();
   /// The first failure that this rank has noticed: of a kernel, a wait, or another rank. ncclSuccess: none.
   Failure asyncError() noexcept;

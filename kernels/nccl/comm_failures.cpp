@@ -33,7 +33,8 @@ void Comm::abort() noexcept {
     const std::lock_guard lock(mutex_);
     state_ = State::Aborted;
   }
-  stop();  // first: other ranks wait for it
+  stop();
+  ranks_.leave();  // before anything that takes time: other ranks wait for it
   dumpCalls("aborted");
 }
 

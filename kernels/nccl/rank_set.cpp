@@ -5,7 +5,6 @@
 #include <numeric>
 #include <string>
 
-#include "host/bootstrap/subset_bootstrap.hpp"
 #include "kernels/nccl/result.hpp"
 #include "mscclpp/host/base/env.hpp"
 
@@ -27,8 +26,11 @@ RankSet RankSet::connect(const UniqueId& id, int ranks, int rank) {
   set.connections_->bootstrap->initialize(id, std::chrono::ceil<std::chrono::seconds>(limit).count());
   set.members_.resize(static_cast<std::size_t>(ranks));
   std::iota(set.members_.begin(), set.members_.end(), 0);
-  set.bootstrap_ = set.connections_->bootstrap;
-  set.key_ = {id, 0, 0};
+  // A context of its own, so that a rank can leave it while others go on over the same connections.
+  const int context = set.freeContext();
+  set.useContext(context);
+  set.bootstrap_ = std::make_shared<detail::SubsetBootstrap>(set.connections_->bootstrap, set.members_, context);
+  set.key_ = {id, context, 0};
   return set;
 }
 

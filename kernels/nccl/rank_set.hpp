@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "host/bootstrap/subset_bootstrap.hpp"
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
 
 namespace mscclpp::nccl {
@@ -32,7 +33,11 @@ class RankSet {
   /// Some ranks of this set, the caller among them, in the order of their ranks in the new one. Called by all of them.
   RankSet subset(const std::vector<int>& members, int context) const;
 
-  const std::shared_ptr<Bootstrap>& bootstrap() const noexcept { return bootstrap_; }
+  /// Tells the other ranks that this one makes no more calls with them: what they wait for it ends as if its process
+  /// had left, whatever other sets it is in.
+  void leave() const noexcept { bootstrap_->leave(); }
+
+  std::shared_ptr<Bootstrap> bootstrap() const noexcept { return bootstrap_; }
   int rank() const { return bootstrap_->getRank(); }
   int size() const { return bootstrap_->getNranks(); }
   bool isOnOneHost() const { return bootstrap_->getNranksPerNode() == size(); }
@@ -44,12 +49,12 @@ class RankSet {
   /// What the sets that were split from each other share.
   struct Connections {
     std::shared_ptr<TcpBootstrap> bootstrap;
-    std::atomic<int> freeContext = 1;
+    std::atomic<int> freeContext = 1;  // that of the set which the connections are made for
   };
 
   std::shared_ptr<Connections> connections_;
   std::vector<int> members_;  // ranks of the connections
-  std::shared_ptr<Bootstrap> bootstrap_;
+  std::shared_ptr<detail::SubsetBootstrap> bootstrap_;
   Key key_{};
 };
 

@@ -55,7 +55,7 @@ struct Header {
   std::int32_t tag;
   std::uint64_t size;
 };
-constexpr std::uint32_t message = 1, heartbeat = 2, goodbye = 3, failure = 4, process = 5;
+constexpr std::uint32_t message = 1, heartbeat = 2, goodbye = 3, failure = 4, process = 5, contextLeft = 6;
 
 void sendTo(const UniqueFd& socket, const void* data, std::size_t size) {
   REQUIRE(::send(socket.get(), data, size, MSG_NOSIGNAL) == static_cast<ssize_t>(size));
@@ -147,11 +147,11 @@ TEST_CASE("the sender of an invalid message counts as failed, whatever the heade
     const char* text;
   };
   for (const Case& malformed :
-       {Case{{0, 1, 1}, "not a message"}, Case{{6, 1, 1}, "not a message"},
-        Case{{message, 1, std::uint64_t{1} << 31}, "not a message"}, Case{{message, 1, UINT64_MAX}, "not a message"},
-        Case{{heartbeat, 0, 4096}, "not a message"}, Case{{process, 0, 0}, "not a message"},
-        Case{{failure, 2, 0}, "a rank that does not exist"}, Case{{failure, -1, 0}, "a rank that does not exist"},
-        Case{{message, 1, 100}, "closed without a goodbye"}}) {
+       {Case{{0, 1, 1}, "not a message"}, Case{{7, 1, 1}, "not a message"}, Case{{contextLeft, 0, 0}, "not a message"},
+        Case{{contextLeft, 1 << 15, 0}, "not a message"}, Case{{message, 1, std::uint64_t{1} << 31}, "not a message"},
+        Case{{message, 1, UINT64_MAX}, "not a message"}, Case{{heartbeat, 0, 4096}, "not a message"},
+        Case{{process, 0, 0}, "not a message"}, Case{{failure, 2, 0}, "a rank that does not exist"},
+        Case{{failure, -1, 0}, "a rank that does not exist"}, Case{{message, 1, 100}, "closed without a goodbye"}}) {
     CAPTURE(malformed.header.type);
     CAPTURE(malformed.header.size);
     auto [misbehavingPeer, toPeer] = socketPair();

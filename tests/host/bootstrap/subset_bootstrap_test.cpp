@@ -128,6 +128,57 @@ TEST_CASE("only the failure of a member is reported, by its rank in the subset")
   for (int rank = 0; rank < 3; ++rank) CHECK(children[static_cast<std::size_t>(rank)].wait() == "");
 }
 
+TEST_CASE("a member that leaves a subset is reported there alone, and ends what waits for it there") {
+  onTcpRanks(3, [](const std::shared_ptr<TcpBootstrap>& parent) {
+    const int rank = parent->getRank();
+    auto left = std::make_unique<SubsetBootstrap>(parent, std::vector<int>{2, 0, 1}, 1);
+    SubsetBootstrap other(parent, {0, 1, 2}, 2);
+    std::atomic<int> reported = -1, reports = 0, elsewhere = 0;
+    const auto count = [&](int member) {
+      reported = member;
+      ++reports;
+    };
+    const auto first = left->onDeparture(count);
+    const auto second = other.onDeparture([&](int) { ++elsewhere; });
+    char byte = 7;
+    if (rank == 1) {
+      left->send(&byte, 1, 1, 0);
+      other.send(&byte, 1, 0, 0);
+      left->leave();
+      left->leave();
+    } else if (rank == 0) {
+      char received = 0;
+      left->recv(&received, 1, 2, 0);  // sent before
+      require(received == 7, "a message before the departure");
+      bool hasFailed = false;
+      try {
+        left->recv(&received, 1, 2, 1);
+      } catch (const Error& error) {
+        hasFailed = error.getErrorCode() == ErrorCode::RemoteError;
+      }
+      require(hasFailed, "a message that was never sent");
+      other.recv(&received, 1, 1, 0);
+    }
+    if (rank != 1) {
+      const auto start = std::chrono::steady_clock::now();
+      while (reports == 0 && secondsSince(start) < soon) std::this_thread::yield();
+      require(reported == 2, "the member that left");
+      // One that subscribes later is told too.
+      std::atomic<int> late = -1;
+      const auto third = left->onDeparture([&](int member) { late = member; });
+      require(late == 2, "a later subscription");
+      left->unsubscribe(third);
+    }
+    for (int i = 0; i < 3; ++i) other.barrier();
+    require(elsewhere == 0, "a departure in another subset");
+    require(reports == (rank == 1 ? 0 : 1), "one report");
+    left->unsubscribe(first);
+    other.unsubscribe(second);
+    left.reset();
+    other.barrier();
+  });
+}
+
 TEST_CASE("abort ends a blocked call") {
   onTcpRanks(2, [](const std::shared_ptr<TcpBootstrap>& parent) {
     SubsetBootstrap both(parent, {0, 1}, 1);

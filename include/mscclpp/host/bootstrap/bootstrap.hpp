@@ -14,8 +14,9 @@
 namespace mscclpp {
 
 namespace detail {
+class ContextDepartures;
 class Deadline;
-}
+}  // namespace detail
 
 /// Rank discovery and small messages. Users may derive from it (over MPI, a key-value store, ...): the six pure
 /// functions are all that the library needs. Every function is called by the host, may block, and throws on failure.
@@ -121,6 +122,9 @@ class TcpBootstrap : public Bootstrap, public FailureDetector {
   /// For the library: the same, before a deadline that bounds other calls too.
   void initializeUntil(const detail::Deadline& deadline, const UniqueId& uniqueId);
   void initializeUntil(const detail::Deadline& deadline, const std::string& address);
+  /// For the library: the departures of ranks from the contexts of this bootstrap, and that of this rank.
+  detail::ContextDepartures& contextDepartures() noexcept;
+  void leaveContext(int context, const std::vector<int>& ranks) noexcept;
 
   int getRank() const override;
   int getNranks() const override;
