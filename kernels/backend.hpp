@@ -14,6 +14,12 @@
 
 namespace mscclpp::kernels {
 
+/// A range of addresses.
+struct MemoryRange {
+  void* begin;
+  std::size_t bytes;
+};
+
 struct Backend {
   /// The name of the current GPU; empty on CPUs.
   std::string (*deviceName)();
@@ -21,6 +27,9 @@ struct Backend {
   int (*currentDevice)();
   /// Whether work that is enqueued on a stream is captured in a graph; false on CPUs.
   bool (*isCapturing)(CUstream_st* stream);
+  /// The allocation in which a range of the user's memory lies; the range itself if it is in none that ranks could map,
+  /// which RegisteredBuffer then refuses with the reason.
+  MemoryRange (*allocationOf)(MemoryRange range);
   /// Allocates zero-filled memory for this rank only.
   std::shared_ptr<void> (*allocate)(std::size_t bytes);
   /// Fill memory with a byte, and copy from host memory; both return when done.

@@ -14,6 +14,8 @@ namespace mscclpp::kernels {
 
 namespace {
 
+using Tags = std::unordered_map<std::string, std::uint64_t>;
+
 /// The names that MSCCL++ has for its algorithms, and what they run here.
 struct KnownName {
   const char* name;
@@ -84,6 +86,7 @@ CollectiveAlgorithm::CollectiveAlgorithm(std::shared_ptr<SharedCollectives> shar
       collective_(algorithmApiNameOf(options_.collective)),
       bufferMode_(options_.collective == CollectiveType::AllToAll ? CollectiveBufferMode::OutOfPlace
                                                                   : CollectiveBufferMode::Any),
+      tags_(options_.needsSymmetricMemory ? Tags{{"symmetricMemory", 1}} : Tags{}),
       messageRange_(0, options_.maxMessageSize) {}
 
 mscclpp::Algorithm::Constraint CollectiveAlgorithm::constraint() const {
@@ -101,7 +104,7 @@ void CollectiveAlgorithm::setMessageSizeRange(std::size_t minMessageSize, std::s
 
 CommResult CollectiveAlgorithm::execute(std::shared_ptr<Communicator> communicator, const void* input, void* output,
                                         std::size_t inputSize, std::size_t outputSize, DataType dtype, ReduceOp op,
-                                        CUstream_st* stream, std::shared_ptr<Executor>, int, int, bool,
+                                        CUstream_st* stream, std::shared_ptr<Executor>, int, int, bool symmetricMemory,
                                         const std::unordered_map<std::string, std::uintptr_t>& extras,
                                         DataType accumDtype) {
   return resultOf(options_.name, [&] {
@@ -114,9 +117,19 @@ CommResult CollectiveAlgorithm::execute(std::shared_ptr<Communicator> communicat
     CollectiveCall call = callOf(options_.collective, buffers, dtype, op, stream, extras, accumDtype, rank, ranks);
     // Before the set-up, so that a wrong call of one rank is refused before ranks wait for each other.
     if (!requireValid(call, rank, ranks)) return CommResult::CommSuccess;
-    const auto collectives = collectivesOf(communicator, stream);
-    call.algorithm = choose(*collectives, call);
-    collectives->run(call);
+    if (options_.needsSymmetricMemory && !symmetricMemory) {
+      throwInvalidCall(call,
+                       "the algorithm writes the outputs of all ranks directly: pass symmetricMemory = true, and an "
+                       "output at the same offset in an allocation of the same size on all ranks, or select another "
+                       "algorithm");
+    }
+    const auto context = contextOf(communicator, stream);
+    call.ignoresRegistration = !symmetricMemory;
+    call.algorithm = choose(context->collectives, call);
+    if (context->collectives.takesRegisteredOutput(call)) {
+      registerOutput(*context, {output, outputBytesOf(call, rank, ranks)}, stream);
+    }
+    context->collectives.run(call);
     return CommResult::CommSuccess;
   });
 }
@@ -125,12 +138,16 @@ void CollectiveAlgorithm::reset() {
   shared_->contexts.clear();
 }
 
-std::shared_ptr<Collectives> CollectiveAlgorithm::collectivesOf(const std::shared_ptr<Communicator>& communicator,
-                                                                CUstream_st* stream) const {
-  // The scratch of all algorithms is large: only those that name one need it.
+std::shared_ptr<CollectivesContext> CollectiveAlgorithm::contextOf(const std::shared_ptr<Communicator>& communicator,
+                                                                   CUstream_st* stream) const {
+  // The scratch of all algorithms is large: only those that name one that has some need it.
+  const auto needsNoScratch = [&](const std::string& name) {
+    return algorithmTable[indexOf(options_.collective, name)].variants == Variants::CopyEngine;
+  };
   const bool isAlwaysSetUp =
       options_.preferred.empty() &&
-      (options_.only.empty() || options_.only == algorithmTable[fallbackOf(options_.collective)].name);
+      (options_.only.empty() || options_.only == algorithmTable[fallbackOf(options_.collective)].name ||
+       needsNoScratch(options_.only));
   const CollectivesKey key{shared_->backend.currentDevice(),
                            isAlwaysSetUp ? Collectives::Algorithms::Selected : Collectives::Algorithms::All};
   if (auto found = shared_->contexts.find(communicator, key)) return found;
@@ -141,7 +158,28 @@ std::shared_ptr<Collectives> CollectiveAlgorithm::collectivesOf(const std::share
   }
   return shared_->contexts.findOrMake(
       communicator, key, [] {},
-      [&] { return std::make_shared<Collectives>(communicator, shared_->deviceType, key.algorithms); });
+      [&] { return std::make_shared<CollectivesContext>(communicator, shared_->deviceType, key.algorithms); });
+}
+
+void CollectiveAlgorithm::registerOutput(CollectivesContext& context, MemoryRange output, CUstream_st* stream) const {
+  auto& registrations = context.registrations;
+  const auto contains = [&](const RegisteredBuffers::Handle& registration) {
+    const std::size_t bytes = registration.buffer().bytes();
+    const std::size_t offset = reinterpret_cast<std::uintptr_t>(output.begin) -
+                               reinterpret_cast<std::uintptr_t>(registration.buffer().local());
+    return offset < bytes && output.bytes <= bytes - offset;
+  };
+  // The ranks free memory alike, but need not all get the same address again.
+  std::erase_if(registrations, [&](const auto& each) { return contains(each) && !each.buffer().isAllocated(); });
+  if (std::any_of(registrations.begin(), registrations.end(), contains)) return;
+  if (shared_->backend.isCapturing(stream)) {
+    throw UnavailableAlgorithm(
+        "the first call with symmetricMemory and an output in an allocation registers the allocation with all ranks, "
+        "which cannot be captured in a graph: execute the algorithm once on all ranks with an output in that "
+        "allocation before the capture begins");
+  }
+  const MemoryRange allocation = shared_->backend.allocationOf(output);
+  registrations.push_back(context.collectives.registerBuffer(allocation.begin, allocation.bytes));
 }
 
 std::string CollectiveAlgorithm::choose(const Collectives& collectives, CollectiveCall call) const {
@@ -176,11 +214,11 @@ AlgorithmCollection collectiveAlgorithms(DeviceType deviceType) {
   for (const Algorithm& algorithm : algorithmTable) {
     if (!onGpu && algorithm.backends == Backends::GpuOnly) continue;
     if (hasVariableCounts(algorithm.collective)) continue;
-    if (needsRegistration(algorithm)) continue;  // an algorithm object has no call by which ranks register buffers
     add({.name = std::string("mscclpp_") + algorithmApiNameOf(algorithm.collective) + "_" + algorithm.name,
          .collective = algorithm.collective,
          .maxMessageSize = algorithm.maxBytes == noLimit ? SIZE_MAX : algorithm.maxBytes,
-         .only = algorithm.name});
+         .only = algorithm.name,
+         .needsSymmetricMemory = needsRegistration(algorithm)});
   }
   for (const KnownName& known : knownNames) add(optionsOf(known));
   return collection;

@@ -38,6 +38,16 @@ struct std::hash<mscclpp::kernels::CollectivesKey> {
 
 namespace mscclpp::kernels {
 
+/// What the calls on a communicator and device use.
+struct CollectivesContext {
+  CollectivesContext(std::shared_ptr<Communicator> communicator, DeviceType deviceType,
+                     Collectives::Algorithms algorithms)
+      : collectives(std::move(communicator), deviceType, algorithms) {}
+
+  Collectives collectives;
+  std::vector<RegisteredBuffers::Handle> registrations;  ///< of the allocations of outputs in symmetric memory
+};
+
 /// What the algorithms of a collection share.
 struct SharedCollectives {
   explicit SharedCollectives(DeviceType type)
@@ -45,7 +55,7 @@ struct SharedCollectives {
 
   const DeviceType deviceType;
   const Backend& backend;
-  ContextTable<CollectivesKey, Collectives> contexts;
+  ContextTable<CollectivesKey, CollectivesContext> contexts;
 };
 
 /// How an algorithm runs a compiled collective.
@@ -56,8 +66,9 @@ struct CollectiveAlgorithmOptions {
   /// Names of compiled algorithms. If one of them is selected by size, it runs; else the first that supports the call;
   /// else the one that is selected by size.
   std::vector<std::string> preferred = {};
-  std::string only = {};         ///< the compiled algorithm that runs all calls, if not empty
-  std::string unavailable = {};  ///< why the algorithm cannot run, if not empty
+  std::string only = {};              ///< the compiled algorithm that runs all calls, if not empty
+  bool needsSymmetricMemory = false;  ///< of `only`: it stores into the outputs of the peers
+  std::string unavailable = {};       ///< why the algorithm cannot run, if not empty
 };
 
 /// An algorithm that runs a compiled collective. Docs of the extras that it takes: docs/algorithms.md.
@@ -83,8 +94,11 @@ class CollectiveAlgorithm : public mscclpp::Algorithm {
   void reset() override;
 
  private:
-  std::shared_ptr<Collectives> collectivesOf(const std::shared_ptr<Communicator>& communicator,
-                                             CUstream_st* stream) const;
+  std::shared_ptr<CollectivesContext> contextOf(const std::shared_ptr<Communicator>& communicator,
+                                                CUstream_st* stream) const;
+  /// Registers the allocation of an output in symmetric memory with the peers, unless it is registered. All ranks call
+  /// it alike, and find it registered or not alike.
+  void registerOutput(CollectivesContext& context, MemoryRange output, CUstream_st* stream) const;
   std::string choose(const Collectives& collectives, CollectiveCall call) const;
 
   const std::shared_ptr<SharedCollectives> shared_;

@@ -201,6 +201,13 @@ class Collectives::State {
            canRun(algorithm, call.type, call.output != nullptr && findOutput(call).has_value());
   }
 
+  bool takesRegisteredOutput(const CollectiveCall& call) const {
+    if (!hasRegisteredForm(call.collective) || call.ignoresRegistration) return false;
+    const std::size_t algorithm =
+        call.algorithm.empty() ? select(call, bytesOf(call), true) : indexOf(call.collective, call.algorithm);
+    return algorithm < algorithmTable.size() && needsRegistration(algorithmTable[algorithm]);
+  }
+
   std::shared_ptr<Trace> makeTrace(TraceOptions options) const {
     options.rank = rank_;
     options.device = onGpu_ ? DeviceType::GPU : DeviceType::CPU;
@@ -296,7 +303,7 @@ class Collectives::State {
   /// Where the output of a call is registered, if the collective has algorithms for that. Every rank has an output
   /// then, and so finds it there or not alike.
   std::optional<RegisteredBuffers::Match> findOutput(const CollectiveCall& call) const {
-    if (!hasRegisteredForm(call.collective)) return std::nullopt;
+    if (!hasRegisteredForm(call.collective) || call.ignoresRegistration) return std::nullopt;
     return registered_.find(call.output, outputBytesOf(call, rank_, ranks_));
   }
 
@@ -324,7 +331,8 @@ class Collectives::State {
     if (needsRegistration(algorithm) && !isRegistered) {
       throwInvalidCall(call, call.algorithm +
                                  " needs an output inside memory that registerBuffer() has registered, on " +
-                                 "all ranks: register it, or do not name an algorithm");
+                                 "all ranks" + (call.ignoresRegistration ? ", and no ignoresRegistration" : "") +
+                                 ": register it, or do not name an algorithm");
     }
     if (!canRun(index, call.type, isRegistered)) {
       throwInvalidCall(
@@ -697,6 +705,10 @@ std::string Collectives::selectedAlgorithm(const CollectiveCall& call) const {
 
 bool Collectives::supports(const CollectiveCall& call) const {
   return state_->supports(call);
+}
+
+bool Collectives::takesRegisteredOutput(const CollectiveCall& call) const {
+  return state_->takesRegisteredOutput(call);
 }
 
 std::shared_ptr<Trace> Collectives::makeTrace(TraceOptions options) const {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <vector>
 
+#include "host/memory/host_allocation.hpp"
 #include "kernels/algorithms.hpp"
 
 namespace mscclpp::kernels {
@@ -13,6 +14,10 @@ const Backend& cpuBackend() {
       [] { return std::string(); },
       [] { return 0; },
       [](CUstream_st*) { return false; },
+      [](MemoryRange range) {
+        const auto allocation = mscclpp::detail::HostAllocation::find(range.begin, range.bytes);
+        return allocation == nullptr ? range : MemoryRange{allocation->base(), allocation->bytes()};
+      },
       [](std::size_t bytes) {
         auto memory = std::make_shared<std::vector<std::uint64_t>>((bytes + 7) / 8);
         return std::shared_ptr<void>(memory, memory->data());

@@ -6,14 +6,33 @@
 #include <algorithm>
 
 #include "clock_sync.hpp"
+#include "host/cuda/driver.hpp"
 #include "host/cuda/gpu_backend.hpp"
 #include "kernels/algorithms.hpp"
 #include "line_atomicity.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"
+#include "mscclpp/host/cuda/gpu_guard.hpp"
 #include "mscclpp/host/cuda/gpu_memory.hpp"
 #include "stream_events.hpp"
 
 namespace mscclpp::kernels {
+
+namespace {
+
+MemoryRange allocationOf(MemoryRange range) {
+  const int device = mscclpp::detail::gpuIdFromAddress(range.begin);
+  if (device < 0) return range;
+  const CudaDeviceGuard guard(device);  // the driver searches the allocations of the current device only
+  const auto begin = reinterpret_cast<CUdeviceptr>(range.begin);
+  CUdeviceptr base = 0;
+  std::size_t bytes = 0;
+  MSCCLPP_CUTHROW(mscclpp::detail::driver().memGetAddressRange(&base, &bytes, begin));
+  // A range of addresses may be mapped to several allocations.
+  if (range.bytes > bytes - (begin - base)) return range;
+  return {reinterpret_cast<void*>(base), bytes};
+}
+
+}  // namespace
 
 const Backend& gpuBackend() {
   static const Backend backend{
@@ -34,6 +53,7 @@ const Backend& gpuBackend() {
         MSCCLPP_CUDATHROW(cudaStreamIsCapturing(stream, &status));
         return status != cudaStreamCaptureStatusNone;
       },
+      allocationOf,
       [](std::size_t bytes) { return std::static_pointer_cast<void>(mscclpp::detail::gpuCallocShared<char>(bytes)); },
       [](void* address, int byte, std::size_t bytes) { gpuMemset(address, byte, bytes); },
       [](void* address, const void* from, std::size_t bytes) {

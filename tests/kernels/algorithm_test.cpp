@@ -162,18 +162,29 @@ TEST_CASE("the names of the library's algorithms") {
     CHECK(algorithm->type() == AlgorithmType::Native);
     names.insert(name);
   }
-  CHECK(names == std::set<std::string>{"mscclpp_allreduce", "mscclpp_allreduce_one_shot_ll16",
-                                       "mscclpp_allreduce_one_shot_sentinel", "mscclpp_allreduce_two_shot_ll16",
-                                       "mscclpp_allreduce_two_shot_sentinel", "mscclpp_allreduce_pipelined",
-                                       "default_allreduce_allpair_packet", "default_allreduce_packet",
-                                       "default_allreduce_nvls_packet", "default_allreduce_nvls_zero_copy",
-                                       "default_allreduce_nvls_warp_pipeline", "default_allreduce_nvls_block_pipeline",
-                                       "default_allreduce_fullmesh", "default_allreduce_rsag",
-                                       "default_allreduce_rsag_pipeline", "default_allreduce_rsag_zero_copy"});
+  CHECK(names == std::set<std::string>{
+                     "mscclpp_allreduce", "mscclpp_allreduce_one_shot_ll16", "mscclpp_allreduce_one_shot_sentinel",
+                     "mscclpp_allreduce_two_shot_ll16", "mscclpp_allreduce_two_shot_sentinel",
+                     "mscclpp_allreduce_pipelined", "mscclpp_allreduce_direct", "default_allreduce_allpair_packet",
+                     "default_allreduce_packet", "default_allreduce_nvls_packet", "default_allreduce_nvls_zero_copy",
+                     "default_allreduce_nvls_warp_pipeline", "default_allreduce_nvls_block_pipeline",
+                     "default_allreduce_fullmesh", "default_allreduce_rsag", "default_allreduce_rsag_pipeline",
+                     "default_allreduce_rsag_zero_copy"});
   CHECK(collection.getAlgorithmsByCollective("allgather").count("default_allgather_fullmesh") == 1);
   CHECK(collection.getAlgorithmsByCollective("allgather").count("default_allgather_fullmesh2") == 1);
   CHECK(collection.getAlgorithmsByCollective("sendrecv").count("mscclpp_sendrecv_pipelined") == 1);
   CHECK(collection.getAlgorithmsByCollective("all_reduce").empty());
+  std::set<std::string> symmetric;
+  for (const auto& algorithm : collection.getAllAlgorithms()) {
+    if (needsSymmetricMemory(*algorithm)) symmetric.insert(algorithm->name());
+  }
+  CHECK(symmetric == std::set<std::string>{"mscclpp_allreduce_direct", "mscclpp_allgather_direct",
+                                           "mscclpp_allgather_bulk", "mscclpp_allgather_copy_engine",
+                                           "mscclpp_alltoall_direct", "mscclpp_alltoall_bulk",
+                                           "mscclpp_alltoall_copy_engine", "mscclpp_broadcast_direct",
+                                           "mscclpp_broadcast_bulk", "mscclpp_broadcast_copy_engine"});
+  CHECK(find(collection, "allgather", "mscclpp_allgather_bulk")->messageRange() ==
+        std::pair<std::size_t, std::size_t>(0, SIZE_MAX));
   CHECK(find(collection, "allreduce", "mscclpp_allreduce_one_shot_ll16")->messageRange() ==
         std::pair<std::size_t, std::size_t>(0, 256 << 10));
   CHECK(find(collection, "allreduce", "mscclpp_allreduce")->messageRange().second == SIZE_MAX);
@@ -520,6 +531,16 @@ TEST_CASE("wrong calls of the library's algorithms") {
               ->execute(rank.communicator, values, output, 1 << 20, 1 << 20, DataType::FLOAT32, ReduceOp::SUM, nullptr,
                         nullptr) == CommResult::CommInvalidArgument);
     CHECK(log.contains("for messages of 0 to 262144 bytes, not 1048576"));
+    // An algorithm that needs symmetric memory, and buffers of which that is not said.
+    for (const auto& each : collection.getAllAlgorithms()) {
+      if (!needsSymmetricMemory(*each)) continue;
+      CAPTURE(each->name());
+      log.clear();
+      const CollectiveCall call{
+          .collective = typeOf(each->collective()), .input = values, .output = output, .count = 4};
+      CHECK(executeCall(*each, rank.communicator, rank.ranks, call) == CommResult::CommInvalidArgument);
+      CHECK(log.contains("pass symmetricMemory = true"));
+    }
     // No elements: done, without a set-up that would wait for rank 1.
     CHECK(algorithm->execute(rank.communicator, nullptr, nullptr, 0, 0, DataType::FLOAT32, ReduceOp::SUM, nullptr,
                              nullptr) == CommResult::CommSuccess);

@@ -277,7 +277,26 @@ TEST_CASE("algorithms that need registration, without it") {
                                 .count = 100,
                                 .algorithm = algorithm};
       CHECK_FALSE(rank.collectives.supports(call));
+      CHECK(rank.collectives.takesRegisteredOutput(call));
       expectInvalidUsage("registerBuffer() has registered", [&] { rank.collectives.run(call); });
+    }
+    // Not selected on CPUs, and no algorithm of this collective.
+    CHECK_FALSE(rank.collectives.takesRegisteredOutput({.collective = CollectiveType::AllGather, .count = 100}));
+    CHECK_FALSE(rank.collectives.takesRegisteredOutput({.collective = CollectiveType::Reduce, .count = 100}));
+    {
+      HostBuffer buffer(800);
+      const auto registration = rank.collectives.registerBuffer(buffer.data(), 800);
+      CollectiveCall call{.collective = CollectiveType::AllGather,
+                          .input = input.data(),
+                          .output = buffer.data(),
+                          .count = 100,
+                          .algorithm = "direct"};
+      CHECK(rank.collectives.supports(call));
+      call.ignoresRegistration = true;
+      CHECK_FALSE(rank.collectives.supports(call));
+      CHECK_FALSE(rank.collectives.takesRegisteredOutput(call));
+      expectInvalidUsage("ignoresRegistration", [&] { rank.collectives.run(call); });
+      rank.bootstrap.barrier();
     }
     expectInvalidUsage("rank 1", [&] {
       HostBuffer buffer(100);

@@ -40,9 +40,13 @@ inline bool isAvailable(const Algorithm& algorithm) {
   return algorithm.constraint().worldSize == 0;
 }
 
+inline bool needsSymmetricMemory(const Algorithm& algorithm) {
+  return algorithm.tags().count("symmetricMemory") != 0;
+}
+
 /// Executes what a call of `Collectives` does.
 inline CommResult executeCall(Algorithm& algorithm, const std::shared_ptr<Communicator>& communicator, int ranks,
-                              const CollectiveCall& call) {
+                              const CollectiveCall& call, bool symmetricMemory = false) {
   const std::size_t bytes = call.count * sizeOf(call.type);
   const std::size_t all = bytes * static_cast<std::size_t>(ranks);
   const auto type = call.collective;
@@ -59,42 +63,51 @@ inline CommResult executeCall(Algorithm& algorithm, const std::shared_ptr<Commun
     extras["origin"] = static_cast<std::uintptr_t>(call.origin);
   }
   return algorithm.execute(communicator, call.input, call.output, inputSize, outputSize, call.type, call.reduction.op,
-                           call.stream, nullptr, 0, 0, false, extras);
+                           call.stream, nullptr, 0, 0, symmetricMemory, extras);
 }
 
-/// Calls every available algorithm of a collection, in the same order on all ranks. performerOf(algorithm) returns what
+/// Calls an algorithm with each count and some types, in the same order on all ranks. `calls` counts the calls, and
+/// varies them.
+inline void checkAlgorithm(const Algorithm& algorithm, int rank, int ranks, const std::vector<std::size_t>& counts,
+                           const Perform& perform, unsigned& calls, bool symmetricMemory = false) {
+  const CollectiveType type = typeOf(algorithm.collective());
+  // Some algorithms that reduce are not compiled for rare types.
+  const bool isForAllTypes = !hasReduction(type) || algorithm.name() == "mscclpp_" + algorithm.collective() ||
+                             algorithm.name().starts_with("default_");
+  for (const std::size_t count : counts) {
+    for (const DataType element : {DataType::FLOAT32, DataType::BFLOAT16, DataType::INT32}) {
+      if (element == DataType::INT32 && !isForAllTypes) continue;
+      if (count * sizeOf(element) > algorithm.messageRange().second) continue;
+      ++calls;
+      CheckedCall checked;
+      checked.call = {.collective = type,
+                      .count = count,
+                      .type = element,
+                      .reduction = operators[calls % operators.size()],
+                      .root = static_cast<int>(calls) % ranks};
+      // In place, only the root of a broadcast would have its output in the memory of its input.
+      const bool isInPlace = calls % 2 == 0 && !(symmetricMemory && hasRoot(type));
+      checked.where = isInPlace ? Output::InPlace : Output::OtherBuffer;
+      checked.shift = calls / 2 % 3;
+      checked.hops = static_cast<int>(calls) % ranks;
+      checked.seed = calls;
+      INFO(algorithm.name() << ", " << count << " " << nameOf(element) << ", root " << checked.call.root);
+      checkCollective(checked, rank, ranks, perform);
+    }
+  }
+}
+
+/// Calls every available algorithm of a collection that takes any memory. performerOf(algorithm) returns what
 /// checkCollective() takes. Returns the names of the collectives.
-inline std::set<std::string> checkEveryAlgorithm(
-    const AlgorithmCollection& collection, int rank, int ranks, const std::vector<std::size_t>& counts,
-    const std::function<std::function<void(CollectiveCall, Bytes&, Bytes*)>(Algorithm&)>& performerOf) {
+inline std::set<std::string> checkEveryAlgorithm(const AlgorithmCollection& collection, int rank, int ranks,
+                                                 const std::vector<std::size_t>& counts,
+                                                 const std::function<Perform(Algorithm&)>& performerOf) {
   std::set<std::string> collectives;
   unsigned calls = 0;
   for (const auto& algorithm : sortedAlgorithms(collection)) {
-    if (!isAvailable(*algorithm)) continue;
+    if (!isAvailable(*algorithm) || needsSymmetricMemory(*algorithm)) continue;
     collectives.insert(algorithm->collective());
-    const CollectiveType type = typeOf(algorithm->collective());
-    // Some algorithms that reduce are not compiled for rare types.
-    const bool isForAllTypes = !hasReduction(type) || algorithm->name() == "mscclpp_" + algorithm->collective() ||
-                               algorithm->name().starts_with("default_");
-    for (const std::size_t count : counts) {
-      for (const DataType element : {DataType::FLOAT32, DataType::BFLOAT16, DataType::INT32}) {
-        if (element == DataType::INT32 && !isForAllTypes) continue;
-        if (count * sizeOf(element) > algorithm->messageRange().second) continue;
-        ++calls;
-        CheckedCall checked;
-        checked.call = {.collective = type,
-                        .count = count,
-                        .type = element,
-                        .reduction = operators[calls % operators.size()],
-                        .root = static_cast<int>(calls) % ranks};
-        checked.where = calls % 2 == 0 ? Output::InPlace : Output::OtherBuffer;
-        checked.shift = calls / 2 % 3;
-        checked.hops = static_cast<int>(calls) % ranks;
-        checked.seed = calls;
-        INFO(algorithm->name() << ", " << count << " " << nameOf(element) << ", root " << checked.call.root);
-        checkCollective(checked, rank, ranks, performerOf(*algorithm));
-      }
-    }
+    checkAlgorithm(*algorithm, rank, ranks, counts, performerOf(*algorithm), calls);
   }
   return collectives;
 }

@@ -61,7 +61,8 @@ class Algorithm {
   virtual const std::string& collective() const = 0;
   /// The shortest and the longest message, in bytes.
   virtual const std::pair<std::size_t, std::size_t>& messageRange() const = 0;
-  /// What the author says about the algorithm, for selectors.
+  /// What the author says about the algorithm, for selectors. The library's algorithms that need `symmetricMemory` of
+  /// execute() have the tag "symmetricMemory".
   virtual const std::unordered_map<std::string, std::uint64_t>& tags() const = 0;
   virtual const CollectiveBufferMode& bufferMode() const = 0;
   virtual AlgorithmType type() const = 0;
@@ -74,9 +75,11 @@ class Algorithm {
   /// the communicator, in the same order as their other collectives. inputSize, outputSize: bytes. The first call on a
   /// communicator sets the algorithm up, which all ranks do together.
   ///
-  /// executor: of execution plans, else null. nBlocks, nThreads: the launch; 0: the algorithm chooses. symmetricMemory:
-  /// the buffers are at the same offset in an allocation that every rank made alike. extras: further arguments by name.
-  /// accumDtype: the type to reduce in; AUTO: the algorithm chooses.
+  /// executor: of execution plans, else null. nBlocks, nThreads: the launch; 0: the algorithm chooses. symmetricMemory,
+  /// the same on all ranks: every rank's output is at the same offset in an allocation that every rank made alike, so
+  /// that the others may write it directly (docs/algorithms.md says when the library's algorithms do, and until when
+  /// the memory is not freed). extras: further arguments by name. accumDtype: the type to reduce in; AUTO: the
+  /// algorithm chooses.
   ///
   /// Throws nothing. Any result but CommSuccess is logged with a sentence (LogSubsystem::Algo). On GPUs a wait that
   /// fails in the kernel is reported by the next call.

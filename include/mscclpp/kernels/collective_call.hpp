@@ -129,6 +129,9 @@ struct CollectiveCall {
   std::span<const std::size_t> offsets = {};
   CUstream_st* stream = nullptr;  ///< to enqueue on, on GPUs
   std::string algorithm = {};     ///< one of Collectives::algorithms(), or empty to select it by size
+  /// The ranks' outputs are not known to be at the same offset in a registered buffer: the call takes no algorithm that
+  /// needs registration, whatever is registered. The same on all ranks.
+  bool ignoresRegistration = false;
 };
 
 }  // namespace mscclpp

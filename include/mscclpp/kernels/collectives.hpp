@@ -149,6 +149,9 @@ class Collectives {
   std::string selectedAlgorithm(const CollectiveCall& call) const;
   /// Whether the call's algorithm supports such a call; false for an unknown algorithm.
   bool supports(const CollectiveCall& call) const;
+  /// Whether run() would take an algorithm that needs registration for such a call if its output were registered: one
+  /// that the call names, or that is selected then. Of its pointers none matters.
+  bool takesRegisteredOutput(const CollectiveCall& call) const;
 
   /// Makes a trace for record(), with this object's rank, device and clock in place of those of the options.
   std::shared_ptr<Trace> makeTrace(TraceOptions options = {}) const;
