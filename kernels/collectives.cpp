@@ -18,6 +18,7 @@
 #include "host/base/process_identity.hpp"
 #include "host/bootstrap/group_agreement.hpp"
 #include "host/communicator/group_setup.hpp"
+#include "kernels/movers/barrier.hpp"
 #include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/base/logger.hpp"
@@ -173,6 +174,8 @@ class Collectives::State {
   }
 
   void check() const { monitor_->check(); }
+
+  std::size_t memoryBytes() const { return regions_->memoryBytes() + MoverBarrier::windowBytes(ranks_); }
 
   bool isConcurrent() const { return share_ == nullptr || share_->isConcurrent(); }
 
@@ -689,6 +692,10 @@ void Collectives::exchange(std::span<const SentMessage> sends, std::span<const R
 
 void Collectives::check() const {
   state_->check();
+}
+
+std::size_t Collectives::memoryBytes() const {
+  return state_->memoryBytes();
 }
 
 bool Collectives::isConcurrent() const {

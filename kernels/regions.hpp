@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backend.hpp"
+#include "mscclpp/collective/epoch.hpp"
 #include "mscclpp/collective/tile_rings.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
 #include "region_layout.hpp"
@@ -37,6 +38,8 @@ class Regions {
   }
   /// The window that has all regions: an address per rank.
   const std::vector<std::byte*>& window() const { return window_; }
+  /// Of this rank, in bytes: of the window and the epochs.
+  std::size_t memoryBytes() const { return memory_->bytes() + regions_.size() * epochWords * sizeof(std::uint64_t); }
   /// For tests: sets the epoch of the next call of every region and pair of ranks, on this rank; 0, before any call:
   /// that of the first call.
   void setEpoch(std::uint64_t epoch);

@@ -289,6 +289,10 @@ void Comm::deregisterWindow(ncclWindow_t window) {
   windows_.erase(window);
 }
 
+std::size_t Comm::memoryBytes() const {
+  return forwarded_ ? 0 : resources_->collectives->memoryBytes() + resources_->oneSided->memoryBytes();
+}
+
 void* Comm::windowAddress(ncclWindow_t window) const {
   const std::lock_guard lock(mutex_);
   return windows_.at(requireWindow(window))->data;

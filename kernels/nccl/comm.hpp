@@ -66,6 +66,15 @@ class Comm {
   /// first, and works when ranks have failed.
   std::shared_ptr<Comm> shrink(std::span<const int> excluded, const CommConfig& config, int flags);
 
+  /// What connects the ranks that are to join this communicator with its own, once. The same on all ranks.
+  UniqueId growthId() const;
+  /// Called by all ranks, while those that join connect with growthId() and ranks from size() on: a communicator of
+  /// `ranks` ranks, in which this one keeps its number. id: growthId(), or null.
+  std::shared_ptr<Comm> grow(int ranks, const UniqueId* id, const CommConfig& config);
+
+  /// Of this rank's device that the communicator has allocated, in bytes; of the host on a CPU rank.
+  std::size_t memoryBytes() const;
+
   /// No more calls follow.
   void finalize();
   /// Ends all calls in progress on this rank, and tells the other ranks, whose calls that wait for it end with

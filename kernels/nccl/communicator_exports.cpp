@@ -1,6 +1,7 @@
 // Exported functions: creation, end and properties of communicators.
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -170,17 +171,27 @@ ncclResult_t ncclCommUserRank(const ncclComm_t comm, int* rank) {
 ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* uniqueId) {
   return guarded("ncclCommGetUniqueId", [&] {
     requirePointer(uniqueId, "uniqueId");
-    findComm(comm);
-    throwUnsupported("growing a communicator");
+    const UniqueId id = findComm(comm)->growthId();
+    std::memcpy(uniqueId, id.data(), sizeof *uniqueId);
   });
 }
 
-ncclResult_t ncclCommGrow(ncclComm_t /*comm*/, int /*nRanks*/, const ncclUniqueId* /*uniqueId*/, int /*rank*/,
-                          ncclComm_t* newcomm, ncclConfig_t* /*config*/) {
-  return guarded("ncclCommGrow", [&] {
+ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank, ncclComm_t* newcomm,
+                          ncclConfig_t* config) {
+  return guardedInGroup("ncclCommGrow", [&] {
     requirePointer(newcomm, "newcomm");
     *newcomm = nullptr;
-    throwUnsupported("growing a communicator");
+    if (comm == nullptr) {
+      requirePointer(uniqueId, "uniqueId");
+      return connect(newcomm, nRanks, *uniqueId, rank, config);
+    }
+    if (rank != -1) throwInvalidArgument("rank must be -1 with a communicator: its ranks keep their numbers");
+    const auto parent = findComm(comm);
+    const CommConfig options = readConfig(config, parent->config());
+    std::optional<UniqueId> id;
+    if (uniqueId != nullptr) std::memcpy(id.emplace().data(), uniqueId, sizeof *uniqueId);
+    Group::ofThisThread().setUp(parent,
+                                [=] { *newcomm = addComm(parent->grow(nRanks, id ? &*id : nullptr, options)); });
   });
 }
 
@@ -196,11 +207,22 @@ ncclResult_t ncclCommResume(ncclComm_t comm) {
   return guarded("ncclCommResume", [&] { findComm(comm); });
 }
 
-ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t /*stat*/, uint64_t* value) {
+// Nothing can be suspended, so that all memory persists.
+ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value) {
   return guarded("ncclCommMemStats", [&] {
     requirePointer(value, "value");
-    findComm(comm);
-    throwUnsupported("statistics of memory");
+    const auto found = findComm(comm);
+    switch (stat) {
+      case ncclStatGpuMemSuspend:
+      case ncclStatGpuMemSuspended:
+        *value = 0;
+        return;
+      case ncclStatGpuMemPersist:
+      case ncclStatGpuMemTotal:
+        *value = found->memoryBytes();
+        return;
+    }
+    throwInvalidArgument("unknown statistic " + std::to_string(static_cast<int>(stat)));
   });
 }
 

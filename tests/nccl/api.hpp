@@ -9,6 +9,9 @@ extern "C" ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags);
 #if NCCL_VERSION_CODE < 22900
 extern "C" {
 ncclResult_t ncclWinGetUserPtr(ncclComm_t comm, ncclWindow_t win, void** outUserPtr);
+ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* uniqueId);
+ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank, ncclComm_t* newcomm,
+                          ncclConfig_t* config);
 typedef struct {
   int opCnt;
   int peer;

@@ -136,14 +136,32 @@ TEST_CASE("options of a call") {
   for (const ncclComm_t comm : comms) CHECK(ncclCommDestroy(comm) == ncclSuccess);
 }
 
+TEST_CASE("the memory of a communicator") {
+  const auto alone = makeComms(1), four = makeComms(4);
+  const auto statistic = [](ncclComm_t comm, ncclCommMemStat_t which) {
+    std::uint64_t value = 77;
+    CHECK(ncclCommMemStats(comm, which, &value) == ncclSuccess);
+    return value;
+  };
+  CHECK(statistic(four[0], ncclStatGpuMemTotal) > statistic(alone[0], ncclStatGpuMemTotal));
+  CHECK(statistic(alone[0], ncclStatGpuMemTotal) > 0);
+  for (const ncclComm_t comm : four) {
+    CHECK(statistic(comm, ncclStatGpuMemTotal) == statistic(four[0], ncclStatGpuMemTotal));
+    CHECK(statistic(comm, ncclStatGpuMemPersist) == statistic(comm, ncclStatGpuMemTotal));
+    CHECK(statistic(comm, ncclStatGpuMemSuspend) == 0);
+    CHECK(statistic(comm, ncclStatGpuMemSuspended) == 0);
+  }
+  std::uint64_t value = 0;
+  CHECK(ncclCommMemStats(four[0], static_cast<ncclCommMemStat_t>(4), &value) == ncclInvalidArgument);
+  CHECK(ncclCommMemStats(four[0], ncclStatGpuMemTotal, nullptr) == ncclInvalidArgument);
+  for (const ncclComm_t comm : alone) CHECK(ncclCommDestroy(comm) == ncclSuccess);
+  for (const ncclComm_t comm : four) CHECK(ncclCommDestroy(comm) == ncclSuccess);
+}
+
 TEST_CASE("functions without a native form are errors that say so") {
   const auto comms = makeComms(1);
-  ncclUniqueId id;
-  CHECK(ncclCommGetUniqueId(comms[0], &id) == ncclInvalidUsage);
+  CHECK(ncclCommSuspend(comms[0], 1) == ncclInvalidUsage);
   CHECK(std::string(ncclGetLastError(comms[0])).find("docs/nccl.md") != std::string::npos);
-  ncclComm_t grown = comms[0];
-  CHECK(ncclCommGrow(comms[0], 2, &id, 0, &grown, nullptr) == ncclInvalidUsage);
-  CHECK(grown == nullptr);
   CHECK(ncclCommResume(comms[0]) == ncclSuccess);
   CHECK(ncclCommDestroy(comms[0]) == ncclSuccess);
 }

@@ -142,6 +142,10 @@ class Collectives {
   /// chained. The same on all ranks, from the construction on. True on CPUs.
   bool isConcurrent() const;
 
+  /// The memory that this object has allocated on its device, on a CPU rank in host memory, in bytes; each allocation
+  /// may take more, by the granularity of the device.
+  std::size_t memoryBytes() const;
+
   /// The names of the algorithms of a collective that were set up.
   std::vector<std::string> algorithms(CollectiveType collective = CollectiveType::AllReduce) const;
   /// The algorithm that run() selects for such a call. Of its pointers, only the output matters: whether it is
