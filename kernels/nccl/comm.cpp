@@ -290,7 +290,9 @@ void Comm::deregisterWindow(ncclWindow_t window) {
 }
 
 std::size_t Comm::memoryBytes() const {
-  return forwarded_ ? 0 : resources_->collectives->memoryBytes() + resources_->oneSided->memoryBytes();
+  if (forwarded_) return 0;
+  const auto* oneSided = findOneSided();
+  return resources_->collectives->memoryBytes() + (oneSided == nullptr ? 0 : oneSided->memoryBytes());
 }
 
 void* Comm::windowAddress(ncclWindow_t window) const {
