@@ -169,7 +169,12 @@ TEST_CASE("a killed rank ends the waits for its signals") {
       ncclWaitSignalDesc_t fromPeer{1, 1 - rank, 0, 0};
       require(ncclSignal(1 - rank, 0, 0, 0, comm, nullptr), "ncclSignal");
       require(ncclWaitSignal(1, &fromPeer, comm, nullptr), "ncclWaitSignal");
-      if (rank == 1) ::raise(SIGKILL);
+      // Once the other has received its signal.
+      if (rank == 1) {
+        require(ncclWaitSignal(1, &fromPeer, comm, nullptr), "ncclWaitSignal");
+        ::raise(SIGKILL);
+      }
+      require(ncclSignal(1, 0, 0, 0, comm, nullptr), "ncclSignal");
       if (ncclWaitSignal(1, &fromPeer, comm, nullptr) != ncclRemoteError)
         throw std::runtime_error("a wait for a killed rank must fail with ncclRemoteError");
       if (ncclSignal(0, 0, 0, 0, comm, nullptr) != ncclRemoteError)
