@@ -25,15 +25,9 @@ ApiCall moveOf(Function function, const void* sent, void* received, size_t count
 /// A call of a collective that reduces.
 ApiCall reductionOf(Function function, const void* sent, void* received, size_t count, ncclDataType_t type,
                     ncclRedOp_t op, int root, cudaStream_t stream, const ncclCollConfig_t* config) {
-  return {.function = function,
-          .sent = sent,
-          .received = received,
-          .count = count,
-          .type = type,
-          .op = op,
-          .root = root,
-          .stream = stream,
-          .config = config};
+  ApiCall call = moveOf(function, sent, received, count, type, root, stream, config);
+  call.op = op;
+  return call;
 }
 
 }  // namespace
