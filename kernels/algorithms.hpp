@@ -18,7 +18,8 @@ enum class Backends { CpuAndGpu, GpuOnly };
 
 /// The kernels that an algorithm has on a GPU.
 enum class Variants {
-  CopyEngine,  ///< none: copy engines move the data into registered outputs (copy_engine_mover.hpp)
+  CopyEngine,  ///< none: copy engines move the data, or what other kernels have reduced, into registered outputs
+               ///< (copy_engine_mover.hpp)
   General,     ///< for any number of ranks and, if it reduces, any operator
   Specialized  ///< also kernels with the number of ranks fixed and, if it reduces, the operator Sum, for common types
 };
@@ -57,6 +58,7 @@ inline constexpr auto algorithmTable = std::to_array<Algorithm>({
   {AllReduce,     "two_shot_ll128",    LL128,    TwoShot, 4 * MiB,   GpuOnly,   Specialized},
   {AllReduce,     "two_shot_sentinel", Sentinel, TwoShot, 16 * MiB,  CpuAndGpu, Specialized},
   {AllReduce,     "direct",            Simple,   TwoShot, noLimit,   CpuAndGpu, Specialized, Link::Outputs},
+  {AllReduce,     "copy_engine",       Simple,   TwoShot, noLimit,   CpuAndGpu, CopyEngine},
   {AllReduce,     "pipelined",         Simple,   TwoShot, noLimit,   CpuAndGpu, Specialized},
   {AllGather,     "ll16",              LL16,     OneShot, 256 * KiB, CpuAndGpu, General},
   {AllGather,     "ll128",             LL128,    OneShot, 2 * MiB,   GpuOnly,   Specialized},

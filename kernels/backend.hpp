@@ -50,8 +50,6 @@ struct Backend {
   void (*launchClockSync)(ClockSync* exchange);
   /// The budget of the current GPU; null on CPUs.
   std::shared_ptr<GpuBudget> (*budget)();
-  /// What orders calls on streams; null on CPUs.
-  StreamEvents* (*streamEvents)();
 };
 
 /// The backend for the current device. Throws Error(InvalidUsage) in a build without CUDA.

@@ -19,6 +19,7 @@
 #include "host/bootstrap/group_agreement.hpp"
 #include "host/communicator/group_setup.hpp"
 #include "kernels/movers/barrier.hpp"
+#include "move_messages.hpp"
 #include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/base/logger.hpp"
@@ -102,7 +103,6 @@ class Collectives::State {
       // An exchange has a block at least for each pair of ranks and direction.
       share_ = reserveOnAllRanks(*communicator_->bootstrap(), budget, std::max(maxBlocks_, 2 * ranks_ - 1));
       maxBlocks_ = std::min(maxBlocks_, share_->blocks());
-      streams_.emplace(*backend_.streamEvents());
     }
     regions_.emplace(*communicator_, deviceType, backend_, inUse, maxBlocks_);
     mover_.emplace(*communicator_, deviceType, CopyEngineOptions{}, monitor_);
@@ -130,13 +130,29 @@ class Collectives::State {
     } else {
       const auto output = findOutput(call);
       const std::size_t algorithm = choose(call, bytesOf(call), output.has_value());
-      if (algorithmTable[algorithm].variants == Variants::CopyEngine) {
-        moveTo(*output, call, algorithm);
-      } else {
+      if (algorithmTable[algorithm].variants != Variants::CopyEngine) {
         run(call, algorithm, output);
+      } else if (call.collective == CollectiveType::AllReduce) {
+        reduceAndMoveTo(*output, call, algorithm);
+      } else {
+        moveTo(*output, call, algorithm);
       }
     }
     if (!onGpu_ && monitor_->failed()) monitor_->check();
+  }
+
+  void run(std::span<const CollectiveCall> calls) {
+    for (const CollectiveCall& call : calls) requireValid(call, rank_, ranks_);
+    while (!calls.empty()) {
+      const std::size_t joined = env()->algo.empty() ? countOfJoinedMoves(calls, ranks_) : 0;
+      if (joined < 2) {
+        run(calls.front());
+      } else {
+        const Messages messages = messagesOf(calls.first(joined), rank_, ranks_);
+        exchange(messages.sent, messages.received, calls.front().stream);
+      }
+      calls = calls.subspan(std::max<std::size_t>(joined, 1));
+    }
   }
 
   void exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, CUstream_st* stream) {
@@ -416,11 +432,7 @@ class Collectives::State {
   void enqueue(const char* name, std::size_t algorithm, std::size_t bytes, CUstream_st* stream, const Launch& launch) {
     const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
     if (track) track->begin(traceIdOf(algorithm), bytes);
-    CallChain::Turn turn;
-    if (share_ != nullptr) {
-      streams_->enter(stream);
-      turn = share_->begin(stream);
-    }
+    CallOrder::Turn turn = share_ != nullptr ? share_->begin(stream) : CallOrder::Turn();
     const int error = launch();
     turn.end();
     if (track) track->end(traceIdOf(algorithm));
@@ -435,6 +447,40 @@ class Collectives::State {
                    call.stream);
       return 0;
     });
+  }
+
+  /// Runs a valid all-reduce: a kernel reduces this rank's part, which copy engines move to all ranks then. Parts are of
+  /// equal length; the few elements that are left are reduced by every rank.
+  void reduceAndMoveTo(const RegisteredBuffers::Match& output, const CollectiveCall& call, std::size_t index) {
+    const std::size_t size = sizeOf(call.type);
+    const auto ranks = static_cast<std::size_t>(ranks_);
+    const std::size_t part = call.count / ranks;
+    const auto from = [&](std::size_t element, std::size_t count) {
+      CollectiveCall some = call;
+      some.input = static_cast<const std::byte*>(call.input) + element * size;
+      some.output = static_cast<std::byte*>(call.output) + element * size;
+      some.count = count;
+      some.algorithm.clear();
+      return some;
+    };
+    const auto runKernel = [&](const CollectiveCall& kernelCall) {
+      run(kernelCall, choose(kernelCall, bytesOf(kernelCall)));
+    };
+    if (call.count % ranks != 0) runKernel(from(part * ranks, call.count % ranks));
+    if (part == 0) return;
+    CollectiveCall reduction = from(static_cast<std::size_t>(rank_) * part, part);
+    void* const own = reduction.output;
+    reduction.collective = CollectiveType::ReduceScatter;
+    reduction.input = call.input;
+    runKernel(reduction);
+    moveTo(output,
+           {.collective = CollectiveType::AllGather,
+            .input = own,
+            .output = call.output,
+            .count = part,
+            .type = call.type,
+            .stream = call.stream},
+           index);
   }
 
   /// Runs a valid call by the kernel of an algorithm.
@@ -518,7 +564,6 @@ class Collectives::State {
   std::optional<Selection> selection_;
   std::shared_ptr<WaitMonitor> monitor_;
   std::unique_ptr<GpuBudget::Share> share_;  // null on CPUs
-  std::optional<StreamOrder> streams_;       // none on CPUs
   std::optional<Regions> regions_;
   std::optional<CopyEngineMover> mover_;
   RegisteredBuffers registered_;
@@ -547,6 +592,9 @@ RegisteredBuffers::Handle Collectives::registerBuffer(void* data, std::size_t by
 
 void Collectives::run(const CollectiveCall& call) {
   state_->run(call);
+}
+void Collectives::run(std::span<const CollectiveCall> calls) {
+  state_->run(calls);
 }
 
 void Collectives::allReduce(const void* input, void* output, std::size_t count, DataType type,

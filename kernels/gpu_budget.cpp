@@ -52,8 +52,6 @@ void GpuBudget::add(const Share& share) {
     concurrentSlots_ += 2 * share.blocks_;
     ++concurrentObjects_;
   } else {
-    // The calls of an object that was alone are in no chain yet, and may still run.
-    if (loneStream_) chain_.startAfter(*std::exchange(loneStream_, std::nullopt));
     chained_.insert(share.blocks_);
   }
 }
@@ -64,7 +62,6 @@ void GpuBudget::remove(const Share& share) {
     --concurrentObjects_;
   } else {
     chained_.erase(chained_.find(share.blocks_));
-    loneStream_.reset();  // its object is gone, or was not alone
   }
 }
 
@@ -82,16 +79,14 @@ void GpuBudget::Share::chain(int blocks) {
   budget_->add(*this);
 }
 
-CallChain::Turn GpuBudget::Share::begin(CUstream_st* stream) const {
-  if (isConcurrent_) return {};
+CallOrder::Turn GpuBudget::Share::begin(CUstream_st* stream) {
+  if (isConcurrent_) return own_.begin(stream, GraphLaunches::Unordered);
+  bool isAlone = false;
   {
     const std::lock_guard lock(budget_->mutex_);
-    if (budget_->chained_.size() == 1) {
-      budget_->loneStream_ = stream;
-      return {};
-    }
+    isAlone = budget_->chained_.size() == 1;
   }
-  return budget_->chain_.begin(stream);
+  return budget_->chain_.begin(stream, isAlone ? GraphLaunches::Unordered : GraphLaunches::Ordered);
 }
 
 KernelStart GpuBudget::Share::start() const {

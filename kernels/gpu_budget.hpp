@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <set>
 
 #include "call_order.hpp"
@@ -29,7 +28,7 @@ namespace mscclpp::kernels {
 class GpuBudget {
  public:
   /// slots: at least 4.
-  GpuBudget(int slots, StreamEvents& events) : slots_(slots), chain_(events) {}
+  GpuBudget(int slots, StreamEvents& events) : slots_(slots), events_(events), chain_(events) {}
   GpuBudget(const GpuBudget&) = delete;
   GpuBudget& operator=(const GpuBudget&) = delete;
 
@@ -49,21 +48,24 @@ class GpuBudget {
     /// Makes it a chained one of `blocks` blocks, at most as many as it has: for what other ranks have.
     void chain(int blocks);
 
-    /// Called before a call of this object is enqueued: the call runs after the others of the chain, if the object is
-    /// in one with other objects. Those that an object has made while it was alone count once another one has joined.
-    [[nodiscard]] CallChain::Turn begin(CUstream_st* stream) const;
+    /// Called before a call of this object is enqueued: the call runs after the object's others and, if it is chained,
+    /// after those of the other chained objects. Launches of graphs are ordered where there are other chained objects
+    /// while the graph is captured.
+    [[nodiscard]] CallOrder::Turn begin(CUstream_st* stream);
     /// How its kernels start: those of a chained object in order, as there are no slots for one that starts early. An
     /// object that has the GPU alone needs none.
     KernelStart start() const;
 
    private:
     friend class GpuBudget;
-    Share(std::shared_ptr<GpuBudget> budget, int blocks) : budget_(std::move(budget)), blocks_(blocks) {}
+    Share(std::shared_ptr<GpuBudget> budget, int blocks)
+        : budget_(std::move(budget)), blocks_(blocks), own_(budget_->events_) {}
 
     const mscclpp::detail::OwnerProcess owner_;  // a forked child's copy has a copy of the lock
     const std::shared_ptr<GpuBudget> budget_;
     int blocks_;
     bool isConcurrent_ = false;
+    CallOrder own_;  ///< of the calls of a concurrent object
   };
 
   /// A share for an object whose kernels have up to `blocks` blocks.
@@ -75,12 +77,12 @@ class GpuBudget {
   int largestChained() const { return chained_.empty() ? 0 : *chained_.rbegin(); }
 
   const int slots_;
+  StreamEvents& events_;
   mutable std::mutex mutex_;
   int concurrentSlots_ = 0;
   std::size_t concurrentObjects_ = 0;
-  std::multiset<int> chained_;              ///< their blocks
-  std::optional<CUstream_st*> loneStream_;  ///< of the last call of a chained object that has been alone
-  CallChain chain_;
+  std::multiset<int> chained_;  ///< their blocks
+  CallOrder chain_;             ///< of the calls of all chained objects
 };
 
 /// The same share on all ranks: concurrent if it is on every rank, else chained, with the fewest blocks of any. Called

@@ -15,6 +15,9 @@ NcclApi::NcclApi(const std::string& path) : library_(::dlopen(path.c_str(), RTLD
   load(commSplit, "ncclCommSplit");
   load(commDestroy, "ncclCommDestroy");
   load(allReduce, "ncclAllReduce");
+  load(allGather, "ncclAllGather");
+  load(groupStart, "ncclGroupStart");
+  load(groupEnd, "ncclGroupEnd");
 }
 
 template <class Pointer>

@@ -1,5 +1,5 @@
-// Times what NCCL's C API costs a program on the host: an eager call, the creation of a communicator, a split; of any
-// library that exports it, one process for each rank. The first line is this library called directly, without the API.
+// Times what NCCL's C API costs a program: an eager call, a group of them, the creation of a communicator, a split; of
+// any library that exports it, one process for each rank. The first line is this library called directly, without the API.
 // mscclpp-perf --nccl-library times the collectives themselves.
 #include <fmt/format.h>
 
@@ -56,16 +56,24 @@ class Measurement {
   void timeEagerCall(std::size_t count, const std::function<void(const void*, void*, std::size_t)>& allReduce) {
     const auto input = device_.allocate(count * sizeof(float));
     const auto output = device_.allocate(count * sizeof(float));
+    timeCalls(
+        "eager call", count * sizeof(float), [&] { allReduce(input.get(), output.get(), count); }, false);
+  }
+
+  /// Time that `call`, with messages of `bytes` bytes, takes from its thread or, if isCompleted, until it is complete
+  /// when many of them are made one after another.
+  void timeCalls(const char* what, std::size_t bytes, const std::function<void()>& call, bool isCompleted) {
     std::vector<double> times;
     for (int repeat = 0; repeat <= options_.repeats; ++repeat) {
       bootstrap_.barrier();
       const auto start = Clock::now();
-      for (int call = 0; call < options_.calls; ++call) allReduce(input.get(), output.get(), count);
+      for (int i = 0; i < options_.calls; ++i) call();
+      if (isCompleted) device_.synchronize();
       const double time = microsecondsSince(start) / options_.calls;
       device_.synchronize();
       if (repeat > 0) times.push_back(time);  // the first one warms up
     }
-    print("eager call", count * sizeof(float), median(times));
+    print(what, bytes, median(times));
   }
 
   /// `make` is collective and returns what is then destroyed, outside the time.
@@ -101,7 +109,7 @@ class Measurement {
       line.add("ranks", bootstrap_.getNranks()).add("bytes", static_cast<std::uint64_t>(bytes)).add("us", slowest);
       fmt::print("{}\n", line.text());
     } else {
-      fmt::print("{:<40} {:<12} {:>12} B {:>12.2f} us\n", implementation_, what, bytes, slowest);
+      fmt::print("{:<40} {:<14} {:>10} B {:>12.2f} us\n", implementation_, what, bytes, slowest);
     }
     std::fflush(stdout);
   }
@@ -128,6 +136,33 @@ void measureDirectly(const Options& options, const std::shared_ptr<Bootstrap>& b
   measurement.timeCreation("creation", make);
 }
 
+/// Groups of some all-gathers, as frameworks make for the parameters of a layer.
+void timeGroups(const NcclApi& api, Measurement& measurement, RankDevice& device, ncclComm_t comm, int ranks) {
+  constexpr int collectives = 4;
+  for (const std::size_t count : {256, 4096, 16384}) {
+    std::vector<std::shared_ptr<void>> inputs, outputs;
+    for (int i = 0; i < collectives; ++i) {
+      inputs.push_back(device.allocate(count * sizeof(float)));
+      outputs.push_back(device.allocate(count * sizeof(float) * static_cast<std::size_t>(ranks)));
+    }
+    const auto gatherAll = [&] {
+      for (std::size_t i = 0; i < inputs.size(); ++i) {
+        api.check(api.allGather(inputs[i].get(), outputs[i].get(), count, ncclFloat32, comm, device.stream()),
+                  "ncclAllGather");
+      }
+    };
+    measurement.timeCalls("4 all-gathers", count * sizeof(float), gatherAll, true);
+    measurement.timeCalls(
+        "a group of 4", count * sizeof(float),
+        [&] {
+          api.check(api.groupStart(), "ncclGroupStart");
+          gatherAll();
+          api.check(api.groupEnd(), "ncclGroupEnd");
+        },
+        true);
+  }
+}
+
 void measure(const std::string& path, const Options& options, Bootstrap& bootstrap, RankDevice& device) {
   const NcclApi api(path);
   Measurement measurement(options, bootstrap, device, path.size() > 40 ? "..." + path.substr(path.size() - 37) : path);
@@ -151,6 +186,7 @@ void measure(const std::string& path, const Options& options, Bootstrap& bootstr
                   "ncclAllReduce");
       });
     }
+    timeGroups(api, measurement, device, comm.get(), bootstrap.getNranks());
     measurement.timeCreation("split", [&] {
       ncclComm_t part = nullptr;
       api.check(api.commSplit(comm.get(), 0, rank, &part, nullptr), "ncclCommSplit");

@@ -44,8 +44,7 @@ const Backend& cpuBackend() {
       },
       cpu::exchange,
       nullptr,
-      [] { return std::shared_ptr<GpuBudget>(); },
-      [] { return static_cast<StreamEvents*>(nullptr); }};
+      [] { return std::shared_ptr<GpuBudget>(); }};
   return backend;
 }
 

@@ -93,8 +93,7 @@ const Backend& gpuBackend() {
           // Two are for kernels of one block that have no share, the barriers of movers that users make.
           return std::make_shared<GpuBudget>(std::max(multiprocessors - 2, 4), gpu::streamEvents());
         });
-      },
-      [] { return static_cast<StreamEvents*>(&gpu::streamEvents()); }};
+      }};
   return backend;
 }
 

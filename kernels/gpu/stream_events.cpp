@@ -28,6 +28,12 @@ class CudaStreamEvents final : public StreamEvents {
             }};
   }
 
+  std::uint64_t idOf(CUstream_st* stream) override {
+    unsigned long long id = 0;
+    MSCCLPP_CUDATHROW(cudaStreamGetId(stream, &id));
+    return id;
+  }
+
   std::uint64_t captureOf(CUstream_st* stream) override {
     cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     unsigned long long id = 0;

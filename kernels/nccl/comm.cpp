@@ -205,15 +205,24 @@ void Comm::run(std::span<const PendingCall> calls) {
   const DeviceScope scope(device_);
   try {
     std::vector<PendingCall> messages;
-    for (const PendingCall& pending : calls) {
-      recorder_.add(pending);
-      CallCounts::ofProcess().add(pending.function, Route::Native, bytesOf(pending));
-      if (pending.oneSided) {
-        runOneSided(pending);
-      } else if (pending.isMessage()) {
-        messages.push_back(pending);
+    while (!calls.empty()) {
+      // Collectives in a row, up to one after which an event is recorded.
+      std::size_t collectives = 0;
+      while (collectives < calls.size() && !calls[collectives].hasPeer()) {
+        if (calls[collectives++].completionEvent != nullptr) break;
+      }
+      const auto together = calls.first(std::max<std::size_t>(collectives, 1));
+      calls = calls.subspan(together.size());
+      for (const PendingCall& pending : together) {
+        recorder_.add(pending);
+        CallCounts::ofProcess().add(pending.function, Route::Native, bytesOf(pending));
+      }
+      if (collectives > 0) {
+        runCollectives(together);
+      } else if (together.front().oneSided) {
+        runOneSided(together.front());
       } else {
-        runCollective(pending);
+        messages.push_back(together.front());
       }
     }
     if (!messages.empty()) runMessages(messages);
@@ -223,16 +232,22 @@ void Comm::run(std::span<const PendingCall> calls) {
   }
 }
 
-void Comm::runCollective(const PendingCall& pending) {
-  const ProfilerRange range(nameOf(pending.function));
-  if (!pending.hasHostFactor) {
-    resources_->collectives->run(pending.call);
-  } else {
+void Comm::runCollectives(std::span<const PendingCall> calls) {
+  const ProfilerRange range(nameOf(calls.front().function));
+  const auto callOf = [](const PendingCall& pending) {
     CollectiveCall call = pending.call;
-    call.reduction.factor = pending.factor.data();
-    resources_->collectives->run(call);
+    if (pending.hasHostFactor) call.reduction.factor = pending.factor.data();
+    return call;
+  };
+  if (calls.size() == 1 && !calls.front().hasHostFactor) {
+    resources_->collectives->run(calls.front().call);
+  } else {
+    std::vector<CollectiveCall> all;
+    for (const PendingCall& pending : calls) all.push_back(callOf(pending));
+    resources_->collectives->run(all);
   }
-  if (pending.completionEvent != nullptr) recordEvent(pending.completionEvent, pending.call.stream);
+  const PendingCall& last = calls.back();
+  if (last.completionEvent != nullptr) recordEvent(last.completionEvent, last.call.stream);
 }
 
 // All messages go on the first stream; it waits for the others, and they for it.

@@ -119,7 +119,8 @@ class Comm {
   /// New connections between some ranks, for when the present ones may have failed. Throws ncclInvalidUsage if this was
   /// done before with the same first member.
   RankSet reconnect(const std::vector<int>& members);
-  void runCollective(const PendingCall& call);
+  /// Of collectives, none but the last of which has a completion event.
+  void runCollectives(std::span<const PendingCall> calls);
   void runMessages(std::span<const PendingCall> calls);
   void runOneSided(const PendingCall& call);
   /// The number of the counter that a signal of this name increments. Throws ncclInvalidArgument if there is none.

@@ -165,11 +165,11 @@ TEST_CASE("the names of the library's algorithms") {
   CHECK(names == std::set<std::string>{
                      "mscclpp_allreduce", "mscclpp_allreduce_one_shot_ll16", "mscclpp_allreduce_one_shot_sentinel",
                      "mscclpp_allreduce_two_shot_ll16", "mscclpp_allreduce_two_shot_sentinel",
-                     "mscclpp_allreduce_pipelined", "mscclpp_allreduce_direct", "default_allreduce_allpair_packet",
-                     "default_allreduce_packet", "default_allreduce_nvls_packet", "default_allreduce_nvls_zero_copy",
-                     "default_allreduce_nvls_warp_pipeline", "default_allreduce_nvls_block_pipeline",
-                     "default_allreduce_fullmesh", "default_allreduce_rsag", "default_allreduce_rsag_pipeline",
-                     "default_allreduce_rsag_zero_copy"});
+                     "mscclpp_allreduce_pipelined", "mscclpp_allreduce_direct", "mscclpp_allreduce_copy_engine",
+                     "default_allreduce_allpair_packet", "default_allreduce_packet", "default_allreduce_nvls_packet",
+                     "default_allreduce_nvls_zero_copy", "default_allreduce_nvls_warp_pipeline",
+                     "default_allreduce_nvls_block_pipeline", "default_allreduce_fullmesh", "default_allreduce_rsag",
+                     "default_allreduce_rsag_pipeline", "default_allreduce_rsag_zero_copy"});
   CHECK(collection.getAlgorithmsByCollective("allgather").count("default_allgather_fullmesh") == 1);
   CHECK(collection.getAlgorithmsByCollective("allgather").count("default_allgather_fullmesh2") == 1);
   CHECK(collection.getAlgorithmsByCollective("sendrecv").count("mscclpp_sendrecv_pipelined") == 1);
@@ -178,11 +178,11 @@ TEST_CASE("the names of the library's algorithms") {
   for (const auto& algorithm : collection.getAllAlgorithms()) {
     if (needsSymmetricMemory(*algorithm)) symmetric.insert(algorithm->name());
   }
-  CHECK(symmetric == std::set<std::string>{"mscclpp_allreduce_direct", "mscclpp_allgather_direct",
-                                           "mscclpp_allgather_bulk", "mscclpp_allgather_copy_engine",
-                                           "mscclpp_alltoall_direct", "mscclpp_alltoall_bulk",
-                                           "mscclpp_alltoall_copy_engine", "mscclpp_broadcast_direct",
-                                           "mscclpp_broadcast_bulk", "mscclpp_broadcast_copy_engine"});
+  CHECK(symmetric ==
+        std::set<std::string>{"mscclpp_allreduce_direct", "mscclpp_allreduce_copy_engine", "mscclpp_allgather_direct",
+                              "mscclpp_allgather_bulk", "mscclpp_allgather_copy_engine", "mscclpp_alltoall_direct",
+                              "mscclpp_alltoall_bulk", "mscclpp_alltoall_copy_engine", "mscclpp_broadcast_direct",
+                              "mscclpp_broadcast_bulk", "mscclpp_broadcast_copy_engine"});
   CHECK(find(collection, "allgather", "mscclpp_allgather_bulk")->messageRange() ==
         std::pair<std::size_t, std::size_t>(0, SIZE_MAX));
   CHECK(find(collection, "allreduce", "mscclpp_allreduce_one_shot_ll16")->messageRange() ==

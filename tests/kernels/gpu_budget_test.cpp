@@ -3,6 +3,7 @@
 
 #include <doctest/doctest.h>
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
@@ -20,16 +21,20 @@ namespace {
 
 using SharePointer = std::unique_ptr<GpuBudget::Share>;
 
-/// Whether a call of the share is ordered with others of the chain.
+/// Whether launches of a graph that is captured now are ordered with calls of others.
 bool isOrdered(StreamModel& streams, const SharePointer& share) {
-  const int uses = streams.uses;
-  share->begin(StreamModel::stream(1)).end();
-  return streams.uses > uses;
+  static std::uint64_t capture = 0;
+  CUstream_st* const stream = StreamModel::stream(100);
+  const int nodes = streams.graphNodes;
+  streams.beginCapture(++capture, {stream});
+  share->begin(stream).end();
+  streams.endCapture({stream});
+  return streams.graphNodes > nodes;
 }
 
 }  // namespace
 
-TEST_CASE("budget: an object of all blocks is chained, and alone it pays nothing") {
+TEST_CASE("budget: an object of all blocks is chained, and alone it adds nothing to graphs") {
   StreamModel streams;
   const auto budget = std::make_shared<GpuBudget>(130, streams);
   const auto only = GpuBudget::reserve(budget, 128);
@@ -62,18 +67,18 @@ TEST_CASE("budget: the calls of an object that was alone precede those of one th
   };
   call(only, 1, 1);
   call(only, 1, 2);
-  CHECK(streams.uses == 0);
+  CHECK(streams.waits == 0);
   {
     const auto other = GpuBudget::reserve(budget, 128);
     CHECK(call(other, 2, 3) == StreamModel::Calls{1, 2});
     CHECK(call(only, 1, 4) == StreamModel::Calls{1, 2, 3});
   }
-  // The stream of an object that is gone is not used, nor is one that captures.
+  // Its stream may be destroyed, or capture.
   call(only, 3, 5);
-  streams.beginCapture(1, {StreamModel::stream(3)});
+  streams.destroy(StreamModel::stream(3));
   const auto other = GpuBudget::reserve(budget, 128);
+  CHECK(call(other, 4, 6) == StreamModel::Calls{1, 2, 3, 4, 5});
   CHECK(streams.errors == 0);
-  streams.endCapture({StreamModel::stream(3)});
 }
 
 TEST_CASE("budget: concurrent objects get up to half of the slots, with room for kernels that start early") {

@@ -19,18 +19,26 @@ class StreamModel final : public kernels::StreamEvents {
   static CUstream_st* stream(int number) { return reinterpret_cast<CUstream_st*>(static_cast<std::uintptr_t>(number)); }
 
   Event make() override { return std::make_shared<State>(); }
+  std::uint64_t idOf(CUstream_st* stream) override {
+    use(stream);
+    const auto [known, isNew] = ids_.try_emplace(stream, lastId_ + 1);
+    if (isNew) ++lastId_;
+    return known->second;
+  }
   std::uint64_t captureOf(CUstream_st* stream) override {
     use(stream);
     return captures_.contains(stream) ? captures_.at(stream) : 0;
   }
   void record(const Event& event, CUstream_st* stream) override {
     use(stream);
+    ++records;
     State& state = stateOf(event);
     state.marked = before_[stream];
     state.capture = captures_.contains(stream) ? captures_.at(stream) : 0;
   }
   void wait(CUstream_st* stream, const Event& event) override {
     use(stream);
+    ++waits;
     const State& state = stateOf(event);
     // CUDA rejects a wait that connects a capture with other work.
     const std::uint64_t capture = captures_.contains(stream) ? captures_.at(stream) : 0;
@@ -39,12 +47,14 @@ class StreamModel final : public kernels::StreamEvents {
   }
   void recordInGraph(const Event& event, CUstream_st* stream) override {
     use(stream);
+    ++graphNodes;
     Graph& graph = graphs_[captures_.at(stream)];
     graph.event = event;
     graph.recorded = before_[stream];
   }
   void waitInGraph(CUstream_st* stream, const Event& event) override {
     use(stream);
+    ++graphNodes;
     Graph& graph = graphs_[captures_.at(stream)];
     if (graph.waits) ++errors;
     graph.waits = true;
@@ -90,11 +100,18 @@ class StreamModel final : public kernels::StreamEvents {
     }
     return before;
   }
-  /// From now on any use of the stream is an error.
+  /// From now on any use of the stream is an error, until there is a new one with its address.
   void destroy(CUstream_st* stream) { destroyed_.insert(stream); }
+  void create(CUstream_st* stream) {
+    destroyed_.erase(stream);
+    before_.erase(stream);
+    ids_[stream] = ++lastId_;
+  }
 
   int errors = 0;
-  int uses = 0;  ///< of streams, by the functions of StreamEvents
+  int records = 0;     ///< of events, other than in graphs
+  int waits = 0;       ///< for events, other than in graphs
+  int graphNodes = 0;  ///< for events
 
  private:
   struct State {
@@ -109,7 +126,6 @@ class StreamModel final : public kernels::StreamEvents {
   };
   static State& stateOf(const Event& event) { return *static_cast<State*>(event.get()); }
   void use(CUstream_st* stream) {
-    ++uses;
     if (destroyed_.contains(stream)) ++errors;
   }
 
@@ -118,6 +134,8 @@ class StreamModel final : public kernels::StreamEvents {
   std::map<CUstream_st*, std::uint64_t> captures_;
   std::map<std::uint64_t, Graph> graphs_;
   std::set<CUstream_st*> destroyed_;
+  std::map<CUstream_st*, std::uint64_t> ids_;
+  std::uint64_t lastId_ = 0;
 };
 
 }  // namespace mscclpp::test

@@ -135,16 +135,16 @@ void checkReductions(Client<Backend>& c, ncclDataType_t type, ncclRedOp_t op, st
   }
 }
 
-/// The collectives that move data.
+/// The collectives that move data, each by itself or all in one group.
 template <class Backend>
-void checkMoves(Client<Backend>& c, ncclDataType_t type, std::size_t count, bool inPlace) {
+void checkMoves(Client<Backend>& c, ncclDataType_t type, std::size_t count, bool inPlace, bool grouped = false) {
   const auto size = static_cast<std::size_t>(formatOf(type).bytes);
   const auto ranks = static_cast<std::size_t>(c.ranks);
   const auto part = count * size;
   const auto own = static_cast<std::size_t>(c.rank) * part;
   const auto describe = [&](const char* name) {
     return std::string(name) + " type " + std::to_string(type) + " count " + std::to_string(count) +
-           (inPlace ? " in place" : "") + " rank " + std::to_string(c.rank);
+           (inPlace ? " in place" : "") + (grouped ? " in a group" : "") + " rank " + std::to_string(c.rank);
   };
   const auto joined = [&](const std::function<Bytes(int)>& partOf) {
     Bytes all;
@@ -155,54 +155,49 @@ void checkMoves(Client<Backend>& c, ncclDataType_t type, std::size_t count, bool
     return all;
   };
   const auto ofRank = [&](int rank) { return encode(type, valuesOf(rank, 0, count)); };
+  const auto fromTo = [&](int from, int to) {
+    return encode(type, valuesOf(from, static_cast<std::size_t>(to) * 5, count));
+  };
   const Bytes gathered = joined(ofRank);
   const int root = c.ranks / 2;
   const bool isRoot = c.rank == root;
-  {
-    Bytes initial(part * ranks, 0xa5);
-    if (inPlace) {
-      const Bytes mine = ofRank(c.rank);
-      std::copy(mine.begin(), mine.end(), initial.begin() + static_cast<std::ptrdiff_t>(own));
-    }
-    auto input = c.make(ofRank(c.rank));
-    auto output = c.make(initial);
-    require(
-        ncclAllGather(inPlace ? output.data() + own : input.data(), output.data(), count, type, c.comm, c.stream.get()),
-        describe("AllGather"));
-    requireSame(c.read(output), gathered, [&] { return describe("AllGather"); });
-    auto collected = c.make(initial);
-    require(ncclGather(inPlace && isRoot ? collected.data() + own : input.data(), isRoot ? collected.data() : nullptr,
-                       count, type, root, c.comm, c.stream.get()),
-            describe("Gather"));
-    requireSame(c.read(collected), isRoot ? gathered : initial, [&] { return describe("Gather"); });
+  Bytes initial(part * ranks, 0xa5);
+  if (inPlace) {
+    const Bytes mine = ofRank(c.rank);
+    std::copy(mine.begin(), mine.end(), initial.begin() + static_cast<std::ptrdiff_t>(own));
   }
-  {
-    auto input = c.make(ofRank(c.rank));
-    auto output = c.poisoned(part);
-    auto& result = inPlace ? input : output;
-    require(ncclBroadcast(input.data(), result.data(), count, type, root, c.comm, c.stream.get()),
-            describe("Broadcast"));
-    requireSame(c.read(result), ofRank(root), [&] { return describe("Broadcast"); });
-    auto both = c.make(ofRank(c.rank));
-    require(ncclBcast(both.data(), count, type, root, c.comm, c.stream.get()), describe("Bcast"));
-    requireSame(c.read(both), ofRank(root), [&] { return describe("Bcast"); });
-  }
-  {
-    auto input = c.make(gathered);
-    auto output = c.poisoned(part);
-    require(ncclScatter(isRoot ? input.data() : nullptr, inPlace && isRoot ? input.data() + own : output.data(), count,
-                        type, root, c.comm, c.stream.get()),
-            describe("Scatter"));
-    if (!(inPlace && isRoot)) requireSame(c.read(output), ofRank(c.rank), [&] { return describe("Scatter"); });
-  }
+  auto input = c.make(ofRank(c.rank));
+  auto forAll = c.make(joined([&](int to) { return fromTo(c.rank, to); }));
+  auto all = c.make(initial), collected = c.make(initial), exchanged = c.poisoned(part * ranks);
+  auto sent = inPlace ? c.make(ofRank(c.rank)) : c.poisoned(part), both = c.make(ofRank(c.rank));
+  auto scattered = c.make(gathered);
+  auto dealt = c.poisoned(part);
+
+  if (grouped) require(ncclGroupStart(), "ncclGroupStart");
+  const auto stream = c.stream.get();
+  require(ncclAllGather(inPlace ? all.data() + own : input.data(), all.data(), count, type, c.comm, stream),
+          describe("AllGather"));
+  require(ncclGather(inPlace && isRoot ? collected.data() + own : input.data(), isRoot ? collected.data() : nullptr,
+                     count, type, root, c.comm, stream),
+          describe("Gather"));
+  require(ncclBroadcast(inPlace ? sent.data() : input.data(), sent.data(), count, type, root, c.comm, stream),
+          describe("Broadcast"));
+  require(ncclBcast(both.data(), count, type, root, c.comm, stream), describe("Bcast"));
+  require(ncclScatter(isRoot ? scattered.data() : nullptr, inPlace && isRoot ? scattered.data() + own : dealt.data(),
+                      count, type, root, c.comm, stream),
+          describe("Scatter"));
   if (!inPlace) {
-    const auto fromTo = [&](int from, int to) {
-      return encode(type, valuesOf(from, static_cast<std::size_t>(to) * 5, count));
-    };
-    auto input = c.make(joined([&](int to) { return fromTo(c.rank, to); }));
-    auto output = c.poisoned(part * ranks);
-    require(ncclAlltoAll(input.data(), output.data(), count, type, c.comm, c.stream.get()), describe("AlltoAll"));
-    requireSame(c.read(output), joined([&](int from) { return fromTo(from, c.rank); }),
+    require(ncclAlltoAll(forAll.data(), exchanged.data(), count, type, c.comm, stream), describe("AlltoAll"));
+  }
+  if (grouped) require(ncclGroupEnd(), "ncclGroupEnd");
+
+  requireSame(c.read(all), gathered, [&] { return describe("AllGather"); });
+  requireSame(c.read(collected), isRoot ? gathered : initial, [&] { return describe("Gather"); });
+  requireSame(c.read(sent), ofRank(root), [&] { return describe("Broadcast"); });
+  requireSame(c.read(both), ofRank(root), [&] { return describe("Bcast"); });
+  if (!(inPlace && isRoot)) requireSame(c.read(dealt), ofRank(c.rank), [&] { return describe("Scatter"); });
+  if (!inPlace) {
+    requireSame(c.read(exchanged), joined([&](int from) { return fromTo(from, c.rank); }),
                 [&] { return describe("AlltoAll"); });
   }
 }

@@ -47,6 +47,9 @@ TEST_CASE("messages of a group, operators, windows, groups, splits, shrinks") {
     for (const int messages : {1, 5}) checkMessages(c, messages);
     checkOperators(c);
     checkWindows(c);
+    for (const std::size_t count : {0, 1000, 70'000}) {  // the last ones by kernels of their own
+      for (const bool inPlace : {false, true}) checkMoves(c, ncclInt8, count, inPlace, true);
+    }
     checkMixedGroup(c);
     checkSplits(c);
     checkShrink(c);

@@ -339,8 +339,10 @@ class TilePipeline {
     template <class T, class Op>
     MSCCLPP_INLINE void reduceBlock(int array, const std::byte* own, std::byte* result, std::size_t bytes,
                                     const Op& op) const {
+      const int rank = team().rank();
+      if (rank < 0) __builtin_unreachable();  // g++ at -O2 imagines a rank -1 here and warns of its array subscript
       const std::byte* contributions[Ranks > 0 ? Ranks : maxTeamSize];
-      for (int r = 0; r < team().size(); ++r) contributions[r] = r == team().rank() ? own : incoming(array, r);
+      for (int r = 0; r < team().size(); ++r) contributions[r] = r == rank ? own : incoming(array, r);
       reduceArrays<T>(contributions, team().size(), result, bytes, op);
     }
 

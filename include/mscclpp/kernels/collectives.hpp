@@ -22,10 +22,9 @@ namespace mscclpp {
 /// calls. On DeviceType::GPU calls are enqueued on a stream and can be captured in a graph; on DeviceType::CPU they run
 /// in the calling thread. One thread at a time calls an object.
 ///
-/// *Streams.* Calls on different streams run one after another: a call waits for what the previous call's stream has
-/// been given by then. So the stream of a call must exist until the object's next call that is not captured, or until
-/// the object is destroyed. Calls in one capture are ordered in the same way. The launches of a graph are not: the
-/// caller orders them among each other and with other calls of the object, as by launching all on one stream.
+/// *Streams.* Calls on different streams run one after another, and so do calls in one capture. A stream may be
+/// destroyed as soon as its calls have been enqueued. The launches of a graph are not ordered: the caller orders them
+/// among each other and with other calls of the object, as by launching all on one stream.
 ///
 /// *Several objects on a GPU.* Kernels wait for those of the peers, so all blocks of those that run at once must fit in
 /// the GPU. Each object of the process reserves blocks for its lifetime, `maxBlocks` for a call and as many for the
@@ -52,8 +51,8 @@ class Collectives {
   Collectives& operator=(const Collectives&) = delete;
 
   /// Registers memory for outputs, of the same size on every rank, which all ranks map. A collective whose output lies
-  /// in it may have its data stored there directly, by algorithms that need registration: "direct" (all_reduce,
-  /// all_gather, all_to_all, broadcast) and "copy_engine" (all_gather, all_to_all, broadcast). Called by all
+  /// in it may have its data stored there directly, by algorithms that need registration: "direct" and "copy_engine"
+  /// (all_reduce, all_gather, all_to_all, broadcast) and "bulk" (all_gather, all_to_all, broadcast). Called by all
   /// ranks, in the same order as their other collectives. In every call each rank passes an output at the same offset
   /// in its buffer of the same registration, or none of them does. The registration ends with the handle, which each
   /// rank destroys between the same calls as the others, and before the memory is freed. Throws what RegisteredBuffer's
@@ -65,6 +64,11 @@ class Collectives {
   /// need not be registered, nor aligned beyond its elements. Throws Error(InvalidUsage) for wrong arguments and,
   /// after an earlier failure, what check() throws.
   void run(const CollectiveCall& call);
+  /// Performs several calls, none of which may use what another one writes; the same calls on all ranks, in the same
+  /// order. All-gathers, all-to-alls, broadcasts, gathers and scatters of up to 64 KiB (bytes of CollectiveCall::count
+  /// elements) that follow one another on one stream are performed by one kernel, as messages of an exchange(). Throws
+  /// Error(InvalidUsage) for wrong arguments of any call, before the first one runs, else what run() throws.
+  void run(std::span<const CollectiveCall> calls);
 
   // The same for each collective; CollectiveCall::count says what `count` is.
 
