@@ -20,8 +20,8 @@ enum class GraphLaunches { Unordered, Ordered };
 /// calls and graphs with such calls in them, in the order in which the host enqueues and launches them.
 ///
 /// An event marks the end of each call, so that its stream may be destroyed at any time: streams are known by their
-/// ids, since a new stream may have the address of a destroyed one. A call on the stream of the one before waits for
-/// no event. Nothing blocks the host. Thread-safe.
+/// ids, since a new stream may have the address of a destroyed one. An eager call on the stream of the one before waits
+/// for no event. Nothing blocks the host. Thread-safe.
 class CallOrder {
  public:
   explicit CallOrder(StreamEvents& events) : events_(events), end_(events.make()) {}
@@ -40,8 +40,8 @@ class CallOrder {
     CallOrder* order_ = nullptr;
     std::unique_lock<std::mutex> lock_;
     CUstream_st* stream_ = nullptr;
-    std::uint64_t id_ = 0;       ///< of the stream
-    std::uint64_t capture_ = 0;  ///< that the stream is part of
+    std::uint64_t capture_ = 0;  ///< that the stream is part of; 0: none
+    std::uint64_t id_ = 0;       ///< then: of the stream
     GraphLaunches graphs_ = GraphLaunches::Unordered;
   };
 
@@ -51,14 +51,14 @@ class CallOrder {
     turn.lock_ = std::unique_lock(mutex_);
     turn.order_ = this;
     turn.stream_ = stream;
-    turn.id_ = events_.idOf(stream);
     turn.capture_ = events_.captureOf(stream);
     turn.graphs_ = graphs;
     if (turn.capture_ == 0) {
+      turn.id_ = events_.idOf(stream);
       // A graph may have been launched since the last eager call.
       if (hasOrderedGraphs_ || (lastId_ && lastId_ != turn.id_)) events_.wait(stream, end_);
     } else if (const Capture* known = find(turn.capture_)) {
-      if (known->lastId != turn.id_) events_.wait(stream, known->end);
+      events_.wait(stream, known->end);
     } else if (graphs == GraphLaunches::Ordered) {
       // Once for each graph: which records of the graph itself a second node would wait for is not defined.
       events_.waitInGraph(stream, end_);
@@ -70,7 +70,6 @@ class CallOrder {
   struct Capture {
     std::uint64_t number;
     StreamEvents::Event end;  ///< of the capture's last call, for the next one in it
-    std::uint64_t lastId;     ///< of the stream of that call
   };
   static constexpr std::size_t mostCaptures = 64;  ///< at once; the end of a capture is not announced
 
@@ -87,7 +86,6 @@ class CallOrder {
     Capture* known = find(turn.capture_);
     Capture& capture = known != nullptr ? *known : add(turn.capture_);
     events_.record(capture.end, turn.stream_);
-    capture.lastId = turn.id_;
   }
 
   Capture* find(std::uint64_t number) {
@@ -97,7 +95,7 @@ class CallOrder {
     return nullptr;
   }
   Capture& add(std::uint64_t number) {
-    if (captures_.size() < mostCaptures) return captures_.emplace_back(Capture{number, events_.make(), 0});
+    if (captures_.size() < mostCaptures) return captures_.emplace_back(Capture{number, events_.make()});
     // The oldest one, whose event can be recorded anew.
     std::rotate(captures_.begin(), captures_.begin() + 1, captures_.end());
     captures_.back().number = number;

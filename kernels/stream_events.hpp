@@ -20,7 +20,8 @@ class StreamEvents {
   virtual ~StreamEvents() = default;
 
   virtual Event make() = 0;
-  /// The number of the stream, unique in the process: that of a destroyed stream is not used again.
+  /// The number of a stream that does not capture (CUDA refuses others), unique in the process: that of a destroyed
+  /// stream is not used again.
   virtual std::uint64_t idOf(CUstream_st* stream) = 0;
   /// The number of the capture that the stream is part of, unique in the process; 0: it does not capture.
   virtual std::uint64_t captureOf(CUstream_st* stream) = 0;

@@ -2,6 +2,8 @@
 
 #include <cuda_runtime.h>
 
+#include <limits>
+
 #include "host/cuda/gpu_backend.hpp"
 #include "host/cuda/gpu_owner.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"
@@ -29,6 +31,8 @@ class CudaStreamEvents final : public StreamEvents {
   }
 
   std::uint64_t idOf(CUstream_st* stream) override {
+    // Never destroyed, and not to be asked while a stream that it synchronises with captures.
+    if (stream == nullptr || stream == cudaStreamLegacy) return std::numeric_limits<std::uint64_t>::max();
     unsigned long long id = 0;
     MSCCLPP_CUDATHROW(cudaStreamGetId(stream, &id));
     return id;

@@ -21,6 +21,7 @@ class StreamModel final : public kernels::StreamEvents {
   Event make() override { return std::make_shared<State>(); }
   std::uint64_t idOf(CUstream_st* stream) override {
     use(stream);
+    if (captures_.contains(stream)) ++errors;
     const auto [known, isNew] = ids_.try_emplace(stream, lastId_ + 1);
     if (isNew) ++lastId_;
     return known->second;

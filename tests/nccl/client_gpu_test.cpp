@@ -24,7 +24,7 @@ TEST_CASE("every reduction, type, operator and form") {
     for (const ncclDataType_t type : allTypes()) {
       for (const ncclRedOp_t op : {ncclSum, ncclProd, ncclMax, ncclMin, ncclAvg}) {
         if (op == ncclAvg && !isPowerOfTwo) continue;  // not exact
-        for (const std::size_t count : {0, 1, 257, 100000}) {
+        for (const std::size_t count : {0, 1, 257, 20'000}) {
           for (const bool inPlace : {false, true}) checkReductions(c, type, op, count, inPlace);
         }
       }
@@ -35,10 +35,11 @@ TEST_CASE("every reduction, type, operator and form") {
 TEST_CASE("every collective that moves data") {
   onRanks<GpuClient>(gpuRanks(), [](GpuRank& c) {
     for (const ncclDataType_t type : {ncclInt8, ncclBfloat16, ncclFloat32, ncclFloat64}) {
-      for (const std::size_t count : {0, 1, 1000, 3000000}) {
+      for (const std::size_t count : {0, 1, 1000}) {
         for (const bool inPlace : {false, true}) checkMoves(c, type, count, inPlace);
       }
     }
+    for (const bool inPlace : {false, true}) checkMoves(c, ncclFloat64, 1'500'000, inPlace);  // without packets
   });
 }
 
