@@ -449,8 +449,8 @@ class Collectives::State {
     });
   }
 
-  /// Runs a valid all-reduce: a kernel reduces this rank's part, which copy engines move to all ranks then. Parts are of
-  /// equal length; the few elements that are left are reduced by every rank.
+  /// Runs a valid all-reduce: a kernel reduces this rank's part, which copy engines then move to all ranks. Parts are
+  /// of equal length; the few elements that are left are reduced by every rank.
   void reduceAndMoveTo(const RegisteredBuffers::Match& output, const CollectiveCall& call, std::size_t index) {
     const std::size_t size = sizeOf(call.type);
     const auto ranks = static_cast<std::size_t>(ranks_);

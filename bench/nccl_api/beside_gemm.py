@@ -4,9 +4,10 @@
   torchrun --nproc-per-node 2 bench/nccl_api/beside_gemm.py
   LD_PRELOAD=<libdir>/mscclpp-nccl/libnccl.so.2 torchrun --nproc-per-node 2 bench/nccl_api/beside_gemm.py
 
-A stream computes matrix products of bfloat16 without a pause while another one makes all-reduces without a pause, as
-in a backward pass whose gradients are reduced in buckets. NCCL_MAX_CTAS limits the blocks of either library. Prints for
-each size: the time of a product and of an all-reduce alone and together, on the slowest rank.
+A stream computes a row of matrix products of bfloat16 and another one makes all-reduces, as in a backward pass whose
+gradients are reduced in buckets. Alone the all-reduces take about half as long as the products; both start at once. A
+line for each size: the time of all products and of all all-reduces, alone and together, on the slowest rank, and the
+time that the products lose for each all-reduce. NCCL_MAX_CTAS limits the blocks of either library.
 """
 
 import argparse
@@ -30,74 +31,49 @@ def library():
     return "mscclpp" if b"mscclpp" in text(internal_error) else "NCCL"
 
 
-class Work:
-    """A call that is repeated on a stream of its own."""
-
-    def __init__(self, call):
-        self.call = call
-        self.stream = torch.cuda.Stream()
-        self.start = torch.cuda.Event(enable_timing=True)
-        self.end = torch.cuda.Event(enable_timing=True)
-
-    def enqueue(self, calls, timed):
-        """Makes the calls; those of `timed` are between the events."""
-        first, last = timed
-        with torch.cuda.stream(self.stream):
-            for i in range(calls):
-                if i == first:
-                    self.start.record()
-                self.call()
-                if i == last:
-                    self.end.record()
-
-    def microseconds(self, timed):
-        return self.start.elapsed_time(self.end) * 1000 / (timed[1] - timed[0])
-
-
-def slowest(value):
-    tensor = torch.tensor([value], device="cuda", dtype=torch.float64)
+def slowest(values):
+    tensor = torch.tensor(values, device="cuda", dtype=torch.float64)
     dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
-    return float(tensor)
+    return tensor.tolist()
 
 
-def alone(work, calls):
-    timed = (calls // 4, calls - 1)
-    work.enqueue(calls, timed)
-    torch.cuda.synchronize()
-    return slowest(work.microseconds(timed))
-
-
-def together(works, times, milliseconds):
-    """Both run for the same time: each has as many calls as fill it, of which the middle half is timed."""
-    graphs = []
-    for work, time in zip(works, times):
-        calls = max(int(milliseconds * 1000 / time), 8)
-        graphs.append((work, calls, (calls // 4, calls // 4 + calls // 2)))
-    torch.cuda.synchronize()
+def measure(works):
+    """Runs rows of calls, (call, count) each, on streams that start at once; returns the time of each row, in us."""
+    streams = [torch.cuda.Stream() for _ in works]
+    start = torch.cuda.Event(enable_timing=True)
+    ends = [torch.cuda.Event(enable_timing=True) for _ in works]
     dist.barrier()
     torch.cuda.synchronize()
-    # In turns, so that the host is ahead of both.
-    longest = max(calls for _, calls, _ in graphs)
-    done = [0] * len(graphs)
-    for step in range(1, longest + 1):
-        for i, (work, calls, timed) in enumerate(graphs):
-            with torch.cuda.stream(work.stream):
-                while done[i] < calls * step // longest:
-                    if done[i] == timed[0]:
-                        work.start.record()
-                    work.call()
-                    if done[i] == timed[1]:
-                        work.end.record()
+    torch.cuda._sleep(40_000_000)  # about 20 ms, in which the host enqueues what follows
+    start.record()
+    for stream in streams:
+        stream.wait_event(start)
+    most = max(count for _, count in works)
+    done = [0] * len(works)
+    for step in range(1, most + 1):  # in turns, as a backward pass does
+        for i, (call, count) in enumerate(works):
+            with torch.cuda.stream(streams[i]):
+                while done[i] < count * step // most:
+                    call()
                     done[i] += 1
+    for stream, end in zip(streams, ends):
+        end.record(stream)
     torch.cuda.synchronize()
-    return [slowest(work.microseconds(timed)) for work, _, timed in graphs]
+    return slowest([start.elapsed_time(end) * 1000 for end in ends])
+
+
+def median_of(repeats, works):
+    measure(works)  # warms up
+    times = [measure(works) for _ in range(repeats)]
+    return [sorted(each)[repeats // 2] for each in zip(*times)]
 
 
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--bytes", type=int, nargs="+", default=[1 << 20, 16 << 20, 64 << 20, 256 << 20])
     parser.add_argument("--size", type=int, default=8192, help="rows and columns of the matrices")
-    parser.add_argument("--milliseconds", type=float, default=60, help="length of a measurement")
+    parser.add_argument("--products", type=int, default=20)
+    parser.add_argument("--repeats", type=int, default=5, help="of which the median is reported")
     arguments = parser.parse_args()
     rank = int(os.environ["RANK"])
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", rank)))
@@ -106,22 +82,22 @@ def main():
     left = torch.randn(arguments.size, arguments.size, device=device, dtype=torch.bfloat16)
     right = torch.randn_like(left)
     product = torch.empty_like(left)
-    gemm = Work(lambda: torch.matmul(left, right, out=product))
-    gemm_time = alone(gemm, 60)
-    if rank == 0:
-        ctas = os.environ.get("NCCL_MAX_CTAS", "default")
-        print(f"{library()}, NCCL_MAX_CTAS {ctas}, matrices of {arguments.size} x {arguments.size}", flush=True)
+    products = (lambda: torch.matmul(left, right, out=product), arguments.products)
+    (products_alone,) = median_of(arguments.repeats, [products])
+    ctas = os.environ.get("NCCL_MAX_CTAS", "default")
     for size in arguments.bytes:
         values = torch.zeros(size // 2, device=device, dtype=torch.bfloat16)
-        reduction = Work(lambda values=values: dist.all_reduce(values))
-        reduction_time = alone(reduction, 40)
-        both = together([gemm, reduction], [gemm_time, reduction_time], arguments.milliseconds)
+        (one,) = median_of(1, [(lambda values=values: dist.all_reduce(values), 20)])
+        count = min(max(int(products_alone / 2 / (one / 20)), 1), 400)
+        reductions = (lambda values=values: dist.all_reduce(values), count)
+        (reductions_alone,) = median_of(arguments.repeats, [reductions])
+        both = median_of(arguments.repeats, [products, reductions])
         if rank == 0:
-            line = {"library": library(), "max_ctas": ctas, "bytes": size, "size": arguments.size}
-            line |= {"gemm_us": round(gemm_time, 1), "gemm_beside_us": round(both[0], 1)}
-            line |= {"all_reduce_us": round(reduction_time, 1), "all_reduce_beside_us": round(both[1], 1)}
-            line |= {"gemm_slowdown": round(both[0] / gemm_time, 3)}
-            line |= {"all_reduce_slowdown": round(both[1] / reduction_time, 3)}
+            line = {"library": library(), "max_ctas": ctas, "bytes": size, "all_reduces": count}
+            line |= {"matrix": arguments.size, "products": arguments.products}
+            line |= {"products_us": round(products_alone, 1), "products_beside_us": round(both[0], 1)}
+            line |= {"all_reduces_us": round(reductions_alone, 1), "all_reduces_beside_us": round(both[1], 1)}
+            line |= {"lost_for_each_us": round((both[0] - products_alone) / count, 1)}
             print(json.dumps(line), flush=True)
     dist.destroy_process_group()
 

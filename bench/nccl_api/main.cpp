@@ -1,5 +1,5 @@
 // Times what NCCL's C API costs a program: an eager call, a group of them, the creation of a communicator, a split; of
-// any library that exports it, one process for each rank. The first line is this library called directly, without the API.
+// any library that exports it, one process for each rank. The first line is this library called directly, without it.
 // mscclpp-perf --nccl-library times the collectives themselves.
 #include <fmt/format.h>
 

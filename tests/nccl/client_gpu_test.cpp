@@ -43,18 +43,33 @@ TEST_CASE("every collective that moves data") {
   });
 }
 
-TEST_CASE("messages of a group, operators, windows, groups, splits, shrinks") {
+// Each by itself: while a rank frees or allocates GPU memory, the kernels of the others wait for it.
+TEST_CASE("messages of a group") {
   onRanks<GpuClient>(gpuRanks(), [](GpuRank& c) {
     for (const int messages : {1, 5}) checkMessages(c, messages);
-    checkOperators(c);
-    checkWindows(c);
+  });
+}
+TEST_CASE("operators with a factor") {
+  onRanks<GpuClient>(gpuRanks(), checkOperators<GpuClient>);
+}
+TEST_CASE("windows") {
+  onRanks<GpuClient>(gpuRanks(), checkWindows<GpuClient>);
+}
+TEST_CASE("a group of collectives that move data") {
+  onRanks<GpuClient>(gpuRanks(), [](GpuRank& c) {
     for (const std::size_t count : {0, 1000, 70'000}) {  // the last ones by kernels of their own
       for (const bool inPlace : {false, true}) checkMoves(c, ncclInt8, count, inPlace, true);
     }
-    checkMixedGroup(c);
-    checkSplits(c);
-    checkShrink(c);
   });
+}
+TEST_CASE("a group of collectives and messages") {
+  onRanks<GpuClient>(gpuRanks(), checkMixedGroup<GpuClient>);
+}
+TEST_CASE("splits") {
+  onRanks<GpuClient>(gpuRanks(), checkSplits<GpuClient>);
+}
+TEST_CASE("shrinks") {
+  onRanks<GpuClient>(gpuRanks(), checkShrink<GpuClient>);
 }
 
 TEST_CASE("graphs replay calls, between eager calls and on several streams") {
