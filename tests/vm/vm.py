@@ -95,7 +95,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nics", type=int, default=2, help="how many RDMA devices")
     parser.add_argument("--memory", type=int, default=2048, help="of the VM, in MiB")
-    parser.add_argument("--timeout", type=float, default=120, help="seconds, the boot included")
+    parser.add_argument("--timeout", type=float, default=300, help="seconds, the boot included")
     parser.add_argument("--cache", type=pathlib.Path, default=pathlib.Path.home() / ".cache/mscclpp-vm")
     parser.add_argument("--results", type=pathlib.Path, help="where to put what the command leaves in results")
     parser.add_argument("--env", action="append", default=[], metavar="NAME=VALUE")
