@@ -142,7 +142,13 @@ class Collectives::State {
   }
 
   void run(std::span<const CollectiveCall> calls) {
-    for (const CollectiveCall& call : calls) requireValid(call, rank_, ranks_);
+    for (const CollectiveCall& call : calls) {
+      requireValid(call, rank_, ranks_);
+      if (call.stream != calls.front().stream) {
+        throwInvalidCall(call,
+                         "the calls of a group are on different streams: order the streams by events, and pass one");
+      }
+    }
     while (!calls.empty()) {
       const std::size_t joined = env()->algo.empty() ? countOfJoinedMoves(calls, ranks_) : 0;
       if (joined < 2) {

@@ -38,9 +38,7 @@ std::size_t countOfJoinedMoves(std::span<const CollectiveCall> calls, int ranks)
   std::size_t count = 0;
   while (count < std::min(most, calls.size())) {
     const CollectiveCall& call = calls[count];
-    if (!isMove(call.collective) || !call.algorithm.empty() || call.stream != calls[0].stream ||
-        bytesOf(call) > longestJoinedMessage)
-      break;
+    if (!isMove(call.collective) || !call.algorithm.empty() || bytesOf(call) > longestJoinedMessage) break;
     ++count;
   }
   return count;

@@ -12,8 +12,8 @@ namespace mscclpp::kernels {
 /// limited by the links, not by its latency (docs/performance.md).
 inline constexpr std::size_t longestJoinedMessage = 64 << 10;
 
-/// How many of the first calls one exchange can perform: short moves without a named algorithm on one stream. The same
-/// on all ranks. The calls are valid.
+/// How many of the first calls one exchange can perform: short moves without a named algorithm. It follows from what
+/// the ranks pass alike, so that it is the same on all of them. The calls are valid.
 std::size_t countOfJoinedMoves(std::span<const CollectiveCall> calls, int ranks);
 
 struct Messages {

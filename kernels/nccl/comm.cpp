@@ -10,6 +10,7 @@
 #include "kernels/nccl/device.hpp"
 #include "kernels/nccl/element_type.hpp"
 #include "kernels/nccl/exchanged_value.hpp"
+#include "kernels/nccl/handle.hpp"
 #include "kernels/nccl/log.hpp"
 #include "kernels/nccl/message_exchange.hpp"
 #include "kernels/nccl/profiler_range.hpp"
@@ -180,6 +181,11 @@ PendingCall Comm::prepare(const ApiCall& api) const {
   if (api.config != nullptr) {
     const CallConfig config = readConfig(*api.config);
     call.algorithm = config.algorithm;
+    if (!call.algorithm.empty() && !resources_->collectives->supports(call)) {
+      std::string known;
+      for (const std::string& name : resources_->collectives->algorithms(call.collective)) known += " " + name;
+      throwInvalidArgument("algSelection is " + call.algorithm + ", which this call cannot use; there are:" + known);
+    }
     pending.completionEvent = config.completionEvent;
   }
   return pending;
@@ -204,59 +210,70 @@ void Comm::run(std::span<const PendingCall> calls) {
   requireReady();
   const DeviceScope scope(device_);
   try {
-    std::vector<PendingCall> messages;
-    while (!calls.empty()) {
-      // Collectives in a row, up to one after which an event is recorded.
-      std::size_t collectives = 0;
-      while (collectives < calls.size() && !calls[collectives].hasPeer()) {
-        if (calls[collectives++].completionEvent != nullptr) break;
-      }
-      const auto together = calls.first(std::max<std::size_t>(collectives, 1));
-      calls = calls.subspan(together.size());
-      for (const PendingCall& pending : together) {
-        recorder_.add(pending);
-        CallCounts::ofProcess().add(pending.function, Route::Native, bytesOf(pending));
-      }
-      if (collectives > 0) {
-        runCollectives(together);
-      } else if (together.front().oneSided) {
-        runOneSided(together.front());
-      } else {
-        messages.push_back(together.front());
-      }
+    for (const PendingCall& pending : calls) {
+      recorder_.add(pending);
+      CallCounts::ofProcess().add(pending.function, Route::Native, bytesOf(pending));
     }
-    if (!messages.empty()) runMessages(messages);
+    if (calls.size() == 1) return runPhase(phaseOf(calls.front()), calls);
+    std::vector<PendingCall> ordered(calls.begin(), calls.end());
+    std::stable_sort(ordered.begin(), ordered.end(),
+                     [](const PendingCall& a, const PendingCall& b) { return phaseOf(a) < phaseOf(b); });
+    for (auto from = ordered.begin(); from != ordered.end();) {
+      const Phase phase = phaseOf(*from);
+      const auto to =
+          std::find_if(from, ordered.end(), [phase](const PendingCall& call) { return phaseOf(call) != phase; });
+      runPhase(phase, {from, to});
+      from = to;
+    }
   } catch (...) {
     asyncError();  // a failure of the communicator, and not of the arguments, is kept
     throw;
   }
 }
 
-void Comm::runCollectives(std::span<const PendingCall> calls) {
-  const ProfilerRange range(nameOf(calls.front().function));
-  const auto callOf = [](const PendingCall& pending) {
-    CollectiveCall call = pending.call;
-    if (pending.hasHostFactor) call.reduction.factor = pending.factor.data();
-    return call;
-  };
-  if (calls.size() == 1 && !calls.front().hasHostFactor) {
-    resources_->collectives->run(calls.front().call);
-  } else {
-    std::vector<CollectiveCall> all;
-    for (const PendingCall& pending : calls) all.push_back(callOf(pending));
-    resources_->collectives->run(all);
-  }
-  const PendingCall& last = calls.back();
-  if (last.completionEvent != nullptr) recordEvent(last.completionEvent, last.call.stream);
+Comm::Phase Comm::phaseOf(const PendingCall& call) {
+  if (call.oneSided) return call.oneSided->isWait ? Phase::Waits : Phase::Puts;
+  return call.isMessage() ? Phase::Messages : Phase::Collectives;
 }
 
-// All messages go on the first stream; it waits for the others, and they for it.
-void Comm::runMessages(std::span<const PendingCall> calls) {
+void Comm::runPhase(Phase phase, std::span<const PendingCall> calls) {
+  if (phase == Phase::Puts || phase == Phase::Waits) {
+    for (const PendingCall& pending : calls) runOneSided(pending);
+    return;
+  }
   const ProfilerRange range(nameOf(calls.front().function));
+  const cudaStream_t stream = calls.front().call.stream;
+  std::vector<cudaStream_t> others;
+  for (const PendingCall& pending : calls) {
+    const cudaStream_t other = pending.call.stream;
+    if (other != stream && std::find(others.begin(), others.end(), other) == others.end()) others.push_back(other);
+  }
+  if (!others.empty()) waitForStreams(stream, others);
+  if (phase == Phase::Collectives) {
+    runCollectives(calls, stream);
+  } else {
+    runMessages(calls, stream);
+  }
+  if (!others.empty()) letStreamsWait(others, stream);
+  for (const PendingCall& pending : calls) {
+    if (pending.completionEvent != nullptr) recordEvent(pending.completionEvent, pending.call.stream);
+  }
+}
+
+void Comm::runCollectives(std::span<const PendingCall> calls, cudaStream_t stream) {
+  if (calls.size() == 1 && !calls.front().hasHostFactor) return resources_->collectives->run(calls.front().call);
+  std::vector<CollectiveCall> all;
+  for (const PendingCall& pending : calls) {
+    CollectiveCall& call = all.emplace_back(pending.call);
+    call.stream = stream;
+    if (pending.hasHostFactor) call.reduction.factor = pending.factor.data();
+  }
+  resources_->collectives->run(all);
+}
+
+void Comm::runMessages(std::span<const PendingCall> calls, cudaStream_t stream) {
   std::vector<SentMessage> sends;
   std::vector<ReceivedMessage> receives;
-  std::vector<cudaStream_t> otherStreams;
-  const cudaStream_t stream = calls.front().call.stream;
   for (const PendingCall& pending : calls) {
     const CollectiveCall& call = pending.call;
     if (call.destination >= 0) {
@@ -264,12 +281,8 @@ void Comm::runMessages(std::span<const PendingCall> calls) {
     } else {
       receives.push_back({call.output, call.receivedCount * sizeOf(call.type), call.origin});
     }
-    if (call.stream != stream && std::find(otherStreams.begin(), otherStreams.end(), call.stream) == otherStreams.end())
-      otherStreams.push_back(call.stream);
   }
-  if (!otherStreams.empty()) waitForStreams(stream, otherStreams);
   exchange(*resources_->collectives, rank(), size(), sends, receives, stream);
-  if (!otherStreams.empty()) letStreamsWait(otherStreams, stream);
 }
 
 ncclWindow_t Comm::registerWindow(void* data, std::size_t bytes, int flags) {
@@ -289,7 +302,7 @@ ncclWindow_t Comm::registerWindow(void* data, std::size_t bytes, int flags) {
   } else {
     window->mapped = RegisteredBuffer::tryRegister(*resources_->communicator, data, bytes);
   }
-  const auto handle = reinterpret_cast<ncclWindow_t>(window.get());
+  const auto handle = newHandle<ncclWindow_t>();
   const std::lock_guard stateLock(mutex_);
   windows_.emplace(handle, std::move(window));
   return handle;

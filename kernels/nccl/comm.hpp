@@ -1,6 +1,7 @@
 // A rank's communicator as the C API means it: collectives, windows, operators, and what becomes of it when it fails.
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -85,6 +86,8 @@ class Comm {
   void revoke();
   /// The first failure that this rank has noticed: of a kernel, a wait, or another rank. ncclSuccess: none.
   Failure asyncError() noexcept;
+  /// True once.
+  bool isFirstReport() noexcept { return !isReported_.exchange(true); }
 
   /// Collective, with the same flags: names memory, `bytes` at `data`. With windowSymmetric all ranks may write it, and
   /// calls use it without copies; without, collectives do not, since a call's outputs may lie at other offsets on each
@@ -112,6 +115,10 @@ class Comm {
     }
   };
   enum class State { Ready, Finalized, Revoked, Aborted };
+  /// The order in which the calls of a group are enqueued. Ranks have different messages and one-sided calls among the
+  /// same collectives, and a wait may need what a peer signals in the same group: so what waits for nobody comes first,
+  /// all collectives are together, and waits come last.
+  enum class Phase { Puts, Collectives, Messages, Waits };
 
   /// Collective: creates a communicator of the NCCL that the environment names.
   void forward();
@@ -119,9 +126,11 @@ class Comm {
   /// New connections between some ranks, for when the present ones may have failed. Throws ncclInvalidUsage if this was
   /// done before with the same first member.
   RankSet reconnect(const std::vector<int>& members);
-  /// Of collectives, none but the last of which has a completion event.
-  void runCollectives(std::span<const PendingCall> calls);
-  void runMessages(std::span<const PendingCall> calls);
+  static Phase phaseOf(const PendingCall& call);
+  void runPhase(Phase phase, std::span<const PendingCall> calls);
+  /// On one stream, whichever the calls name.
+  void runCollectives(std::span<const PendingCall> calls, cudaStream_t stream);
+  void runMessages(std::span<const PendingCall> calls, cudaStream_t stream);
   void runOneSided(const PendingCall& call);
   /// The number of the counter that a signal of this name increments. Throws ncclInvalidArgument if there is none.
   int counterOf(SignalName signal) const;
@@ -151,6 +160,7 @@ class Comm {
   State state_ = State::Ready;
   std::set<int> usedSuccessors_;  // of successorIds_: an id connects ranks once
   Failure failure_{ncclSuccess, {}};
+  std::atomic<bool> isReported_ = false;
   std::map<ncclWindow_t, std::shared_ptr<Window>> windows_;
 };
 

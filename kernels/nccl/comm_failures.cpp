@@ -52,7 +52,8 @@ Failure Comm::asyncError() noexcept {
   try {
     {
       const std::lock_guard lock(mutex_);
-      if (state_ != State::Ready || failure_.result != ncclSuccess) return failure_;
+      const bool canFail = state_ == State::Ready || state_ == State::Finalized;  // calls may still be in flight
+      if (!canFail || failure_.result != ncclSuccess) return failure_;
     }
     if (forwarded_) {
       ncclResult_t result = ncclSuccess;

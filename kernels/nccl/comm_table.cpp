@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "kernels/nccl/handle.hpp"
 #include "kernels/nccl/result.hpp"
 
 namespace mscclpp::nccl {
@@ -33,7 +34,7 @@ Table& table() {
 
 ncclComm_t addComm(std::shared_ptr<Comm> comm) {
   if (comm == nullptr) return nullptr;
-  const auto handle = reinterpret_cast<ncclComm_t>(comm.get());
+  const auto handle = newHandle<ncclComm_t>();
   const std::lock_guard lock(table().mutex);
   table().comms.emplace(handle, std::move(comm));
   return handle;

@@ -58,6 +58,8 @@ CommConfig readConfig(const ncclConfig_t* config, const CommConfig& parent) {
       throwInvalidArgument("the config was not initialised: assign NCCL_CONFIG_INITIALIZER to it first");
     }
     std::memcpy(&own, config, std::min(config->size, sizeof own));
+    // Of a field that the caller's structure has a part of, nothing is read.
+    if (config->size < offsetof(ncclConfig_t, commName) + sizeof own.commName) own.commName = nullptr;
   }
   constexpr int maxBlocks = 65535;
   requireRange("blocking", own.blocking, 0, 1);

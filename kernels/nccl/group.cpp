@@ -32,6 +32,10 @@ void runTogether(const std::vector<std::function<void()>>& bodies) {
   }
 }
 
+void requireSuccess(const Failure& failure) {
+  if (failure.result != ncclSuccess) throw ApiError(failure.result, "a call of the group failed: " + failure.message);
+}
+
 }  // namespace
 
 Group& Group::ofThisThread() {
@@ -44,18 +48,18 @@ void Group::start() {
   isForwarded_ = real != nullptr && real->groupStart() == ncclSuccess;
 }
 
-bool Group::close() {
-  if (depth_ == 0) throwInvalidUsage("ncclGroupEnd without ncclGroupStart");
+bool Group::close(const char* function) {
+  if (depth_ == 0) throwInvalidUsage(std::string(function) + " without ncclGroupStart");
   return --depth_ == 0;
 }
 
 void Group::end() {
-  if (!close()) return;
+  if (!close("ncclGroupEnd")) return;
   const auto setUps = std::exchange(setUps_, {});
   const auto calls = std::exchange(calls_, {});
   const Failure failure = std::exchange(failure_, {ncclSuccess, {}});
   const ncclResult_t forwarded = std::exchange(isForwarded_, false) ? RealNccl::findLoaded()->groupEnd() : ncclSuccess;
-  if (failure.result != ncclSuccess) throw ApiError(failure.result, "a call of the group failed: " + failure.message);
+  requireSuccess(failure);
   if (forwarded != ncclSuccess) throw ApiError(forwarded, "NCCL failed: see its own messages");
 
   perform(setUps);
@@ -109,11 +113,12 @@ void Group::perform(std::vector<SetUp> setUps) {
 }
 
 void Group::drop() {
-  if (!close()) return;
+  if (!close("ncclGroupSimulateEnd")) return;
   setUps_.clear();
   calls_.clear();
-  failure_ = {ncclSuccess, {}};
+  const Failure failure = std::exchange(failure_, {ncclSuccess, {}});
   if (std::exchange(isForwarded_, false)) static_cast<void>(RealNccl::findLoaded()->groupEnd());
+  requireSuccess(failure);
 }
 
 void Group::setUp(const std::shared_ptr<Comm>& parent, std::function<void()> body) {

@@ -21,7 +21,7 @@ class Group {
   /// them. Then it enqueues the calls, communicator by communicator. Nothing is done if a call of the group has failed:
   /// throws its failure, else the first one of what is done here.
   void end();
-  /// The same without doing anything: the calls are dropped.
+  /// The same without doing anything: the calls are dropped. Throws the failure of a call of the group too.
   void drop();
 
   /// Performs a set-up that waits for other ranks, with the device of this thread: now, or when the group ends. parent:
@@ -46,7 +46,7 @@ class Group {
 
   static void perform(std::vector<SetUp> setUps);
   /// Closes a group; true for the outermost one.
-  bool close();
+  bool close(const char* function);
 
   int depth_ = 0;
   bool isForwarded_ = false;  // a group of the NCCL that others are forwarded to is open, too

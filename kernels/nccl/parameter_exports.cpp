@@ -10,6 +10,7 @@
 #include "kernels/nccl/log.hpp"
 #include "kernels/nccl/newer_functions.hpp"
 #include "kernels/nccl/result.hpp"
+#include "kernels/nccl/thread_value.hpp"
 
 using namespace mscclpp::nccl;
 
@@ -60,10 +61,18 @@ ncclResult_t readNumber(const char* function, ncclParamHandle_t handle, Number* 
   });
 }
 
-const char* keepText(std::string& kept, std::string_view text) {
+/// Keeps a text until the next call of this function in this thread, as NCCL does. Function: to tell them apart.
+template <class Function>
+const std::string& keepText(std::string_view text) {
+  struct Kept {
+    std::string text;
+  };
+  std::string& kept = ThreadValue<Kept>::get().text;
   kept = text;
-  return kept.c_str();
+  return kept;
 }
+struct GetStr;
+struct GetParameter;
 
 }  // namespace
 
@@ -104,8 +113,7 @@ ncclResult_t ncclParamGetU64(ncclParamHandle_t h, uint64_t* out) {
 ncclResult_t ncclParamGetStr(ncclParamHandle_t h, const char** out) {
   return guarded("ncclParamGetStr", [&] {
     requirePointer(out, "out");
-    thread_local std::string kept;  // until the next call in this thread, as NCCL's
-    *out = keepText(kept, valueOf(keyOf(h)));
+    *out = keepText<GetStr>(valueOf(keyOf(h))).c_str();
   });
 }
 
@@ -125,8 +133,8 @@ ncclResult_t ncclParamGet(ncclParamHandle_t h, void* out, int maxLen, int* len) 
 ncclResult_t ncclParamGetParameter(const char* key, const char** value, int* valueLen) {
   return guarded("ncclParamGetParameter", [&] {
     requirePointer(value, "value");
-    thread_local std::string kept;
-    *value = keepText(kept, valueOf(*findKey(key)));
+    const std::string& kept = keepText<GetParameter>(valueOf(*findKey(key)));
+    *value = kept.c_str();
     if (valueLen != nullptr) *valueLen = static_cast<int>(kept.size());
   });
 }

@@ -39,7 +39,7 @@ Failure describeException() {
   try {
     throw;
   } catch (const ApiError& error) {
-    return {error.result(), error.what()};
+    return {error.result(), error.text()};
   } catch (...) {
     const kernels::FailedCall failed = kernels::describeException();
     return {static_cast<ncclResult_t>(failed.result), failed.message};

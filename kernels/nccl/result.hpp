@@ -15,11 +15,15 @@ class ApiError : public Error {
   ApiError(ncclResult_t result, const std::string& message)
       : Error(message, result == ncclInvalidArgument || result == ncclInvalidUsage ? ErrorCode::InvalidUsage
                                                                                    : ErrorCode::InternalError),
-        result_(result) {}
+        result_(result),
+        text_(message) {}
   ncclResult_t result() const noexcept { return result_; }
+  /// Without the name of the code, which the API returns.
+  const std::string& text() const noexcept { return text_; }
 
  private:
   ncclResult_t result_;
+  std::string text_;
 };
 
 [[noreturn]] void throwInvalidArgument(const std::string& message);

@@ -48,9 +48,11 @@ const char* ncclGetLastError(ncclComm_t /*comm*/) {
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* asyncError) {
   return guarded("ncclCommGetAsyncError", [&] {
     requirePointer(asyncError, "asyncError");
-    const Failure failure = findComm(comm)->asyncError();
+    const auto found = findComm(comm);
+    const Failure failure = found->asyncError();
     *asyncError = failure.result;
-    if (failure.result != ncclSuccess) report("asynchronous error", failure);
+    // Programs poll.
+    if (failure.result != ncclSuccess && found->isFirstReport()) report("asynchronous error", failure);
   });
 }
 

@@ -4,7 +4,6 @@
 #include <doctest/doctest.h>
 
 #include <cstddef>
-#include <cstdint>
 #include <vector>
 
 #include "mscclpp/kernels/collective_call.hpp"
@@ -14,17 +13,13 @@ using namespace mscclpp::kernels;
 
 namespace {
 
-CUstream_st* streamOf(std::uintptr_t number) {
-  return reinterpret_cast<CUstream_st*>(number);
-}
-
 std::vector<CollectiveCall> copies(const CollectiveCall& call, std::size_t count) {
   return std::vector<CollectiveCall>(count, call);
 }
 
 }  // namespace
 
-TEST_CASE("joined moves: short ones of one stream, as many as an exchange has messages") {
+TEST_CASE("joined moves: short ones, as many as an exchange has messages") {
   const CollectiveCall move{.collective = CollectiveType::AllGather, .count = 100};
   CHECK(countOfJoinedMoves({}, 2) == 0);
   CHECK(countOfJoinedMoves(copies(move, 5), 2) == 5);
@@ -44,7 +39,6 @@ TEST_CASE("joined moves: short ones of one stream, as many as an exchange has me
     CHECK(joinedWith({.collective = collective, .count = 100}) == 2);
   }
   CHECK(joinedWith({.collective = CollectiveType::AllGather, .count = (64 << 10) + 1, .type = DataType::UINT8}) == 2);
-  CHECK(joinedWith({.collective = CollectiveType::AllGather, .count = 100, .stream = streamOf(1)}) == 2);
   CHECK(joinedWith({.collective = CollectiveType::AllGather, .count = 100, .algorithm = "ll16"}) == 2);
 }
 

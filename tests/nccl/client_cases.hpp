@@ -354,4 +354,30 @@ void checkMixedGroup(Client<Backend>& c) {
   requireSame(c.read(third), encode(ncclInt32, valuesOf(previous, 0, count)), [] { return "a message of a group"; });
 }
 
+/// Groups with the same collectives on all ranks, and messages among them on some.
+template <class Backend>
+void checkUnlikeGroups(Client<Backend>& c) {
+  if (c.ranks < 2) return;
+  constexpr std::size_t count = 50;
+  const auto all = static_cast<std::size_t>(c.ranks);
+  auto input = c.make(encode(ncclInt32, valuesOf(c.rank, 0, count)));
+  auto first = c.poisoned(count * 4 * all), second = c.poisoned(count * 4 * all), message = c.poisoned(count * 4);
+  const auto gather = [&](typename Backend::Memory& output) {
+    require(ncclAllGather(input.data(), output.data(), count, ncclInt32, c.comm, c.stream.get()), "ncclAllGather");
+  };
+  require(ncclGroupStart(), "ncclGroupStart");
+  gather(first);
+  if (c.rank == 0) require(ncclSend(input.data(), count, ncclInt32, 1, c.comm, c.stream.get()), "ncclSend");
+  gather(second);
+  if (c.rank == 1) require(ncclRecv(message.data(), count, ncclInt32, 0, c.comm, c.stream.get()), "ncclRecv");
+  require(ncclGroupEnd(), "ncclGroupEnd");
+  Bytes gathered;
+  for (int rank = 0; rank < c.ranks; ++rank) {
+    const Bytes part = encode(ncclInt32, valuesOf(rank, 0, count));
+    gathered.insert(gathered.end(), part.begin(), part.end());
+  }
+  for (const auto* output : {&first, &second}) requireSame(c.read(*output), gathered, [] { return "an all-gather"; });
+  if (c.rank == 1) requireSame(c.read(message), encode(ncclInt32, valuesOf(0, 0, count)), [] { return "a message"; });
+}
+
 }  // namespace mscclpp::test

@@ -63,7 +63,10 @@ TEST_CASE("a group of collectives that move data") {
   });
 }
 TEST_CASE("a group of collectives and messages") {
-  onRanks<GpuClient>(gpuRanks(), checkMixedGroup<GpuClient>);
+  onRanks<GpuClient>(gpuRanks(), [](GpuRank& c) {
+    checkMixedGroup(c);
+    checkUnlikeGroups(c);
+  });
 }
 TEST_CASE("splits") {
   onRanks<GpuClient>(gpuRanks(), checkSplits<GpuClient>);

@@ -76,6 +76,7 @@ TEST_CASE("messages of a group, operators, windows, groups, splits, shrinks") {
         for (const bool inPlace : {false, true}) checkMoves(c, ncclInt8, count, inPlace, true);
       }
       checkMixedGroup(c);
+      checkUnlikeGroups(c);
       checkSplits(c);
       checkShrink(c);
     });
@@ -339,7 +340,10 @@ TEST_CASE("wrong calls are errors that say why") {
   }
   destroy(comms);
   CHECK(sum(ncclFloat32, ncclSum, comm) == ncclInvalidArgument);  // destroyed
-  CHECK(ncclCommDestroy(comm) == ncclInvalidArgument);
+  ncclComm_t next = nullptr;
+  CHECK(ncclCommInitAll(&next, 1, nullptr) == ncclSuccess);
+  CHECK(ncclCommDestroy(comm) == ncclInvalidArgument);  // its handle names no later one
+  CHECK(ncclCommDestroy(next) == ncclSuccess);
 }
 
 TEST_CASE("more CTAs than this library has use for are no error") {

@@ -111,7 +111,7 @@ void checkSignals(Client<Backend>& c) {
   c.stream.synchronize();
 }
 
-/// A value goes around the ranks: each puts it on when it has arrived. With collectives before and after, in a group.
+/// A value goes around the ranks: each puts it on when it has arrived. With collectives before and after.
 template <class Backend>
 void checkRelay(Client<Backend>& c) {
   constexpr std::size_t count = 1000;
@@ -120,20 +120,53 @@ void checkRelay(Client<Backend>& c) {
   auto input = c.make(encode(ncclInt32, valuesOf(5, 0, count)));
   auto sum = c.poisoned(count * 4), gathered = c.poisoned(count * 4 * static_cast<std::size_t>(c.ranks));
   ncclWaitSignalDesc_t arrival{1, previous, 0, 0};
-  require(ncclGroupStart(), "ncclGroupStart");
   require(ncclAllReduce(input.data(), sum.data(), count, ncclInt32, ncclSum, c.comm, c.stream.get()), "AllReduce");
   if (c.rank > 0) require(ncclWaitSignal(1, &arrival, c.comm, c.stream.get()), "ncclWaitSignal");
   const void* from = c.rank == 0 ? input.data() : window.data();
   require(ncclPutSignal(from, count, ncclInt32, next, window.get(), 0, 0, 0, 0, c.comm, c.stream.get()), "put");
   if (c.rank == 0) require(ncclWaitSignal(1, &arrival, c.comm, c.stream.get()), "ncclWaitSignal");
   require(ncclAllGather(window.data(), gathered.data(), count, ncclInt32, c.comm, c.stream.get()), "AllGather");
-  require(ncclGroupEnd(), "ncclGroupEnd");
   Bytes wanted;
   for (int rank = 0; rank < c.ranks; ++rank) {
     const Bytes values = encode(ncclInt32, valuesOf(5, 0, count));
     wanted.insert(wanted.end(), values.begin(), values.end());
   }
   requireSame(c.read(gathered), wanted, [] { return "a value that went around"; });
+  checkSum(c, c.comm, "before a window ends");
+}
+
+/// A group with the same collectives on all ranks, and one-sided calls and messages among them on some: a wait comes
+/// before the message that its signal is sent with.
+template <class Backend>
+void checkMixedOneSidedGroup(Client<Backend>& c) {
+  constexpr std::size_t count = 100;
+  const ScopedWindow<Backend> window(c.comm, count * 4, NCCL_WIN_COLL_SYMMETRIC);
+  auto input = c.make(encode(ncclInt32, valuesOf(c.rank, 0, count)));
+  auto gathered = c.poisoned(count * 4 * static_cast<std::size_t>(c.ranks)),
+       gatheredAgain = c.poisoned(count * 4 * static_cast<std::size_t>(c.ranks)), message = c.poisoned(count * 4);
+  const auto gather = [&](typename Backend::Memory& output) {
+    require(ncclAllGather(input.data(), output.data(), count, ncclInt32, c.comm, c.stream.get()), "ncclAllGather");
+  };
+  const int last = c.ranks - 1;
+  require(ncclGroupStart(), "ncclGroupStart");
+  gather(gathered);
+  if (c.rank == last) {
+    ncclWaitSignalDesc_t arrival{1, 0, 0, 0};
+    require(ncclWaitSignal(1, &arrival, c.comm, c.stream.get()), "ncclWaitSignal");
+    require(ncclSend(input.data(), count, ncclInt32, 0, c.comm, c.stream.get()), "ncclSend");
+  }
+  if (c.rank == 0) {
+    require(ncclRecv(message.data(), count, ncclInt32, last, c.comm, c.stream.get()), "ncclRecv");
+    require(ncclPutSignal(input.data(), count, ncclInt32, last, window.get(), 0, 0, 0, 0, c.comm, c.stream.get()),
+            "ncclPutSignal");
+  }
+  gather(gatheredAgain);
+  require(ncclGroupEnd(), "ncclGroupEnd");
+  c.stream.synchronize();
+  requireSame(c.read(gathered), c.read(gatheredAgain), [] { return "the second all-gather"; });
+  if (c.rank == last) requireSame(window.read(), encode(ncclInt32, valuesOf(0, 0, count)), [] { return "a put"; });
+  if (c.rank == 0)
+    requireSame(c.read(message), encode(ncclInt32, valuesOf(last, 0, count)), [] { return "a message"; });
   checkSum(c, c.comm, "before a window ends");
 }
 
