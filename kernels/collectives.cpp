@@ -125,13 +125,13 @@ class Collectives::State {
     if (call.collective == CollectiveType::SendReceive) {
       const SentMessage sent{call.input, call.count * sizeOf(call.type), call.destination};
       const ReceivedMessage received{call.output, call.receivedCount * sizeOf(call.type), call.origin};
-      exchange({&sent, call.destination < 0 ? 0u : 1u}, {&received, call.origin < 0 ? 0u : 1u}, call.stream,
+      transfer({&sent, call.destination < 0 ? 0u : 1u}, {&received, call.origin < 0 ? 0u : 1u}, call.stream,
                call.algorithm);
     } else {
       const auto output = findOutput(call);
       const std::size_t algorithm = choose(call, bytesOf(call), output.has_value());
       if (algorithmTable[algorithm].variants != Variants::CopyEngine) {
-        run(call, algorithm, output);
+        runKernel(call, algorithm, output);
       } else if (call.collective == CollectiveType::AllReduce) {
         reduceAndMoveTo(*output, call, algorithm);
       } else {
@@ -163,7 +163,7 @@ class Collectives::State {
 
   void exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, CUstream_st* stream) {
     if (monitor_->failed()) monitor_->check();
-    exchange(sends, receives, stream, {});
+    transfer(sends, receives, stream, {});
     if (!onGpu_ && monitor_->failed()) monitor_->check();
   }
 
@@ -367,7 +367,7 @@ class Collectives::State {
   }
 
   /// Performs an exchange; `algorithm` is that of all messages, or empty.
-  void exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, CUstream_st* stream,
+  void transfer(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, CUstream_st* stream,
                 const std::string& algorithm) {
     MessageList list = messageListOf(sends, receives, rank_, ranks_);
     const CollectiveCall oneMessage{
@@ -384,9 +384,9 @@ class Collectives::State {
     }
     if (list.count == 0) return;
     if (areAlike && sent <= 1 && received <= 1) {
-      run(sendReceiveOf(list, oneMessage), list.messages[0].algorithm);
+      runKernel(sendReceiveOf(list, oneMessage), list.messages[0].algorithm);
     } else {
-      run(list, stream);
+      runExchange(list, stream);
     }
   }
 
@@ -411,7 +411,7 @@ class Collectives::State {
 
   /// Runs the messages of a list by one kernel, in which all pairs of ranks progress together: a message that is
   /// received may be needed by others before the ones that this call sends can be received.
-  void run(const MessageList& list, CUstream_st* stream) {
+  void runExchange(const MessageList& list, CUstream_st* stream) {
     const auto timeout = static_cast<std::uint64_t>(monitor_->timeout().count());
     ExchangeCall call{.rank = rank_,
                       .ranks = ranks_,
@@ -469,16 +469,16 @@ class Collectives::State {
       some.algorithm.clear();
       return some;
     };
-    const auto runKernel = [&](const CollectiveCall& kernelCall) {
-      run(kernelCall, choose(kernelCall, bytesOf(kernelCall)));
+    const auto runSelected = [&](const CollectiveCall& kernelCall) {
+      runKernel(kernelCall, choose(kernelCall, bytesOf(kernelCall)));
     };
-    if (call.count % ranks != 0) runKernel(from(part * ranks, call.count % ranks));
+    if (call.count % ranks != 0) runSelected(from(part * ranks, call.count % ranks));
     if (part == 0) return;
     CollectiveCall reduction = from(static_cast<std::size_t>(rank_) * part, part);
     void* const own = reduction.output;
     reduction.collective = CollectiveType::ReduceScatter;
     reduction.input = call.input;
-    runKernel(reduction);
+    runSelected(reduction);
     moveTo(output,
            {.collective = CollectiveType::AllGather,
             .input = own,
@@ -490,8 +490,8 @@ class Collectives::State {
   }
 
   /// Runs a valid call by the kernel of an algorithm.
-  void run(const CollectiveCall& call, std::size_t index,
-           const std::optional<RegisteredBuffers::Match>& output = std::nullopt) {
+  void runKernel(const CollectiveCall& call, std::size_t index,
+                 const std::optional<RegisteredBuffers::Match>& output = std::nullopt) {
     const Algorithm& algorithm = algorithmTable[index];
     const Region& region = *regions_->find(index);
     const std::size_t bytes = bytesOf(call);

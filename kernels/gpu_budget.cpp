@@ -113,7 +113,12 @@ std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const 
   std::map<std::pair<std::uint64_t, std::uint64_t>, int> ranks;  // by process and GPU
   for (const auto& bytes : all) {
     RankShare each{};
-    std::memcpy(&each, bytes.data(), std::min(bytes.size(), sizeof(each)));
+    if (bytes.size() != sizeof(each)) {
+      throw Error(
+          "Collectives: a rank states its blocks in another format: use the same version of mscclpp on all ranks",
+          ErrorCode::InvalidUsage);
+    }
+    std::memcpy(&each, bytes.data(), sizeof(each));
     const auto rank = static_cast<int>(ranks.size());
     const auto other = ranks.emplace(std::pair(each.process, each.budget), rank);
     if (!other.second) {

@@ -298,7 +298,13 @@ ncclWindow_t Comm::registerWindow(void* data, std::size_t bytes, int flags) {
   }
   auto window = std::make_shared<Window>(Window{data, std::nullopt, std::nullopt});
   if ((flags & windowSymmetric) != 0) {
-    window->registration = resources_->collectives->registerBuffer(data, bytes);
+    try {
+      window->registration = resources_->collectives->registerBuffer(data, bytes);
+    } catch (const Error& error) {
+      if (error.getErrorCode() != ErrorCode::InvalidUsage) throw;
+      throwInvalidUsage(std::string("a symmetric window is memory of ncclMemAlloc, of the same size on all ranks: ") +
+                        error.what());
+    }
   } else {
     window->mapped = RegisteredBuffer::tryRegister(*resources_->communicator, data, bytes);
   }
