@@ -70,8 +70,21 @@ SubsetBootstrap::SubsetBootstrap(std::shared_ptr<Bootstrap> parent, std::vector<
 }
 
 SubsetBootstrap::~SubsetBootstrap() {
-  for (const auto& [own, subscriptions] : subscriptions_) end(subscriptions);
+  disconnect();
+}
+
+void SubsetBootstrap::disconnect() noexcept {
+  aborted_ = true;
+  std::map<Subscription, Subscriptions> ended;
+  {
+    const std::lock_guard lock(mutex_);
+    ended.swap(subscriptions_);
+  }
+  for (const auto& [own, subscriptions] : ended) end(subscriptions);
   if (contexts_ != nullptr) contexts_->contextDepartures().close(context_);
+  contexts_ = nullptr;
+  detector_ = nullptr;
+  parent_.reset();
 }
 
 void SubsetBootstrap::end(const Subscriptions& subscriptions) noexcept {
@@ -131,7 +144,7 @@ bool SubsetBootstrap::abortBlocked() noexcept {
 
 void SubsetBootstrap::abort() noexcept {
   aborted_ = true;
-  parent_->abort();
+  if (parent_ != nullptr) parent_->abort();
 }
 
 std::optional<RankFailure> SubsetBootstrap::failure() const {

@@ -51,6 +51,9 @@ class SubsetBootstrap : public Bootstrap, public FailureDetector {
   /// Tells the other members that this one leaves the subset, without an effect on other subsets: what they wait for it
   /// in the subset ends as if it had left the job. This rank makes no more calls. Any thread may call it.
   void leave() noexcept;
+  /// This rank makes no more calls, and hears of no more failures and departures: gives the parent up, which ends with
+  /// its last owner. Called when no call is in progress.
+  void disconnect() noexcept;
 
   /// These abort the parent as well, the first one if a call is blocked: nothing else ends one of the parent's calls,
   /// among which are those of the subset that is being made of the members.
@@ -77,9 +80,10 @@ class SubsetBootstrap : public Bootstrap, public FailureDetector {
   Subscription add(Subscriptions subscriptions);
   void end(const Subscriptions& subscriptions) noexcept;
 
-  const std::shared_ptr<Bootstrap> parent_;
-  FailureDetector* const detector_;  // the parent's; null if it detects no failures
-  TcpBootstrap* const contexts_;     // the parent, if it has contexts
+  // Null when disconnected.
+  std::shared_ptr<Bootstrap> parent_;
+  FailureDetector* detector_;  // the parent's; null if it detects no failures
+  TcpBootstrap* contexts_;     // the parent, if it has contexts
   const std::vector<int> members_;
   const int context_;
   int rank_ = -1;

@@ -113,6 +113,9 @@ Comm::Comm(RankSet ranks, CommConfig config)
 Comm::~Comm() {
   // No call is in progress: each keeps this object alive.
   windows_.clear();
+  // Peers that wait for this rank notice that it is gone although its memory stays, but not while it still works.
+  waitForDevice(device_);
+  ranks_.disconnect();
   siblings_->keep(std::move(resources_));
 }
 

@@ -17,6 +17,7 @@
 #include "kernels/nccl/flight_recorder.hpp"
 #include "kernels/nccl/forwarded_comm.hpp"
 #include "kernels/nccl/operator_table.hpp"
+#include "kernels/nccl/pending_connections.hpp"
 #include "kernels/nccl/rank_set.hpp"
 #include "kernels/nccl/result.hpp"
 #include "kernels/nccl/sibling_resources.hpp"
@@ -34,7 +35,8 @@ class Comm {
   Comm(RankSet ranks, CommConfig config);
   /// Ends it locally: waits for the work on this rank's device that uses its memory, and for no other rank. Ranks that
   /// still wait for this one notice when this rank's connections end: at once if it has no other communicator over
-  /// them, else with the last of these (one split from the other, or both from a third), or with its process.
+  /// them, else with the last of these (one split from the other, or both from a third), or with its process. Ranks of
+  /// this process may go on using its memory.
   ~Comm();
   Comm(const Comm&) = delete;
   Comm& operator=(const Comm&) = delete;
@@ -70,8 +72,9 @@ class Comm {
   /// What connects the ranks that are to join this communicator with its own, once. The same on all ranks.
   UniqueId growthId() const;
   /// Called by all ranks, while those that join connect with growthId() and ranks from size() on: a communicator of
-  /// `ranks` ranks, in which this one keeps its number. id: growthId(), or null.
-  std::shared_ptr<Comm> grow(int ranks, const UniqueId* id, const CommConfig& config);
+  /// `ranks` ranks, in which this one keeps its number. id: growthId(), or null. others: of this process and with the
+  /// same id; closing it ends the growth.
+  std::shared_ptr<Comm> grow(int ranks, const UniqueId* id, const CommConfig& config, PendingConnections& others);
 
   /// Of this rank's device that the communicator has allocated, in bytes; of the host on a CPU rank.
   std::size_t memoryBytes() const;
@@ -98,7 +101,8 @@ class Comm {
   OperatorTable& operators() noexcept { return operators_; }
 
  private:
-  /// What peers in this process may still use when this rank is done. Destroyed from the last member to the first.
+  /// What peers in this process may still use when this rank is done, when it has no connections any more. Destroyed
+  /// from the last member to the first.
   struct Resources {
     std::shared_ptr<Communicator> communicator;
     std::unique_ptr<kernels::OneSidedMover> oneSided;  // null before the first window; set under mutex_
@@ -125,7 +129,7 @@ class Comm {
   bool isRevoked() const;
   /// New connections between some ranks, for when the present ones may have failed. Throws ncclInvalidUsage if this was
   /// done before with the same first member.
-  RankSet reconnect(const std::vector<int>& members);
+  RankSet reconnect(const std::vector<int>& members, PendingConnection& connection);
   static Phase phaseOf(const PendingCall& call);
   void runPhase(Phase phase, std::span<const PendingCall> calls);
   /// On one stream, whichever the calls name.
@@ -151,6 +155,7 @@ class Comm {
   std::unique_ptr<ForwardedComm> forwarded_;
   std::vector<UniqueId> successorIds_;  // of each rank: for a rank set that it will be rank 0 of
   SignalNames signalNames_{};
+  PendingConnections pendingConnections_;  // of calls that connect some ranks anew
 
   OperatorTable operators_;
   FlightRecorder recorder_;

@@ -25,6 +25,7 @@ void Comm::finalize() {
 
 void Comm::stop() noexcept {
   resources_->communicator->abort();
+  pendingConnections_.end();
   if (forwarded_) forwarded_->abort();
 }
 
@@ -33,6 +34,7 @@ void Comm::abort() noexcept {
     const std::lock_guard lock(mutex_);
     state_ = State::Aborted;
   }
+  pendingConnections_.close();
   stop();
   ranks_.leave();  // before anything that takes time: other ranks wait for it
   dumpCalls("aborted");

@@ -18,7 +18,7 @@ UniqueId Comm::growthId() const {
   return successorIds_[0];
 }
 
-std::shared_ptr<Comm> Comm::grow(int ranks, const UniqueId* id, const CommConfig& config) {
+std::shared_ptr<Comm> Comm::grow(int ranks, const UniqueId* id, const CommConfig& config, PendingConnections& others) {
   const UniqueId own = growthId();
   if (ranks <= size()) {
     throwInvalidArgument("nRanks is " + std::to_string(ranks) + "; the communicator has " + std::to_string(size()) +
@@ -32,7 +32,8 @@ std::shared_ptr<Comm> Comm::grow(int ranks, const UniqueId* id, const CommConfig
     const std::lock_guard lock(mutex_);
     usedSuccessors_.insert(0);
   }
-  auto grown = std::make_shared<Comm>(RankSet::connect(own, ranks, rank()), config);
+  PendingConnection connection({&pendingConnections_, &others});
+  auto grown = std::make_shared<Comm>(connection.connect(own, ranks, rank()), config);
   // Another id for the next growth.
   const detail::GroupSetup setup(*resources_->communicator);
   const detail::GroupAgreement agreement(*ranks_.bootstrap(), "the growth");

@@ -21,7 +21,7 @@ struct Choice {
   int color;
   int key;
   int rank;
-  int freeContext;
+  int context;  // of the parts: that of rank 0 counts
 };
 
 // Beside the tags of the set-ups, none of which runs at the same time.
@@ -29,7 +29,7 @@ constexpr int shrinkTag = 1;
 
 }  // namespace
 
-RankSet Comm::reconnect(const std::vector<int>& members) {
+RankSet Comm::reconnect(const std::vector<int>& members, PendingConnection& connection) {
   const auto own = std::find(members.begin(), members.end(), rank());
   if (own == members.end()) throwInvalidArgument("this rank is one of the excluded ones, which do not call it");
   {
@@ -39,19 +39,20 @@ RankSet Comm::reconnect(const std::vector<int>& members) {
           "the communicator was revoked, and has been split or shrunk since: make a new one with ncclCommInitRank");
     }
   }
-  return RankSet::connect(successorIds_[static_cast<std::size_t>(members.front())], static_cast<int>(members.size()),
-                          static_cast<int>(own - members.begin()));
+  return connection.connect(successorIds_[static_cast<std::size_t>(members.front())], static_cast<int>(members.size()),
+                            static_cast<int>(own - members.begin()));
 }
 
 std::shared_ptr<Comm> Comm::split(int color, int key, const CommConfig& config) {
   const DeviceScope scope(device_);
   // The connections of a revoked communicator may have failed with it.
+  PendingConnection connection({&pendingConnections_});
   std::optional<detail::GroupSetup> setup;
   RankSet ranks = ranks_;
   if (isRevoked()) {
     std::vector<int> all(static_cast<std::size_t>(size()));
     std::iota(all.begin(), all.end(), 0);
-    ranks = reconnect(all);
+    ranks = reconnect(all, connection);
   } else {
     requireReady();
     setup.emplace(*resources_->communicator);
@@ -60,13 +61,11 @@ std::shared_ptr<Comm> Comm::split(int color, int key, const CommConfig& config) 
   const detail::GroupAgreement agreement(*ranks.bootstrap(), "the split");
   const auto answers = agreement.runStep("choose a color", [&] {
     if (color < splitNoColor) throwInvalidArgument("color must be NCCL_SPLIT_NOCOLOR or not negative");
-    return bytesOf(Choice{color, key, rank(), ranks.freeContext()});
+    return bytesOf(Choice{color, key, rank(), rank() == 0 ? ranks.newContext() : 0});
   });
   std::vector<Choice> choices;
   for (const auto& answer : answers) choices.push_back(valueOf<Choice>(answer));
-  int context = 0;
-  for (const Choice& choice : choices) context = std::max(context, choice.freeContext);
-  ranks.useContext(context);
+  const int context = choices.front().context;
   if (color == splitNoColor) return nullptr;
   std::erase_if(choices, [color](const Choice& choice) { return choice.color != color; });
   std::sort(choices.begin(), choices.end(),
@@ -89,17 +88,19 @@ std::shared_ptr<Comm> Comm::shrink(std::span<const int> excluded, const CommConf
   if (own == members.end()) throwInvalidArgument("this rank is one of the excluded ones, which do not call it");
   const DeviceScope scope(device_);
   if (flags == shrinkAbort) revoke();
-  if (isRevoked()) return std::make_shared<Comm>(reconnect(members), config);
+  if (isRevoked()) {
+    PendingConnection connection({&pendingConnections_});
+    return std::make_shared<Comm>(reconnect(members, connection), config);
+  }
   requireReady();
   const detail::GroupSetup setup(*resources_->communicator);
+  // The first member chooses; rank 0 may be one of the excluded ones.
   std::vector<int> contexts(members.size());
   const auto position = static_cast<std::size_t>(own - members.begin());
-  contexts[position] = ranks_.freeContext();
+  if (position == 0) contexts.front() = ranks_.newContext();
   detail::allGatherAmong(*ranks_.bootstrap(), members, static_cast<int>(position), contexts.data(), sizeof(int),
                          shrinkTag);
-  const int context = *std::max_element(contexts.begin(), contexts.end());
-  ranks_.useContext(context);
-  return std::make_shared<Comm>(ranks_.subset(members, context), config);
+  return std::make_shared<Comm>(ranks_.subset(members, contexts.front()), config);
 }
 
 }  // namespace mscclpp::nccl

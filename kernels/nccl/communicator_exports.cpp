@@ -1,7 +1,6 @@
 // Exported functions: creation, end and properties of communicators.
 #include <cstring>
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,8 +41,10 @@ void connect(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank, cons
   std::memcpy(uniqueId.data(), &id, sizeof id);
   // The caller's config and its texts may be gone when the group ends.
   const CommConfig options = readConfig(config);
-  Group::ofThisThread().setUp(
-      nullptr, [=] { *comm = addComm(std::make_shared<Comm>(RankSet::connect(uniqueId, ranks, rank), options)); });
+  Group::ofThisThread().connect(nullptr, uniqueId, [=](PendingConnections& connections) {
+    PendingConnection connection({&connections});
+    *comm = addComm(std::make_shared<Comm>(connection.connect(uniqueId, ranks, rank), options));
+  });
 }
 
 /// A function that is called by one rank and sets `value`.
@@ -188,10 +189,12 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqu
     if (rank != -1) throwInvalidArgument("rank must be -1 with a communicator: its ranks keep their numbers");
     const auto parent = findComm(comm);
     const CommConfig options = readConfig(config, parent->config());
-    std::optional<UniqueId> id;
-    if (uniqueId != nullptr) std::memcpy(id.emplace().data(), uniqueId, sizeof *uniqueId);
-    Group::ofThisThread().setUp(parent,
-                                [=] { *newcomm = addComm(parent->grow(nRanks, id ? &*id : nullptr, options)); });
+    UniqueId id{};
+    const bool hasId = uniqueId != nullptr;
+    if (hasId) std::memcpy(id.data(), uniqueId, sizeof *uniqueId);
+    Group::ofThisThread().connect(parent, hasId ? id : parent->growthId(), [=](PendingConnections& connections) {
+      *newcomm = addComm(parent->grow(nRanks, hasId ? &id : nullptr, options, connections));
+    });
   });
 }
 

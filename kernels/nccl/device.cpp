@@ -1,5 +1,7 @@
 #include "kernels/nccl/device.hpp"
 
+#include <exception>
+
 #include "kernels/nccl/result.hpp"
 #include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/memory/host_buffer.hpp"
@@ -29,6 +31,15 @@ DeviceScope::~DeviceScope() {
   try {
     gpu::setDevice(previous_);
   } catch (const BaseError&) {  // the driver is unloading
+  }
+}
+
+void waitForDevice(int device) noexcept {
+  if (device == noDevice) return;
+  try {
+    const DeviceScope scope(device);
+    gpu::waitForCurrentDevice();
+  } catch (const std::exception&) {  // the device, or the driver at the end of the process, performs no more work
   }
 }
 

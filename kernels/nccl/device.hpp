@@ -29,6 +29,9 @@ class DeviceScope {
   int previous_ = noDevice;
 };
 
+/// Waits for the work that was enqueued on a device, also if it fails; noDevice has none.
+void waitForDevice(int device) noexcept;
+
 /// Memory of the current device that ranks can map, or of the host for CPU ranks; zero-filled.
 std::shared_ptr<void> allocate(std::size_t bytes);
 
@@ -46,6 +49,7 @@ inline constexpr const char* absent =
 bool isBuilt();
 int currentDevice();
 void setDevice(int device);
+void waitForCurrentDevice();
 std::shared_ptr<void> allocate(std::size_t bytes);
 void waitForStreams(cudaStream_t stream, std::span<const cudaStream_t> others);
 void letStreamsWait(std::span<const cudaStream_t> others, cudaStream_t stream);

@@ -40,6 +40,11 @@ void setDevice(int device) {
   MSCCLPP_CUDATHROW(cudaSetDevice(device));
 }
 
+void waitForCurrentDevice() {
+  const AvoidCudaGraphCaptureGuard guard;
+  MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
+}
+
 std::shared_ptr<void> allocate(std::size_t bytes) {
   const AvoidCudaGraphCaptureGuard guard;
   return GpuBuffer<>(bytes).memory();

@@ -2,34 +2,70 @@
 
 #include <algorithm>
 #include <exception>
+#include <future>
+#include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
 #include "kernels/nccl/device.hpp"
 #include "kernels/nccl/thread_value.hpp"
+#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::nccl {
 
 namespace {
 
-/// Runs bodies at once, the last one in this thread. Throws the first exception when all have ended.
+/// Of several threads: the first in time, since the others may be its consequences.
+class FirstFailure {
+ public:
+  /// Of the exception that is being handled.
+  void keep() noexcept {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = std::current_exception();
+  }
+  /// When the threads have ended.
+  void rethrow() const {
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::exception_ptr failure_;
+};
+
+/// Runs bodies at once, the last one in this thread. Throws the first exception when all have ended. None runs if there
+/// are not threads for all: they wait for each other.
 void runTogether(const std::vector<std::function<void()>>& bodies) {
-  std::vector<std::exception_ptr> failures(bodies.size());
-  const auto run = [&](std::size_t i) {
+  if (bodies.empty()) return;
+  FirstFailure failure;
+  const auto run = [&](const std::function<void()>& body) {
     try {
-      bodies[i]();
+      body();
     } catch (...) {
-      failures[i] = std::current_exception();
+      failure.keep();
     }
   };
   {
+    std::promise<bool> decision;
+    const std::shared_future<bool> hasAllThreads = decision.get_future().share();
     std::vector<std::jthread> threads;
-    for (std::size_t i = 0; i + 1 < bodies.size(); ++i) threads.emplace_back(run, i);
-    if (!bodies.empty()) run(bodies.size() - 1);
+    try {
+      for (std::size_t i = 0; i + 1 < bodies.size(); ++i) {
+        threads.emplace_back([&, hasAllThreads, i] {
+          if (hasAllThreads.get()) run(bodies[i]);
+        });
+      }
+    } catch (const std::exception& error) {
+      decision.set_value(false);
+      const auto* system = dynamic_cast<const std::system_error*>(&error);
+      if (system == nullptr) throw;
+      throw SysError("cannot start a thread for each rank of the group", system->code().value());
+    }
+    decision.set_value(true);
+    run(bodies.back());
   }
-  for (const std::exception_ptr& failure : failures) {
-    if (failure) std::rethrow_exception(failure);
-  }
+  failure.rethrow();
 }
 
 void requireSuccess(const Failure& failure) {
@@ -75,9 +111,9 @@ void Group::end() {
   }
 }
 
-// Set-ups over the same connections use the same tags and choose numbers for the new sets, so that they must not
-// overlap. Their order must be the same on all ranks: it is by the parent's number, which its ranks agree on, and then
-// that of the calls.
+// Set-ups of a parent use the same tags, so that they must not overlap. Those of several parents over the same
+// connections might, but reserve blocks of the same GPUs, which is to have the same result on all ranks. So their order
+// is the same there: by the parent's number, which its ranks agree on, and then that of the calls.
 void Group::perform(std::vector<SetUp> setUps) {
   const auto numberOf = [](const SetUp& setUp) { return setUp.parent ? setUp.parent->ranks().key().context : 0; };
   std::stable_sort(setUps.begin(), setUps.end(),
@@ -94,22 +130,23 @@ void Group::perform(std::vector<SetUp> setUps) {
       queues.push_back({&setUp});
     }
   }
+  FirstFailure failure;
   std::vector<std::function<void()>> bodies;
   for (const auto& queue : queues) {
-    bodies.emplace_back([&queue] {
-      std::exception_ptr failure;
+    bodies.emplace_back([&queue, &failure] {
       for (const SetUp* setUp : queue) {
         try {
           const DeviceScope scope(setUp->device);
           setUp->body();
         } catch (...) {
-          if (!failure) failure = std::current_exception();
+          failure.keep();
+          if (setUp->connections) setUp->connections->close();
         }
       }
-      if (failure) std::rethrow_exception(failure);
     });
   }
   runTogether(bodies);
+  failure.rethrow();
 }
 
 void Group::drop() {
@@ -123,7 +160,19 @@ void Group::drop() {
 
 void Group::setUp(const std::shared_ptr<Comm>& parent, std::function<void()> body) {
   if (depth_ == 0) return body();
-  setUps_.push_back({parent, std::move(body), currentDevice()});
+  setUps_.push_back({parent, std::move(body), currentDevice(), {}, nullptr});
+}
+
+void Group::connect(const std::shared_ptr<Comm>& parent, const UniqueId& id,
+                    const std::function<void(PendingConnections&)>& body) {
+  if (depth_ == 0) {
+    PendingConnections alone;
+    return body(alone);
+  }
+  const auto found = std::find_if(setUps_.begin(), setUps_.end(),
+                                  [&](const SetUp& each) { return each.connections != nullptr && each.id == id; });
+  const auto connections = found != setUps_.end() ? found->connections : std::make_shared<PendingConnections>();
+  setUps_.push_back({parent, [=] { body(*connections); }, currentDevice(), id, connections});
 }
 
 void Group::call(const std::shared_ptr<Comm>& comm, const PendingCall& call) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/nccl/comm.hpp"
+#include "kernels/nccl/pending_connections.hpp"
 #include "kernels/nccl/result.hpp"
 
 namespace mscclpp::nccl {
@@ -28,6 +29,10 @@ class Group {
   /// the communicator whose ranks make it, null for one that connects ranks. Those of a parent are performed in the
   /// order of the calls, also if one fails, since its ranks count on each other for the next.
   void setUp(const std::shared_ptr<Comm>& parent, std::function<void()> body);
+  /// The same for a set-up that connects the ranks of an id. If it fails, the connections of those in the group that
+  /// have the same id are closed: their ranks would wait for this one.
+  void connect(const std::shared_ptr<Comm>& parent, const UniqueId& id,
+               const std::function<void(PendingConnections&)>& body);
   void call(const std::shared_ptr<Comm>& comm, const PendingCall& call);
 
   /// A call of the group has failed.
@@ -38,6 +43,8 @@ class Group {
     std::shared_ptr<Comm> parent;
     std::function<void()> body;
     int device;
+    UniqueId id;                                      // if it has connections
+    std::shared_ptr<PendingConnections> connections;  // of the set-ups with the same id; null if it makes none
   };
   struct CallsOfComm {
     std::shared_ptr<Comm> comm;

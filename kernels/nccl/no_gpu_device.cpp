@@ -13,6 +13,9 @@ int currentDevice() {
 void setDevice(int /*device*/) {
   throwInvalidUsage(absent);
 }
+void waitForCurrentDevice() {
+  throwInvalidUsage(absent);
+}
 std::shared_ptr<void> allocate(std::size_t /*bytes*/) {
   throwInvalidUsage(absent);
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <numeric>
-#include <string>
+#include <utility>
 
 #include "kernels/nccl/result.hpp"
 #include "mscclpp/host/base/env.hpp"
@@ -15,39 +15,54 @@ namespace {
 // Ranks may come late, but a rank 0 that does not come at all should be noticed before the day ends.
 constexpr std::chrono::minutes longestConnect{30};
 
+// That of the set which the connections are made for: the first one that rank 0 would give.
+constexpr int firstContext = 1;
+
+/// Different for different arguments: the odd ones are those of rank 0, which chooses most often, and the others share
+/// the even ones.
+int contextOf(int given, int rank, int ranks) {
+  return rank == 0 ? 2 * given + firstContext : 2 * (given * (ranks - 1) + rank);
+}
+
 }  // namespace
 
-RankSet RankSet::connect(const UniqueId& id, int ranks, int rank) {
-  RankSet set;
-  set.connections_ = std::make_shared<Connections>();
-  set.connections_->bootstrap = std::make_shared<TcpBootstrap>(rank, ranks);
+RankSet RankSet::connect(std::shared_ptr<TcpBootstrap> bootstrap, const UniqueId& id) {
   const std::chrono::milliseconds limit = std::min<std::chrono::milliseconds>(env()->ncclTimeout, longestConnect);
-  set.connections_->bootstrap->setTimeout(env()->ncclTimeout);
-  set.connections_->bootstrap->initialize(id, std::chrono::ceil<std::chrono::seconds>(limit).count());
-  set.members_.resize(static_cast<std::size_t>(ranks));
+  bootstrap->setTimeout(env()->ncclTimeout);
+  bootstrap->initialize(id, std::chrono::ceil<std::chrono::seconds>(limit).count());
+  RankSet set;
+  set.members_.resize(static_cast<std::size_t>(bootstrap->getNranks()));
   std::iota(set.members_.begin(), set.members_.end(), 0);
+  set.connections_ = std::make_shared<Connections>();
+  set.connections_->bootstrap = std::move(bootstrap);
   // A context of its own, so that a rank can leave it while others go on over the same connections.
-  const int context = set.freeContext();
-  set.useContext(context);
-  set.bootstrap_ = std::make_shared<detail::SubsetBootstrap>(set.connections_->bootstrap, set.members_, context);
-  set.key_ = {id, context, 0};
+  if (set.connections_->bootstrap->getRank() == 0) set.connections_->contextsGiven = 1;
+  set.bootstrap_ = std::make_shared<detail::SubsetBootstrap>(set.connections_->bootstrap, set.members_, firstContext);
+  set.key_ = {id, firstContext, 0};
   return set;
 }
 
-int RankSet::freeContext() const noexcept {
-  return connections_->freeContext;
+int RankSet::newContext() const noexcept {
+  const TcpBootstrap& all = *connections_->bootstrap;
+  std::atomic<int>& given = connections_->contextsGiven;
+  for (int next = given;;) {
+    const int context = contextOf(next, all.getRank(), all.getNranks());
+    if (context > detail::SubsetBootstrap::maxContext) return 0;
+    if (given.compare_exchange_weak(next, next + 1)) return context;
+  }
 }
 
-void RankSet::useContext(int context) const {
-  if (context > detail::SubsetBootstrap::maxContext) {
-    throwInvalidUsage("a communicator and those split from it can be split " +
-                      std::to_string(detail::SubsetBootstrap::maxContext) +
-                      " times: create a communicator with ncclCommInitRank");
-  }
-  connections_->freeContext = context + 1;
+void RankSet::disconnect() noexcept {
+  bootstrap_->disconnect();
+  connections_.reset();
 }
 
 RankSet RankSet::subset(const std::vector<int>& members, int context) const {
+  if (context == 0) {
+    throwInvalidUsage(
+        "the communicator and those split from the same one have been split too often (docs/nccl.md "
+        "says how often they can be): create a communicator with ncclCommInitRank");
+  }
   RankSet set;
   set.connections_ = connections_;
   for (const int member : members) set.members_.push_back(members_[static_cast<std::size_t>(member)]);

@@ -22,20 +22,23 @@ class RankSet {
     auto operator<=>(const Key&) const = default;
   };
 
-  /// Connects the ranks of an id. Returns when all of them have called it. Throws what TcpBootstrap::initialize throws.
-  static RankSet connect(const UniqueId& id, int ranks, int rank);
+  /// Connects the ranks of an id by a bootstrap that was not initialized. Returns when all of them have called it, or
+  /// another thread aborts the bootstrap. Throws what TcpBootstrap::initialize throws.
+  static RankSet connect(std::shared_ptr<TcpBootstrap> bootstrap, const UniqueId& id);
 
-  /// A number that names a subset. The members of new subsets agree on the largest that one of them has free; it is
-  /// then no longer free on any of them, and on ranks that took part without becoming a member.
-  int freeContext() const noexcept;
-  void useContext(int context) const;
+  /// A number for a new subset, which no other rank gives and this one never gives again: one rank chooses it, whatever
+  /// other subsets are being made over the same connections. 0 if none is left.
+  int newContext() const noexcept;
 
-  /// Some ranks of this set, the caller among them, in the order of their ranks in the new one. Called by all of them.
+  /// Some ranks of this set, the caller among them, in the order of their ranks in the new one. Called by all of them,
+  /// with the same newContext() of one rank. Throws ncclInvalidUsage if it is 0.
   RankSet subset(const std::vector<int>& members, int context) const;
 
   /// Tells the other ranks that this one makes no more calls with them: what they wait for it ends as if its process
   /// had left, whatever other sets it is in.
   void leave() const noexcept { bootstrap_->leave(); }
+  /// This rank makes no more calls, in any copy of this set. The connections end if no other set uses them.
+  void disconnect() noexcept;
 
   std::shared_ptr<Bootstrap> bootstrap() const noexcept { return bootstrap_; }
   int rank() const { return bootstrap_->getRank(); }
@@ -49,7 +52,7 @@ class RankSet {
   /// What the sets that were split from each other share.
   struct Connections {
     std::shared_ptr<TcpBootstrap> bootstrap;
-    std::atomic<int> freeContext = 1;  // that of the set which the connections are made for
+    std::atomic<int> contextsGiven = 0;  // by this rank
   };
 
   std::shared_ptr<Connections> connections_;

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "mscclpp/host/base/error.hpp"
@@ -18,12 +19,12 @@ using detail::SubsetBootstrap;
 namespace {
 
 /// Runs a body on threads with a bootstrap over TCP.
-void onTcpRanks(int ranks, const std::function<void(const std::shared_ptr<TcpBootstrap>&)>& body) {
+void onTcpRanks(int ranks, const std::function<void(std::shared_ptr<TcpBootstrap>)>& body) {
   const UniqueId id = TcpBootstrap::createUniqueId();
   const Outcomes outcomes = onThreads(ranks, [&](int rank) {
     auto bootstrap = std::make_shared<TcpBootstrap>(rank, ranks);
     bootstrap->initialize(id);
-    body(bootstrap);
+    body(std::move(bootstrap));
   });
   for (const auto& outcome : outcomes) CHECK(outcome == "");
 }
@@ -176,6 +177,37 @@ TEST_CASE("a member that leaves a subset is reported there alone, and ends what 
     other.unsubscribe(second);
     left.reset();
     other.barrier();
+  });
+}
+
+TEST_CASE("a subset that is disconnected leaves the parent to others, and ends it as its last owner") {
+  onTcpRanks(2, [](std::shared_ptr<TcpBootstrap> parent) {
+    const bool isFirst = parent->getRank() == 0;
+    auto subset = std::make_shared<SubsetBootstrap>(parent, std::vector<int>{0, 1}, 1);
+    std::atomic<int> departures = 0;
+    const auto subscription = subset->onDeparture([&](int) { ++departures; });
+    SubsetBootstrap(parent, {0, 1}, 2).disconnect();
+    subset->barrier();
+    require(departures == 0, "the parent has other owners");
+    if (isFirst) {
+      const std::weak_ptr<TcpBootstrap> ended = parent;
+      parent.reset();
+      subset->disconnect();
+      require(ended.expired(), "the last owner");
+      bool isAborted = false;
+      try {
+        subset->barrier();
+      } catch (const Error& error) {
+        isAborted = error.getErrorCode() == ErrorCode::Aborted;
+      }
+      require(isAborted, "a later call must throw");
+      subset->abort();
+    } else {
+      const auto start = std::chrono::steady_clock::now();
+      while (departures == 0 && secondsSince(start) < soon) std::this_thread::yield();
+      require(departures == 1, "the departure");
+    }
+    subset->unsubscribe(subscription);
   });
 }
 
