@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -64,7 +65,8 @@ class Comm {
   void run(std::span<const PendingCall> calls);
 
   /// Collective: the ranks of one color become a communicator, ordered by key and then by rank. Null for splitNoColor.
-  std::shared_ptr<Comm> split(int color, int key, const CommConfig& config);
+  /// readConfig: what it throws on one rank is an error on all of them.
+  std::shared_ptr<Comm> split(int color, int key, const std::function<CommConfig()>& readConfig);
   /// Called by all ranks but the excluded ones, which they pass alike. flags: shrinkAbort ends the calls in progress
   /// first, and works when ranks have failed.
   std::shared_ptr<Comm> shrink(std::span<const int> excluded, const CommConfig& config, int flags);

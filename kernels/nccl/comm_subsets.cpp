@@ -43,7 +43,7 @@ RankSet Comm::reconnect(const std::vector<int>& members, PendingConnection& conn
                             static_cast<int>(own - members.begin()));
 }
 
-std::shared_ptr<Comm> Comm::split(int color, int key, const CommConfig& config) {
+std::shared_ptr<Comm> Comm::split(int color, int key, const std::function<CommConfig()>& readConfig) {
   const DeviceScope scope(device_);
   // The connections of a revoked communicator may have failed with it.
   PendingConnection connection({&pendingConnections_});
@@ -59,8 +59,10 @@ std::shared_ptr<Comm> Comm::split(int color, int key, const CommConfig& config) 
   }
   // Wrong arguments of one rank are an error of all of them: the others wait here.
   const detail::GroupAgreement agreement(*ranks.bootstrap(), "the split");
+  CommConfig config;
   const auto answers = agreement.runStep("choose a color", [&] {
     if (color < splitNoColor) throwInvalidArgument("color must be NCCL_SPLIT_NOCOLOR or not negative");
+    config = readConfig();
     return bytesOf(Choice{color, key, rank(), rank() == 0 ? ranks.newContext() : 0});
   });
   std::vector<Choice> choices;

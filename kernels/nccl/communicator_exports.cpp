@@ -1,5 +1,7 @@
 // Exported functions: creation, end and properties of communicators.
 #include <cstring>
+#include <exception>
+#include <future>
 #include <memory>
 #include <string>
 #include <vector>
@@ -115,8 +117,16 @@ ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newc
     requirePointer(newcomm, "newcomm");
     *newcomm = nullptr;
     const auto parent = findComm(comm);
-    const CommConfig options = readConfig(config, parent->config());
-    Group::ofThisThread().setUp(parent, [=] { *newcomm = addComm(parent->split(color, key, options)); });
+    // The caller's structure is read now; the other ranks, which call the split too, are to learn if it is wrong.
+    std::promise<CommConfig> options;
+    try {
+      options.set_value(readConfig(config, parent->config()));
+    } catch (const Error&) {
+      options.set_exception(std::current_exception());
+    }
+    Group::ofThisThread().setUp(parent, [=, read = options.get_future().share()] {
+      *newcomm = addComm(parent->split(color, key, [&] { return read.get(); }));
+    });
   });
 }
 

@@ -404,14 +404,19 @@ TEST_CASE("a wrong call is refused at once, and nothing of its group is done") {
   destroy(comms);
 }
 
-TEST_CASE("a wrong color of one rank is an error of all ranks of the split") {
+TEST_CASE("a wrong color or config of one rank is an error of all ranks of the split") {
   onRanks<CpuClient>(3, [](CpuRank& c) {
     ncclComm_t part = nullptr;
-    const auto start = std::chrono::steady_clock::now();
-    const ncclResult_t result = ncclCommSplit(c.comm, c.rank == 1 ? -5 : 0, 0, &part, nullptr);
-    if (result != (c.rank == 1 ? ncclInvalidArgument : ncclRemoteError) || part != nullptr)
-      throw std::runtime_error("the result of a split with a wrong color is " + std::to_string(result));
-    if (secondsSince(start) > soon) throw std::runtime_error("the failure was noticed too late");
+    for (const bool isColorWrong : {true, false}) {
+      ncclConfig_t notInitialised{};
+      const bool isWrong = c.rank == 1;
+      const auto start = std::chrono::steady_clock::now();
+      const ncclResult_t result = ncclCommSplit(c.comm, isWrong && isColorWrong ? -5 : 0, 0, &part,
+                                                isWrong && !isColorWrong ? &notInitialised : nullptr);
+      if (result != (isWrong ? ncclInvalidArgument : ncclRemoteError) || part != nullptr)
+        throw std::runtime_error("the result of a split with a wrong argument is " + std::to_string(result));
+      if (secondsSince(start) > soon) throw std::runtime_error("the failure was noticed too late");
+    }
     require(ncclCommSplit(c.comm, 0, 0, &part, nullptr), "ncclCommSplit");
     checkSum(c, part, "a split after one that failed");
     require(ncclCommDestroy(part), "ncclCommDestroy");
