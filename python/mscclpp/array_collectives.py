@@ -65,7 +65,7 @@ class ArrayCollectives:
         return self._run(CollectiveType.gather, source, target, source.size, stream, algorithm, root=root)
 
     def scatter(self, tensor, root=0, out=None, stream=None, algorithm=None):
-        """Rank r gets part r of the tensor of `root`: (ranks * d, ...) gives (d, ...). Other ranks pass None and `out`."""
+        """Rank r gets part r of the tensor of `root`: (ranks * d, ...) gives (d, ...). Others pass None and `out`."""
         if self.my_rank == root:
             source = view(tensor)
             target = self._target(out, source, self._part(source))
@@ -124,8 +124,8 @@ class ArrayCollectives:
         first, *others = source.shape or (1,)
         if first % self.nranks != 0:
             raise InvalidUsage(
-                f"the first dimension of shape {source.shape} is not divisible by the {self.nranks} ranks: it has as many "
-                "rows for each of them"
+                f"the first dimension of shape {source.shape} is not divisible by the {self.nranks} ranks, which have "
+                "parts of one size"
             )
         return (first // self.nranks, *others)
 
@@ -134,7 +134,7 @@ class ArrayCollectives:
             return empty_like(source, shape)
         target = view(out, "out", writable=True)
         if target.dtype != source.dtype:
-            raise InvalidUsage(f"out has elements of {target.dtype.name}, tensor of {source.dtype.name}: use the same type")
+            raise InvalidUsage(f"out has elements of {target.dtype.name}, tensor of {source.dtype.name}: use one type")
         if (target.device_type, target.device_id) != (source.device_type, source.device_id):
             places = {DeviceType.CPU: "the CPU", DeviceType.GPU: "a GPU"}
             raise InvalidUsage(

@@ -109,7 +109,7 @@ def view(tensor, what="tensor", writable=False):
             "__cuda_array_interface__"
         )
     if not contiguous:
-        raise InvalidUsage(f"{what} is not contiguous: pass a copy, such as tensor.contiguous() or numpy.ascontiguousarray")
+        raise InvalidUsage(f"{what} is not contiguous: pass tensor.contiguous() or numpy.ascontiguousarray(tensor)")
     if writable and not is_writable:
         raise InvalidUsage(f"{what} is read-only: pass an array that can be written")
     return array

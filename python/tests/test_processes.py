@@ -87,10 +87,8 @@ def test_example():
     ],
 )  # fmt: skip
 def test_launchers(rank, size, local_rank, local_size, job):
-    ranks = [
-        run_python([EXAMPLE], **{rank: str(i), local_rank: str(i), size: "2", local_size: "2", job: f"job{os.getpid()}"})
-        for i in range(2)
-    ]
+    same = {size: "2", local_size: "2", job: f"job{os.getpid()}"}
+    ranks = [run_python([EXAMPLE], **{rank: str(i), local_rank: str(i)}, **same) for i in range(2)]
     assert [finish(process) for process in ranks] == ["rank 0 of 2: right\n", "rank 1 of 2: right\n"]
 
 
