@@ -7,7 +7,7 @@
 import atexit
 import pathlib
 
-from . import numa, utils
+from . import ext, numa, utils
 from ._mscclpp import (
     Algorithm,
     AlgorithmBuilder,

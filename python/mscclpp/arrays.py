@@ -43,6 +43,8 @@ def _of_torch(tensor, what):
     if tensor.device.type not in ("cpu", "cuda"):
         raise InvalidUsage(f"{what} is on device {tensor.device}: move it to the CPU or a CUDA device")
     on_gpu = tensor.device.type == "cuda"
+    if on_gpu and tensor.device.index != sys.modules["torch"].cuda.current_device():
+        raise InvalidUsage(f"{what} is on {tensor.device}, not on the current device: call torch.cuda.set_device()")
     return (
         Array(tensor, "torch", tensor.data_ptr(), tuple(tensor.shape), to_dtype(tensor.dtype),
               DeviceType.GPU if on_gpu else DeviceType.CPU, tensor.device.index if on_gpu else 0),
@@ -73,7 +75,8 @@ def _of_dlpack(tensor, what):
         raise InvalidUsage(f"{what} is on a device that is neither the CPU nor a CUDA GPU: move it")
     kind = "cupy" if _is(tensor, "cupy", "ndarray") else "dlpack"
     array = Array(tensor, kind, address, shape, to_dtype(name), _DLPACK_DEVICES[device], device_id)
-    return array, 0 in shape or _is_contiguous(shape, strides), True
+    is_writable = not type(tensor).__module__.startswith("jax")  # jax shares its arrays, but never changes one
+    return array, 0 in shape or _is_contiguous(shape, strides), is_writable
 
 
 _CUDA_TYPES = {"b": "int", "i": "int", "u": "uint", "f": "float"}

@@ -6,6 +6,7 @@ import multiprocessing.connection
 import os
 import pickle
 import signal
+import threading
 import time
 import traceback
 import uuid
@@ -62,12 +63,15 @@ def run(ranks, function, *args, timeout=None):
     try:
         for rank in range(ranks):
             receiver, sender = spawn.Pipe(duplex=False)
-            process = spawn.Process(target=_run_rank, args=(rank, ranks, job, sender, function, args), daemon=True)
+            process = spawn.Process(target=_run_rank, args=(rank, ranks, job, sender, function, args))
             process.start()
             sender.close()  # so that the end of the rank is the end of its pipe
             processes.append(process)
             pipes.append(receiver)
-        return _collect(processes, pipes, timeout)
+        results = _collect(processes, pipes, timeout)
+        for process in processes:
+            process.join(_GRACE)
+        return results
     finally:
         for process in processes:
             process.kill()
@@ -75,7 +79,13 @@ def run(ranks, function, *args, timeout=None):
             process.join()
 
 
+def _end_with_parent():
+    multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
+    os._exit(1)
+
+
 def _run_rank(rank, ranks, job, pipe, function, args):
+    threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.pop("MSCCLPP_COMM_ID", None)  # an address for ranks of another launcher
     os.environ.update(
         MSCCLPP_RANK=str(rank),

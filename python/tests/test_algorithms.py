@@ -66,7 +66,7 @@ class Rebuilder(mscclpp.AlgorithmBuilder):
 
 
 def test_builders_and_selectors():
-    builder = mscclpp.AlgorithmCollectionBuilder()
+    builder = mscclpp.ext.AlgorithmCollectionBuilder()
     defaults = builder.build_default_algorithms(device_type=mscclpp.DeviceType.CPU)
     own = defaults["allgather"]["mscclpp_allgather"]
     builder.add_algorithm_builder(Rebuilder(own))

@@ -58,6 +58,42 @@ def test_run_times_out():
         mscclpp.run(2, sleep, timeout=5)
 
 
+def note_and_sleep(comm, folder):
+    (pathlib.Path(folder) / str(os.getpid())).touch()
+    comm.barrier()
+    time.sleep(600)
+
+
+def is_running(process):
+    try:
+        return pathlib.Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def wait_until(condition):
+    end = time.monotonic() + 30
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def test_ranks_end_with_the_program(tmp_path):
+    program = f"""
+import sys
+sys.path.insert(0, {str(pathlib.Path(__file__).parent)!r})
+import mscclpp, test_processes
+mscclpp.run(2, test_processes.note_and_sleep, {str(tmp_path)!r})
+"""
+    script = tmp_path / "program.py"
+    script.write_text(program.replace("mscclpp.run", "if __name__ == '__main__': mscclpp.run"))
+    process = run_python([script])
+    wait_until(lambda: len(list(tmp_path.glob("[0-9]*"))) == 2)
+    process.kill()
+    process.communicate()
+    wait_until(lambda: not any(is_running(path.name) for path in tmp_path.glob("[0-9]*")))
+
+
 def run_python(arguments, **variables):
     return subprocess.Popen(
         [sys.executable, *arguments],
