@@ -64,7 +64,9 @@ using Extents = std::vector<std::int64_t>;
 // Rows one after another.
 Extents contiguousStrides(const Extents& shape) {
   Extents strides(shape.size(), 1);
-  for (std::size_t i = shape.size(); i-- > 1;) strides[i - 1] = strides[i] * shape[i];
+  for (std::size_t i = shape.size(); i-- > 1;) {
+    if (__builtin_mul_overflow(strides[i], shape[i], &strides[i - 1])) throwWrong("to_dlpack: the shape is too large");
+  }
   return strides;
 }
 

@@ -45,6 +45,8 @@ class Unknown:
         (lambda comm: mscclpp.Context().register_memory(0, 8, mscclpp.Transport.SharedMemory), "must not be null"),
         (lambda comm: mscclpp.HostBuffer(8).to_dlpack("float32", (3,)), "needs 3 elements, the buffer has 2"),
         (lambda comm: mscclpp.HostBuffer(8).to_dlpack("float32", (2, 2), (1, 1 << 62)), "exceeds the buffer"),
+        (lambda comm: mscclpp.HostBuffer(8).to_dlpack("int8", (1 << 40,) * 3), "the shape is too large"),
+        (lambda comm: mscclpp.HostBuffer(8).to_dlpack("int8", (-1, -8)), "not negative"),
         (lambda comm: mscclpp.HostBuffer(8).to_dlpack("complex64"), "unknown data_type 'complex64'"),
         (lambda comm: mscclpp.run(0, print), "at least one rank"),
         (lambda comm: mscclpp.init(), "no launcher started this process"),
