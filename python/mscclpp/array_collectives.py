@@ -1,7 +1,7 @@
 """The collectives on arrays: shapes, types and devices are checked, then the compiled ones run."""
 
 from ._mscclpp import CollectiveCall, CollectiveType, DeviceType, ReduceOp
-from .arrays import empty_like, stream_of, view
+from .arrays import UNKNOWN_DEVICE, empty_like, require_writable, stream_of, view, view_output
 from .dtypes import to_reduce_op
 from .errors import InvalidUsage
 
@@ -72,7 +72,7 @@ class ArrayCollectives:
         elif out is None:
             raise InvalidUsage("scatter: a rank that is not the root passes out=, which gives the shape and type")
         else:
-            source, target = None, view(out, "out", writable=True)
+            source, target = None, view_output(out)
         return self._run(CollectiveType.scatter, source, target, target.size, stream, algorithm, root=root)
 
     def send(self, tensor, peer, stream=None):
@@ -81,11 +81,11 @@ class ArrayCollectives:
 
     def recv(self, out, peer, stream=None):
         """Receives what rank `peer` sends into `out`, of as many elements, and returns it."""
-        return self._send_recv(None, -1, view(out, "out", writable=True), peer, stream)
+        return self._send_recv(None, -1, view_output(out), peer, stream)
 
     def send_recv(self, tensor, destination, out, origin, stream=None):
         """Sends to one rank and receives from another, or the same, at once; returns `out`."""
-        return self._send_recv(view(tensor), destination, view(out, "out", writable=True), origin, stream)
+        return self._send_recv(view(tensor), destination, view_output(out), origin, stream)
 
     def _send_recv(self, source, destination, target, origin, stream):
         return self._run(
@@ -132,10 +132,14 @@ class ArrayCollectives:
     def _target(self, out, source, shape):
         if out is None:
             return empty_like(source, shape)
-        target = view(out, "out", writable=True)
+        if out is source.owner and source.shape == shape:
+            require_writable(source)
+            return source
+        target = view_output(out)
         if target.dtype != source.dtype:
             raise InvalidUsage(f"out has elements of {target.dtype.name}, tensor of {source.dtype.name}: use one type")
-        if (target.device_type, target.device_id) != (source.device_type, source.device_id):
+        ids = {target.device_id, source.device_id} - {UNKNOWN_DEVICE}
+        if target.device_type != source.device_type or len(ids) > 1:
             places = {DeviceType.CPU: "the CPU", DeviceType.GPU: "a GPU"}
             raise InvalidUsage(
                 f"out is on {places[target.device_type]} ({target.device_id}), tensor on {places[source.device_type]} "

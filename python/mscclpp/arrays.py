@@ -5,14 +5,16 @@ import math
 import sys
 from typing import Any
 
-from ._mscclpp import DataType, DeviceType, describe_dlpack, size_of
+from ._mscclpp import DataType, DeviceType, describe_dlpack
 from .dtypes import to_dtype
 from .errors import InvalidUsage
 
 _DLPACK_DEVICES = {1: DeviceType.CPU, 2: DeviceType.GPU, 3: DeviceType.CPU, 13: DeviceType.GPU}
 
+UNKNOWN_DEVICE = -1  # of an interface that does not tell
 
-@dataclasses.dataclass(frozen=True)
+
+@dataclasses.dataclass(slots=True)
 class Array:
     """What a call needs to know of a tensor. The tensor is kept alive by `owner`; `kind` is its library."""
 
@@ -23,15 +25,13 @@ class Array:
     dtype: DataType
     device_type: DeviceType
     device_id: int
+    is_contiguous: bool
+    is_writable: bool
 
     @property
     def size(self):
         """Number of elements."""
         return math.prod(self.shape)
-
-    @property
-    def nbytes(self):
-        return self.size * size_of(self.dtype)
 
 
 def _is(tensor, library, name):
@@ -45,19 +45,18 @@ def _of_torch(tensor, what):
     on_gpu = tensor.device.type == "cuda"
     if on_gpu and tensor.device.index != sys.modules["torch"].cuda.current_device():
         raise InvalidUsage(f"{what} is on {tensor.device}, not on the current device: call torch.cuda.set_device()")
-    return (
-        Array(tensor, "torch", tensor.data_ptr(), tuple(tensor.shape), to_dtype(tensor.dtype),
-              DeviceType.GPU if on_gpu else DeviceType.CPU, tensor.device.index if on_gpu else 0),
-        tensor.is_contiguous(),
-        True,
-    )  # fmt: skip
+    device = (DeviceType.GPU, tensor.device.index) if on_gpu else (DeviceType.CPU, 0)
+    dtype = to_dtype(tensor.dtype)
+    return Array(tensor, "torch", tensor.data_ptr(), tuple(tensor.shape), dtype, *device, tensor.is_contiguous(), True)
 
 
 def _of_numpy(tensor, what):
     if not tensor.dtype.isnative:
         raise InvalidUsage(f"{what} has the other byte order: convert it by astype({tensor.dtype.newbyteorder()!r})")
-    array = Array(tensor, "numpy", tensor.ctypes.data, tensor.shape, to_dtype(tensor.dtype), DeviceType.CPU, 0)
-    return array, tensor.flags.c_contiguous, tensor.flags.writeable
+    address, _ = tensor.__array_interface__["data"]
+    flags = tensor.flags
+    place = (DeviceType.CPU, 0, flags.c_contiguous, flags.writeable)
+    return Array(tensor, "numpy", address, tensor.shape, to_dtype(tensor.dtype), *place)
 
 
 def _is_contiguous(shape, strides):
@@ -74,9 +73,10 @@ def _of_dlpack(tensor, what):
     if device not in _DLPACK_DEVICES:
         raise InvalidUsage(f"{what} is on a device that is neither the CPU nor a CUDA GPU: move it")
     kind = "cupy" if _is(tensor, "cupy", "ndarray") else "dlpack"
-    array = Array(tensor, kind, address, shape, to_dtype(name), _DLPACK_DEVICES[device], device_id)
+    contiguous = 0 in shape or _is_contiguous(shape, strides)
     is_writable = not type(tensor).__module__.startswith("jax")  # jax shares its arrays, but never changes one
-    return array, 0 in shape or _is_contiguous(shape, strides), is_writable
+    place = (_DLPACK_DEVICES[device], device_id, contiguous, is_writable)
+    return Array(tensor, kind, address, shape, to_dtype(name), *place)
 
 
 _CUDA_TYPES = {"b": "int", "i": "int", "u": "uint", "f": "float"}
@@ -89,33 +89,42 @@ def _of_cuda_interface(tensor, what):
     address, readonly = interface["data"]
     shape, strides = tuple(interface["shape"]), interface.get("strides")
     contiguous = not strides or 0 in shape or _is_contiguous(shape, [s / bytes_per_element for s in strides])
-    return Array(tensor, "cuda", address, shape, dtype, DeviceType.GPU, -1), contiguous, not readonly
+    return Array(tensor, "cuda", address, shape, dtype, DeviceType.GPU, UNKNOWN_DEVICE, contiguous, not readonly)
 
 
-def view(tensor, what="tensor", writable=False):
+def view(tensor, what="tensor"):
     """The Array of a tensor, which `what` names in errors.
 
-    Raises InvalidUsage for what is no array, for elements that are not contiguous, and, if `writable` is asked for,
-    for an array that is read-only.
+    Raises InvalidUsage for what is no array, and for elements that are not contiguous.
     """
     if _is(tensor, "torch", "Tensor"):
-        array, contiguous, is_writable = _of_torch(tensor, what)
+        array = _of_torch(tensor, what)
     elif _is(tensor, "numpy", "ndarray"):
-        array, contiguous, is_writable = _of_numpy(tensor, what)
+        array = _of_numpy(tensor, what)
     elif hasattr(tensor, "__dlpack__"):
-        array, contiguous, is_writable = _of_dlpack(tensor, what)
+        array = _of_dlpack(tensor, what)
     elif hasattr(tensor, "__cuda_array_interface__"):
-        array, contiguous, is_writable = _of_cuda_interface(tensor, what)
+        array = _of_cuda_interface(tensor, what)
     else:
         raise InvalidUsage(
             f"{what} is a {type(tensor).__name__}: pass a torch tensor, a numpy array, or an object with __dlpack__ or "
             "__cuda_array_interface__"
         )
-    if not contiguous:
+    if not array.is_contiguous:
         raise InvalidUsage(f"{what} is not contiguous: pass tensor.contiguous() or numpy.ascontiguousarray(tensor)")
-    if writable and not is_writable:
-        raise InvalidUsage(f"{what} is read-only: pass an array that can be written")
     return array
+
+
+def view_output(tensor):
+    """The same for the argument `out`; raises InvalidUsage for an array that is read-only, too."""
+    array = view(tensor, "out")
+    require_writable(array)
+    return array
+
+
+def require_writable(array):
+    if not array.is_writable:
+        raise InvalidUsage("out is read-only: pass an array that can be written")
 
 
 def empty_like(array, shape):

@@ -1,9 +1,12 @@
 """Element types and operators of other libraries as DataType and ReduceOp."""
 
+import functools
+
 from ._mscclpp import DataType, ReduceOp, size_of
 from .errors import InvalidUsage
 
 
+@functools.lru_cache
 def to_dtype(dtype):
     """The DataType of a name ("float16"), or of a type of torch, numpy, ml_dtypes, cupy or jax.
 
@@ -20,6 +23,7 @@ def to_dtype(dtype):
     return found
 
 
+@functools.lru_cache
 def to_reduce_op(op):
     """The ReduceOp of a name, such as "sum". Raises InvalidUsage for others."""
     if isinstance(op, ReduceOp):

@@ -109,3 +109,30 @@ def test_pickling():
     assert type(error) is mscclpp.SysError and str(error) == "no memory" and error.code == 12
     error = pickle.loads(pickle.dumps(mscclpp.RankFailed("gone", rank=3)))
     assert error.rank == 3 and error.code == mscclpp.ErrorCode.RemoteError
+
+
+class OnGpu:
+    """Memory of a GPU as __cuda_array_interface__ describes it, without a GPU."""
+
+    def __init__(self, **changes):
+        interface = {"shape": (2, 3), "typestr": "<f4", "data": (4096, False), "version": 3}
+        self.__cuda_array_interface__ = interface | changes
+
+
+def test_cuda_array_interface(comm):
+    from mscclpp.arrays import stream_of, view
+
+    array = view(OnGpu())
+    assert (array.address, array.size, array.dtype) == (4096, 6, mscclpp.DataType.float32)
+    assert array.device_type == mscclpp.DeviceType.GPU and view(OnGpu(strides=(12, 4))).shape == (2, 3)
+    assert stream_of(array, None) == 0 and stream_of(array, 7) == 7
+    for call, sentence in (
+        (lambda: view(OnGpu(strides=(24, 4))), "not contiguous"),
+        (lambda: view(OnGpu(typestr="<c8")), "not supported"),
+        (lambda: stream_of(array, "stream"), "pass a stream"),
+        (lambda: comm.all_reduce(OnGpu()), "pass out="),
+        (lambda: comm.all_reduce(OnGpu(), out=OnGpu(data=(4096, True))), "read-only"),
+        (lambda: comm.all_reduce(OnGpu(), out=np.zeros((2, 3), np.float32)), "out is on the CPU"),
+    ):
+        with pytest.raises(mscclpp.InvalidUsage, match=sentence):
+            call()
