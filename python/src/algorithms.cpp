@@ -1,5 +1,4 @@
 // Algorithms as objects, their collections and selectors, in MSCCL++'s interface.
-#include <nanobind/make_iterator.h>
 #include <nanobind/stl/function.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>

@@ -1,14 +1,10 @@
 // Memory that peers can map, and its hand-over to other libraries by DLPack.
 #include <nanobind/ndarray.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
-#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
 #include <array>
-#include <optional>
-#include <tuple>
 
 #include "gpu_support.hpp"
 #include "module.hpp"
