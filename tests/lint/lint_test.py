@@ -124,6 +124,7 @@ SAMPLES = {
     ],
     rules.file_names: [
         ({"include/mscclpp/basic/utils.hpp": ""}, {"include/mscclpp/basic/copy.hpp": ""}),
+        ({"python/tests/utils.py": ""}, {"python/mscclpp/utils.py": ""}),
         ({"host/gpu_helpers.cpp": ""}, {"host/gpu_buffer.cpp": ""}),
         ({"host/common/a.cpp": ""}, {"host/cuda/a.cpp": ""}),
         ({"host/TcpBootstrap.cpp": ""}, {"host/bootstrap/tcp_bootstrap.cpp": ""}),

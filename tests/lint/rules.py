@@ -211,6 +211,7 @@ def macros(tree):
 
 VAGUE = {"util", "utils", "helper", "helpers", "common", "impl", "misc"}
 EXTENSIONS = (".cpp", ".cu", ".hpp", ".cuh")
+NAMED_BY_MSCCLPP = (COMPAT, "python/mscclpp/utils.py")
 FOREIGN_EXTENSIONS = (".cc", ".cxx", ".c", ".h", ".hh", ".hxx", ".inl", ".ipp", ".tpp")
 
 
@@ -223,8 +224,8 @@ def file_names(tree):
             yield f"{path}:1: sources end in {', '.join(EXTENSIONS)}"
         elif path.endswith(CODE + (".py",)) and not re.fullmatch(r"[a-z0-9_]+", stem):
             yield f"{path}:1: file names are snake_case"
-        elif path.startswith(COMPAT):
-            continue  # MSCCL++ named them
+        elif path.startswith(NAMED_BY_MSCCLPP):
+            continue
         elif VAGUE & set(stem.lower().split("_")) or VAGUE & set(folder.split("/")):
             yield f"{path}:1: name a file after its one idea, not {' '.join(sorted(VAGUE))}"
 

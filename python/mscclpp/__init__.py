@@ -1,0 +1,75 @@
+"""MSCCL++ in Python: collectives between the ranks of a job, on GPU tensors and on CPU ranks.
+
+`comm = mscclpp.init()` under torchrun, mpirun or srun, or `mscclpp.run(ranks, function)`; then
+`comm.all_reduce(tensor)` and so on. Below that are the names of MSCCL++'s own package. docs/python.md.
+"""
+
+import atexit
+import pathlib
+
+from . import ext, numa, utils
+from ._mscclpp import (
+    Algorithm,
+    AlgorithmBuilder,
+    AlgorithmCollection,
+    AlgorithmCollectionBuilder,
+    AlgorithmType,
+    AllIBTransports,
+    AllTransports,
+    Bootstrap,
+    CollectiveBufferMode,
+    CollectiveCall,
+    CollectiveRequest,
+    Collectives,
+    CollectiveType,
+    CommResult,
+    Communicator,
+    Connection,
+    Context,
+    DataType,
+    Device,
+    DeviceType,
+    Endpoint,
+    EndpointConfig,
+    EndpointConfigIb,
+    Env,
+    ErrorCode,
+    GpuBufferGranularity,
+    HostBuffer,
+    IbMode,
+    NoTransports,
+    RawGpuBuffer,
+    ReduceOp,
+    RegisteredMemory,
+    Semaphore,
+    SemaphoreStub,
+    TcpBootstrap,
+    Transport,
+    TransportFlags,
+    UniqueId,
+    __version__,
+    env,
+    has_cuda,
+    is_bulk_supported,
+    is_nvls_supported,
+)
+from .comm_group import CommGroup
+from .errors import Aborted, CudaError, CuError, Error, IbError, InvalidUsage, RemoteError, SysError, Timeout
+from .gpu_buffer import GpuBuffer
+from .launch import RankFailed, init, run
+
+version = {"version": __version__}
+
+
+def get_include():
+    """The folder of the library's headers, for kernels that are compiled against them."""
+    return str(pathlib.Path(__file__).parent / "include")
+
+
+def get_lib():
+    """The folder of the compiled library, which is the extension module."""
+    return str(pathlib.Path(_mscclpp.__file__).parent)
+
+
+# Selectors and builders are Python objects that a C++ object of the process keeps: they end before the interpreter.
+atexit.register(AlgorithmCollectionBuilder.reset)

@@ -1,0 +1,25 @@
+// What the bindings need of a GPU, with an implementation for builds without CUDA.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+namespace mscclpp::python {
+
+struct GpuAllocation {
+  std::shared_ptr<void> memory;
+  std::size_t bytes = 0;
+  int deviceId = -1;
+};
+
+/// What the size is rounded up to if multicast may be used.
+enum class GpuBufferGranularity { MultiCastMinimum, MultiCastRecommended };
+
+/// Zero-filled memory of the current device that peers can map. Throws Error(InvalidUsage) in a build without CUDA,
+/// else CudaError or CuError.
+GpuAllocation allocateGpuMemory(std::size_t bytes, GpuBufferGranularity granularity);
+
+bool nvlsSupported();
+bool bulkSupported();
+
+}  // namespace mscclpp::python
