@@ -35,6 +35,7 @@ class CommGroup(ArrayCollectives):
         self.nranks_per_node = bootstrap.get_n_ranks_per_node()
         self._collectives = {}
         self._buffers = {}
+        self._closing = []
         _open_groups.add(self)
 
     def __enter__(self):
@@ -103,6 +104,8 @@ class CommGroup(ArrayCollectives):
             if barrier:
                 self.barrier()
         finally:
+            for end in self._closing:
+                end()
             for _, registration in self._buffers.values():
                 registration.end()
             self._buffers.clear()
@@ -110,6 +113,11 @@ class CommGroup(ArrayCollectives):
             self.communicator = None
             self.bootstrap = None
             _open_groups.discard(self)
+
+    def at_close(self, function):
+        """Calls function() when the group is closed, before its collectives end. Raises InvalidUsage if it is closed."""
+        self._require_open()
+        self._closing.append(function)
 
     def _require_open(self):
         if self.communicator is None:

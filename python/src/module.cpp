@@ -14,4 +14,5 @@ NB_MODULE(_mscclpp, module) {
   bindMemory(module);
   bindCollectives(module);
   bindAlgorithms(module);
+  bindNamedGroups(module);
 }

@@ -67,5 +67,6 @@ void bindCommunicator(nb::module_& module);
 void bindMemory(nb::module_& module);
 void bindCollectives(nb::module_& module);
 void bindAlgorithms(nb::module_& module);
+void bindNamedGroups(nb::module_& module);
 
 }  // namespace mscclpp::python
