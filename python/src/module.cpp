@@ -14,4 +14,8 @@ NB_MODULE(_mscclpp, module) {
   bindMemory(module);
   bindCollectives(module);
   bindAlgorithms(module);
+  bindChannels(module);
+  bindProxy(module);
+  bindSwitchChannels(module);
+  bindJit(module);
 }
