@@ -147,6 +147,11 @@ def stream_of(array, stream):
         if array.kind == "torch":
             return sys.modules["torch"].cuda.current_stream(array.owner.device).cuda_stream
         return sys.modules["cupy"].cuda.get_current_stream().ptr if array.kind == "cupy" else 0
+    return stream_handle(stream)
+
+
+def stream_handle(stream):
+    """The handle of a stream of torch or cupy."""
     for attribute in ("cuda_stream", "ptr"):
         stream = getattr(stream, attribute, stream)
     if not isinstance(stream, int):

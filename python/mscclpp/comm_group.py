@@ -8,13 +8,14 @@ import weakref
 from ._mscclpp import Collectives, Communicator, DeviceType, HostBuffer, RawGpuBuffer, TcpBootstrap, size_of
 from .array_collectives import ArrayCollectives
 from .arrays import view
+from .channel_setup import ChannelSetup
 from .dtypes import to_dtype
 from .errors import InvalidUsage
 
 _open_groups = weakref.WeakSet()
 
 
-class CommGroup(ArrayCollectives):
+class CommGroup(ChannelSetup, ArrayCollectives):
     """This process as one rank of a group; `mscclpp.init()` makes one from what the launcher has set.
 
     By hand, with one of: `mpi_comm`, a communicator of mpi4py; `torch_group`, a group of torch.distributed;

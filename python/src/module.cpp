@@ -15,4 +15,8 @@ NB_MODULE(_mscclpp, module) {
   bindCollectives(module);
   bindAlgorithms(module);
   bindNamedGroups(module);
+  bindChannels(module);
+  bindProxy(module);
+  bindSwitchChannels(module);
+  bindJit(module);
 }
