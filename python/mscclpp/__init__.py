@@ -73,6 +73,8 @@ from .comm_group import CommGroup
 from .errors import Aborted, CudaError, CuError, Error, IbError, InvalidUsage, RemoteError, SysError, Timeout
 from .gpu_buffer import GpuBuffer
 from .launch import RankFailed, init, run
+from .native import compile_native
+from .plans import ExecutionPlan, Executor, PacketType, compile
 
 version = {"version": __version__}
 

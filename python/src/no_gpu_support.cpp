@@ -10,6 +10,9 @@ GpuAllocation allocateGpuMemory(std::size_t, GpuBufferGranularity) {
       ErrorCode::InvalidUsage);
 }
 
+std::string gpuArchitecture() {
+  return {};
+}
 bool nvlsSupported() {
   return false;
 }
