@@ -54,9 +54,11 @@ from ._mscclpp import (
     is_nvls_supported,
 )
 from .comm_group import CommGroup
+from .dtypes import Reduction, pre_mul_sum
 from .errors import Aborted, CudaError, CuError, Error, IbError, InvalidUsage, RemoteError, SysError, Timeout
 from .gpu_buffer import GpuBuffer
 from .launch import RankFailed, init, run
+from .tracing import trace
 
 version = {"version": __version__}
 

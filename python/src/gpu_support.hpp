@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <memory>
 
+struct CUstream_st;
+
 namespace mscclpp::python {
 
 struct GpuAllocation {
@@ -18,6 +20,12 @@ enum class GpuBufferGranularity { MultiCastMinimum, MultiCastRecommended };
 /// Zero-filled memory of the current device that peers can map. Throws Error(InvalidUsage) in a build without CUDA,
 /// else CudaError or CuError.
 GpuAllocation allocateGpuMemory(std::size_t bytes, GpuBufferGranularity granularity);
+
+/// A stream of the current device that can be captured. Throws Error(InvalidUsage) without CUDA.
+std::shared_ptr<CUstream_st> makeStream();
+
+/// Waits for all work on the current device; does nothing without CUDA.
+void synchronizeDevice();
 
 bool nvlsSupported();
 bool bulkSupported();

@@ -12,6 +12,8 @@ NB_MODULE(_mscclpp, module) {
   bindTransport(module);
   bindCommunicator(module);
   bindMemory(module);
+  bindTrace(module);
   bindCollectives(module);
+  bindTuning(module);
   bindAlgorithms(module);
 }

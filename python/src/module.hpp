@@ -65,7 +65,9 @@ void bindBootstrap(nb::module_& module);
 void bindTransport(nb::module_& module);
 void bindCommunicator(nb::module_& module);
 void bindMemory(nb::module_& module);
+void bindTrace(nb::module_& module);
 void bindCollectives(nb::module_& module);
+void bindTuning(nb::module_& module);
 void bindAlgorithms(nb::module_& module);
 
 }  // namespace mscclpp::python
