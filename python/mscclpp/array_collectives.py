@@ -161,10 +161,11 @@ class ArrayCollectives:
     def group(self) -> Iterator[None]:
         """`with comm.group():` performs the calls of the block together, when it ends.
 
-        Then sends and recvs progress at the same time, in whatever order they were called, and short collectives that
-        move data become one kernel. Results are not there before. No call may use what another one writes. All ranks
-        call the same collectives in the group; they run before its messages. A group in a group is part of it. After an
-        exception in the block nothing is performed.
+        Then all its messages progress at the same time: those of send, recv, send_recv, all_gather_v and all_to_all_v.
+        Between two ranks they match in the order of the calls. Short collectives that move data become one kernel.
+        Results are not there before the end, and no call may use what another one writes. All ranks call the same
+        collectives in the group; they run before its messages. A group in a group is part of it. After an exception in
+        the block nothing is performed.
         """
         if self._group is not None:
             yield
@@ -259,8 +260,8 @@ class ArrayCollectives:
         target = view_output(out)
         if target.dtype is not source.dtype:
             raise InvalidUsage(f"out has elements of {target.dtype.name}, tensor of {source.dtype.name}: use one type")
-        ids = {target.device_id, source.device_id} - {UNKNOWN_DEVICE}
-        if target.device_type is not source.device_type or len(ids) > 1:
+        ids = (target.device_id, source.device_id)
+        if target.device_type is not source.device_type or (ids[0] != ids[1] and UNKNOWN_DEVICE not in ids):
             places = ["the CPU" if array.device_type is CPU else "a GPU" for array in (target, source)]
             raise InvalidUsage(
                 f"out is on {places[0]} ({target.device_id}), tensor on {places[1]} ({source.device_id}): both belong "

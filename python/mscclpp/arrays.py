@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ._mscclpp import DataType, DeviceType, describe_dlpack, size_of
+from ._mscclpp import DataType, DeviceType, buffer_address, describe_dlpack, size_of
 from .dtypes import to_dtype
 from .errors import InvalidUsage
 
@@ -55,7 +55,7 @@ def _of_numpy(tensor: Any, what: str) -> Array:
     dtype, flags = tensor.dtype, tensor.flags
     if not dtype.isnative:
         raise InvalidUsage(f"{what} has the other byte order: convert it by astype({dtype.newbyteorder()!r})")
-    return Array(tensor, "numpy", tensor.__array_interface__["data"][0], tensor.shape, tensor.size, to_dtype(dtype),
+    return Array(tensor, "numpy", buffer_address(tensor), tensor.shape, tensor.size, to_dtype(dtype),
                  CPU, 0, flags.c_contiguous, flags.writeable)  # fmt: skip
 
 
@@ -145,12 +145,19 @@ def require_writable(array: Array) -> None:
 
 def empty_like(array: Array, shape: tuple[int, ...]) -> Array:
     """A new array of the same library, type and device. Raises InvalidUsage where that library is not known."""
-    owner = array.owner
-    if array.kind == "torch":
-        return view(owner.new_empty(shape))
-    if array.kind in ("numpy", "cupy"):
-        return view(sys.modules[array.kind].empty(shape, owner.dtype))
-    raise InvalidUsage(f"cannot make a result for a {type(owner).__name__}: pass out=")
+    owner, kind = array.owner, array.kind
+    if kind == "torch":
+        result = owner.new_empty(shape)
+        address = result.data_ptr()
+    elif kind == "numpy":
+        result = sys.modules[kind].empty(shape, owner.dtype)
+        address = buffer_address(result)
+    elif kind == "cupy":
+        return view(sys.modules[kind].empty(shape, owner.dtype))
+    else:
+        raise InvalidUsage(f"cannot make a result for a {type(owner).__name__}: pass out=")
+    return Array(result, kind, address, shape, math.prod(shape), array.dtype, array.device_type, array.device_id,
+                 True, True)  # fmt: skip
 
 
 def parts_of(array: Array, counts: Sequence[int]) -> list[tuple[int, int, int]]:
@@ -171,7 +178,8 @@ def stream_of(array: Array, stream: Any) -> int:
         return 0
     if stream is None:
         if array.kind == "torch":
-            return int(sys.modules["torch"].cuda.current_stream(array.owner.device).cuda_stream)
+            # What current_stream() gives, without an object for it, which takes longer than the rest of a call.
+            return int(sys.modules["torch"]._C._cuda_getCurrentRawStream(array.device_id))
         return int(sys.modules["cupy"].cuda.get_current_stream().ptr) if array.kind == "cupy" else 0
     for attribute in ("cuda_stream", "ptr"):
         stream = getattr(stream, attribute, stream)

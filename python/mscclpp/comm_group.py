@@ -92,6 +92,7 @@ class CommGroup(ArrayCollectives, Tuner):
 
     def free(self, array):
         """Ends the registration of an array of empty(). Called by all ranks, when no call uses it any more."""
+        self._require_open()
         buffer = self._buffers.pop(view(array).address, None)
         if buffer is None:
             raise InvalidUsage("free() takes an array that empty() of this group returned, and takes it once")
