@@ -6,13 +6,13 @@
 
 #include "host/bootstrap/group_agreement.hpp"
 #include "kernels/call_arguments.hpp"
+#include "kernels/message_exchange.hpp"
 #include "kernels/nccl/call_counts.hpp"
 #include "kernels/nccl/device.hpp"
 #include "kernels/nccl/element_type.hpp"
 #include "kernels/nccl/exchanged_value.hpp"
 #include "kernels/nccl/handle.hpp"
 #include "kernels/nccl/log.hpp"
-#include "kernels/nccl/message_exchange.hpp"
 #include "kernels/nccl/profiler_range.hpp"
 #include "kernels/tuning.hpp"
 #include "mscclpp/host/base/env.hpp"
@@ -285,7 +285,7 @@ void Comm::runMessages(std::span<const PendingCall> calls, cudaStream_t stream) 
       receives.push_back({call.output, call.receivedCount * sizeOf(call.type), call.origin});
     }
   }
-  exchange(*resources_->collectives, rank(), size(), sends, receives, stream);
+  kernels::exchange(*resources_->collectives, rank(), size(), sends, receives, stream);
 }
 
 ncclWindow_t Comm::registerWindow(void* data, std::size_t bytes, int flags) {
