@@ -34,8 +34,9 @@ class KernelBuilder:
     of NVRTC. architecture: "sm_90a" for machine code, "compute_90" for PTX; it takes the place of the current GPU's.
 
     The source is for the device: it includes the library's device headers, libcu++ and the like, and headers of its own
-    folder, but none of the host's C++ library (docs/jit.md). The compiler is NVRTC; its results are kept in
-    MSCCLPP_CACHE_DIR. Raises InvalidUsage with the compiler's messages.
+    folder, but none of the host's C++ library. The compiler is NVRTC, also where there is nvcc, so that what compiles
+    on one machine does on another; its results are kept in MSCCLPP_CACHE_DIR (docs/jit.md). `program` is the result.
+    Raises InvalidUsage with the compiler's messages.
     """
 
     def __init__(self, file=None, kernel_name="", file_dir=None, macro_dict=None, *, code=None, options=(),
@@ -49,6 +50,9 @@ class KernelBuilder:
                 raise InvalidUsage(f"there is no file {path}: pass its name, and its folder as file_dir=")
             code = path.read_text(encoding="utf-8")
             folders = [str(path.parent)]
+        names = pathlib.Path(__file__).parent / "include"  # MSCCL++'s names for the library's headers
+        if names.is_dir():
+            folders.append(str(names))
         macros = [f"-D{name}={value}" for name, value in (macro_dict or {}).items()]
         name = str(file or "kernel.cu")
         self._kernel_name = kernel_name
