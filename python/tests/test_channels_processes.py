@@ -1,4 +1,4 @@
-"""Channels between CPU ranks as processes: tensors of torch and numpy, ranks that fail or leave, the end of programs."""
+"""Channels between CPU ranks as processes: tensors, ranks that fail or leave, and the end of programs."""
 
 import os
 import pathlib

@@ -32,8 +32,8 @@ class Arguments(ctypes.Structure):
 
 def test_pack_lays_arguments_out_as_a_struct():
     array, buffer = np.zeros(4, np.float32), mscclpp.HostBuffer(8)
-    packed = pack(-5, array, True, ctypes.c_float(1.5), np.int8(-1), ctypes.c_size_t(1 << 40), np.float16(1.0), 
-                  np.float64(math.pi), None, buffer)  # fmt: skip
+    numbers = (ctypes.c_float(1.5), np.int8(-1), ctypes.c_size_t(1 << 40), np.float16(1.0), np.float64(math.pi))
+    packed = pack(-5, array, True, *numbers, None, buffer)
     expected = Arguments(-5, array.ctypes.data, 1, 1.5, -1, 1 << 40, 0x3C00, math.pi, None, buffer.data())
     assert packed == bytes(expected)
     assert pack() == b"" and pack(1, 2) == struct.pack("ii", 1, 2)
@@ -49,7 +49,8 @@ def test_pack_takes_tensors_and_handles():
         channel = comm.make_memory_channels(buffer, connections)[0]
         handle = channel.device_handle()
         memory = comm.register_local_memory(buffer, connections)
-        assert pack(1, channel, memory) == bytes([1, 0, 0, 0, 0, 0, 0, 0]) + handle.raw + struct.pack("P", buffer.data())
+        expected = struct.pack("ii", 1, 0) + handle.raw + struct.pack("P", buffer.data())
+        assert pack(1, channel, memory) == pack(1, handle, buffer) == expected
         # An array of handles in memory that kernels read.
         handles = np.frombuffer(handle.raw * 2, np.uint8)
         assert len(handle.raw) == 72 and handles.size == 144
