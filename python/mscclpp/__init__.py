@@ -70,9 +70,13 @@ from ._mscclpp import (
     is_nvls_supported,
 )
 from .comm_group import CommGroup
+from .dtypes import Reduction, pre_mul_sum
 from .errors import Aborted, CudaError, CuError, Error, IbError, InvalidUsage, RemoteError, SysError, Timeout
 from .gpu_buffer import GpuBuffer
 from .launch import RankFailed, init, run
+from .native import compile_native
+from .plans import ExecutionPlan, Executor, PacketType, compile
+from .tracing import trace
 
 version = {"version": __version__}
 

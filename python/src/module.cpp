@@ -12,8 +12,11 @@ NB_MODULE(_mscclpp, module) {
   bindTransport(module);
   bindCommunicator(module);
   bindMemory(module);
+  bindTrace(module);
   bindCollectives(module);
+  bindTuning(module);
   bindAlgorithms(module);
+  bindNamedGroups(module);
   bindChannels(module);
   bindProxy(module);
   bindSwitchChannels(module);
