@@ -41,8 +41,8 @@ def test_pack_lays_arguments_out_as_a_struct():
 
 def test_pack_takes_tensors_and_handles():
     torch = pytest.importorskip("torch")
-    tensor = torch.zeros(3)
-    assert pack(tensor) == struct.pack("P", tensor.data_ptr())
+    for tensor in (torch.zeros(3), torch.zeros(3, dtype=torch.bool), torch.zeros(4, 4)[:, 1]):
+        assert pack(tensor) == struct.pack("P", tensor.data_ptr())
     with single_rank() as comm:
         buffer = mscclpp.HostBuffer(64)
         connections = comm.make_connection([0], mscclpp.Transport.SharedMemory)
