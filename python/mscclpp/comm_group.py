@@ -2,19 +2,22 @@
 
 import atexit
 import math
+import os
 import sys
 import weakref
 
 from ._mscclpp import Collectives, Communicator, DeviceType, HostBuffer, RawGpuBuffer, TcpBootstrap, size_of
 from .array_collectives import ArrayCollectives
 from .arrays import view
+from .channel_setup import ChannelSetup
 from .dtypes import to_dtype
 from .errors import InvalidUsage
+from .tuning import Tuner
 
-_open_groups = weakref.WeakSet()
+open_groups = weakref.WeakSet()
 
 
-class CommGroup(ArrayCollectives):
+class CommGroup(ChannelSetup, ArrayCollectives, Tuner):
     """This process as one rank of a group; `mscclpp.init()` makes one from what the launcher has set.
 
     By hand, with one of: `mpi_comm`, a communicator of mpi4py; `torch_group`, a group of torch.distributed;
@@ -35,7 +38,9 @@ class CommGroup(ArrayCollectives):
         self.nranks_per_node = bootstrap.get_n_ranks_per_node()
         self._collectives = {}
         self._buffers = {}
-        _open_groups.add(self)
+        self._closing = []
+        self._is_inherited = False  # from the process that this one was forked from
+        open_groups.add(self)
 
     def __enter__(self):
         return self
@@ -89,6 +94,7 @@ class CommGroup(ArrayCollectives):
 
     def free(self, array):
         """Ends the registration of an array of empty(). Called by all ranks, when no call uses it any more."""
+        self._require_open()
         buffer = self._buffers.pop(view(array).address, None)
         if buffer is None:
             raise InvalidUsage("free() takes an array that empty() of this group returned, and takes it once")
@@ -103,15 +109,33 @@ class CommGroup(ArrayCollectives):
             if barrier:
                 self.barrier()
         finally:
+            for end in self._closing:
+                end()
             for _, registration in self._buffers.values():
                 registration.end()
             self._buffers.clear()
             self._collectives.clear()
             self.communicator = None
             self.bootstrap = None
-            _open_groups.discard(self)
+            open_groups.discard(self)
+
+    def _leave_to_parent(self):
+        # The child shares sockets and memory with its parent, and has none of the threads: it lets go of all of them.
+        self._buffers, self._collectives = {}, {}
+        self.communicator = self.bootstrap = None
+        self._is_inherited = True
+
+    def at_close(self, function):
+        """Calls function() when the group is closed, before its collectives end. Raises InvalidUsage if it is closed."""
+        self._require_open()
+        self._closing.append(function)
 
     def _require_open(self):
+        if self._is_inherited:
+            raise InvalidUsage(
+                f"this process was forked from rank {self.my_rank}, whose group it cannot use: start ranks with "
+                "mscclpp.run() or a launcher, and workers by the method 'spawn'"
+            )
         if self.communicator is None:
             raise InvalidUsage("the group is closed: make another one")
 
@@ -154,8 +178,17 @@ def _to_numpy(buffer, dtype, shape):
     return numpy.asarray(buffer.to_dlpack()).view(dtype).reshape(shape)
 
 
+def _leave_groups_to_parent():
+    for group in list(open_groups):
+        group._leave_to_parent()
+    open_groups.clear()
+
+
+os.register_at_fork(after_in_child=_leave_groups_to_parent)
+
+
 @atexit.register
-def _close_open_groups():
+def _closeopen_groups():
     # Peers then see that this rank has left in order, and threads end while the interpreter still runs.
-    for group in list(_open_groups):
+    for group in list(open_groups):
         group.close(barrier=False)

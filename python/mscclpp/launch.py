@@ -85,6 +85,7 @@ def _end_with_parent():
 
 
 def _run_rank(rank, ranks, job, pipe, function, args):
+    process = os.getpid()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.pop("MSCCLPP_COMM_ID", None)  # an address for ranks of another launcher
     os.environ.update(
@@ -97,8 +98,11 @@ def _run_rank(rank, ranks, job, pipe, function, args):
     try:
         with init() as comm:
             result = pickle.dumps(function(comm, *args))
-        pipe.send((True, result))
+        if os.getpid() == process:
+            pipe.send((True, result))
     except BaseException as error:
+        if os.getpid() != process:
+            raise  # a process that the function has forked ends: the rank is its parent
         # A failure that another rank caused is reported only if that one reports none.
         pipe.send((False, isinstance(error, RemoteError), traceback.format_exc()))
         raise SystemExit(1) from None

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "mscclpp/host/cuda/gpu.hpp"
 #include "mscclpp/host/cuda/gpu_buffer.hpp"
 
 namespace mscclpp::python {
@@ -12,6 +13,16 @@ GpuAllocation allocateGpuMemory(std::size_t bytes, GpuBufferGranularity granular
                                            ? mscclpp::GpuBufferGranularity::MultiCastMinimum
                                            : mscclpp::GpuBufferGranularity::MultiCastRecommended);
   return {std::move(memory), allocated, deviceId};
+}
+
+std::shared_ptr<CUstream_st> makeStream() {
+  cudaStream_t stream = nullptr;
+  MSCCLPP_CUDATHROW(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  return {stream, [](cudaStream_t each) { cudaStreamDestroy(each); }};
+}
+
+void synchronizeDevice() {
+  MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
 }
 
 namespace {

@@ -5,6 +5,8 @@
 #include <memory>
 #include <string>
 
+struct CUstream_st;
+
 namespace mscclpp::python {
 
 struct GpuAllocation {
@@ -22,6 +24,12 @@ GpuAllocation allocateGpuMemory(std::size_t bytes, GpuBufferGranularity granular
 
 /// That of the current device, with the features of this GPU only: "90a". Empty without a device.
 std::string gpuArchitecture();
+
+/// A stream of the current device that can be captured. Throws Error(InvalidUsage) without CUDA.
+std::shared_ptr<CUstream_st> makeStream();
+
+/// Waits for all work on the current device; does nothing without CUDA.
+void synchronizeDevice();
 
 bool nvlsSupported();
 bool bulkSupported();

@@ -1,0 +1,3 @@
+"""PyTorch parts of the package: operators for torch.compile and CUDA graphs. docs/python.md."""
+
+from .ops import register
