@@ -1,3 +1,4 @@
 """PyTorch parts of the package: operators for torch.compile and CUDA graphs. docs/python.md."""
 
-from .ops import register
+from .ops import register  # first: it loads the operators
+from . import functional
