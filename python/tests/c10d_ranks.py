@@ -8,6 +8,7 @@ import tempfile
 import time
 import traceback
 
+import mscclpp.torch  # registers the backend
 import torch.multiprocessing
 from torch import distributed as dist
 
@@ -20,7 +21,9 @@ def run(ranks, function, *args, backend=BACKEND, timeout=120, group_timeout=60, 
     expect_exit: ranks that end otherwise than by returning, whose result is None. A rank that fails fails the test with
     its traceback.
     """
-    context = torch.multiprocessing.get_context("spawn")
+    # Ranks are forked from a process that has imported torch, and has no threads: an import takes seconds.
+    context = torch.multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["c10d_ranks", "mscclpp.torch", "torch.distributed.tensor", "torch.distributed.fsdp"])
     results = context.SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
         store = str(pathlib.Path(folder) / "store")
@@ -57,8 +60,6 @@ def run(ranks, function, *args, backend=BACKEND, timeout=120, group_timeout=60, 
 
 
 def _work(rank, ranks, store, backend, group_timeout, results, function, args):
-    import mscclpp.torch  # registers the backend
-
     torch.set_num_threads(1)
     os.environ["LOCAL_RANK"] = str(rank)
     try:

@@ -135,11 +135,6 @@ def test_abort_of_a_split():
     c10d_ranks.run(2, abort_a_split)
 
 
-def destroy_and_make_again(rank):
-    dist.destroy_process_group()
-    return rank
-
-
 def test_missing_rank(tmp_path):
     """The others say which rank has not come."""
     program = f"""
