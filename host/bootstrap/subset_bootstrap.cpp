@@ -131,6 +131,13 @@ void SubsetBootstrap::barrier() {
   groupBarrier(all);
 }
 
+int SubsetBootstrap::waitForAny(const std::vector<int>& ranks, int tag) {
+  const Call call(*this);
+  std::vector<int> ofParent;
+  for (const int rank : ranks) ofParent.push_back(parentRankOf(rank));
+  return *findMember(contexts_->waitForAny(ofParent, parentTagOf(tag)));
+}
+
 void SubsetBootstrap::leave() noexcept {
   if (contexts_ == nullptr || hasLeft_.exchange(true)) return;
   contexts_->leaveContext(context_, members_);

@@ -47,6 +47,9 @@ class SubsetBootstrap : public Bootstrap, public FailureDetector {
   void recv(void* data, int size, int peer, int tag) override;
   void allGather(void* allData, int size) override;
   void barrier() override;
+  /// One of `ranks`, which are one at least, whose next message of this tag a recv would not wait for, once there is
+  /// one: it has arrived, or cannot come. Of a parent that is a TcpBootstrap.
+  int waitForAny(const std::vector<int>& ranks, int tag);
 
   /// Tells the other members that this one leaves the subset, without an effect on other subsets: what they wait for it
   /// in the subset ends as if it had left the job. This rank makes no more calls. Any thread may call it.
