@@ -258,31 +258,37 @@ ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqu
   });
 }
 
-ncclResult_t ncclCommSuspend(ncclComm_t comm, int /*flags*/) {
-  return guarded("ncclCommSuspend", [&] {
-    findComm(comm);
-    throwUnsupported("releasing the memory of a communicator that is kept");
+ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags) {
+  return guardedInGroup("ncclCommSuspend", [&] {
+    if (flags != suspendMemory) throwInvalidArgument("flags must be NCCL_SUSPEND_MEM");
+    const auto found = findComm(comm);
+    Group::ofThisThread().setUp(found, [=] { found->suspend(); });
   });
 }
 
-// Nothing is ever suspended.
 ncclResult_t ncclCommResume(ncclComm_t comm) {
-  return guarded("ncclCommResume", [&] { findComm(comm); });
+  return guardedInGroup("ncclCommResume", [&] {
+    const auto found = findComm(comm);
+    Group::ofThisThread().setUp(found, [=] { found->resume(); });
+  });
 }
 
-// Nothing can be suspended, so that all memory persists.
 ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value) {
   return guarded("ncclCommMemStats", [&] {
     requirePointer(value, "value");
-    const auto found = findComm(comm);
+    const Comm::MemoryUse use = findComm(comm)->memoryUse();
     switch (stat) {
       case ncclStatGpuMemSuspend:
+        *value = use.suspendable;
+        return;
       case ncclStatGpuMemSuspended:
-        *value = 0;
+        *value = use.isSuspended ? 1 : 0;
         return;
       case ncclStatGpuMemPersist:
+        *value = use.persistent;
+        return;
       case ncclStatGpuMemTotal:
-        *value = found->memoryBytes();
+        *value = use.persistent + (use.isSuspended ? 0 : use.suspendable);
         return;
     }
     throwInvalidArgument("unknown statistic " + std::to_string(static_cast<int>(stat)));
