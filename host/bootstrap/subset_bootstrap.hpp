@@ -15,11 +15,6 @@
 
 namespace mscclpp::detail {
 
-/// Exchanges blocks of `bytes` bytes among some ranks of a bootstrap: `all` has one for each member, in their order;
-/// the caller, the member at `position`, has filled in its own. Called by all members, with the same list; no other
-/// rank takes part. Throws what the bootstrap throws.
-void allGatherAmong(Bootstrap& bootstrap, const std::vector<int>& members, int position, void* all, int bytes, int tag);
-
 /// Passes messages on to the parent with the ranks translated, and tags that only this context uses. Failures and
 /// departures are reported for the members alone, with their numbers here; but once any rank of the parent has failed,
 /// calls of this bootstrap throw what those of the parent do. If the parent is a TcpBootstrap, a member that leaves the

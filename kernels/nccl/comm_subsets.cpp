@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "host/bootstrap/group_agreement.hpp"
-#include "host/bootstrap/subset_bootstrap.hpp"
 #include "host/communicator/group_setup.hpp"
 #include "kernels/nccl/comm.hpp"
 #include "kernels/nccl/device.hpp"
