@@ -22,6 +22,7 @@ class Arguments(ctypes.Structure):
         ("flag", ctypes.c_int),
         ("factor", ctypes.c_float),
         ("small", ctypes.c_int8),
+        ("smaller", ctypes.c_int8),
         ("count", ctypes.c_size_t),
         ("half", ctypes.c_uint16),
         ("total", ctypes.c_double),
@@ -32,9 +33,10 @@ class Arguments(ctypes.Structure):
 
 def test_pack_lays_arguments_out_as_a_struct():
     array, buffer = np.zeros(4, np.float32), mscclpp.HostBuffer(8)
-    numbers = (ctypes.c_float(1.5), np.int8(-1), ctypes.c_size_t(1 << 40), np.float16(1.0), np.float64(math.pi))
+    numbers = (ctypes.c_float(1.5), np.int8(-1), np.int8(4), ctypes.c_size_t(1 << 40),
+               np.float16(1.0), np.float64(math.pi))  # fmt: skip
     packed = pack(-5, array, True, *numbers, None, buffer)
-    expected = Arguments(-5, array.ctypes.data, 1, 1.5, -1, 1 << 40, 0x3C00, math.pi, None, buffer.data())
+    expected = Arguments(-5, array.ctypes.data, 1, 1.5, -1, 4, 1 << 40, 0x3C00, math.pi, None, buffer.data())
     assert packed == bytes(expected)
     assert pack() == b"" and pack(1, 2) == struct.pack("ii", 1, 2)
 
