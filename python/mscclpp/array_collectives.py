@@ -188,7 +188,8 @@ class ArrayCollectives:
         if self._group is not None:
             yield
             return
-        self._group = pending = {}
+        pending: dict[DeviceType, PendingCalls] = {}
+        self._group = pending
         try:
             yield
         finally:
@@ -217,7 +218,7 @@ class ArrayCollectives:
         factor = None
         if isinstance(op, Reduction):
             rest.update(_factor_of(op, array))
-            op, factor = op.op, op.factor
+            factor, op = op.factor, op.op
         call = CollectiveCall(collective, input=source_address, output=target_address, count=count, dtype=array.dtype,
                               op=to_reduce_op(op), root=root, stream=stream_of(array, stream),
                               algorithm=algorithm or "", **rest)  # fmt: skip

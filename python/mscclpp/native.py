@@ -190,8 +190,8 @@ def _load(name, path):
                 loader.exec_module(module)
             except ImportError as error:
                 raise InvalidUsage(
-                    f"the compiled module cannot be imported: {error}. Its source defines PYBIND11_MODULE({name}, m), "
-                    f"NB_MODULE({name}, m) or PyInit_{name}"
+                    f"the compiled module cannot be imported; its source has PYBIND11_MODULE({name}, m), "
+                    f"NB_MODULE({name}, m) or PyInit_{name}: {error}"
                 ) from error
             _loaded[path] = module
         sys.modules[name] = module

@@ -2,6 +2,7 @@
 // source for GPUs and CPU ranks: nvcc compiles all of it, a C++ compiler what is for CPUs.
 #include <pybind11/pybind11.h>
 
+#include <algorithm>
 #include <bit>
 #include <mscclpp/algorithm.hpp>
 #include <mscclpp/basic/serial_group.hpp>
@@ -17,9 +18,9 @@ namespace {
 
 using Handle = mscclpp::DeviceHandle<mscclpp::MemoryChannel>;
 
-/// Gathers `bytes` bytes of each rank. channels: to the scratch of each other rank, in the order of the ranks. A scratch
+/// Gathers `bytes` bytes of each rank. channels: to the scratch of each other rank, in the order of the ranks. Scratch
 /// has a slot of `slotBytes` bytes for each rank. Called by all threads of the grid; each block serves some of the
-/// peers. If a wait fails, the result is incomplete, and the host's monitor reports it.
+/// peers. If a wait fails, the result is incomplete, and the monitor of the communicator reports it.
 template <mscclpp::Grid Grid>
 MSCCLPP_HOST_DEVICE void allGather(const Grid& grid, const Handle* channels, int rank, int ranks, const char* scratch,
                                    std::size_t slotBytes, const char* input, char* output, std::size_t bytes) {
@@ -149,9 +150,10 @@ class AllgatherAlgoBuilder : public mscclpp::AlgorithmBuilder {
     context.monitor->check();  // of earlier calls
 #if defined(__CUDACC__)
     const int peers = std::max(context.ranks - 1, 1);
-    allGatherKernel < <<blocks> 0 ? std::min(blocks, peers) : peers, threads> 0 ? threads : 1024, 0,
-        stream >>>
-            (context.handles.get(), context.rank, context.ranks, scratch, context.slotBytes, input, output, bytes);
+    if (blocks <= 0 || blocks > peers) blocks = peers;
+    if (threads <= 0) threads = 1024;
+    allGatherKernel<<<blocks, threads, 0, stream>>>(context.handles.get(), context.rank, context.ranks, scratch,
+                                                    context.slotBytes, input, output, bytes);
     MSCCLPP_CUDATHROW(cudaGetLastError());
 #endif
     return mscclpp::CommResult::CommSuccess;
@@ -181,8 +183,8 @@ class AllgatherAlgoBuilder : public mscclpp::AlgorithmBuilder {
 
 }  // namespace
 
-PYBIND11_MODULE(mscclpp_native, module) {
-  module.def(
+PYBIND11_MODULE(mscclpp_native, m) {
+  m.def(
       "create_allgather_algorithm",
       [](bool onCpu) {
         const auto algorithm = new std::shared_ptr<mscclpp::Algorithm>(AllgatherAlgoBuilder(onCpu).build());
