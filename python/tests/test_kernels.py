@@ -3,6 +3,7 @@
 import ctypes
 import math
 import os
+import pathlib
 import struct
 import subprocess
 import sys
@@ -13,6 +14,9 @@ import numpy as np
 import pytest
 from mscclpp.utils import Kernel, KernelBuilder, pack
 from rank_threads import single_rank
+
+
+EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "python" / "03_channels.py"
 
 
 class Arguments(ctypes.Structure):
@@ -86,7 +90,7 @@ def test_launch():
 
 
 COMPILE = """
-import sys
+import runpy, sys
 import mscclpp, pytest
 from mscclpp.utils import KernelBuilder
 
@@ -107,6 +111,7 @@ with pytest.raises(mscclpp.InvalidUsage, match=r"exchange.cu\\(8\\): error: iden
     KernelBuilder("exchange.cu", "exchange", folder, {"NAME": "exchange"}, architecture="sm_90a")
 with pytest.raises(mscclpp.InvalidUsage, match="sm_1"):
     KernelBuilder("exchange.cu", "exchange", folder, architecture="sm_1")
+KernelBuilder(code=runpy.run_path(sys.argv[2])["KERNEL"], kernel_name="passOn", architecture="sm_90a")
 if not mscclpp.has_cuda:
     with pytest.raises(mscclpp.InvalidUsage, match="this build of mscclpp has no CUDA"):
         builder.get_compiled_kernel()
@@ -131,7 +136,7 @@ def test_compiled_kernels(tmp_path):
     (tmp_path / "bytes_per_word.hpp").write_text("constexpr int bytesPerWord = 8;")
     (tmp_path / "program.py").write_text(COMPILE)
     environment = {**os.environ, "MSCCLPP_CACHE_DIR": str(tmp_path / "cache")}
-    program = [sys.executable, tmp_path / "program.py", tmp_path]
+    program = [sys.executable, tmp_path / "program.py", tmp_path, EXAMPLE]
     finished = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300)
     assert finished.returncode == 0, finished.stderr
     if finished.stdout.startswith("skip: "):
