@@ -92,6 +92,7 @@ def test_launch():
 COMPILE = """
 import runpy, sys
 import mscclpp, pytest
+from mscclpp.native_toolchain import find_nvcc
 from mscclpp.utils import KernelBuilder
 
 folder = sys.argv[1]
@@ -111,6 +112,21 @@ with pytest.raises(mscclpp.InvalidUsage, match=r"exchange.cu\\(8\\): error: iden
     KernelBuilder("exchange.cu", "exchange", folder, {"NAME": "exchange"}, architecture="sm_90a")
 with pytest.raises(mscclpp.InvalidUsage, match="sm_1"):
     KernelBuilder("exchange.cu", "exchange", folder, architecture="sm_1")
+if find_nvcc():
+    with_host_headers = '#include <cassert>\\n#include "exchange.cu"\\n'
+    for _ in range(2):
+        by_nvcc = KernelBuilder(code=with_host_headers, kernel_name="exchange", file_dir=folder,
+                                macro_dict={"WORDS": 16, "NAME": "exchange"}, architecture="sm_90a",
+                                compiler=find_nvcc()[0])
+        assert by_nvcc.program.image().startswith(b"\x7fELF") and by_nvcc.program.architecture() == "sm_90a"
+    with pytest.raises(mscclpp.InvalidUsage, match="identifier .WORDS. is undefined"):
+        KernelBuilder("exchange.cu", "exchange", folder, {"NAME": "exchange"}, architecture="sm_90a",
+                      compiler=find_nvcc()[0])
+    if not mscclpp.has_cuda:
+        with pytest.raises(mscclpp.InvalidUsage, match="no GPU to compile for: pass architecture="):
+            KernelBuilder("exchange.cu", "exchange", folder, compiler=find_nvcc()[0])
+with pytest.raises(mscclpp.InvalidUsage, match="machine code of GPUs is compiled by nvcc"):
+    KernelBuilder("exchange.cu", "exchange", folder, architecture="sm_90a", compiler=sys.executable)
 KernelBuilder(code=runpy.run_path(sys.argv[2])["KERNEL"], kernel_name="passOn", architecture="sm_90a")
 if not mscclpp.has_cuda:
     with pytest.raises(mscclpp.InvalidUsage, match="this build of mscclpp has no CUDA"):
@@ -142,3 +158,4 @@ def test_compiled_kernels(tmp_path):
     if finished.stdout.startswith("skip: "):
         pytest.skip(finished.stdout)
     assert finished.stdout == "compiled\n" and list((tmp_path / "cache" / "jit").iterdir())
+    assert len(list((tmp_path / "cache").glob("native/*.cubin"))) <= 1

@@ -129,6 +129,18 @@ TEST_CASE("PTX is loaded too") {
   CHECK(buffers.read<int>(0).at(0) == 7);
 }
 
+TEST_CASE("a program that was compiled elsewhere is loaded by the names in its image") {
+  auto buffers = GpuBackend().allocate(1, 3 * sizeof(float), 0);
+  buffers.write(0, std::vector<float>(3, 2.0f));
+  const auto compiled = scaleProgram();
+  const std::string name = compiled.loweredName("scale<float>");
+  const auto program = jit::makeProgram(compiled.image(), {name}, compiled.architecture());
+  program.kernel().launch({.shape = {1, 32}}, floatsOf(buffers, 0), 3, 2.0f);
+  checkCuda(cudaDeviceSynchronize(), "kernel");
+  CHECK(buffers.read<float>(0) == std::vector<float>(3, 4.0f));
+  CHECK_THROWS_AS(jit::makeProgram(compiled.image(), {"absent"}, "sm_90").kernel(), CuError);
+}
+
 TEST_CASE("a program for another GPU is an error that says so") {
   setDeviceOfRank(0);
   cudaDeviceProp properties;
