@@ -69,6 +69,27 @@ def compile_native(name, file=None, code=None, *, compiler=None, options=(), inc
     return _load(name, _cache().find_or_make(key, name, _SUFFIX, make, timeout))
 
 
+def compile_cubin(name, code, compiler, architecture, options=(), include_dirs=(), timeout=600):
+    """The machine code of a source without host code, by nvcc: for KernelBuilder. Cached and raising as above."""
+    source = _Source(name, None, code)
+    command = command_of(compiler, "compiler")
+    if not is_nvcc(command):
+        raise InvalidUsage(f"compiler is {compiler}: machine code of GPUs is compiled by nvcc, or by NVRTC without one")
+    folders = [os.path.abspath(folder) for folder in include_dirs] + include_folders(command)
+    flags = ["-x=cu", "-cubin", f"-arch={architecture}", "-std=c++20", "-O3", "-DNDEBUG", "--expt-relaxed-constexpr"]
+    flags += ["--extended-lambda", *options, *(f"-I{folder}" for folder in folders)]
+
+    def make(folder, path):
+        (folder / source.file_name).write_text(source.text)
+        command_line = [*command, *flags, "-MMD", "-MF", "0.d", source.file_name, "-o", str(path)]
+        _run(command_line, folder, time.monotonic() + timeout)
+        headers = {folder / header for header in _headers(folder / "0.d")}
+        return [header for header in headers if folder not in header.parents]
+
+    key = _key(source, command, flags)
+    return _cache().find_or_make(key, name, ".cubin", make, timeout).read_bytes()
+
+
 class _Source:
     def __init__(self, name, file, code):
         self.file = file and pathlib.Path(file).absolute()
