@@ -1,4 +1,4 @@
-"""C++ and CUDA sources with host code, compiled at run time and imported as modules."""
+"""C++ and CUDA sources compiled at run time: with host code, imported as modules; without, kernels."""
 
 import atexit
 import contextlib
@@ -22,6 +22,7 @@ import warnings
 
 from . import _mscclpp
 from .errors import InvalidUsage, Timeout
+from .kernels import Kernel
 from .native_cache import NativeCache
 from .native_toolchain import (
     command_of,
@@ -41,7 +42,18 @@ _loading = threading.Lock()
 _loaded = {}  # path of a compiled module: the module
 
 
-def compile_native(name, file=None, code=None, *, compiler=None, options=(), include_dirs=(), timeout=600):
+class NativeKernels:
+    """The kernels of a source for GPUs. `program`: the compiled code."""
+
+    def __init__(self, program):
+        self.program = program
+
+    def kernel(self, name):
+        """The Kernel, loaded on the current GPU. Raises InvalidUsage without CUDA, and for an unknown name."""
+        return Kernel(self.program.kernel(name))
+
+
+def compile_native(name, file=None, code=None, *, compiler=None, options=(), include_dirs=(), kernels=(), timeout=600):
     """Compiles a C++ or CUDA source, unless that has been done before, and imports it as module `name`.
 
     The source, a file or a text, has host code and defines the module: with PYBIND11_MODULE, NB_MODULE or a function
@@ -52,6 +64,9 @@ def compile_native(name, file=None, code=None, *, compiler=None, options=(), inc
     "-arch=sm_90a" (by default the current GPU's; without one, those that the package was built for); `include_dirs`:
     more folders of headers.
 
+    A source without host code needs no compiler but NVRTC (docs/jit.md): with `kernels`, names such as "scale<float>",
+    the result is a NativeKernels instead of a module. Its `options` are NVRTC's.
+
     Each rank may call it at once: one process compiles, and the others wait, at most `timeout` seconds. What was
     compiled is kept in the folder native of MSCCLPP_CACHE_DIR, and compiled again when the source, a header or a
     compiler has changed. Raises InvalidUsage with the compiler's messages, Timeout, and Error if there is no compiler.
@@ -61,9 +76,12 @@ def compile_native(name, file=None, code=None, *, compiler=None, options=(), inc
     if (file is None) == (code is None):
         raise InvalidUsage("compile_native takes one of file and code")
     source = _Source(name, file, code)
+    folders = [os.path.abspath(folder) for folder in include_dirs]
+    if kernels:
+        return _compile_kernels(source, kernels, options, folders)
     command = _command(source, compiler)
-    folders = [os.path.abspath(folder) for folder in include_dirs] + include_folders(command)
-    flags = [*_flags(command, source, options), *options, *(f"-I{folder}" for folder in folders)]
+    folders += include_folders(command)
+    flags = [*_flags(command, options), *options, *(f"-I{folder}" for folder in folders)]
     key = _key(source, command, flags)
     make = functools.partial(_compile, source, command, flags, timeout)
     return _load(name, _cache().find_or_make(key, name, _SUFFIX, make, timeout))
@@ -90,7 +108,19 @@ def _command(source, compiler):
     return nvcc or find_host_compiler()
 
 
-def _flags(command, source, options):
+def _compile_kernels(source, kernels, options, folders):
+    own = [option for option in options if option.startswith("-arch=")]  # NVRTC's binding has an argument for it
+    options = [option for option in options if option not in own]
+    architecture = own[-1].removeprefix("-arch=") if own else ""
+    if source.file is not None:
+        folders = [str(source.file.parent), *folders]
+    name = str(source.file or source.file_name)
+    return NativeKernels(
+        _mscclpp.compile_kernels(source.text, name, list(kernels), architecture, options, folders)
+    )
+
+
+def _flags(command, options):
     common = ["-std=c++20", "-O3", "-DNDEBUG"]
     if not is_nvcc(command):
         return [*common, "-fPIC", "-fvisibility=hidden", "-x", "c++"]
@@ -103,8 +133,8 @@ def _flags(command, source, options):
 
 
 def _key(source, command, flags):
-    # The name of the extension has the version of Python, and its folder is linked into the module.
-    parts = [source.file_name, str(source.file), source.text, command, version_of(tuple(command)), flags]
+    # The suffix has the version of Python, and the path of the extension is linked into the module.
+    parts = [source.file_name, str(source.file), source.text, command, version_of(tuple(command)), flags, _SUFFIX]
     parts += [_mscclpp.__file__, _mscclpp.__version__, [os.environ.get(variable) for variable in _VARIABLES]]
     return hashlib.blake2b(json.dumps(parts).encode(), digest_size=16).hexdigest()
 
@@ -165,8 +195,9 @@ def _run(command, folder, deadline):
         raise
     if process.returncode != 0:
         hint = ""
-        if command[-1].endswith(".o") and not is_nvcc(command) and "__global__" in output:
-            hint = "\nThis compiler has no CUDA: kernels need nvcc, and a package that was built with CUDA"
+        if not is_nvcc(command) and ("__global__" in output or "<<<" in output):
+            hint = "\nThis compiler has no CUDA: sources with kernels and host code need nvcc, and a package that was "
+            hint += "built with CUDA; for a source without host code, pass kernels="
         raise InvalidUsage(f"the source does not compile:\n{output}{shlex.join(command)}{hint}")
 
 

@@ -223,9 +223,10 @@ void add() {
 void fail() { throw mscclpp::Error("of the module", mscclpp::ErrorCode::InvalidUsage); }
 """
 
+FUNCTIONS = '{ m.def("add", add); m.def("fail", fail); }'
 MODULES = {
-    "pybind11": "#include <pybind11/pybind11.h>\nPYBIND11_MODULE(mine, m) { m.def(\"add\", add); m.def(\"fail\", fail); }",
-    "nanobind": "#include <nanobind/nanobind.h>\nNB_MODULE(mine, m) { m.def(\"add\", add); m.def(\"fail\", fail); }",
+    "pybind11": "#include <pybind11/pybind11.h>\nPYBIND11_MODULE(mine, m)" + FUNCTIONS,
+    "nanobind": "#include <nanobind/nanobind.h>\nNB_MODULE(mine, m)" + FUNCTIONS,
 }
 
 
@@ -244,6 +245,30 @@ def test_bindings(folder, binding):
     """
     names, error = run(folder, program)
     assert names == "['mine']" and error.startswith("of the module")
+
+
+def test_kernels_without_host_code(folder):
+    (folder / "factor.h").write_text("#define FACTOR 2\n")
+    (folder / "scale.cu").write_text(
+        '#include "factor.h"\ntemplate <class T> __global__ void scale(T* data) { data[threadIdx.x] *= FACTOR; }'
+    )
+    program = """
+        try:
+            kernels = compile_native("scale", "scale.cu", kernels=["scale<float>"], options=["-arch=compute_90"])
+            print(kernels.program.architecture(), "scale" in kernels.program.lowered_name("scale<float>"))
+            try:
+                kernels.kernel("scale<double>")
+            except mscclpp.InvalidUsage as error:
+                print(error)
+        except mscclpp.Error as error:
+            assert error.code == mscclpp.ErrorCode.SystemError
+            print("no NVRTC", error)
+    """
+    first, *rest = run(folder, program)
+    if first.startswith("no NVRTC"):
+        pytest.skip(first)
+    assert first == "compute_90 True" and "scale<double>" in rest[0]
+    assert compilations(folder) == 0
 
 
 def test_plans_are_refused():
