@@ -36,7 +36,8 @@ def folder(tmp_path):
     compiler = tmp_path / "compiler"
     compiler.write_text(COMPILER)
     compiler.chmod(0o755)
-    return tmp_path
+    yield tmp_path
+    (tmp_path / "slow").unlink(missing_ok=True)  # a test that failed leaves no compiler behind
 
 
 def start(folder, program, **variables):
