@@ -218,6 +218,7 @@ struct Builder : mscclpp::AlgorithmBuilder {
     return std::make_shared<mscclpp::NativeAlgorithm>("mine", "allreduce", nullptr, kernel, nullptr, nullptr);
   }
 };
+std::size_t hashed = std::hash<mscclpp::AlgorithmCtxKey>()({});
 void add() {
   mscclpp::collective::AlgorithmCollectionBuilder::getInstance()->addAlgorithmBuilder(std::make_shared<Builder>());
 }
