@@ -39,9 +39,10 @@ class RmsNormKernelsOf : public RmsNormKernels {
   /// Called by all ranks.
   RmsNormKernelsOf(Communicator& communicator, const std::shared_ptr<WaitMonitor>& monitor)
       : ranks_(communicator.bootstrap()->getNranks()) {
-    const std::size_t longest = longestOneShot();
-    oneShot_ = make<Pattern::OneShot>(communicator, longest, monitor);
-    if (longest < Backend::capacity) twoShot_ = make<Pattern::TwoShot>(communicator, Backend::capacity, monitor);
+    oneShot_ = make<Pattern::OneShot>(communicator, longestOneShot(), monitor);
+    if (betterRmsNormPattern(Backend::capacity, ranks_) == Pattern::TwoShot) {
+      twoShot_ = make<Pattern::TwoShot>(communicator, Backend::capacity, monitor);
+    }
   }
 
   std::size_t capacity() const override { return Backend::capacity; }
@@ -83,6 +84,21 @@ RmsNormArrays<T> arraysOf(const RmsNormCall& call) {
           .quantised = nullptr,
           .scales = nullptr,
           .scale = nullptr};
+}
+
+/// The arguments of a collective for a call, from the state of another one with the same scratch.
+template <class Variant, int ranks, class C>
+typename Variant::Args argsFor(const CollectiveState<C>& state, const RmsNormCall& call) {
+  const auto general = state.args(call.rows * call.hidden);
+  typename Variant::Args args{};
+  args.team = Team<ranks>(general.team.rank(), general.team.size());
+  args.window = makeWindow<ranks>(general.window.base, general.team.size());
+  args.epochs = general.epochs;
+  args.scratch = general.scratch;
+  args.count = general.count;
+  args.wait = general.wait;
+  args.hidden = call.hidden;
+  return args;
 }
 
 // Of each backend: the kernels for elements T. Called by all ranks.

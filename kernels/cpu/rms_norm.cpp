@@ -11,19 +11,31 @@ struct RmsNormBackend {
   static constexpr DeviceType where = DeviceType::CPU;
   static constexpr std::size_t capacity = std::size_t{256} * 1024;
 
-  /// A thread holds whole rows.
-  template <class T, Pattern pattern>
-  using Collective = AllReduceRmsNorm<T, AllReduceRmsNormConfig{
-                                             .pattern = pattern,
-                                             .packsPerThread = static_cast<int>(mostRmsNormElements / packSize<T>)}>;
+  static constexpr int mostPacks = static_cast<int>(mostRmsNormElements / packSize<float>);
+  /// A thread holds whole rows, of up to `packs` packs. All use the same scratch.
+  template <class T, Pattern pattern, int packs = mostPacks>
+  using Collective = AllReduceRmsNorm<T, AllReduceRmsNormConfig{.pattern = pattern, .packsPerThread = packs}>;
 
+  /// A row takes time that grows with the packs that there may be.
   template <class T, Pattern pattern>
   static int run(const CollectiveState<Collective<T, pattern>>& state, const RmsNormCall& call, int, KernelStart) {
-    auto args = state.args(call.rows * call.hidden);
-    args.hidden = call.hidden;
-    Collective<T, pattern>::run(mscclpp::cpu::SerialGrid(), args, ArraySource<T>(static_cast<const T*>(call.input)),
-                                arraysOf<T>(call));
+    const std::size_t packs = call.hidden / packSize<T>;
+    if (packs <= 64) {
+      runVariant<T, pattern, 64>(state, call);
+    } else if (packs <= 512) {
+      runVariant<T, pattern, 512>(state, call);
+    } else {
+      runVariant<T, pattern, mostPacks>(state, call);
+    }
     return 0;
+  }
+
+ private:
+  template <class T, Pattern pattern, int packs>
+  static void runVariant(const CollectiveState<Collective<T, pattern>>& state, const RmsNormCall& call) {
+    using Variant = Collective<T, pattern, packs>;
+    Variant::run(mscclpp::cpu::SerialGrid(), argsFor<Variant, 0>(state, call),
+                 ArraySource<T>(static_cast<const T*>(call.input)), arraysOf<T>(call));
   }
 };
 

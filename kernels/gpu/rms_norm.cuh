@@ -45,15 +45,7 @@ struct RmsNormBackend {
   static int launchVariant(const CollectiveState<Collective<T, pattern>>& state, const RmsNormCall& call, int maxBlocks,
                            KernelStart start) {
     using Variant = Collective<T, pattern, ranks, packs>;
-    const auto general = state.args(call.rows * call.hidden);
-    typename Variant::Args args{};
-    args.team = Team<ranks>(general.team.rank(), general.team.size());
-    args.window = makeWindow<ranks>(general.window.base, general.team.size());
-    args.epochs = general.epochs;
-    args.scratch = general.scratch;
-    args.count = general.count;
-    args.wait = general.wait;
-    args.hidden = call.hidden;
+    const auto args = argsFor<Variant, ranks>(state, call);
     // At most one block for each multiprocessor: the measure of GpuBudget.
     const LaunchShape shape = Variant::shapeFor(call.rows, call.hidden, maxBlocks);
     return static_cast<int>(launch<Variant>(

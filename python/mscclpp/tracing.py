@@ -6,6 +6,7 @@ import contextlib
 import os
 import sys
 from collections.abc import Iterator
+from typing import Any
 
 from ._mscclpp import Trace, synchronize_device, write_trace
 from .arrays import CPU, GPU
@@ -58,7 +59,7 @@ def trace(file: str | os.PathLike[str], comm: CommGroup | None = None, device: s
         if len(groups) != 1:
             raise InvalidUsage(f"{len(groups)} groups are open: pass comm= to trace()")
         comm = groups[0]
-    torch = sys.modules.get("torch")
+    torch: Any = sys.modules.get("torch")
     if device is None:
         device = "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
     if device not in ("cpu", "cuda"):

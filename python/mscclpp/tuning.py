@@ -62,7 +62,7 @@ class Tuner:
         Returns for each collective the choices by growing size: (largest size of the message or part in bytes, or None
         for any, algorithm). Raises InvalidUsage on all ranks if the file is there and is no tuning file.
         """
-        torch = sys.modules.get("torch")
+        torch: Any = sys.modules.get("torch")
         if device is None:
             device = "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
         if device not in ("cpu", "cuda"):
@@ -137,11 +137,11 @@ class _Measurement:
 
     def _call(self, name: str, algorithm: str, count: int, is_registered: bool) -> CollectiveCall:
         rank, ranks = self.comm.my_rank, self.comm.nranks
-        ring = {"destination": (rank + 1) % ranks, "origin": (rank - 1) % ranks, "received_count": count}
+        after, before = ((rank + 1) % ranks, (rank - 1) % ranks) if name == "send_receive" else (-1, -1)
         output = self.registered if is_registered else self.output
         return CollectiveCall(CollectiveType[name], input=self.input.data(), output=output.data(), count=count,
-                              dtype=self.dtype, op=self.op, algorithm=algorithm,
-                              **(ring if name == "send_receive" else {}))  # fmt: skip
+                              dtype=self.dtype, op=self.op, algorithm=algorithm, destination=after,
+                              origin=before, received_count=count)  # fmt: skip
 
     def _needs_registration(self, name: str, algorithm: str, count: int) -> bool | None:
         """None if the algorithm does not take such a call at all."""

@@ -104,7 +104,7 @@ void bindMemoryChannels(nb::module_& module) {
       .def(
           "device_handle", [](const BaseMemoryChannel& self) { return bound(self.deviceHandle(), *self.semaphore()); },
           nb::keep_alive<0, 1>(), deviceHandleDoc);
-  nb::class_<MemoryChannel, BaseMemoryChannel>(
+  nb::class_<MemoryChannel>(
       module, "MemoryChannel",
       "Kernels read and write the peer's mapped memory `dst`, from and to this rank's `src`, and signal each other. "
       "`packet_buffer`: the address of this rank's memory into which the peer puts packets; 0: none. Both memories "

@@ -22,8 +22,8 @@ void requireCpu(DeviceType device);
 /// Throws the reason of a wait that has failed.
 [[noreturn]] void throwFailedWait(const std::shared_ptr<WaitMonitor>& monitor);
 
-/// A method of Python for the host side of a handle: `function` takes the handle. Throws Error(InvalidUsage) for handles
-/// of GPUs.
+/// A method of Python for the host side of a handle: `function` takes the handle. Throws Error(InvalidUsage) for the
+/// handle of a GPU.
 template <class Handle, class Result, class... Args>
 auto callOnHost(Result (*function)(const Handle&, Args...)) {
   return [function](const BoundHandle<Handle>& self, Args... args) {

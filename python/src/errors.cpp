@@ -1,7 +1,7 @@
 #include <exception>
 
 #include "module.hpp"
-#include "named_groups.hpp"
+#include "python_error.hpp"
 
 namespace mscclpp::python {
 

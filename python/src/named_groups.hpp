@@ -3,7 +3,6 @@
 #pragma once
 
 #include <array>
-#include <exception>
 #include <functional>
 #include <memory>
 #include <string>
@@ -46,8 +45,5 @@ class [[gnu::visibility("default")]] NamedGroup {
 /// The group of a name. It lives as long as the pointer, also if another thread ends the registration. Throws
 /// Error(InvalidUsage) if there is none.
 [[gnu::visibility("default")]] std::shared_ptr<NamedGroup> findGroup(std::string_view name);
-
-/// Sets the error of the Python interpreter, whose lock the caller holds, to the exception.
-[[gnu::visibility("default")]] void setPythonError(const std::exception_ptr& exception);
 
 }  // namespace mscclpp::python

@@ -134,8 +134,7 @@ void bindPortChannels(nb::module_& module) {
       .def(
           "device_handle", [](const BasePortChannel& self) { return bound(self.deviceHandle(), *self.semaphore()); },
           nb::keep_alive<0, 1>(), deviceHandleDoc);
-  nb::class_<PortChannel, BasePortChannel>(module, "PortChannel",
-                                           "The same between one memory of this rank and one of the peer.")
+  nb::class_<PortChannel>(module, "PortChannel", "The same between one memory of this rank and one of the peer.")
       .def(
           "device_handle", [](const PortChannel& self) { return bound(self.deviceHandle(), *self.semaphore()); },
           nb::keep_alive<0, 1>(), deviceHandleDoc);

@@ -4,7 +4,7 @@
 #include <exception>
 #include <stdexcept>
 
-#include "python/src/named_groups.hpp"
+#include "python/src/python_error.hpp"
 
 // PyTorch calls operators from Python by pybind11, which lets an exception of this type set the Python error itself. It
 // knows the type by its name alone. Callers that do not know it, such as compiled C++ programs, get a runtime_error
