@@ -39,7 +39,7 @@ _SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 _VARIABLES = ("CPATH", "CPLUS_INCLUDE_PATH", "LIBRARY_PATH", "NVCC_PREPEND_FLAGS", "NVCC_APPEND_FLAGS", "NVCC_CCBIN")
 
 _loading = threading.Lock()
-_loaded = {}  # path of a compiled module: the module
+_loaded: dict = {}  # path of a compiled module: the module
 
 
 class NativeKernels:
