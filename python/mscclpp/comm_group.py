@@ -115,7 +115,7 @@ class CommGroup(ArrayCollectives):
             _open_groups.discard(self)
 
     def at_close(self, function):
-        """Calls function() when the group is closed, before its collectives end. Raises InvalidUsage if it is closed."""
+        """Calls function() in close(), before the collectives end. Raises InvalidUsage if the group is closed."""
         self._require_open()
         self._closing.append(function)
 

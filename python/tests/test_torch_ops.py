@@ -3,6 +3,7 @@
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import mscclpp
 import pytest
@@ -373,4 +374,11 @@ def test_only_the_stable_abi_is_imported():
     unstable = [name for name in imported if any(part in name for part in ("3c10", "2at", "5torch", "8pybind11", "Py"))]
     assert unstable == []
     # Functions for single operators of ATen change with PyTorch.
-    assert not [name for name in torch_names if name.startswith(("aoti_torch_cpu_", "aoti_torch_cuda_", "aoti_torch_aten_"))]
+    single_operators = ("aoti_torch_cpu_", "aoti_torch_cuda_", "aoti_torch_aten_")
+    assert not [name for name in torch_names if name.startswith(single_operators)]
+
+
+def test_the_example():
+    program = pathlib.Path(__file__).parents[2] / "examples" / "python" / "02_torch_compile.py"
+    finished = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=300)
+    assert finished.stdout == "rank 0 of 2: right\nrank 1 of 2: right\n", finished.stderr
