@@ -2,3 +2,4 @@
 
 from .ops import register  # first: it loads the operators
 from . import functional
+from .memory import mem_pool

@@ -12,16 +12,18 @@ from ..errors import InvalidUsage
 _numbers = itertools.count()
 
 
+LIBRARY = pathlib.Path(__file__).parent / "_ops.so"
+
+
 def _load():
-    library = pathlib.Path(__file__).parent / "_ops.so"
-    if not library.exists():
+    if not LIBRARY.exists():
         raise ImportError(
             "this build of mscclpp has no PyTorch parts: install it with -Csetup-args=-Dtorch=enabled, where the "
             "build's Python finds torch"
         )
     if torch.__version__ < torch.torch_version.TorchVersion("2.10"):
         raise ImportError(f"mscclpp.torch needs torch 2.10 or newer, not {torch.__version__}: upgrade it")
-    torch.ops.load_library(library)
+    torch.ops.load_library(LIBRARY)
 
 
 _load()
