@@ -376,7 +376,8 @@ def test_only_the_stable_abi_is_imported():
     names = shutil.which("nm")
     if names is None:
         pytest.skip("no nm: install binutils")
-    symbols = subprocess.run([names, "-D", "--undefined-only", mscclpp.torch.ops.LIBRARY], capture_output=True, text=True, check=True)
+    command = [names, "-D", "--undefined-only", mscclpp.torch.ops.LIBRARY]
+    symbols = subprocess.run(command, capture_output=True, text=True, check=True)
     imported = [line.split()[-1].split("@")[0] for line in symbols.stdout.splitlines()]
     torch_names = [name for name in imported if name.startswith(("aoti_torch_", "torch_"))]
     assert "torch_library_impl" in torch_names
