@@ -9,7 +9,7 @@ import sys
 import mscclpp
 import pytest
 
-from rank_threads import single_rank
+from rank_threads import run_threads, single_rank
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("mscclpp.torch", exc_type=ImportError)
@@ -276,6 +276,17 @@ def test_values_of_one_rank():
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_values(ranks):
     assert mscclpp.run(ranks, check_values, timeout=300) == [True] * ranks
+
+
+def check_in_thread(bootstrap):
+    with mscclpp.CommGroup(bootstrap=bootstrap) as comm:
+        group = mscclpp.torch.register(comm, f"thread{comm.my_rank}")
+        check_types(comm, group)
+        check_norm(comm, group)
+
+
+def test_operators_release_the_interpreter():
+    run_threads(2, check_in_thread, timeout=120)
 
 
 def layer(group):
