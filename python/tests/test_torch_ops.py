@@ -1,6 +1,7 @@
 """torch.ops.mscclpp on CPU ranks: values, errors, gradients, compilation."""
 
 import ctypes
+import gc
 import pathlib
 import shutil
 import subprocess
@@ -265,7 +266,9 @@ def check_values(comm):
     with pytest.raises(mscclpp.InvalidUsage, match="or it has been closed"):
         ops.all_reduce(torch.ones(1), group)
     with pytest.raises(mscclpp.InvalidUsage, match="the group is closed"):
-        mscclpp.torch.register(comm)
+        mscclpp.torch.register(comm, "closed")
+    with pytest.raises(mscclpp.InvalidUsage, match="no group is registered"):
+        ops.all_reduce(torch.ones(1), f"closed:{comm.nranks}")
     return True
 
 
@@ -276,6 +279,16 @@ def test_values_of_one_rank():
 @pytest.mark.parametrize("ranks", [2, 4])
 def test_values(ranks):
     assert mscclpp.run(ranks, check_values, timeout=300) == [True] * ranks
+
+
+def test_a_group_that_is_no_longer_referenced():
+    comm = single_rank()
+    name = mscclpp.torch.register(comm)
+    tensor = ops.all_reduce(torch.ones(2), name)
+    del comm
+    gc.collect()
+    with pytest.raises(mscclpp.InvalidUsage, match="no group is registered"):
+        ops.all_reduce(tensor, name)
 
 
 def check_in_thread(bootstrap):

@@ -32,14 +32,15 @@ _load()
 def register(comm, name=None):
     """Makes a CommGroup available to operators, and returns the name that they take as `group`.
 
-    The registration ends when the group is closed. `name` is of the caller's choice, the same on all ranks; by default
+    The registration ends when the group is closed, or no longer referenced. `name` is of the caller's choice, the same on all ranks; by default
     the groups of a process are numbered. What is returned contains the number of ranks as well: results of compilation
     that are cached depend on both. Raises InvalidUsage for a name in use, and for a group that is closed.
     """
+    comm._require_open()
     full_name = f"{name or f'group{next(_numbers)}'}:{comm.nranks}"
     group = weakref.ref(comm)
     register_group(full_name, comm.nranks, lambda device_type: _open(group, full_name).collectives(device_type))
-    comm.at_close(lambda: unregister_group(full_name))
+    comm.at_close(weakref.finalize(comm, unregister_group, full_name))
     return full_name
 
 
