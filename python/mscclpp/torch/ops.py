@@ -32,9 +32,9 @@ _load()
 def register(comm, name=None):
     """Makes a CommGroup available to operators, and returns the name that they take as `group`.
 
-    The registration ends when the group is closed, or no longer referenced. `name` is of the caller's choice, the same on all ranks; by default
-    the groups of a process are numbered. What is returned contains the number of ranks as well: results of compilation
-    that are cached depend on both. Raises InvalidUsage for a name in use, and for a group that is closed.
+    The registration ends when the group is closed, or no longer referenced. `name` is of the caller's choice, the same
+    on all ranks; by default the groups of a process are numbered. What is returned contains the number of ranks as
+    well: results of compilation that are cached depend on both. Raises InvalidUsage for a name in use, and for a group that is closed.
     """
     comm._require_open()
     full_name = f"{name or f'group{next(_numbers)}'}:{comm.nranks}"
