@@ -34,7 +34,8 @@ def register(comm, name=None):
 
     The registration ends when the group is closed, or no longer referenced. `name` is of the caller's choice, the same
     on all ranks; by default the groups of a process are numbered. What is returned contains the number of ranks as
-    well: results of compilation that are cached depend on both. Raises InvalidUsage for a name in use, and for a group that is closed.
+    well: results of compilation that are cached depend on both. Raises InvalidUsage for a name in use, and for a group
+    that is closed.
     """
     comm._require_open()
     full_name = f"{name or f'group{next(_numbers)}'}:{comm.nranks}"
