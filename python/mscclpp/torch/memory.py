@@ -6,7 +6,7 @@ from ..errors import InvalidUsage
 from .ops import LIBRARY
 
 
-def mem_pool():
+def mem_pool() -> torch.cuda.MemPool:
     """A torch.cuda.MemPool of memory that peers can map. Raises InvalidUsage without a GPU.
 
     `with torch.cuda.use_mem_pool(pool):` allocates tensors in it. Their memory can be registered, on all ranks alike:

@@ -7,6 +7,7 @@ import weakref
 import torch
 
 from .._mscclpp import group_size, register_group, unregister_group
+from ..comm_group import CommGroup
 from ..errors import InvalidUsage
 
 _numbers = itertools.count()
@@ -29,7 +30,7 @@ def _load():
 _load()
 
 
-def register(comm, name=None):
+def register(comm: CommGroup, name: str | None = None) -> str:
     """Makes a CommGroup available to operators, and returns the name that they take as `group`.
 
     The registration ends when the group is closed, or no longer referenced. `name` is of the caller's choice, the same
