@@ -134,7 +134,7 @@ class CommGroup(ChannelSetup, ArrayCollectives, Tuner):
         self._is_inherited = True
 
     def at_close(self, function: Callable[[], None]) -> None:
-        """Calls function() when the group is closed, before its collectives end. Raises InvalidUsage if it is closed."""
+        """Calls function() in close(), before the collectives end. Raises InvalidUsage if the group is closed."""
         self._require_open()
         self._closing.append(function)
 

@@ -20,7 +20,7 @@ enum class GpuBufferGranularity { MultiCastMinimum, MultiCastRecommended };
 
 /// Zero-filled memory of the current device that peers can map. Throws Error(InvalidUsage) in a build without CUDA,
 /// else CudaError or CuError.
-GpuAllocation allocateGpuMemory(std::size_t bytes, GpuBufferGranularity granularity);
+[[gnu::visibility("default")]] GpuAllocation allocateGpuMemory(std::size_t bytes, GpuBufferGranularity granularity);
 
 /// That of the current device, with the features of this GPU only: "90a". Empty without a device.
 std::string gpuArchitecture();

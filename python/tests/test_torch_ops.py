@@ -1,11 +1,16 @@
 """torch.ops.mscclpp on CPU ranks: values, errors, gradients, compilation."""
 
+import ctypes
+import gc
 import pathlib
 import shutil
 import subprocess
+import sys
 
 import mscclpp
 import pytest
+
+from rank_threads import run_threads, single_rank
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("mscclpp.torch", exc_type=ImportError)
@@ -241,6 +246,7 @@ def check_norm(comm, group):
 
 
 def check_values(comm):
+    torch.set_num_threads(1)
     group = mscclpp.torch.register(comm, "tensors")
     for check in (
         check_registration,
@@ -260,13 +266,40 @@ def check_values(comm):
     with pytest.raises(mscclpp.InvalidUsage, match="or it has been closed"):
         ops.all_reduce(torch.ones(1), group)
     with pytest.raises(mscclpp.InvalidUsage, match="the group is closed"):
-        mscclpp.torch.register(comm)
+        mscclpp.torch.register(comm, "closed")
+    with pytest.raises(mscclpp.InvalidUsage, match="no group is registered"):
+        ops.all_reduce(torch.ones(1), f"closed:{comm.nranks}")
     return True
 
 
-@pytest.mark.parametrize("ranks", [1, 2, 4])
+def test_values_of_one_rank():
+    assert check_values(single_rank())
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
 def test_values(ranks):
     assert mscclpp.run(ranks, check_values, timeout=300) == [True] * ranks
+
+
+def test_a_group_that_is_no_longer_referenced():
+    comm = single_rank()
+    name = mscclpp.torch.register(comm)
+    tensor = ops.all_reduce(torch.ones(2), name)
+    del comm
+    gc.collect()
+    with pytest.raises(mscclpp.InvalidUsage, match="no group is registered"):
+        ops.all_reduce(tensor, name)
+
+
+def check_in_thread(bootstrap):
+    with mscclpp.CommGroup(bootstrap=bootstrap) as comm:
+        group = mscclpp.torch.register(comm, f"thread{comm.my_rank}")
+        check_types(comm, group)
+        check_norm(comm, group)
+
+
+def test_operators_release_the_interpreter():
+    run_threads(2, check_in_thread, timeout=120)
 
 
 def layer(group):
@@ -307,30 +340,6 @@ def check_compiled(comm):
         run(x).sum().backward()
         results.append(x.grad)
     assert torch.equal(*results) and results[0].abs().sum() > 0
-    return True
-
-
-def test_compiled_without_graph_breaks():
-    assert mscclpp.run(2, check_compiled, timeout=600) == [True, True]
-
-
-def check_inductor(comm):
-    group = mscclpp.torch.register(comm, "inductor")
-
-    def function(x):
-        y = x + comm.my_rank
-        ops.all_reduce_(y, group)
-        return ops.all_reduce(y * 2, group, "max") - x
-
-    x = torch.arange(6.0)
-    result = torch.compile(function, fullgraph=True)(x)
-    torch.testing.assert_close(result, function(x), rtol=0, atol=0)
-    return result.tolist()
-
-
-def test_inductor():
-    expected = [4 * x + 2 - x for x in range(6)]
-    assert mscclpp.run(2, check_inductor, timeout=600) == [expected, expected]
 
 
 def check_schemas(comm):
@@ -354,23 +363,66 @@ def check_schemas(comm):
     assert defined == {f"mscclpp::{name}" for name in calls}
     for name, arguments in calls.items():
         torch.library.opcheck(getattr(ops, name).default, arguments)
+
+
+def check_compilation(comm):
+    torch.set_num_threads(1)
+    check_compiled(comm)
+    check_schemas(comm)
     return True
 
 
-def test_schemas_and_fake_kernels():
-    assert mscclpp.run(2, check_schemas, timeout=600) == [True, True]
+def test_compilation():
+    """No graph breaks; schemas and fake kernels tell what the operators do."""
+    assert mscclpp.run(2, check_compilation, timeout=600) == [True, True]
+
+
+def check_inductor(comm):
+    group = mscclpp.torch.register(comm, "inductor")
+
+    def function(x):
+        y = x + comm.my_rank
+        ops.all_reduce_(y, group)
+        return ops.all_reduce(y * 2, group, "max") - x
+
+    x = torch.arange(6.0)
+    result = torch.compile(function, fullgraph=True)(x)
+    torch.testing.assert_close(result, function(x), rtol=0, atol=0)
+    return result.tolist()
+
+
+def test_inductor():
+    expected = [4 * x + 2 - x for x in range(6)]
+    assert mscclpp.run(2, check_inductor, timeout=600) == [expected, expected]
 
 
 def test_only_the_stable_abi_is_imported():
-    library = pathlib.Path(mscclpp.torch.__file__).parent / "_ops.so"
     names = shutil.which("nm")
     if names is None:
         pytest.skip("no nm: install binutils")
-    symbols = subprocess.run([names, "-D", "--undefined-only", library], capture_output=True, text=True, check=True)
+    command = [names, "-D", "--undefined-only", mscclpp.torch.ops.LIBRARY]
+    symbols = subprocess.run(command, capture_output=True, text=True, check=True)
     imported = [line.split()[-1].split("@")[0] for line in symbols.stdout.splitlines()]
     torch_names = [name for name in imported if name.startswith(("aoti_torch_", "torch_"))]
     assert "torch_library_impl" in torch_names
-    unstable = [name for name in imported if any(part in name for part in ("3c10", "2at", "5torch", "8pybind11", "Py"))]
-    assert unstable == []
+    unstable = ("3c10", "2at", "5torch", "8pybind11")  # namespaces, as they are in symbols
+    assert not [name for name in imported if name.startswith("Py") or any(part in name for part in unstable)]
     # Functions for single operators of ATen change with PyTorch.
-    assert not [name for name in torch_names if name.startswith(("aoti_torch_cpu_", "aoti_torch_cuda_", "aoti_torch_aten_"))]
+    single_operators = ("aoti_torch_cpu_", "aoti_torch_cuda_", "aoti_torch_aten_")
+    assert not [name for name in torch_names if name.startswith(single_operators)]
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_memory_pool_without_gpu():
+    with pytest.raises(mscclpp.InvalidUsage, match="PyTorch finds none"):
+        mscclpp.torch.mem_pool()
+    library = ctypes.CDLL(mscclpp.torch.ops.LIBRARY)
+    library.mscclpp_allocate.restype = ctypes.c_void_p
+    assert library.mscclpp_allocate(ctypes.c_ssize_t(1024), 0, None) is None
+    library.mscclpp_free(None, ctypes.c_ssize_t(1024), 0, None)
+
+
+def test_the_example():
+    program = pathlib.Path(__file__).parents[2] / "examples" / "python" / "02_torch_compile.py"
+    finished = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=300)
+    assert finished.stdout == "rank 0 of 2: right\nrank 1 of 2: right\n", finished.stderr

@@ -138,10 +138,10 @@ class Collectives {
   void exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives,
                 CUstream_st* stream = nullptr);
 
-  /// Performs an all-reduce with residual and RMSNorm in one kernel; of messages of more than 8 MiB (on CPUs 256 KiB) in
-  /// one for each part. Called by all ranks, in the same order as their other collectives. The first call for an
-  /// element type allocates scratch on all ranks (on GPUs up to 40 MiB) and cannot be captured in a graph; later
-  /// ones can. Throws Error(InvalidUsage) for wrong arguments and, after an earlier failure, what check() throws.
+  /// Performs an all-reduce with residual and RMSNorm in one kernel; of messages of more than 8 MiB (on CPUs 256 KiB)
+  /// in one for each part. Called by all ranks, in the same order as their other collectives. The first call for an
+  /// element type allocates scratch on all ranks (on GPUs up to 40 MiB) and cannot be captured in a graph; later ones
+  /// can. Throws Error(InvalidUsage) for wrong arguments and, after an earlier failure, what check() throws.
   void allReduceRmsNorm(const RmsNormCall& call);
 
   /// Throws if a wait of an earlier call failed: Error(RemoteError) that names a failed rank, Error(Timeout), or

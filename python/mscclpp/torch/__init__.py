@@ -4,5 +4,6 @@ operators for torch.compile and CUDA graphs. docs/python.md and docs/pytorch.md.
 from .. import c10d
 from .ops import register  # first: it loads the operators
 from . import functional
+from .memory import mem_pool
 
 c10d.register()

@@ -63,23 +63,23 @@ class _AllToAll(torch.autograd.Function):
         return _ops.all_to_all(gradient, ctx.group), None
 
 
-def all_reduce(tensor, group, op="sum"):
+def all_reduce(tensor: torch.Tensor, group: str, op: str = "sum") -> torch.Tensor:
     """Reduces over all ranks, which all get the same bits. op: "sum" or "avg"."""
     _require_linear("all_reduce", op)
     return _AllReduce.apply(tensor, group, op)
 
 
-def all_gather(tensor, group):
+def all_gather(tensor: torch.Tensor, group: str) -> torch.Tensor:
     """The tensors of all ranks: (d, ...) gives (ranks * d, ...)."""
     return _AllGather.apply(tensor, group)
 
 
-def reduce_scatter(tensor, group, op="sum"):
+def reduce_scatter(tensor: torch.Tensor, group: str, op: str = "sum") -> torch.Tensor:
     """Reduces over all ranks, and rank r gets part r: (ranks * d, ...) gives (d, ...). op: "sum" or "avg"."""
     _require_linear("reduce_scatter", op)
     return _ReduceScatter.apply(tensor, group, op)
 
 
-def all_to_all(tensor, group):
+def all_to_all(tensor: torch.Tensor, group: str) -> torch.Tensor:
     """Part r goes to rank r, into the part of its result for this rank: (ranks * d, ...) keeps its shape."""
     return _AllToAll.apply(tensor, group)

@@ -7,37 +7,42 @@ import weakref
 import torch
 
 from .._mscclpp import group_size, register_group, unregister_group
+from ..comm_group import CommGroup
 from ..errors import InvalidUsage
 
 _numbers = itertools.count()
 
 
+LIBRARY = pathlib.Path(__file__).parent / "_ops.so"
+
+
 def _load():
-    library = pathlib.Path(__file__).parent / "_ops.so"
-    if not library.exists():
+    if not LIBRARY.exists():
         raise ImportError(
             "this build of mscclpp has no PyTorch parts: install it with -Csetup-args=-Dtorch=enabled, where the "
             "build's Python finds torch"
         )
     if torch.__version__ < torch.torch_version.TorchVersion("2.10"):
         raise ImportError(f"mscclpp.torch needs torch 2.10 or newer, not {torch.__version__}: upgrade it")
-    torch.ops.load_library(library)
+    torch.ops.load_library(LIBRARY)
 
 
 _load()
 
 
-def register(comm, name=None):
+def register(comm: CommGroup, name: str | None = None) -> str:
     """Makes a CommGroup available to operators, and returns the name that they take as `group`.
 
-    The registration ends when the group is closed. `name` is of the caller's choice, the same on all ranks; by default
-    the groups of a process are numbered. What is returned contains the number of ranks as well: results of compilation
-    that are cached depend on both. Raises InvalidUsage for a name in use, and for a group that is closed.
+    The registration ends when the group is closed, or no longer referenced. `name` is of the caller's choice, the same
+    on all ranks; by default the groups of a process are numbered. What is returned contains the number of ranks as
+    well: results of compilation that are cached depend on both. Raises InvalidUsage for a name in use, and for a group
+    that is closed.
     """
+    comm._require_open()
     full_name = f"{name or f'group{next(_numbers)}'}:{comm.nranks}"
     group = weakref.ref(comm)
     register_group(full_name, comm.nranks, lambda device_type: _open(group, full_name).collectives(device_type))
-    comm.at_close(lambda: unregister_group(full_name))
+    comm.at_close(weakref.finalize(comm, unregister_group, full_name))
     return full_name
 
 
