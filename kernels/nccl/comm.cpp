@@ -86,7 +86,7 @@ Comm::Comm(RankSet ranks, CommConfig config)
   resources_->communicator->setWaitTimeout(env()->ncclTimeout);
   const GroupAgreement agreement(*ranks_.bootstrap(), "the communicator");
   const auto introductions = agreement.runStep("prepare a communicator", [&] {
-    return bytesOf(Introduction{TcpBootstrap::createUniqueId(), config_.maxBlocks, config_.signals});
+    return toBytes(Introduction{TcpBootstrap::createUniqueId(), config_.maxBlocks, config_.signals});
   });
   int maxBlocks = 0;
   for (const auto& bytes : introductions) {
@@ -131,7 +131,7 @@ void Comm::forward() {
     }
     ncclUniqueId id{};
     if (rank() == 0 && library->getUniqueId(&id) != ncclSuccess) throwInvalidUsage("NCCL cannot make a unique id");
-    return bytesOf(id);
+    return toBytes(id);
   });
   forwarded_ = std::make_unique<ForwardedComm>(*library, valueOf<ncclUniqueId>(ids[0]), size(), rank(), config_);
 }

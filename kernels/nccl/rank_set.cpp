@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "kernels/nccl/result.hpp"
-#include "mscclpp/host/base/env.hpp"
 
 namespace mscclpp::nccl {
 
@@ -26,9 +25,10 @@ int contextOf(int given, int rank, int ranks) {
 
 }  // namespace
 
-RankSet RankSet::connect(std::shared_ptr<TcpBootstrap> bootstrap, const UniqueId& id) {
-  const std::chrono::milliseconds limit = std::min<std::chrono::milliseconds>(env()->ncclTimeout, longestConnect);
-  bootstrap->setTimeout(env()->ncclTimeout);
+RankSet RankSet::connect(std::shared_ptr<TcpBootstrap> bootstrap, const UniqueId& id,
+                         std::chrono::milliseconds timeout) {
+  const std::chrono::milliseconds limit = std::min<std::chrono::milliseconds>(timeout, longestConnect);
+  bootstrap->setTimeout(timeout);
   bootstrap->initialize(id, std::chrono::ceil<std::chrono::seconds>(limit).count());
   RankSet set;
   set.members_.resize(static_cast<std::size_t>(bootstrap->getNranks()));

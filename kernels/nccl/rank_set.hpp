@@ -3,11 +3,13 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <compare>
 #include <memory>
 #include <vector>
 
 #include "host/bootstrap/subset_bootstrap.hpp"
+#include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
 
 namespace mscclpp::nccl {
@@ -23,8 +25,10 @@ class RankSet {
   };
 
   /// Connects the ranks of an id by a bootstrap that was not initialized. Returns when all of them have called it, or
-  /// another thread aborts the bootstrap. Throws what TcpBootstrap::initialize throws.
-  static RankSet connect(std::shared_ptr<TcpBootstrap> bootstrap, const UniqueId& id);
+  /// another thread aborts the bootstrap. timeout: of this and of later calls of the bootstrap. Throws what
+  /// TcpBootstrap::initialize throws.
+  static RankSet connect(std::shared_ptr<TcpBootstrap> bootstrap, const UniqueId& id,
+                         std::chrono::milliseconds timeout = env()->ncclTimeout);
 
   /// A number for a new subset, which no other rank gives and this one never gives again: one rank chooses it, whatever
   /// other subsets are being made over the same connections. 0 if none is left.

@@ -16,6 +16,8 @@ from ._mscclpp import (
     AlgorithmType,
     AllIBTransports,
     AllTransports,
+    BaseMemoryChannel,
+    BasePortChannel,
     Bootstrap,
     CollectiveBufferMode,
     CollectiveCall,
@@ -34,19 +36,33 @@ from ._mscclpp import (
     EndpointConfigIb,
     Env,
     ErrorCode,
+    Fifo,
     GpuBufferGranularity,
+    Host2DeviceSemaphore,
+    Host2HostSemaphore,
     HostBuffer,
     IbMode,
+    MemoryChannel,
+    MemoryDevice2DeviceSemaphore,
     NoTransports,
+    NvlsConnection,
+    PortChannel,
+    ProxyService,
+    ProxyTrigger,
     RawGpuBuffer,
     ReduceOp,
     RegisteredMemory,
     Semaphore,
     SemaphoreStub,
+    SwitchChannel,
     TcpBootstrap,
     Transport,
     TransportFlags,
+    TriggerData,
+    TriggerFlag,
+    TriggerSync,
     UniqueId,
+    connect_nvls_collective,
     env,
     has_cuda,
     is_bulk_supported,
@@ -58,6 +74,8 @@ from .dtypes import Reduction, pre_mul_sum
 from .errors import Aborted, CudaError, CuError, Error, IbError, InvalidUsage, RemoteError, SysError, Timeout
 from .gpu_buffer import GpuBuffer
 from .launch import RankFailed, init, run
+from .native import compile_native
+from .plans import ExecutionPlan, Executor, PacketType, compile
 from .tracing import trace
 
 version = {"version": __version__}

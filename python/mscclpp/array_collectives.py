@@ -7,7 +7,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ._mscclpp import CollectiveCall, Collectives, CollectiveType, DeviceType, ReduceOp
+from ._mscclpp import Bootstrap, CollectiveCall, Collectives, CollectiveType, DeviceType, ReduceOp
 from .arrays import CPU, UNKNOWN_DEVICE, Array, empty_like, parts_of, require_writable, stream_of, view, view_output
 from .dtypes import Reduction, to_reduce_op
 from .errors import InvalidUsage
@@ -40,10 +40,14 @@ class ArrayCollectives:
 
     my_rank: int
     nranks: int
+    bootstrap: Bootstrap
     _collectives: dict[DeviceType, Collectives]
     _group: dict[DeviceType, PendingCalls] | None = None  # while a group collects calls
 
     def collectives(self, device_type: DeviceType) -> Collectives:
+        raise NotImplementedError
+
+    def _require_open(self) -> None:
         raise NotImplementedError
 
     def all_reduce(self, tensor: Any, op: Operator = "sum", out: Any = None, stream: Any = None,
@@ -145,13 +149,27 @@ class ArrayCollectives:
         target = self._target(out, source, (sum(self._counts(receive_counts)), *source.shape[1:]))
         return self._exchange(source, parts_of(source, send_counts), target, parts_of(target, receive_counts), stream)
 
-    def send(self, tensor: Any, peer: int, stream: Any = None) -> None:
-        """Sends a tensor to rank `peer`, which calls recv. Two ranks that send to each other use send_recv or group."""
-        self._send_recv(view(tensor), peer, None, -1, stream)
+    def send(self, tensor: Any, peer: int, tag: int | None = None, stream: Any = None) -> None:
+        """Sends a tensor to rank `peer`, which calls recv. Two ranks that send to each other use send_recv or group.
 
-    def recv(self, out: Any, peer: int, stream: Any = None) -> Any:
-        """Receives what rank `peer` sends into `out`, of as many elements, and returns it."""
-        return self._send_recv(None, -1, view_output(out), peer, stream)
+        With `tag`, which the peer passes too, an array of the host goes through the bootstrap, and the call does not
+        wait for the peer.
+        """
+        if tag is None:
+            self._send_recv(view(tensor), peer, None, -1, stream)
+        else:
+            self._require_open()
+            array = _on_host(view(tensor))
+            self.bootstrap.send(array.address, array.nbytes, peer, tag)
+
+    def recv(self, out: Any, peer: int, tag: int | None = None, stream: Any = None) -> Any:
+        """Receives what rank `peer` sends into `out`, of as many elements, and returns it. `tag`: as for send."""
+        if tag is None:
+            return self._send_recv(None, -1, view_output(out), peer, stream)
+        self._require_open()
+        array = _on_host(view_output(out))
+        self.bootstrap.recv(array.address, array.nbytes, peer, tag)
+        return out
 
     def send_recv(self, tensor: Any, destination: int, out: Any, origin: int, stream: Any = None) -> Any:
         """Sends to one rank and receives from another, or the same, at once; returns `out`."""
@@ -281,3 +299,9 @@ def _factor_of(reduction: Reduction, array: Array) -> dict[str, Any]:
     if factor.size != 1 or factor.dtype is not array.dtype or factor.device_type is not array.device_type:
         raise InvalidUsage("the factor is a number, or an array of one element of the tensor's type, on its device")
     return {"factor_address": factor.address}
+
+
+def _on_host(array: Array) -> Array:
+    if array.device_type != CPU:
+        raise InvalidUsage("with tag= the bootstrap moves arrays of the host: copy it to the CPU, or omit tag=")
+    return array

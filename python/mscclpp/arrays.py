@@ -181,6 +181,11 @@ def stream_of(array: Array, stream: Any) -> int:
             # What current_stream() gives, without an object for it, which takes longer than the rest of a call.
             return int(sys.modules["torch"]._C._cuda_getCurrentRawStream(array.device_id))
         return int(sys.modules["cupy"].cuda.get_current_stream().ptr) if array.kind == "cupy" else 0
+    return stream_handle(stream)
+
+
+def stream_handle(stream: Any) -> int:
+    """The handle of a stream of torch or cupy."""
     for attribute in ("cuda_stream", "ptr"):
         stream = getattr(stream, attribute, stream)
     if not isinstance(stream, int):

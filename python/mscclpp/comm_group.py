@@ -7,12 +7,14 @@ import math
 import os
 import sys
 import weakref
+from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
 from ._mscclpp import Bootstrap, Collectives, Communicator, DeviceType, HostBuffer, RawGpuBuffer, TcpBootstrap, size_of
 from .array_collectives import ArrayCollectives
 from .arrays import view
+from .channel_setup import ChannelSetup
 from .dtypes import to_dtype
 from .errors import InvalidUsage
 from .tuning import Tuner
@@ -20,7 +22,7 @@ from .tuning import Tuner
 open_groups: weakref.WeakSet[CommGroup] = weakref.WeakSet()
 
 
-class CommGroup(ArrayCollectives, Tuner):
+class CommGroup(ChannelSetup, ArrayCollectives, Tuner):
     """This process as one rank of a group; `mscclpp.init()` makes one from what the launcher has set.
 
     By hand, with one of: `mpi_comm`, a communicator of mpi4py; `torch_group`, a group of torch.distributed;
@@ -42,6 +44,7 @@ class CommGroup(ArrayCollectives, Tuner):
         self.nranks_per_node = bootstrap.get_n_ranks_per_node()
         self._collectives = {}
         self._buffers: dict[int, Any] = {}
+        self._closing: list[Callable[[], None]] = []
         self._is_inherited = False  # from the process that this one was forked from
         open_groups.add(self)
 
@@ -113,6 +116,8 @@ class CommGroup(ArrayCollectives, Tuner):
             if barrier:
                 self.barrier()
         finally:
+            for end in self._closing:
+                end()
             for _, registration in self._buffers.values():
                 registration.end()
             self._buffers.clear()
@@ -127,6 +132,11 @@ class CommGroup(ArrayCollectives, Tuner):
         self.communicator = None  # type: ignore[assignment]
         self.bootstrap = None  # type: ignore[assignment]
         self._is_inherited = True
+
+    def at_close(self, function: Callable[[], None]) -> None:
+        """Calls function() when the group is closed, before its collectives end. Raises InvalidUsage if it is closed."""
+        self._require_open()
+        self._closing.append(function)
 
     def _require_open(self) -> None:
         if self._is_inherited:

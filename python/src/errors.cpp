@@ -1,6 +1,7 @@
 #include <exception>
 
 #include "module.hpp"
+#include "python_error.hpp"
 
 namespace mscclpp::python {
 
@@ -46,6 +47,16 @@ void translate(const std::exception_ptr& pointer, void*) {
 }
 
 }  // namespace
+
+void setPythonError(const std::exception_ptr& exception) {
+  try {
+    translate(exception, nullptr);
+  } catch (nb::python_error& error) {
+    error.restore();
+  } catch (const std::exception& error) {
+    PyErr_SetString(PyExc_RuntimeError, error.what());
+  }
+}
 
 void bindErrors(nb::module_& module) {
   nb::enum_<ErrorCode>(module, "ErrorCode", "What kind of failure an Error of the library reports.")

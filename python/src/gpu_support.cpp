@@ -25,14 +25,29 @@ void synchronizeDevice() {
   MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
 }
 
-bool nvlsSupported() {
+namespace {
+
+bool hasDevice() {
   int devices = 0;
-  return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0 && isNvlsSupported();
+  return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0;
 }
 
+}  // namespace
+
+std::string gpuArchitecture() {
+  if (!hasDevice()) return {};
+  int device = 0, major = 0, minor = 0;
+  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
+  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device));
+  return std::to_string(10 * major + minor) + (major >= 9 ? "a" : "");
+}
+
+bool nvlsSupported() {
+  return hasDevice() && isNvlsSupported();
+}
 bool bulkSupported() {
-  int devices = 0;
-  return cudaGetDeviceCount(&devices) == cudaSuccess && devices > 0 && isBulkSupported();
+  return hasDevice() && isBulkSupported();
 }
 
 }  // namespace mscclpp::python

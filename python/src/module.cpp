@@ -16,4 +16,9 @@ NB_MODULE(_mscclpp, module) {
   bindCollectives(module);
   bindTuning(module);
   bindAlgorithms(module);
+  bindNamedGroups(module);
+  bindChannels(module);
+  bindProxy(module);
+  bindSwitchChannels(module);
+  bindJit(module);
 }

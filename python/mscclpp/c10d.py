@@ -1,0 +1,67 @@
+"""The backend `mscclpp` of torch.distributed: `init_process_group("mscclpp")`, or `"cpu:gloo,cuda:mscclpp"`.
+
+Where the package is installed, `import torch` registers it (entry point torch.backends); `import mscclpp.torch` does,
+too. The compiled part is loaded with the first process group.
+"""
+
+import atexit
+import importlib
+import pathlib
+import weakref
+
+from .errors import InvalidUsage
+
+_open_backends = weakref.WeakSet()
+
+
+def register():
+    """Makes the name `mscclpp` known to torch.distributed, for CPU and CUDA tensors."""
+    from torch import distributed
+
+    if distributed.is_available() and not hasattr(distributed.Backend, "MSCCLPP"):
+        distributed.Backend.register_backend("mscclpp", create, extended_api=True, devices=["cpu", "cuda"])
+
+
+def create(options, pg_options=None):
+    """Makes this rank's backend of a process group; torch.distributed calls it on all ranks.
+
+    pg_options: an `Options` of this backend, or None. Raises InvalidUsage if the package has no compiled part for this
+    version of PyTorch, and the errors of TcpBootstrap if ranks are missing.
+    """
+    shim = load()
+    if pg_options is None:
+        pg_options = shim.Options()
+    elif not isinstance(pg_options, shim.Options):
+        raise InvalidUsage(f"pg_options is a {type(pg_options).__name__}: pass mscclpp.c10d.load().Options(), or None")
+    pg_options._timeout = options.timeout
+    pg_options.group_name = options.group_id
+    pg_options.global_ranks_in_group = options.global_ranks_in_group
+    backend = shim.Backend(options.store, options.group_rank, options.group_size, pg_options)
+    _open_backends.add(backend)
+    return backend
+
+
+def load():
+    """The compiled part for this version of PyTorch. Raises InvalidUsage if the package has none."""
+    import torch
+
+    version = ".".join(torch.__version__.split(".")[:2])
+    try:
+        return importlib.import_module(f"._c10d_{version.replace('.', '_')}", __package__)
+    except ModuleNotFoundError:
+        built = sorted(
+            path.name.split(".")[0].removeprefix("_c10d_").replace("_", ".")
+            for path in pathlib.Path(__file__).parent.glob("_c10d_*")
+        )
+        have = f"for PyTorch {' and '.join(built)}" if built else "without it"
+        raise InvalidUsage(
+            f"the backend mscclpp is compiled for one minor version of PyTorch, this is {version}, and the package was "
+            f"built {have}: build it with -Dtorch=enabled where PyTorch {version} is installed"
+        ) from None
+
+
+@atexit.register
+def _close_open_backends():
+    # Peers then see that this rank has left in order, and threads end while the interpreter still runs.
+    for backend in list(_open_backends):
+        backend.shutdown()

@@ -1,0 +1,28 @@
+// Who performs the operations of one kind of device.
+#pragma once
+
+#include <chrono>
+
+#include "operation.hpp"
+#include "torch_headers.hpp"
+
+namespace mscclpp::torch_c10d {
+
+/// Any thread may call the functions; submit() takes the operations in the order that all ranks have in common.
+class Executor {
+ public:
+  Executor() = default;
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+  virtual ~Executor() = default;
+
+  virtual c10::intrusive_ptr<c10d::Work> submit(Operation operation, std::uint64_t sequence) = 0;
+  /// Waits for the operations that were submitted; false if they have not ended by then.
+  virtual bool finish(std::chrono::steady_clock::time_point deadline) = 0;
+  virtual void setTimeout(std::chrono::milliseconds timeout) = 0;
+  virtual void abort() noexcept = 0;
+  /// Throws if a call has failed since.
+  virtual void check() const = 0;
+};
+
+}  // namespace mscclpp::torch_c10d

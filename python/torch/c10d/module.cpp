@@ -1,0 +1,40 @@
+// The extension module _c10d_<version of PyTorch>: the backend for Python.
+#include <pybind11/chrono.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <exception>
+
+#include "backend.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "python/src/python_error.hpp"
+
+namespace py = pybind11;
+using mscclpp::torch_c10d::Backend;
+
+PYBIND11_MODULE(MSCCLPP_C10D_MODULE, module) {
+  module.doc() = "The backend mscclpp of torch.distributed, for one version of PyTorch; mscclpp.c10d registers it.";
+  py::module_::import("torch.distributed");
+  py::register_exception_translator([](std::exception_ptr pointer) {
+    try {
+      if (pointer) std::rethrow_exception(pointer);
+    } catch (const mscclpp::BaseError&) {
+      mscclpp::python::setPythonError(std::current_exception());
+    }
+  });
+  const auto backendType = py::module_::import("torch._C._distributed_c10d").attr("Backend");
+  py::class_<Backend::Options, c10d::Backend::Options, c10::intrusive_ptr<Backend::Options>>(
+      module, "Options", "pg_options of a process group: its timeout.")
+      .def(py::init([](std::chrono::milliseconds timeout) { return c10::make_intrusive<Backend::Options>(timeout); }),
+           py::arg("timeout") = kBackendDefaultTimeout)
+      .def("__deepcopy__", [](const Backend::Options& self, const py::dict&) {
+        return c10::make_intrusive<Backend::Options>(self);
+      });
+  py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(
+      module, "Backend", "One rank of a process group. All ranks make it together; mscclpp.c10d.create does.")
+      .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                       c10::intrusive_ptr<Backend::Options> options) {
+             const py::gil_scoped_release release;
+             return c10::make_intrusive<Backend>(*store, rank, size, std::move(options));
+           }),
+           py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"));
+}
