@@ -13,6 +13,7 @@ from typing import Any
 from ._mscclpp import HostBuffer, LoadedKernel, RawGpuBuffer, RegisteredMemory, compile_kernels
 from .arrays import stream_handle, view
 from .errors import InvalidUsage
+from .nvrtc import load_nvrtc
 
 
 class Kernel:
@@ -61,6 +62,7 @@ class KernelBuilder:
         macros = [f"-D{name}={value}" for name, value in (macro_dict or {}).items()]
         options = [*macros, *options]
         self._kernel_name = kernel_name
+        load_nvrtc()
         self.program = compile_kernels(code, path.name, [kernel_name], architecture, options, folders)
 
     def get_compiled_kernel(self) -> Kernel:
@@ -107,7 +109,7 @@ def _address(arg: Any) -> int:
     if isinstance(arg, (HostBuffer, RawGpuBuffer, RegisteredMemory)):
         return arg.data()
     if hasattr(arg, "data_ptr"):  # of torch: any element type and strides, which the kernel knows
-        return arg.data_ptr()
+        return int(arg.data_ptr())
     try:
         return view(arg, "the argument").address
     except InvalidUsage as error:

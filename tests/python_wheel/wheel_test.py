@@ -19,7 +19,7 @@ import tempfile
 import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-OPTIONS = ("cuda=disabled", "optimization=1", "debug=false", "b_ndebug=false")
+OPTIONS = ("cuda=disabled", "optimization=1", "debug=false", "b_ndebug=false", "werror=true")
 
 PROGRAM = """
 import ctypes, pathlib, sys
