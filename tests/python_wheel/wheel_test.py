@@ -64,7 +64,7 @@ def check_content(wheel):
     version = f"cp{sys.version_info.major}{sys.version_info.minor}"
     assert f"-{version}-{'abi3' if is_limited else version}-" in wheel.name, wheel.name
     names = zipfile.ZipFile(wheel).namelist()
-    modules = [name for name in names if name.endswith(".so")]
+    modules = [name for name in names if name.startswith("mscclpp/_mscclpp") and name.endswith(".so")]
     assert len(modules) == 1 and (".abi3." in modules[0]) == is_limited, modules
     for name in ("__init__.py", "py.typed", "_mscclpp.pyi", "include/mscclpp/kernels/collectives.hpp"):
         assert f"mscclpp/{name}" in names, name
