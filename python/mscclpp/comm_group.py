@@ -141,8 +141,8 @@ class CommGroup(ChannelSetup, ArrayCollectives, Tuner):
     def _require_open(self) -> None:
         if self._is_inherited:
             raise InvalidUsage(
-                f"this process was forked from rank {self.my_rank}, whose group it cannot use: call it in the process of "
-                "the rank, or make a group of its own"
+                f"this process was forked from rank {self.my_rank}, whose group it cannot use: use it in the rank's own "
+                "process, or make another one here"
             )
         if self.communicator is None:
             raise InvalidUsage("the group is closed: make another one")

@@ -38,4 +38,5 @@ def _installed_libraries() -> list[str]:
     # CUDA 13 has one folder, nvidia/cu13/lib; CUDA 12 one for each package, nvidia/cuda_nvrtc/lib.
     packages = importlib.util.find_spec("nvidia")
     folders = packages.submodule_search_locations if packages is not None else None
-    return [str(path) for name in _NAMES for folder in folders or () for path in pathlib.Path(folder).glob(f"*/lib/{name}")]
+    found = (path for name in _NAMES for folder in folders or () for path in pathlib.Path(folder).glob(f"*/lib/{name}"))
+    return [str(path) for path in found]

@@ -73,7 +73,8 @@ def check_content(wheel):
     with tempfile.TemporaryDirectory() as folder:
         # What glibc and libstdc++ do not give must be in the module.
         module = zipfile.ZipFile(wheel).extract(modules[0], folder)
-        needed = [line.split()[-1].strip("[]") for line in run("readelf", "-d", module).splitlines() if "NEEDED" in line]
+        lines = [line for line in run("readelf", "-d", module).splitlines() if "NEEDED" in line]
+        needed = [line.split()[-1].strip("[]") for line in lines]
     known = ("libc.so", "libm.so", "libstdc++.so", "libgcc_s.so", "libpthread.so", "libdl.so", "librt.so", "ld-linux")
     assert all(name.startswith(known) for name in needed), needed
 
