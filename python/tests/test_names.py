@@ -24,7 +24,8 @@ NAMES = {
         all_reduce all_gather reduce_scatter all_to_all broadcast reduce gather scatter send recv send_recv
         all_gather_v reduce_scatter_v all_to_all_v group empty free tune close collectives""",
     "mscclpp.TcpBootstrap": """create create_unique_id get_unique_id initialize get_rank get_n_ranks
-        get_n_ranks_per_node get_n_ranks_per_ipc_domain send recv all_gather barrier group_barrier abort failure set_timeout""",
+        get_n_ranks_per_node get_n_ranks_per_ipc_domain
+        send recv all_gather barrier group_barrier abort failure set_timeout""",
     "mscclpp.Communicator": """bootstrap context register_memory send_memory recv_memory connect build_semaphore
         remote_rank_of tag_of abort set_wait_timeout""",
     "mscclpp.Connection": """write update_and_sync flush transport remote_transport context local_device
