@@ -1,4 +1,4 @@
-// Algorithms, collections of them, and their builder, with the channels of users' kernels: MSCCL++'s header of this name.
+// Algorithms, their collections and builder, with the channels of users' kernels: MSCCL++'s header of this name.
 #pragma once
 
 #include "mscclpp/host/bootstrap/bootstrap.hpp"

@@ -144,19 +144,15 @@ KernelAttributes attributesOf(const LoadedKernel& kernel) {
 }
 
 std::vector<KernelArgument> unpackArguments(const LoadedKernel& kernel, std::span<const std::byte> packed) {
-  std::vector<KernelArgument> arguments;
-  std::size_t end = 0;
-  for (const auto& parameter : kernel.parameters) {
-    end = parameter.offset + parameter.bytes;
-    if (end > packed.size()) break;
-    arguments.push_back({packed.data() + parameter.offset, parameter.bytes});
-  }
-  if (end != packed.size()) {
-    throwInvalid(kernel, "the packed arguments have " + std::to_string(packed.size()) + " bytes, and parameters 1 to " +
-                             std::to_string(arguments.size()) + " of " + std::to_string(kernel.parameters.size()) +
-                             " end at byte " + std::to_string(end) +
+  const auto& parameters = kernel.parameters;
+  const std::size_t bytes = parameters.empty() ? 0 : parameters.back().offset + parameters.back().bytes;
+  if (packed.size() != bytes) {
+    throwInvalid(kernel, "the packed arguments have " + std::to_string(packed.size()) + " bytes, and its " +
+                             std::to_string(parameters.size()) + " parameters " + std::to_string(bytes) +
                              "; pass values of the parameters' exact types, in order");
   }
+  std::vector<KernelArgument> arguments;
+  for (const auto& parameter : parameters) arguments.push_back({packed.data() + parameter.offset, parameter.bytes});
   return arguments;
 }
 

@@ -175,6 +175,16 @@ Program compile(const CompileRequest& request) {
   return programOf(compilation, std::move(compiled), false);
 }
 
+Program makeProgram(std::string image, std::vector<std::string> kernels, std::string architecture) {
+  const auto state = std::make_shared<detail::ProgramState>();
+  state->architecture = std::move(architecture);
+  state->image = std::move(image);
+  state->loweredNames = kernels;
+  state->kernels = std::move(kernels);
+  state->fromCache = false;
+  return Program(state);
+}
+
 std::uint64_t pruneCache(std::uint64_t maxBytes) {
   return cacheOfEnvironment().prune(maxBytes);
 }

@@ -9,8 +9,6 @@ from ._mscclpp import (
     BasePortChannel,
     Communicator,
     Connection,
-    Device,
-    DeviceType,
     EndpointConfig,
     HostBuffer,
     MemoryChannel,
@@ -152,8 +150,6 @@ def _config(endpoints: Endpoints | dict[int, Endpoints], rank: int) -> EndpointC
         if rank not in endpoints:
             raise InvalidUsage(f"endpoints has none for rank {rank}: pass one for each of all_ranks")
         endpoints = endpoints[rank]
-    if endpoints == Transport.SharedMemory:
-        return EndpointConfig(Transport.SharedMemory, Device(DeviceType.CPU))
     return EndpointConfig(endpoints) if isinstance(endpoints, Transport) else endpoints
 
 

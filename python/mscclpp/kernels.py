@@ -10,9 +10,18 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from ._mscclpp import HostBuffer, LoadedKernel, RawGpuBuffer, RegisteredMemory, compile_kernels
+from ._mscclpp import (
+    HostBuffer,
+    LoadedKernel,
+    RawGpuBuffer,
+    RegisteredMemory,
+    compile_kernels,
+    gpu_architecture,
+    make_program,
+)
 from .arrays import stream_handle, view
 from .errors import InvalidUsage
+from .native import compile_cubin
 from .nvrtc import load_nvrtc
 
 
@@ -41,13 +50,15 @@ class KernelBuilder:
 
     The source is for the device: it includes the library's device headers, libcu++ and the like, and headers of its own
     folder, but none of the host's C++ library. The compiler is NVRTC, also where there is nvcc, so that what compiles
-    on one machine does on another; its results are kept in MSCCLPP_CACHE_DIR (docs/jit.md). `program` is the result.
-    Raises InvalidUsage with the compiler's messages.
+    on one machine does on another (docs/jit.md). compiler: "nvcc", or its path, for a source that includes headers of
+    the host; its kernel is extern "C". Results are kept in MSCCLPP_CACHE_DIR. `program` is the result. Raises
+    InvalidUsage with the compiler's messages.
     """
 
     def __init__(self, file: str | os.PathLike[str] | None = None, kernel_name: str = "",
                  file_dir: str | os.PathLike[str] | None = None, macro_dict: Mapping[str, Any] | None = None, *,
-                 code: str | None = None, options: Iterable[str] = (), architecture: str = ""):  # fmt: skip
+                 code: str | None = None, options: Iterable[str] = (), architecture: str = "",
+                 compiler: str | None = None):  # fmt: skip
         if (file is None) == (code is None):
             raise InvalidUsage("KernelBuilder takes one of file= and code=")
         path = pathlib.Path(file_dir or ".") / (file or "kernel.cu")
@@ -62,8 +73,17 @@ class KernelBuilder:
         macros = [f"-D{name}={value}" for name, value in (macro_dict or {}).items()]
         options = [*macros, *options]
         self._kernel_name = kernel_name
-        load_nvrtc()
-        self.program = compile_kernels(code, path.name, [kernel_name], architecture, options, folders)
+        if compiler is None:
+            load_nvrtc()
+            self.program = compile_kernels(code, path.name, [kernel_name], architecture, options, folders)
+            return
+        if not architecture:
+            own = gpu_architecture()
+            if not own:
+                raise InvalidUsage("there is no GPU to compile for: pass architecture=, such as 'sm_90a'")
+            architecture = f"sm_{own}"
+        image = compile_cubin(path.stem, code, compiler, architecture, options, folders)
+        self.program = make_program(image, [kernel_name], architecture)
 
     def get_compiled_kernel(self) -> Kernel:
         """The Kernel, loaded on the current GPU. Raises InvalidUsage in a build without CUDA."""

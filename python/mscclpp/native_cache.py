@@ -1,5 +1,7 @@
 """Compiled modules on disk: found by what they depend on, and made once however many processes need them."""
 
+from __future__ import annotations
+
 import contextlib
 import fcntl
 import hashlib
@@ -9,8 +11,11 @@ import pathlib
 import shutil
 import tempfile
 import time
+from collections.abc import Callable, Iterable, Iterator
 
 from .errors import Timeout
+
+Make = Callable[[pathlib.Path, pathlib.Path], Iterable[pathlib.Path]]
 
 
 class NativeCache:
@@ -20,7 +25,7 @@ class NativeCache:
     that file has a digest of its content, so that a process that has loaded it keeps what it has loaded.
     """
 
-    def __init__(self, folder):
+    def __init__(self, folder: str | pathlib.Path) -> None:
         """Makes the folder if it is missing. Raises OSError if it cannot be made, or others could replace the code."""
         self._folder = pathlib.Path(folder)
         self._folder.parent.mkdir(parents=True, exist_ok=True)
@@ -29,7 +34,7 @@ class NativeCache:
         if status.st_uid not in (os.geteuid(), 0) or status.st_mode & 0o002:
             raise PermissionError(f"other users can write to {self._folder}")
 
-    def find(self, key):
+    def find(self, key: str) -> pathlib.Path | None:
         """The module of a compilation, if nothing has changed since; else None."""
         try:
             entry = json.loads(self._entry(key).read_text())
@@ -39,7 +44,7 @@ class NativeCache:
         except (OSError, ValueError, LookupError, TypeError, AttributeError):  # missing, damaged or of another version
             return None
 
-    def find_or_make(self, key, name, suffix, make, timeout):
+    def find_or_make(self, key: str, name: str, suffix: str, make: Make, timeout: float) -> pathlib.Path:
         """The module of a compilation. If there is none, one process calls make(folder, path), and the others wait.
 
         `make` writes the module to `path`, in an empty folder, and returns the paths of the headers that it read.
@@ -47,7 +52,7 @@ class NativeCache:
         """
         return self.find(key) or self._make(key, name, suffix, make, timeout)
 
-    def _make(self, key, name, suffix, make, timeout):
+    def _make(self, key: str, name: str, suffix: str, make: Make, timeout: float) -> pathlib.Path:
         with _locked(self._folder / f"{key}.lock", timeout):
             found = self.find(key)
             if found:
@@ -68,16 +73,16 @@ class NativeCache:
             finally:
                 shutil.rmtree(temporary, ignore_errors=True)
 
-    def _entry(self, key):
+    def _entry(self, key: str) -> pathlib.Path:
         return self._folder / f"{key}.json"
 
 
-def _digest(path):
+def _digest(path: str | pathlib.Path) -> str:
     return hashlib.blake2b(pathlib.Path(path).read_bytes(), digest_size=16).hexdigest()
 
 
 @contextlib.contextmanager
-def _locked(path, timeout):
+def _locked(path: pathlib.Path, timeout: float) -> Iterator[None]:
     """Holds a lock among processes, which the system frees when its holder ends in whatever way."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:

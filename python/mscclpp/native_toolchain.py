@@ -1,5 +1,7 @@
 """What native modules are compiled with: compilers, and the folders of headers."""
 
+from __future__ import annotations
+
 import functools
 import importlib.util
 import os
@@ -8,12 +10,13 @@ import shlex
 import shutil
 import subprocess
 import sysconfig
+from collections.abc import Sequence
 
 from ._mscclpp import ErrorCode, env
 from .errors import Error, InvalidUsage
 
 
-def find_nvcc():
+def find_nvcc() -> list[str] | None:
     """The command of nvcc: CUDACXX, else from PATH or the toolkits; None if there is none."""
     chosen = os.environ.get("CUDACXX")
     if chosen:
@@ -23,7 +26,7 @@ def find_nvcc():
     return [found] if found else None
 
 
-def find_host_compiler():
+def find_host_compiler() -> list[str]:
     """The command of the C++ compiler: CXX, else g++, clang++ or c++ from PATH. Raises Error if there is none."""
     chosen = os.environ.get("CXX")
     if chosen:
@@ -35,7 +38,7 @@ def find_host_compiler():
     raise Error("no C++ compiler was found: install g++, or name one in CXX", ErrorCode.SystemError)
 
 
-def command_of(text, origin):
+def command_of(text: str, origin: str) -> list[str]:
     """A compiler and its first options, as written in a variable of the environment. Raises InvalidUsage."""
     program, *options = shlex.split(text) or [""]
     found = shutil.which(program)
@@ -44,12 +47,12 @@ def command_of(text, origin):
     return [found, *options]
 
 
-def is_nvcc(command):
+def is_nvcc(command: Sequence[str]) -> bool:
     return any(pathlib.Path(part).name == "nvcc" for part in command)
 
 
 @functools.lru_cache
-def version_of(command):
+def version_of(command: tuple[str, ...]) -> str:
     """What a compiler says about its version; `command` is a tuple."""
     result = subprocess.run([*command, "--version"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if result.returncode != 0:
@@ -57,13 +60,13 @@ def version_of(command):
     return result.stdout
 
 
-def include_folders(compiler):
+def include_folders(compiler: Sequence[str]) -> list[str]:
     """The folders of the library's headers, Python's, pybind11's and nanobind's if installed, and CUDA's.
 
     Raises Error if there are no CUDA headers, and InvalidUsage if a variable names a folder without them.
     """
     folders = [pathlib.Path(__file__).parent / "include"]
-    folders += [sysconfig.get_path("include"), sysconfig.get_path("platinclude")]
+    folders += [pathlib.Path(sysconfig.get_path(name)) for name in ("include", "platinclude")]
     folders += [root / "include" for root in map(package_folder, ("pybind11", "nanobind")) if root]
     roots = _toolkits()
     if is_nvcc(compiler):  # its own headers fit it
@@ -75,27 +78,27 @@ def include_folders(compiler):
     return list(dict.fromkeys(map(str, folders)))
 
 
-def package_folder(name):
+def package_folder(name: str) -> pathlib.Path | None:
     """The folder of an installed package, which is not imported; None if there is none."""
     found = importlib.util.find_spec(name)
     return pathlib.Path(found.submodule_search_locations[0]) if found and found.submodule_search_locations else None
 
 
-def _toolkits():
-    roots = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
+def _toolkits() -> list[pathlib.Path]:
+    roots: list[str | pathlib.Path | None] = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
     nvcc = shutil.which("nvcc")
     roots += [nvcc and pathlib.Path(nvcc).resolve().parent.parent, "/usr/local/cuda"]
     nvidia = importlib.util.find_spec("nvidia")
-    for folder in nvidia.submodule_search_locations if nvidia else []:
+    for folder in (nvidia and nvidia.submodule_search_locations) or []:
         # cu13 has everything; NVIDIA's packages of CUDA 12 have a folder each.
         roots += [pathlib.Path(folder) / name for name in ("cu13", "cuda_nvcc", "cuda_cccl", "cuda_runtime")]
     return [pathlib.Path(root) for root in roots if root]
 
 
-def _folder_with(header, setting, folders, package):
+def _folder_with(header: str, setting: str, folders: list[pathlib.Path], package: str) -> pathlib.Path:
     chosen = getattr(env(), setting)
-    for folder in [chosen] if chosen else folders:
-        if (pathlib.Path(folder) / header).is_file():
+    for folder in [pathlib.Path(chosen)] if chosen else folders:
+        if (folder / header).is_file():
             return folder
     variable = "MSCCLPP_" + setting.upper()
     if chosen:

@@ -41,6 +41,13 @@ void bindJit(nb::module_& module) {
           "Loads a kernel on the current GPU. Raises InvalidUsage in a build without CUDA, and for a program that was "
           "compiled for another GPU.");
   module.def(
+      "make_program",
+      [](const nb::bytes& image, std::vector<std::string> kernels, std::string architecture) {
+        return jit::makeProgram({image.c_str(), image.size()}, std::move(kernels), std::move(architecture));
+      },
+      "image"_a, "kernels"_a, "architecture"_a,
+      "A program that nvcc has compiled; `kernels`: their names in the image.");
+  module.def(
       "compile_kernels",
       [](std::string source, std::string name, std::vector<std::string> kernels, std::string architecture,
          std::vector<std::string> options, std::vector<std::string> includeFolders) {

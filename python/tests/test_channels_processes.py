@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from test_processes import finish, run_python
 
+EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "python" / "03_channels.py"
 SHARED_MEMORY = mscclpp.Transport.SharedMemory
 CPU = mscclpp.DeviceType.CPU
 
@@ -148,3 +149,7 @@ handles[0].wait()
 )
 def test_exit_with_live_channels(end):
     finish(run_python(["-c", LIVE_CHANNELS + end]))
+
+
+def test_example():
+    assert finish(run_python([EXAMPLE])) == "".join(f"rank {rank} of 3: right\n" for rank in range(3))

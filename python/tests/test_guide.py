@@ -1,4 +1,4 @@
-"""The programs of MSCCL++'s guide for PyTorch, on CPU ranks: those of the examples, and its C++ source as it is written."""
+"""The programs of MSCCL++'s guide for PyTorch, on CPU ranks: the examples, and its C++ source as it is written."""
 
 import os
 import pathlib

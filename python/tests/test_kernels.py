@@ -3,6 +3,7 @@
 import ctypes
 import math
 import os
+import pathlib
 import struct
 import subprocess
 import sys
@@ -15,6 +16,9 @@ from mscclpp.utils import Kernel, KernelBuilder, pack
 from rank_threads import single_rank
 
 
+EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "python" / "03_channels.py"
+
+
 class Arguments(ctypes.Structure):
     _fields_ = [
         ("number", ctypes.c_int),
@@ -22,6 +26,7 @@ class Arguments(ctypes.Structure):
         ("flag", ctypes.c_int),
         ("factor", ctypes.c_float),
         ("small", ctypes.c_int8),
+        ("smaller", ctypes.c_int8),
         ("count", ctypes.c_size_t),
         ("half", ctypes.c_uint16),
         ("total", ctypes.c_double),
@@ -32,9 +37,10 @@ class Arguments(ctypes.Structure):
 
 def test_pack_lays_arguments_out_as_a_struct():
     array, buffer = np.zeros(4, np.float32), mscclpp.HostBuffer(8)
-    numbers = (ctypes.c_float(1.5), np.int8(-1), ctypes.c_size_t(1 << 40), np.float16(1.0), np.float64(math.pi))
+    numbers = (ctypes.c_float(1.5), np.int8(-1), np.int8(4), ctypes.c_size_t(1 << 40),
+               np.float16(1.0), np.float64(math.pi))  # fmt: skip
     packed = pack(-5, array, True, *numbers, None, buffer)
-    expected = Arguments(-5, array.ctypes.data, 1, 1.5, -1, 1 << 40, 0x3C00, math.pi, None, buffer.data())
+    expected = Arguments(-5, array.ctypes.data, 1, 1.5, -1, 4, 1 << 40, 0x3C00, math.pi, None, buffer.data())
     assert packed == bytes(expected)
     assert pack() == b"" and pack(1, 2) == struct.pack("ii", 1, 2)
 
@@ -84,8 +90,9 @@ def test_launch():
 
 
 COMPILE = """
-import sys
+import runpy, sys
 import mscclpp, pytest
+from mscclpp.native_toolchain import find_nvcc
 from mscclpp.utils import KernelBuilder
 
 folder = sys.argv[1]
@@ -105,6 +112,22 @@ with pytest.raises(mscclpp.InvalidUsage, match=r"exchange.cu\\(8\\): error: iden
     KernelBuilder("exchange.cu", "exchange", folder, {"NAME": "exchange"}, architecture="sm_90a")
 with pytest.raises(mscclpp.InvalidUsage, match="sm_1"):
     KernelBuilder("exchange.cu", "exchange", folder, architecture="sm_1")
+if find_nvcc():
+    with_host_headers = '#include <cassert>\\n#include "exchange.cu"\\n'
+    for _ in range(2):
+        by_nvcc = KernelBuilder(code=with_host_headers, kernel_name="exchange", file_dir=folder,
+                                macro_dict={"WORDS": 16, "NAME": "exchange"}, architecture="sm_90a",
+                                compiler=find_nvcc()[0])
+        assert by_nvcc.program.image().startswith(b"\x7fELF") and by_nvcc.program.architecture() == "sm_90a"
+    with pytest.raises(mscclpp.InvalidUsage, match="identifier .WORDS. is undefined"):
+        KernelBuilder("exchange.cu", "exchange", folder, {"NAME": "exchange"}, architecture="sm_90a",
+                      compiler=find_nvcc()[0])
+    if not mscclpp.has_cuda:
+        with pytest.raises(mscclpp.InvalidUsage, match="no GPU to compile for: pass architecture="):
+            KernelBuilder("exchange.cu", "exchange", folder, compiler=find_nvcc()[0])
+with pytest.raises(mscclpp.InvalidUsage, match="machine code of GPUs is compiled by nvcc"):
+    KernelBuilder("exchange.cu", "exchange", folder, architecture="sm_90a", compiler=sys.executable)
+KernelBuilder(code=runpy.run_path(sys.argv[2])["KERNEL"], kernel_name="passOn", architecture="sm_90a")
 if not mscclpp.has_cuda:
     with pytest.raises(mscclpp.InvalidUsage, match="this build of mscclpp has no CUDA"):
         builder.get_compiled_kernel()
@@ -129,9 +152,10 @@ def test_compiled_kernels(tmp_path):
     (tmp_path / "bytes_per_word.hpp").write_text("constexpr int bytesPerWord = 8;")
     (tmp_path / "program.py").write_text(COMPILE)
     environment = {**os.environ, "MSCCLPP_CACHE_DIR": str(tmp_path / "cache")}
-    program = [sys.executable, tmp_path / "program.py", tmp_path]
+    program = [sys.executable, tmp_path / "program.py", tmp_path, EXAMPLE]
     finished = subprocess.run(program, env=environment, capture_output=True, text=True, timeout=300)
     assert finished.returncode == 0, finished.stderr
     if finished.stdout.startswith("skip: "):
         pytest.skip(finished.stdout)
     assert finished.stdout == "compiled\n" and list((tmp_path / "cache" / "jit").iterdir())
+    assert len(list((tmp_path / "cache").glob("native/*.cubin"))) <= 1

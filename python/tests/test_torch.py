@@ -1,7 +1,6 @@
-"""Tensors of PyTorch on CPU ranks, in the forms of MSCCL++'s guide."""
+"""Tensors of PyTorch on CPU ranks."""
 
 import mscclpp
-import mscclpp.utils as mscclpp_utils
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -43,44 +42,3 @@ def join_torch_group(comm, file):
 
 def test_torch_group(tmp_path):
     assert mscclpp.run(2, join_torch_group, str(tmp_path / "store"), timeout=300) == [[2.0] * 3] * 2
-
-
-class CustomizedComm:
-    """The class of the guide, with the device type as the one argument that differs."""
-
-    def __init__(self, comm):
-        self.comm = comm
-        dlpack = mscclpp.HostBuffer(1 << 20).to_dlpack(data_type=str(torch.float16))
-        self.scratch_buffer = torch.utils.dlpack.from_dlpack(dlpack)
-        algorithms = mscclpp.AlgorithmCollectionBuilder().build_default_algorithms(
-            scratch_buffer=self.scratch_buffer.data_ptr(),
-            scratch_buffer_size=self.scratch_buffer.nbytes,
-            rank=comm.my_rank,
-            device_type=mscclpp.DeviceType.CPU,
-        )
-        name = "default_allreduce_packet"
-        self._algo = [algo for algo in algorithms if algo.collective == "allreduce" and algo.name == name][0]
-
-    def all_reduce(self, tensor, stream=None):
-        return self._algo.execute(
-            comm=self.comm.communicator,
-            input_buffer=tensor.data_ptr(),
-            output_buffer=tensor.data_ptr(),
-            input_size=tensor.nbytes,
-            output_size=tensor.nbytes,
-            dtype=mscclpp_utils.torch_dtype_to_mscclpp_dtype(tensor.dtype),
-            op=mscclpp.ReduceOp.SUM,
-            stream=stream.cuda_stream if stream else 0,
-        )
-
-
-def follow_guide(comm):
-    customized = CustomizedComm(comm)
-    assert customized.scratch_buffer.dtype == torch.float16
-    tensor = torch.full((1000,), float(comm.my_rank), dtype=torch.bfloat16)
-    assert customized.all_reduce(tensor) == mscclpp.CommResult.CommSuccess
-    return tensor.sum().item()
-
-
-def test_the_guide():
-    assert mscclpp.run(2, follow_guide, timeout=300) == [1000.0, 1000.0]

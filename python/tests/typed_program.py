@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 
 import mscclpp
+from mscclpp.utils import pack
 
 
 def work(comm: mscclpp.CommGroup, scale: float) -> float:
@@ -35,6 +36,22 @@ def by_address(bootstrap: mscclpp.TcpBootstrap) -> int:
     collectives.run(call)
     names: list[str] = collectives.algorithms()
     return len(names) + bootstrap.get_rank()
+
+
+def through_channels(comm: mscclpp.CommGroup, peer: int) -> bytes:
+    buffer = mscclpp.HostBuffer(64)
+    connections: dict[int, mscclpp.Connection] = comm.make_connection([peer], mscclpp.Transport.SharedMemory)
+    with mscclpp.ProxyService(device_type=mscclpp.DeviceType.CPU) as service:
+        port = comm.make_port_channels(service, buffer, connections)[peer].device_handle()
+        port.put_with_signal(0, 32, 32)
+        port.wait()
+        memory: mscclpp.MemoryChannel = comm.make_memory_channels(buffer, connections)[peer]
+        arrived: bool = memory.device_handle().poll()
+    fifo = mscclpp.Fifo(8, mscclpp.DeviceType.CPU)
+    position: int = fifo.device_handle().push(mscclpp.ProxyTrigger(1, 2))
+    trigger = fifo.poll()
+    words = [] if trigger is None else [trigger.fst, trigger.snd, position, int(arrived)]
+    return port.raw + pack(*words, memory)
 
 
 def main() -> None:

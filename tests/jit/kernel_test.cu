@@ -2,6 +2,8 @@
 // The ranks are distributed round-robin over the GPUs.
 #include <doctest/doctest.h>
 
+#include <cstddef>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -76,6 +78,36 @@ TEST_CASE("a kernel compiled at run time is launched, with arguments of the righ
   CHECK(buffers.read<float>(0) == std::vector<float>(count, 3.0f));
 }
 
+TEST_CASE("arguments in one buffer have the layout of the parameters") {
+  struct Arguments {
+    char first;
+    int* to;
+    short second;
+    float third;
+  };
+  static_assert(offsetof(Arguments, third) == 20 && sizeof(Arguments) == 24);
+  auto buffers = GpuBackend().allocate(1, 3 * sizeof(int), 0);
+  const auto kernel = jit::compile({.source = R"(
+    __global__ void store(char first, int* to, short second, float third) {
+      to[0] = first, to[1] = second, to[2] = static_cast<int>(third);
+    }
+  )",
+                                    .kernels = {"store"}})
+                          .kernel();
+  const Arguments arguments{7, reinterpret_cast<int*>(buffers.window().at(0)), -8, 9.0f};
+  const auto bytes = std::as_bytes(std::span(&arguments, 1));
+  kernel.launchPacked({.shape = {1, 1}}, bytes);
+  checkCuda(cudaDeviceSynchronize(), "kernel");
+  CHECK(buffers.read<int>(0) == std::vector<int>{7, -8, 9});
+
+  const auto messageOf = [&](std::size_t size) {
+    return errorOf([&] { kernel.launchPacked({.shape = {1, 1}}, bytes.first(size)); });
+  };
+  CHECK(messageOf(20).find("20 bytes, and its 4 parameters 24") != std::string::npos);
+  const std::byte longer[32]{};
+  CHECK(errorOf([&] { kernel.launchPacked({.shape = {1, 1}}, longer); }).find("32 bytes") != std::string::npos);
+}
+
 TEST_CASE("threads that made no CUDA call before launch kernels") {
   auto buffers = GpuBackend().allocate(1, sizeof(float), 0);
   buffers.write(0, std::vector<float>{1.0f});
@@ -95,6 +127,18 @@ TEST_CASE("PTX is loaded too") {
   program.kernel().launch({.shape = {1, 1}}, reinterpret_cast<int*>(buffers.window().at(0)));
   checkCuda(cudaDeviceSynchronize(), "kernel");
   CHECK(buffers.read<int>(0).at(0) == 7);
+}
+
+TEST_CASE("a program that was compiled elsewhere is loaded by the names in its image") {
+  auto buffers = GpuBackend().allocate(1, 3 * sizeof(float), 0);
+  buffers.write(0, std::vector<float>(3, 2.0f));
+  const auto compiled = scaleProgram();
+  const std::string name = compiled.loweredName("scale<float>");
+  const auto program = jit::makeProgram(compiled.image(), {name}, compiled.architecture());
+  program.kernel().launch({.shape = {1, 32}}, floatsOf(buffers, 0), 3, 2.0f);
+  checkCuda(cudaDeviceSynchronize(), "kernel");
+  CHECK(buffers.read<float>(0) == std::vector<float>(3, 4.0f));
+  CHECK_THROWS_AS(jit::makeProgram(compiled.image(), {"absent"}, "sm_90").kernel(), CuError);
 }
 
 TEST_CASE("a program for another GPU is an error that says so") {

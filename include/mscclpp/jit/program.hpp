@@ -71,4 +71,8 @@ class Program {
 /// if the request is wrong, and Error(SystemError) if NVRTC or the headers are not found (toolchain.hpp).
 Program compile(const CompileRequest& request);
 
+/// A program that something else has compiled, such as nvcc: `image` is a cubin or the text of PTX, `kernels` has their
+/// names in it. `architecture` is for messages. Nothing is checked before Program::kernel().
+Program makeProgram(std::string image, std::vector<std::string> kernels, std::string architecture);
+
 }  // namespace mscclpp::jit
