@@ -1,4 +1,4 @@
-"""A program with types, which mypy checks against the package's: test_typing.py."""
+"""A program with types, which mypy checks against the package's: test_names.py."""
 
 from __future__ import annotations
 
