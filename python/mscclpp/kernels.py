@@ -21,7 +21,6 @@ from ._mscclpp import (
 )
 from .arrays import stream_handle, view
 from .errors import InvalidUsage
-from .native import compile_cubin
 from .nvrtc import load_nvrtc
 
 
@@ -82,6 +81,8 @@ class KernelBuilder:
             if not own:
                 raise InvalidUsage("there is no GPU to compile for: pass architecture=, such as 'sm_90a'")
             architecture = f"sm_{own}"
+        from .native import compile_cubin  # which imports this module
+
         image = compile_cubin(path.stem, code, compiler, architecture, options, folders)
         self.program = make_program(image, [kernel_name], architecture)
 
