@@ -36,8 +36,7 @@ Json readOrMake(const std::string& path) {
   } catch (const Json::exception&) {
     // reported below
   }
-  throw Error(path + " is there, and is no tuning file: name another one",
-              ErrorCode::InvalidUsage);
+  throw Error(path + " is there, and is no tuning file: name another one", ErrorCode::InvalidUsage);
 }
 
 }  // namespace

@@ -260,7 +260,8 @@ class ArrayCollectives:
 
     def _counts(self, counts: Sequence[int]) -> Sequence[int]:
         if len(counts) != self.nranks or min(counts) < 0:
-            raise InvalidUsage(f"counts are {counts}: pass a number that is not negative for each of {self.nranks} ranks")
+            wanted = f"a number that is not negative for each of {self.nranks} ranks"
+            raise InvalidUsage(f"counts are {counts}: pass {wanted}")
         return counts
 
     def _require_counts(self, source: Array, counts: Sequence[int], what: str) -> None:

@@ -47,7 +47,7 @@ class ChannelSetup:
         """The transport of the verbs device with the number `local_rank`: Transport.IB0 to IB7."""
         if local_rank not in range(8):
             raise InvalidUsage(f"local_rank is {local_rank!r}: the transports of verbs devices are IB0 to IB7")
-        return getattr(Transport, f"IB{local_rank}")
+        return Transport[f"IB{local_rank}"]
 
     def make_connection(self, all_ranks: Iterable[int], endpoints: Endpoints | dict[int, Endpoints]) -> Connections:
         """Connects to each of the ranks, which do the same. Returns their Connections.

@@ -129,6 +129,9 @@ class CommGroup(ChannelSetup, ArrayCollectives, Tuner):
     def _leave_to_parent(self) -> None:
         # The child shares sockets and memory with its parent, and has none of the threads: it lets go of all of them.
         self._buffers, self._collectives = {}, {}
+        self._closing.clear()
+        if self._group is not None:
+            self._group.clear()
         self.communicator = None  # type: ignore[assignment]
         self.bootstrap = None  # type: ignore[assignment]
         self._is_inherited = True
@@ -141,8 +144,8 @@ class CommGroup(ChannelSetup, ArrayCollectives, Tuner):
     def _require_open(self) -> None:
         if self._is_inherited:
             raise InvalidUsage(
-                f"this process was forked from rank {self.my_rank}, whose group it cannot use: start ranks with "
-                "mscclpp.run() or a launcher, and workers by the method 'spawn'"
+                f"this process was forked from rank {self.my_rank}, whose group it cannot use: call it in the rank's "
+                "process, or make another one here"
             )
         if self.communicator is None:
             raise InvalidUsage("the group is closed: make another one")

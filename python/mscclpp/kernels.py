@@ -21,7 +21,7 @@ from ._mscclpp import (
 )
 from .arrays import stream_handle, view
 from .errors import InvalidUsage
-from .native import compile_cubin
+from .nvrtc import load_nvrtc
 
 
 class Kernel:
@@ -73,6 +73,7 @@ class KernelBuilder:
         options = [*macros, *options]
         self._kernel_name = kernel_name
         if compiler is None:
+            load_nvrtc()
             self.program = compile_kernels(code, path.name, [kernel_name], architecture, options, folders)
             return
         if not architecture:
@@ -80,6 +81,8 @@ class KernelBuilder:
             if not own:
                 raise InvalidUsage("there is no GPU to compile for: pass architecture=, such as 'sm_90a'")
             architecture = f"sm_{own}"
+        from .native import compile_cubin  # which imports this module
+
         image = compile_cubin(path.stem, code, compiler, architecture, options, folders)
         self.program = make_program(image, [kernel_name], architecture)
 
@@ -127,7 +130,7 @@ def _address(arg: Any) -> int:
     if isinstance(arg, (HostBuffer, RawGpuBuffer, RegisteredMemory)):
         return arg.data()
     if hasattr(arg, "data_ptr"):  # of torch: any element type and strides, which the kernel knows
-        return arg.data_ptr()
+        return int(arg.data_ptr())
     try:
         return view(arg, "the argument").address
     except InvalidUsage as error:

@@ -51,14 +51,14 @@ std::chrono::milliseconds toMilliseconds(double seconds) {
   return std::chrono::milliseconds(std::llround(seconds * 1000));
 }
 
-nb::list allGatherBytes(Bootstrap& bootstrap, const nb::bytes& data) {
+nb::typed<nb::list, nb::bytes> allGatherBytes(Bootstrap& bootstrap, const nb::bytes& data) {
   const auto ranks = static_cast<std::size_t>(bootstrap.getNranks());
   const auto own = static_cast<std::size_t>(bootstrap.getRank());
   const int bytes = toMessageSize(data.size());
   std::vector<char> all(ranks * data.size());
   std::copy_n(data.c_str(), data.size(), all.begin() + static_cast<std::ptrdiff_t>(own * data.size()));
   unlocked([&] { bootstrap.allGather(all.data(), bytes); });
-  nb::list parts;
+  nb::typed<nb::list, nb::bytes> parts;
   for (std::size_t rank = 0; rank < ranks; ++rank)
     parts.append(nb::bytes(all.data() + rank * data.size(), data.size()));
   return parts;

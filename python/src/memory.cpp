@@ -172,8 +172,10 @@ void bindMemory(nb::module_& module) {
           "data_type"_a = "uint8", "shape"_a = Extents{}, "strides"_a = Extents{}, toDlpackDoc);
   module.def("buffer_address", &bufferAddress, "array"_a,
              "The address of an object with Python's buffer protocol, such as a numpy array.");
-  module.def("describe_dlpack", &describeDlpack, "array"_a,
-             "(address, shape, strides in elements, name of the type, device type of DLPack, device id).");
+  module.def(
+      "describe_dlpack", &describeDlpack, "array"_a,
+      nb::sig("def describe_dlpack(array: object) -> tuple[int, tuple[int, ...], tuple[int, ...], str, int, int]"),
+      "(address, shape, strides in elements, name of the type, device type of DLPack, device id).");
 }
 
 }  // namespace mscclpp::python

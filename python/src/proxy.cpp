@@ -176,7 +176,8 @@ void bindProxyService(nb::module_& module) {
             } catch (const BaseError&) {
             }
           },
-          "error_type"_a.none(), "rest"_a)
+          "error_type"_a.none(), "rest"_a,
+          nb::sig("def __exit__(self, error_type: object | None, *rest: object) -> None"))
       .def("build_and_add_semaphore", &ProxyService::buildAndAddSemaphore, "communicator"_a, "connection"_a, Unlocked(),
            "Builds a semaphore with the peer, which makes the same call, and returns its id; waits for the peer.")
       .def("add_semaphore", static_cast<SemaphoreId (ProxyService::*)(const Semaphore&)>(&ProxyService::addSemaphore),

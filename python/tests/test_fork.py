@@ -42,6 +42,11 @@ def fork_from_rank(comm):
         text = in_child(use)
         assert f"forked from rank {comm.my_rank}" in text and "InvalidUsage" in text, text
     assert in_child(comm.close) == "returned None"
+    with comm.group():
+        gathered = comm.all_gather(np.full(1, comm.my_rank))
+        text = in_child(lambda: comm.all_gather(np.ones(1)))
+        assert "forked from rank" in text, text
+    assert gathered.tolist() == [0, 1]
     # The parent, its peers, and the memory that they share are as before.
     assert (array == comm.nranks).all()
     for _ in range(3):

@@ -20,6 +20,7 @@ def record(comm, folder):
         comm.broadcast(array)
         assert running.lost == 0
     comm.all_reduce(array)  # not recorded
+    mscclpp._mscclpp.write_trace(f"{folder}/after.json", running._trace, comm.bootstrap)
     try:
         with mscclpp.trace(f"{folder}/failed.json", comm):
             raise KeyError
@@ -42,6 +43,8 @@ def test_trace(tmp_path):
         calls = [event for event in mine if thread.get(event["tid"]) == "calls" and event["ph"] == "B"]
         assert len(calls) == 4 and "broadcast" in calls[3]["name"]
     assert not (tmp_path / "failed.json").exists()
+    after = json.loads((tmp_path / "after.json").read_text())["traceEvents"]
+    assert len(after) == len(events)  # nothing was recorded after the block
 
 
 def test_which_group(tmp_path):

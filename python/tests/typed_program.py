@@ -1,23 +1,21 @@
-"""A program with types, which mypy checks against the package's: test_typing.py."""
+"""A program with types, which mypy checks against the package's: test_names.py."""
 
 from __future__ import annotations
 
 import pathlib
 
 import mscclpp
-import numpy
-import numpy.typing
 from mscclpp.utils import pack
 
 
 def work(comm: mscclpp.CommGroup, scale: float) -> float:
-    data: numpy.typing.NDArray[numpy.float32] = numpy.full(8, comm.my_rank, numpy.float32)
+    data = comm.empty(8, "float32")
     total = comm.all_reduce(data, op="sum")
     comm.all_reduce(data, op=mscclpp.pre_mul_sum(scale), out=data)
     comm.all_gather_v(data, [8] * comm.nranks)
     with comm.group():
         comm.send(data, (comm.my_rank + 1) % comm.nranks)
-        comm.recv(data.copy(), (comm.my_rank - 1) % comm.nranks)
+        comm.recv(comm.empty(8), (comm.my_rank - 1) % comm.nranks)
     choices = comm.tune(pathlib.Path("tuning.json"), "all_reduce", [1024])
     largest, algorithm = choices["all_reduce"][0]
     limit: int | None = largest
