@@ -16,8 +16,8 @@ struct GpuAllocation {
 enum class GpuBufferGranularity { MultiCastMinimum, MultiCastRecommended };
 
 /// Zero-filled memory of the current device that peers can map. Throws Error(InvalidUsage) in a build without CUDA,
-/// else CudaError or CuError.
-GpuAllocation allocateGpuMemory(std::size_t bytes, GpuBufferGranularity granularity);
+/// else CudaError or CuError. Exported, for the backend of torch.distributed.
+[[gnu::visibility("default")]] GpuAllocation allocateGpuMemory(std::size_t bytes, GpuBufferGranularity granularity);
 
 bool nvlsSupported();
 bool bulkSupported();

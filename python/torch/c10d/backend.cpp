@@ -169,6 +169,10 @@ void Backend::shutdown() {
   ranks.swap(ranks_);
 }
 
+at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
+  return executorOf(options.device())->allocate(size, options);
+}
+
 void Backend::startCoalescing() {
   const std::lock_guard lock(mutex_);
   if (batch_) throw Error("coalescing has been started already", ErrorCode::InvalidUsage);

@@ -40,6 +40,7 @@ class Backend final : public c10d::Backend {
 
   const std::string getBackendName() const override;  // NOLINT(readability-const-return-type): PyTorch's
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
+  const c10::intrusive_ptr<Options>& ownOptions() const noexcept { return options_; }
   bool supportsSplitting() const override { return true; }
   bool supportsCoalescing() const override { return true; }
   void setTimeout(std::chrono::milliseconds timeout) override;
@@ -55,6 +56,10 @@ class Backend final : public c10d::Backend {
   void shutdown() override;
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
+
+  bool supportsTensorAlloc(c10::DeviceIndex /*device*/) override { return true; }
+  /// Called by all ranks, with the same size and type.
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
 
   void startCoalescing() override;
   Works endCoalescing() override;

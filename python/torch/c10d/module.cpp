@@ -21,7 +21,6 @@ PYBIND11_MODULE(MSCCLPP_C10D_MODULE, module) {
       mscclpp::python::setPythonError(std::current_exception());
     }
   });
-  const auto backendType = py::module_::import("torch._C._distributed_c10d").attr("Backend");
   py::class_<Backend::Options, c10d::Backend::Options, c10::intrusive_ptr<Backend::Options>>(
       module, "Options", "pg_options of a process group: its timeout.")
       .def(py::init([](std::chrono::milliseconds timeout) { return c10::make_intrusive<Backend::Options>(timeout); }),
@@ -36,5 +35,8 @@ PYBIND11_MODULE(MSCCLPP_C10D_MODULE, module) {
              const py::gil_scoped_release release;
              return c10::make_intrusive<Backend>(*store, rank, size, std::move(options));
            }),
-           py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"));
+           py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"))
+      .def_property_readonly("options", &Backend::ownOptions)
+      .def("get_error", &Backend::getError, py::call_guard<py::gil_scoped_release>(),
+           "The state of the calls so far, an ErrorType of torch.distributed: SUCCESS, TIMEOUT, REMOTE_ERROR, COMM_ERROR.");
 }
