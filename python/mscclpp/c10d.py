@@ -1,7 +1,8 @@
 """The backend `mscclpp` of torch.distributed: `init_process_group("mscclpp")`, or `"cpu:gloo,cuda:mscclpp"`.
 
-Where the package is installed, `import torch` registers it (entry point torch.backends); `import mscclpp.torch` does,
-too. The compiled part is loaded with the first process group.
+`import mscclpp.torch` registers it. An entry point would do so in every program that imports torch, and PyTorch then
+treats groups of other backends differently (it warns about "cpu:gloo"). The compiled part is loaded with the first
+process group.
 """
 
 import atexit
