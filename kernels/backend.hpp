@@ -10,9 +10,13 @@
 #include "kernel_call.hpp"
 #include "mscclpp/basic/clock_sync.hpp"
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/host/communicator/wait_monitor.hpp"
 #include "stream_events.hpp"
 
 namespace mscclpp::kernels {
+
+class RmsNormKernels;
 
 /// A range of addresses.
 struct MemoryRange {
@@ -46,6 +50,9 @@ struct Backend {
   KernelFunction (*findTraced)(std::size_t algorithm, DataType type, int ranks);
   /// The kernel of exchanges.
   int (*exchange)(const ExchangeCall& call);
+  /// The kernels of all-reduces with RMSNorm, of FLOAT32, FLOAT16 or BFLOAT16. Called by all ranks.
+  std::unique_ptr<RmsNormKernels> (*makeRmsNorm)(DataType type, Communicator& communicator,
+                                                 const std::shared_ptr<WaitMonitor>& monitor);
   /// For TraceOptions; null if the backend uses the host's clock.
   void (*launchClockSync)(ClockSync* exchange);
   /// The budget of the current GPU; null on CPUs.

@@ -16,21 +16,22 @@ namespace {
 
 using Tags = std::unordered_map<std::string, std::uint64_t>;
 
-/// The names that MSCCL++ has for its algorithms, and what they run here.
+/// The names that MSCCL++ has for its algorithms, and what they run here: without multicast, those with nvls too.
 struct KnownName {
   const char* name;
   CollectiveType collective;
-  enum class Kind { OneShotPackets, Packets, Multicast, AnySize, BySize } kind;
+  enum class Kind { OneShotPackets, Packets, AnySize, BySize } kind;
 };
 using Kind = KnownName::Kind;
 
 constexpr auto knownNames = std::to_array<KnownName>({
     {"default_allreduce_allpair_packet", CollectiveType::AllReduce, Kind::OneShotPackets},
     {"default_allreduce_packet", CollectiveType::AllReduce, Kind::Packets},
-    {"default_allreduce_nvls_packet", CollectiveType::AllReduce, Kind::Multicast},
-    {"default_allreduce_nvls_zero_copy", CollectiveType::AllReduce, Kind::Multicast},
-    {"default_allreduce_nvls_warp_pipeline", CollectiveType::AllReduce, Kind::Multicast},
-    {"default_allreduce_nvls_block_pipeline", CollectiveType::AllReduce, Kind::Multicast},
+    {"default_allreduce_nvls_packet", CollectiveType::AllReduce, Kind::Packets},
+    {"default_allreduce_nvls_with_copy", CollectiveType::AllReduce, Kind::AnySize},
+    {"default_allreduce_nvls_zero_copy", CollectiveType::AllReduce, Kind::AnySize},
+    {"default_allreduce_nvls_warp_pipeline", CollectiveType::AllReduce, Kind::AnySize},
+    {"default_allreduce_nvls_block_pipeline", CollectiveType::AllReduce, Kind::AnySize},
     {"default_allreduce_fullmesh", CollectiveType::AllReduce, Kind::AnySize},
     {"default_allreduce_rsag", CollectiveType::AllReduce, Kind::AnySize},
     {"default_allreduce_rsag_pipeline", CollectiveType::AllReduce, Kind::AnySize},
@@ -64,11 +65,6 @@ CollectiveAlgorithmOptions optionsOf(const KnownName& known) {
     case Kind::Packets:
       options.preferred = packetAlgorithms(known.collective, false);
       break;
-    case Kind::Multicast:
-      options.unavailable =
-          "multicast (NVLS) is off: no compiled collective uses it; select another algorithm, such as "
-          "mscclpp_allreduce, which chooses by size";
-      break;
     case Kind::AnySize:
       options.only = algorithmTable[fallbackOf(known.collective)].name;
       break;
@@ -89,10 +85,6 @@ CollectiveAlgorithm::CollectiveAlgorithm(std::shared_ptr<SharedCollectives> shar
       tags_(options_.needsSymmetricMemory ? Tags{{"symmetricMemory", 1}} : Tags{}),
       messageRange_(0, options_.maxMessageSize) {}
 
-mscclpp::Algorithm::Constraint CollectiveAlgorithm::constraint() const {
-  return {.worldSize = options_.unavailable.empty() ? 0 : -1};
-}
-
 void CollectiveAlgorithm::setMessageSizeRange(std::size_t minMessageSize, std::size_t maxMessageSize) {
   if (minMessageSize > maxMessageSize) {
     throw Error("algorithm " + options_.name + ": the shortest message, " + std::to_string(minMessageSize) +
@@ -108,7 +100,6 @@ CommResult CollectiveAlgorithm::execute(std::shared_ptr<Communicator> communicat
                                         const std::unordered_map<std::string, std::uintptr_t>& extras,
                                         DataType accumDtype) {
   return resultOf(options_.name, [&] {
-    if (!options_.unavailable.empty()) throw UnavailableAlgorithm(options_.unavailable);
     const Buffers buffers{input, output, inputSize, outputSize};
     requireAccepted(*this, communicator, buffers);
     const auto bootstrap = communicator->bootstrap();

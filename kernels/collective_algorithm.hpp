@@ -68,7 +68,6 @@ struct CollectiveAlgorithmOptions {
   std::vector<std::string> preferred = {};
   std::string only = {};              ///< the compiled algorithm that runs all calls, if not empty
   bool needsSymmetricMemory = false;  ///< of `only`: it stores into the outputs of the peers
-  std::string unavailable = {};       ///< why the algorithm cannot run, if not empty
 };
 
 /// An algorithm that runs a compiled collective. Docs of the extras that it takes: docs/algorithms.md.
@@ -82,8 +81,7 @@ class CollectiveAlgorithm : public mscclpp::Algorithm {
   const std::unordered_map<std::string, std::uint64_t>& tags() const override { return tags_; }
   const CollectiveBufferMode& bufferMode() const override { return bufferMode_; }
   AlgorithmType type() const override { return AlgorithmType::Native; }
-  /// A number of ranks that no communicator has, if the algorithm cannot run.
-  Constraint constraint() const override;
+  Constraint constraint() const override { return {}; }
   void setMessageSizeRange(std::size_t minMessageSize, std::size_t maxMessageSize) override;
 
   CommResult execute(std::shared_ptr<Communicator> communicator, const void* input, void* output, std::size_t inputSize,

@@ -5,6 +5,7 @@
 #include <array>
 #include <filesystem>
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
 #include <utility>
@@ -28,6 +29,7 @@
 #include "mscclpp/kernels/copy_engine_mover.hpp"
 #include "mscclpp/sync/window.hpp"
 #include "regions.hpp"
+#include "rms_norm.hpp"
 #include "selection.hpp"
 #include "tuning.hpp"
 
@@ -193,6 +195,31 @@ class Collectives::State {
       receives[r] = {static_cast<std::byte*>(output) + receiveOffsets[r] * size, receiveCounts[r] * size, peer};
     }
     exchange({sends.data(), sendCounts.size()}, {receives.data(), receiveCounts.size()}, stream);
+  }
+
+  void allReduceRmsNorm(const RmsNormCall& call) {
+    if (monitor_->failed()) monitor_->check();
+    if (!requireValid(call)) return;
+    const RmsNormKernels& kernels = rmsNormKernelsFor(call);
+    const std::size_t rowBytes = call.hidden * sizeOf(call.type);
+    const std::size_t rowsAtOnce = kernels.capacity() / rowBytes;
+    for (std::size_t first = 0; first < call.rows; first += rowsAtOnce) {
+      const auto from = [&](const void* array) {
+        return array == nullptr ? nullptr : static_cast<const std::byte*>(array) + first * rowBytes;
+      };
+      const auto into = [&](void* array) {
+        return array == nullptr ? nullptr : static_cast<std::byte*>(array) + first * rowBytes;
+      };
+      RmsNormCall some = call;
+      some.input = from(call.input);
+      some.residual = from(call.residual);
+      some.newResidual = into(call.newResidual);
+      some.normalised = into(call.normalised);
+      some.rows = std::min(call.rows - first, rowsAtOnce);
+      enqueue("all_reduce_rms_norm", fallbackOf(CollectiveType::AllReduce), some.rows * rowBytes, call.stream,
+              [&] { return kernels.run(some, maxBlocks_, share_ ? share_->start() : KernelStart::InOrder); });
+    }
+    if (!onGpu_ && monitor_->failed()) monitor_->check();
   }
 
   void check() const { monitor_->check(); }
@@ -390,6 +417,22 @@ class Collectives::State {
     }
   }
 
+  /// The kernels for the type of a call; the first call sets them up, together with the other ranks.
+  const RmsNormKernels& rmsNormKernelsFor(const RmsNormCall& call) {
+    std::unique_ptr<RmsNormKernels>& kernels = rmsNormKernels_[call.type];
+    if (kernels == nullptr) {
+      if (backend_.isCapturing(call.stream)) {
+        throw Error(
+            "all_reduce_rms_norm: the first call for an element type allocates scratch, which a graph cannot: " +
+                std::string("make a call before the capture"),
+            ErrorCode::InvalidUsage);
+      }
+      const mscclpp::detail::GroupSetup setup(*communicator_);
+      kernels = backend_.makeRmsNorm(call.type, *communicator_, monitor_);
+    }
+    return *kernels;
+  }
+
   /// The call with the messages of a list of one message in a direction.
   CollectiveCall sendReceiveOf(const MessageList& list, CollectiveCall call) const {
     for (int p = 0; p < list.pairCount; ++p) {
@@ -572,6 +615,7 @@ class Collectives::State {
   std::unique_ptr<GpuBudget::Share> share_;  // null on CPUs
   std::optional<Regions> regions_;
   std::optional<CopyEngineMover> mover_;
+  std::map<DataType, std::unique_ptr<RmsNormKernels>> rmsNormKernels_;  // those in use
   RegisteredBuffers registered_;
   std::shared_ptr<Trace> environmentTrace_;  // if the environment asks for one
   std::shared_ptr<Trace> trace_;             // null: calls are not recorded
@@ -742,6 +786,10 @@ void Collectives::reduceScatterV(const void* input, void* output, std::span<cons
 void Collectives::exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives,
                            CUstream_st* stream) {
   state_->exchange(sends, receives, stream);
+}
+
+void Collectives::allReduceRmsNorm(const RmsNormCall& call) {
+  state_->allReduceRmsNorm(call);
 }
 
 void Collectives::check() const {

@@ -7,33 +7,15 @@
 #include <string>
 #include <vector>
 
+#include "kernels/timed_calls.hpp"
 #include "median.hpp"
-
-struct CUstream_st;
 
 namespace mscclpp::perf {
 
-/// The number of calls and repeats of a measurement.
-struct TimingOptions {
-  int warmup = 20;  ///< calls before the first measurement
-  int calls = 50;   ///< calls per measurement; on a GPU captured in one graph
-  int repeats = 7;  ///< measurements, of which each rank reports the median
-};
-
-/// Calls that absorb the skew between the ranks' launches, right before each measurement on a GPU.
-inline constexpr int skewCalls = 10;
-
-/// Enqueues (GPU) or executes (CPU) one call of the measured operation.
-using Call = std::function<void(CUstream_st* stream)>;
-
-/// A call that is ready to be timed.
-class TimedCall {
- public:
-  virtual ~TimedCall() = default;
-  /// Measures once; microseconds per call, one value or as many as calls were timed separately. Called by all ranks,
-  /// which `barrier` synchronizes.
-  virtual std::vector<double> measure(const std::function<void()>& barrier) = 0;
-};
+using kernels::Call;
+using kernels::skewCalls;
+using kernels::TimedCall;
+using kernels::TimingOptions;
 
 class Backend {
  public:

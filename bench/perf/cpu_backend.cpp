@@ -1,7 +1,6 @@
-// The backend for CPU ranks: times a loop of calls by the steady clock.
+// The backend for CPU ranks.
 #include <sched.h>
 
-#include <chrono>
 #include <cstring>
 #include <new>
 
@@ -32,26 +31,6 @@ void pinToCore(int core) {
   ::sched_setaffinity(0, sizeof(set), &set);  // may fail: the measurement is then noisier
 }
 
-class LoopOfCalls : public TimedCall {
- public:
-  LoopOfCalls(const Call& call, int calls, const Call& before) : call_(call), calls_(calls), before_(before) {}
-
-  std::vector<double> measure(const std::function<void()>& barrier) override {
-    if (before_) before_(nullptr);
-    barrier();
-    call_(nullptr);  // absorbs the skew that the barrier leaves
-    const auto start = std::chrono::steady_clock::now();
-    for (int i = 0; i < calls_; ++i) call_(nullptr);
-    const std::chrono::duration<double, std::micro> passed = std::chrono::steady_clock::now() - start;
-    return {passed.count() / calls_};
-  }
-
- private:
-  Call call_;
-  int calls_;
-  Call before_;
-};
-
 class CpuBackend : public Backend {
  public:
   CpuBackend(std::size_t cores, bool pinned) : cores_(cores), pinned_(pinned) {}
@@ -71,8 +50,7 @@ class CpuBackend : public Backend {
   void runOnce(const Call& call) override { call(nullptr); }
 
   std::unique_ptr<TimedCall> prepare(const Call& call, const TimingOptions& timing, const Call& before) override {
-    for (int i = 0; i < timing.warmup; ++i) call(nullptr);
-    return std::make_unique<LoopOfCalls>(call, timing.calls, before);
+    return kernels::cpuTimedCall(call, timing, before);
   }
   std::unique_ptr<TimedCall> prepareSeparate(const Call&, const Call&, const TimingOptions&) override {
     throw Error("calls are timed separately on GPUs only", ErrorCode::InvalidUsage);

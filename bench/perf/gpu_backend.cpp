@@ -1,89 +1,13 @@
 // The backend for GPUs: calls are captured in a graph, and its replay is timed by events.
 #include <cuda_runtime.h>
 
-#include <algorithm>
-
 #include "backend.hpp"
+#include "kernels/gpu/call_graph.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"
 
 namespace mscclpp::perf {
 
 namespace {
-
-class Graph {
- public:
-  Graph(cudaStream_t stream, const Call& call, int calls) {
-    MSCCLPP_CUDATHROW(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
-    for (int i = 0; i < calls; ++i) call(stream);
-    cudaGraph_t graph = nullptr;
-    MSCCLPP_CUDATHROW(cudaStreamEndCapture(stream, &graph));
-    const cudaError_t error = cudaGraphInstantiate(&executable_, graph, 0);
-    cudaGraphDestroy(graph);
-    MSCCLPP_CUDATHROW(error);
-    MSCCLPP_CUDATHROW(cudaGraphUpload(executable_, stream));
-    MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
-  }
-  ~Graph() { cudaGraphExecDestroy(executable_); }
-  Graph(const Graph&) = delete;
-  Graph& operator=(const Graph&) = delete;
-  void launch(cudaStream_t stream) const { MSCCLPP_CUDATHROW(cudaGraphLaunch(executable_, stream)); }
-
- private:
-  cudaGraphExec_t executable_ = nullptr;
-};
-
-class Event {
- public:
-  Event() { MSCCLPP_CUDATHROW(cudaEventCreate(&event_)); }
-  ~Event() { cudaEventDestroy(event_); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  void record(cudaStream_t stream) const { MSCCLPP_CUDATHROW(cudaEventRecord(event_, stream)); }
-  /// Captures a node that records the event in each replay.
-  void capture(cudaStream_t stream) const {
-    MSCCLPP_CUDATHROW(cudaEventRecordWithFlags(event_, stream, cudaEventRecordExternal));
-  }
-  /// Microseconds since another event. Both have completed.
-  double since(const Event& start) const {
-    float milliseconds = 0;
-    MSCCLPP_CUDATHROW(cudaEventElapsedTime(&milliseconds, start.event_, event_));
-    return 1000.0 * milliseconds;
-  }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
-class CallsInOneGraph : public TimedCall {
- public:
-  CallsInOneGraph(cudaStream_t stream, const Call& call, int calls, const Call& before)
-      : stream_(stream),
-        calls_(calls),
-        before_(before),
-        skew_(stream, call, skewCalls),
-        measured_(stream, call, calls) {}
-
-  std::vector<double> measure(const std::function<void()>& barrier) override {
-    if (before_) before_(stream_);
-    barrier();
-    // This graph absorbs the skew between the ranks' launches, and hides the event's cost.
-    skew_.launch(stream_);
-    start_.record(stream_);
-    measured_.launch(stream_);
-    end_.record(stream_);
-    MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream_));
-    return {end_.since(start_) / calls_};
-  }
-
- private:
-  cudaStream_t stream_;
-  int calls_;
-  Call before_;
-  Graph skew_;
-  Graph measured_;
-  Event start_;
-  Event end_;
-};
 
 class CallInEachGraph : public TimedCall {
  public:
@@ -114,9 +38,9 @@ class CallInEachGraph : public TimedCall {
  private:
   cudaStream_t stream_;
   int replays_;
-  Event start_;
-  Event end_;
-  Graph graph_;
+  kernels::TimingEvent start_;
+  kernels::TimingEvent end_;
+  kernels::CallGraph graph_;
 };
 
 class GpuBackend : public Backend {
@@ -150,13 +74,12 @@ class GpuBackend : public Backend {
   }
 
   std::unique_ptr<TimedCall> prepare(const Call& call, const TimingOptions& timing, const Call& before) override {
-    warmUp(call, timing.warmup);
-    return std::make_unique<CallsInOneGraph>(stream_, call, timing.calls, before);
+    return kernels::gpuTimedCall(stream_, call, timing, before);
   }
   std::unique_ptr<TimedCall> prepareSeparate(const Call& before, const Call& call,
                                              const TimingOptions& timing) override {
-    warmUp(call, timing.warmup);
-    warmUp(before, 1);
+    kernels::warmUp(stream_, call, timing.warmup);
+    kernels::warmUp(stream_, before, 1);
     return std::make_unique<CallInEachGraph>(stream_, before, call, timing.calls);
   }
 
@@ -177,12 +100,6 @@ class GpuBackend : public Backend {
   }
 
  private:
-  /// At least one call, which loads its kernels: a capture may not.
-  void warmUp(const Call& call, int calls) {
-    for (int i = 0; i < std::max(calls, 1); ++i) call(stream_);
-    MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream_));
-  }
-
   int index_;
   cudaStream_t stream_ = nullptr;
 };

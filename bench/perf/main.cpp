@@ -7,11 +7,11 @@
 #include <filesystem>
 #include <fstream>
 
+#include "kernels/tuning_table.hpp"
 #include "measure.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/launch/process_group.hpp"
 #include "options.hpp"
-#include "tuning_table.hpp"
 
 namespace {
 
@@ -90,7 +90,7 @@ int main(int argc, char** argv) {
     const bool isRank = ProcessGroup::fromEnvironment().has_value();
     if (!isRank) checkWritable(options.traceFile, "--trace");
     if (!isRank && !options.tuningFile.empty()) {
-      TuningTable::requireUsable(options.tuningFile);
+      kernels::TuningTable::requireUsable(options.tuningFile);
       checkWritable(options.tuningFile, "--tune");
     }
     if (!isRank && !options.json) {

@@ -5,13 +5,13 @@
 #include <utility>
 
 #include "implementations.hpp"
+#include "kernels/tuning_table.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "rank_group.hpp"
 #include "report.hpp"
 #include "timing_modes.hpp"
 #include "trace_recording.hpp"
-#include "tuning_table.hpp"
 
 namespace mscclpp::perf {
 
@@ -200,7 +200,7 @@ std::size_t measure(const Options& options, std::shared_ptr<Bootstrap> bootstrap
                                       device.backend.description() + (nccl ? ", NCCL " + nccl->version() : ""));
   }
 
-  TuningTable fastest;
+  kernels::TuningTable fastest;
   std::size_t totalWrong = 0;
   std::size_t measured = 0;
   for (std::size_t s = 0; s < shapes.size(); ++s) {

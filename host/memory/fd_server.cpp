@@ -135,6 +135,18 @@ std::shared_ptr<FdServer> FdServer::create() {
   return std::shared_ptr<FdServer>(new FdServer());
 }
 
+std::shared_ptr<FdServer> FdServer::ofProcess() {
+  struct Current {
+    std::mutex mutex;
+    std::weak_ptr<FdServer> server;
+  };
+  static auto* const current = new Current;  // never destroyed: static objects may register memory
+  const std::lock_guard lock(current->mutex);
+  auto server = current->server.lock();
+  if (!server || !server->isRunning()) current->server = server = create();
+  return server;
+}
+
 FdServer::FdServer()
     : name_(randomId()),
       queue_(listenLocal(socketName(name_)), "peers that map memory", AcceptQueue::Reserve::OneDescriptor) {
@@ -154,6 +166,12 @@ FdServer::~FdServer() {
   thread_.join();
   // Otherwise peers would connect to a forked child's copy of the listener, and wait for a reply.
   queue_.close();
+}
+
+bool FdServer::isRunning() {
+  if (!owner_.isCurrent()) return false;  // the lock may have been held at the fork
+  const std::lock_guard lock(mutex_);
+  return !failure_;
 }
 
 std::shared_ptr<FdServer::Registration> FdServer::registerFd(int fd, std::shared_ptr<const void> owner) {

@@ -27,11 +27,7 @@ std::shared_ptr<FdServer::Registration> ExportTable::exportAllocation(const Id12
   std::lock_guard lock(mutex_);
   if (auto existing = exports_[allocation].lock()) return existing;
   std::erase_if(exports_, [](const auto& entry) { return entry.second.expired(); });
-  auto server = server_.lock();
-  if (!server) {
-    server = FdServer::create();
-    server_ = server;
-  }
+  const auto server = FdServer::ofProcess();
   Descriptor source = open();
   auto registration = server->registerFd(source.fd, std::move(source.owner));
   exports_[allocation] = registration;

@@ -79,7 +79,6 @@ class ExportTable {
 
  private:
   std::mutex mutex_;
-  std::weak_ptr<FdServer> server_;
   std::map<Id128, std::weak_ptr<FdServer::Registration>> exports_;
 };
 

@@ -9,6 +9,7 @@
 #include "host/cuda/driver.hpp"
 #include "host/cuda/gpu_backend.hpp"
 #include "kernels/algorithms.hpp"
+#include "kernels/rms_norm.hpp"
 #include "line_atomicity.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"
 #include "mscclpp/host/cuda/gpu_guard.hpp"
@@ -84,6 +85,11 @@ const Backend& gpuBackend() {
             [] { return KernelFunction{nullptr}; });
       },
       gpu::exchange,
+      [](DataType type, Communicator& communicator, const std::shared_ptr<WaitMonitor>& monitor) {
+        if (type == DataType::FLOAT16) return gpu::makeRmsNorm<f16>(communicator, monitor);
+        if (type == DataType::BFLOAT16) return gpu::makeRmsNorm<bf16>(communicator, monitor);
+        return gpu::makeRmsNorm<float>(communicator, monitor);
+      },
       gpu::launchClockSync,
       [] {
         const int device = mscclpp::detail::currentGpu();

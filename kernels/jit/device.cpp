@@ -33,7 +33,11 @@ struct LoadedKernel {
   CUfunction function = nullptr;
   int device = -1;
   KernelAttributes attributes{};
-  std::vector<std::size_t> parameterBytes;
+  struct Parameter {
+    std::size_t offset;  ///< from the first one
+    std::size_t bytes;
+  };
+  std::vector<Parameter> parameters;
 };
 
 namespace {
@@ -57,13 +61,14 @@ int attributeOf(CUfunction function, CUfunction_attribute attribute) {
 }
 
 // The driver answers an index after the last parameter with an error.
-std::vector<std::size_t> parameterBytesOf(CUfunction function) {
-  std::vector<std::size_t> sizes;
-  std::size_t offset = 0, bytes = 0;
-  while (kernelDriver().funcGetParamInfo(function, sizes.size(), &offset, &bytes) == CUDA_SUCCESS) {
-    sizes.push_back(bytes);
+std::vector<LoadedKernel::Parameter> parametersOf(CUfunction function) {
+  std::vector<LoadedKernel::Parameter> parameters;
+  std::size_t offset = 0, first = 0, bytes = 0;
+  while (kernelDriver().funcGetParamInfo(function, parameters.size(), &offset, &bytes) == CUDA_SUCCESS) {
+    if (parameters.empty()) first = offset;
+    parameters.push_back({offset - first, bytes});
   }
-  return sizes;
+  return parameters;
 }
 
 [[noreturn]] void throwInvalid(const LoadedKernel& kernel, const std::string& why) {
@@ -76,14 +81,14 @@ void check(const LoadedKernel& kernel, const LaunchShape& shape, std::span<const
                              " threads; pass at least one block, and 1 to " +
                              std::to_string(kernel.attributes.maxBlockThreads) + " threads");
   }
-  if (arguments.size() != kernel.parameterBytes.size()) {
-    throwInvalid(kernel, "it has " + std::to_string(kernel.parameterBytes.size()) + " parameters, and " +
+  if (arguments.size() != kernel.parameters.size()) {
+    throwInvalid(kernel, "it has " + std::to_string(kernel.parameters.size()) + " parameters, and " +
                              std::to_string(arguments.size()) + " arguments were passed");
   }
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (arguments[i].bytes == kernel.parameterBytes[i]) continue;
+    if (arguments[i].bytes == kernel.parameters[i].bytes) continue;
     throwInvalid(kernel, "argument " + std::to_string(i + 1) + " has " + std::to_string(arguments[i].bytes) +
-                             " bytes, and the parameter " + std::to_string(kernel.parameterBytes[i]) +
+                             " bytes, and the parameter " + std::to_string(kernel.parameters[i].bytes) +
                              "; pass a value of the parameter's exact type");
   }
 }
@@ -126,7 +131,7 @@ std::shared_ptr<const LoadedKernel> loadKernel(const std::shared_ptr<const Devic
                         attributeOf(kernel->function, CU_FUNC_ATTRIBUTE_NUM_REGS),
                         attributeOf(kernel->function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES),
                         attributeOf(kernel->function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)};
-  kernel->parameterBytes = parameterBytesOf(kernel->function);
+  kernel->parameters = parametersOf(kernel->function);
   return kernel;
 }
 
@@ -136,6 +141,23 @@ int deviceOf(const LoadedKernel& kernel) noexcept {
 
 KernelAttributes attributesOf(const LoadedKernel& kernel) {
   return kernel.attributes;
+}
+
+std::vector<KernelArgument> unpackArguments(const LoadedKernel& kernel, std::span<const std::byte> packed) {
+  std::vector<KernelArgument> arguments;
+  std::size_t end = 0;
+  for (const auto& parameter : kernel.parameters) {
+    end = parameter.offset + parameter.bytes;
+    if (end > packed.size()) break;
+    arguments.push_back({packed.data() + parameter.offset, parameter.bytes});
+  }
+  if (end != packed.size()) {
+    throwInvalid(kernel, "the packed arguments have " + std::to_string(packed.size()) + " bytes, and parameters 1 to " +
+                             std::to_string(arguments.size()) + " of " + std::to_string(kernel.parameters.size()) +
+                             " end at byte " + std::to_string(end) +
+                             "; pass values of the parameters' exact types, in order");
+  }
+  return arguments;
 }
 
 void launchKernel(const LoadedKernel& kernel, const KernelLaunch& launch, std::span<const KernelArgument> arguments) {

@@ -2,9 +2,11 @@
 // without the toolkit.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "mscclpp/jit/kernel.hpp"
 
@@ -25,6 +27,8 @@ std::shared_ptr<const LoadedKernel> loadKernel(const std::shared_ptr<const Devic
 
 int deviceOf(const LoadedKernel& kernel) noexcept;
 KernelAttributes attributesOf(const LoadedKernel& kernel);
+/// The arguments in a buffer that is laid out as the kernel's parameters. Throws Error(InvalidUsage) unless it is.
+std::vector<KernelArgument> unpackArguments(const LoadedKernel& kernel, std::span<const std::byte> packed);
 void launchKernel(const LoadedKernel& kernel, const KernelLaunch& launch, std::span<const KernelArgument> arguments);
 
 }  // namespace mscclpp::jit::detail

@@ -16,4 +16,8 @@ void Kernel::launchWith(const KernelLaunch& launch, std::span<const detail::Kern
   detail::launchKernel(*loaded_, launch, arguments);
 }
 
+void Kernel::launchPacked(const KernelLaunch& launch, std::span<const std::byte> arguments) const {
+  detail::launchKernel(*loaded_, launch, detail::unpackArguments(*loaded_, arguments));
+}
+
 }  // namespace mscclpp::jit

@@ -25,6 +25,9 @@ int deviceOf(const LoadedKernel&) noexcept {
 KernelAttributes attributesOf(const LoadedKernel&) {
   noCuda();
 }
+std::vector<KernelArgument> unpackArguments(const LoadedKernel&, std::span<const std::byte>) {
+  noCuda();
+}
 void launchKernel(const LoadedKernel&, const KernelLaunch&, std::span<const KernelArgument>) {
   noCuda();
 }

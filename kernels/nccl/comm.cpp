@@ -6,13 +6,13 @@
 
 #include "host/bootstrap/group_agreement.hpp"
 #include "kernels/call_arguments.hpp"
+#include "kernels/message_exchange.hpp"
 #include "kernels/nccl/call_counts.hpp"
 #include "kernels/nccl/device.hpp"
 #include "kernels/nccl/element_type.hpp"
 #include "kernels/nccl/exchanged_value.hpp"
 #include "kernels/nccl/handle.hpp"
 #include "kernels/nccl/log.hpp"
-#include "kernels/nccl/message_exchange.hpp"
 #include "kernels/nccl/profiler_range.hpp"
 #include "kernels/tuning.hpp"
 #include "mscclpp/host/base/env.hpp"
@@ -86,7 +86,7 @@ Comm::Comm(RankSet ranks, CommConfig config)
   resources_->communicator->setWaitTimeout(env()->ncclTimeout);
   const GroupAgreement agreement(*ranks_.bootstrap(), "the communicator");
   const auto introductions = agreement.runStep("prepare a communicator", [&] {
-    return bytesOf(Introduction{TcpBootstrap::createUniqueId(), config_.maxBlocks, config_.signals});
+    return toBytes(Introduction{TcpBootstrap::createUniqueId(), config_.maxBlocks, config_.signals});
   });
   int maxBlocks = 0;
   for (const auto& bytes : introductions) {
@@ -131,7 +131,7 @@ void Comm::forward() {
     }
     ncclUniqueId id{};
     if (rank() == 0 && library->getUniqueId(&id) != ncclSuccess) throwInvalidUsage("NCCL cannot make a unique id");
-    return bytesOf(id);
+    return toBytes(id);
   });
   forwarded_ = std::make_unique<ForwardedComm>(*library, valueOf<ncclUniqueId>(ids[0]), size(), rank(), config_);
 }
@@ -285,7 +285,7 @@ void Comm::runMessages(std::span<const PendingCall> calls, cudaStream_t stream) 
       receives.push_back({call.output, call.receivedCount * sizeOf(call.type), call.origin});
     }
   }
-  exchange(*resources_->collectives, rank(), size(), sends, receives, stream);
+  kernels::exchange(*resources_->collectives, rank(), size(), sends, receives, stream);
 }
 
 ncclWindow_t Comm::registerWindow(void* data, std::size_t bytes, int flags) {

@@ -38,7 +38,7 @@ std::shared_ptr<Comm> Comm::grow(int ranks, const UniqueId* id, const CommConfig
   const detail::GroupSetup setup(*resources_->communicator);
   const detail::GroupAgreement agreement(*ranks_.bootstrap(), "the growth");
   const auto ids = agreement.runStep(
-      "make another id", [&] { return bytesOf(rank() == 0 ? TcpBootstrap::createUniqueId() : UniqueId{}); });
+      "make another id", [&] { return toBytes(rank() == 0 ? TcpBootstrap::createUniqueId() : UniqueId{}); });
   const std::lock_guard lock(mutex_);
   successorIds_[0] = valueOf<UniqueId>(ids[0]);
   usedSuccessors_.erase(0);

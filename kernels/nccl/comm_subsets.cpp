@@ -63,7 +63,7 @@ std::shared_ptr<Comm> Comm::split(int color, int key, const std::function<CommCo
   const auto answers = agreement.runStep("choose a color", [&] {
     if (color < splitNoColor) throwInvalidArgument("color must be NCCL_SPLIT_NOCOLOR or not negative");
     config = readConfig();
-    return bytesOf(Choice{color, key, rank(), rank() == 0 ? ranks.newContext() : 0});
+    return toBytes(Choice{color, key, rank(), rank() == 0 ? ranks.newContext() : 0});
   });
   std::vector<Choice> choices;
   for (const auto& answer : answers) choices.push_back(valueOf<Choice>(answer));

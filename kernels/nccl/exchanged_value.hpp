@@ -10,7 +10,7 @@
 namespace mscclpp::nccl {
 
 template <class Value>
-std::vector<char> bytesOf(const Value& value) {
+std::vector<char> toBytes(const Value& value) {
   static_assert(std::is_trivially_copyable_v<Value>);
   const auto* bytes = reinterpret_cast<const char*>(&value);
   return {bytes, bytes + sizeof value};

@@ -21,6 +21,17 @@ LastMessage& last() {
   return *message;
 }
 
+/// Of the exception that is being handled. The abort of a peer is an Error(RemoteError).
+bool isOwnAbort() {
+  try {
+    throw;
+  } catch (const Error& error) {
+    return error.getErrorCode() == ErrorCode::Aborted;
+  } catch (...) {
+    return false;
+  }
+}
+
 }  // namespace
 
 void throwInvalidArgument(const std::string& message) {
@@ -42,6 +53,10 @@ Failure describeException() {
     return {error.result(), error.text()};
   } catch (...) {
     const kernels::FailedCall failed = kernels::describeException();
+    if (isOwnAbort()) {
+      return {ncclInvalidUsage,
+              "this rank has aborted or revoked a communicator while the call waited: " + failed.message};
+    }
     return {static_cast<ncclResult_t>(failed.result), failed.message};
   }
 }

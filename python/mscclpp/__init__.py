@@ -7,7 +7,7 @@
 import atexit
 import pathlib
 
-from . import ext, numa, utils
+from . import _mscclpp, ext, numa, utils
 from ._mscclpp import (
     Algorithm,
     AlgorithmBuilder,
@@ -16,6 +16,8 @@ from ._mscclpp import (
     AlgorithmType,
     AllIBTransports,
     AllTransports,
+    BaseMemoryChannel,
+    BasePortChannel,
     Bootstrap,
     CollectiveBufferMode,
     CollectiveCall,
@@ -34,42 +36,129 @@ from ._mscclpp import (
     EndpointConfigIb,
     Env,
     ErrorCode,
+    Fifo,
     GpuBufferGranularity,
+    Host2DeviceSemaphore,
+    Host2HostSemaphore,
     HostBuffer,
     IbMode,
+    MemoryChannel,
+    MemoryDevice2DeviceSemaphore,
     NoTransports,
+    NvlsConnection,
+    PortChannel,
+    ProxyService,
+    ProxyTrigger,
     RawGpuBuffer,
     ReduceOp,
     RegisteredMemory,
     Semaphore,
     SemaphoreStub,
+    SwitchChannel,
     TcpBootstrap,
     Transport,
     TransportFlags,
+    TriggerData,
+    TriggerFlag,
+    TriggerSync,
     UniqueId,
-    __version__,
+    connect_nvls_collective,
     env,
     has_cuda,
     is_bulk_supported,
     is_nvls_supported,
 )
+from ._mscclpp import __version__ as __version__  # type: ignore[attr-defined]  # not in the generated stub
 from .comm_group import CommGroup
+from .dtypes import Reduction, pre_mul_sum
 from .errors import Aborted, CudaError, CuError, Error, IbError, InvalidUsage, RemoteError, SysError, Timeout
 from .gpu_buffer import GpuBuffer
 from .launch import RankFailed, init, run
+from .native import compile_native
+from .plans import ExecutionPlan, Executor, PacketType, compile
+from .tracing import trace
 
 version = {"version": __version__}
 
 
-def get_include():
+def get_include() -> str:
     """The folder of the library's headers, for kernels that are compiled against them."""
     return str(pathlib.Path(__file__).parent / "include")
 
 
-def get_lib():
+def get_lib() -> str:
     """The folder of the compiled library, which is the extension module."""
     return str(pathlib.Path(_mscclpp.__file__).parent)
 
 
 # Selectors and builders are Python objects that a C++ object of the process keeps: they end before the interpreter.
 atexit.register(AlgorithmCollectionBuilder.reset)
+
+__all__ = [
+    "__version__",
+    "Aborted",
+    "Algorithm",
+    "AlgorithmBuilder",
+    "AlgorithmCollection",
+    "AlgorithmCollectionBuilder",
+    "AlgorithmType",
+    "AllIBTransports",
+    "AllTransports",
+    "Bootstrap",
+    "CollectiveBufferMode",
+    "CollectiveCall",
+    "CollectiveRequest",
+    "Collectives",
+    "CollectiveType",
+    "CommGroup",
+    "CommResult",
+    "Communicator",
+    "Connection",
+    "Context",
+    "CudaError",
+    "CuError",
+    "DataType",
+    "Device",
+    "DeviceType",
+    "Endpoint",
+    "EndpointConfig",
+    "EndpointConfigIb",
+    "env",
+    "Env",
+    "Error",
+    "ErrorCode",
+    "ext",
+    "get_include",
+    "get_lib",
+    "GpuBuffer",
+    "GpuBufferGranularity",
+    "has_cuda",
+    "HostBuffer",
+    "IbError",
+    "IbMode",
+    "init",
+    "InvalidUsage",
+    "is_bulk_supported",
+    "is_nvls_supported",
+    "NoTransports",
+    "numa",
+    "pre_mul_sum",
+    "RankFailed",
+    "RawGpuBuffer",
+    "ReduceOp",
+    "Reduction",
+    "RegisteredMemory",
+    "RemoteError",
+    "run",
+    "Semaphore",
+    "SemaphoreStub",
+    "SysError",
+    "TcpBootstrap",
+    "Timeout",
+    "trace",
+    "Transport",
+    "TransportFlags",
+    "UniqueId",
+    "utils",
+    "version",
+]

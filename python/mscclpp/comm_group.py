@@ -1,20 +1,28 @@
 """The ranks of a job, as one object: set-up, collectives on arrays, registered memory."""
 
+from __future__ import annotations
+
 import atexit
 import math
+import os
 import sys
 import weakref
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
 
-from ._mscclpp import Collectives, Communicator, DeviceType, HostBuffer, RawGpuBuffer, TcpBootstrap, size_of
+from ._mscclpp import Bootstrap, Collectives, Communicator, DeviceType, HostBuffer, RawGpuBuffer, TcpBootstrap, size_of
 from .array_collectives import ArrayCollectives
 from .arrays import view
+from .channel_setup import ChannelSetup
 from .dtypes import to_dtype
 from .errors import InvalidUsage
+from .tuning import Tuner
 
-_open_groups = weakref.WeakSet()
+open_groups: weakref.WeakSet[CommGroup] = weakref.WeakSet()
 
 
-class CommGroup(ArrayCollectives):
+class CommGroup(ChannelSetup, ArrayCollectives, Tuner):
     """This process as one rank of a group; `mscclpp.init()` makes one from what the launcher has set.
 
     By hand, with one of: `mpi_comm`, a communicator of mpi4py; `torch_group`, a group of torch.distributed;
@@ -24,8 +32,9 @@ class CommGroup(ArrayCollectives):
     It is a context manager: leaving it closes it.
     """
 
-    def __init__(self, mpi_comm=None, torch_group=None, interfaceIpPortTrio="", rank=None, size=None, *,
-                 bootstrap=None, timeout=30):  # fmt: skip
+    def __init__(self, mpi_comm: Any = None, torch_group: Any = None, interfaceIpPortTrio: str = "",
+                 rank: int | None = None, size: int | None = None, *, bootstrap: Bootstrap | None = None,
+                 timeout: int = 30) -> None:  # fmt: skip
         if bootstrap is None:
             bootstrap = _connect(mpi_comm, torch_group, interfaceIpPortTrio, rank, size, timeout)
         self.bootstrap = bootstrap
@@ -34,32 +43,35 @@ class CommGroup(ArrayCollectives):
         self.nranks = bootstrap.get_n_ranks()
         self.nranks_per_node = bootstrap.get_n_ranks_per_node()
         self._collectives = {}
-        self._buffers = {}
-        _open_groups.add(self)
+        self._buffers: dict[int, Any] = {}
+        self._closing: list[Callable[[], None]] = []
+        self._is_inherited = False  # from the process that this one was forked from
+        open_groups.add(self)
 
-    def __enter__(self):
+    def __enter__(self) -> CommGroup:
         return self
 
-    def __exit__(self, error_type, *_):
+    def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None,
+                 trace: TracebackType | None) -> None:  # fmt: skip
         # After a failure the other ranks may not arrive.
         self.close(barrier=error_type is None)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<CommGroup: rank {self.my_rank} of {self.nranks}>"
 
-    def barrier(self):
+    def barrier(self) -> None:
         """Returns once every rank has called it. It does not wait for work on GPU streams: synchronise these first."""
         self._require_open()
         self.bootstrap.barrier()
 
-    def collectives(self, device_type):
+    def collectives(self, device_type: DeviceType) -> Collectives:
         """The Collectives for buffers of a device type; all ranks make it together, at the first call for that type."""
         self._require_open()
         if device_type not in self._collectives:
             self._collectives[device_type] = Collectives(self.communicator, device_type)
         return self._collectives[device_type]
 
-    def empty(self, shape, dtype="float32", device=None):
+    def empty(self, shape: int | tuple[int, ...], dtype: Any = "float32", device: str | None = None) -> Any:
         """An array in memory that all ranks have mapped, which collectives write without a copy; zero-filled.
 
         Called by all ranks with the same arguments. dtype: of torch, which gives a tensor, or of numpy, or a name.
@@ -67,7 +79,7 @@ class CommGroup(ArrayCollectives):
         lies at the same place of such an array on all ranks. The memory lives until free() or close().
         """
         shape = (shape,) if isinstance(shape, int) else tuple(shape)
-        torch = sys.modules.get("torch")
+        torch: Any = sys.modules.get("torch")
         for_torch = torch is not None and isinstance(dtype, torch.dtype)
         if device is None:
             device = "cuda" if for_torch and torch.cuda.is_available() else "cpu"
@@ -76,7 +88,7 @@ class CommGroup(ArrayCollectives):
         element = to_dtype(dtype)
         nbytes = math.prod(shape) * size_of(element)
         on_gpu = device == "cuda"
-        buffer = RawGpuBuffer(nbytes) if on_gpu else HostBuffer(nbytes)
+        buffer: Any = RawGpuBuffer(nbytes) if on_gpu else HostBuffer(nbytes)
         collectives = self.collectives(DeviceType.GPU if on_gpu else DeviceType.CPU)
         registration = collectives.register_buffer(buffer.data(), nbytes)
         if nbytes > 0:
@@ -87,15 +99,16 @@ class CommGroup(ArrayCollectives):
             return buffer.to_dlpack(element.name, shape)
         return _to_numpy(buffer, dtype, shape)
 
-    def free(self, array):
+    def free(self, array: Any) -> None:
         """Ends the registration of an array of empty(). Called by all ranks, when no call uses it any more."""
+        self._require_open()
         buffer = self._buffers.pop(view(array).address, None)
         if buffer is None:
             raise InvalidUsage("free() takes an array that empty() of this group returned, and takes it once")
         self.barrier()
         buffer[1].end()
 
-    def close(self, barrier=True):
+    def close(self, barrier: bool = True) -> None:
         """Leaves the group. With `barrier`, waits for the other ranks first, which may still read this one's memory."""
         if self.communicator is None:
             return
@@ -103,20 +116,40 @@ class CommGroup(ArrayCollectives):
             if barrier:
                 self.barrier()
         finally:
+            for end in self._closing:
+                end()
             for _, registration in self._buffers.values():
                 registration.end()
             self._buffers.clear()
             self._collectives.clear()
-            self.communicator = None
-            self.bootstrap = None
-            _open_groups.discard(self)
+            self.communicator = None  # type: ignore[assignment]
+            self.bootstrap = None  # type: ignore[assignment]
+            open_groups.discard(self)
 
-    def _require_open(self):
+    def _leave_to_parent(self) -> None:
+        # The child shares sockets and memory with its parent, and has none of the threads: it lets go of all of them.
+        self._buffers, self._collectives = {}, {}
+        self.communicator = None  # type: ignore[assignment]
+        self.bootstrap = None  # type: ignore[assignment]
+        self._is_inherited = True
+
+    def at_close(self, function: Callable[[], None]) -> None:
+        """Calls function() when the group is closed, before its collectives end. Raises InvalidUsage if it is closed."""
+        self._require_open()
+        self._closing.append(function)
+
+    def _require_open(self) -> None:
+        if self._is_inherited:
+            raise InvalidUsage(
+                f"this process was forked from rank {self.my_rank}, whose group it cannot use: start ranks with "
+                "mscclpp.run() or a launcher, and workers by the method 'spawn'"
+            )
         if self.communicator is None:
             raise InvalidUsage("the group is closed: make another one")
 
 
-def _connect(mpi_comm, torch_group, address, rank, size, timeout):
+def _connect(mpi_comm: Any, torch_group: Any, address: str, rank: int | None, size: int | None,
+             timeout: int) -> TcpBootstrap:  # fmt: skip
     if sum(bool(way) for way in (mpi_comm is not None, torch_group is not None, address)) != 1:
         raise InvalidUsage("CommGroup takes one of mpi_comm, torch_group, interfaceIpPortTrio and bootstrap")
     if mpi_comm is not None:
@@ -129,7 +162,7 @@ def _connect(mpi_comm, torch_group, address, rank, size, timeout):
     if address:
         bootstrap.initialize(address, timeout)
         return bootstrap
-    unique_id = TcpBootstrap.create_unique_id() if rank == 0 else None
+    unique_id: Any = TcpBootstrap.create_unique_id() if rank == 0 else None
     if mpi_comm is not None:
         unique_id = mpi_comm.bcast(unique_id, root=0)
     else:
@@ -142,7 +175,7 @@ def _connect(mpi_comm, torch_group, address, rank, size, timeout):
     return bootstrap
 
 
-def _to_numpy(buffer, dtype, shape):
+def _to_numpy(buffer: HostBuffer, dtype: Any, shape: tuple[int, ...]) -> Any:
     try:
         import numpy
     except ImportError:
@@ -154,8 +187,17 @@ def _to_numpy(buffer, dtype, shape):
     return numpy.asarray(buffer.to_dlpack()).view(dtype).reshape(shape)
 
 
+def _leave_groups_to_parent() -> None:
+    for group in list(open_groups):
+        group._leave_to_parent()
+    open_groups.clear()
+
+
+os.register_at_fork(after_in_child=_leave_groups_to_parent)
+
+
 @atexit.register
-def _close_open_groups():
+def _close_open_groups() -> None:
     # Peers then see that this rank has left in order, and threads end while the interpreter still runs.
-    for group in list(_open_groups):
+    for group in list(open_groups):
         group.close(barrier=False)

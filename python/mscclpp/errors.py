@@ -1,5 +1,7 @@
 """The exceptions of the library: one family, `Error`, each with a message and a `code`."""
 
+from __future__ import annotations
+
 import builtins
 
 from ._mscclpp import ErrorCode
@@ -8,9 +10,9 @@ from ._mscclpp import ErrorCode
 class Error(RuntimeError):
     """Base class. `code`: an ErrorCode, or the number of the failing layer (errno, cudaError_t, CUresult)."""
 
-    code = ErrorCode.InternalError
+    code: ErrorCode | int = ErrorCode.InternalError
 
-    def __init__(self, message="", code=None):
+    def __init__(self, message: str = "", code: ErrorCode | int | None = None) -> None:
         super().__init__(message)
         if code is not None:
             self.code = code

@@ -1,5 +1,7 @@
 """How a program becomes the ranks of a job: a launcher has started them, or run() does."""
 
+from __future__ import annotations
+
 import contextlib
 import multiprocessing
 import multiprocessing.connection
@@ -10,18 +12,20 @@ import threading
 import time
 import traceback
 import uuid
+from collections.abc import Callable
+from typing import Any
 
-from ._mscclpp import ProcessGroup
+from ._mscclpp import ErrorCode, ProcessGroup
 from .comm_group import CommGroup
 from .errors import InvalidUsage, RemoteError, Timeout
 
 # Ranks that a failure leaves behind detect it by themselves, and are killed after this many seconds.
 _GRACE = 10.0
 
-_process_group = None  # one object per process: the ranks count their calls of connect()
+_process_group: ProcessGroup | None = None  # one object per process: the ranks count their calls of connect()
 
 
-def init(timeout=None):
+def init(timeout: int | None = None) -> CommGroup:
     """Connects this process to the other ranks, and returns the CommGroup. Every rank calls it.
 
     The ranks were started by run(), torchrun, mpirun or srun. Ranks of one host need no further settings; across hosts
@@ -43,12 +47,12 @@ def init(timeout=None):
 class RankFailed(RemoteError):
     """A rank that run() started has failed: `rank`, and the traceback or signal in the message."""
 
-    def __init__(self, message="", code=None, rank=-1):
+    def __init__(self, message: str = "", code: ErrorCode | int | None = None, rank: int = -1) -> None:
         super().__init__(message, code)
         self.rank = rank
 
 
-def run(ranks, function, *args, timeout=None):
+def run(ranks: int, function: Callable[..., Any], *args: Any, timeout: float | None = None) -> list[Any]:
     """Starts ranks on this host, calls function(comm, *args) in each, and returns the results in rank order.
 
     Each rank is a new process, which imports the program again: the call belongs under `if __name__ == "__main__":`,
@@ -59,7 +63,8 @@ def run(ranks, function, *args, timeout=None):
         raise InvalidUsage(f"run() needs at least one rank, not {ranks}")
     spawn = multiprocessing.get_context("spawn")
     job = uuid.uuid4().hex
-    processes, pipes = [], []
+    processes: list[Any] = []
+    pipes: list[Any] = []
     try:
         for rank in range(ranks):
             receiver, sender = spawn.Pipe(duplex=False)
@@ -79,12 +84,15 @@ def run(ranks, function, *args, timeout=None):
             process.join()
 
 
-def _end_with_parent():
-    multiprocessing.connection.wait([multiprocessing.parent_process().sentinel])
+def _end_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+    multiprocessing.connection.wait([parent.sentinel])
     os._exit(1)
 
 
-def _run_rank(rank, ranks, job, pipe, function, args):
+def _run_rank(rank: int, ranks: int, job: str, pipe: Any, function: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    process = os.getpid()
     threading.Thread(target=_end_with_parent, daemon=True).start()
     os.environ.pop("MSCCLPP_COMM_ID", None)  # an address for ranks of another launcher
     os.environ.update(
@@ -97,15 +105,19 @@ def _run_rank(rank, ranks, job, pipe, function, args):
     try:
         with init() as comm:
             result = pickle.dumps(function(comm, *args))
-        pipe.send((True, result))
+        if os.getpid() == process:
+            pipe.send((True, result))
     except BaseException as error:
+        if os.getpid() != process:
+            raise  # a process that the function has forked ends: the rank is its parent
         # A failure that another rank caused is reported only if that one reports none.
         pipe.send((False, isinstance(error, RemoteError), traceback.format_exc()))
         raise SystemExit(1) from None
 
 
-def _collect(processes, pipes, timeout):
-    results, failures = {}, []
+def _collect(processes: list[Any], pipes: list[Any], timeout: float | None) -> list[Any]:
+    results: dict[int, Any] = {}
+    failures: list[tuple[bool, int, int, str]] = []
     waiting = dict(enumerate(pipes))
     deadline = None if timeout is None else time.monotonic() + timeout
     while waiting:
@@ -129,7 +141,7 @@ def _collect(processes, pipes, timeout):
     return [results[rank] for rank in range(len(pipes))]
 
 
-def _receive(pipe, process):
+def _receive(pipe: Any, process: Any) -> Any:
     with contextlib.suppress(EOFError, OSError):
         return pipe.recv()
     process.join(_GRACE)

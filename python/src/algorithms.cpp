@@ -20,9 +20,6 @@ namespace {
 
 using collective::AlgorithmCollectionBuilder;
 
-// MSCCL++'s name: modules that are compiled for it return such capsules.
-constexpr const char* algorithmCapsuleName = "mscclpp::AlgorithmPtr";
-
 std::shared_ptr<Algorithm> fromHandle(const void* pointer) {
   if (pointer == nullptr) throw Error("a native algorithm is not null", ErrorCode::InvalidUsage);
   return *static_cast<const std::shared_ptr<Algorithm>*>(pointer);
@@ -30,9 +27,9 @@ std::shared_ptr<Algorithm> fromHandle(const void* pointer) {
 
 std::shared_ptr<Algorithm> fromCapsule(const nb::capsule& capsule) {
   const char* name = capsule.name();
-  if (name == nullptr || std::string(name) != algorithmCapsuleName) {
+  if (name == nullptr || std::string(name) != ALGORITHM_NATIVE_CAPSULE_NAME) {
     throw Error(std::string("the capsule's name is ") + (name != nullptr ? name : "empty") + ", not " +
-                    algorithmCapsuleName + ": return a capsule of a std::shared_ptr<mscclpp::Algorithm>",
+                    ALGORITHM_NATIVE_CAPSULE_NAME + ": return a capsule of a std::shared_ptr<mscclpp::Algorithm>",
                 ErrorCode::InvalidUsage);
   }
   return fromHandle(capsule.data());
@@ -44,7 +41,7 @@ CommResult execute(Algorithm& self, std::shared_ptr<Communicator> communicator, 
                    std::optional<std::unordered_map<std::string, std::uintptr_t>> extras,
                    std::optional<DataType> accumulatedType) {
   if (!executor.is_none()) {
-    throw Error("execution plans are not supported yet: pass executor=None", ErrorCode::InvalidUsage);
+    throw Error("execution plans are not part of this release: pass executor=None", ErrorCode::InvalidUsage);
   }
   return unlocked([&] {
     return self.execute(std::move(communicator), toPointer(input), toPointer(output), inputSize, outputSize, type, op,

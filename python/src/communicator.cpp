@@ -22,7 +22,9 @@ void bindFuture(nb::module_& module, const char* name) {
 }
 
 void bindSemaphores(nb::module_& module) {
-  nb::class_<SemaphoreStub>(module, "SemaphoreStub", "One end of a semaphore before the two are connected.")
+  auto stub =
+      nb::class_<SemaphoreStub>(module, "SemaphoreStub", "One end of a semaphore before the two are connected.");
+  bindPickling(stub)
       .def(nb::init<const Connection&>(), "connection"_a, Unlocked())
       .def("memory", &SemaphoreStub::memory, nb::rv_policy::copy)
       .def(

@@ -36,6 +36,8 @@ void bindEnvironment(nb::module_& module) {
       .def_ro("force_disable_nvls", &Env::forceDisableNvls)
       .def_ro("cuda_ipc_use_default_stream", &Env::cudaIpcUseDefaultStream)
       .def_ro("cache_dir", &Env::cacheDir)
+      .def_ro("cccl_include_dir", &Env::ccclIncludeDir)
+      .def_ro("cuda_include_dir", &Env::cudaIncludeDir)
       .def_ro("npkit_dump_dir", &Env::npkitDumpDir);
   module.def("env", &env,
              "The environment as it was at the first use in this process. Raises InvalidUsage for a value "
@@ -49,6 +51,9 @@ void bindEnvironment(nb::module_& module) {
              "Whether multicast (NVLS) may be used on the current GPU; False without CUDA.");
   module.def("is_bulk_supported", &bulkSupported, Unlocked(),
              "Whether the current GPU has bulk asynchronous copies (sm_90 and newer); False without CUDA.");
+  module.def("gpu_architecture", &gpuArchitecture, Unlocked(),
+             "The architecture of the current GPU, such as \"90a\"; empty without a GPU or without CUDA.");
+  module.attr("gpu_architectures") = nb::str(MSCCLPP_PYTHON_GPU_ARCHITECTURES).attr("split")();
   module.attr("has_cuda") = MSCCLPP_HAVE_CUDA == 1;
   module.attr("__version__") = MSCCLPP_PYTHON_VERSION;
 }

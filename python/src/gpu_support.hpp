@@ -3,6 +3,9 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
+
+struct CUstream_st;
 
 namespace mscclpp::python {
 
@@ -18,6 +21,15 @@ enum class GpuBufferGranularity { MultiCastMinimum, MultiCastRecommended };
 /// Zero-filled memory of the current device that peers can map. Throws Error(InvalidUsage) in a build without CUDA,
 /// else CudaError or CuError. Exported, for the backend of torch.distributed.
 [[gnu::visibility("default")]] GpuAllocation allocateGpuMemory(std::size_t bytes, GpuBufferGranularity granularity);
+
+/// That of the current device, with the features of this GPU only: "90a". Empty without a device.
+std::string gpuArchitecture();
+
+/// A stream of the current device that can be captured. Throws Error(InvalidUsage) without CUDA.
+std::shared_ptr<CUstream_st> makeStream();
+
+/// Waits for all work on the current device; does nothing without CUDA.
+void synchronizeDevice();
 
 bool nvlsSupported();
 bool bulkSupported();

@@ -120,6 +120,15 @@ nb::tuple describeDlpack(const nb::ndarray<nb::ro>& array) {
                         array.device_id());
 }
 
+// In a third of the time that numpy's __array_interface__ takes.
+std::uintptr_t bufferAddress(nb::handle array) {
+  Py_buffer buffer;
+  if (PyObject_GetBuffer(array.ptr(), &buffer, PyBUF_STRIDES) != 0) nb::raise_python_error();
+  const std::uintptr_t address = toAddress(buffer.buf);
+  PyBuffer_Release(&buffer);
+  return address;
+}
+
 }  // namespace
 
 void bindMemory(nb::module_& module) {
@@ -161,6 +170,8 @@ void bindMemory(nb::module_& module) {
                            type, std::move(shape), std::move(strides));
           },
           "data_type"_a = "uint8", "shape"_a = Extents{}, "strides"_a = Extents{}, toDlpackDoc);
+  module.def("buffer_address", &bufferAddress, "array"_a,
+             "The address of an object with Python's buffer protocol, such as a numpy array.");
   module.def("describe_dlpack", &describeDlpack, "array"_a,
              "(address, shape, strides in elements, name of the type, device type of DLPack, device id).");
 }

@@ -12,6 +12,13 @@ NB_MODULE(_mscclpp, module) {
   bindTransport(module);
   bindCommunicator(module);
   bindMemory(module);
+  bindTrace(module);
   bindCollectives(module);
+  bindTuning(module);
   bindAlgorithms(module);
+  bindNamedGroups(module);
+  bindChannels(module);
+  bindProxy(module);
+  bindSwitchChannels(module);
+  bindJit(module);
 }

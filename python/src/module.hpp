@@ -50,6 +50,15 @@ inline std::vector<char> fromBytes(const nb::bytes& data) {
   return {data.c_str(), data.c_str() + data.size()};
 }
 
+/// Makes a class with serialize() and deserialize() one that can be pickled.
+template <class T>
+nb::class_<T>& bindPickling(nb::class_<T>& type) {
+  return type.def("__getstate__", [](const T& self) { return toBytes(self.serialize()); })
+      .def("__setstate__", [](T& self, const nb::bytes& state) {
+        new (&self) T(unlocked([serialized = fromBytes(state)] { return T::deserialize(serialized); }));
+      });
+}
+
 /// Pointers are integers in Python: what data_ptr() of a tensor returns.
 inline void* toPointer(std::uintptr_t address) {
   return reinterpret_cast<void*>(address);  // NOLINT(performance-no-int-to-ptr)
@@ -65,7 +74,14 @@ void bindBootstrap(nb::module_& module);
 void bindTransport(nb::module_& module);
 void bindCommunicator(nb::module_& module);
 void bindMemory(nb::module_& module);
+void bindTrace(nb::module_& module);
 void bindCollectives(nb::module_& module);
+void bindTuning(nb::module_& module);
 void bindAlgorithms(nb::module_& module);
+void bindNamedGroups(nb::module_& module);
+void bindChannels(nb::module_& module);
+void bindProxy(nb::module_& module);
+void bindSwitchChannels(nb::module_& module);
+void bindJit(nb::module_& module);
 
 }  // namespace mscclpp::python

@@ -10,6 +10,17 @@ GpuAllocation allocateGpuMemory(std::size_t, GpuBufferGranularity) {
       ErrorCode::InvalidUsage);
 }
 
+std::string gpuArchitecture() {
+  return {};
+}
+
+std::shared_ptr<CUstream_st> makeStream() {
+  throw Error("this build of mscclpp has no CUDA: install it where nvcc is found, or use DeviceType.CPU",
+              ErrorCode::InvalidUsage);
+}
+
+void synchronizeDevice() {}
+
 bool nvlsSupported() {
   return false;
 }

@@ -41,7 +41,9 @@ void bindEndpoints(nb::module_& module) {
       .def_rw("max_write_queue_size", &EndpointConfig::maxWriteQueueSize)
       .def_rw("ib", &EndpointConfig::ib);
   nb::implicitly_convertible<Transport, EndpointConfig>();
-  nb::class_<Endpoint>(module, "Endpoint", "One side of a connection; Context.create_endpoint() creates it.")
+  auto endpoint =
+      nb::class_<Endpoint>(module, "Endpoint", "One side of a connection; Context.create_endpoint() creates it.");
+  bindPickling(endpoint)
       .def("config", &Endpoint::config, nb::rv_policy::copy)
       .def("transport", &Endpoint::transport)
       .def("device", &Endpoint::device, nb::rv_policy::copy)
@@ -72,13 +74,20 @@ void bindConnections(nb::module_& module) {
       .def("flush", &Connection::flush, "timeout_usec"_a = -1, Unlocked(),
            "Returns when all earlier operations have completed. Raises Timeout after `timeout_usec` microseconds; -1: "
            "30 s.")
+      .def("issued", &Connection::issued, "The number of operations issued so far.")
+      .def("completed", &Connection::completed, Unlocked(),
+           "A flush that does not wait: of the operations issued, numbered from 1, all up to this one have completed.")
+      .def("write_value", &Connection::writeValue, "dst"_a, "dst_offset"_a, "value"_a, Unlocked(),
+           "Writes 8 bytes, in order with the other operations. Raises InvalidUsage unless supports_write_value().")
+      .def("supports_write_value", &Connection::supportsWriteValue, "True if each rank has mapped the other's memory.")
       .def("transport", &Connection::transport)
       .def("remote_transport", &Connection::remoteTransport)
       .def("context", &Connection::context)
       .def("local_device", &Connection::localDevice, nb::rv_policy::copy)
       .def("get_max_write_queue_size", &Connection::getMaxWriteQueueSize)
       .def(nb::self == nb::self, nb::sig("def __eq__(self, arg: object, /) -> bool"));
-  nb::class_<RegisteredMemory>(module, "RegisteredMemory", "A memory range that peers can access.")
+  auto memory = nb::class_<RegisteredMemory>(module, "RegisteredMemory", "A memory range that peers can access.");
+  bindPickling(memory)
       .def(
           "data", [](const RegisteredMemory& self) { return toAddress(self.data()); },
           "Its address in this process; 0 for a peer's memory that cannot be mapped.")

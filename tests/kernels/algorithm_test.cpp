@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -167,9 +168,10 @@ TEST_CASE("the names of the library's algorithms") {
                      "mscclpp_allreduce_two_shot_ll16", "mscclpp_allreduce_two_shot_sentinel",
                      "mscclpp_allreduce_pipelined", "mscclpp_allreduce_direct", "mscclpp_allreduce_copy_engine",
                      "default_allreduce_allpair_packet", "default_allreduce_packet", "default_allreduce_nvls_packet",
-                     "default_allreduce_nvls_zero_copy", "default_allreduce_nvls_warp_pipeline",
-                     "default_allreduce_nvls_block_pipeline", "default_allreduce_fullmesh", "default_allreduce_rsag",
-                     "default_allreduce_rsag_pipeline", "default_allreduce_rsag_zero_copy"});
+                     "default_allreduce_nvls_with_copy", "default_allreduce_nvls_zero_copy",
+                     "default_allreduce_nvls_warp_pipeline", "default_allreduce_nvls_block_pipeline",
+                     "default_allreduce_fullmesh", "default_allreduce_rsag", "default_allreduce_rsag_pipeline",
+                     "default_allreduce_rsag_zero_copy"});
   CHECK(collection.getAlgorithmsByCollective("allgather").count("default_allgather_fullmesh") == 1);
   CHECK(collection.getAlgorithmsByCollective("allgather").count("default_allgather_fullmesh2") == 1);
   CHECK(collection.getAlgorithmsByCollective("sendrecv").count("mscclpp_sendrecv_pipelined") == 1);
@@ -210,7 +212,8 @@ TEST_CASE("every algorithm of every collective") {
 TEST_CASE("a name of MSCCL++'s takes messages that its own algorithms here do not") {
   const auto collection = cpuCollection();
   onRanks(2, [&](const Rank& rank) {
-    for (const auto* name : {"default_allreduce_allpair_packet", "default_allreduce_packet"}) {
+    for (const auto* name :
+         {"default_allreduce_allpair_packet", "default_allreduce_packet", "default_allreduce_nvls_packet"}) {
       CHECK(sumOnes(*find(collection, "allreduce", name), rank, 200'000) == CommResult::CommSuccess);
     }
   });
@@ -422,19 +425,29 @@ TEST_CASE("two jobs at once, beside registrations and selections") {
   registrar.join();
 }
 
-TEST_CASE("multicast is off") {
-  const auto collection = cpuCollection();
+TEST_CASE("functions as earlier versions of MSCCL++ took them") {
+  NativeAlgorithm algorithm(
+      "earlier", "allreduce", [](std::shared_ptr<Communicator>) {},
+      [](const std::shared_ptr<void> context, const void* input, void* output, std::size_t bytes, std::size_t, DataType,
+         ReduceOp, CUstream_st*, int, int, const std::unordered_map<std::string, std::uintptr_t>&) {
+        std::memcpy(output, input, bytes);
+        static_cast<float*>(output)[0] += static_cast<float>(*std::static_pointer_cast<std::size_t>(context));
+        return CommResult::CommSuccess;
+      },
+      [](std::shared_ptr<Communicator>, const void*, void*, std::size_t bytes, std::size_t, DataType) {
+        return std::make_shared<std::size_t>(bytes);
+      },
+      [](const void*, void*, std::size_t bytes, std::size_t, DataType) {
+        return AlgorithmCtxKey{nullptr, nullptr, bytes, 0, 0};
+      },
+      4, 8);
   onRanks(1, [&](const Rank& rank) {
-    int unavailable = 0;
-    for (const auto& algorithm : collection.getAllAlgorithms()) {
-      if (isAvailable(*algorithm)) continue;
-      ++unavailable;
-      const LogLines log;
-      CHECK(algorithm->name().find("nvls") != std::string::npos);
-      CHECK(sumOnes(*algorithm, rank) == CommResult::CommInvalidUsage);
-      CHECK(log.contains(algorithm->name() + ": multicast (NVLS) is off"));
-    }
-    CHECK(unavailable == 4);
+    std::vector<float> one{1}, two{1, 2}, three{1, 2, 3};
+    CHECK(call(algorithm, rank, one) == CommResult::CommSuccess);
+    CHECK(call(algorithm, rank, two) == CommResult::CommSuccess);
+    CHECK(one[0] == 5);
+    CHECK(two == std::vector<float>{9, 2});
+    CHECK(call(algorithm, rank, three) == CommResult::CommInvalidArgument);
   });
 }
 

@@ -36,10 +36,6 @@ inline std::vector<std::shared_ptr<Algorithm>> sortedAlgorithms(const AlgorithmC
   return all;
 }
 
-inline bool isAvailable(const Algorithm& algorithm) {
-  return algorithm.constraint().worldSize == 0;
-}
-
 inline bool needsSymmetricMemory(const Algorithm& algorithm) {
   return algorithm.tags().count("symmetricMemory") != 0;
 }
@@ -97,7 +93,7 @@ inline void checkAlgorithm(const Algorithm& algorithm, int rank, int ranks, cons
   }
 }
 
-/// Calls every available algorithm of a collection that takes any memory. performerOf(algorithm) returns what
+/// Calls every algorithm of a collection that takes any memory. performerOf(algorithm) returns what
 /// checkCollective() takes. Returns the names of the collectives.
 inline std::set<std::string> checkEveryAlgorithm(const AlgorithmCollection& collection, int rank, int ranks,
                                                  const std::vector<std::size_t>& counts,
@@ -105,7 +101,7 @@ inline std::set<std::string> checkEveryAlgorithm(const AlgorithmCollection& coll
   std::set<std::string> collectives;
   unsigned calls = 0;
   for (const auto& algorithm : sortedAlgorithms(collection)) {
-    if (!isAvailable(*algorithm) || needsSymmetricMemory(*algorithm)) continue;
+    if (needsSymmetricMemory(*algorithm)) continue;
     collectives.insert(algorithm->collective());
     checkAlgorithm(*algorithm, rank, ranks, counts, performerOf(*algorithm), calls);
   }

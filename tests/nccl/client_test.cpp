@@ -224,22 +224,29 @@ TEST_CASE("an id for several ranks, an old config") {
   destroy({comms[0], comms[1]});
 }
 
-TEST_CASE("another thread aborts a call that waits") {
-  auto comms = initInGroup(2);
-  std::atomic<ncclResult_t> result = ncclSuccess;
-  std::thread waiting([&] {
-    float value = 1;
-    result = ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comms[0], nullptr);  // the other rank never calls
-  });
-  std::this_thread::sleep_for(std::chrono::milliseconds(200));
-  const auto start = std::chrono::steady_clock::now();
-  CHECK(ncclCommAbort(comms[0]) == ncclSuccess);
-  waiting.join();
-  CHECK(secondsSince(start) < soon);
-  CHECK(result != ncclSuccess);
-  CHECK(ncclCommAbort(comms[1]) == ncclSuccess);
+TEST_CASE("another thread aborts or revokes a communicator in which a call waits") {
+  for (const bool isAborted : {true, false}) {
+    CAPTURE(isAborted);
+    auto comms = initInGroup(2);
+    std::atomic<ncclResult_t> result = ncclSuccess;
+    std::string message;
+    std::thread waiting([&] {
+      float value = 1;
+      result = ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comms[0], nullptr);  // the other rank never calls
+      message = ncclGetLastError(nullptr);
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    const auto start = std::chrono::steady_clock::now();
+    CHECK((isAborted ? ncclCommAbort(comms[0]) : ncclCommRevoke(comms[0], 0)) == ncclSuccess);
+    waiting.join();
+    CHECK(secondsSince(start) < soon);
+    CHECK(result == ncclInvalidUsage);  // no other rank is to blame
+    CHECK(message.find("this rank has aborted or revoked") != std::string::npos);
+    if (!isAborted) CHECK(ncclCommAbort(comms[0]) == ncclSuccess);
+    CHECK(ncclCommAbort(comms[1]) == ncclSuccess);
+  }
   // A new communicator works.
-  comms = initInGroup(2);
+  auto comms = initInGroup(2);
   destroy(comms);
 }
 

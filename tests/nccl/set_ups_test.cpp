@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/host/process_resources.hpp"
 #include "tests/host/ranks.hpp"
 #include "tests/nccl/cpu_client.hpp"
 
@@ -94,6 +95,32 @@ TEST_CASE("threads split communicators over the same connections at once, withou
       if (comm != nullptr) require(ncclCommDestroy(comm), "ncclCommDestroy");
     }
   });
+}
+
+TEST_CASE("a part costs few descriptors and no thread") {
+  ncclUniqueId id;
+  require(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  const Outcomes outcomes = onProcesses(2, [&](int rank) {
+    constexpr std::size_t splits = 200;
+    // Scratch and barriers are two pieces of memory; abort wakes a set-up by a descriptor.
+    constexpr std::size_t descriptorsOfSplit = 3;
+    constexpr std::size_t ports = 64;  // at which the newest communicators could be connected anew
+    ncclComm_t comm = nullptr;
+    require(ncclCommInitRank(&comm, 2, id, rank), "ncclCommInitRank");
+    const std::size_t descriptors = openDescriptors();
+    const std::size_t threads = liveThreads();
+    std::vector<ncclComm_t> parts(splits);
+    for (ncclComm_t& part : parts) require(ncclCommSplit(comm, 0, rank, &part, nullptr), "ncclCommSplit");
+    const std::size_t most = descriptors + splits * descriptorsOfSplit + ports;
+    if (openDescriptors() > most) {
+      throw std::runtime_error(std::to_string(openDescriptors()) + " descriptors, but at most " + std::to_string(most));
+    }
+    if (liveThreads() != threads) throw std::runtime_error(std::to_string(liveThreads()) + " threads");
+    for (const ncclComm_t part : parts) require(ncclCommDestroy(part), "ncclCommDestroy");
+    if (openDescriptors() > descriptors + ports) throw std::runtime_error("descriptors remain");
+    require(ncclCommDestroy(comm), "ncclCommDestroy");
+  });
+  for (const auto& outcome : outcomes) CHECK(outcome == "");
 }
 
 TEST_CASE("an abort ends a growth whose new rank does not come") {

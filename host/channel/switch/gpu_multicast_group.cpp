@@ -64,7 +64,7 @@ class GpuMulticastGroup : public MulticastGroup {
     int fd = -1;
     MSCCLPP_CUTHROW(driver().memExportToShareableHandle(&fd, created, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0));
     auto descriptor = std::make_shared<UniqueFd>(fd);
-    registration_ = FdServer::create()->registerFd(fd, descriptor);
+    registration_ = FdServer::ofProcess()->registerFd(fd, descriptor);
     ByteWriter writer(multicastObjectFormat);
     writer.put(registration_->key().server).put(registration_->key().token);
     return writer.finish();

@@ -163,6 +163,8 @@ struct AllReduceRmsNorm {
   /// Packs of a call are fewer.
   static constexpr std::size_t maxRows = std::size_t{1} << 30;
 
+  /// A row of so many packs is not in registers: its packs have addresses.
+  static constexpr bool inMemory = n > 8;
   /// What may be in flight at the same time is bounded by registers. Packs of a row:
   static constexpr int batch = n > 2 || config.ranks > 4 || config.ranks < 2 ? 1 : n;
   /// the contributions of all ranks to them,
@@ -350,11 +352,15 @@ struct AllReduceRmsNorm {
         }
         if (!isPresent[0]) break;
         call.template sum<T, allRanksAtOnce>(contributions, slots, isPresent, words);
-        MSCCLPP_UNROLL
-        for (int i = 0; i < n; ++i) {
+        if constexpr (inMemory) {
+          for (int k = 0; k < batch; ++k) h[first + k] = words[k];
+        } else {
           MSCCLPP_UNROLL
-          for (int k = 0; k < batch; ++k) {
-            if (i == first + k) h[i] = words[k];
+          for (int i = 0; i < n; ++i) {
+            MSCCLPP_UNROLL
+            for (int k = 0; k < batch; ++k) {
+              if (i == first + k) h[i] = words[k];
+            }
           }
         }
       }

@@ -138,7 +138,7 @@ class PacketCall {
   template <class T>
   MSCCLPP_INLINE Word128 sumByParts(int array, Index slot, const Word128& own) {
     constexpr int part = 4;
-    Accumulator<T> totals[packSize<T>];
+    Accumulator<T> totals[packSize<T>] = {};  // host compilers do not see that there is a first rank
     MSCCLPP_NO_UNROLL
     for (int first = 0; first < team().size(); first += part) {
       std::byte* from[part];

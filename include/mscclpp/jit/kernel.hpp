@@ -59,6 +59,10 @@ class Kernel {
     launchWith(launch, {list, sizeof...(Arguments)});
   }
 
+  /// The same with the arguments in one buffer, laid out as the members of a struct: each at the next multiple of its
+  /// alignment. For callers that know the types at run time only.
+  void launchPacked(const KernelLaunch& launch, std::span<const std::byte> arguments) const;
+
   KernelAttributes attributes() const;
   int deviceId() const noexcept;
 

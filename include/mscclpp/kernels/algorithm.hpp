@@ -6,6 +6,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 
@@ -95,6 +96,9 @@ class Algorithm {
   virtual void reset() = 0;
 };
 
+/// The name of the PyCapsule in which a Python module passes on a std::shared_ptr<Algorithm>.
+inline constexpr const char* ALGORITHM_NATIVE_CAPSULE_NAME = "mscclpp::AlgorithmPtr";
+
 /// Makes an algorithm.
 class AlgorithmBuilder {
  public:
@@ -112,6 +116,21 @@ struct AlgorithmCtxKey {
 
   friend bool operator==(const AlgorithmCtxKey&, const AlgorithmCtxKey&) = default;
 };
+
+namespace detail {
+
+using AlgorithmExtras = std::unordered_map<std::string, std::uintptr_t>;
+
+/// The functions of a NativeAlgorithm as earlier versions of MSCCL++ had them: without their last argument.
+template <class F>
+concept EarlierKernelFunc = std::is_invocable_r_v < CommResult,
+        const F&, std::shared_ptr<void>,
+const void*, void*, std::size_t, std::size_t, DataType, ReduceOp, CUstream_st*, int, int, const AlgorithmExtras& > ;
+template <class F>
+concept EarlierContextKeyGenFunc =
+    std::is_invocable_r_v<AlgorithmCtxKey, const F&, const void*, void*, std::size_t, std::size_t, DataType>;
+
+}  // namespace detail
 
 /// An algorithm of functions: the way to register a kernel of one's own. What its calls need, such as scratch and
 /// channels, is a context of the user's type. There is one for each communicator and key; it lives until reset(), until
@@ -140,6 +159,28 @@ class NativeAlgorithm : public Algorithm {
                   ContextInitFunc contextInitFunc, ContextKeyGenFunc contextKeyGenFunc, std::size_t minMessageSize = 0,
                   std::size_t maxMessageSize = UINT64_MAX, CollectiveBufferMode bufferMode = CollectiveBufferMode::Any,
                   std::unordered_map<std::string, std::uint64_t> tags = {}, Constraint constraint = {});
+  /// The same for programs of earlier versions of MSCCL++, whose functions have no accumDtype and no symmetricMemory.
+  template <detail::EarlierKernelFunc Kernel, detail::EarlierContextKeyGenFunc Key>
+  requires(!std::is_constructible_v<KernelFunc, Kernel>)
+      NativeAlgorithm(std::string name, std::string collective, InitFunc initFunc, Kernel kernelFunc,
+                      ContextInitFunc contextInitFunc, Key contextKeyGenFunc, std::size_t minMessageSize = 0,
+                      std::size_t maxMessageSize = UINT64_MAX,
+                      CollectiveBufferMode bufferMode = CollectiveBufferMode::Any,
+                      std::unordered_map<std::string, std::uint64_t> tags = {}, Constraint constraint = {})
+      : NativeAlgorithm(std::move(name), std::move(collective), std::move(initFunc),
+                        KernelFunc([kernelFunc](const std::shared_ptr<void> context, const void* input, void* output,
+                                                std::size_t inputSize, std::size_t outputSize, DataType dtype,
+                                                ReduceOp op, CUstream_st* stream, int nBlocks, int nThreads,
+                                                const detail::AlgorithmExtras& extras, DataType) {
+                          return kernelFunc(context, input, output, inputSize, outputSize, dtype, op, stream, nBlocks,
+                                            nThreads, extras);
+                        }),
+                        std::move(contextInitFunc),
+                        ContextKeyGenFunc([contextKeyGenFunc](const void* input, void* output, std::size_t inputSize,
+                                                              std::size_t outputSize, DataType dtype, bool) {
+                          return contextKeyGenFunc(input, output, inputSize, outputSize, dtype);
+                        }),
+                        minMessageSize, maxMessageSize, bufferMode, std::move(tags), constraint) {}
   ~NativeAlgorithm() override;
   NativeAlgorithm(const NativeAlgorithm&) = delete;
   NativeAlgorithm& operator=(const NativeAlgorithm&) = delete;

@@ -13,6 +13,7 @@
 #include "mscclpp/host/communicator/registered_buffers.hpp"
 #include "mscclpp/host/trace/trace.hpp"
 #include "mscclpp/kernels/collective_call.hpp"
+#include "mscclpp/kernels/rms_norm_call.hpp"
 
 struct CUstream_st;
 
@@ -136,6 +137,12 @@ class Collectives {
   /// allocated. Throws Error(InvalidUsage) for wrong arguments and, after an earlier failure, what check() throws.
   void exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives,
                 CUstream_st* stream = nullptr);
+
+  /// Performs an all-reduce with residual and RMSNorm in one kernel; of messages of more than 8 MiB (on CPUs 256 KiB) in
+  /// one for each part. Called by all ranks, in the same order as their other collectives. The first call for an
+  /// element type allocates scratch on all ranks (on GPUs up to 40 MiB) and cannot be captured in a graph; later
+  /// ones can. Throws Error(InvalidUsage) for wrong arguments and, after an earlier failure, what check() throws.
+  void allReduceRmsNorm(const RmsNormCall& call);
 
   /// Throws if a wait of an earlier call failed: Error(RemoteError) that names a failed rank, Error(Timeout), or
   /// Error(Aborted). On GPUs call it after synchronising the stream. The outputs since the failure are then

@@ -1,6 +1,6 @@
 #include "lazy_collectives.hpp"
 
-#include "kernels/nccl/message_exchange.hpp"
+#include "kernels/message_exchange.hpp"
 #include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::torch_c10d {
@@ -33,7 +33,7 @@ void LazyCollectives::run(Operation& operation, CUstream_st* stream) {
   for (CollectiveCall& call : operation.calls) call.stream = stream;
   if (!operation.calls.empty()) collectives.run(operation.calls);
   if (!operation.sends.empty() || !operation.receives.empty()) {
-    nccl::exchange(collectives, rank(), size(), operation.sends, operation.receives, stream);
+    kernels::exchange(collectives, rank(), size(), operation.sends, operation.receives, stream);
   }
 }
 

@@ -92,8 +92,8 @@ TEST_CASE("a descriptor can be fetched until its registration ends") {
   CHECK(threadCountReturnsTo(threads));
 }
 
-TEST_CASE("a server whose thread is out of memory tells its peers and its owner") {
-  auto server = FdServer::create();
+TEST_CASE("a server whose thread is out of memory tells its peers and its owner, and is replaced") {
+  auto server = FdServer::ofProcess();
   const UniqueFd memory = memoryWith("secret");
   const auto registration = server->registerFd(memory.get(), nullptr);
   const auto start = std::chrono::steady_clock::now();
@@ -115,6 +115,9 @@ TEST_CASE("a server whose thread is out of memory tells its peers and its owner"
   CHECK_THROWS_WITH_AS(FdServer::fetch(registration->key(), shortDeadline()), doctest::Contains("is gone"), Error);
   CHECK_THROWS_WITH_AS(server->registerFd(memory.get(), nullptr),
                        doctest::Contains("an internal error has ended the thread that passes it to them"), Error);
+  CHECK(FdServer::ofProcess() != server);
+  CHECK(textIn(FdServer::fetch(FdServer::ofProcess()->registerFd(memory.get(), nullptr)->key(), shortDeadline())) ==
+        "secret");
   CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(60));
 }
 
@@ -358,6 +361,35 @@ TEST_CASE("a descriptor from another user is rejected" * doctest::skip(::geteuid
   ::waitpid(child, nullptr, 0);
   ::close(ends[0]);
   ::close(ends[1]);
+}
+
+TEST_CASE("a process has one server, and so has a forked child") {
+  const std::size_t descriptors = openDescriptors();
+  const std::size_t threads = liveThreads();
+  const UniqueFd memory = memoryWith("shared");
+  {
+    const auto server = FdServer::ofProcess();
+    CHECK(FdServer::ofProcess() == server);
+    const auto registration = server->registerFd(memory.get(), nullptr);
+    const pid_t child = ::fork();
+    if (child == 0) {
+      ::alarm(20);
+      const auto own = FdServer::ofProcess();
+      const auto ofChild = own->registerFd(memory.get(), nullptr);
+      const bool isServed = textIn(FdServer::fetch(ofChild->key(), shortDeadline())) == "shared" &&
+                            textIn(FdServer::fetch(registration->key(), shortDeadline())) == "shared";
+      ::_exit(own != server && isServed ? 0 : 1);
+    }
+    int status = 0;
+    REQUIRE(::waitpid(child, &status, 0) == child);
+    CHECK(WIFEXITED(status));
+    CHECK(WEXITSTATUS(status) == 0);
+  }
+  // It has ended with its last user, and the next one starts another.
+  CHECK(openDescriptors() == descriptors + 1);  // the memory
+  CHECK(threadCountReturnsTo(threads));
+  CHECK(textIn(FdServer::fetch(FdServer::ofProcess()->registerFd(memory.get(), nullptr)->key(), shortDeadline())) ==
+        "shared");
 }
 
 TEST_CASE("names and tokens are random") {

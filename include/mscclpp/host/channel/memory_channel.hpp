@@ -22,6 +22,8 @@ class BaseMemoryChannel {
   explicit BaseMemoryChannel(const Semaphore& semaphore);
 
   DeviceHandle deviceHandle() const;
+  /// Null if empty.
+  const std::shared_ptr<MemoryDevice2DeviceSemaphore>& semaphore() const noexcept { return semaphore_; }
 
  protected:
   std::shared_ptr<MemoryDevice2DeviceSemaphore> semaphore_;
@@ -42,6 +44,8 @@ class MemoryChannel : public BaseMemoryChannel {
   MemoryChannel(const Semaphore& semaphore, RegisteredMemory dst, RegisteredMemory src, void* packetBuffer = nullptr);
 
   DeviceHandle deviceHandle() const;
+  const RegisteredMemory& dst() const noexcept { return dst_; }
+  const RegisteredMemory& src() const noexcept { return src_; }
 
  private:
   RegisteredMemory dst_;

@@ -28,6 +28,8 @@ class MemoryDevice2DeviceSemaphore {
 
   Connection& connection() noexcept { return semaphore_.connection(); }
   DeviceHandle deviceHandle() const;
+  /// Reports and aborts its waits; null if the semaphore was not built by a communicator.
+  const std::shared_ptr<WaitMonitor>& monitor() const noexcept { return semaphore_.monitor(); }
 
  private:
   Semaphore semaphore_;

@@ -35,6 +35,8 @@ class BasicBasePortChannel {
                        std::shared_ptr<ProxyType> proxy, int fifo, std::shared_ptr<const std::uint64_t> flushDone);
 
   DeviceHandle deviceHandle() const;
+  /// Null if empty.
+  const std::shared_ptr<Host2DeviceSemaphore>& semaphore() const noexcept { return semaphore_; }
 
  private:
   SemaphoreId id_ = 0;

@@ -9,7 +9,7 @@
 
 #include "mscclpp/kernels/collective_call.hpp"
 
-namespace mscclpp::perf {
+namespace mscclpp::kernels {
 
 /// Collects the times of one collective.
 class TuningTable {
@@ -46,4 +46,4 @@ class TuningTable {
   std::set<std::string> unlimited_;
 };
 
-}  // namespace mscclpp::perf
+}  // namespace mscclpp::kernels

@@ -7,7 +7,7 @@
 
 #include "mscclpp/host/base/error.hpp"
 
-namespace mscclpp::perf {
+namespace mscclpp::kernels {
 
 namespace {
 
@@ -36,7 +36,7 @@ Json readOrMake(const std::string& path) {
   } catch (const Json::exception&) {
     // reported below
   }
-  throw Error("--tune " + path + ": the file is there, and is no tuning file; name another one",
+  throw Error(path + " is there, and is no tuning file: name another one",
               ErrorCode::InvalidUsage);
 }
 
@@ -105,7 +105,7 @@ void TuningTable::writeTo(const std::string& path, const std::string& deviceName
   json["tables"] = tables;
   std::ofstream file(path, std::ios::trunc);
   file << json.dump(1) << '\n';
-  if (!file.flush()) throw SysError("--tune: cannot write " + path, errno);
+  if (!file.flush()) throw SysError("cannot write the tuning file " + path, errno);
 }
 
-}  // namespace mscclpp::perf
+}  // namespace mscclpp::kernels

@@ -1,10 +1,10 @@
-#include "kernels/nccl/message_exchange.hpp"
+#include "message_exchange.hpp"
 
 #include <map>
 #include <utility>
 #include <vector>
 
-namespace mscclpp::nccl {
+namespace mscclpp::kernels {
 
 namespace {
 
@@ -56,4 +56,4 @@ void exchange(Collectives& collectives, int rank, int ranks, std::span<const Sen
   exchangeInParts(collectives, ordered, stream);
 }
 
-}  // namespace mscclpp::nccl
+}  // namespace mscclpp::kernels

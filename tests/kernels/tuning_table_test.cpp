@@ -1,5 +1,5 @@
 // The table of the fastest algorithms, and the file that it is written to.
-#include "bench/perf/tuning_table.hpp"
+#include "kernels/tuning_table.hpp"
 
 #include <doctest/doctest.h>
 
@@ -9,7 +9,7 @@
 #include "tests/host/trace/trace_file.hpp"
 
 using namespace mscclpp;
-using namespace mscclpp::perf;
+using namespace mscclpp::kernels;
 using namespace mscclpp::test;
 
 namespace {

@@ -5,11 +5,11 @@
 
 #include "mscclpp/kernels/collectives.hpp"
 
-namespace mscclpp::nccl {
+namespace mscclpp::kernels {
 
 /// Performs messages as Collectives::exchange does; more than one call of it takes are divided in the same way on all
 /// ranks, so that calls never wait for each other in a circle. rank: the caller, of `ranks`.
 void exchange(Collectives& collectives, int rank, int ranks, std::span<const SentMessage> sends,
               std::span<const ReceivedMessage> receives, CUstream_st* stream);
 
-}  // namespace mscclpp::nccl
+}  // namespace mscclpp::kernels

@@ -1,0 +1,40 @@
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/sync/window.hpp"
+#include "rms_norm.hpp"
+
+namespace mscclpp::kernels {
+
+bool requireValid(const RmsNormCall& call) {
+  const auto fail = [](const std::string& why) { throw Error("all_reduce_rms_norm: " + why, ErrorCode::InvalidUsage); };
+  const std::size_t size = sizeOf(call.type);
+  if (call.type != DataType::FLOAT32 && call.type != DataType::FLOAT16 && call.type != DataType::BFLOAT16) {
+    fail(std::string("data type ") + nameOf(call.type) + " is not supported; convert to float, half or bfloat16");
+  }
+  if (call.hidden == 0 || call.hidden * size % sizeof(Word128) != 0 || call.hidden > mostRmsNormElements) {
+    fail("rows have " + std::to_string(call.hidden) + " elements; they have up to " +
+         std::to_string(mostRmsNormElements) + ", in multiples of " + std::to_string(sizeof(Word128) / size));
+  }
+  if (call.rows > std::numeric_limits<std::size_t>::max() / 4 / call.hidden / size) {
+    fail("rows is larger than the address space; was it a negative number?");
+  }
+  struct Array {
+    const char* name;
+    const void* data;
+    bool isRequired;
+  };
+  for (const Array& array :
+       {Array{"input", call.input, true}, Array{"weight", call.weight, true}, Array{"residual", call.residual, false},
+        Array{"newResidual", call.newResidual, false}, Array{"normalised", call.normalised, false}}) {
+    if (array.isRequired && array.data == nullptr && call.rows > 0) fail(std::string(array.name) + " is null");
+    if (reinterpret_cast<std::uintptr_t>(array.data) % sizeof(Word128) != 0) {
+      fail(std::string(array.name) + " is not at a multiple of 16 bytes: copy it");
+    }
+  }
+  return call.rows > 0;
+}
+
+}  // namespace mscclpp::kernels

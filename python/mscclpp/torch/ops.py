@@ -1,0 +1,85 @@
+"""torch.ops.mscclpp: the collectives as operators of PyTorch, which torch.compile and CUDA graphs take."""
+
+import itertools
+import pathlib
+import weakref
+
+import torch
+
+from .._mscclpp import group_size, register_group, unregister_group
+from ..errors import InvalidUsage
+
+_numbers = itertools.count()
+
+
+def _load():
+    library = pathlib.Path(__file__).parent / "_ops.so"
+    if not library.exists():
+        raise ImportError(
+            "this build of mscclpp has no PyTorch parts: install it with -Csetup-args=-Dtorch=enabled, where the "
+            "build's Python finds torch"
+        )
+    if torch.__version__ < torch.torch_version.TorchVersion("2.10"):
+        raise ImportError(f"mscclpp.torch needs torch 2.10 or newer, not {torch.__version__}: upgrade it")
+    torch.ops.load_library(library)
+
+
+_load()
+
+
+def register(comm, name=None):
+    """Makes a CommGroup available to operators, and returns the name that they take as `group`.
+
+    The registration ends when the group is closed. `name` is of the caller's choice, the same on all ranks; by default
+    the groups of a process are numbered. What is returned contains the number of ranks as well: results of compilation
+    that are cached depend on both. Raises InvalidUsage for a name in use, and for a group that is closed.
+    """
+    full_name = f"{name or f'group{next(_numbers)}'}:{comm.nranks}"
+    group = weakref.ref(comm)
+    register_group(full_name, comm.nranks, lambda device_type: _open(group, full_name).collectives(device_type))
+    comm.at_close(lambda: unregister_group(full_name))
+    return full_name
+
+
+def _open(group, name):
+    comm = group()
+    if comm is None:
+        raise InvalidUsage(f"the group registered as {name!r} no longer exists: keep a reference to it")
+    return comm
+
+
+def _gathered(tensor, group):
+    first, *others = tensor.shape or (1,)
+    return tensor.new_empty((group_size(group) * first, *others))
+
+
+def _part(tensor, group):
+    ranks = group_size(group)
+    if tensor.dim() == 0 or tensor.shape[0] % ranks != 0:
+        raise InvalidUsage(
+            f"the first dimension of shape {tuple(tensor.shape)} is not divisible by the {ranks} ranks, which have "
+            "parts of one size"
+        )
+    return tensor.new_empty((tensor.shape[0] // ranks, *tensor.shape[1:]))
+
+
+# What compilers know of the operators: the shapes of results. Those that write a tensor have none.
+_FAKES = {
+    "all_reduce": lambda tensor, group, op="sum": tensor.new_empty(tensor.shape),
+    "all_reduce_": lambda tensor, group, op="sum": None,
+    "all_gather": _gathered,
+    "all_gather_into": lambda out, tensor, group: None,
+    "reduce_scatter": lambda tensor, group, op="sum": _part(tensor, group),
+    "reduce_scatter_into": lambda out, tensor, group, op="sum": None,
+    "all_to_all": lambda tensor, group: tensor.new_empty(tensor.shape),
+    "all_to_all_into": lambda out, tensor, group: None,
+    "broadcast": lambda tensor, group, root=0: tensor.new_empty(tensor.shape),
+    "broadcast_": lambda tensor, group, root=0: None,
+    "all_reduce_rms_norm": lambda tensor, residual, weight, group, epsilon=1e-6: (
+        tensor.new_empty(tensor.shape),
+        tensor.new_empty(tensor.shape),
+    ),
+    "all_reduce_rms_norm_": lambda tensor, residual, weight, group, epsilon=1e-6: None,
+}
+for _name, _fake in _FAKES.items():
+    torch.library.register_fake(f"mscclpp::{_name}", _fake)

@@ -1,0 +1,37 @@
+// The operators that are collectives. Shapes are those of docs/python.md; `group` is a name that is registered. Called
+// by all ranks, in the same order. On GPUs they enqueue on the current stream; on CPU ranks they return when done.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "python/src/named_groups.hpp"
+#include "tensors.hpp"
+
+namespace mscclpp::python::ops {
+
+// Into a new tensor. A tensor that is not contiguous is copied first.
+Tensor allReduce(const Tensor& tensor, const std::string& group, const std::string& op);
+Tensor allGather(const Tensor& tensor, const std::string& group);
+Tensor reduceScatter(const Tensor& tensor, const std::string& group, const std::string& op);
+Tensor allToAll(const Tensor& tensor, const std::string& group);
+Tensor broadcast(const Tensor& tensor, const std::string& group, std::int64_t root);
+
+// Into a tensor that is given, which is contiguous.
+void allReduceInPlace(const Tensor& tensor, const std::string& group, const std::string& op);
+void allGatherInto(const Tensor& out, const Tensor& tensor, const std::string& group);
+void reduceScatterInto(const Tensor& out, const Tensor& tensor, const std::string& group, const std::string& op);
+void allToAllInto(const Tensor& out, const Tensor& tensor, const std::string& group);
+void broadcastInPlace(const Tensor& tensor, const std::string& group, std::int64_t root);
+
+/// Calls f(collectives, stream) with the collectives of a group for the device of the tensor, which is the current one
+/// meanwhile, and its current stream; null for a CPU.
+template <class F>
+void withCollectives(NamedGroup& group, const Tensor& tensor, const F& f) {
+  if (tensor.is_cpu()) return f(group.onCpu(), nullptr);
+  const int device = tensor.get_device_index();
+  const torch::stable::accelerator::DeviceGuard guard(device);
+  f(group.onGpu(device), currentStream(device));
+}
+
+}  // namespace mscclpp::python::ops
