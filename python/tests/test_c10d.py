@@ -350,8 +350,8 @@ def check_wrong_usage(rank, ranks):
 
 CHECKS = [
     check_all_reduce, check_factors, check_gathers, check_broadcasts, check_reduce_scatters, check_all_to_all,
-    check_messages, check_objects, check_async, check_coalescing, check_groups, check_functional, check_registered_tensors,
-    check_wrong_usage,
+    check_messages, check_objects, check_async, check_coalescing, check_groups, check_functional,
+    check_registered_tensors, check_wrong_usage,
 ]  # fmt: skip
 
 

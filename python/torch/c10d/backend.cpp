@@ -17,7 +17,8 @@ constexpr std::chrono::seconds longestShutdown{10};
 /// Its scope does not hold the interpreter's lock: threads that are waited for may need it.
 class WithoutInterpreterLock {
  public:
-  WithoutInterpreterLock() : state_(Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
+  WithoutInterpreterLock()
+      : state_(Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
   ~WithoutInterpreterLock() {
     if (state_ != nullptr) PyEval_RestoreThread(state_);
   }
@@ -124,8 +125,8 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
     own->group_name = options->group_name;
     own->global_ranks_in_group = options->global_ranks_in_group;
   }
-  return c10::intrusive_ptr<c10d::Backend>(c10::intrusive_ptr<Backend>::reclaim(
-      new Backend(parent->subset(ranks), std::move(own))));
+  return c10::intrusive_ptr<c10d::Backend>(
+      c10::intrusive_ptr<Backend>::reclaim(new Backend(parent->subset(ranks), std::move(own))));
 }
 
 c10d::ErrorType Backend::getError() {

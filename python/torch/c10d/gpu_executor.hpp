@@ -50,8 +50,8 @@ class GpuExecutor final : public Executor {
   const c10::Device device_;
   const c10::impl::VirtualGuardImpl gpu_;
   std::chrono::milliseconds timeout_;
-  std::mutex callMutex_;        // held while calls are enqueued
-  mutable std::mutex mutex_;    // of what follows; held for short
+  std::mutex callMutex_;      // held while calls are enqueued
+  mutable std::mutex mutex_;  // of what follows; held for short
   bool isAborted_ = false;
   Lane main_;
   std::map<int, Lane> lanes_;  // by peer

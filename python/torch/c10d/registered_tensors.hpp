@@ -15,9 +15,9 @@ struct RegisteredBlock {
   RegisteredBuffers::Handle registration;
 };
 
-/// A registration is a call of all ranks, and memory is asked for in every step of a training. So memory whose tensor is
-/// gone is used again, on the stream that it was made for, and kept until the group ends. Each call is an agreement of
-/// the ranks: a block is taken that is free on all of them, since its outputs must lie in the same registration, and
+/// A registration is a call of all ranks, and memory is asked for in every step of a training. So memory whose tensor
+/// is gone is used again, on the stream that it was made for, and kept until the group ends. Each call is an agreement
+/// of the ranks: a block is taken that is free on all of them, since its outputs must lie in the same registration, and
 /// tensors end at different times on each rank.
 class RegisteredTensors {
  public:
