@@ -185,6 +185,21 @@ def test_exit_with_live_groups(end):
     finish(ONE_RANK + end)
 
 
+def test_groups_end_before_the_interpreter():
+    program = """
+import atexit, mscclpp
+
+def check():
+    try:
+        dist.all_reduce(torch.ones(1))
+    except mscclpp.Aborted as error:
+        print(error)
+
+atexit.register(check)  # it runs after the handlers that are registered later
+"""
+    assert "was destroyed" in finish(program + ONE_RANK)
+
+
 def test_destroyed_group():
     program = ONE_RANK + """
 backend = group._get_backend(torch.device("cpu"))

@@ -4,6 +4,8 @@
 #include <Python.h>
 
 #include <algorithm>
+#include <mutex>
+#include <set>
 
 #include "mscclpp/host/base/error.hpp"
 #include "tensors.hpp"
@@ -29,6 +31,16 @@ class WithoutInterpreterLock {
   PyThreadState* const state_;
 };
 
+/// The backends of the process. One may end while it shuts down others.
+struct OpenBackends {
+  std::recursive_mutex mutex;
+  std::set<Backend*> all;
+};
+OpenBackends& openBackends() {
+  static auto* const open = new OpenBackends;  // never destroyed: groups may end with static objects
+  return *open;
+}
+
 }  // namespace
 
 Backend::Options::Options(std::chrono::milliseconds timeLimit) : c10d::Backend::Options("mscclpp", timeLimit) {}
@@ -38,15 +50,26 @@ Backend::Backend(c10d::Store& store, int rank, int size, c10::intrusive_ptr<Opti
       options_(std::move(options)),
       ranks_(Ranks::connect(store, rank, size, options_->timeout)) {
   init();
+  OpenBackends& open = openBackends();
+  const std::lock_guard lock(open.mutex);
+  open.all.insert(this);
 }
 
 Backend::Backend(Ranks ranks, c10::intrusive_ptr<Options> options)
     : c10d::Backend(ranks.cpu.rank(), ranks.cpu.size()), options_(std::move(options)), ranks_(std::move(ranks)) {
   init();
+  OpenBackends& open = openBackends();
+  const std::lock_guard lock(open.mutex);
+  open.all.insert(this);
 }
 
 Backend::~Backend() {
   const WithoutInterpreterLock unlocked;
+  {
+    OpenBackends& open = openBackends();
+    const std::lock_guard lock(open.mutex);
+    open.all.erase(this);
+  }
   try {
     shutdown();
   } catch (...) {  // what failed was reported to the calls
@@ -168,6 +191,14 @@ void Backend::shutdown() {
   cpu.swap(cpu_);
   gpu.swap(gpu_);
   ranks.swap(ranks_);
+}
+
+void Backend::shutdownAll() {
+  OpenBackends& open = openBackends();
+  const std::lock_guard lock(open.mutex);
+  for (Backend* const backend : std::set<Backend*>(open.all)) {
+    if (open.all.contains(backend)) backend->shutdown();
+  }
 }
 
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {

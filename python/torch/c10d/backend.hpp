@@ -54,6 +54,8 @@ class Backend final : public c10d::Backend {
   /// Completes the calls in progress, and leaves the group. It waits for no rank that has failed, and aborts calls that
   /// take longer than ten seconds.
   void shutdown() override;
+  /// The same for all backends of the process: called before the interpreter ends, while threads can take its lock.
+  static void shutdownAll();
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
 

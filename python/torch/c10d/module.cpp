@@ -21,6 +21,8 @@ PYBIND11_MODULE(MSCCLPP_C10D_MODULE, module) {
       mscclpp::python::setPythonError(std::current_exception());
     }
   });
+  module.def("shutdown_all", &Backend::shutdownAll, py::call_guard<py::gil_scoped_release>(),
+             "Leaves all process groups, in order: called before the interpreter ends.");
   py::class_<Backend::Options, c10d::Backend::Options, c10::intrusive_ptr<Backend::Options>>(
       module, "Options", "pg_options of a process group: its timeout.")
       .def(py::init([](std::chrono::milliseconds timeout) { return c10::make_intrusive<Backend::Options>(timeout); }),
