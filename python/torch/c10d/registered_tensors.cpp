@@ -3,21 +3,19 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <mutex>
-#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "host/bootstrap/subset_bootstrap.hpp"
+#include "host/bootstrap/group_agreement.hpp"
 #include "mscclpp/host/base/error.hpp"
-#include "ranks.hpp"
 
 namespace mscclpp::torch_c10d {
 
 namespace {
 
-constexpr int agreementTag = Ranks::userTags + 1;
 constexpr std::size_t mostBlocks = 1024;
 
 /// What a rank asks for, and the blocks that it could take.
@@ -57,11 +55,13 @@ at::Tensor RegisteredTensors::allocate(std::int64_t elements, const at::TensorOp
     }
   }
   const auto ranks = static_cast<std::size_t>(ranks_.size());
-  std::vector<int> members(ranks);
-  std::iota(members.begin(), members.end(), 0);
   std::vector<Proposal> all(ranks);
-  all[static_cast<std::size_t>(ranks_.rank())] = own;
-  detail::allGatherAmong(*ranks_.bootstrap(), members, ranks_.rank(), all.data(), sizeof(Proposal), agreementTag);
+  const auto answers =
+      detail::GroupAgreement(*ranks_.bootstrap(), "the process group").runStep("allocate a tensor", [&] {
+        const auto* const bytes = reinterpret_cast<const char*>(&own);
+        return std::vector<char>(bytes, bytes + sizeof(own));
+      });
+  for (std::size_t r = 0; r < ranks; ++r) std::memcpy(&all[r], answers[r].data(), sizeof(Proposal));
   for (std::size_t r = 0; r < ranks; ++r) {
     if (all[r].bytes == all[0].bytes) continue;
     throw Error("allocate_tensor: rank " + std::to_string(r) + " asks for " + std::to_string(all[r].bytes) +
