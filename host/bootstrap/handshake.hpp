@@ -30,7 +30,7 @@ enum class AllowedUsers { Any, Same };
 struct PeerInfo {
   Purpose purpose;
   std::int32_t rank;
-  std::int32_t numRanks;
+  std::int32_t numRanks;        ///< 0: the rank cannot join, and ends the rendezvous.
   std::int32_t peer;            ///< The rank to which it connects.
   std::uint64_t hostHash;       ///< Equal for ranks of one host.
   SocketAddress listenAddress;  ///< Where it accepts connections of higher ranks.

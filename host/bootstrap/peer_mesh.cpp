@@ -109,15 +109,26 @@ void PeerMesh::send(int peer, int tag, const void* data, std::size_t size, const
   state_.wakeThread();
 }
 
+bool PeerMesh::needNotWait(int peer, int tag) const {
+  return state_.inbox.contains(peer, tag) || state_.failures.hasFailed() || !mayStillSend(state_.peers[peer]) ||
+         state_.contexts.hasLeft(contextOf(tag), peer);
+}
+
+int PeerMesh::waitForAny(const std::vector<int>& peers, int tag, Deadline deadline) {
+  auto found = peers.begin();
+  std::unique_lock lock(state_.mutex);
+  const bool inTime = waitUntil(lock, deadline, [&] {
+    found = std::find_if(peers.begin(), peers.end(), [&](int peer) { return needNotWait(peer, tag); });
+    return found != peers.end();
+  });
+  return inTime ? *found : peers.front();
+}
+
 void PeerMesh::recv(int peer, int tag, void* data, std::size_t size, const char* operation, Deadline deadline) {
   const auto request = [&] { return describeRequest(operation, Direction::Receive, peer, tag, size); };
   const auto start = Deadline::Clock::now();
   std::unique_lock lock(state_.mutex);
-  const auto ready = [&] {
-    return state_.inbox.contains(peer, tag) || state_.failures.hasFailed() || !mayStillSend(state_.peers[peer]) ||
-           state_.contexts.hasLeft(contextOf(tag), peer);
-  };
-  waitUntil(lock, deadline, ready);
+  waitUntil(lock, deadline, [&] { return needNotWait(peer, tag); });
   const std::optional<Bytes> message = state_.inbox.take(peer, tag);
   // Messages that arrived before a failure are still delivered; only a call that would have to wait throws.
   if (!message && state_.failures.hasFailed()) throwFailure(request(), start);

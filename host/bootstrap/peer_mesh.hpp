@@ -58,6 +58,10 @@ class PeerMesh {
   /// Receives the next message of (peer, tag), whose size must be `size`.
   void recv(int peer, int tag, void* data, std::size_t size, const char* operation, Deadline deadline);
 
+  /// One of `peers` for which a recv of this tag would not wait now: its message is here, or cannot come. Blocks until
+  /// there is one; at the deadline it is the first.
+  int waitForAny(const std::vector<int>& peers, int tag, Deadline deadline);
+
   /// Tells `ranks` that this rank leaves a context that they are in: their calls that wait for its data in the context
   /// throw, and their mesh's contextDepartures() say so. This rank makes no more calls in it.
   void leaveContext(int context, const std::vector<int>& ranks) noexcept;
@@ -76,6 +80,8 @@ class PeerMesh {
   /// For a call that began at `start`, if it has waited.
   [[noreturn]] void throwFailure(const std::string& request, std::optional<Deadline::Clock::time_point> start) const;
   bool mayStillSend(const MeshPeer& peer) const;
+  /// With the mutex held.
+  bool needNotWait(int peer, int tag) const;
   void failSelf(const RankFailure& failure, bool isAbort) noexcept;
 
   MeshState state_;

@@ -11,6 +11,7 @@
 
 #include "host/base/error_message.hpp"
 #include "host/base/printable_text.hpp"
+#include "host/base/process_identity.hpp"
 #include "host/bootstrap/handshake.hpp"
 #include "host/net/socket.hpp"
 #include "mscclpp/host/base/error.hpp"
@@ -25,6 +26,8 @@ constexpr const char* operation = "initialize";
 // Rank 0 has the best information on why a rendezvous failed: the others wait this much longer for its report.
 constexpr std::chrono::milliseconds errorGracePeriod = 500ms;
 constexpr std::size_t maxErrorTextBytes = 2048;
+// For this long rank 0 tells ranks that come after an error: they would else try to join it until their deadline.
+constexpr std::chrono::milliseconds lateRankPeriod = 3s;
 
 // The reply of rank 0 to each rank that joined: the table of all ranks, or an error. `size` bytes follow.
 struct JoinReply {
@@ -76,12 +79,42 @@ class Coordinator {
         checkForDisconnects();
       }
     } catch (const std::exception& error) {
-      if (newPeer && newPeer->socket) sendError(newPeer->socket, error);
+      int told = 0;
+      if (newPeer && newPeer->socket) {
+        sendError(newPeer->socket, error);
+        // A rank that was missing, unless it is one too many.
+        const int rank = newPeer->peerInfo.rank;
+        if (rank > 0 && rank < self_.numRanks && !peers_[rank]) ++told;
+      }
       for (auto& acceptedPeer : peers_) {
-        if (acceptedPeer) sendError(acceptedPeer->socket, error);
+        if (!acceptedPeer) continue;
+        sendError(acceptedPeer->socket, error);
+        ++told;
+      }
+      // Other errors are not of the ranks' arguments: they come when ranks are missing, or are to end the call at once.
+      const auto* own = dynamic_cast<const BaseError*>(&error);
+      const bool hasGivenUp = newPeer && newPeer->peerInfo.numRanks == 0;
+      if (hasGivenUp || (own != nullptr && codeOf(*own) == ErrorCode::InvalidUsage)) {
+        refuse(error, self_.numRanks - 1 - told, deadline);
       }
       throw;
     }
+  }
+
+  /// Tells `count` ranks that have not joined yet why they cannot, if they come soon. Returns how many have.
+  int refuse(const std::exception& reason, int count, const Deadline& deadline) noexcept {
+    int told = 0;
+    try {
+      const Deadline end = deadline.limitedTo(lateRankPeriod);
+      while (told < count && !end.expired()) {
+        const auto late = acceptor_.accept(end);
+        if (!late) continue;
+        sendError(late->socket, reason);
+        ++told;
+      }
+    } catch (const std::exception&) {  // the others time out
+    }
+    return told;
   }
 
   std::vector<std::uint64_t> sendPeerTable(PeerMesh& mesh, Deadline deadline) {
@@ -117,6 +150,10 @@ class Coordinator {
   // Returns whether the peer is one that was missing.
   bool addPeer(Acceptor::AuthenticatedPeer& newPeer) {
     const PeerInfo& info = newPeer.peerInfo;
+    if (info.numRanks == 0) {
+      throw Error("rank " + std::to_string(info.rank) + " cannot join, because of an error that it has reported",
+                  ErrorCode::RemoteError);
+    }
     if (info.numRanks != self_.numRanks) {
       throw Error("rank " + std::to_string(info.rank) + " was started for a job of " + std::to_string(info.numRanks) +
                       " ranks, rank 0 for one of " + std::to_string(self_.numRanks),
@@ -284,6 +321,21 @@ std::vector<std::uint64_t> connectAllRanks(const LocalRankInfo& self, const Rend
   Coordinator coordinator(self, rendezvous);
   coordinator.acceptRanks(mesh, deadline);
   return coordinator.sendPeerTable(mesh, deadline.extendedBy(errorGracePeriod));
+}
+
+int refuseRanks(const LocalRankInfo& self, const Rendezvous& rendezvous, const std::exception& reason, int count) {
+  return count > 0 ? Coordinator(self, rendezvous).refuse(reason, count, Deadline::after(lateRankPeriod)) : 0;
+}
+
+bool giveUpJoining(int rank, const Rendezvous& rendezvous) noexcept {
+  try {
+    connectAndAuthenticate(rendezvous.address, keyFromSecret(rendezvous.secret),
+                           {Purpose::Join, rank, 0, 0, hostHash(), rendezvous.address}, Deadline::after(lateRankPeriod),
+                           allowedUsersFor(rendezvous));
+    return true;
+  } catch (const std::exception&) {  // the others time out
+    return false;
+  }
 }
 
 }  // namespace mscclpp::detail

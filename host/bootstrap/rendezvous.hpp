@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <exception>
 #include <string>
 #include <vector>
 
@@ -27,5 +28,13 @@ struct LocalRankInfo {
 /// Error(Timeout), and the failure of the mesh is the cause.
 std::vector<std::uint64_t> connectAllRanks(const LocalRankInfo& self, const Rendezvous& rendezvous, PeerMesh& mesh,
                                            Deadline deadline);
+
+/// Called in place of connectAllRanks by a rank 0 that cannot connect its ranks: tells the next `count` that join, if
+/// they do within some seconds, why. Returns how many have. Throws what binding the address throws.
+int refuseRanks(const LocalRankInfo& self, const Rendezvous& rendezvous, const std::exception& reason, int count);
+
+/// Called in place of connectAllRanks by another rank that cannot be connected: ends the rendezvous of the others, if
+/// rank 0 comes within some seconds, which it returns.
+bool giveUpJoining(int rank, const Rendezvous& rendezvous) noexcept;
 
 }  // namespace mscclpp::detail

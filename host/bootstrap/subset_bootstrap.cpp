@@ -17,8 +17,8 @@ namespace {
 // The largest tag of a context, which no caller has a use for.
 constexpr int allGatherTag = SubsetBootstrap::tags - 1;
 
-}  // namespace
-
+/// Exchanges blocks of `bytes` bytes: `all` has one for each member, in their order; the caller, the member at
+/// `position`, has filled in its own.
 void allGatherAmong(Bootstrap& bootstrap, const std::vector<int>& members, int position, void* all, int bytes,
                     int tag) {
   const auto blockOf = [&](std::size_t member) {
@@ -32,6 +32,8 @@ void allGatherAmong(Bootstrap& bootstrap, const std::vector<int>& members, int p
     if (i != own) bootstrap.recv(blockOf(i), bytes, members[i], tag);
   }
 }
+
+}  // namespace
 
 // The scope of a call that may block.
 class SubsetBootstrap::Call {
@@ -129,6 +131,13 @@ void SubsetBootstrap::barrier() {
   std::vector<int> all(members_.size());
   std::iota(all.begin(), all.end(), 0);
   groupBarrier(all);
+}
+
+int SubsetBootstrap::waitForAny(const std::vector<int>& ranks, int tag) {
+  const Call call(*this);
+  std::vector<int> ofParent;
+  for (const int rank : ranks) ofParent.push_back(parentRankOf(rank));
+  return *findMember(contexts_->waitForAny(ofParent, parentTagOf(tag)));
 }
 
 void SubsetBootstrap::leave() noexcept {

@@ -15,11 +15,6 @@
 
 namespace mscclpp::detail {
 
-/// Exchanges blocks of `bytes` bytes among some ranks of a bootstrap: `all` has one for each member, in their order;
-/// the caller, the member at `position`, has filled in its own. Called by all members, with the same list; no other
-/// rank takes part. Throws what the bootstrap throws.
-void allGatherAmong(Bootstrap& bootstrap, const std::vector<int>& members, int position, void* all, int bytes, int tag);
-
 /// Passes messages on to the parent with the ranks translated, and tags that only this context uses. Failures and
 /// departures are reported for the members alone, with their numbers here; but once any rank of the parent has failed,
 /// calls of this bootstrap throw what those of the parent do. If the parent is a TcpBootstrap, a member that leaves the
@@ -47,6 +42,9 @@ class SubsetBootstrap : public Bootstrap, public FailureDetector {
   void recv(void* data, int size, int peer, int tag) override;
   void allGather(void* allData, int size) override;
   void barrier() override;
+  /// One of `ranks`, which are one at least, whose next message of this tag a recv would not wait for, once there is
+  /// one: it has arrived, or cannot come. Of a parent that is a TcpBootstrap.
+  int waitForAny(const std::vector<int>& ranks, int tag);
 
   /// Tells the other members that this one leaves the subset, without an effect on other subsets: what they wait for it
   /// in the subset ends as if it had left the job. This rank makes no more calls. Any thread may call it.

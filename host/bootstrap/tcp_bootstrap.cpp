@@ -211,6 +211,11 @@ void TcpBootstrap::leaveContext(int context, const std::vector<int>& ranks) noex
   session_->mesh.leaveContext(context, ranks);
 }
 
+int TcpBootstrap::waitForAny(const std::vector<int>& ranks, int tag) {
+  for (const int rank : ranks) session_->requirePeer("waitForAny", rank, tag);
+  return session_->mesh.waitForAny(ranks, tag, session_->deadline());
+}
+
 int TcpBootstrap::getRank() const {
   return session_->rank;
 }

@@ -46,8 +46,8 @@ class FdServer : public std::enable_shared_from_this<FdServer> {
 
   static std::shared_ptr<FdServer> create();
   /// The one of this process, which runs while there are registrations: however many communicators there are, they take
-  /// one thread and its descriptors. A forked child gets one of its own, and a process whose server has ended because of
-  /// an error gets another one.
+  /// one thread and its descriptors. A forked child gets one of its own, and a process whose server has ended because
+  /// of an error gets another one.
   static std::shared_ptr<FdServer> ofProcess();
   /// Stops and joins the thread. In a forked child it only closes the child's descriptors.
   ~FdServer();

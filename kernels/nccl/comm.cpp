@@ -88,19 +88,18 @@ Comm::Comm(RankSet ranks, CommConfig config)
   const auto introductions = agreement.runStep("prepare a communicator", [&] {
     return toBytes(Introduction{TcpBootstrap::createUniqueId(), config_.maxBlocks, config_.signals});
   });
-  int maxBlocks = 0;
   for (const auto& bytes : introductions) {
     const auto introduction = valueOf<Introduction>(bytes);
     successorIds_.push_back(introduction.successor);
     const int asked = introduction.maxBlocks;
-    if (asked > 0 && (maxBlocks == 0 || asked < maxBlocks)) maxBlocks = asked;
+    if (asked > 0 && (maxBlocks_ == 0 || asked < maxBlocks_)) maxBlocks_ = asked;
     signalNames_.contexts = std::max(signalNames_.contexts, introduction.signals.contexts);
     signalNames_.signals = std::max(signalNames_.signals, introduction.signals.signals);
   }
   if (ranks_.isOnOneHost()) {
-    maxBlocks = std::min(maxBlocks, kernels::mostBlocks);
-    resources_->collectives = std::make_unique<Collectives>(resources_->communicator, deviceType(),
-                                                            Collectives::Algorithms::Selected, maxBlocks);
+    maxBlocks_ = std::min(maxBlocks_, kernels::mostBlocks);
+    resources_->collectives = makeCollectives();
+    suspendableBytes_ = resources_->collectives->memoryBytes();
   } else {
     forward();
   }
@@ -199,6 +198,8 @@ void Comm::requireReady() const {
   switch (state_) {
     case State::Ready:
       return;
+    case State::Suspended:
+      throwInvalidUsage("the communicator is suspended: call ncclCommResume first, on all ranks");
     case State::Finalized:
       throwInvalidUsage("the communicator was finalized: no more calls are allowed");
     case State::Revoked:
@@ -216,6 +217,7 @@ void Comm::run(std::span<const PendingCall> calls) {
     for (const PendingCall& pending : calls) {
       recorder_.add(pending);
       CallCounts::ofProcess().add(pending.function, Route::Native, bytesOf(pending));
+      isCaptured_ = isCaptured_ || isCapturing(pending.call.stream);
     }
     if (calls.size() == 1) return runPhase(phaseOf(calls.front()), calls);
     std::vector<PendingCall> ordered(calls.begin(), calls.end());
@@ -324,12 +326,6 @@ void Comm::deregisterWindow(ncclWindow_t window) {
   const std::lock_guard stateLock(mutex_);
   removed = std::move(windows_.at(requireWindow(window)));
   windows_.erase(window);
-}
-
-std::size_t Comm::memoryBytes() const {
-  if (forwarded_) return 0;
-  const auto* oneSided = findOneSided();
-  return resources_->collectives->memoryBytes() + (oneSided == nullptr ? 0 : oneSided->memoryBytes());
 }
 
 void* Comm::windowAddress(ncclWindow_t window) const {

@@ -26,6 +26,15 @@
 
 namespace mscclpp::nccl {
 
+/// For each rank of a communicator that is shrunk: 1 if it is to be one of the new communicator, else 0.
+using NamedRanks = std::vector<char>;
+
+/// Of a rank of a communicator that grows.
+struct GrowthOptions {
+  std::optional<UniqueId> id;  ///< that a rank was given: growthId()
+  CommConfig config;
+};
+
 /// Kept alive by the calls that use it, so that any thread may abort or destroy it at any time. abort(), asyncError()
 /// and the queries may overlap with all other functions; those are called by one thread at a time, as NCCL requires.
 /// Functions throw ApiError or another Error; "collective" ones are called by all ranks.
@@ -67,19 +76,32 @@ class Comm {
   /// Collective: the ranks of one color become a communicator, ordered by key and then by rank. Null for splitNoColor.
   /// readConfig: what it throws on one rank is an error on all of them.
   std::shared_ptr<Comm> split(int color, int key, const std::function<CommConfig()>& readConfig);
-  /// Called by all ranks but the excluded ones, which they pass alike. flags: shrinkAbort ends the calls in progress
-  /// first, and works when ranks have failed.
-  std::shared_ptr<Comm> shrink(std::span<const int> excluded, const CommConfig& config, int flags);
+  /// Called by all ranks but the excluded ones, which they pass alike: what is wrong with the arguments of one rank is
+  /// an error on all of them. readConfig as for split(). flags: shrinkAbort ends the calls in progress first, and works
+  /// when ranks have failed.
+  std::shared_ptr<Comm> shrink(std::span<const int> excluded, const std::function<CommConfig()>& readConfig, int flags);
 
-  /// What connects the ranks that are to join this communicator with its own, once. The same on all ranks.
+  /// What connects the ranks that are to join this communicator with its own, for the next call of grow(), also if that
+  /// fails. The same on all ranks.
   UniqueId growthId() const;
   /// Called by all ranks, while those that join connect with growthId() and ranks from size() on: a communicator of
-  /// `ranks` ranks, in which this one keeps its number. id: growthId(), or null. others: of this process and with the
-  /// same id; closing it ends the growth.
-  std::shared_ptr<Comm> grow(int ranks, const UniqueId* id, const CommConfig& config, PendingConnections& others);
+  /// `ranks` ranks, in which this one keeps its number. readOptions: what it throws on one rank is an error on all of
+  /// them, those that join included. others: of this process and with the same id; closing it ends the growth.
+  std::shared_ptr<Comm> grow(int ranks, const std::function<GrowthOptions()>& readOptions, PendingConnections& others);
 
-  /// Of this rank's device that the communicator has allocated, in bytes; of the host on a CPU rank.
-  std::size_t memoryBytes() const;
+  /// Of this rank's device, in bytes; of the host on a CPU rank: what suspend() releases, whether it has or not, and
+  /// what the communicator has allocated besides.
+  struct MemoryUse {
+    std::size_t suspendable;
+    std::size_t persistent;
+    bool isSuspended;
+  };
+  MemoryUse memoryUse() const;
+  /// Collective: releases the scratch, or allocates it anew. No call may be made in between. What fails on one rank is
+  /// an error on all of them. suspend() throws ncclInvalidUsage if there are windows, or a graph has captured a call,
+  /// since it has the addresses; resume() has no effect on a communicator that is not suspended.
+  void suspend();
+  void resume();
 
   /// No more calls follow.
   void finalize();
@@ -108,7 +130,7 @@ class Comm {
   struct Resources {
     std::shared_ptr<Communicator> communicator;
     std::unique_ptr<kernels::OneSidedMover> oneSided;  // null before the first window; set under mutex_
-    std::unique_ptr<Collectives> collectives;
+    std::shared_ptr<Collectives> collectives;          // null while suspended; set under mutex_
   };
   struct Window {
     void* data;
@@ -120,7 +142,7 @@ class Comm {
       return registration ? &registration->buffer() : mapped ? &*mapped : nullptr;
     }
   };
-  enum class State { Ready, Finalized, Revoked, Aborted };
+  enum class State { Ready, Suspended, Finalized, Revoked, Aborted };
   /// The order in which the calls of a group are enqueued. Ranks have different messages and one-sided calls among the
   /// same collectives, and a wait may need what a peer signals in the same group: so what waits for nobody comes first,
   /// all collectives are together, and waits come last.
@@ -129,9 +151,16 @@ class Comm {
   /// Collective: creates a communicator of the NCCL that the environment names.
   void forward();
   bool isRevoked() const;
+  bool isSuspended() const;
+  /// Collective.
+  std::shared_ptr<Collectives> makeCollectives() const;
+  /// Null while suspended.
+  std::shared_ptr<Collectives> findCollectives() const;
   /// New connections between some ranks, for when the present ones may have failed. Throws ncclInvalidUsage if this was
   /// done before with the same first member.
   RankSet reconnect(const std::vector<int>& members, PendingConnection& connection);
+  /// In its place, on a rank that cannot: ends the calls of the others, if they come within some seconds.
+  void giveUpReconnecting(const std::vector<int>& members, const Error& why) const;
   static Phase phaseOf(const PendingCall& call);
   void runPhase(Phase phase, std::span<const PendingCall> calls);
   /// On one stream, whichever the calls name.
@@ -157,11 +186,16 @@ class Comm {
   std::unique_ptr<ForwardedComm> forwarded_;
   std::vector<UniqueId> successorIds_;  // of each rank: for a rank set that it will be rank 0 of
   SignalNames signalNames_{};
+  int maxBlocks_ = 0;  // of a kernel
+  std::size_t suspendableBytes_ = 0;
   PendingConnections pendingConnections_;  // of calls that connect some ranks anew
+  std::set<NamedRanks> shrunkTo_;          // by calls of this rank
+  bool hasFailedShrink_ = false;           // over the connections of this one
 
   OperatorTable operators_;
   FlightRecorder recorder_;
-  std::mutex callMutex_;  // held during calls that use the collectives
+  std::mutex callMutex_;     // held during calls that use the collectives
+  bool isCaptured_ = false;  // a graph has captured a call
 
   mutable std::mutex mutex_;
   State state_ = State::Ready;

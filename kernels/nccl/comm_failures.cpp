@@ -63,7 +63,7 @@ Failure Comm::asyncError() noexcept {
       return {result, result == ncclSuccess ? "" : forwarded_->library().getLastError(forwarded_->handle())};
     }
     try {
-      resources_->collectives->check();
+      if (const auto collectives = findCollectives()) collectives->check();
       if (const auto* oneSided = findOneSided()) oneSided->check();
     } catch (...) {
       recordFailure(describeException());

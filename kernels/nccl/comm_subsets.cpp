@@ -1,4 +1,4 @@
-// Communicators of some ranks of another one: splits and shrinks.
+// Communicators of some ranks of another one: splits, and what replaces a revoked one.
 #include <algorithm>
 #include <numeric>
 #include <optional>
@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "host/bootstrap/group_agreement.hpp"
-#include "host/bootstrap/subset_bootstrap.hpp"
 #include "host/communicator/group_setup.hpp"
 #include "kernels/nccl/comm.hpp"
 #include "kernels/nccl/device.hpp"
@@ -23,9 +22,6 @@ struct Choice {
   int rank;
   int context;  // of the parts: that of rank 0 counts
 };
-
-// Beside the tags of the set-ups, none of which runs at the same time.
-constexpr int shrinkTag = 1;
 
 }  // namespace
 
@@ -75,34 +71,6 @@ std::shared_ptr<Comm> Comm::split(int color, int key, const std::function<CommCo
   std::vector<int> members;
   for (const Choice& choice : choices) members.push_back(choice.rank);
   return std::make_shared<Comm>(ranks.subset(members, context), config);
-}
-
-std::shared_ptr<Comm> Comm::shrink(std::span<const int> excluded, const CommConfig& config, int flags) {
-  if (flags != shrinkDefault && flags != shrinkAbort) throwInvalidArgument("unknown flags " + std::to_string(flags));
-  std::vector<int> members;
-  for (int i = 0; i < size(); ++i) {
-    if (std::find(excluded.begin(), excluded.end(), i) == excluded.end()) members.push_back(i);
-  }
-  for (const int rank : excluded) {
-    if (rank < 0 || rank >= size()) throwInvalidArgument("there is no rank " + std::to_string(rank) + " to exclude");
-  }
-  const auto own = std::find(members.begin(), members.end(), rank());
-  if (own == members.end()) throwInvalidArgument("this rank is one of the excluded ones, which do not call it");
-  const DeviceScope scope(device_);
-  if (flags == shrinkAbort) revoke();
-  if (isRevoked()) {
-    PendingConnection connection({&pendingConnections_});
-    return std::make_shared<Comm>(reconnect(members, connection), config);
-  }
-  requireReady();
-  const detail::GroupSetup setup(*resources_->communicator);
-  // The first member chooses; rank 0 may be one of the excluded ones.
-  std::vector<int> contexts(members.size());
-  const auto position = static_cast<std::size_t>(own - members.begin());
-  if (position == 0) contexts.front() = ranks_.newContext();
-  detail::allGatherAmong(*ranks_.bootstrap(), members, static_cast<int>(position), contexts.data(), sizeof(int),
-                         shrinkTag);
-  return std::make_shared<Comm>(ranks_.subset(members, contexts.front()), config);
 }
 
 }  // namespace mscclpp::nccl

@@ -4,6 +4,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/nccl/comm_table.hpp"
@@ -30,22 +31,71 @@ void printVersionOnce() {
   static_cast<void>(isPrinted);
 }
 
-void connect(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config) {
-  requirePointer(comm, "comm");
-  *comm = nullptr;
-  if (ranks < 1) throwInvalidArgument("nranks is " + std::to_string(ranks) + "; it must be positive");
-  if (rank < 0 || rank >= ranks) {
-    throwInvalidArgument("rank is " + std::to_string(rank) + "; the ranks are 0 to " + std::to_string(ranks - 1));
-  }
-  printVersionOnce();
+UniqueId toUniqueId(const ncclUniqueId& id) {
   UniqueId uniqueId;
   static_assert(sizeof uniqueId == sizeof id);
   std::memcpy(uniqueId.data(), &id, sizeof id);
+  return uniqueId;
+}
+
+void requireRank(int ranks, int rank) {
+  if (ranks < 1) throwInvalidArgument("nranks is " + std::to_string(ranks) + "; it must be positive");
+  if (rank >= 0 && rank < ranks) return;
+  throwInvalidArgument("rank is " + std::to_string(rank) + "; the ranks are 0 to " + std::to_string(ranks - 1));
+}
+
+ncclComm_t connectWith(PendingConnections& connections, const UniqueId& id, int ranks, int rank,
+                       const CommConfig& config) {
+  PendingConnection connection({&connections});
+  return addComm(std::make_shared<Comm>(connection.connect(id, ranks, rank), config));
+}
+
+void connect(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config) {
+  requirePointer(comm, "comm");
+  *comm = nullptr;
+  requireRank(ranks, rank);
+  printVersionOnce();
+  const UniqueId uniqueId = toUniqueId(id);
   // The caller's config and its texts may be gone when the group ends.
   const CommConfig options = readConfig(config);
   Group::ofThisThread().connect(nullptr, uniqueId, [=](PendingConnections& connections) {
-    PendingConnection connection({&connections});
-    *comm = addComm(std::make_shared<Comm>(connection.connect(uniqueId, ranks, rank), options));
+    *comm = connectWith(connections, uniqueId, ranks, rank, options);
+  });
+}
+
+/// What a function returns or throws, for later. So the caller's arguments are read now, since they may be gone when a
+/// group ends, and the other ranks of a set-up can learn that they are wrong.
+template <class Read>
+auto readNow(const Read& read) {
+  std::promise<std::invoke_result_t<Read>> value;
+  try {
+    value.set_value(read());
+  } catch (const Error&) {
+    value.set_exception(std::current_exception());
+  }
+  return [later = value.get_future().share()] { return later.get(); };
+}
+
+/// A rank joins a communicator that grows. That it cannot is an error of all ranks.
+void join(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank, const ncclConfig_t* config) {
+  if (comm != nullptr) *comm = nullptr;
+  printVersionOnce();
+  const UniqueId uniqueId = toUniqueId(id);
+  const auto read = readNow([&] {
+    requirePointer(comm, "newcomm");
+    requireRank(ranks, rank);
+    if (rank == 0) throwInvalidArgument("rank is 0, which a rank of the communicator that grows has");
+    return readConfig(config);
+  });
+  Group::ofThisThread().connect(nullptr, uniqueId, [=](PendingConnections& connections) {
+    CommConfig options;
+    try {
+      options = read();
+    } catch (const Error&) {
+      RankSet::giveUp(uniqueId, rank);
+      throw;
+    }
+    *comm = connectWith(connections, uniqueId, ranks, rank, options);
   });
 }
 
@@ -114,33 +164,32 @@ ncclResult_t ncclCommInitAll(ncclComm_t* comm, int ndev, const int* devlist) {
 
 ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t* newcomm, ncclConfig_t* config) {
   return guardedInGroup("ncclCommSplit", [&] {
-    requirePointer(newcomm, "newcomm");
-    *newcomm = nullptr;
     const auto parent = findComm(comm);
-    // The caller's structure is read now; the other ranks, which call the split too, are to learn if it is wrong.
-    std::promise<CommConfig> options;
-    try {
-      options.set_value(readConfig(config, parent->config()));
-    } catch (const Error&) {
-      options.set_exception(std::current_exception());
-    }
-    Group::ofThisThread().setUp(parent, [=, read = options.get_future().share()] {
-      *newcomm = addComm(parent->split(color, key, [&] { return read.get(); }));
+    if (newcomm != nullptr) *newcomm = nullptr;
+    const auto read = readNow([&] {
+      requirePointer(newcomm, "newcomm");
+      return readConfig(config, parent->config());
     });
+    Group::ofThisThread().setUp(parent, [=] { *newcomm = addComm(parent->split(color, key, read)); });
   });
 }
 
 ncclResult_t ncclCommShrink(ncclComm_t comm, int* excludeRanksList, int excludeRanksCount, ncclComm_t* newcomm,
                             ncclConfig_t* config, int shrinkFlags) {
   return guardedInGroup("ncclCommShrink", [&] {
-    requirePointer(newcomm, "newcomm");
-    *newcomm = nullptr;
-    if (excludeRanksCount < 0) throwInvalidArgument("excludeRanksCount is negative");
-    if (excludeRanksCount > 0) requirePointer(excludeRanksList, "excludeRanksList");
-    const std::vector<int> excluded(excludeRanksList, excludeRanksList + excludeRanksCount);
     const auto parent = findComm(comm);
-    const CommConfig options = readConfig(config, parent->config());
-    Group::ofThisThread().setUp(parent, [=] { *newcomm = addComm(parent->shrink(excluded, options, shrinkFlags)); });
+    if (newcomm != nullptr) *newcomm = nullptr;
+    std::vector<int> excluded;
+    if (excludeRanksCount > 0 && excludeRanksList != nullptr) {
+      excluded.assign(excludeRanksList, excludeRanksList + excludeRanksCount);
+    }
+    const auto read = readNow([&] {
+      requirePointer(newcomm, "newcomm");
+      if (excludeRanksCount < 0) throwInvalidArgument("excludeRanksCount is negative");
+      if (excludeRanksCount > 0) requirePointer(excludeRanksList, "excludeRanksList");
+      return readConfig(config, parent->config());
+    });
+    Group::ofThisThread().setUp(parent, [=] { *newcomm = addComm(parent->shrink(excluded, read, shrinkFlags)); });
   });
 }
 
@@ -190,49 +239,56 @@ ncclResult_t ncclCommGetUniqueId(ncclComm_t comm, ncclUniqueId* uniqueId) {
 ncclResult_t ncclCommGrow(ncclComm_t comm, int nRanks, const ncclUniqueId* uniqueId, int rank, ncclComm_t* newcomm,
                           ncclConfig_t* config) {
   return guardedInGroup("ncclCommGrow", [&] {
-    requirePointer(newcomm, "newcomm");
-    *newcomm = nullptr;
     if (comm == nullptr) {
       requirePointer(uniqueId, "uniqueId");
-      return connect(newcomm, nRanks, *uniqueId, rank, config);
+      return join(newcomm, nRanks, *uniqueId, rank, config);
     }
-    if (rank != -1) throwInvalidArgument("rank must be -1 with a communicator: its ranks keep their numbers");
     const auto parent = findComm(comm);
-    const CommConfig options = readConfig(config, parent->config());
-    UniqueId id{};
-    const bool hasId = uniqueId != nullptr;
-    if (hasId) std::memcpy(id.data(), uniqueId, sizeof *uniqueId);
-    Group::ofThisThread().connect(parent, hasId ? id : parent->growthId(), [=](PendingConnections& connections) {
-      *newcomm = addComm(parent->grow(nRanks, hasId ? &id : nullptr, options, connections));
+    if (newcomm != nullptr) *newcomm = nullptr;
+    const auto read = readNow([&] {
+      requirePointer(newcomm, "newcomm");
+      if (rank != -1) throwInvalidArgument("rank must be -1 with a communicator: its ranks keep their numbers");
+      GrowthOptions options{{}, readConfig(config, parent->config())};
+      if (uniqueId != nullptr) options.id = toUniqueId(*uniqueId);
+      return options;
+    });
+    Group::ofThisThread().connect(parent, parent->growthId(), [=](PendingConnections& connections) {
+      *newcomm = addComm(parent->grow(nRanks, read, connections));
     });
   });
 }
 
-ncclResult_t ncclCommSuspend(ncclComm_t comm, int /*flags*/) {
-  return guarded("ncclCommSuspend", [&] {
-    findComm(comm);
-    throwUnsupported("releasing the memory of a communicator that is kept");
+ncclResult_t ncclCommSuspend(ncclComm_t comm, int flags) {
+  return guardedInGroup("ncclCommSuspend", [&] {
+    if (flags != suspendMemory) throwInvalidArgument("flags must be NCCL_SUSPEND_MEM");
+    const auto found = findComm(comm);
+    Group::ofThisThread().setUp(found, [=] { found->suspend(); });
   });
 }
 
-// Nothing is ever suspended.
 ncclResult_t ncclCommResume(ncclComm_t comm) {
-  return guarded("ncclCommResume", [&] { findComm(comm); });
+  return guardedInGroup("ncclCommResume", [&] {
+    const auto found = findComm(comm);
+    Group::ofThisThread().setUp(found, [=] { found->resume(); });
+  });
 }
 
-// Nothing can be suspended, so that all memory persists.
 ncclResult_t ncclCommMemStats(ncclComm_t comm, ncclCommMemStat_t stat, uint64_t* value) {
   return guarded("ncclCommMemStats", [&] {
     requirePointer(value, "value");
-    const auto found = findComm(comm);
+    const Comm::MemoryUse use = findComm(comm)->memoryUse();
     switch (stat) {
       case ncclStatGpuMemSuspend:
+        *value = use.suspendable;
+        return;
       case ncclStatGpuMemSuspended:
-        *value = 0;
+        *value = use.isSuspended ? 1 : 0;
         return;
       case ncclStatGpuMemPersist:
+        *value = use.persistent;
+        return;
       case ncclStatGpuMemTotal:
-        *value = found->memoryBytes();
+        *value = use.persistent + (use.isSuspended ? 0 : use.suspendable);
         return;
     }
     throwInvalidArgument("unknown statistic " + std::to_string(static_cast<int>(stat)));

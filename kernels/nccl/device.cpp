@@ -56,5 +56,8 @@ void letStreamsWait(std::span<const cudaStream_t> others, cudaStream_t stream) {
 void recordEvent(cudaEvent_t event, cudaStream_t stream) {
   if (deviceType() == DeviceType::GPU) gpu::recordEvent(event, stream);
 }
+bool isCapturing(cudaStream_t stream) noexcept {
+  return deviceType() == DeviceType::GPU && gpu::isCapturing(stream);
+}
 
 }  // namespace mscclpp::nccl

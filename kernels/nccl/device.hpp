@@ -40,6 +40,8 @@ std::shared_ptr<void> allocate(std::size_t bytes);
 void waitForStreams(cudaStream_t stream, std::span<const cudaStream_t> others);
 void letStreamsWait(std::span<const cudaStream_t> others, cudaStream_t stream);
 void recordEvent(cudaEvent_t event, cudaStream_t stream);
+/// Whether a graph captures what is enqueued; true if that cannot be known.
+bool isCapturing(cudaStream_t stream) noexcept;
 
 namespace gpu {
 // The same on GPUs: gpu_device.cpp, or no_gpu_device.cpp in a build without CUDA.
@@ -54,6 +56,7 @@ std::shared_ptr<void> allocate(std::size_t bytes);
 void waitForStreams(cudaStream_t stream, std::span<const cudaStream_t> others);
 void letStreamsWait(std::span<const cudaStream_t> others, cudaStream_t stream);
 void recordEvent(cudaEvent_t event, cudaStream_t stream);
+bool isCapturing(cudaStream_t stream) noexcept;
 }  // namespace gpu
 
 }  // namespace mscclpp::nccl

@@ -71,4 +71,13 @@ void recordEvent(cudaEvent_t event, cudaStream_t stream) {
   MSCCLPP_CUDATHROW(cudaEventRecord(event, stream));
 }
 
+bool isCapturing(cudaStream_t stream) noexcept {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  const cudaError_t error = cudaStreamIsCapturing(stream, &status);
+  if (error == cudaSuccess) return status != cudaStreamCaptureStatusNone;
+  static_cast<void>(cudaGetLastError());
+  // The default stream, while a stream that synchronises with it captures: it does not capture itself.
+  return error != cudaErrorStreamCaptureImplicit;
+}
+
 }  // namespace mscclpp::nccl::gpu

@@ -28,5 +28,8 @@ void letStreamsWait(std::span<const cudaStream_t> /*others*/, cudaStream_t /*str
 void recordEvent(cudaEvent_t /*event*/, cudaStream_t /*stream*/) {
   throwInvalidUsage(absent);
 }
+bool isCapturing(cudaStream_t /*stream*/) noexcept {
+  return false;
+}
 
 }  // namespace mscclpp::nccl::gpu

@@ -5,6 +5,8 @@
 #include <numeric>
 #include <utility>
 
+#include "host/base/process_identity.hpp"
+#include "host/bootstrap/rendezvous.hpp"
 #include "kernels/nccl/result.hpp"
 
 namespace mscclpp::nccl {
@@ -40,6 +42,23 @@ RankSet RankSet::connect(std::shared_ptr<TcpBootstrap> bootstrap, const UniqueId
   set.bootstrap_ = std::make_shared<detail::SubsetBootstrap>(set.connections_->bootstrap, set.members_, firstContext);
   set.key_ = {id, firstContext, 0};
   return set;
+}
+
+bool RankSet::refuse(const UniqueId& id, const std::exception& reason, int count) noexcept {
+  try {
+    const detail::LocalRankInfo self{0, count + 1, detail::hostHash(), env()->socketIfname, env()->socketFamily};
+    return detail::refuseRanks(self, detail::fromUniqueId(id), reason, count) > 0;
+  } catch (const std::exception&) {  // they time out
+    return false;
+  }
+}
+
+bool RankSet::giveUp(const UniqueId& id, int rank) noexcept {
+  try {
+    return detail::giveUpJoining(rank, detail::fromUniqueId(id));
+  } catch (const std::exception&) {  // there is no such id
+    return false;
+  }
 }
 
 int RankSet::newContext() const noexcept {

@@ -5,6 +5,7 @@
 #include <atomic>
 #include <chrono>
 #include <compare>
+#include <exception>
 #include <memory>
 #include <vector>
 
@@ -30,6 +31,13 @@ class RankSet {
   static RankSet connect(std::shared_ptr<TcpBootstrap> bootstrap, const UniqueId& id,
                          std::chrono::milliseconds timeout = env()->ncclTimeout);
 
+  /// Called in its place by a rank 0 that cannot: tells the next `count` ranks that join, if they do within some
+  /// seconds, why. Returns whether any has.
+  static bool refuse(const UniqueId& id, const std::exception& reason, int count) noexcept;
+  /// Called in its place by another rank that cannot: the others fail, if their rank 0 comes within some seconds.
+  /// Returns whether it has.
+  static bool giveUp(const UniqueId& id, int rank) noexcept;
+
   /// A number for a new subset, which no other rank gives and this one never gives again: one rank chooses it, whatever
   /// other subsets are being made over the same connections. 0 if none is left.
   int newContext() const noexcept;
@@ -44,7 +52,7 @@ class RankSet {
   /// This rank makes no more calls, in any copy of this set. The connections end if no other set uses them.
   void disconnect() noexcept;
 
-  std::shared_ptr<Bootstrap> bootstrap() const noexcept { return bootstrap_; }
+  const std::shared_ptr<detail::SubsetBootstrap>& bootstrap() const noexcept { return bootstrap_; }
   int rank() const { return bootstrap_->getRank(); }
   int size() const { return bootstrap_->getNranks(); }
   bool isOnOneHost() const { return bootstrap_->getNranksPerNode() == size(); }

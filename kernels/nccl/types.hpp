@@ -154,6 +154,7 @@ inline constexpr int undefinedInt = INT_MIN;
 inline constexpr int splitNoColor = -1;
 inline constexpr int shrinkDefault = 0;
 inline constexpr int shrinkAbort = 1;
+inline constexpr int suspendMemory = 1;
 /// A flag of windows: on all ranks, a call's buffer lies at the same offset of the window.
 inline constexpr int windowSymmetric = 1;
 

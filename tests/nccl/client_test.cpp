@@ -394,8 +394,6 @@ TEST_CASE("a wrong call is refused at once, and nothing of its group is done") {
       [&] { return ncclSend(nullptr, 1, ncclFloat32, 0, comms[0], nullptr); },
       [&] { return ncclRecv(nullptr, 1, ncclFloat32, 0, comms[0], nullptr); },
       [&] { return ncclCommInitRank(&made, 2, id, 7); },
-      [&] { return ncclCommSplit(comms[0], 0, 0, nullptr, nullptr); },
-      [&] { return ncclCommShrink(comms[0], nullptr, 1, &made, nullptr, NCCL_SHRINK_DEFAULT); },
       [&] { return ncclCommWindowRegister(comms[0], nullptr, 4, &window, NCCL_WIN_COLL_SYMMETRIC); },
   };
   for (std::size_t i = 0; i < wrongCalls.size(); ++i) {
@@ -403,6 +401,20 @@ TEST_CASE("a wrong call is refused at once, and nothing of its group is done") {
     CHECK(ncclGroupStart() == ncclSuccess);
     CHECK(sum(input.data(), output.data()) == ncclSuccess);
     CHECK(wrongCalls[i]() == ncclInvalidArgument);
+    CHECK(ncclGroupEnd() == ncclInvalidArgument);
+    CHECK(output[0] == 0);
+  }
+  // The end of the group tells the other ranks of a set-up.
+  const std::vector<std::function<ncclResult_t()>> wrongSetUps{
+      [&] { return ncclCommSplit(comms[0], 0, 0, nullptr, nullptr); },
+      [&] { return ncclCommShrink(comms[0], nullptr, 1, &made, nullptr, NCCL_SHRINK_DEFAULT); },
+      [&] { return ncclCommGrow(comms[0], 1, nullptr, -1, &made, nullptr); },
+  };
+  for (std::size_t i = 0; i < wrongSetUps.size(); ++i) {
+    CAPTURE(i);
+    CHECK(ncclGroupStart() == ncclSuccess);
+    CHECK(sum(input.data(), output.data()) == ncclSuccess);
+    CHECK(wrongSetUps[i]() == ncclSuccess);
     CHECK(ncclGroupEnd() == ncclInvalidArgument);
     CHECK(output[0] == 0);
   }

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "kernels/nccl/newer_functions.hpp"
+#include "tests/host/process_resources.hpp"
 
 namespace {
 
@@ -147,8 +148,8 @@ TEST_CASE("the memory of a communicator") {
   CHECK(statistic(alone[0], ncclStatGpuMemTotal) > 0);
   for (const ncclComm_t comm : four) {
     CHECK(statistic(comm, ncclStatGpuMemTotal) == statistic(four[0], ncclStatGpuMemTotal));
-    CHECK(statistic(comm, ncclStatGpuMemPersist) == statistic(comm, ncclStatGpuMemTotal));
-    CHECK(statistic(comm, ncclStatGpuMemSuspend) == 0);
+    CHECK(statistic(comm, ncclStatGpuMemPersist) == 0);
+    CHECK(statistic(comm, ncclStatGpuMemSuspend) == statistic(comm, ncclStatGpuMemTotal));
     CHECK(statistic(comm, ncclStatGpuMemSuspended) == 0);
   }
   std::uint64_t value = 0;
@@ -158,10 +159,67 @@ TEST_CASE("the memory of a communicator") {
   for (const ncclComm_t comm : four) CHECK(ncclCommDestroy(comm) == ncclSuccess);
 }
 
-TEST_CASE("functions without a native form are errors that say so") {
-  const auto comms = makeComms(1);
-  CHECK(ncclCommSuspend(comms[0], 1) == ncclInvalidUsage);
-  CHECK(std::string(ncclGetLastError(comms[0])).find("docs/nccl.md") != std::string::npos);
-  CHECK(ncclCommResume(comms[0]) == ncclSuccess);
-  CHECK(ncclCommDestroy(comms[0]) == ncclSuccess);
+TEST_CASE("a suspended communicator has no scratch, and works when it is resumed") {
+  constexpr int ranks = 3;
+  constexpr int memory = 1;  // NCCL_SUSPEND_MEM
+  const auto comms = makeComms(ranks);
+  const auto inGroup = [&](const auto& call) {
+    CHECK(ncclGroupStart() == ncclSuccess);
+    for (std::size_t r = 0; r < comms.size(); ++r) CHECK(call(comms[r], r) == ncclSuccess);
+    return ncclGroupEnd();
+  };
+  const auto suspend = [](ncclComm_t comm, std::size_t) { return ncclCommSuspend(comm, memory); };
+  const auto resume = [](ncclComm_t comm, std::size_t) { return ncclCommResume(comm); };
+  const auto checkSum = [&] {
+    std::vector<float> values{1, 2, 4};
+    CHECK(inGroup([&](ncclComm_t comm, std::size_t r) {
+            return ncclAllReduce(&values[r], &values[r], 1, ncclFloat32, ncclSum, comm, nullptr);
+          }) == ncclSuccess);
+    CHECK(values == std::vector<float>{7, 7, 7});
+  };
+  const auto statistic = [&](ncclCommMemStat_t which) {
+    std::uint64_t value = 77;
+    CHECK(ncclCommMemStats(comms[1], which, &value) == ncclSuccess);
+    return value;
+  };
+  CHECK(ncclCommSuspend(comms[0], 0) == ncclInvalidArgument);
+  const std::size_t descriptors = mscclpp::test::openDescriptors();
+  const std::uint64_t scratch = statistic(ncclStatGpuMemSuspend);
+  for (int i = 0; i < 3; ++i) {
+    checkSum();
+    CHECK(inGroup(suspend) == ncclSuccess);
+    CHECK(statistic(ncclStatGpuMemSuspended) == 1);
+    CHECK(statistic(ncclStatGpuMemSuspend) == scratch);
+    CHECK(statistic(ncclStatGpuMemTotal) == 0);
+    CHECK(mscclpp::test::openDescriptors() < descriptors);  // that of the memory
+    float value = 1;
+    ncclComm_t part = nullptr;
+    ncclResult_t failure = ncclInProgress;
+    CHECK(ncclAllReduce(&value, &value, 1, ncclFloat32, ncclSum, comms[0], nullptr) == ncclInvalidUsage);
+    CHECK(std::string(ncclGetLastError(comms[0])).find("ncclCommResume") != std::string::npos);
+    CHECK(ncclCommSplit(comms[0], 0, 0, &part, nullptr) == ncclInvalidUsage);
+    CHECK(ncclCommSuspend(comms[0], memory) == ncclInvalidUsage);
+    CHECK(ncclCommGetAsyncError(comms[0], &failure) == ncclSuccess);
+    CHECK(failure == ncclSuccess);
+    CHECK(inGroup(resume) == ncclSuccess);
+    CHECK(inGroup(resume) == ncclSuccess);  // without effect
+    CHECK(statistic(ncclStatGpuMemSuspended) == 0);
+    CHECK(statistic(ncclStatGpuMemTotal) == scratch);
+    CHECK(mscclpp::test::openDescriptors() == descriptors);
+  }
+  checkSum();
+  // What keeps one rank from suspending is an error of all.
+  std::vector<ncclWindow_t> windows(ranks);
+  std::vector<void*> buffers(ranks);
+  for (void*& buffer : buffers) CHECK(ncclMemAlloc(&buffer, 64) == ncclSuccess);
+  CHECK(inGroup([&](ncclComm_t comm, std::size_t r) {
+          return ncclCommWindowRegister(comm, buffers[r], 64, &windows[r], 1);
+        }) == ncclSuccess);
+  for (std::size_t r = 1; r < comms.size(); ++r) CHECK(ncclCommWindowDeregister(comms[r], windows[r]) == ncclSuccess);
+  CHECK(inGroup(suspend) != ncclSuccess);
+  checkSum();
+  CHECK(ncclCommWindowDeregister(comms[0], windows[0]) == ncclSuccess);
+  CHECK(inGroup(suspend) == ncclSuccess);
+  for (const ncclComm_t comm : comms) CHECK(ncclCommDestroy(comm) == ncclSuccess);
+  for (void* const buffer : buffers) CHECK(ncclMemFree(buffer) == ncclSuccess);
 }

@@ -125,6 +125,8 @@ class TcpBootstrap : public Bootstrap, public FailureDetector {
   /// For the library: the departures of ranks from the contexts of this bootstrap, and that of this rank.
   detail::ContextDepartures& contextDepartures() noexcept;
   void leaveContext(int context, const std::vector<int>& ranks) noexcept;
+  /// For the library: one of the ranks whose message of this tag a recv would not wait for, once there is one.
+  int waitForAny(const std::vector<int>& ranks, int tag);
 
   int getRank() const override;
   int getNranks() const override;
