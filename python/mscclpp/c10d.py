@@ -1,17 +1,15 @@
 """The backend `mscclpp` of torch.distributed: `init_process_group("mscclpp")`, or `"cpu:gloo,cuda:mscclpp"`.
 
-Where the package is installed, `import torch` registers it (entry point torch.backends); `import mscclpp.torch` does,
-too. The compiled part is loaded with the first process group.
+`import mscclpp.torch` registers it. An entry point would do so in every program that imports torch, and PyTorch then
+treats groups of other backends differently (it warns about "cpu:gloo"). The compiled part is loaded with the first
+process group.
 """
 
 import atexit
 import importlib
 import pathlib
-import weakref
 
 from .errors import InvalidUsage
-
-_open_backends = weakref.WeakSet()
 
 
 def register():
@@ -36,9 +34,10 @@ def create(options, pg_options=None):
     pg_options._timeout = options.timeout
     pg_options.group_name = options.group_id
     pg_options.global_ranks_in_group = options.global_ranks_in_group
-    backend = shim.Backend(options.store, options.group_rank, options.group_size, pg_options)
-    _open_backends.add(backend)
-    return backend
+    # Peers see that this rank leaves in order, and threads end while they can still take the interpreter's lock.
+    atexit.unregister(shim.shutdown_all)
+    atexit.register(shim.shutdown_all)
+    return shim.Backend(options.store, options.group_rank, options.group_size, pg_options)
 
 
 def load():
@@ -58,10 +57,3 @@ def load():
             f"the backend mscclpp is compiled for one minor version of PyTorch, this is {version}, and the package was "
             f"built {have}: build it with -Dtorch=enabled where PyTorch {version} is installed"
         ) from None
-
-
-@atexit.register
-def _close_open_backends():
-    # Peers then see that this rank has left in order, and threads end while the interpreter still runs.
-    for backend in list(_open_backends):
-        backend.shutdown()

@@ -19,7 +19,7 @@ struct GpuAllocation {
 enum class GpuBufferGranularity { MultiCastMinimum, MultiCastRecommended };
 
 /// Zero-filled memory of the current device that peers can map. Throws Error(InvalidUsage) in a build without CUDA,
-/// else CudaError or CuError.
+/// else CudaError or CuError. Exported, for the PyTorch parts.
 [[gnu::visibility("default")]] GpuAllocation allocateGpuMemory(std::size_t bytes, GpuBufferGranularity granularity);
 
 /// That of the current device, with the features of this GPU only: "90a". Empty without a device.

@@ -23,7 +23,9 @@ def run(ranks, function, *args, backend=BACKEND, timeout=120, group_timeout=60, 
     """
     # Ranks are forked from a process that has imported torch, and has no threads: an import takes seconds.
     context = torch.multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["c10d_ranks", "mscclpp.torch", "torch.distributed.tensor", "torch.distributed.fsdp"])
+    context.set_forkserver_preload(
+        ["c10d_ranks", "mscclpp.torch", "torch.distributed.tensor", "torch.distributed.fsdp"]
+    )
     results = context.SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
         store = str(pathlib.Path(folder) / "store")

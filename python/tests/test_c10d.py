@@ -300,6 +300,32 @@ def check_functional(rank, ranks):
     assert torch.equal(moved, torch.arange(ranks).repeat_interleave(2).float().reshape(2 * ranks, 1))
 
 
+def check_registered_tensors(rank, ranks):
+    backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cpu"))
+    assert backend.supports_tensor_alloc(torch.device("cpu"))
+
+    def allocate(size, dtype=torch.float32):
+        return backend.allocate_tensor(size, dtype=dtype, device=torch.device("cpu"))
+
+    first, second = allocate(ranks * 1000), allocate(ranks * 1000)
+    assert first.shape == (ranks * 1000,) and first.data_ptr() != second.data_ptr()
+    for output in (first, second, first.view(ranks, 1000)[:, :]):
+        dist.all_gather_into_tensor(output.view(-1), torch.full((1000,), float(rank)))
+        assert torch.equal(output.view(-1), torch.arange(ranks).repeat_interleave(1000).float())
+    # Memory is used again when its tensors are gone on all ranks.
+    addresses = {first.data_ptr(), second.data_ptr()}
+    kept = second if rank == 1 else None
+    del second, output
+    third = allocate(ranks * 1000)
+    assert third.data_ptr() not in addresses
+    del kept, first
+    assert allocate(ranks * 1000).data_ptr() in addresses
+    dist.all_reduce(third)
+    assert allocate(0).shape == (0,)
+    with pytest.raises(mscclpp.InvalidUsage, match="rank 1 asks for"):
+        allocate(100 + rank)
+
+
 def check_wrong_usage(rank, ranks):
     wrong = [
         (lambda: dist.all_reduce(torch.ones(4, 4).t()[:, :2]), "not contiguous"),
@@ -324,7 +350,8 @@ def check_wrong_usage(rank, ranks):
 
 CHECKS = [
     check_all_reduce, check_factors, check_gathers, check_broadcasts, check_reduce_scatters, check_all_to_all,
-    check_messages, check_objects, check_async, check_coalescing, check_groups, check_functional, check_wrong_usage,
+    check_messages, check_objects, check_async, check_coalescing, check_groups, check_functional,
+    check_registered_tensors, check_wrong_usage,
 ]  # fmt: skip
 
 

@@ -15,6 +15,7 @@ torch = pytest.importorskip("torch")
 import c10d_ranks  # noqa: E402
 import mscclpp  # noqa: E402
 from torch import distributed as dist  # noqa: E402
+from torch._C._distributed_c10d import ErrorType  # noqa: E402
 
 try:
     import mscclpp.c10d
@@ -30,7 +31,7 @@ def default_backend():
 
 def wait_for_hung_rank(rank):
     dist.all_reduce(torch.ones(3))
-    assert default_backend().get_error() == dist.distributed_c10d.ErrorType.SUCCESS
+    assert default_backend().get_error() == ErrorType.SUCCESS
     if rank == 2:
         time.sleep(8)
         return None
@@ -38,7 +39,7 @@ def wait_for_hung_rank(rank):
     with pytest.raises(mscclpp.Timeout) as error:
         dist.all_reduce(torch.ones(3))
     assert time.monotonic() - begin < 7
-    assert default_backend().get_error() == dist.distributed_c10d.ErrorType.TIMEOUT
+    assert default_backend().get_error() == ErrorType.TIMEOUT
     return str(error.value)
 
 
@@ -84,7 +85,7 @@ def call_with_dead_rank(rank, folder):
             dist.all_reduce(torch.ones(3))
     with pytest.raises(mscclpp.RemoteError, match="rank 1"):
         dist.recv(torch.ones(3), 1)
-    assert default_backend().get_error() == dist.distributed_c10d.ErrorType.REMOTE_ERROR
+    assert default_backend().get_error() == ErrorType.REMOTE_ERROR
     dist.destroy_process_group()
     assert time.monotonic() - begin < 15
 
@@ -104,7 +105,7 @@ def abort_while_waiting(rank):
             assert not work.is_success()
         with pytest.raises(mscclpp.Aborted, match="aborted"):
             dist.all_reduce(torch.ones(3))
-        assert default_backend().get_error() == dist.distributed_c10d.ErrorType.COMM_ERROR
+        assert default_backend().get_error() == ErrorType.COMM_ERROR
     else:
         begin = time.monotonic()
         with pytest.raises(mscclpp.RemoteError, match="rank 0"):
@@ -182,6 +183,21 @@ dist.all_reduce(tensor, group=group)
 )
 def test_exit_with_live_groups(end):
     finish(ONE_RANK + end)
+
+
+def test_groups_end_before_the_interpreter():
+    program = """
+import atexit, mscclpp
+
+def check():
+    try:
+        dist.all_reduce(torch.ones(1))
+    except mscclpp.Aborted as error:
+        print(error)
+
+atexit.register(check)  # it runs after the handlers that are registered later
+"""
+    assert "was destroyed" in finish(program + ONE_RANK)
 
 
 def test_destroyed_group():

@@ -27,16 +27,16 @@ def model():
     return nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 64), nn.GELU(), nn.Linear(64, 4))
 
 
-def batch(rank, step):
-    generator = torch.Generator().manual_seed(1000 * step + rank)
+def batch(rank):
+    generator = torch.Generator().manual_seed(rank)
     return torch.randn(8, 16, generator=generator), torch.randn(8, 4, generator=generator)
 
 
 def train(module, rank):
     optimizer = torch.optim.AdamW(module.parameters(), lr=1e-2)
     losses = []
-    for step in range(STEPS):
-        data, target = batch(rank, step)
+    data, target = batch(rank)
+    for _ in range(STEPS):
         loss = nn.functional.mse_loss(module(data), target)
         loss.backward()
         optimizer.step()
@@ -52,7 +52,7 @@ def train_ddp(rank, ranks):
 
 def train_fsdp(rank, ranks):
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import FSDPModule, fully_shard
 
     mesh = init_device_mesh("cpu", (ranks,))
     sharded = model()
@@ -60,6 +60,10 @@ def train_fsdp(rank, ranks):
         if isinstance(layer, nn.Linear):
             fully_shard(layer, mesh=mesh)
     fully_shard(sharded, mesh=mesh)
+    if dist.get_backend() == "mscclpp":
+        for module in sharded.modules():
+            if isinstance(module, FSDPModule):
+                module.set_allocate_memory_from_process_group_for_comm(True)
     return train(sharded, rank)
 
 
@@ -85,7 +89,7 @@ def test_losses(train_it, ranks):
         assert ours == gloo
     else:
         torch.testing.assert_close(torch.tensor(ours), torch.tensor(gloo), rtol=BOUND, atol=0)
-    assert all(of_rank[-1] < of_rank[0] for of_rank in ours) or train_it is not train_tensor_parallel
+    assert all(of_rank[-1] < of_rank[0] for of_rank in ours)
 
 
 def redistribute(rank, ranks):

@@ -4,6 +4,8 @@
 #include <Python.h>
 
 #include <algorithm>
+#include <mutex>
+#include <set>
 
 #include "mscclpp/host/base/error.hpp"
 #include "tensors.hpp"
@@ -17,7 +19,8 @@ constexpr std::chrono::seconds longestShutdown{10};
 /// Its scope does not hold the interpreter's lock: threads that are waited for may need it.
 class WithoutInterpreterLock {
  public:
-  WithoutInterpreterLock() : state_(Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
+  WithoutInterpreterLock()
+      : state_(Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
   ~WithoutInterpreterLock() {
     if (state_ != nullptr) PyEval_RestoreThread(state_);
   }
@@ -28,6 +31,16 @@ class WithoutInterpreterLock {
   PyThreadState* const state_;
 };
 
+/// The backends of the process. One may end while it shuts down others.
+struct OpenBackends {
+  std::recursive_mutex mutex;
+  std::set<Backend*> all;
+};
+OpenBackends& openBackends() {
+  static auto* const open = new OpenBackends;  // never destroyed: groups may end with static objects
+  return *open;
+}
+
 }  // namespace
 
 Backend::Options::Options(std::chrono::milliseconds timeLimit) : c10d::Backend::Options("mscclpp", timeLimit) {}
@@ -37,15 +50,26 @@ Backend::Backend(c10d::Store& store, int rank, int size, c10::intrusive_ptr<Opti
       options_(std::move(options)),
       ranks_(Ranks::connect(store, rank, size, options_->timeout)) {
   init();
+  OpenBackends& open = openBackends();
+  const std::lock_guard lock(open.mutex);
+  open.all.insert(this);
 }
 
 Backend::Backend(Ranks ranks, c10::intrusive_ptr<Options> options)
     : c10d::Backend(ranks.cpu.rank(), ranks.cpu.size()), options_(std::move(options)), ranks_(std::move(ranks)) {
   init();
+  OpenBackends& open = openBackends();
+  const std::lock_guard lock(open.mutex);
+  open.all.insert(this);
 }
 
 Backend::~Backend() {
   const WithoutInterpreterLock unlocked;
+  {
+    OpenBackends& open = openBackends();
+    const std::lock_guard lock(open.mutex);
+    open.all.erase(this);
+  }
   try {
     shutdown();
   } catch (...) {  // what failed was reported to the calls
@@ -124,8 +148,8 @@ c10::intrusive_ptr<c10d::Backend> Backend::split(const c10::intrusive_ptr<c10d::
     own->group_name = options->group_name;
     own->global_ranks_in_group = options->global_ranks_in_group;
   }
-  return c10::intrusive_ptr<c10d::Backend>(c10::intrusive_ptr<Backend>::reclaim(
-      new Backend(parent->subset(ranks), std::move(own))));
+  return c10::intrusive_ptr<c10d::Backend>(
+      c10::intrusive_ptr<Backend>::reclaim(new Backend(parent->subset(ranks), std::move(own))));
 }
 
 c10d::ErrorType Backend::getError() {
@@ -167,6 +191,18 @@ void Backend::shutdown() {
   cpu.swap(cpu_);
   gpu.swap(gpu_);
   ranks.swap(ranks_);
+}
+
+void Backend::shutdownAll() {
+  OpenBackends& open = openBackends();
+  const std::lock_guard lock(open.mutex);
+  for (Backend* const backend : std::set<Backend*>(open.all)) {
+    if (open.all.contains(backend)) backend->shutdown();
+  }
+}
+
+at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
+  return executorOf(options.device())->allocate(size, options);
 }
 
 void Backend::startCoalescing() {

@@ -40,6 +40,7 @@ class Backend final : public c10d::Backend {
 
   const std::string getBackendName() const override;  // NOLINT(readability-const-return-type): PyTorch's
   c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override { return options_; }
+  const c10::intrusive_ptr<Options>& ownOptions() const noexcept { return options_; }
   bool supportsSplitting() const override { return true; }
   bool supportsCoalescing() const override { return true; }
   void setTimeout(std::chrono::milliseconds timeout) override;
@@ -53,8 +54,14 @@ class Backend final : public c10d::Backend {
   /// Completes the calls in progress, and leaves the group. It waits for no rank that has failed, and aborts calls that
   /// take longer than ten seconds.
   void shutdown() override;
+  /// The same for all backends of the process: called before the interpreter ends, while threads can take its lock.
+  static void shutdownAll();
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
+
+  bool supportsTensorAlloc(c10::DeviceIndex /*device*/) override { return true; }
+  /// Called by all ranks, with the same size and type.
+  at::Tensor allocateTensor(long size, at::TensorOptions options) override;
 
   void startCoalescing() override;
   Works endCoalescing() override;

@@ -1,8 +1,10 @@
 #include "cpu_executor.hpp"
 
 #include <algorithm>
+#include <future>
 
 #include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/memory/host_buffer.hpp"
 
 namespace mscclpp::torch_c10d {
 
@@ -16,7 +18,10 @@ constexpr std::size_t longestPart = std::size_t{1} << 30;
 }  // namespace
 
 CpuExecutor::CpuExecutor(const Ranks& ranks, std::chrono::milliseconds timeout)
-    : messages_(ranks.messages), timeout_(timeout), collectives_(ranks.cpu, DeviceType::CPU) {
+    : messages_(ranks.messages),
+      timeout_(timeout),
+      collectives_(ranks.cpu, DeviceType::CPU),
+      tensors_(messages_, [this](std::size_t bytes) { return registerMemory(bytes); }) {
   collectives_.setTimeout(timeout);
 }
 
@@ -67,6 +72,25 @@ void CpuExecutor::transfer(const Message& message) {
     }
     from += size;
   } while (from < message.bytes);
+}
+
+at::Tensor CpuExecutor::allocate(std::int64_t elements, const at::TensorOptions& options) {
+  return tensors_.allocate(elements, options, 0);
+}
+
+RegisteredBlock CpuExecutor::registerMemory(std::size_t bytes) {
+  std::promise<RegisteredBlock> promise;
+  performer_.post([&] {
+    try {
+      auto buffer = std::make_shared<HostBuffer>(bytes);
+      auto registration = collectives_.get().registerBuffer(buffer->data(), bytes);
+      void* const data = buffer->data();
+      promise.set_value({std::shared_ptr<void>(std::move(buffer), data), std::move(registration)});
+    } catch (...) {
+      promise.set_exception(std::current_exception());
+    }
+  });
+  return promise.get_future().get();
 }
 
 bool CpuExecutor::finish(std::chrono::steady_clock::time_point deadline) {

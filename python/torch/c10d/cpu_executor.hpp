@@ -23,6 +23,7 @@ class CpuExecutor final : public Executor {
   ~CpuExecutor() override;
 
   c10::intrusive_ptr<c10d::Work> submit(Operation operation, std::uint64_t sequence) override;
+  at::Tensor allocate(std::int64_t elements, const at::TensorOptions& options) override;
   bool finish(std::chrono::steady_clock::time_point deadline) override;
   void setTimeout(std::chrono::milliseconds timeout) override;
   void abort() noexcept override;
@@ -30,11 +31,13 @@ class CpuExecutor final : public Executor {
 
  private:
   void transfer(const Message& message);
+  RegisteredBlock registerMemory(std::size_t bytes);
 
   const nccl::RankSet messages_;
   std::atomic<std::chrono::milliseconds> timeout_;
   std::atomic<bool> isAborted_ = false;
   LazyCollectives collectives_;
+  RegisteredTensors tensors_;
   std::mutex mutex_;  // of the table
   TaskThread performer_;
   TaskThread sender_;

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "operation.hpp"
+#include "registered_tensors.hpp"
 #include "torch_headers.hpp"
 
 namespace mscclpp::torch_c10d {
@@ -17,6 +18,8 @@ class Executor {
   virtual ~Executor() = default;
 
   virtual c10::intrusive_ptr<c10d::Work> submit(Operation operation, std::uint64_t sequence) = 0;
+  /// A tensor in registered memory. Called by all ranks, in the order of their other calls.
+  virtual at::Tensor allocate(std::int64_t elements, const at::TensorOptions& options) = 0;
   /// Waits for the operations that were submitted; false if they have not ended by then.
   virtual bool finish(std::chrono::steady_clock::time_point deadline) = 0;
   virtual void setTimeout(std::chrono::milliseconds timeout) = 0;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "mscclpp/host/base/error.hpp"
+#include "python/src/gpu_support.hpp"
 
 namespace mscclpp::torch_c10d {
 
@@ -24,7 +25,8 @@ GpuExecutor::GpuExecutor(Ranks ranks, c10::Device device, std::chrono::milliseco
       device_(device),
       gpu_(device.type()),
       timeout_(timeout),
-      main_(makeLane(ranks_.gpu, 0)) {}
+      main_(makeLane(ranks_.gpu, 0)),
+      tensors_(ranks_.messages, [this](std::size_t bytes) { return registerMemory(bytes); }) {}
 
 GpuExecutor::~GpuExecutor() {
   // The memory of the collectives is in use until the GPU is done with them; all of their waits are bounded.
@@ -93,6 +95,18 @@ c10::intrusive_ptr<c10d::Work> GpuExecutor::submit(Operation operation, std::uin
   }
   work->begin(stream, std::move(kept));
   return work;
+}
+
+at::Tensor GpuExecutor::allocate(std::int64_t elements, const at::TensorOptions& options) {
+  return tensors_.allocate(elements, options, gpu_.getStream(device_).id());
+}
+
+RegisteredBlock GpuExecutor::registerMemory(std::size_t bytes) {
+  const std::lock_guard lock(callMutex_);
+  const c10::DeviceGuard guard(device_);
+  auto allocated = python::allocateGpuMemory(bytes, python::GpuBufferGranularity::MultiCastMinimum);
+  auto registration = main_.collectives->get().registerBuffer(allocated.memory.get(), bytes);
+  return {std::move(allocated.memory), std::move(registration)};
 }
 
 bool GpuExecutor::finish(std::chrono::steady_clock::time_point deadline) {

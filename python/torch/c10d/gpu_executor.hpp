@@ -27,6 +27,7 @@ class GpuExecutor final : public Executor {
   /// Sets up the collectives. Called by all ranks.
   void connect();
   c10::intrusive_ptr<c10d::Work> submit(Operation operation, std::uint64_t sequence) override;
+  at::Tensor allocate(std::int64_t elements, const at::TensorOptions& options) override;
   bool finish(std::chrono::steady_clock::time_point deadline) override;
   void setTimeout(std::chrono::milliseconds timeout) override;
   void abort() noexcept override;
@@ -41,6 +42,7 @@ class GpuExecutor final : public Executor {
     c10::Stream stream;
   };
   Lane makeLane(nccl::RankSet ranks, int maxBlocks) const;
+  RegisteredBlock registerMemory(std::size_t bytes);
   /// For the messages with a peer; made by both ranks.
   Lane& laneTo(int peer);
 
@@ -48,11 +50,12 @@ class GpuExecutor final : public Executor {
   const c10::Device device_;
   const c10::impl::VirtualGuardImpl gpu_;
   std::chrono::milliseconds timeout_;
-  std::mutex callMutex_;        // held while calls are enqueued
-  mutable std::mutex mutex_;    // of what follows; held for short
+  std::mutex callMutex_;      // held while calls are enqueued
+  mutable std::mutex mutex_;  // of what follows; held for short
   bool isAborted_ = false;
   Lane main_;
   std::map<int, Lane> lanes_;  // by peer
+  RegisteredTensors tensors_;
 };
 
 }  // namespace mscclpp::torch_c10d

@@ -29,7 +29,7 @@ class LazyCollectives {
   void setTimeout(std::chrono::milliseconds timeout) noexcept { timeout_ = timeout; }
   /// Sets it up, if that has not happened. Collective, then; on a GPU for the current device.
   Collectives& get();
-  /// Performs the collectives and the exchange of an operation, on a stream. `ranks` of the latter are those of the set.
+  /// Performs the collectives and the exchange of an operation, on a stream.
   void run(Operation& operation, CUstream_st* stream);
   /// Ends all calls, here and on the other ranks, which then fail.
   void abort() noexcept;

@@ -21,14 +21,14 @@ PYBIND11_MODULE(MSCCLPP_C10D_MODULE, module) {
       mscclpp::python::setPythonError(std::current_exception());
     }
   });
-  const auto backendType = py::module_::import("torch._C._distributed_c10d").attr("Backend");
+  module.def("shutdown_all", &Backend::shutdownAll, py::call_guard<py::gil_scoped_release>(),
+             "Leaves all process groups, in order: called before the interpreter ends.");
   py::class_<Backend::Options, c10d::Backend::Options, c10::intrusive_ptr<Backend::Options>>(
       module, "Options", "pg_options of a process group: its timeout.")
       .def(py::init([](std::chrono::milliseconds timeout) { return c10::make_intrusive<Backend::Options>(timeout); }),
            py::arg("timeout") = kBackendDefaultTimeout)
-      .def("__deepcopy__", [](const Backend::Options& self, const py::dict&) {
-        return c10::make_intrusive<Backend::Options>(self);
-      });
+      .def("__deepcopy__",
+           [](const Backend::Options& self, const py::dict&) { return c10::make_intrusive<Backend::Options>(self); });
   py::class_<Backend, c10d::Backend, c10::intrusive_ptr<Backend>>(
       module, "Backend", "One rank of a process group. All ranks make it together; mscclpp.c10d.create does.")
       .def(py::init([](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
@@ -36,5 +36,9 @@ PYBIND11_MODULE(MSCCLPP_C10D_MODULE, module) {
              const py::gil_scoped_release release;
              return c10::make_intrusive<Backend>(*store, rank, size, std::move(options));
            }),
-           py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"));
+           py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"))
+      .def_property_readonly("options", &Backend::ownOptions)
+      .def("get_error", &Backend::getError, py::call_guard<py::gil_scoped_release>(),
+           "The state of the calls so far, an ErrorType of torch.distributed: SUCCESS, TIMEOUT, REMOTE_ERROR, "
+           "COMM_ERROR.");
 }

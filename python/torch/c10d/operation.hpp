@@ -27,12 +27,12 @@ struct Operation {
   c10::Device device{c10::DeviceType::CPU};
   /// The caller goes on while it runs; else, on a GPU, it runs on the caller's stream.
   bool isAsync = true;
-  bool isBatch = false;          ///< several calls in one, among which messages progress together
-  bool isHostBarrier = false;    ///< its wait() blocks the host on a GPU, too
+  bool isBatch = false;        ///< several calls in one, among which messages progress together
+  bool isHostBarrier = false;  ///< its wait() blocks the host on a GPU, too
   std::chrono::milliseconds timeout = c10d::kUnsetTimeout;
 
   std::vector<CollectiveCall> calls;
-  std::vector<SentMessage> sends;        ///< of collectives whose parts are tensors of their own
+  std::vector<SentMessage> sends;  ///< of collectives whose parts are tensors of their own
   std::vector<ReceivedMessage> receives;
   std::vector<Message> messages;
 

@@ -2,10 +2,11 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <numeric>
 #include <string>
 
-#include "host/bootstrap/subset_bootstrap.hpp"
+#include "host/bootstrap/group_agreement.hpp"
 #include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::torch_c10d {
@@ -13,27 +14,27 @@ namespace mscclpp::torch_c10d {
 namespace {
 
 constexpr const char* storeKey = "mscclpp_unique_id";
-constexpr int agreementTag = Ranks::userTags;
 
-/// `count` numbers for new sets of the members, which the first of them chooses.
+/// `count` numbers for new sets of the members, which the lowest of them chooses.
 template <std::size_t count>
 std::array<int, count> chooseContexts(const nccl::RankSet& parent, const std::vector<int>& members) {
-  const auto own = std::find(members.begin(), members.end(), parent.rank());
-  if (own == members.end()) throw Error("this rank is not among the ranks of the split", ErrorCode::InvalidUsage);
-  std::vector<std::array<int, count>> all(members.size());
-  const auto position = static_cast<std::size_t>(own - members.begin());
-  if (position == 0) {
-    for (int& context : all.front()) context = parent.newContext();
-  }
-  detail::allGatherAmong(*parent.bootstrap(), members, static_cast<int>(position), all.data(), sizeof(all.front()),
-                         agreementTag);
-  if (std::find(all.front().begin(), all.front().end(), 0) != all.front().end()) {
-    throw Error(
-        "the process group and those split from the same one have been split too often: make a new one with "
-        "new_group()",
-        ErrorCode::InvalidUsage);
-  }
-  return all.front();
+  const detail::GroupAgreement agreement(*parent.bootstrap(), members, "the process group");
+  const auto answers = agreement.runStep("split", [&]() -> std::vector<char> {
+    if (agreement.groupRank() != 0) return {};
+    std::vector<char> bytes(count * sizeof(int));
+    for (std::size_t i = 0; i < count; ++i) {
+      const int context = parent.newContext();
+      if (context == 0) {
+        throw Error("it and those split from the same one have been split too often: make a new one with new_group()",
+                    ErrorCode::InvalidUsage);
+      }
+      std::memcpy(bytes.data() + i * sizeof(int), &context, sizeof(int));
+    }
+    return bytes;
+  });
+  std::array<int, count> contexts{};
+  std::memcpy(contexts.data(), answers.front().data(), sizeof(contexts));
+  return contexts;
 }
 
 UniqueId exchangeId(c10d::Store& store, int rank) {

@@ -35,7 +35,7 @@ class Ranks {
   static constexpr int userTags = 1 << 14;
 
  private:
-  /// The sets of `members` of a parent, whose numbers the first member has chosen.
+  /// The sets of `members` of a parent, whose numbers the lowest member has chosen.
   Ranks(std::shared_ptr<TcpBootstrap> connections, const nccl::RankSet& parent, const std::vector<int>& members);
 
   std::shared_ptr<TcpBootstrap> connections_;

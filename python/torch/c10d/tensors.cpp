@@ -10,8 +10,8 @@ void throwWrong(const Operation& operation, const std::string& why) {
 
 void requireTensor(const Operation& operation, const at::Tensor& tensor) {
   if (tensor.device() != operation.device) {
-    throwWrong(operation, "a tensor is on " + tensor.device().str() + " and another one on " +
-                              operation.device.str() + ": all are on one device");
+    throwWrong(operation, "a tensor is on " + tensor.device().str() + " and another one on " + operation.device.str() +
+                              ": all are on one device");
   }
   if (tensor.layout() != at::kStrided) throwWrong(operation, "a tensor is sparse: pass dense ones");
   if (!tensor.is_contiguous(tensor.suggest_memory_format())) {
@@ -21,16 +21,16 @@ void requireTensor(const Operation& operation, const at::Tensor& tensor) {
 
 void requireTensors(const Operation& operation, const std::vector<at::Tensor>& tensors, std::size_t count) {
   if (tensors.size() != count) {
-    throwWrong(operation, "there are " + std::to_string(tensors.size()) + " tensors, it takes " +
-                              std::to_string(count));
+    throwWrong(operation,
+               "there are " + std::to_string(tensors.size()) + " tensors, it takes " + std::to_string(count));
   }
   for (const at::Tensor& tensor : tensors) requireTensor(operation, tensor);
 }
 
 void requireElements(const Operation& operation, const at::Tensor& larger, const at::Tensor& smaller, int times) {
   if (larger.scalar_type() != smaller.scalar_type()) {
-    throwWrong(operation, std::string("input and output have different types, ") +
-                              c10::toString(larger.scalar_type()) + " and " + c10::toString(smaller.scalar_type()));
+    throwWrong(operation, std::string("input and output have different types, ") + c10::toString(larger.scalar_type()) +
+                              " and " + c10::toString(smaller.scalar_type()));
   }
   if (larger.numel() != smaller.numel() * times) {
     throwWrong(operation, "one tensor has " + std::to_string(larger.numel()) + " elements, and not " +
@@ -119,8 +119,8 @@ Reduction toReduction(Operation& operation, const c10d::ReduceOp& op, const at::
   return reduction;
 }
 
-std::vector<Part> partsOf(const Operation& operation, const at::Tensor& tensor,
-                          const std::vector<std::int64_t>& splits, int ranks) {
+std::vector<Part> partsOf(const Operation& operation, const at::Tensor& tensor, const std::vector<std::int64_t>& splits,
+                          int ranks) {
   const auto wanted = static_cast<std::size_t>(ranks);
   const std::int64_t rows = tensor.dim() == 0 ? tensor.numel() : tensor.size(0);
   std::vector<std::int64_t> counts = splits;

@@ -29,7 +29,7 @@ struct Part {
   std::size_t offset;
   std::size_t bytes;
 };
-std::vector<Part> partsOf(const Operation& operation, const at::Tensor& tensor,
-                          const std::vector<std::int64_t>& splits, int ranks);
+std::vector<Part> partsOf(const Operation& operation, const at::Tensor& tensor, const std::vector<std::int64_t>& splits,
+                          int ranks);
 
 }  // namespace mscclpp::torch_c10d
