@@ -3,17 +3,11 @@
 import pytest
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("mscclpp.torch", reason="built without -Dtorch=enabled", exc_type=ImportError)
 
 import c10d_ranks  # noqa: E402
 import mscclpp  # noqa: E402
 from torch import distributed as dist  # noqa: E402
-
-try:
-    import mscclpp.c10d
-
-    mscclpp.c10d.load()
-except mscclpp.InvalidUsage as error:
-    pytest.skip(str(error), allow_module_level=True)
 
 RANKS = [2, 4]
 INTEGERS = [torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64]

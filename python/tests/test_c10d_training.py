@@ -6,18 +6,11 @@ import os
 import pytest
 
 torch = pytest.importorskip("torch")
+pytest.importorskip("mscclpp.torch", reason="built without -Dtorch=enabled", exc_type=ImportError)
 
 import c10d_ranks  # noqa: E402
-import mscclpp  # noqa: E402
 from torch import distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
-
-try:
-    import mscclpp.c10d
-
-    mscclpp.c10d.load()
-except mscclpp.InvalidUsage as error:
-    pytest.skip(str(error), allow_module_level=True)
 
 STEPS = 5
 
