@@ -183,7 +183,7 @@ def test_a_source_that_does_not_compile(folder):
         ("compile_native('no-name', 'plain.cpp')", "name of the module"),
         ("compile_native('plain')", "one of file and code"),
         ("compile_native('pathlib', 'plain.cpp')", "another module pathlib"),
-        ("compile_native('plain', code='__global__ void f() {}\\n#define PYBIND11_MODULE', compiler='c++')", "need nvcc"),
+        ("compile_native('plain', code='__global__ void f();\\n#define PYBIND11_MODULE', compiler='c++')", "need nvcc"),
     ],
 )
 def test_wrong_uses(folder, call, sentence):
