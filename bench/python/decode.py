@@ -177,8 +177,9 @@ WAYS = {"torch": with_torch, "symm_mem": with_symmetric_memory, "ops": with_ops,
 
 
 def capture(step):
-    """The step as a CUDA graph."""
+    """The step as a CUDA graph; performs it once before."""
     stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         step()  # what is set up at a first call cannot be in a graph
     stream.synchronize()
@@ -197,6 +198,7 @@ def run(decoder, way, options, group, device):
 
     on_gpu = device.type == "cuda"
     if on_gpu:
+        decoder.restart()
         step = capture(step)
     for _ in range(2):
         decoder.restart()

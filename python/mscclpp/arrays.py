@@ -180,7 +180,11 @@ def stream_of(array: Array, stream: Any) -> int:
         if array.kind == "torch":
             # What current_stream() gives, without an object for it, which takes longer than the rest of a call.
             return int(sys.modules["torch"]._C._cuda_getCurrentRawStream(array.device_id))
-        return int(sys.modules["cupy"].cuda.get_current_stream().ptr) if array.kind == "cupy" else 0
+        if array.kind == "cupy":
+            return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
+        # 1 and 2 are the default streams of CUDA, too; None: nothing is to be waited for.
+        interface = getattr(array.owner, "__cuda_array_interface__", {})
+        return int(interface.get("stream") or 0)
     return stream_handle(stream)
 
 

@@ -38,6 +38,7 @@ from .native_toolchain import (
     package_folder,
     version_of,
 )
+from .nvrtc import load_nvrtc
 
 _SUFFIX = importlib.machinery.EXTENSION_SUFFIXES[0]
 # They change what compilers read and do.
@@ -147,6 +148,7 @@ def _command(source: _Source, compiler: str | None) -> list[str]:
 def _compile_kernels(
     source: _Source, kernels: Sequence[str], options: Sequence[str], folders: list[str]
 ) -> NativeKernels:
+    load_nvrtc()
     own = [option for option in options if option.startswith("-arch=")]  # NVRTC's binding has an argument for it
     options = [option for option in options if option not in own]
     architecture = own[-1].removeprefix("-arch=") if own else ""

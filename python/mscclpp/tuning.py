@@ -44,6 +44,7 @@ class Tuner:
     nranks: int
     bootstrap: Bootstrap
     communicator: Communicator
+    _collectives: dict[DeviceType, Collectives]
 
     def tune(self, file: str | os.PathLike[str], collectives: str | Iterable[str] = COLLECTIVES,
              sizes: Iterable[int] | None = None, dtype: Any = "float32", op: str | ReduceOp = "sum",
@@ -52,7 +53,8 @@ class Tuner:
         """Measures all algorithms, and writes the fastest for each size into `file`, as `mscclpp-perf --tune` does.
 
         Processes with MSCCLPP_TUNING_FILE set to the file select by it. Tables of other collectives, numbers of ranks
-        and devices in the file are kept. Called by all ranks; nothing else should use the devices.
+        and devices in the file are kept. Called by all ranks; nothing else should use the devices. On GPUs it comes
+        before the group's first collective and empty(): kernels of a group that has the GPU alone start earlier.
 
         collectives: names, or one. sizes: bytes, as docs/benchmarks.md defines them; by default the powers of two from
         1 KiB to 64 MiB. device: "cpu" or "cuda", the current GPU; by default "cuda" where torch has one. calls:
@@ -67,6 +69,8 @@ class Tuner:
             device = "cuda" if torch is not None and torch.cuda.is_available() else "cpu"
         if device not in ("cpu", "cuda"):
             raise InvalidUsage(f"device is {device!r}: use 'cpu' or 'cuda'")
+        if device == "cuda" and GPU in self._collectives:
+            raise InvalidUsage("this group has used GPUs already: call tune() before that")
         names = [collectives] if isinstance(collectives, str) else list(collectives)
         for name in names:
             if name not in COLLECTIVES:

@@ -84,6 +84,11 @@ std::shared_ptr<NamedGroup> findGroup(std::string_view name) {
                     "', or it has been closed: pass the name that mscclpp.torch.register(comm) returned",
                 ErrorCode::InvalidUsage);
   }
+  if (found->second->isInherited()) {
+    throw Error("this process was forked from the rank that registered '" + std::string(name) +
+                    "', whose group it cannot use: call operators in the rank's process, or make another group here",
+                ErrorCode::InvalidUsage);
+  }
   return found->second;
 }
 

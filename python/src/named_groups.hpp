@@ -8,6 +8,7 @@
 #include <string>
 #include <string_view>
 
+#include "host/base/process_identity.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 
 namespace mscclpp::python {
@@ -27,6 +28,10 @@ class [[gnu::visibility("default")]] NamedGroup {
   std::size_t ranks() const noexcept {
     return ranks_;
   }
+  /// Whether this process was forked from the rank.
+  bool isInherited() const noexcept {
+    return !owner_.isCurrent();
+  }
 
   /// The collectives for CPU ranks. The first call makes them, together with the other ranks.
   Collectives& onCpu();
@@ -40,10 +45,11 @@ class [[gnu::visibility("default")]] NamedGroup {
   std::shared_ptr<Collectives> cpu_;
   std::shared_ptr<Collectives> gpu_;
   int device_ = -1;
+  const detail::OwnerProcess owner_;
 };
 
 /// The group of a name. It lives as long as the pointer, also if another thread ends the registration. Throws
-/// Error(InvalidUsage) if there is none.
+/// Error(InvalidUsage) if there is none, and in a process that was forked from the rank.
 [[gnu::visibility("default")]] std::shared_ptr<NamedGroup> findGroup(std::string_view name);
 
 }  // namespace mscclpp::python

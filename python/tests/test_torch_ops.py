@@ -11,6 +11,7 @@ import mscclpp
 import pytest
 
 from rank_threads import run_threads, single_rank
+from test_fork import in_child
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("mscclpp.torch", exc_type=ImportError)
@@ -394,6 +395,18 @@ def check_inductor(comm):
 def test_inductor():
     expected = [4 * x + 2 - x for x in range(6)]
     assert mscclpp.run(2, check_inductor, timeout=600) == [expected, expected]
+
+
+def fork_from_rank(comm):
+    group = mscclpp.torch.register(comm)
+    ops.all_reduce(torch.ones(3), group)
+    text = in_child(lambda: ops.all_reduce(torch.ones(3), group))
+    return text, ops.all_reduce(torch.ones(3), group).tolist()
+
+
+def test_fork():
+    ((text, result),) = mscclpp.run(1, fork_from_rank, timeout=60)
+    assert "InvalidUsage: this process was forked from the rank" in text and result == [1, 1, 1], text
 
 
 def test_only_the_stable_abi_is_imported():

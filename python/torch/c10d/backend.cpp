@@ -181,7 +181,12 @@ void Backend::abort() {
 void Backend::shutdown() {
   const auto deadline = std::chrono::steady_clock::now() + longestShutdown;
   for (const auto& executor : executors()) {
-    if (!executor->finish(deadline)) executor->abort();
+    bool hasEnded = false;
+    try {
+      hasEnded = executor->finish(deadline);
+    } catch (const std::exception&) {  // of the device, which the calls have reported
+    }
+    if (!hasEnded) executor->abort();
   }
   // Destroyed without the lock: that waits for their threads, which may call this object.
   std::shared_ptr<CpuExecutor> cpu;
@@ -202,7 +207,9 @@ void Backend::shutdownAll() {
 }
 
 at::Tensor Backend::allocateTensor(long size, at::TensorOptions options) {
-  return executorOf(options.device())->allocate(size, options);
+  c10::Device device = options.device();
+  if (!device.is_cpu() && !device.has_index()) device = c10::impl::VirtualGuardImpl(device.type()).getDevice();
+  return executorOf(device)->allocate(size, options.device(device));
 }
 
 void Backend::startCoalescing() {

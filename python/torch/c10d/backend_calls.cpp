@@ -350,9 +350,10 @@ Backend::Works Backend::recvAnysource(Tensors& /*tensors*/, int /*tag*/) {
 
 Backend::Works Backend::barrier(const c10d::BarrierOptions& options) {
   c10::Device device(c10::DeviceType::CPU);
+  std::shared_ptr<GpuExecutor> gpu;
   {
-    // The device that the caller names, or else the one that is in use: work on it then has ended on all ranks, too.
     const std::lock_guard lock(mutex_);
+    gpu = gpu_;
     if (options.device) {
       device = *options.device;
     } else if (!options.device_ids.empty()) {
@@ -362,6 +363,11 @@ Backend::Works Backend::barrier(const c10d::BarrierOptions& options) {
     } else if (gpu_) {
       device = gpu_->device();
     }
+  }
+  if (device.is_cpu() && gpu) {
+    // PyTorch names the CPU where a group serves both. Work on the GPU has ended on all ranks afterwards, too.
+    const c10::impl::VirtualGuardImpl guard(gpu->device().type());
+    guard.synchronizeStream(guard.getStream(gpu->device()));
   }
   const at::Tensor tensor = at::zeros({1}, at::TensorOptions().device(device).dtype(at::kInt));
   Operation operation =

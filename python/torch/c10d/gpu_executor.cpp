@@ -11,7 +11,10 @@ namespace mscclpp::torch_c10d {
 
 namespace {
 
-// Of the kernels between two ranks: each takes a part of the GPU for as long as the group lives.
+// The blocks of a group's kernels, and of those between two ranks, which wait for other ranks while they are on the
+// GPU: with 132 multiprocessors two pairs run beside the group's calls, whatever the order (kernels/gpu_budget.hpp).
+// Further ones, and the calls of several groups, run one after another.
+constexpr int blocksOfGroup = 64;
 constexpr int blocksOfPair = 16;
 
 CUstream_st* handleOf(const c10::Stream& stream) {
@@ -25,7 +28,7 @@ GpuExecutor::GpuExecutor(Ranks ranks, c10::Device device, std::chrono::milliseco
       device_(device),
       gpu_(device.type()),
       timeout_(timeout),
-      main_(makeLane(ranks_.gpu, 0)),
+      main_(makeLane(ranks_.gpu, blocksOfGroup)),
       tensors_(ranks_.messages, [this](std::size_t bytes) { return registerMemory(bytes); }) {}
 
 GpuExecutor::~GpuExecutor() {
@@ -86,6 +89,9 @@ c10::intrusive_ptr<c10d::Work> GpuExecutor::submit(Operation operation, std::uin
     c10::Event ready(device_.type());
     ready.record(current);
     ready.block(stream);
+  } else {
+    const std::lock_guard stateLock(mutex_);
+    lastCaller_ = current;
   }
   lane.collectives->run(operation, handleOf(stream));
   std::vector<at::Tensor> kept;
@@ -113,6 +119,7 @@ bool GpuExecutor::finish(std::chrono::steady_clock::time_point deadline) {
   std::vector<c10::Stream> streams{main_.stream};
   {
     const std::lock_guard lock(mutex_);
+    if (lastCaller_) streams.push_back(*lastCaller_);
     for (const auto& [peer, lane] : lanes_) streams.push_back(lane.stream);
   }
   for (const c10::Stream& stream : streams) {

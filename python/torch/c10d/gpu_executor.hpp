@@ -14,11 +14,11 @@
 namespace mscclpp::torch_c10d {
 
 /// Operations are enqueued: asynchronous ones on a stream of this executor's own, so that they overlap with compute,
-/// and the others on the caller's stream, without events. PyTorch's streams and events are used through its
+/// and the others on the caller's stream. PyTorch's streams and events are used through its
 /// device-independent interface, so that one binary serves its builds with and without CUDA.
 ///
 /// Sends and receives outside of a batch have, for each peer, collectives and a stream of their own, as with NCCL: only
-/// the two ranks take part in the set-up, and no other call of the group waits for them.
+/// the two ranks take part in the set-up, and those of two peers run beside the other calls of the group.
 class GpuExecutor final : public Executor {
  public:
   GpuExecutor(Ranks ranks, c10::Device device, std::chrono::milliseconds timeout);
@@ -54,7 +54,8 @@ class GpuExecutor final : public Executor {
   mutable std::mutex mutex_;  // of what follows; held for short
   bool isAborted_ = false;
   Lane main_;
-  std::map<int, Lane> lanes_;  // by peer
+  std::map<int, Lane> lanes_;              // by peer
+  std::optional<c10::Stream> lastCaller_;  // of the last call that was not asynchronous
   RegisteredTensors tensors_;
 };
 

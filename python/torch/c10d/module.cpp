@@ -38,6 +38,10 @@ PYBIND11_MODULE(MSCCLPP_C10D_MODULE, module) {
            }),
            py::arg("store"), py::arg("rank"), py::arg("size"), py::arg("options"))
       .def_property_readonly("options", &Backend::ownOptions)
+      .def(
+          "perform_nocolor_split", [](Backend&, const at::Device&) {}, py::arg("device"),
+          "PyTorch calls it on ranks outside of a new group that is split off: only members take part, so it does "
+          "nothing.")
       .def("get_error", &Backend::getError, py::call_guard<py::gil_scoped_release>(),
            "The state of the calls so far, an ErrorType of torch.distributed: SUCCESS, TIMEOUT, REMOTE_ERROR, "
            "COMM_ERROR.");

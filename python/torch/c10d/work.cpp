@@ -120,9 +120,10 @@ std::exception_ptr GpuWork::exception() const {
 void GpuWork::synchronize() {
   if (!isAsync_) return;
   const c10::impl::VirtualGuardImpl gpu(device_.type());
+  std::vector<at::Tensor> ended;  // destroyed without the lock: memory may belong to a Python object
   const std::lock_guard lock(mutex_);
   end_.block(gpu.getStream(device_));
-  kept_.clear();
+  ended.swap(kept_);
 }
 
 bool GpuWork::wait(std::chrono::milliseconds timeout) {
