@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""PyTorch's process group "nccl" over whichever library has NCCL's place. Needs a GPU for each rank.
+"""PyTorch's process group "nccl" over whichever library has NCCL's place, or the backend of the Python package. Needs a
+GPU for each rank.
 
   torchrun --nproc-per-node 2 tests/nccl/torch_client.py --save on_nccl.json
   LD_PRELOAD=<libdir>/mscclpp-nccl/libnccl.so.2 torchrun --nproc-per-node 2 tests/nccl/torch_client.py \\
       --require-mscclpp --compare on_nccl.json
   LD_PRELOAD=... torchrun --nproc-per-node 2 tests/nccl/torch_client.py --kill
+  torchrun --nproc-per-node 2 tests/nccl/torch_client.py --backend mscclpp --compare on_nccl.json
 
 The first run records the losses of the training steps, the second compares its own with them: with --tolerance 0 bit
 for bit. --kill: rank 1 is killed, and the others have to end with an error soon.
@@ -305,18 +307,21 @@ def main():
     parser.add_argument("--compare")
     parser.add_argument("--tolerance", type=float, default=0.0, help="relative difference of losses")
     parser.add_argument("--kill", action="store_true")
+    parser.add_argument("--backend", choices=("nccl", "mscclpp"), default="nccl", help="of torch.distributed")
     parser.add_argument("--require-mscclpp", action="store_true", help="fail on NCCL itself")
     arguments = parser.parse_args()
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", rank)))
     torch.cuda.set_device(device)
-    library = "mscclpp" if is_mscclpp_preloaded() else "NCCL"
+    if arguments.backend == "mscclpp":
+        import mscclpp.torch  # noqa: F401 - registers the backend
+    library = "mscclpp" if is_mscclpp_preloaded() or arguments.backend == "mscclpp" else "NCCL"
     if rank == 0:
         print(f"PyTorch {torch.__version__} on {library}, version {torch.cuda.nccl.version()}")
     if arguments.require_mscclpp:
         assert library == "mscclpp", "LD_PRELOAD names no mscclpp-nccl/libnccl.so.2, or it could not be loaded"
     timeout = datetime.timedelta(seconds=20 if arguments.kill else 120)
-    dist.init_process_group("nccl", device_id=device, timeout=timeout)
+    dist.init_process_group(arguments.backend, device_id=device, timeout=timeout)
     if arguments.kill:
         run_killed(rank, device)
         os._exit(0)

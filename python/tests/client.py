@@ -1,0 +1,192 @@
+"""The interfaces of the package on tensors of a device, checked by each rank: what has to be run on GPUs.
+
+  torchrun --nproc-per-node 2 python/tests/client.py                   # on GPUs
+  python3 python/tests/client.py --ranks 2 --device cpu                # without: test_client.py does
+
+Beside it, on GPUs: tests/nccl/torch_client.py --backend mscclpp, examples/python/*.py, the programs in
+examples/python/torch-integration, and bench/python/decode.py.
+"""
+
+import argparse
+import contextlib
+import os
+
+import mscclpp
+import torch
+
+CASES = []
+
+
+def case(function):
+    """Registers a function of (comm, device) as a case, which all ranks run."""
+    CASES.append(function)
+    return function
+
+
+def values(rank, count, device, dtype=torch.float32):
+    """Small integers, whose sums are exact in every type."""
+    return ((torch.arange(count, device=device) * 3 + rank) % 4).to(dtype)
+
+
+def total(ranks, count, device, dtype=torch.float32):
+    return sum(values(rank, count, device) for rank in range(ranks)).to(dtype)
+
+
+def check_equal(found, wanted):
+    assert found.dtype == wanted.dtype and torch.equal(found.cpu(), wanted.cpu()), (
+        f"found {found.flatten()[:8]}, wanted {wanted.flatten()[:8]}"
+    )
+
+
+@contextlib.contextmanager
+def other_stream(device):
+    """Another stream than the default one is current; the host waits for it at the end."""
+    if device.type == "cpu":
+        yield
+        return
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        yield
+    stream.synchronize()
+
+
+@case
+def collectives(comm, device):
+    rank, ranks = comm.my_rank, comm.nranks
+    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.uint8):
+        for count in (1, 1001, 1 << 17):
+            with other_stream(device):
+                tensor = values(rank, count, device, dtype)
+                check_equal(comm.all_reduce(tensor), total(ranks, count, device, dtype))
+                gathered = torch.cat([values(r, count, device, dtype) for r in range(ranks)])
+                check_equal(comm.all_gather(tensor), gathered)
+                part = comm.reduce_scatter(values(rank, count * ranks, device, dtype))
+                check_equal(part, total(ranks, count * ranks, device, dtype)[rank * count : (rank + 1) * count])
+                check_equal(comm.broadcast(tensor, root=ranks - 1), values(ranks - 1, count, device, dtype))
+                to_all = torch.full((ranks, count), rank, device=device, dtype=dtype)
+                wanted = torch.arange(ranks, device=device, dtype=dtype).repeat_interleave(count).view(ranks, count)
+                check_equal(comm.all_to_all(to_all), wanted)
+                check_equal(comm.all_reduce(tensor, out=tensor), total(ranks, count, device, dtype))
+
+
+@case
+def registered_memory(comm, device):
+    rank, ranks, count = comm.my_rank, comm.nranks, 1 << 18
+    mapped = comm.empty(count, torch.float32)
+    assert mapped.device.type == device.type and not mapped.any()
+    for algorithm in (None, "copy_engine"):
+        comm.all_reduce(values(rank, count, device), out=mapped, algorithm=algorithm)
+        check_equal(mapped, total(ranks, count, device))
+    assert comm.empty(0, torch.float32).numel() == 0
+    comm.free(mapped)
+
+
+@case
+def messages(comm, device):
+    rank, ranks = comm.my_rank, comm.nranks
+    with comm.group():
+        received = [torch.empty(1000, device=device) for _ in range(ranks)]
+        for peer in range(ranks):
+            if peer != rank:
+                comm.send(values(rank, 1000, device), peer)
+                comm.recv(received[peer], peer)
+    for peer in range(ranks):
+        if peer != rank:
+            check_equal(received[peer], values(peer, 1000, device))
+
+
+@case
+def operators(comm, device):
+    import mscclpp.torch
+
+    group = mscclpp.torch.register(comm)
+    rank, ranks, rows, hidden = comm.my_rank, comm.nranks, 5, 1024
+    ops = torch.ops.mscclpp
+    partial = values(rank, rows * hidden, device).view(rows, hidden)
+    residual, weight = torch.ones_like(partial), torch.full((hidden,), 2.0, device=device)
+    reduced = total(ranks, rows * hidden, device).view(rows, hidden)
+    check_equal(ops.all_reduce(partial, group), reduced)
+    normalised, new_residual = ops.all_reduce_rms_norm(partial, residual, weight, group)
+    check_equal(new_residual, reduced + 1)
+    wanted = torch.nn.functional.rms_norm(reduced + 1, (hidden,), weight, 1e-6)
+    torch.testing.assert_close(normalised, wanted, rtol=1e-5, atol=1e-5)
+
+    def layer(x):
+        return ops.all_reduce(x * 2, group) + 1
+
+    check_equal(torch.compile(layer, fullgraph=True, backend="aot_eager")(partial), 2 * reduced + 1)
+    if device.type == "cuda":
+        check_graph(ops, group, partial, residual, weight)
+
+
+def check_graph(ops, group, partial, residual, weight):
+    """Replays of a CUDA graph compute what the same calls compute eagerly, from new input."""
+    inputs = torch.empty_like(partial)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        hidden, updated = ops.all_reduce_rms_norm(inputs, residual, weight, group)
+        ops.all_reduce_(hidden, group)
+    for step in range(3):
+        inputs.copy_(partial * step)
+        graph.replay()
+        wanted, wanted_residual = ops.all_reduce_rms_norm(partial * step, residual, weight, group)
+        check_equal(updated, wanted_residual)
+        check_equal(hidden, ops.all_reduce(wanted, group))
+
+
+@case
+def memory_pool(comm, device):
+    if device.type == "cpu":
+        return
+    import mscclpp.torch
+
+    pool = mscclpp.torch.mem_pool()
+    with torch.cuda.use_mem_pool(pool):
+        tensor = torch.zeros(1 << 20, device=device)
+    comm.all_reduce(values(comm.my_rank, 1 << 20, device), out=tensor)
+    check_equal(tensor, total(comm.nranks, 1 << 20, device))
+    for _ in range(10):
+        with torch.cuda.use_mem_pool(pool):
+            torch.empty(3 << 20, device=device).fill_(1)
+    torch.cuda.synchronize()
+
+
+@case
+def shared_arrays(comm, device):
+    """Memory of the package as a tensor, and back."""
+    buffer = (mscclpp.HostBuffer if device.type == "cpu" else mscclpp.RawGpuBuffer)(4096)
+    tensor = torch.from_dlpack(buffer.to_dlpack(data_type=str(torch.float16), shape=[2, 8]))
+    assert tensor.shape == (2, 8) and tensor.device.type == device.type and tensor.data_ptr() == buffer.data()
+    tensor.fill_(comm.my_rank + 1)
+    del buffer  # the tensor keeps the memory
+    check_equal(comm.all_reduce(tensor, op="max"), torch.full((2, 8), comm.nranks, dtype=torch.float16))
+
+
+def work(comm, kind):
+    device = torch.device(kind, torch.cuda.current_device()) if kind == "cuda" else torch.device("cpu")
+    for function in CASES:
+        function(comm, device)
+        if kind == "cuda":
+            torch.cuda.synchronize()
+        if comm.my_rank == 0:
+            print(f"{function.__name__}: ok", flush=True)
+    return [function.__name__ for function in CASES]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", choices=("cuda", "cpu"), default="cuda")
+    parser.add_argument("--ranks", type=int, default=2, help="without a launcher")
+    options = parser.parse_args()
+    if "LOCAL_RANK" not in os.environ:
+        mscclpp.run(options.ranks, work, options.device)
+        return
+    if options.device == "cuda":
+        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+    with mscclpp.init() as comm:
+        work(comm, options.device)
+
+
+if __name__ == "__main__":
+    main()
