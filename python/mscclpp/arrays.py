@@ -182,9 +182,9 @@ def stream_of(array: Array, stream: Any) -> int:
             return int(sys.modules["torch"]._C._cuda_getCurrentRawStream(array.device_id))
         if array.kind == "cupy":
             return int(sys.modules["cupy"].cuda.get_current_stream().ptr)
-        # 1 and 2 are the default streams of CUDA, too; None: nothing is to be waited for.
-        interface = getattr(array.owner, "__cuda_array_interface__", {})
-        return int(interface.get("stream") or 0)
+        if array.kind == "cuda":  # 1 and 2 are the default streams of CUDA, too; None: nothing is to be waited for
+            return int(array.owner.__cuda_array_interface__.get("stream") or 0)
+        return 0
     return stream_handle(stream)
 
 
