@@ -178,12 +178,14 @@ TEST_CASE("a wrong argument of a rank of the communicator that grows") {
 }
 
 TEST_CASE("a wrong argument of a rank that joins") {
-  for (const auto& [ranks, number] :
-       std::vector<std::pair<int, int>>{{5, 2}, {4, 0}, {4, 1}, {4, 4}, {4, -1}, {0, 2}}) {
-    CAPTURE(ranks);
-    CAPTURE(number);
+  struct Joining {
+    int ranks, number;
+  };
+  for (const Joining& wrong : {Joining{5, 2}, {4, 0}, {4, 1}, {4, 4}, {4, -1}, {0, 2}}) {
+    CAPTURE(wrong.ranks);
+    CAPTURE(wrong.number);
     checkWrongGrowth([&](ncclComm_t comm, int rank, ncclUniqueId& id, ncclComm_t* to) {
-      if (rank == 2) return ncclCommGrow(nullptr, ranks, &id, number, to, nullptr);
+      if (rank == 2) return ncclCommGrow(nullptr, wrong.ranks, &id, wrong.number, to, nullptr);
       return ncclCommGrow(comm, 4, comm == nullptr ? &id : nullptr, comm == nullptr ? rank : -1, to, nullptr);
     });
   }
