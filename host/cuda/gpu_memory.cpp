@@ -162,8 +162,8 @@ std::size_t shareableGranularity(std::size_t bytes, GpuBufferGranularity granula
 }  // namespace
 
 GpuAllocation allocateShareable(std::size_t bytes, GpuBufferGranularity granularity) {
+  if (bytes == 0) return {};
   const int device = currentGpu();
-  if (bytes == 0) return {nullptr, 0, device};
   if (!isShareableVirtualMemorySupported(device)) {
     return {std::shared_ptr<void>(gpuCalloc(bytes), gpuFree), bytes, device};
   }

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "host/cuda/gpu_backend.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"
 #include "mscclpp/host/cuda/gpu_buffer.hpp"
 
@@ -12,7 +13,8 @@ GpuAllocation allocateGpuMemory(std::size_t bytes, GpuBufferGranularity granular
       detail::allocateShareable(bytes, granularity == GpuBufferGranularity::MultiCastMinimum
                                            ? mscclpp::GpuBufferGranularity::MultiCastMinimum
                                            : mscclpp::GpuBufferGranularity::MultiCastRecommended);
-  return {std::move(memory), allocated, deviceId};
+  // Empty tensors have a device as well.
+  return {std::move(memory), allocated, bytes == 0 ? detail::currentGpu() : deviceId};
 }
 
 std::shared_ptr<CUstream_st> makeStream() {
