@@ -42,7 +42,7 @@ class Assembler {
 
   /// A further channel of `rank`; returns its number among the channels of the rank.
   constexpr int addChannel(int rank, Access access, int peer) {
-    ranks_[rank].channels.push_back({.access = access, .peer = static_cast<std::int16_t>(peer), .members = {}});
+    ranks_[rank].channels.push_back({.access = access, .peer = static_cast<std::int16_t>(peer)});
     return countOf(ranks_[rank].channels) - 1;
   }
   constexpr int addSwitchChannel(int rank, BufferKind buffer, std::span<const int> members) {

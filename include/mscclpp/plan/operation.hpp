@@ -75,10 +75,10 @@ struct Operation {
   /// Transfer: the position in the message, within a part (see Plan::chunksPerPart), of the first chunk's data: chunks
   /// at the end of a part may be shorter than others, and scratch slots hold data of any position.
   std::int32_t position = 0;
-  Range sources;       ///< Transfer: operands of the plan
-  Range destinations;  ///< Transfer: operands of the plan
+  Range sources = {};       ///< Transfer: operands of the plan
+  Range destinations = {};  ///< Transfer: operands of the plan
   /// Signal, Wait, Flush: references to channels of the rank; Acquire, Release: references to its semaphores.
-  Range references;
+  Range references = {};
 
   std::int32_t index = 0;   ///< Barrier: which
   std::int32_t blocks = 0;  ///< Barrier: how many blocks take part
@@ -100,14 +100,14 @@ struct Channel {
   Access access = Access::Memory;         ///< Memory, Port or Switch
   std::int16_t peer = 0;                  ///< Memory, Port: the rank at the other end
   BufferKind buffer = BufferKind::Input;  ///< Switch: which buffer of all members
-  Range members;                          ///< Switch: references, the ranks
+  Range members = {};                     ///< Switch: references, the ranks
 
   friend constexpr bool operator==(const Channel&, const Channel&) = default;
 };
 
 /// The operations of a block, in order.
 struct Block {
-  Range operations;
+  Range operations = {};
 };
 
 /// What one rank has and does.
@@ -115,9 +115,9 @@ struct RankPlan {
   std::int32_t inputChunks = 0;
   std::int32_t outputChunks = 0;
   std::int32_t scratchChunks = 0;
-  Range blocks;
-  Range channels;
-  Range semaphores;  ///< initial values of the device semaphores, references
+  Range blocks = {};
+  Range channels = {};
+  Range semaphores = {};  ///< initial values of the device semaphores, references
 };
 
 /// What a plan computes. Buffers have the layout of NCCL's collectives: where chunks belong to ranks, the buffer is as
@@ -139,7 +139,7 @@ enum class CollectiveKind : std::uint8_t {
 struct Expectation {
   std::int16_t rank = 0;
   std::int32_t chunk = 0;
-  Range contributions;  ///< references, in pairs: rank, input chunk
+  Range contributions = {};  ///< references, in pairs: rank, input chunk
 };
 
 }  // namespace mscclpp::plan
