@@ -34,7 +34,7 @@ enum class Form : std::uint8_t {
 enum class Access : std::uint8_t {
   Local,   ///< its own memory
   Memory,  ///< a peer's memory, mapped: loads and stores
-  Port,    ///< a peer's memory through a port channel: a write by the proxy of a single local, plain operand
+  Port,    ///< a peer's memory through a port channel: a write by the proxy of a single local operand of the same form
   Switch   ///< the memory of all ranks of a switch channel, at once: reads reduce in the switch, writes multicast
 };
 
