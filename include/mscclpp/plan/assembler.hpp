@@ -16,10 +16,8 @@ class Assembler {
   /// Input and output chunks of each rank follow from the header, for all collectives but Custom.
   constexpr explicit Assembler(const Header& header) : header_(header) {
     ranks_.resize(header.ranks);
-    for (Rank& rank : ranks_) {
-      rank.plan.inputChunks = inputParts(header.collective, header.ranks) * header.chunksPerPart;
-      rank.plan.outputChunks = outputParts(header.collective, header.ranks) * header.chunksPerPart;
-    }
+    for (int rank = 0; rank < header.ranks; ++rank)
+      setChunks(rank, inputChunksOf(header, rank), outputChunksOf(header, rank));
   }
 
   constexpr const Header& header() const { return header_; }

@@ -14,9 +14,9 @@ struct Header {
   CollectiveKind collective = CollectiveKind::AllReduce;
   std::int32_t ranks = 0;
   std::int32_t root = 0;  ///< Broadcast, Reduce, Gather, Scatter
-  /// Into how many chunks a part of a buffer is divided (see CollectiveKind). Input and output hold as many chunks as
-  /// their parts have together. A chunk is the part's bytes divided by chunksPerPart, rounded up to `alignment`; the
-  /// last ones of a part may be shorter, or empty. A scratch chunk has room for a whole one.
+  /// Into how many chunks a part of a buffer is divided (see CollectiveKind). A chunk is the part's bytes divided by
+  /// chunksPerPart, rounded up to `alignment`; the last ones of a part may be shorter, or empty. A scratch chunk has
+  /// room for a whole one.
   std::int32_t chunksPerPart = 1;
   bool inPlace = false;  ///< input and output are one buffer, as NCCL defines it for the collective
   std::int32_t threadsPerBlock = 1024;
@@ -53,16 +53,37 @@ constexpr std::int32_t countOf(const List& list) {
   return static_cast<std::int32_t>(list.size());
 }
 
-/// The number of parts of the input (or output) of a collective: see CollectiveKind.
-constexpr std::int32_t inputParts(CollectiveKind collective, std::int32_t ranks) {
-  const bool perRank = collective == CollectiveKind::ReduceScatter || collective == CollectiveKind::AllToAll ||
-                       collective == CollectiveKind::Scatter;
-  return perRank ? ranks : 1;
+/// The number of chunks that the collective's input (output) has on a rank; Custom: the plan says.
+constexpr std::int32_t inputChunksOf(const Header& header, std::int32_t rank) {
+  switch (header.collective) {
+    case CollectiveKind::ReduceScatter:
+    case CollectiveKind::AllToAll:
+      return header.ranks * header.chunksPerPart;
+    case CollectiveKind::Scatter:
+      return rank == header.root ? header.ranks * header.chunksPerPart : 0;
+    case CollectiveKind::Broadcast:
+      return rank == header.root ? header.chunksPerPart : 0;
+    default:
+      return header.chunksPerPart;
+  }
 }
-constexpr std::int32_t outputParts(CollectiveKind collective, std::int32_t ranks) {
-  const bool perRank = collective == CollectiveKind::AllGather || collective == CollectiveKind::AllToAll ||
-                       collective == CollectiveKind::Gather;
-  return perRank ? ranks : 1;
+constexpr std::int32_t outputChunksOf(const Header& header, std::int32_t rank) {
+  switch (header.collective) {
+    case CollectiveKind::AllGather:
+    case CollectiveKind::AllToAll:
+      return header.ranks * header.chunksPerPart;
+    case CollectiveKind::Gather:
+      return rank == header.root ? header.ranks * header.chunksPerPart : 0;
+    case CollectiveKind::Reduce:
+      return rank == header.root ? header.chunksPerPart : 0;
+    default:
+      return header.chunksPerPart;
+  }
+}
+
+/// The position in the message of the data of an input or output chunk: see Operation::position.
+constexpr std::int32_t chunkPosition(const Header& header, std::int32_t chunk) {
+  return chunk % header.chunksPerPart;
 }
 
 }  // namespace mscclpp::plan
