@@ -28,9 +28,9 @@ int Draft::origin(const std::string& text) {
 Draft makeDraft(const Header& header, std::string name) {
   Draft draft{.header = header, .name = std::move(name)};
   draft.ranks.resize(header.ranks);
-  for (DraftRank& rank : draft.ranks) {
-    rank.inputChunks = inputParts(header.collective, header.ranks) * header.chunksPerPart;
-    rank.outputChunks = outputParts(header.collective, header.ranks) * header.chunksPerPart;
+  for (int r = 0; r < header.ranks; ++r) {
+    draft.ranks[r].inputChunks = inputChunksOf(header, r);
+    draft.ranks[r].outputChunks = outputChunksOf(header, r);
   }
   return draft;
 }
@@ -120,24 +120,17 @@ int chunksOf(const DraftRank& rank, BufferKind buffer) {
                                      : (buffer == BufferKind::Output ? rank.outputChunks : rank.scratchChunks);
 }
 
-Operand canonical(const Header& header, Operand operand) {
-  if (!header.inPlace || operand.buffer == BufferKind::Scratch) return operand;
-  const bool partIsInput = outputParts(header.collective, header.ranks) > inputParts(header.collective, header.ranks);
-  const bool partIsOutput = outputParts(header.collective, header.ranks) < inputParts(header.collective, header.ranks);
-  const int offset = operand.rank * header.chunksPerPart;
-  if (partIsInput) {
-    if (operand.buffer == BufferKind::Input) operand.first += offset;
-    operand.buffer = BufferKind::Output;
-  } else {
-    if (operand.buffer == BufferKind::Output && partIsOutput) operand.first += offset;
-    operand.buffer = BufferKind::Input;
-  }
+Operand canonical(const Draft& draft, Operand operand) {
+  const Header& header = draft.header;
+  if (!header.inPlace || operand.buffer != BufferKind::Output) return operand;
+  int input = operand.first;
+  const int own = operand.rank * header.chunksPerPart;
+  if (header.collective == CollectiveKind::AllGather || header.collective == CollectiveKind::Gather) input -= own;
+  if (header.collective == CollectiveKind::ReduceScatter || header.collective == CollectiveKind::Scatter) input += own;
+  if (input < 0 || input >= draft.ranks[operand.rank].inputChunks) return operand;
+  operand.buffer = BufferKind::Input;
+  operand.first = input;
   return operand;
-}
-
-bool overlap(const Header& header, const Operand& a, const Operand& b, int chunks) {
-  const Operand x = canonical(header, a), y = canonical(header, b);
-  return x.rank == y.rank && x.buffer == y.buffer && x.first < y.first + chunks && y.first < x.first + chunks;
 }
 
 }  // namespace mscclpp::plan

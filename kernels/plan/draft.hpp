@@ -61,7 +61,6 @@ struct Draft {
 /// An empty draft with the buffers of the collective.
 Draft makeDraft(const Header& header, std::string name);
 Draft draftOf(const NamedPlan& plan);
-
 NamedPlan lower(const Draft& draft);
 
 /// Where an operation stands, for messages: "rank 1, block 0, operation 3 (put.py:12)".
@@ -70,11 +69,8 @@ std::string placeOf(const Draft& draft, int rank, int block, int operation);
 /// The number of chunks of a buffer of a rank.
 int chunksOf(const DraftRank& rank, BufferKind buffer);
 
-/// The chunk of the buffer that holds the caller's data if the call is in place, where input and output are one; the
-/// same operand otherwise, and for scratch.
-Operand canonical(const Header& header, Operand operand);
-
-/// Whether `chunks` chunks of two operands have a chunk in common.
-bool overlap(const Header& header, const Operand& a, const Operand& b, int chunks);
+/// The chunk that a chunk of a call's output is if the call is in place: of the input, where that is the same memory.
+/// The same operand otherwise.
+Operand canonical(const Draft& draft, Operand operand);
 
 }  // namespace mscclpp::plan

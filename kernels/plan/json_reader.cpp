@@ -8,6 +8,7 @@
 #include "json_schema.hpp"
 #include "message.hpp"
 #include "mscclpp/kernels/plan/json.hpp"
+#include "mscclpp/kernels/plan/verify.hpp"
 
 namespace mscclpp::plan {
 
@@ -115,7 +116,7 @@ class Node {
 Access accessOf(const Node& node, const char* key) {
   const std::string name = node.text(key);
   for (const Access access : {Access::Memory, Access::Port, Access::Switch}) {
-    if (name == nameOf(access)) return access;
+    if (name == keyOf(access)) return access;
   }
   node.failKey(key, "\"", name, "\" is no type of channel: memory, port or switch");
 }
@@ -123,7 +124,7 @@ Access accessOf(const Node& node, const char* key) {
 BufferKind bufferOf(const Node& node, const char* key) {
   const std::string name = node.text(key);
   for (const BufferKind buffer : {BufferKind::Input, BufferKind::Output, BufferKind::Scratch}) {
-    if (name == nameOf(buffer)) return buffer;
+    if (name == keyOf(buffer)) return buffer;
   }
   node.failKey(key, "\"", name, "\" is no buffer: i, o or s");
 }
@@ -254,7 +255,7 @@ class RankReader {
     std::vector<int> channels;
     for (const int id : node.integers("channel_ids", 1 << 24)) {
       if (id >= countOf(known)) {
-        node.failKey("channel_ids", id, " is not among the ", known.size(), " ", nameOf(access),
+        node.failKey("channel_ids", id, " is not among the ", known.size(), " ", keyOf(access),
                      " channels of the block");
       }
       channels.push_back(known[id]);
@@ -329,7 +330,7 @@ class RankReader {
         const int id = entry.count("buffer_id");
         if (id >= countOf(known)) {
           entry.failKey("buffer_id", "not among the ", known.size(), " buffers that the block reaches by ",
-                        nameOf(operand.access), " channels");
+                        keyOf(operand.access), " channels");
         }
         operand.rank = static_cast<std::int16_t>(remotes_[known[id]].rank);
         operand.buffer = remotes_[known[id]].buffer;
@@ -338,7 +339,7 @@ class RankReader {
       entries.sizes.push_back(entry.count("size", 1));
       if (operand.first + entries.sizes.back() > chunks) {
         entry.failKey("index", "chunks ", operand.first, " to ", operand.first + entries.sizes.back() - 1,
-                      " of buffer ", nameOf(operand.buffer), " of rank ", operand.rank, ", which has ", chunks);
+                      " of buffer ", keyOf(operand.buffer), " of rank ", operand.rank, ", which has ", chunks);
       }
       entries.operands.push_back(operand);
     }
@@ -473,11 +474,8 @@ Draft readHeader(const Node& plan) {
 /// The buffers of all ranks, which the operations of any rank refer to.
 void readSizes(const std::vector<Node>& gpus, Draft& draft) {
   Header& header = draft.header;
-  if (gpus.empty()) reject("plan: key \"gpus\": names no rank");
   header.ranks = countOf(gpus);
   draft.ranks.resize(gpus.size());
-  const int inputs = inputParts(header.collective, header.ranks);
-  const int outputs = outputParts(header.collective, header.ranks);
   for (int r = 0; r < header.ranks; ++r) {
     const Node& gpu = gpus[r];
     gpu.allow({"id", "input_chunks", "output_chunks", "scratch_chunks", "channels", "remote_buffers", "semaphores",
@@ -485,20 +483,19 @@ void readSizes(const std::vector<Node>& gpus, Draft& draft) {
     if (gpu.count("id") != r) gpu.failKey("id", "ranks are numbered from 0, in order");
     DraftRank& rank = draft.ranks[r];
     rank = {gpu.count("input_chunks"), gpu.count("output_chunks"), gpu.count("scratch_chunks")};
-    if (header.collective == CollectiveKind::Custom) {
-      header.chunksPerPart = std::max({header.chunksPerPart, rank.inputChunks, rank.outputChunks});
-      continue;
-    }
-    // In place, only one of the two need be given.
-    const int chunks = rank.inputChunks > 0 ? rank.inputChunks / inputs : rank.outputChunks / outputs;
+    if (header.collective == CollectiveKind::Custom) continue;
+    // In place only one of the two need be given, and ranks without data have none.
+    Header once = header;
+    once.chunksPerPart = 1;
+    const int inputs = inputChunksOf(once, r), outputs = outputChunksOf(once, r);
+    const int chunks = rank.inputChunks > 0 && inputs > 0 ? rank.inputChunks / inputs : rank.outputChunks / outputs;
     if (chunks == 0) gpu.failKey("input_chunks", "the collective has at least one chunk");
     if (r == 0) header.chunksPerPart = chunks;
     const auto check = [&](const char* key, int& given, int parts) {
-      const bool absent = given == 0 && header.inPlace;
-      if (absent) given = header.chunksPerPart * parts;
+      if (given == 0 && header.inPlace) given = header.chunksPerPart * parts;
       if (given != header.chunksPerPart * parts) {
         gpu.failKey(key, "expected ", header.chunksPerPart * parts, " chunks, for ", header.chunksPerPart,
-                    " chunks of each rank");
+                    " chunks of each part");
       }
     };
     check("input_chunks", rank.inputChunks, inputs);
@@ -533,11 +530,12 @@ NamedPlan fromJson(std::string_view text) {
   const Node plan(json, "");
   Draft draft = readHeader(plan);
   const std::vector<Node> gpus = plan.list("gpus", "rank");
+  if (gpus.empty()) plan.failKey("gpus", "names no rank");
+  if (plan.has("root")) draft.header.root = static_cast<int>(plan.integer("root", 0, countOf(gpus) - 1));
   readSizes(gpus, draft);
-  if (plan.has("root")) draft.header.root = static_cast<int>(plan.integer("root", 0, draft.header.ranks - 1));
   for (int r = 0; r < draft.header.ranks; ++r) RankReader(gpus[r], draft, r).read();
   if (plan.has("expectations")) readExpectations(plan, draft);
-  return lower(draft);
+  return placed(lower(draft));
 }
 
 }  // namespace mscclpp::plan

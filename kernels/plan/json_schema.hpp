@@ -26,7 +26,7 @@ inline constexpr std::array collectiveNames{CollectiveName{"allreduce", Collecti
                                             CollectiveName{"custom", CollectiveKind::Custom},
                                             CollectiveName{"test", CollectiveKind::Custom}};
 
-constexpr const char* nameOf(CollectiveKind kind) {
+constexpr const char* keyOf(CollectiveKind kind) {
   for (const CollectiveName& entry : collectiveNames) {
     if (entry.kind == kind) return entry.name;
   }
@@ -43,10 +43,10 @@ constexpr const CollectiveName* findCollective(std::string_view name) {
 constexpr std::array bufferNames{"i", "o", "s"};                        // in the order of BufferKind
 constexpr std::array accessNames{"local", "memory", "port", "switch"};  // in the order of Access
 
-constexpr const char* nameOf(BufferKind buffer) {
+constexpr const char* keyOf(BufferKind buffer) {
   return bufferNames[static_cast<int>(buffer)];
 }
-constexpr const char* nameOf(Access access) {
+constexpr const char* keyOf(Access access) {
   return accessNames[static_cast<int>(access)];
 }
 

@@ -54,9 +54,9 @@ class RankWriter {
     gpu["remote_buffers"] = Json::array();
     for (std::size_t i = 0; i < remotes_.size(); ++i) {
       Json access = Json::array();
-      for (const Access type : remoteAccess_[static_cast<int>(i)]) access.push_back(nameOf(type));
+      for (const Access type : remoteAccess_[static_cast<int>(i)]) access.push_back(keyOf(type));
       gpu["remote_buffers"].push_back({{"rank", remotes_[i].first},
-                                       {"type", nameOf(remotes_[i].second)},
+                                       {"type", keyOf(remotes_[i].second)},
                                        {"access_channel_types", std::move(access)}});
     }
     gpu["semaphores"] = Json::array();
@@ -90,7 +90,7 @@ class RankWriter {
       for (const DraftChannel& channel : rank_.channels) {
         if (channel.access == access) peers.push_back(channel.peer);
       }
-      if (!peers.empty()) channels.push_back({{"channel_type", nameOf(access)}, {"connected_to", std::move(peers)}});
+      if (!peers.empty()) channels.push_back({{"channel_type", keyOf(access)}, {"connected_to", std::move(peers)}});
     }
     for (const BufferKind buffer : {BufferKind::Input, BufferKind::Output, BufferKind::Scratch}) {
       Json groups = Json::array();
@@ -100,7 +100,7 @@ class RankWriter {
       }
       if (!groups.empty()) {
         channels.push_back(
-            {{"channel_type", "switch"}, {"buffer_type", nameOf(buffer)}, {"rank_groups", std::move(groups)}});
+            {{"channel_type", "switch"}, {"buffer_type", keyOf(buffer)}, {"rank_groups", std::move(groups)}});
       }
     }
     return channels;
@@ -138,10 +138,10 @@ class RankWriter {
     for (const auto& [access, list] : channels_) {
       Json ids = Json::array();
       for (const int channel : list) ids.push_back(ids_[channel]);
-      channels.push_back({{"channel_type", nameOf(access)}, {"channel_ids", std::move(ids)}});
+      channels.push_back({{"channel_type", keyOf(access)}, {"channel_ids", std::move(ids)}});
     }
     for (const auto& [access, list] : blockRemotes_) {
-      remotes.push_back({{"access_channel_type", nameOf(access)}, {"remote_buffer_ids", list}});
+      remotes.push_back({{"access_channel_type", keyOf(access)}, {"remote_buffer_ids", list}});
     }
     return {{"id", block},
             {"ops", std::move(operations)},
@@ -195,7 +195,7 @@ class RankWriter {
             const auto end =
                 channels.begin() + static_cast<std::ptrdiff_t>(std::min(channels.size(), first + maxEntries));
             json["channel_ids"] = channelIds({channels.begin() + static_cast<std::ptrdiff_t>(first), end});
-            json["channel_type"] = nameOf(access);
+            json["channel_type"] = keyOf(access);
             operations.push_back(json);
           }
         }
@@ -207,7 +207,7 @@ class RankWriter {
   Json entry(const Operand& operand, int chunks) {
     Json json;
     if (operand.access == Access::Local) {
-      json["type"] = nameOf(operand.buffer);
+      json["type"] = keyOf(operand.buffer);
     } else if (operand.access == Access::Switch) {
       json["switch_channel_id"] = indexIn(channels_[Access::Switch], static_cast<int>(operand.channel));
     } else {
@@ -234,7 +234,7 @@ class RankWriter {
       if (operand.access != Access::Local) remote = operand.access;
       if (operand.access == Access::Port) ports.push_back(operand.channel);
     }
-    if (remote) json["channel_type"] = nameOf(*remote);
+    if (remote) json["channel_type"] = keyOf(*remote);
     if (!ports.empty()) json["channel_ids"] = channelIds(ports);
     if (operation.shares > 1) json["tbg_info"] = {{"tb_id", operation.share}, {"tbg_size", operation.shares}};
     return json;
@@ -385,7 +385,7 @@ bool usesPackets(const Plan& plan) {
 std::string toJson(const NamedPlan& plan) {
   const Draft draft = draftOf(plan);
   Json json{{"name", plan.name},
-            {"collective", nameOf(plan.collective)},
+            {"collective", keyOf(plan.collective)},
             {"protocol", usesPackets(plan) ? "LL" : "Simple"},
             {"inplace", plan.inPlace},
             {"reuse_resources", plan.reuseResources},

@@ -7,6 +7,7 @@
 #include "json_schema.hpp"
 #include "message.hpp"
 #include "mscclpp/kernels/plan/json.hpp"
+#include "mscclpp/kernels/plan/verify.hpp"
 #include "passes.hpp"
 
 namespace mscclpp::language {
@@ -178,7 +179,12 @@ plan::NamedPlan CollectiveProgram::compile() const {
     draft = replicate(draft, spec.instances, fittingReplication(draft));
   }
   completeChannels(draft);
-  return lower(draft);
+  plan::NamedPlan plan = plan::placed(lower(draft));
+  const auto isRelaxed = [](const Operation& operation) { return operation.relaxed; };
+  if (std::any_of(plan.operations.begin(), plan.operations.end(), isRelaxed) && !plan::isRight(plan)) {
+    for (Operation& operation : plan.operations) operation.relaxed = false;
+  }
+  return plan;
 }
 
 std::string CollectiveProgram::toJson() const {

@@ -22,8 +22,28 @@ std::vector<Operand> places(const Draft& draft, const Operand& operand) {
     all.push_back(operand);
     all.back().access = member == operand.rank ? Access::Local : Access::Memory;
     all.back().rank = static_cast<std::int16_t>(member);
+    all.back().channel = -1;
   }
   return all;
+}
+
+/// Whether two ranges of chunks have one in common, which in place may be under another name.
+bool overlap(const Draft& draft, const Operand& a, int aChunks, const Operand& b, int bChunks) {
+  if (a.rank != b.rank) return false;
+  if (a.buffer == b.buffer) return a.first < b.first + bChunks && b.first < a.first + aChunks;
+  if (!draft.header.inPlace) return false;
+  for (int i = 0; i < aChunks; ++i) {
+    Operand x = a;
+    x.first += i;
+    x = canonical(draft, x);
+    for (int k = 0; k < bChunks; ++k) {
+      Operand y = b;
+      y.first += k;
+      y = canonical(draft, y);
+      if (x.buffer == y.buffer && x.first == y.first) return true;
+    }
+  }
+  return false;
 }
 
 bool anyOverlap(const Draft& draft, const std::vector<Operand>& a, int aChunks, const std::vector<Operand>& b,
@@ -32,10 +52,7 @@ bool anyOverlap(const Draft& draft, const std::vector<Operand>& a, int aChunks, 
     for (const Operand& y : b) {
       for (const Operand& p : places(draft, x)) {
         for (const Operand& q : places(draft, y)) {
-          const Operand u = canonical(draft.header, p), v = canonical(draft.header, q);
-          if (u.rank == v.rank && u.buffer == v.buffer && u.first < v.first + bChunks && v.first < u.first + aChunks) {
-            return true;
-          }
+          if (overlap(draft, p, aChunks, q, bChunks)) return true;
         }
       }
     }
@@ -98,7 +115,7 @@ bool fuseCopies(const Draft& draft, Step& last, const Step& next) {
   for (const Operand& destination : next.destinations) {
     if (destination.access != Access::Switch || destination.form != Form::Plain) continue;
     for (const Operand& place : places(draft, destination)) {
-      replaces = replaces || (ofResult && canonical(draft.header, place) == canonical(draft.header, source));
+      replaces = replaces || (ofResult && canonical(draft, place) == canonical(draft, source));
     }
   }
   std::vector<Operand> kept = last.destinations;
@@ -198,11 +215,12 @@ std::vector<Step> insertSyncs(const Draft& draft, const std::vector<Step>& steps
         needed = pending.conflicts(step) || waited;
         break;
       case OperationKind::Signal:
-      case OperationKind::Release: {
-        // A proxy does a signal after the writes that were pushed before it.
-        needed = scope == SyncScope::Publish && !step.operation.relaxed && (!pending.empty() || waited);
+      case OperationKind::Release:
+      case OperationKind::Flush:
+      case OperationKind::LoopBegin:
+      case OperationKind::LoopEnd:
+        needed = scope == SyncScope::Publish && (!pending.empty() || waited);
         break;
-      }
       default:
         break;
     }
@@ -254,7 +272,7 @@ Draft replicate(const Draft& draft, int instances, Replication replication) {
                       i);
   };
   Draft result = draft;
-  result.header.chunksPerPart *= instances;
+  if (header.collective != CollectiveKind::Custom) result.header.chunksPerPart *= instances;
   for (DraftRank& rank : result.ranks) {
     rank.inputChunks *= instances;
     rank.outputChunks *= instances;
@@ -378,7 +396,7 @@ void requireMatchedSignals(const Draft& draft, const std::vector<std::vector<std
         const int ownWaits = counts[r][c][1][inLoop];
         if (signals == waits && (other >= 0 || ownWaits == 0 || peerSignals)) continue;
         const bool tooFew = signals == waits;  // its own waits have no signals
-        reject(channelOrigins[r][c], channelOrigins[r][c].empty() ? "" : ": ", "the ", nameOf(channel.access),
+        reject(channelOrigins[r][c], channelOrigins[r][c].empty() ? "" : ": ", "the ", keyOf(channel.access),
                " channel of rank ", r, " to rank ", channel.peer, inLoop != 0 ? ", in loops," : "", " is ",
                tooFew ? "waited on " : "signalled ", tooFew ? ownWaits : signals, " times, and rank ", channel.peer,
                tooFew ? " signals 0 times" : textOf(" waits ", waits, " times"), " on its channel to rank ", r,

@@ -309,6 +309,7 @@ TEST_CASE("custom collectives keep what they expect, and rooted ones their root"
   json = planWith({});
   json["collective"] = "broadcast";
   json["root"] = 1;
+  json["gpus"][0]["input_chunks"] = 0;
   CHECK(fromJson(toJson(fromJson(json.dump()))).root == 1);
 }
 

@@ -23,7 +23,7 @@ struct Collective {
       case CollectiveKind::AllReduce:
         return ranks * chunkFactor;
       case CollectiveKind::Custom:
-        return inputChunks > outputChunks ? inputChunks : outputChunks;
+        return 1;
       default:
         return chunkFactor;
     }

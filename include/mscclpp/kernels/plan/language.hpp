@@ -93,7 +93,8 @@ class CollectiveProgram {
   CollectiveProgram& operator=(CollectiveProgram&&) noexcept;
 
   const AlgoSpec& spec() const;
-  /// The plan of what was recorded so far. The program stays as it is: each call gives the same plan.
+  /// The plan of what was recorded so far. The program stays as it is: each call gives the same plan. It is not proven
+  /// to be right: plan::verified() does that.
   plan::NamedPlan compile() const;
   /// The plan in the reference's JSON schema.
   std::string toJson() const;
@@ -167,6 +168,8 @@ class Channel {
  public:
   int source() const { return source_; }
   int destination() const { return destination_; }
+  /// `relaxed` allows a signal or wait that orders nothing. The plan has such ones only if it is right with them:
+  /// MSCCL++'s programs ask for them where the data of peers is read afterwards, too.
   void signal(int block, SyncType dataSync = SyncType::Both, bool relaxed = false, Origin origin = Origin::current());
   void wait(int block, SyncType dataSync = SyncType::Both, bool relaxed = false, Origin origin = Origin::current());
   /// `src` of the channel's source rank to `dst` of its destination rank.
