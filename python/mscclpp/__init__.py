@@ -7,7 +7,7 @@
 import atexit
 import pathlib
 
-from . import _mscclpp, ext, numa, utils
+from . import _mscclpp, ext, language, numa, utils
 from ._mscclpp import (
     Algorithm,
     AlgorithmBuilder,
@@ -73,6 +73,7 @@ from .comm_group import CommGroup
 from .dtypes import Reduction, pre_mul_sum
 from .errors import Aborted, CudaError, CuError, Error, IbError, InvalidUsage, RemoteError, SysError, Timeout
 from .gpu_buffer import GpuBuffer
+from .language import AlgoSpec
 from .launch import RankFailed, init, run
 from .native import compile_native
 from .plans import ExecutionPlan, Executor, PacketType, compile
@@ -102,6 +103,7 @@ __all__ = [
     "AlgorithmCollection",
     "AlgorithmCollectionBuilder",
     "AlgorithmType",
+    "AlgoSpec",
     "AllIBTransports",
     "AllTransports",
     "BaseMemoryChannel",
@@ -150,6 +152,7 @@ __all__ = [
     "InvalidUsage",
     "is_bulk_supported",
     "is_nvls_supported",
+    "language",
     "MemoryChannel",
     "MemoryDevice2DeviceSemaphore",
     "NoTransports",

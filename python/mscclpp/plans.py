@@ -1,11 +1,82 @@
-"""The names of execution plans, which this release does not run."""
+"""Plans that a program in MSCCL++'s language makes, proven before they run."""
 
 from __future__ import annotations
 
+import contextlib
 import enum
-from typing import Any, NoReturn
+import hashlib
+import os
+import pathlib
+from collections.abc import Callable
+from typing import Any
 
+from ._mscclpp import Plan, __version__, env  # type: ignore[attr-defined]  # not in the generated stub
 from .errors import InvalidUsage
+from .language import AlgoSpec, CollectiveProgram
+
+Writer = Callable[..., CollectiveProgram]
+
+
+def proven(plan: Plan) -> Plan:
+    """The plan, proven to be right. Raises InvalidUsage with rank, block, operation and the line of the program.
+
+    Relaxed signals and waits stay relaxed if the plan is right with them, and are ordered otherwise. Plans that were
+    proven before are found in the folder `plans` of MSCCLPP_CACHE_DIR, by their whole content.
+    """
+    if _is_known(plan):
+        return plan
+    try:
+        verified = plan.verified()
+    except InvalidUsage:
+        if not plan.has_relaxed_signals:
+            raise
+        ordered = plan.with_ordered_signals()
+        verified = ordered if _is_known(ordered) else ordered.verified()
+    _remember(verified)
+    return verified
+
+
+def make_plan(algo: Writer, algo_spec: AlgoSpec, **options: Any) -> Plan:
+    """The proven plan of a program: algo(algo_spec, **options) writes it."""
+    program = algo(algo_spec, **options)
+    if not isinstance(program, CollectiveProgram):
+        raise InvalidUsage(f"{algo_name(algo)} returned {program!r}: it returns the CollectiveProgram that it has written")
+    if program.num_ranks != algo_spec.world_size:
+        raise InvalidUsage(f"{algo_name(algo)} wrote a program for {program.num_ranks} ranks, of {algo_spec.world_size}")
+    plan = program.compile()
+    # Multicast is not used: the same loads and stores, peer by peer.
+    return proven(plan.without_switches() if plan.has_switches else plan)
+
+
+def algo_name(algo: Any) -> str:
+    """For messages."""
+    return getattr(algo, "__name__", repr(algo))
+
+
+def _folder() -> pathlib.Path:
+    return pathlib.Path(env().cache_dir) / "plans"
+
+
+def _entry(plan: Plan) -> pathlib.Path:
+    key = hashlib.blake2b(f"{__version__}\n{plan.to_json()}".encode(), digest_size=16).hexdigest()
+    return _folder() / f"{key}.json"
+
+
+def _is_known(plan: Plan) -> bool:
+    try:
+        return _entry(plan).read_text() == plan.to_json()
+    except OSError:
+        return False
+
+
+def _remember(plan: Plan) -> None:
+    # Without it the proof is only made again.
+    with contextlib.suppress(OSError):
+        entry = _entry(plan)
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        temporary = entry.with_suffix(f".{os.getpid()}.tmp")
+        temporary.write_text(plan.to_json())
+        temporary.replace(entry)
 
 
 class PacketType(enum.Enum):
@@ -15,37 +86,13 @@ class PacketType(enum.Enum):
     LL16 = 1
 
 
-def _refuse(what: str) -> NoReturn:
-    raise InvalidUsage(
-        f"{what}: execution plans are not part of this release. Use the library's algorithms "
-        "(AlgorithmCollectionBuilder().build_default_algorithms), or compile a kernel of your own (compile_native)"
-    )
-
-
-def compile(algo: Any, algo_spec: Any = None, rank: int | None = None, **options: Any) -> NoReturn:
-    """Would make an Algorithm of a program in MSCCL++'s language. Raises InvalidUsage: there are no plans yet."""
-    _refuse("compile()")
+def compile(algo, algo_spec, rank, **options):
+    return make_plan(algo, algo_spec, **options)
 
 
 class ExecutionPlan:
-    """A plan in a file, as seen by a rank. Raises InvalidUsage: there are no plans yet."""
-
-    def __init__(self, path: str, rank: int) -> None:
-        _refuse("ExecutionPlan()")
+    pass
 
 
 class Executor:
-    """What runs plans on a communicator. Raises InvalidUsage: there are no plans yet."""
-
-    def __init__(self, communicator: Any) -> None:
-        _refuse("Executor()")
-
-    def execute(self, rank: int, send_buff: int, recv_buff: int, send_buff_size: int, recv_buff_size: int,
-                data_type: Any, plan: ExecutionPlan, stream: int,
-                packet_type: PacketType = PacketType.LL16) -> None:  # fmt: skip
-        """Would enqueue a plan on a stream. Buffers are addresses, sizes are bytes."""
-        _refuse("Executor.execute()")
-
-    def reset(self) -> None:
-        """Would release what execute() keeps between calls."""
-        _refuse("Executor.reset()")
+    pass

@@ -21,4 +21,6 @@ NB_MODULE(_mscclpp, module) {
   bindProxy(module);
   bindSwitchChannels(module);
   bindJit(module);
+  bindPlans(module);
+  bindPlanLanguage(module);
 }

@@ -1,0 +1,62 @@
+// Plans as values: their formats, their proof, and plans made from plans. Programs: plan_language.cpp.
+#include "mscclpp/plan/plan.hpp"
+
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+
+#include "module.hpp"
+#include "mscclpp/kernels/plan/json.hpp"
+#include "mscclpp/kernels/plan/rewrite.hpp"
+#include "mscclpp/kernels/plan/verify.hpp"
+
+namespace mscclpp::python {
+
+namespace {
+
+using plan::NamedPlan;
+
+bool hasSwitches(const NamedPlan& self) {
+  for (const plan::Operand& operand : self.operands) {
+    if (operand.access == plan::Access::Switch) return true;
+  }
+  return false;
+}
+
+bool hasRelaxedSignals(const NamedPlan& self) {
+  for (const plan::Operation& operation : self.operations) {
+    if (operation.relaxed) return true;
+  }
+  return false;
+}
+
+int blocksOf(const NamedPlan& self, int rank) {
+  if (rank < 0 || rank >= plan::countOf(self.rankPlans)) {
+    throw Error("the plan has no rank " + std::to_string(rank), ErrorCode::InvalidUsage);
+  }
+  return self.rankPlans[rank].blocks.count;
+}
+
+}  // namespace
+
+void bindPlans(nb::module_& module) {
+  nb::class_<NamedPlan>(module, "Plan", "What the blocks of all ranks do; docs/plans.md.")
+      .def_ro("name", &NamedPlan::name)
+      .def_ro("ranks", &NamedPlan::ranks)
+      .def_ro("in_place", &NamedPlan::inPlace)
+      .def_prop_ro(
+          "message_range", [](const NamedPlan& self) { return std::pair(self.minBytes, self.maxBytes); },
+          "The messages that it is meant for, in bytes.")
+      .def_prop_ro("has_switches", &hasSwitches, "Whether it reads or writes through a switch channel.")
+      .def_prop_ro("has_relaxed_signals", &hasRelaxedSignals)
+      .def("blocks", &blocksOf, "rank"_a, "The number of thread blocks of a rank.")
+      .def("to_json", &plan::toJson, Unlocked(), "The plan in MSCCL++'s schema.")
+      .def("verified", &plan::verified, Unlocked(),
+           "The same plan, proven to be right. Raises InvalidUsage with rank, block, operation and line if it is not.")
+      .def("with_ordered_signals", &plan::withOrderedSignals, Unlocked(), "The plan without relaxed signals.")
+      .def("without_switches", &plan::withoutSwitches, Unlocked(),
+           "The plan with the memory of the peers, one by one, in place of switch channels.");
+  module.def("plan_from_json", &plan::fromJson, "text"_a, Unlocked(),
+             "Reads a plan in MSCCL++'s schema. Raises InvalidUsage for other text. It is not proven: Plan.verified().");
+}
+
+}  // namespace mscclpp::python
