@@ -71,7 +71,8 @@ TEST_CASE("every plan with every count") {
         unsigned seed = 0;
         for (const std::size_t count : {1, 2, 7, 37, 501, 64, 256, 3}) {
           CAPTURE(count);
-          checkCall<float, Sum>(emulated, sample.plan, exactInputs<float>(count, ranks, ++seed), 2, count % 4);
+          checkCall<float, Sum>(emulated, sample.plan, exactInputs<float>(count, ranks, ++seed), 2, count % 4,
+                                sample.plan.inPlace);
         }
       }
     }

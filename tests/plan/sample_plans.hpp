@@ -159,9 +159,12 @@ constexpr Plan oneShotPacketPlan(int ranks, int blocks = 1) {
 }
 
 /// All-reduce on a ring: reduced from rank to rank, then gathered.
-constexpr Plan ringPlan(int ranks) {
-  Assembler assembler(
-      {.collective = CollectiveKind::AllReduce, .ranks = ranks, .chunksPerPart = ranks, .threadsPerBlock = 256});
+constexpr Plan ringPlan(int ranks, bool inPlace = false) {
+  Assembler assembler({.collective = CollectiveKind::AllReduce,
+                       .ranks = ranks,
+                       .chunksPerPart = ranks,
+                       .inPlace = inPlace,
+                       .threadsPerBlock = 256});
   for (int rank = 0; rank < ranks; ++rank) {
     SampleRank self(assembler, rank);
     assembler.setScratchChunks(rank, ranks - 1);
@@ -251,6 +254,7 @@ inline std::vector<SamplePlan> samplePlans(int ranks) {
           {"two-shot of packets", twoShotPacketPlan(ranks, 2)},
           {"one-shot of packets", oneShotPacketPlan(ranks, 2)},
           {"ring", ringPlan(ranks)},
+          {"ring in place", ringPlan(ranks, true)},
           {"all-gather by reading, barriers", gatherByReadingPlan(ranks, false)},
           {"all-gather by reading, semaphores", gatherByReadingPlan(ranks, true)}};
 }

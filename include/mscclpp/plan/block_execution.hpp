@@ -82,13 +82,13 @@ class BlockExecution {
                                           const Operand& destination) {
     if (hasToSkip() || group_.rank() != 0) return;
     const ChannelEnd& end = args_.channels[destination.channel];
-    const MemoryId from = args_.memories[static_cast<int>(source.buffer) * args_.ranks + args_.rank];
-    const MemoryId to = args_.memories[static_cast<int>(destination.buffer) * args_.ranks + destination.rank];
+    const PortMemory from = args_.memories[static_cast<int>(source.buffer) * args_.ranks + args_.rank];
+    const PortMemory to = args_.memories[static_cast<int>(destination.buffer) * args_.ranks + destination.rank];
     for (std::int32_t i = 0; i < operation.chunks; ++i) {
       const ByteSpan span = spanOf(operation, i);
       if (span.size == 0) continue;
-      const bool isPushed =
-          end.port.put(to, offsetOf(destination, i) + span.begin, from, offsetOf(source, i) + span.begin, span.size);
+      const bool isPushed = end.port.put(to.id, to.offset + offsetOf(destination, i) + span.begin, from.id,
+                                         from.offset + offsetOf(source, i) + span.begin, span.size);
       hasFailed_ = hasFailed_ || !isPushed;
     }
   }

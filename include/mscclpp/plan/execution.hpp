@@ -30,6 +30,12 @@ struct ChannelEnd {
   BasicBasePortChannelHandle<WideTrigger> port;  ///< Port
 };
 
+/// A buffer of a rank as the proxy service knows it.
+struct PortMemory {
+  std::uint64_t offset;  ///< of the buffer in the memory
+  MemoryId id;
+};
+
 /// The operations of a block; they refer to the operands and references that follow. References of Signal, Wait and
 /// Flush are indices into ExecutionArgs::channels.
 struct BlockProgram {
@@ -60,7 +66,7 @@ struct ExecutionArgs {
   std::uint64_t scratchHalf;  ///< doubleScratch: from one half to the other; otherwise 0
   ExecutionState state;
   const ChannelEnd* channels;    ///< of the rank
-  const MemoryId* memories;      ///< [BufferKind * ranks + rank]: ids in the proxy service; if there are Port channels
+  const PortMemory* memories;  ///< [BufferKind * ranks + rank]; null without Port channels
   const BlockProgram* programs;  ///< of each block, for the interpreter; null otherwise
   std::int32_t rank;
   std::int32_t ranks;

@@ -25,7 +25,7 @@ struct RankProgram {
   bool usesPackets = false;  ///< a scratch chunk holds packets, on any rank
   bool usesPorts = false;    ///< on any rank
   bool usesSwitch = false;   ///< on any rank
-  /// Other ranks' inputs or outputs are read or written, by any rank.
+  /// Inputs or outputs are read or written by other ranks or proxies.
   bool reachesUserBuffers = false;
   std::int32_t scratchChunks = 0;  ///< the largest of all ranks
 };
@@ -127,6 +127,12 @@ constexpr RankProgram programOf(const Plan& plan, std::int32_t rank) {
     program.usesSwitch = program.usesSwitch || operand.access == Access::Switch;
     program.reachesUserBuffers =
         program.reachesUserBuffers || (operand.access != Access::Local && operand.buffer != BufferKind::Scratch);
+  }
+  for (const Operation& operation : plan.operations) {
+    if (operation.kind != OperationKind::Transfer || operation.destinations.count == 0) continue;
+    if (plan.operands[operation.destinations.first].access != Access::Port) continue;
+    program.reachesUserBuffers =
+        program.reachesUserBuffers || plan.operands[operation.sources.first].buffer != BufferKind::Scratch;
   }
   for (const Channel& channel : plan.channels) {
     program.usesPorts = program.usesPorts || channel.access == Access::Port;
