@@ -1,43 +1,51 @@
-// A plan that several tests use: a two-shot all-reduce over all pairs.
+// Plans that several tests use: all-reduces over all pairs.
 #pragma once
 
-#include "mscclpp/plan/assembler.hpp"
+#include "mscclpp/plan/program.hpp"
 
 namespace mscclpp::plan {
 
-/// Every rank reduces one chunk and stores the sum in the outputs of all; one block.
-constexpr Plan twoShotAllReduce(int ranks) {
-  Assembler assembler({.collective = CollectiveKind::AllReduce, .ranks = ranks, .chunksPerPart = ranks});
-  const auto operand = [](int owner, int rank, BufferKind buffer, int chunk) {
-    return Operand{.buffer = buffer,
-                   .access = owner == rank ? Access::Local : Access::Memory,
-                   .rank = static_cast<std::int16_t>(owner),
-                   .first = chunk};
-  };
-  for (int rank = 0; rank < ranks; ++rank) {
-    assembler.setScratchChunks(rank, ranks);
-    std::vector<int> channels;
-    std::vector<Operand> contributions, results;
-    for (int peer = 0; peer < ranks; ++peer) {
-      results.push_back(operand(peer, rank, BufferKind::Output, rank));
-      contributions.push_back(operand(rank, rank, peer == rank ? BufferKind::Input : BufferKind::Scratch, peer));
-      if (peer == rank) continue;
-      channels.push_back(assembler.addChannel(rank, Access::Memory, peer));
-      const Operand source = operand(rank, rank, BufferKind::Input, peer);
-      const Operand slot = operand(peer, rank, BufferKind::Scratch, rank);
-      assembler.transfer(rank, 0, {&source, 1}, {&slot, 1}, 1);
+constexpr std::vector<int> peersOf(int rank, int ranks) {
+  std::vector<int> peers;
+  for (int peer = 0; peer < ranks; ++peer)
+    if (peer != rank) peers.push_back(peer);
+  return peers;
+}
+
+/// Every rank reduces a chunk for each of its blocks and stores the sums in the outputs of all.
+constexpr Plan twoShotAllReduce(int ranks, int blocks = 1) {
+  Program program({.collective = CollectiveKind::AllReduce, .ranks = ranks, .chunksPerPart = ranks * blocks});
+  for (int rank = 0; rank < ranks; ++rank)
+    for (int b = 0; b < blocks; ++b) {
+      const auto chunkOf = [&](int owner) { return owner * blocks + b; };
+      const std::vector<int> peers = peersOf(rank, ranks);
+      auto block = program.block(rank, b);
+      for (const int peer : peers) block.copy(input(rank, chunkOf(peer)), scratch(peer, chunkOf(rank)));
+      block.signal(peers).wait(peers);
+      std::vector<Chunks> contributions, results;
+      for (int peer = 0; peer < ranks; ++peer) {
+        contributions.push_back(peer == rank ? input(rank, chunkOf(rank)) : scratch(rank, chunkOf(peer)));
+        results.push_back(output(peer, chunkOf(rank)));
+      }
+      block.reduce(contributions, results).signal(peers).wait(peers);
     }
-    const auto exchangeSignals = [&] {
-      assembler.add(rank, 0, {.kind = OperationKind::Sync});
-      assembler.synchronise(rank, 0, OperationKind::Signal, channels);
-      assembler.synchronise(rank, 0, OperationKind::Wait, channels);
-      assembler.add(rank, 0, {.kind = OperationKind::Sync});
-    };
-    exchangeSignals();
-    assembler.transfer(rank, 0, contributions, results, 1);
-    exchangeSignals();
+  return program.finish();
+}
+
+/// Every rank sends its input to all as packets and reduces everything.
+constexpr Plan oneShotAllReduce(int ranks, bool doubleScratch = true) {
+  Program program({.collective = CollectiveKind::AllReduce, .ranks = ranks, .doubleScratch = doubleScratch});
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto block = program.block(rank, 0);
+    std::vector<Chunks> contributions;
+    for (int peer = 0; peer < ranks; ++peer) {
+      if (peer != rank) block.copy(input(rank, 0), scratch(peer, rank).packets());
+      contributions.push_back(peer == rank ? input(rank, 0) : scratch(rank, peer).packets());
+    }
+    const Chunks result = output(rank, 0);
+    block.reduce(contributions, {&result, 1});
   }
-  return assembler.finish();
+  return program.finish();
 }
 
 }  // namespace mscclpp::plan

@@ -14,23 +14,24 @@ constexpr Plan fourRanks() {
 }
 constexpr auto fixedPlan = freeze<fourRanks>();
 
-TEST_CASE("a plan of the assembler has its operations in the order of ranks, blocks and calls") {
-  const Plan plan = fourRanks();
+TEST_CASE("a plan has its operations in the order of ranks, blocks and calls") {
+  const Plan plan = twoShotAllReduce(4, 2);
   REQUIRE(plan.rankPlans.size() == 4);
-  CHECK(plan.blocks.size() == 4);
+  CHECK(plan.blocks.size() == 8);
   for (int rank = 0; rank < 4; ++rank) {
     const RankPlan& of = plan.rankPlans[rank];
-    CHECK(of.blocks == Range{rank, 1});
-    CHECK(of.channels == Range{3 * rank, 3});
-    CHECK(of.inputChunks == 4);
-    CHECK(of.outputChunks == 4);
-    CHECK(of.scratchChunks == 4);
-    const Range operations = plan.blocks[rank].operations;
-    REQUIRE(operations.count == 12);
+    CHECK(of.blocks == Range{2 * rank, 2});
+    CHECK(of.channels == Range{6 * rank, 6});
+    CHECK(of.inputChunks == 8);
+    CHECK(of.outputChunks == 8);
+    CHECK(of.scratchChunks == (rank == 3 ? 6 : 8));  // as far as slots are named
+    const Range operations = plan.blocks[2 * rank + 1].operations;
+    REQUIRE(operations.count == 11);  // three copies, sync, signal, wait, sync, reduction, sync, signal, wait
     CHECK(plan.operations[operations.first].kind == OperationKind::Transfer);
     const Operation& reduction = plan.operations[operations.first + 7];
     REQUIRE(reduction.kind == OperationKind::Transfer);
     CHECK(reduction.sources.count == 4);
+    CHECK(reduction.position == 2 * rank + 1);
     CHECK(plan.operands[reduction.destinations.first + rank].access == Access::Local);
     CHECK(plan.operands[reduction.destinations.first + (rank + 1) % 4].access == Access::Memory);
   }

@@ -33,7 +33,7 @@ enum class Form : std::uint8_t {
 enum class Access : std::uint8_t {
   Local,   ///< its own memory
   Memory,  ///< a peer's memory, mapped: loads and stores
-  Port,    ///< a peer's memory through a port channel: a write by the proxy of a single local, plain operand
+  Port,    ///< a peer's memory through a port channel: a write by the proxy of a single local operand of the same form
   Switch   ///< the memory of all ranks of a switch channel, at once: reads reduce in the switch, writes multicast
 };
 
@@ -131,8 +131,8 @@ enum class CollectiveKind : std::uint8_t {
   Gather,         ///< input: one part; output of the root: a part for each rank
   Scatter,        ///< input of the root: a part for each rank; output: one part
   SendReceive,    ///< input and output: one part; rank r sends to the next
-  /// As many chunks as the plan says, all of one size (chunksPerPart is 1: each chunk is a part); what output chunks are
-  /// to hold is given by Plan::expectations.
+  /// As many chunks as the plan says, all of one size (chunksPerPart is 1: each chunk is a part); what output chunks
+  /// are to hold is given by Plan::expectations.
   Custom
 };
 

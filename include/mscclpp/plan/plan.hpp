@@ -14,8 +14,9 @@ struct Header {
   CollectiveKind collective = CollectiveKind::AllReduce;
   std::int32_t ranks = 0;
   std::int32_t root = 0;  ///< Broadcast, Reduce, Gather, Scatter
-  /// Into how many chunks a part of a buffer is divided (see CollectiveKind). A chunk is the part's bytes divided by chunksPerPart, rounded up to `alignment`; the
-  /// last ones of a part may be shorter, or empty. A scratch chunk has room for a whole one.
+  /// Into how many chunks a part of a buffer is divided (see CollectiveKind). A chunk is the part's bytes divided by
+  /// chunksPerPart, rounded up to `alignment`; the last ones of a part may be shorter, or empty. A scratch chunk has
+  /// room for a whole one.
   std::int32_t chunksPerPart = 1;
   bool inPlace = false;  ///< input and output are one buffer, as NCCL defines it for the collective
   std::int32_t threadsPerBlock = 1024;
@@ -81,7 +82,7 @@ constexpr std::int32_t outputChunksOf(const Header& header, std::int32_t rank) {
 }
 
 /// The position in the message of the data of an input or output chunk: see Operation::position.
-constexpr std::int32_t positionOf(const Header& header, std::int32_t chunk) {
+constexpr std::int32_t chunkPosition(const Header& header, std::int32_t chunk) {
   return chunk % header.chunksPerPart;
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "mscclpp/config.hpp"
 #include "mscclpp/plan/operation.hpp"
 #include "mscclpp/plan/plan.hpp"
 
@@ -13,7 +14,7 @@ template <class T, std::int32_t n>
 struct FixedArray {
   T entries[n > 0 ? n : 1] = {};
 
-  static constexpr std::int32_t size() { return n; }
+  MSCCLPP_HOST_DEVICE static constexpr std::int32_t size() { return n; }
 };
 
 /// The sizes of the arrays of a plan.
