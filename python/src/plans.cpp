@@ -40,6 +40,9 @@ int blocksOf(const NamedPlan& self, int rank) {
 
 void bindPlans(nb::module_& module) {
   nb::class_<NamedPlan>(module, "Plan", "What the blocks of all ranks do; docs/plans.md.")
+      .def_static("from_json", &plan::fromJson, "text"_a, Unlocked(),
+                  "Reads a plan in MSCCL++'s schema. Raises InvalidUsage with rank, block, operation and key for other "
+                  "text. It is not proven: verified().")
       .def_ro("name", &NamedPlan::name)
       .def_ro("ranks", &NamedPlan::ranks)
       .def_ro("in_place", &NamedPlan::inPlace)
@@ -55,8 +58,6 @@ void bindPlans(nb::module_& module) {
       .def("with_ordered_signals", &plan::withOrderedSignals, Unlocked(), "The plan without relaxed signals.")
       .def("without_switches", &plan::withoutSwitches, Unlocked(),
            "The plan with the memory of the peers, one by one, in place of switch channels.");
-  module.def("plan_from_json", &plan::fromJson, "text"_a, Unlocked(),
-             "Reads a plan in MSCCL++'s schema. Raises InvalidUsage for other text. It is not proven: Plan.verified().");
 }
 
 }  // namespace mscclpp::python

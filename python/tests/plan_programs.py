@@ -121,8 +121,9 @@ def ring_allgather(spec, channel=MemoryChannel, unit=0, group=None):
     n = spec.world_size
     tb = {"tb": 0} if group is None else {"tb_group": group}
     with CollectiveProgram.from_spec(spec) as program:
-        forward = [channel((r + 1) % n, r) for r in range(n)]
-        backward = [channel((r - 1) % n, r) for r in range(n)]
+        forward, backward = {}, {}
+        for r in range(n):  # the two ends of a connection after each other, so that they are one between two ranks too
+            forward[r], backward[(r + 1) % n] = channel((r + 1) % n, r), channel(r, (r + 1) % n)
         inputs = [Rank(r).get_input_buffer() for r in range(n)]
         outputs = [Rank(r).get_output_buffer() for r in range(n)]
 

@@ -40,8 +40,8 @@ def cache(tmp_path, monkeypatch):
     return tmp_path / "plans"
 
 
-def make_plan(name, ranks, **more):
-    algo, collective, options, arguments = PROGRAMS[name]
+def make_plan(program, ranks, **more):
+    algo, collective, options, arguments = PROGRAMS[program]
     return mscclpp.plans.make_plan(algo, make_spec(collective(ranks), **{**options, **more}), **arguments)
 
 
@@ -318,7 +318,7 @@ class TestFaultsOfMSCCLpp:
             return program
 
         text = unfused(spec).to_json()
-        assert '"glre"' in text.replace(" ", "") and mscclpp.plan_from_json(text).has_switches
+        assert '"glre"' in text.replace(" ", "") and mscclpp.Plan.from_json(text).has_switches
         assert mscclpp.plans.make_plan(unfused, spec).blocks(0) == 1
 
     def test_signals_of_many_ranks(self):
@@ -362,10 +362,10 @@ class TestFaultsOfMSCCLpp:
 
 def test_json_of_others(tmp_path):
     text = make_plan("two-shot", 2).to_json()
-    again = mscclpp.plan_from_json(text).verified()
+    again = mscclpp.Plan.from_json(text).verified()
     assert again.to_json() == text
     for wrong, match in (("{", ""), ('{"name": 3}', "name|plan"), (text.replace('"wait"', '"wayt"'), "wayt")):
         with pytest.raises(mscclpp.InvalidUsage, match=match):
-            mscclpp.plan_from_json(wrong)
+            mscclpp.Plan.from_json(wrong)
     with pytest.raises(mscclpp.InvalidUsage, match="waits? for ever|signal"):
-        mscclpp.plan_from_json(text.replace('"name":"signal"', '"name":"nop"', 1)).verified()
+        mscclpp.Plan.from_json(text.replace('"name":"signal"', '"name":"nop"', 1)).verified()
