@@ -36,6 +36,7 @@ from ._mscclpp import (
     EndpointConfigIb,
     Env,
     ErrorCode,
+    Executor,
     Fifo,
     GpuBufferGranularity,
     Host2DeviceSemaphore,
@@ -46,6 +47,7 @@ from ._mscclpp import (
     MemoryDevice2DeviceSemaphore,
     NoTransports,
     NvlsConnection,
+    PacketType,
     Plan,
     PortChannel,
     ProxyService,
@@ -77,7 +79,7 @@ from .gpu_buffer import GpuBuffer
 from .language import AlgoSpec
 from .launch import RankFailed, init, run
 from .native import compile_native
-from .plans import ExecutionPlan, Executor, PacketType, compile
+from .plans import ExecutionPlan, compile
 from .tracing import trace
 
 version = {"version": __version__}

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import hashlib
 import os
 import pathlib
 from collections.abc import Callable
 from typing import Any
 
-from ._mscclpp import Plan, __version__, env  # type: ignore[attr-defined]  # not in the generated stub
+from ._mscclpp import Algorithm, Plan, PlanOfRank, env, make_dsl_algorithm
+from ._mscclpp import __version__ as __version__  # type: ignore[attr-defined]  # not in the generated stub
 from .errors import InvalidUsage
 from .language import AlgoSpec, CollectiveProgram
 
@@ -20,29 +20,21 @@ Writer = Callable[..., CollectiveProgram]
 def proven(plan: Plan) -> Plan:
     """The plan, proven to be right. Raises InvalidUsage with rank, block, operation and the line of the program.
 
-    Relaxed signals and waits stay relaxed if the plan is right with them, and are ordered otherwise. Plans that were
-    proven before are found in the folder `plans` of MSCCLPP_CACHE_DIR, by their whole content.
+    Plans that were proven before are found in the folder `plans` of MSCCLPP_CACHE_DIR, by their whole content.
     """
-    if _is_known(plan):
-        return plan
-    try:
-        verified = plan.verified()
-    except InvalidUsage:
-        if not plan.has_relaxed_signals:
-            raise
-        ordered = plan.with_ordered_signals()
-        verified = ordered if _is_known(ordered) else ordered.verified()
-    _remember(verified)
-    return verified
+    if not _is_known(plan):
+        plan = plan.verified()
+        _remember(plan)
+    return plan
 
 
 def make_plan(algo: Writer, algo_spec: AlgoSpec, **options: Any) -> Plan:
     """The proven plan of a program: algo(algo_spec, **options) writes it."""
     program = algo(algo_spec, **options)
     if not isinstance(program, CollectiveProgram):
-        raise InvalidUsage(f"{algo_name(algo)} returned {program!r}: it returns the CollectiveProgram that it has written")
+        raise InvalidUsage(f"{algo_name(algo)} returned {program!r}: return the CollectiveProgram that it has written")
     if program.num_ranks != algo_spec.world_size:
-        raise InvalidUsage(f"{algo_name(algo)} wrote a program for {program.num_ranks} ranks, of {algo_spec.world_size}")
+        raise InvalidUsage(f"{algo_name(algo)} wrote a program for {program.num_ranks} ranks, not {algo_spec.world_size}")
     plan = program.compile()
     # Multicast is not used: the same loads and stores, peer by peer.
     return proven(plan.without_switches() if plan.has_switches else plan)
@@ -79,20 +71,23 @@ def _remember(plan: Plan) -> None:
         temporary.replace(entry)
 
 
-class PacketType(enum.Enum):
-    """The packets that a plan moves data in."""
+def compile(algo: Writer, algo_spec: AlgoSpec, rank: int, **options: Any) -> Algorithm:
+    """The algorithm of a program in MSCCL++'s language: algo(algo_spec, **options) writes it for all ranks.
 
-    LL8 = 0
-    LL16 = 1
-
-
-def compile(algo, algo_spec, rank, **options):
-    return make_plan(algo, algo_spec, **options)
-
-
-class ExecutionPlan:
-    pass
+    All ranks compile the same program. Algorithm.execute() needs an Executor. Raises InvalidUsage for a program that is
+    wrong, with rank, block, operation and line.
+    """
+    plan = PlanOfRank(make_plan(algo, algo_spec, **options), rank)
+    return make_dsl_algorithm(algo_spec.name, plan, dict(algo_spec.tags), algo_spec.world_size,
+                              algo_spec.nranks_per_node)  # fmt: skip
 
 
-class Executor:
-    pass
+class ExecutionPlan(PlanOfRank):
+    """A plan in a file of MSCCL++'s schema, proven, as a rank executes it.
+
+    Raises OSError if the file cannot be read, and InvalidUsage if it holds no plan, or a wrong one.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], rank: int) -> None:
+        plan = Plan.from_json(pathlib.Path(path).read_text())
+        super().__init__(proven(plan.without_switches() if plan.has_switches else plan), rank)

@@ -23,4 +23,5 @@ NB_MODULE(_mscclpp, module) {
   bindJit(module);
   bindPlans(module);
   bindPlanLanguage(module);
+  bindExecutor(module);
 }

@@ -85,5 +85,6 @@ void bindSwitchChannels(nb::module_& module);
 void bindJit(nb::module_& module);
 void bindPlans(nb::module_& module);
 void bindPlanLanguage(nb::module_& module);
+void bindExecutor(nb::module_& module);
 
 }  // namespace mscclpp::python

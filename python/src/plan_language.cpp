@@ -1,6 +1,4 @@
 // The classes of programs in MSCCL++'s language, which mscclpp.language wraps under the names that users know.
-#include "mscclpp/kernels/plan/language.hpp"
-
 #include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
@@ -9,6 +7,7 @@
 #include <optional>
 
 #include "module.hpp"
+#include "mscclpp/kernels/plan/language.hpp"
 
 namespace mscclpp::python {
 
@@ -114,9 +113,8 @@ void bindRank(nb::module_& module) {
       .def(
           "reduce",
           [](Rank& self, const Chunk& src, const std::vector<Chunk>& others, const std::vector<int>& blocks,
-             const std::optional<Chunk>& dst, bool packet, std::string origin) {
-            self.reduce(src, others, toBlocks(blocks), dst, packet, {std::move(origin)});
-          },
+             const std::optional<Chunk>& dst, bool packet,
+             std::string origin) { self.reduce(src, others, toBlocks(blocks), dst, packet, {std::move(origin)}); },
           "src"_a, "others"_a, "blocks"_a, "dst"_a.none(), "packet"_a, "origin"_a)
       .def(
           "barrier",
@@ -189,9 +187,8 @@ void bindProgramChannels(nb::module_& module) {
       .def(
           "reduce",
           [](MemoryChannel& self, const Chunk& src, const std::vector<Chunk>& others, const std::vector<int>& blocks,
-             const std::optional<Chunk>& dst, std::string origin) {
-            self.reduce(src, others, toBlocks(blocks), dst, {std::move(origin)});
-          },
+             const std::optional<Chunk>& dst,
+             std::string origin) { self.reduce(src, others, toBlocks(blocks), dst, {std::move(origin)}); },
           "src"_a, "others"_a, "blocks"_a, "dst"_a.none(), "origin"_a);
   bindChannel<PortChannel>(module, "ProgramPortChannel", "Writes by a proxy.")
       .def(
@@ -224,9 +221,7 @@ void bindProgramChannels(nb::module_& module) {
       .def(
           "__init__",
           [](SwitchChannel* self, CollectiveProgram& program, std::vector<int> ranks, plan::BufferKind buffer,
-             std::string origin) {
-            new (self) SwitchChannel(program, std::move(ranks), buffer, {std::move(origin)});
-          },
+             std::string origin) { new (self) SwitchChannel(program, std::move(ranks), buffer, {std::move(origin)}); },
           "program"_a, "ranks"_a, "buffer"_a, "origin"_a, nb::keep_alive<1, 2>())
       .def(
           "at_rank",

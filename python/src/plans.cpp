@@ -1,13 +1,13 @@
 // Plans as values: their formats, their proof, and plans made from plans. Programs: plan_language.cpp.
-#include "mscclpp/plan/plan.hpp"
-
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/string_view.h>
 
 #include "module.hpp"
 #include "mscclpp/kernels/plan/json.hpp"
-#include "mscclpp/kernels/plan/rewrite.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
+#include "mscclpp/kernels/plan/without_switches.hpp"
+#include "mscclpp/plan/plan.hpp"
 
 namespace mscclpp::python {
 
@@ -18,13 +18,6 @@ using plan::NamedPlan;
 bool hasSwitches(const NamedPlan& self) {
   for (const plan::Operand& operand : self.operands) {
     if (operand.access == plan::Access::Switch) return true;
-  }
-  return false;
-}
-
-bool hasRelaxedSignals(const NamedPlan& self) {
-  for (const plan::Operation& operation : self.operations) {
-    if (operation.relaxed) return true;
   }
   return false;
 }
@@ -50,12 +43,10 @@ void bindPlans(nb::module_& module) {
           "message_range", [](const NamedPlan& self) { return std::pair(self.minBytes, self.maxBytes); },
           "The messages that it is meant for, in bytes.")
       .def_prop_ro("has_switches", &hasSwitches, "Whether it reads or writes through a switch channel.")
-      .def_prop_ro("has_relaxed_signals", &hasRelaxedSignals)
       .def("blocks", &blocksOf, "rank"_a, "The number of thread blocks of a rank.")
       .def("to_json", &plan::toJson, Unlocked(), "The plan in MSCCL++'s schema.")
       .def("verified", &plan::verified, Unlocked(),
            "The same plan, proven to be right. Raises InvalidUsage with rank, block, operation and line if it is not.")
-      .def("with_ordered_signals", &plan::withOrderedSignals, Unlocked(), "The plan without relaxed signals.")
       .def("without_switches", &plan::withoutSwitches, Unlocked(),
            "The plan with the memory of the peers, one by one, in place of switch channels.");
 }

@@ -64,7 +64,8 @@ class MemoryChannel(_Channel):
     _channel: ProgramMemoryChannel
 
     def __init__(self, dst_rank: int, src_rank: int) -> None:
-        super().__init__(ProgramMemoryChannel(get_program()._recorder, dst_rank, src_rank, origin()), dst_rank, src_rank)
+        channel = ProgramMemoryChannel(get_program()._recorder, dst_rank, src_rank, origin())
+        super().__init__(channel, dst_rank, src_rank)
 
     def get(self, dst_chunk: Chunk, src_chunk: Chunk, tb: int | None = None,
             tb_group: ThreadBlockGroup | None = None) -> None:  # fmt: skip
@@ -90,7 +91,8 @@ class PortChannel(_Channel):
     _channel: ProgramPortChannel
 
     def __init__(self, dst_rank: int, src_rank: int) -> None:
-        super().__init__(ProgramPortChannel(get_program()._recorder, dst_rank, src_rank, origin()), dst_rank, src_rank)
+        channel = ProgramPortChannel(get_program()._recorder, dst_rank, src_rank, origin())
+        super().__init__(channel, dst_rank, src_rank)
 
     def flush(self, tb: int, data_sync: SyncType = SyncType.both) -> None:
         """Waits until the writes before are complete, and their sources may be overwritten."""

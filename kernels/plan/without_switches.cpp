@@ -1,9 +1,10 @@
-#include "mscclpp/kernels/plan/rewrite.hpp"
+#include "mscclpp/kernels/plan/without_switches.hpp"
 
 #include <algorithm>
 
 #include "draft.hpp"
 #include "message.hpp"
+#include "mscclpp/kernels/plan/verify.hpp"
 
 namespace mscclpp::plan {
 
@@ -68,11 +69,6 @@ void removeSwitches(DraftRank& rank) {
 
 }  // namespace
 
-NamedPlan withOrderedSignals(NamedPlan plan) {
-  for (Operation& operation : plan.operations) operation.relaxed = false;
-  return plan;
-}
-
 NamedPlan withoutSwitches(const NamedPlan& plan) {
   Draft draft = draftOf(plan);
   for (int rank = 0; rank < plan.ranks; ++rank) {
@@ -91,7 +87,7 @@ NamedPlan withoutSwitches(const NamedPlan& plan) {
     }
     removeSwitches(draft.ranks[rank]);
   }
-  return lower(draft);
+  return placed(lower(draft));
 }
 
 }  // namespace mscclpp::plan
