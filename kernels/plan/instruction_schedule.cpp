@@ -85,15 +85,17 @@ class Scheduler {
   }
 
   void trace(const TracedOperation& operation) {
-    const auto& [reduces, source, destination, count, sendBlock, receiveBlock, channel, origin] = operation;
+    const TracedOperation::Place& source = operation.source;
+    const TracedOperation::Place& destination = operation.destination;
+    const bool reduces = operation.reduces;
     using K = InstructionKind;
     const bool local = source.rank == destination.rank;
     const auto make = [&](K kind, const ChunkPlace& from, const ChunkPlace& to) {
-      return Instruction{kind, from, to, count, {}, origin};
+      return Instruction{kind, from, to, operation.count, {}, operation.origin};
     };
     if (local) {
       Node node{make(reduces ? K::Reduce : K::Copy, source.place, destination.place), source.rank};
-      node.block = sendBlock >= 0 ? sendBlock : receiveBlock;
+      node.block = operation.sendBlock >= 0 ? operation.sendBlock : operation.receiveBlock;
       const int n = add(std::move(node));
       use(n, source.place, true, false);
       use(n, destination.place, reduces, true);
@@ -104,9 +106,9 @@ class Scheduler {
                   destination.rank};
     sender.to = destination.rank;
     receiver.from = source.rank;
-    sender.block = sendBlock;
-    receiver.block = receiveBlock;
-    sender.channel = receiver.channel = channel;
+    sender.block = operation.sendBlock;
+    receiver.block = operation.receiveBlock;
+    sender.channel = receiver.channel = operation.channel;
     const int s = add(std::move(sender)), r = add(std::move(receiver));
     nodes_[s].out = r;
     nodes_[r].in = s;
