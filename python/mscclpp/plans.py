@@ -34,7 +34,9 @@ def make_plan(algo: Writer, algo_spec: AlgoSpec, **options: Any) -> Plan:
     if not isinstance(program, CollectiveProgram):
         raise InvalidUsage(f"{algo_name(algo)} returned {program!r}: return the CollectiveProgram that it has written")
     if program.num_ranks != algo_spec.world_size:
-        raise InvalidUsage(f"{algo_name(algo)} wrote a program for {program.num_ranks} ranks, not {algo_spec.world_size}")
+        raise InvalidUsage(
+            f"{algo_name(algo)} wrote a program for {program.num_ranks} ranks, not {algo_spec.world_size}"
+        )
     plan = program.compile()
     # Multicast is not used: the same loads and stores, peer by peer.
     return proven(plan.without_switches() if plan.has_switches else plan)
