@@ -3,6 +3,8 @@
 
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/executor.hpp"
+#include "mscclpp/plan/check.hpp"
+#include "mscclpp/plan/fault_message.hpp"
 
 namespace mscclpp {
 
@@ -56,7 +58,9 @@ std::uint64_t hashOf(const plan::Plan& plan) {
 }  // namespace
 
 ExecutionPlan::ExecutionPlan(plan::NamedPlan plan, int rank) : rank_(rank), contentHash_(hashOf(plan)) {
-  if (rank < 0 || rank >= plan.ranks || plan::countOf(plan.rankPlans) != plan.ranks) {
+  if (const plan::Fault fault = plan::check(plan))
+    throw Error("ExecutionPlan: " + plan::describe(plan, fault), ErrorCode::InvalidUsage);
+  if (rank < 0 || rank >= plan.ranks) {
     throw Error("ExecutionPlan: the plan \"" + plan.name + "\" is for " + std::to_string(plan.ranks) +
                     " ranks, of which " + std::to_string(rank) + " is none",
                 ErrorCode::InvalidUsage);

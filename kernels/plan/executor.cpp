@@ -214,12 +214,6 @@ class Executor::State {
                      "multicast: write the plan with memory channels");
       }
     }
-    for (const plan::Operand& operand : plan.plan().operands) {
-      if (operand.form == plan::Form::Packet && operand.buffer != plan::BufferKind::Scratch)
-        throwInvalid(plan, "packets lie in an input or output; they can only be in scratch");
-      if (operand.form == plan::Form::Packet && operand.access == plan::Access::Port)
-        throwInvalid(plan, "packets are written through a port channel; a proxy only writes plain data");
-    }
   }
 
   Program& addProgram(const ExecutionPlan& plan) {

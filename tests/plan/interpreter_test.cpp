@@ -5,6 +5,8 @@
 
 #include "emulated_plan.hpp"
 #include "mscclpp/emulation/wait_monitor.hpp"
+#include "mscclpp/plan/check.hpp"
+#include "mscclpp/plan/fault_message.hpp"
 #include "plan_reference.hpp"
 #include "sample_plans.hpp"
 
@@ -59,6 +61,14 @@ TEST_CASE("sizes of chunks, iterations and shares") {
     covered += part.size;
   }
   CHECK(covered == 100);
+}
+
+TEST_CASE("the sample plans are proven") {
+  for (const int ranks : {2, 4}) {
+    for (const SamplePlan& sample : samplePlans(ranks)) CHECK(describe(sample.plan, check(sample.plan)) == "");
+    const Plan port = twoShotPlan(ranks, 2, 0, Access::Port);
+    CHECK(describe(port, check(port)) == "");
+  }
 }
 
 TEST_CASE("every plan with every count") {

@@ -21,7 +21,8 @@ enum class PacketType { LL8, LL16 };
 /// A plan that can be executed. A value: copies share the plan.
 class ExecutionPlan {
  public:
-  /// All ranks have the same plan. rank: the caller. Throws Error(InvalidUsage) if the plan has no such rank.
+  /// All ranks have the same plan. rank: the caller. Throws Error(InvalidUsage) if the plan is not proven
+  /// (plan/check.hpp): the message says where and what to do. Also if it has no such rank.
   ExecutionPlan(plan::NamedPlan plan, int rank);
 
   const std::string& name() const noexcept;

@@ -77,18 +77,27 @@ class BlockExecution {
     }
   }
 
-  /// A Transfer whose destination is reached through a Port channel: one thread pushes a request for each chunk.
-  MSCCLPP_INLINE void transferThroughPort(const Operation& operation, const Operand& source,
-                                          const Operand& destination) {
+  /// A Transfer whose destination is reached through a Port channel: one thread pushes a request for each chunk. Packets
+  /// are written as they are, flags included, once they have arrived in the source.
+  MSCCLPP_INLINE void transferThroughPort(const Operation& operation, const Operand& source, const Operand& destination,
+                                          int index) {
+    if (source.form == Form::Packet) {
+      awaitPackets(operation, source, index);
+      sync();
+    }
     if (hasToSkip() || group_.rank() != 0) return;
     const ChannelEnd& end = args_.channels[destination.channel];
     const PortMemory from = args_.memories[static_cast<int>(source.buffer) * args_.ranks + args_.rank];
     const PortMemory to = args_.memories[static_cast<int>(destination.buffer) * args_.ranks + destination.rank];
+    const auto bytesOf = [&](std::uint64_t data) {
+      return source.form == Form::Packet ? packetBytes(args_.format, data) : data;
+    };
     for (std::int32_t i = 0; i < operation.chunks; ++i) {
       const ByteSpan span = spanOf(operation, i);
       if (span.size == 0) continue;
-      const bool isPushed = end.port.put(to.id, to.offset + offsetOf(destination, i) + span.begin, from.id,
-                                         from.offset + offsetOf(source, i) + span.begin, span.size);
+      const std::uint64_t begin = bytesOf(span.begin);
+      const bool isPushed = end.port.put(to.id, to.offset + offsetOf(destination, i) + begin, from.id,
+                                         from.offset + offsetOf(source, i) + begin, bytesOf(span.size));
       hasFailed_ = hasFailed_ || !isPushed;
     }
   }
@@ -140,6 +149,27 @@ class BlockExecution {
 
  private:
   MSCCLPP_INLINE bool hasToSkip() const { return isStopped_ || wait_.failed(); }
+
+  /// Waits until the packets of an operand of this rank have arrived, those of this thread.
+  MSCCLPP_INLINE void awaitPackets(const Operation& operation, const Operand& source, int index) {
+    if (hasToSkip()) return;
+    const std::uint32_t flag = flagOf(epoch_);
+    for (std::int32_t i = 0; i < operation.chunks; ++i) {
+      const ByteSpan span = spanOf(operation, i);
+      const std::uint64_t step = sizeof(Word128) * static_cast<std::uint64_t>(group_.size());
+      for (std::uint64_t at = sizeof(Word128) * static_cast<std::uint64_t>(group_.rank()); at < span.size; at += step) {
+        const Place place = placeOf(source, i, span.begin + at);
+        const std::uint64_t left = span.size - at;
+        wait_.until(siteOf(index).waitFor(WaitOperation::PlanPacket, place.writer, flag), [&](std::uint64_t& seen) {
+          Word128 word;
+          const bool complete = detail::tryReadPackets(args_.format, place.address,
+                                                       left < sizeof(Word128) ? left : sizeof(Word128), flag, word);
+          seen = complete ? flag : 0;
+          return complete;
+        });
+      }
+    }
+  }
 
   /// The bytes of chunk i of the operands of an operation that this block transfers now.
   MSCCLPP_INLINE ByteSpan spanOf(const Operation& operation, std::int32_t i) const {

@@ -193,13 +193,27 @@ TEST_CASE("wrong calls") {
     refused("the input is not aligned", plan, 16, 16, DataType::FLOAT32, ReduceOp::SUM, 0, 2);
     refused("pass a larger defaultScratchBufferSize", plan, 1 << 20, 1 << 20);
     refused("it is made for calls in place", executionPlan(plan::ringPlan(2, true), rank.rank), 16, 16);
-    plan::Plan packets = plan.plan();
-    for (auto& operand : packets.operands)
-      if (operand.form == plan::Form::Packet) operand.buffer = plan::BufferKind::Output;
-    refused("they can only be in scratch", executionPlan(packets, rank.rank), 16, 16);
-    plan::Plan multicast = plan::ringPlan(2);
-    multicast.channels[0].access = plan::Access::Switch;
-    refused("executors do not use multicast", executionPlan(multicast, rank.rank), 16, 16);
+    plan::Assembler multicast({.ranks = 2});
+    for (int r = 0; r < 2; ++r) {
+      const int members[] = {0, 1};
+      const plan::Operand all{
+          .buffer = plan::BufferKind::Input,
+          .access = plan::Access::Switch,
+          .rank = static_cast<std::int16_t>(r),
+          .channel = static_cast<std::int16_t>(multicast.addSwitchChannel(r, plan::BufferKind::Input, members))};
+      const plan::Operand result{.buffer = plan::BufferKind::Output, .rank = static_cast<std::int16_t>(r)};
+      const int channels[] = {multicast.addChannel(r, plan::Access::Memory, 1 - r)};
+      const auto exchangeSignals = [&] {
+        multicast.add(r, 0, {});
+        multicast.synchronise(r, 0, plan::OperationKind::Signal, channels);
+        multicast.synchronise(r, 0, plan::OperationKind::Wait, channels);
+        multicast.add(r, 0, {});
+      };
+      exchangeSignals();
+      multicast.transfer(r, 0, {&all, 1}, {&result, 1}, 1);
+      exchangeSignals();
+    }
+    refused("executors do not use multicast", executionPlan(multicast.finish(), rank.rank), 16, 16);
 
     // An error on one rank is an error on all.
     const auto text = [&] {
@@ -222,6 +236,9 @@ TEST_CASE("wrong calls") {
     rank.bootstrap.barrier();
   });
   CHECK_THROWS_AS(Executor(nullptr), Error);
+  plan::Plan unordered = plan::twoShotPlan(2);
+  unordered.operations[unordered.blocks[0].operations.first + 3].kind = plan::OperationKind::Sync;
+  CHECK_THROWS_WITH_AS(executionPlan(unordered, 0), doctest::Contains("at rank 0, block 0, operation"), Error);
   CHECK_THROWS_WITH_AS(executionPlan(plan::ringPlan(2), 2), doctest::Contains("of which 2 is none"), Error);
 }
 
