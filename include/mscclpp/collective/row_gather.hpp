@@ -66,7 +66,7 @@ struct GatherScratch {
 /// 3. All threads of a grid call finish().
 ///
 /// Warps that send and warps that receive may be different ones of the same blocks: each kind makes a session with its
-/// grid, and after a barrier of the block, one of them calls finish(). A block of rows is overwritten with the credit
+/// grid; one kind calls leave() before a barrier of the block, the other finish() after it. A block of rows is overwritten with the credit
 /// of its reader: a rank sends to a peer only once the peer has entered the call, and a rank's call starts when all
 /// blocks of its previous one have ended. Two calls on one scratch do not overlap in time.
 template <int Ranks, class Scratch, class GridType, class Wait, class Trace>
@@ -175,13 +175,17 @@ class RowGather {
 
   // ---- 3. ----
 
-  /// Ends the call, with any grid of the blocks; all threads that have a session have met at a barrier of the block
-  /// before. Returns whether all waits of this session in this thread succeeded.
-  template <class AnyGrid>
-  MSCCLPP_INLINE bool finish(const AnyGrid& grid) {
+  /// Ends the call. Called by all threads of one session's grid, after a barrier of the block that follows what all
+  /// sessions did. Returns whether all waits of this thread succeeded.
+  MSCCLPP_INLINE bool finish() {
+    const bool succeeded = leave();
+    if (!hasStopped_) args_.epochs.advance(grid_, epoch_ + 1);
+    return succeeded;
+  }
+  /// The same for the other sessions, whose threads call it before that barrier.
+  MSCCLPP_INLINE bool leave() {
     if (hasStopped_) return false;
     if (hasFailed(wait_)) args_.epochs.stop(epoch_);
-    args_.epochs.advance(grid, epoch_ + 1);
     return !hasFailed(wait_);
   }
 

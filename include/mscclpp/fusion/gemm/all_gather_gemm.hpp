@@ -77,27 +77,27 @@ struct AllGatherGemm {
     auto&& trace = traceOf(grid);
     const TraceSpan span(trace, TraceId::AllGather, args.count * operands.input.columns * sizeof(T));
     auto wait = tracedWait(args.wait, trace);
+    // Each kind of warps has code of its own, with constant barriers, and few registers in common.
     const auto consumers = grid.warps(0, config.tile.warps(), BarrierIds{1});
-    const auto senders = grid.warps(config.tile.warps(), config.senderWarps, BarrierIds{1 + BarrierIds::count});
-    const bool isConsumer = consumers.isMember();
-    const auto own = isConsumer ? consumers : senders;
-    auto gather = makeRowGather(own, args, wait, trace);
-    bool succeeded = true;
-    if (isConsumer) {
-      if (!gather.hasStopped()) succeeded = multiply(own, grid.sharedMemory(), args, gather, operands, output);
-    } else {
-      succeeded =
-          gather.send(operands.input.data, operands.input.pitch * sizeof(T), operands.input.columns * sizeof(T));
+    if (consumers.isMember()) {
+      auto gather = makeRowGather(consumers, args, wait, trace);
+      if (!gather.hasStopped()) multiply(consumers, grid.sharedMemory(), args, gather, operands, output);
+      grid.block().sync();  // the epoch has been read
+      return gather.finish();
     }
+    const auto senders = grid.warps(config.tile.warps(), config.senderWarps, BarrierIds{1 + BarrierIds::count});
+    auto gather = makeRowGather(senders, args, wait, trace);
+    gather.send(operands.input.data, operands.input.pitch * sizeof(T), operands.input.columns * sizeof(T));
+    const bool succeeded = gather.leave();
     grid.block().sync();
-    return gather.finish(grid) && succeeded;
+    return succeeded;
   }
 
  private:
   static_assert(config.senderWarps > 0 && config.groupBlocks > 0);
 
   template <class Consumers, class Gather, class PairOp>
-  static MSCCLPP_INLINE bool multiply(const Consumers& grid, std::byte* shared, const Args& args, Gather& gather,
+  static MSCCLPP_INLINE void multiply(const Consumers& grid, std::byte* shared, const Args& args, Gather& gather,
                                       const GemmOperands<T, PairOp>& operands, const Matrix<T>& output) {
     std::size_t blocks = 0;
     for (int rank = 0; rank < args.team.size(); ++rank) blocks += gather.blocksOf(rank);
@@ -105,7 +105,6 @@ struct AllGatherGemm {
                              static_cast<std::size_t>(config.groupBlocks)};
     GemmTile<T, config.tile, Consumers> tile(grid, shared);
     const ArraySink<T> sink(output.data);
-    bool succeeded = true;
     for (auto i = static_cast<std::size_t>(grid.blockIndex()); i < order.count();
          i += static_cast<std::size_t>(grid.blockCount())) {
       const TilePlace at = order(i);
@@ -118,7 +117,7 @@ struct AllGatherGemm {
         input = {gather.rows(place.rank), rows.size(), operands.input.columns, args.scratch.columns};
       }
       // After a failure the warps go on with meaningless data: others of the block may not know of it.
-      succeeded = gather.await(place) && succeeded;
+      gather.await(place);
       tile.multiply(input, row, operands.weight, column);
       tile.forEachPack(rows.begin + row, column, operands.weight.rows, operands.op,
                        [&](std::size_t r, std::size_t c, const Pack<T>& pack) {
@@ -129,7 +128,6 @@ struct AllGatherGemm {
                               left < packSize<T> ? static_cast<int>(left) : packSize<T>);
                        });
     }
-    return succeeded;
   }
 };
 

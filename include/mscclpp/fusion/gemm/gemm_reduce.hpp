@@ -94,27 +94,27 @@ struct GemmReduce {
     const TraceSpan span(trace, isScatter ? TraceId::ReduceScatter : TraceId::AllReduce,
                          args.count * width * sizeof(T));
     auto wait = tracedWait(args.wait, trace);
-    const auto producers = grid.warps(0, config.tile.warps(), BarrierIds{1});
-    const auto reducers = grid.warps(config.tile.warps(), config.reducerWarps, BarrierIds{1 + BarrierIds::count});
-    const bool isProducer = producers.isMember();
-    const auto own = isProducer ? producers : reducers;
-    auto exchange = makeRowExchange(own, args, rows.exchangeCount(), wait, trace, Sum{});
     const std::size_t tiles = ceilDivide(operands.weight.rows, static_cast<std::size_t>(config.tile.columns));
-    bool succeeded = true;
-    if (isProducer) {
-      if (!exchange.hasStopped()) contribute(own, grid.sharedMemory(), exchange, rows, operands, tiles);
-    } else {
-      const auto transform = [&](const auto& warp, std::size_t row, auto& packs, const auto& output) {
-        if (rows.isPresent(row)) result.transform(warp, rows.part(row), packs, output);
-      };
-      const auto sink = [&](std::size_t row, std::size_t byte, const Word128& word) {
-        if (rows.isPresent(row)) result.store(rows.part(row), byte, word);
-      };
-      succeeded = exchange.template reduce<packsPerLane>(static_cast<std::uint32_t>(tiles), transform, sink) &&
-                  exchange.collect(sink);
+    // Each kind of warps has code of its own, with constant barriers, and few registers in common.
+    const auto producers = grid.warps(0, config.tile.warps(), BarrierIds{1});
+    if (producers.isMember()) {
+      const auto exchange = makeRowExchange(producers, args, rows.exchangeCount(), wait, trace, Sum{});
+      if (!exchange.hasStopped()) contribute(producers, grid.sharedMemory(), exchange, rows, operands, tiles);
+      grid.block().sync();  // the epoch, which the reducers advance, has been read
+      return true;
     }
-    grid.block().sync();  // the epoch, which the reducers advance, has been read
-    return isProducer ? succeeded : exchange.finish() && succeeded;
+    const auto reducers = grid.warps(config.tile.warps(), config.reducerWarps, BarrierIds{1 + BarrierIds::count});
+    auto exchange = makeRowExchange(reducers, args, rows.exchangeCount(), wait, trace, Sum{});
+    const auto transform = [&](const auto& warp, std::size_t row, auto& packs, const auto& output) {
+      if (rows.isPresent(row)) result.transform(warp, rows.part(row), packs, output);
+    };
+    const auto sink = [&](std::size_t row, std::size_t byte, const Word128& word) {
+      if (rows.isPresent(row)) result.store(rows.part(row), byte, word);
+    };
+    const bool succeeded = exchange.template reduce<packsPerLane>(static_cast<std::uint32_t>(tiles), transform, sink) &&
+                           exchange.collect(sink);
+    grid.block().sync();
+    return exchange.finish() && succeeded;
   }
 
  private:
