@@ -57,7 +57,7 @@ struct AllGatherGemmBody {
           {}};
       const auto output =
           makeMatrix(reinterpret_cast<T*>(outputs.at(rank)) + index * call.rows * width, call.rows, width);
-      if (!C::run(grid, args, operands, output)) return;
+      C::run(grid, args, operands, output);  // after a failure it does nothing
       if (!barrier.sync(grid, stepWait)) return;
     }
   }
@@ -174,5 +174,24 @@ TEST_CASE("all-gather and GEMM with a gated activation, of f16") {
   checkAllGatherGemm<f16, GateBySilu<f16>>(2, 2, {40, 64, 32, 0, 2}, 0);
   checkAllGatherGemm<f16, GateBySilu<f16>>(3, 1, {29, 38, 27, 0, 2});
 }
+
+// These have an intended data race.
+#if !defined(__SANITIZE_THREAD__)
+TEST_CASE("all-gather and GEMM: the checks detect rows that count as arrived before they are") {
+  using Scratch = GatherScratch<bf16>;
+  const auto run = [](std::uint64_t epoch, int parts) {
+    return runAllGatherGemm<bf16, smallGather>(
+        2, 1, {2 * 16, 32, 16, 0, 1}, 1, 100'000'000, [&](auto& scratch, const Scratch& layout) {
+          for (int part = 0; part < parts; ++part) {
+            scratch.write(0, std::vector<std::uint64_t>{epoch}, layout.readyOffset(0, 1, 0, part));
+          }
+        });
+  };
+  constexpr int parts = 3;                                 // 16 rows of which a warp sends 6
+  const auto right = run(Scratch::firstEpoch - 1, parts);  // the words of the call before
+  CHECK_MESSAGE(right.wrong.empty(), right.wrong);
+  CHECK_FALSE(run(Scratch::firstEpoch, parts).wrong.empty());
+}
+#endif
 
 }  // namespace mscclpp::test

@@ -36,7 +36,7 @@ struct GemmCall {
   int calls;
 };
 
-/// C: a GemmReduce. Scratch: a wrong one, for mutants.
+/// C: a GemmReduce.
 template <class C, class T, class PairOp>
 struct GemmReduceBody {
   Window<> scratch, epochs, inputs, weights, outputs, barriers;
@@ -68,7 +68,7 @@ struct GemmReduceBody {
           makeOp(rank)};
       const StoreRows<T> result{
           makeMatrix(reinterpret_cast<T*>(outputs.at(rank)) + index * outputRows * call.width, outputRows, call.width)};
-      if (!C::run(grid, args, operands, result)) return;
+      C::run(grid, args, operands, result);  // after a failure it does nothing
       if (!barrier.sync(grid, stepWait)) return;
     }
   }
@@ -87,16 +87,16 @@ struct GemmOutcome {
 };
 
 /// Makes the calls of `call` in one launch, each with other inputs, and checks all outputs, with what lies around them.
-template <class T, GemmReduceConfig config, class PairOp = KeepPairs<T>>
-GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call,
-                          const std::function<void(typename GemmReduce<T, config>::Scratch&)>& spoil = {},
-                          int slowRank = -1, std::uint64_t delay = 0) {
+/// spoil(scratch buffers, layout): for mutants.
+template <class T, GemmReduceConfig config, class PairOp, class Spoil>
+GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowRank, std::uint64_t delay,
+                          const Spoil& spoil, std::uint64_t timeout = waitTimeout) {
   using C = GemmReduce<T, config>;
   Backend<32> backend;
   constexpr bool isScatter = C::delivery == RowDelivery::ToOwner;
-  auto layout = C::scratchFor(call.rows, call.width, ranks);
-  if (spoil) spoil(layout);
+  const auto layout = C::scratchFor(call.rows, call.width, ranks);
   auto scratch = backend.allocate(ranks, layout.windowBytes(), C::Scratch::initialByte);
+  spoil(scratch, layout);
   auto epochs = backend.allocate(ranks, epochWords * sizeof(std::uint64_t), 0);
   setEpochs(epochs, ranks, C::Scratch::firstEpoch);
   const auto team = static_cast<std::size_t>(ranks);
@@ -130,7 +130,7 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call,
                                           ranks,
                                           slowRank,
                                           delay,
-                                          backend.wait()};
+                                          backend.wait(timeout)};
   GemmOutcome outcome;
   outcome.record = backend.run({ranks, blocks, C::maxBlockThreads / 32, config.tile.sharedBytes(sizeof(T))}, body);
   std::vector<std::vector<T>> results;
@@ -187,7 +187,8 @@ void checkGemmReduce(int ranks, int blocks, const GemmCall& call) {
   CAPTURE(call.rows);
   CAPTURE(call.width);
   CAPTURE(call.depth);
-  const auto outcome = runGemmReduce<T, config>(ranks, blocks, call);
+  const auto outcome =
+      runGemmReduce<T, config, KeepPairs<T>>(ranks, blocks, call, -1, 0, [](const auto&, const auto&) {});
   if (outcome.record) FAIL_CHECK(describe(*outcome.record));
   CHECK_MESSAGE(outcome.wrong.empty(), outcome.wrong);
 }
@@ -214,6 +215,36 @@ TEST_CASE("GEMM and all-reduce, in two hops") {
 }
 TEST_CASE("GEMM and all-reduce, in one hop, of f16") {
   checkSizes<f16, RowDelivery::Redundant>();
+}
+
+// These have an intended data race.
+#if !defined(__SANITIZE_THREAD__)
+TEST_CASE("GEMM and all-reduce: the checks detect a tile that counts before it is complete") {
+  using Scratch = RowScratch<bf16, RowDelivery::ToAll>;
+  constexpr int parts = 2;
+  const GemmCall call{16, parts * smallTile.columns, 16, 0, 1};
+  const auto run = [&](std::uint32_t counted) {
+    return runGemmReduce<bf16, smallGemm<RowDelivery::ToAll>, SlowPairs<bf16>>(
+        2, 1, call, 1, 100'000'000, [&](auto& scratch, const Scratch& layout) {
+          const std::vector<std::uint32_t> arrived{counted};
+          scratch.write(0, arrived, layout.arrivalOffset(Scratch::firstEpoch, 0, 1));
+        });
+  };
+  const auto right = run(0);
+  CHECK_MESSAGE(right.wrong.empty(), right.wrong);
+  CHECK_FALSE(run(1).wrong.empty());      // the last tile of rank 1 is not awaited
+  CHECK_FALSE(run(parts).wrong.empty());  // nor any of them
+}
+#endif
+
+TEST_CASE("GEMM and all-reduce: a rank that computes nothing is named") {
+  using Scratch = RowScratch<bf16, RowDelivery::Redundant>;
+  const auto outcome = runGemmReduce<bf16, smallGemm<RowDelivery::Redundant>, SlowPairs<bf16>>(
+      2, 1, {16, 32, 16, 0, 1}, 1, 1'500'000'000, [](auto&, const Scratch&) {}, 300'000'000);
+  REQUIRE(outcome.record);
+  CHECK(outcome.record->outcome == WaitOutcome::Deadline);
+  CHECK(outcome.record->rank == 0);
+  CHECK(outcome.record->peer == 1);
 }
 
 }  // namespace mscclpp::test
