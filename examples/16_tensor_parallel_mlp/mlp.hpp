@@ -1,6 +1,6 @@
 // 16: the feed-forward layer of a transformer, tensor-parallel with sequence-parallel input and output: two fused
-// kernels, all-gather and GEMM with a gated activation, then GEMM and reduce-scatter with residual and RMSNorm. The same
-// types run on GPUs (gpu.cu) and in emulation (cpu.cpp).
+// kernels, all-gather and GEMM with a gated activation, then GEMM and reduce-scatter with residual and RMSNorm. The
+// same types run on GPUs (gpu.cu) and in emulation (cpu.cpp).
 #pragma once
 
 #include "mscclpp/fusion/gemm/all_gather_gemm.hpp"

@@ -1,6 +1,6 @@
 // The instructions of arch/ that do not access memory: warps, barriers, clocks, launches.
-#include "mscclpp/arch/backoff.hpp"
 #include "mscclpp/arch/async_copy.hpp"
+#include "mscclpp/arch/backoff.hpp"
 #include "mscclpp/arch/barrier.hpp"
 #include "mscclpp/arch/clock.hpp"
 #include "mscclpp/arch/launch.hpp"

@@ -24,8 +24,9 @@ struct CollectiveArgs {
 };
 
 /// What all collectives have: a type with the arguments Args, the layout Scratch of its window, maxBlockThreads, the
-/// largest number of threads per block, accepts(args, shape), whether a launch of that shape can run with the arguments,
-/// and a static run(grid, args, source, sink), called by all threads of the grid. Models: fusion/gemm/gemm_reduce.hpp.
+/// largest number of threads per block, accepts(args, shape), whether a launch of that shape can run with the
+/// arguments, and a static run(grid, args, source, sink), called by all threads of the grid. Models:
+/// fusion/gemm/gemm_reduce.hpp.
 ///
 /// collectiveKernel waits for the kernels that it depends on, then calls run(). A collective with
 /// `static constexpr bool awaitsPrerequisites = true` does that itself: run() calls arch::waitForPrerequisites() before

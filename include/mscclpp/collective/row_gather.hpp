@@ -66,9 +66,9 @@ struct GatherScratch {
 /// 3. All threads of a grid call finish().
 ///
 /// Warps that send and warps that receive may be different ones of the same blocks: each kind makes a session with its
-/// grid; one kind calls leave() before a barrier of the block, the other finish() after it. A block of rows is overwritten with the credit
-/// of its reader: a rank sends to a peer only once the peer has entered the call, and a rank's call starts when all
-/// blocks of its previous one have ended. Two calls on one scratch do not overlap in time.
+/// grid; one kind calls leave() before a barrier of the block, the other finish() after it. A block of rows is
+/// overwritten with the credit of its reader: a rank sends to a peer only once the peer has entered the call, and a
+/// rank's call starts when all blocks of its previous one have ended. Two calls on one scratch do not overlap in time.
 template <int Ranks, class Scratch, class GridType, class Wait, class Trace>
 class RowGather {
  public:
@@ -135,13 +135,11 @@ class RowGather {
       const int peer = team().peer(static_cast<int>(i / perPeer));
       const std::size_t block = i % perPeer / parts;
       const std::size_t part = i % parts;
-      const std::size_t end = block * perBlock() + perBlock() < rows ? block * perBlock() + perBlock() : rows;
-      const std::size_t perPart = static_cast<std::size_t>(scratch().rowsPerPart);
+      const Range range = partOf(rows, block, part);
       if (peer != entered && !awaitEntry(peer)) return false;
       entered = peer;
       const TraceSpan span(trace_, TraceId::Push, block);
-      for (std::size_t row = block * perBlock() + part * perPart;
-           row < end && row < block * perBlock() + (part + 1) * perPart; ++row) {
+      for (std::size_t row = range.begin; row < range.end; ++row) {
         copy(warp_, args_.window.at(peer, scratch().rowOffset(peer, team().rank(), row)),
              static_cast<const std::byte*>(data) + row * pitch, bytes);
       }
@@ -196,6 +194,12 @@ class RowGather {
   MSCCLPP_INLINE const Team<Ranks>& team() const { return args_.team; }
   MSCCLPP_INLINE const Scratch& scratch() const { return args_.scratch; }
   MSCCLPP_INLINE std::size_t perBlock() const { return static_cast<std::size_t>(scratch().rowsPerBlock); }
+  /// The rows of a part of a block, of `rows` rows of this rank; there may be none.
+  MSCCLPP_INLINE Range partOf(std::size_t rows, std::size_t block, std::size_t part) const {
+    const Range inBlock = steppedPart(rows, perBlock(), block);
+    const Range inPart = steppedPart(inBlock.size(), static_cast<std::size_t>(scratch().rowsPerPart), part);
+    return {inBlock.begin + inPart.begin, inBlock.begin + inPart.end};
+  }
   MSCCLPP_INLINE std::uint64_t* word(int rank, std::size_t offset) const {
     return reinterpret_cast<std::uint64_t*>(args_.window.at(rank, offset));
   }

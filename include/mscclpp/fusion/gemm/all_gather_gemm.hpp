@@ -24,8 +24,8 @@ struct AllGatherGemmConfig {
 };
 
 /// Every rank has rows [r * s, (r + 1) * s) of args.count rows of input, with s = sliceRows(rows, ranks); the last
-/// slices may be shorter or empty. It gets, for all rows, the product with the transpose of its own weights, in `output`
-/// (args.count rows).
+/// slices may be shorter or empty. It gets, for all rows, the product with the transpose of its own weights, in
+/// `output` (args.count rows).
 ///
 /// A warp-specialised kernel. The last warps of each block send this rank's rows to all peers, each rank to the one
 /// behind it first. The first warps compute tiles, first those of this rank's own rows, which they read where they are,
@@ -34,9 +34,9 @@ struct AllGatherGemmConfig {
 ///
 /// run() is called by all threads of a grid, on every rank with the same rows, depth and config; the width may differ.
 /// Blocks have maxBlockThreads threads, and all blocks are resident at once. With no rows it returns at once. Two calls
-/// on one scratch do not overlap in time, and a rank's call starts when all blocks of its previous one have ended. Other
-/// arguments are refused: that is a record in args.wait's control block, and on a CPU InvalidCall. A wait that fails
-/// leaves its record there too; the outputs are then meaningless. The same bits in every run.
+/// on one scratch do not overlap in time, and a rank's call starts when all blocks of its previous one have ended.
+/// Other arguments are refused: that is a record in args.wait's control block, and on a CPU InvalidCall. A wait that
+/// fails leaves its record there too; the outputs are then meaningless. The same bits in every run.
 template <class T, AllGatherGemmConfig config>
 struct AllGatherGemm {
   using Scratch = GatherScratch<T>;

@@ -32,8 +32,8 @@ struct GemmReduceConfig {
 /// over the ranks in rank order, in fp32, and rounded once. Result: what becomes of a row (fusion/gemm/row_result.hpp).
 /// All ranks get the same bits in every run, whatever the number of blocks.
 ///
-/// With RowDelivery::ToOwner, rank r gets rows [r * s, (r + 1) * s) with s = sliceRows(rows, ranks): the last slices may
-/// be shorter or empty. Row i of its output is row r * s + i. Otherwise every rank gets all rows.
+/// With RowDelivery::ToOwner, rank r gets rows [r * s, (r + 1) * s) with s = sliceRows(rows, ranks): the last slices
+/// may be shorter or empty. Row i of its output is row r * s + i. Otherwise every rank gets all rows.
 ///
 /// A warp-specialised kernel. The first warps of each block compute tiles in an order in which those that other ranks
 /// reduce come first, and contribute them through shared memory to their owners; they never wait. The last warps reduce
@@ -43,10 +43,10 @@ struct GemmReduceConfig {
 ///
 /// run() is called by all threads of a grid, on every rank with the same sizes and config. Blocks have maxBlockThreads
 /// threads, and all blocks are resident at once. args.count: rows; with none it returns at once. Sizes are any, the
-/// depth may be 0; with a Result that needs whole rows, the width is at most packsPerLane packs for each lane of a warp.
-/// Two calls on one scratch do not overlap in time, and a rank's call starts when all blocks of its previous one have
-/// ended. Other arguments are refused: that is a record in args.wait's control block, and on a CPU InvalidCall. A wait
-/// that fails leaves its record there too; the outputs are then meaningless.
+/// depth may be 0; with a Result that needs whole rows, the width is at most packsPerLane packs for each lane of a
+/// warp. Two calls on one scratch do not overlap in time, and a rank's call starts when all blocks of its previous one
+/// have ended. Other arguments are refused: that is a record in args.wait's control block, and on a CPU InvalidCall. A
+/// wait that fails leaves its record there too; the outputs are then meaningless.
 template <class T, GemmReduceConfig config, class Result = StoreRows<T>>
 struct GemmReduce {
   static constexpr RowDelivery delivery = config.delivery;

@@ -6,8 +6,8 @@
 
 namespace mscclpp {
 
-/// A row-major matrix: element (r, c) is at data[r * pitch + c]. Plain data. Any sizes and alignment work; fastest where
-/// data is a multiple of 16 and pitch one of 16 bytes.
+/// A row-major matrix: element (r, c) is at data[r * pitch + c]. Plain data. Any sizes and alignment work; fastest
+/// where every row begins at a multiple of 16 bytes.
 template <class T>
 struct Matrix {
   T* data;

@@ -12,9 +12,9 @@
 namespace mscclpp {
 
 // A pair operation is a const callable Vector<T, outputs>(row, column, first, second) with `outputs` 1 or 2: row and
-// column are those of `first` in the product, whose element in the next column is `second`. With one output, column c of
-// the product gives column c / 2 of the result. It is called once for each pair that has a column of the product; where
-// the width is odd, `second` of the last pair is 0. Models: below.
+// column are those of `first` in the product, whose element in the next column is `second`. With one output, column c
+// of the product gives column c / 2 of the result. It is called once for each pair that has a column of the product;
+// where the width is odd, `second` of the last pair is 0. Models: below.
 
 /// Rounds each accumulator.
 template <class T>

@@ -40,8 +40,8 @@ struct GemmShape {
 /// depth. Made by all threads of a grid whose blocks have shape.warps() warps of 32 lanes, with shape.sharedBytes() of
 /// shared memory. The same bits in every run.
 ///
-/// A main loop of asynchronous copies and mma.sync: about two thirds of what wgmma reaches on Hopper GPUs. Where that
-/// matters, see docs/cutlass.md.
+/// A main loop of asynchronous copies and mma.sync, which every GPU since Ampere has and emulation runs. Hopper's wgmma
+/// is faster.
 template <class T, GemmShape shape, Grid GridType>
 class GemmTile {
  public:
