@@ -43,8 +43,8 @@ struct ExpertPlacement {
   }
 };
 
-/// What combine has to know of a dispatch: arrays in memory of this rank, which dispatch fills in. One for each dispatch
-/// whose combine is to come.
+/// What combine has to know of a dispatch: arrays in memory of this rank, which dispatch fills in. One for each
+/// dispatch whose combine is to come.
 struct Handle {
   std::int32_t* rankIndex;  ///< [maxTokens][ranks]: RoutingLayout::rankIndex of this rank's tokens
   std::uint32_t* received;  ///< [ranks]: tokens from each rank

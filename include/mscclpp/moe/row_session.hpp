@@ -54,8 +54,8 @@ class RowSession {
   /// The i-th rank in an order that begins after this one and ends with it: i in [0, team().size()).
   MSCCLPP_INLINE int rankInOrder(int i) const { return i == team().size() - 1 ? team().rank() : team().peer(i); }
 
-  /// The share of this warp of the items to send or to receive: first, first + stride, ... Where rows have flags and the
-  /// launch does both, half of the warps of each block send while the others receive, if there are warps for both.
+  /// The share of this warp of the items to send or to receive: first, first + stride, ... Where rows have flags and
+  /// the launch does both, half of the warps of each block send while the others receive, if there are warps for both.
   struct Share {
     std::uint32_t first, stride;
     bool sends, receives;
@@ -152,8 +152,8 @@ class RowSession {
     if (hasFailed(wait_)) args_.epochs.stop(epoch_);
     return !hasFailed(wait_);
   }
-  /// Ends the call. Called by all threads. rowsFrom(rank): rows that this rank has received from a rank. Returns whether
-  /// all waits of this thread succeeded.
+  /// Ends the call. Called by all threads. rowsFrom(rank): rows that this rank has received from a rank. Returns
+  /// whether all waits of this thread succeeded.
   template <class RowsFrom>
   MSCCLPP_INLINE bool finish(const RowsFrom& rowsFrom) const {
     if constexpr (!Transport::hasRowFlags) {
