@@ -19,10 +19,10 @@ inline constexpr int stepGroups = stepPacks / groupPacks;
 inline constexpr int stepScalePacks = stepGroups / 4;
 
 // A source has `hasScales`, and load(warp, token, firstPack, packs, words, scales): all lanes of a warp load `packs`
-// packs of a token's row, at most stepPacks, from firstPack on, a multiple of stepPacks. Lane l gets packs l, l +
-// width, ... in words[0], words[1], ... scales(x, makePack) is called by all lanes, for x below stepScalePacks, if there are
-// scales; the lane that needs pack x of the step's scales calls makePack(). Scales are floats: value = scale * fp8
-// value.
+// packs of a token's row, at most stepPacks, from firstPack on, a multiple of stepPacks. Lane l gets packs l,
+// l + width, ... in words[0], words[1], ... If there are scales, all lanes call scales(x, makePack) for each x below
+// stepScalePacks; the lane that needs pack x of the step's scales calls makePack(). Scales are floats: value = scale *
+// fp8 value.
 
 /// Rows of 16-byte packs, sent as they are: bf16 or any other type.
 struct RowArray {
