@@ -43,8 +43,9 @@ MSCCLPP_DEVICE __forceinline__ gpu::WarpGrid consumerGrid() {
 
 /// The collective epilogue `Stock` with its output sent into the slots of a row exchange: same registers, same shared
 /// memory, same TMA stores, to the rank that reduces the tile's rows (with RowDelivery::Redundant, to every rank, one
-/// after the other). The warp that issues a tile's stores waits for them and publishes the tile as one part of its
-/// block of rows; the others go on.
+/// after the other). The warp that issues a tile's stores publishes the tile, as one part of its block of rows, once
+/// they are complete: after the tile in a pingpong kernel, where the other warp group computes meanwhile; in a
+/// cooperative kernel before the stores of its next tile, so that the tensor cores do not wait for the link.
 ///
 /// Stock has no source C (ElementC is void: what is added once is added after the reduction), no callbacks that load
 /// tiles, and a row-major output of Scratch::Element. Ranks: the number of ranks, fixed. Completion: see
@@ -158,6 +159,7 @@ class ContributingEpilogue : public detail::InSlotCoordinates<Stock, typename Sc
                                          static_cast<int>(contribution_.slotSet()));
     constexpr bool isRedundant = Scratch::delivery == RowDelivery::Redundant;
     const int first = isRedundant ? params_.exchange.team.rank() : contribution_.owner(block);
+    publishPending();
     MSCCLPP_NO_UNROLL
     for (int i = 0; i < (isRedundant ? Ranks : 1); ++i) {
       Base toOwner(params_.owners[first + i < Ranks ? first + i : first + i - Ranks], shared);
@@ -168,15 +170,27 @@ class ContributingEpilogue : public detail::InSlotCoordinates<Stock, typename Sc
       storeState = nextStore;
     }
     // The warp that issues the stores is the first one.
-    const gpu::WarpTile<> warp;
-    if (thread < warp.size()) {
-      arch::bulkWait<0>();
-      contribution_.publish(warp, block);
-    }
+    if (thread < gpu::WarpTile<>::width) pending_ = static_cast<int>(block);
     return cute::make_tuple(loadState, storeState);
+  }
+  template <class LoadPipeline, class LoadState, class StorePipeline, class StoreState>
+  CUTLASS_DEVICE auto store_tail(LoadPipeline loadPipeline, LoadState loadState, StorePipeline storePipeline,
+                                 StoreState storeState) {
+    publishPending();
+    return Base::store_tail(loadPipeline, loadState, storePipeline, storeState);
   }
 
  private:
+  static constexpr int nothing = -1;
+
+  /// Waits for the stores of the last tile and publishes it. All lanes of a warp.
+  CUTLASS_DEVICE void publishPending() {
+    if (pending_ == nothing) return;
+    arch::bulkWait<0>();
+    contribution_.publish(gpu::WarpTile<>{}, static_cast<std::size_t>(pending_));
+    pending_ = nothing;
+  }
+
   /// Rows, columns and sets of the slots of one owner: two calls, the contributions of each rank.
   template <class Shape>
   static CUTLASS_HOST_DEVICE auto slotShape(const Shape& shape, const Scratch& scratch) {
@@ -193,6 +207,7 @@ class ContributingEpilogue : public detail::InSlotCoordinates<Stock, typename Sc
   }
   const Params& params_;
   const RowContribution<Ranks, Scratch> contribution_;
+  int pending_ = nothing;  ///< the block of rows of a tile that this warp has stored and not published
 };
 
 }  // namespace mscclpp
