@@ -35,7 +35,7 @@ LAYERS = [
     (INCLUDE + "packet/", INCLUDE + "sync/"),
     (INCLUDE + "channel/",),
     (INCLUDE + "collective/",),
-    (INCLUDE + "fusion/",),
+    (INCLUDE + "fusion/", INCLUDE + "plan/"),
     *[tuple(f"{root}{name}/" for root in (INCLUDE + "host/", "host/") for name in level.split()) for level in HOST],
     (INCLUDE + "collective_kernel.cuh",),
     (INCLUDE + "kernel.cuh", INCLUDE + "emulation/"),
