@@ -16,6 +16,7 @@
 #include "gpu_example.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/fusion/cutlass/gemm_row_exchange.cuh"
+#include "mscclpp/fusion/gemm/norm_rows.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
 #include "mscclpp/host/communicator/wait_monitor.hpp"
@@ -48,45 +49,8 @@ using Stock = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, in
 
 constexpr int ranks = 2;
 constexpr int maxWidth = 2048;
-using Scratch = RowScratch<bf16, RowDelivery::ToAll>;
-
-/// Adds the residual to a reduced row and normalises it. The second hop carries the hidden state, then its norm.
-struct ResidualAndNorm {
-  static constexpr int packsPerLane = maxWidth / (32 * packSize<bf16>);
-
-  std::size_t width;
-  const bf16* residual;
-  bf16* hidden;
-  bf16* normalised;
-
-  template <class Warp, class Packs, class Output>
-  MSCCLPP_INLINE void transform(const Warp& warp, std::size_t row, Packs& packs, const Output& output) const {
-    float squares = 0.0f;
-    packs.forEach([&](std::size_t column, Pack<bf16>& pack) {
-      const auto added = fromWord<bf16>(arch::loadWide(residual + row * width + column));
-      for (int i = 0; i < packSize<bf16>; ++i) {
-        pack[i] = narrow<bf16>(widen<bf16>(pack[i]) + widen<bf16>(added[i]));
-        squares += widen<bf16>(pack[i]) * widen<bf16>(pack[i]);
-      }
-      output(column * sizeof(bf16), toWord<bf16>(pack));
-    });
-    for (int distance = warp.size() / 2; distance > 0; distance /= 2) {
-      squares += arch::bitCast<float>(warp.shuffle(arch::bitCast<std::uint32_t>(squares), warp.rank() ^ distance));
-    }
-    const float scale = 1.0f / std::sqrt(squares / static_cast<float>(width) + 1e-6f);
-    packs.forEach([&](std::size_t column, Pack<bf16>& pack) {
-      for (int i = 0; i < packSize<bf16>; ++i) pack[i] = narrow<bf16>(widen<bf16>(pack[i]) * scale);
-      output((width + column) * sizeof(bf16), toWord<bf16>(pack));
-    });
-  }
-  MSCCLPP_INLINE void store(std::size_t row, std::size_t byte, const Word128& word) const {
-    const std::size_t element = byte / sizeof(bf16);
-    arch::storeWide(element < width ? hidden + row * width + element : normalised + row * width + element - width,
-                    word);
-  }
-};
-
-using Fused = GemmRowExchange<Stock, ranks, Scratch, ResidualAndNorm>;
+// Residual and RMSNorm need whole rows: 8 packs of 8 elements in each of 32 lanes.
+using Fused = GemmRowExchange<Stock, ranks, RowDelivery::ToAll, NormRows<bf16>, maxWidth / (32 * packSize<bf16>)>;
 using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Fused>;
 
 // ---- a layer ----
@@ -158,15 +122,14 @@ void runLayer(ProcessGroup& group) {
   WaitMonitor monitor(communicator, DeviceType::GPU);
 
   // The state of the exchange: scratch on all ranks, epochs that advance on the device.
-  auto layout = makeGemmRowScratch<Scratch>(static_cast<std::size_t>(layer.tokens),
-                                            static_cast<std::size_t>(layer.width), Fused::Epilogue::tileRows, 1, ranks);
-  layout.resultBytes *= 2;  // the hidden state and its norm
+  const auto layout = Fused::scratchFor(static_cast<std::size_t>(layer.tokens), static_cast<std::size_t>(layer.width));
   const SymmetricMemory scratch(communicator, layout.windowBytes(), DeviceType::GPU);
   const GpuBuffer<std::uint64_t> epochs(epochWords);
-  gpuMemcpy(epochs.data(), std::vector<std::uint64_t>(epochWords, Scratch::firstEpoch).data(), epochWords);
+  gpuMemcpy(epochs.data(), std::vector<std::uint64_t>(epochWords, Fused::Scratch::firstEpoch).data(), epochWords);
 
   const auto input = copyToGpu(layer.input(rank)), weight = copyToGpu(layer.weight(rank)),
-             residual = copyToGpu(layer.residual());
+             residual = copyToGpu(layer.residual()),
+             gain = copyToGpu(std::vector<bf16>(static_cast<std::size_t>(layer.width), narrow<bf16>(1.0f)));
   const GpuBuffer<bf16> hidden(residual.nelems()), normalised(residual.nelems());
 
   Gemm::Arguments arguments{};
@@ -184,8 +147,13 @@ void runLayer(ProcessGroup& group) {
                                  .scratch = layout,
                                  .count = static_cast<std::size_t>(layer.tokens),
                                  .wait = {monitor.deviceControl(), 30'000'000'000}};
-  arguments.epilogue.completion = {static_cast<std::size_t>(layer.width), residual.data(), hidden.data(),
-                                   normalised.data()};
+  RmsNormArrays<bf16> arrays{};
+  arrays.weight = gain.data();
+  arrays.epsilon = 1e-6f;
+  arrays.residual = residual.data();
+  arrays.newResidual = hidden.data();
+  arrays.normalised = normalised.data();
+  arguments.epilogue.result = {static_cast<std::size_t>(layer.width), arrays};
   Gemm gemm;
   require(Gemm::can_implement(arguments));
   require(gemm.initialize(arguments));

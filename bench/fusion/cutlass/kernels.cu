@@ -70,19 +70,7 @@ typename Kernel::Arguments argumentsOf(const Problem& problem) {
   return arguments;
 }
 
-using Scratch = RowScratch<bf16, RowDelivery::ToAll>;
-using Fused = GemmRowExchange<Stock, exchangeRanks, Scratch>;
-
-/// The parts of a row that a warp reduces at a time, of 1024 elements where they divide it so.
-std::size_t partsOf(int n) {
-  std::size_t parts = static_cast<std::size_t>(n + 1023) / 1024;
-  while (static_cast<std::size_t>(n) % (parts * 8) != 0) ++parts;
-  return parts;
-}
-Scratch scratchOf(int m, int n) {
-  return makeGemmRowScratch<Scratch>(static_cast<std::size_t>(m), static_cast<std::size_t>(n),
-                                     Fused::Epilogue::tileRows, partsOf(n), exchangeRanks);
-}
+using Fused = GemmRowExchange<Stock, exchangeRanks, RowDelivery::ToAll>;
 
 template <class Kernel>
 std::unique_ptr<Gemm> makeWithExchange(const Problem& problem, const Exchange& exchange) {
@@ -91,10 +79,11 @@ std::unique_ptr<Gemm> makeWithExchange(const Problem& problem, const Exchange& e
   args.team = Team<exchangeRanks>(exchange.rank, exchangeRanks);
   args.window = exchange.window;
   args.epochs = {exchange.epochs};
-  args.scratch = scratchOf(problem.m, problem.n);
-  args.count = static_cast<std::size_t>(problem.m) * partsOf(problem.n);
+  const auto rows = static_cast<std::size_t>(problem.m), columns = static_cast<std::size_t>(problem.n);
+  args.scratch = Fused::scratchFor(rows, columns);
+  args.count = rows;
   args.wait = exchange.wait;
-  arguments.epilogue.completion = {static_cast<bf16*>(problem.out), args.scratch.rowBytes()};
+  arguments.epilogue.result = {makeMatrix(static_cast<bf16*>(problem.out), rows, columns)};
   return std::make_unique<Launch<Kernel>>(arguments);
 }
 
@@ -105,7 +94,7 @@ struct Inside : Fused {
 
 }  // namespace
 
-static_assert(firstEpoch == Scratch::firstEpoch && Scratch::initialByte == 0);
+static_assert(firstEpoch == Fused::Scratch::firstEpoch && Fused::Scratch::initialByte == 0);
 
 std::size_t exchangeBytes(int m, int n) {
   return scratchOf(m, n).windowBytes();

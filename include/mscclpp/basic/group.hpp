@@ -136,16 +136,6 @@ class WholeBlock {
   BarrierIds barriers_;
 };
 
-/// The blocks of a launch that is known to have one dimension, such as launch()'s of kernel.cuh: Grid without the
-/// instructions that number the blocks of several dimensions.
-class LinearGrid : public WholeBlock {
- public:
-  MSCCLPP_DEVICE __forceinline__ explicit LinearGrid(BarrierIds barriers = {}) : WholeBlock(barriers) {}
-  MSCCLPP_DEVICE __forceinline__ int blockIndex() const { return static_cast<int>(blockIdx.x); }
-  MSCCLPP_DEVICE __forceinline__ int blockCount() const { return static_cast<int>(gridDim.x); }
-};
-static_assert(mscclpp::Grid<LinearGrid> && WarpSpecializedGrid<LinearGrid> && SharedMemoryGrid<LinearGrid>);
-
 /// Warps [firstWarp, firstWarp + warpCount) of some blocks: a user's kernel passes such a part to a collective and uses
 /// the other warps itself, as in a GEMM with an epilogue. Made by Grid::warps(). Only threads for which isMember()
 /// holds use the other functions. block() is the span of warps; the last of them is the control warp.
@@ -188,6 +178,20 @@ class WarpGrid {
   BarrierIds barriers_;
 };
 static_assert(mscclpp::Grid<WarpGrid> && WarpSpecializedGrid<WarpGrid>);
+
+/// The blocks of a launch that is known to have one dimension, such as launch()'s of kernel.cuh: Grid without the
+/// instructions that number the blocks of several dimensions.
+class LinearGrid : public WholeBlock {
+ public:
+  MSCCLPP_DEVICE __forceinline__ explicit LinearGrid(BarrierIds barriers = {}) : WholeBlock(barriers) {}
+  MSCCLPP_DEVICE __forceinline__ int blockIndex() const { return static_cast<int>(blockIdx.x); }
+  MSCCLPP_DEVICE __forceinline__ int blockCount() const { return static_cast<int>(gridDim.x); }
+  /// Warps [first, first + count) of each block, with barriers of their own.
+  MSCCLPP_DEVICE __forceinline__ WarpGrid warps(int first, int count, BarrierIds barriers = {}) const {
+    return {blockIndex(), blockCount(), first, count, barriers};
+  }
+};
+static_assert(mscclpp::Grid<LinearGrid> && WarpSpecializedGrid<LinearGrid> && SharedMemoryGrid<LinearGrid>);
 
 /// The blocks of this launch, of any number of dimensions (numbered along x, then y, then z), or `count` of them from
 /// block `first`: a user's kernel passes such a part to a collective and uses the others itself. barriers: only for

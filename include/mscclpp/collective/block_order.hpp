@@ -20,14 +20,23 @@ MSCCLPP_HOST_DEVICE inline std::size_t remoteBlockFirst(std::size_t i, std::size
   return Owners::block(rank, i, ranks);
 }
 
-/// The i-th of `blocks` blocks of rows, of which each rank holds an equal share in rank order, in an order that begins
-/// with the first block in which this rank has rows: what is at hand is used first, and the rows of rank + 1, rank + 2,
-/// ... follow. rows: all rows, rank r has those from rows * r / ranks on.
-MSCCLPP_HOST_DEVICE inline std::size_t ownBlockFirst(std::size_t i, std::size_t blocks, std::size_t rows,
+/// The i-th of `blocks` blocks of rows of a matrix of which rank r has the rows from r * slice on, in the order in which
+/// a row gather brings them: this rank's own, then those of the rank before it, which sends to this one first, and so
+/// on. A block belongs to the rank that has its first row.
+MSCCLPP_HOST_DEVICE inline std::size_t gatheredBlock(std::size_t i, std::size_t blocks, std::size_t slice,
                                                      std::size_t rowsPerBlock, int rank, int ranks) {
-  const std::size_t first = rows / static_cast<std::size_t>(ranks) * static_cast<std::size_t>(rank) / rowsPerBlock;
-  const std::size_t block = first + i;
-  return block < blocks ? block : block - blocks;
+  const auto firstOf = [&](int r) {
+    const std::size_t first = (static_cast<std::size_t>(r) * slice + rowsPerBlock - 1) / rowsPerBlock;
+    return first < blocks ? first : blocks;
+  };
+  int from = rank;
+  for (int step = 1; step < ranks; ++step) {
+    const std::size_t count = firstOf(from + 1) - firstOf(from);
+    if (i < count) break;
+    i -= count;
+    from = from == 0 ? ranks - 1 : from - 1;
+  }
+  return firstOf(from) + i;
 }
 
 }  // namespace mscclpp

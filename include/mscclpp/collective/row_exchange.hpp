@@ -31,6 +31,16 @@ class RowPacks {
       if (column < columns_) f(column, packs_[i]);
     }
   }
+  /// Calls f(column, pack, isPresent) n times in every lane, so that f may exchange registers with the other lanes. The
+  /// packs that are not present have any value.
+  template <class F>
+  MSCCLPP_INLINE void forEachInAllLanes(const F& f) {
+    MSCCLPP_UNROLL
+    for (int i = 0; i < n; ++i) {
+      const std::size_t column = (static_cast<std::size_t>(i) * width_ + lane_) * packSize<T>;
+      f(column, packs_[i], column < columns_);
+    }
+  }
 
  private:
   template <class, int, class, class, class, class>
@@ -63,12 +73,13 @@ class RowExchange : public RowContribution<Ranks, Scratch> {
   using typename Contribution::Owners;
   using typename Contribution::T;
 
-  MSCCLPP_INLINE RowExchange(const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace,
-                             const Op& op)
+  MSCCLPP_INLINE RowExchange(const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, std::size_t rows,
+                             Wait& wait, Trace& trace, const Op& op)
       : Contribution(makeRowContribution(grid, args)),
         op_(op),
         grid_(grid),
         warp_(grid.warp()),
+        rows_(rows),
         wait_(wait),
         trace_(trace) {
     if (!hasStopped_) hasStopped_ = !isValid();
@@ -82,7 +93,10 @@ class RowExchange : public RowContribution<Ranks, Scratch> {
     }
   }
 
-  MSCCLPP_INLINE std::size_t rows() const { return args_.count; }
+  MSCCLPP_INLINE std::size_t rows() const { return rows_; }
+  /// Whether the call does nothing, since an earlier one has failed or the arguments do not fit: then nothing may be
+  /// contributed.
+  MSCCLPP_INLINE bool hasStopped() const { return hasStopped_; }
   /// Blocks of rows of this call.
   MSCCLPP_INLINE std::size_t blocks() const { return args_.scratch.blocksOf(rows()); }
   /// The i-th block in the order in which this rank had best contribute them (collective/block_order.hpp).
@@ -204,7 +218,7 @@ class RowExchange : public RowContribution<Ranks, Scratch> {
   /// Where calls are checked, whether the rows fit in the scratch.
   MSCCLPP_INLINE bool isValid() const {
     if constexpr (checked) {
-      if (!args_.scratch.accepts(args_.count)) return refuse();
+      if (!args_.scratch.accepts(rows_)) return refuse();
     }
     return true;
   }
@@ -281,22 +295,30 @@ class RowExchange : public RowContribution<Ranks, Scratch> {
   [[no_unique_address]] const Op op_;
   const GridType& grid_;
   const Warp warp_;
+  const std::size_t rows_;
   Wait& wait_;
   Trace& trace_;
 };
 
-/// A RowExchange for one call, with the reduction operator op, the same on all ranks. args.count: the number of rows,
-/// at least 1 and at most args.scratch.rows.
+/// A RowExchange for one call, with the reduction operator op, the same on all ranks. rows: at least 1 and at most
+/// args.scratch.rows.
+template <class Op, Grid GridType, int Ranks, class Scratch, WaitPolicy Wait, TracePolicy Trace>
+MSCCLPP_INLINE RowExchange<Op, Ranks, Scratch, GridType, Wait, Trace> makeRowExchange(
+    const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, std::size_t rows, Wait& wait, Trace& trace,
+    const Op& op) {
+  return {grid, args, rows, wait, trace, op};
+}
+/// The same with args.count rows.
 template <class Op, Grid GridType, int Ranks, class Scratch, WaitPolicy Wait, TracePolicy Trace>
 MSCCLPP_INLINE RowExchange<Op, Ranks, Scratch, GridType, Wait, Trace> makeRowExchange(
     const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace, const Op& op) {
-  return {grid, args, wait, trace, op};
+  return {grid, args, args.count, wait, trace, op};
 }
 /// The same with an operator without state.
 template <StatelessOperator Op, Grid GridType, int Ranks, class Scratch, WaitPolicy Wait, TracePolicy Trace>
 MSCCLPP_INLINE RowExchange<Op, Ranks, Scratch, GridType, Wait, Trace> makeRowExchange(
     const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace) {
-  return {grid, args, wait, trace, Op{}};
+  return {grid, args, args.count, wait, trace, Op{}};
 }
 
 }  // namespace mscclpp

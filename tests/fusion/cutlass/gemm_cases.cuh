@@ -58,38 +58,31 @@ inline GemmInputs gemmInputs(const GemmShape& shape, unsigned seed, bool isScale
   return inputs;
 }
 
-/// Whether `output` of m x n bfloat16 is the sum over the ranks, each part rounded once and the sum once; `owned(row)`:
-/// the others keep the poison. In double precision; the bound is twice that of the roundings, and of the additions in
-/// float.
-template <class Owned>
+/// Whether `output` of `rows` rows of n bfloat16 is the sum over the ranks, each part rounded once and the sum once;
+/// rowOf(i): the row of the problem that is row i of the output. In double precision; the bound is twice that of the
+/// roundings, and of the additions in float.
+template <class RowOf>
 bool isGemmSum(const GemmShape& shape, const std::vector<GemmInputs>& ranks, const std::vector<bf16>& output,
-               const Owned& owned) {
-  for (int i = 0; i < shape.m; ++i) {
-    for (int j = 0; j < shape.n; ++j) {
-      const bf16 written =
-          output[static_cast<std::size_t>(i) * static_cast<std::size_t>(shape.n) + static_cast<std::size_t>(j)];
-      if (!owned(i)) {
-        unsigned char bytes[2];
-        std::memcpy(bytes, &written, 2);
-        if (bytes[0] != poisonByte || bytes[1] != poisonByte) return false;
-        continue;
-      }
+               std::size_t rows, const RowOf& rowOf) {
+  const auto n = static_cast<std::size_t>(shape.n), depth = static_cast<std::size_t>(shape.k);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::size_t i = rowOf(r);
+    for (std::size_t j = 0; j < n; ++j) {
       double sum = 0, bound = 0;
       for (const GemmInputs& rank : ranks) {
-        const float* const a = &rank.a[static_cast<std::size_t>(i) * static_cast<std::size_t>(shape.k)];
-        const float* const b = &rank.b[static_cast<std::size_t>(j) * static_cast<std::size_t>(shape.k)];
+        const float* const a = &rank.a[i * depth];
+        const float* const b = &rank.b[j * depth];
         double part = 0, magnitude = 0;
-        for (int k = 0; k < shape.k; ++k) {
+        for (std::size_t k = 0; k < depth; ++k) {
           part += double{a[k]} * b[k];
           magnitude += std::fabs(double{a[k]} * b[k]);
         }
-        const double scale =
-            double{rank.rowScales[static_cast<std::size_t>(i)]} * rank.columnScales[static_cast<std::size_t>(j)];
+        const double scale = double{rank.rowScales[i]} * rank.columnScales[j];
         sum += part * scale;
         // Tensor cores of fp8 keep fewer bits of a sum than float.
         bound += std::fabs(part * scale) / 256 + magnitude * scale / (1 << 12);
       }
-      const double got = widen<bf16>(written);
+      const double got = widen<bf16>(output[r * n + j]);
       if (!(std::fabs(got - sum) <= bound + std::fabs(sum) / 256)) {
         MESSAGE("row " << i << ", column " << j << ": " << got << " instead of " << sum);
         return false;
@@ -101,12 +94,14 @@ bool isGemmSum(const GemmShape& shape, const std::vector<GemmInputs>& ranks, con
 
 /// Runs calls of different lengths on one scratch, and checks the whole outputs of all ranks. Kernel: a
 /// GemmRowExchange. scales(arguments, rowScales, columnScales) sets the scales of the epilogue.
-template <class Kernel, int Ranks, class Scratch, class SetScales>
-void checkGemm(const std::vector<GemmShape>& shapes, std::size_t parts, bool isScaled, const SetScales& setScales) {
+template <class Kernel, int Ranks, class SetScales>
+void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetScales& setScales) {
   using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
   using ElementA = typename Kernel::ElementA;
   using ElementB = typename Kernel::ElementB;
-  using Epilogue = typename Kernel::CollectiveEpilogue;
+  using Scratch = typename Kernel::Scratch;
+  constexpr bool isScatter = Scratch::delivery == RowDelivery::ToOwner;
+  constexpr std::size_t tileRows = Kernel::Epilogue::tileRows;
   const int n = shapes[0].n;
   int maxRows = 0, maxDepth = 0;
   for (const GemmShape& shape : shapes) {
@@ -114,8 +109,7 @@ void checkGemm(const std::vector<GemmShape>& shapes, std::size_t parts, bool isS
     maxDepth = std::max(maxDepth, shape.k);
     REQUIRE(shape.n == n);
   }
-  const auto scratch = makeGemmRowScratch<Scratch>(static_cast<std::size_t>(maxRows), static_cast<std::size_t>(n),
-                                                   Epilogue::tileRows, parts, Ranks);
+  const Scratch scratch = Kernel::scratchFor(static_cast<std::size_t>(maxRows), static_cast<std::size_t>(n));
   GpuBackend backend;
   auto windows = backend.allocate(Ranks, scratch.windowBytes(), Scratch::initialByte);
   auto epochs = backend.allocate(Ranks, epochWords * sizeof(std::uint64_t), 0);
@@ -162,9 +156,10 @@ void checkGemm(const std::vector<GemmShape>& shapes, std::size_t parts, bool isS
         exchange.window = makeWindow<Ranks>(windows.window().base, Ranks);
         exchange.epochs = {reinterpret_cast<std::uint64_t*>(epochs.window().at(rank))};
         exchange.scratch = scratch;
-        exchange.count = static_cast<std::size_t>(shape.m) * parts;
+        exchange.count = static_cast<std::size_t>(shape.m);
         exchange.wait = backend.wait();
-        arguments.epilogue.completion = {reinterpret_cast<bf16*>(outputs.window().at(rank)), scratch.rowBytes()};
+        arguments.epilogue.result = {makeMatrix(reinterpret_cast<bf16*>(outputs.window().at(rank)),
+                                                Kernel::outputRows(exchange.count, rank), rowsB)};
         // Ranks that share a GPU must be resident together.
         arguments.hw_info.sm_count = perGpu > 1 ? 32 : 0;
         REQUIRE(Gemm::can_implement(arguments) == cutlass::Status::kSuccess);
@@ -182,18 +177,19 @@ void checkGemm(const std::vector<GemmShape>& shapes, std::size_t parts, bool isS
       for (int rank = 0; rank < Ranks; ++rank) {
         CAPTURE(rank);
         const auto output = outputs.template read<bf16>(rank);
-        CHECK(isGemmSum(shape, inputs, output, [&](int row) {
-          return Scratch::delivery != RowDelivery::ToOwner ||
-                 Scratch::Owners::owner(static_cast<std::size_t>(row / Epilogue::tileRows), Ranks) == rank;
+        const std::size_t rows = Kernel::outputRows(static_cast<std::size_t>(shape.m), rank);
+        CHECK(isGemmSum(shape, inputs, output, rows, [&](std::size_t row) {
+          return isScatter ? (row / tileRows * Ranks + static_cast<std::size_t>(rank)) * tileRows + row % tileRows
+                           : row;
         }));
         bool isPoisonAfter = true;
-        for (std::size_t i = count; i < output.size(); ++i) {
+        for (std::size_t i = rows * rowsB; i < output.size(); ++i) {
           unsigned char bytes[2];
           std::memcpy(bytes, &output[i], 2);
           isPoisonAfter &= bytes[0] == poisonByte && bytes[1] == poisonByte;
         }
         CHECK(isPoisonAfter);
-        if (Scratch::delivery != RowDelivery::ToOwner) {
+        if (!isScatter) {
           const auto first = outputs.template read<bf16>(0);
           CHECK(std::memcmp(output.data(), first.data(), count * sizeof(bf16)) == 0);
         }

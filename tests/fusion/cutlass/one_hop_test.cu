@@ -24,12 +24,11 @@ using Mainloop = cutlass::gemm::collective::CollectiveBuilder<
 using Stock = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop, Epilogue>;
 
 constexpr int ranks = 2;
-using Scratch = RowScratch<bf16, RowDelivery::Redundant>;
+using Fused = GemmRowExchange<Stock, ranks, RowDelivery::Redundant>;
 
 }  // namespace
 
 TEST_CASE("CUTLASS: GEMM and all-reduce in one hop") {
-  checkGemm<GemmRowExchange<Stock, ranks, Scratch>, ranks, Scratch>(
-      {{16, 1000, 256}, {1, 1000, 512}, {200, 1000, 72}}, 1, false,
-      [](auto& thread, const float*, const float*) { thread.alpha = 1.0f; });
+  checkGemm<Fused, ranks>({{16, 1000, 256}, {1, 1000, 512}, {200, 1000, 72}}, false,
+                          [](auto& thread, const float*, const float*) { thread.alpha = 1.0f; });
 }

@@ -35,15 +35,14 @@ using Mainloop = cutlass::gemm::collective::CollectiveBuilder<
 using Stock = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop, Epilogue>;
 
 constexpr int ranks = 2;
-using Scratch = RowScratch<bf16, RowDelivery::ToOwner>;
+using Fused = GemmRowExchange<Stock, ranks, RowDelivery::ToOwner>;
 
 }  // namespace
 
 TEST_CASE("CUTLASS: GEMM in fp8 with scales of rows and columns, and reduce-scatter") {
-  checkGemm<GemmRowExchange<Stock, ranks, Scratch>, ranks, Scratch>(
-      {{384, 648, 256}, {500, 648, 144}, {3, 648, 16}}, 1, true,
-      [](auto& thread, const float* rowScales, const float* columnScales) {
-        thread.op_0.ptr_row = columnScales;
-        thread.op_1.op_0.ptr_col = rowScales;
-      });
+  checkGemm<Fused, ranks>({{384, 648, 256}, {500, 648, 144}, {3, 648, 16}}, true,
+                          [](auto& thread, const float* rowScales, const float* columnScales) {
+                            thread.op_0.ptr_row = columnScales;
+                            thread.op_1.op_0.ptr_col = rowScales;
+                          });
 }

@@ -30,13 +30,12 @@ struct InSlotCoordinates<cutlass::epilogue::collective::CollectiveEpilogue<Polic
                                                         StrideD, SlotCoordinates<Fusion, Owners>, Rest...>;
 };
 
-/// The warps of the consumers of a warp-specialised kernel of CUTLASS, whose first warp group loads, as a grid. CUTLASS
-/// uses the hardware barriers below 8.
+/// The warps of the consumers of a warp-specialised kernel of CUTLASS, whose first warp group loads, as a grid with the
+/// last hardware barriers. CUTLASS uses those below 8.
 MSCCLPP_DEVICE __forceinline__ gpu::WarpGrid consumerGrid() {
   constexpr int producerWarps = 4;
-  constexpr int barriersOfCutlass = 8;
   const gpu::Grid grid;
-  return grid.warps(producerWarps, grid.warpCount() - producerWarps, BarrierIds{barriersOfCutlass});
+  return grid.warps(producerWarps, grid.warpCount() - producerWarps, BarrierIds{16 - BarrierIds::count});
 }
 
 }  // namespace detail
@@ -48,12 +47,10 @@ MSCCLPP_DEVICE __forceinline__ gpu::WarpGrid consumerGrid() {
 /// cooperative kernel before the stores of its next tile, so that the tensor cores do not wait for the link.
 ///
 /// Stock has no source C (ElementC is void: what is added once is added after the reduction), no callbacks that load
-/// tiles, and a row-major output of Scratch::Element. Ranks: the number of ranks, fixed. Completion: see
-/// GemmRowExchange.
-///
-/// The scratch divides each row of the output into as many rows of its own as it has columns; a block is the rows of
-/// one tile: makeGemmRowScratch().
-template <class Stock, int Ranks, class Scratch, class Completion>
+/// tiles, and a row-major output of Scratch::Element. Ranks: the number of ranks, fixed. Result: what becomes of the
+/// reduced rows (fusion/gemm/row_result.hpp). The scratch is one of GemmRowExchange::scratchFor(): a block is the rows
+/// of one tile, and each row of the output consists of one or several rows of the scratch.
+template <class Stock, int Ranks, class Scratch, class Result>
 class ContributingEpilogue : public detail::InSlotCoordinates<Stock, typename Scratch::Owners>::Type {
  public:
   using Base = typename detail::InSlotCoordinates<Stock, typename Scratch::Owners>::Type;
@@ -71,15 +68,28 @@ class ContributingEpilogue : public detail::InSlotCoordinates<Stock, typename Sc
   static constexpr int tileRows = cute::size<0>(CtaTileMNK{});
   static constexpr int tileColumns = cute::size<1>(CtaTileMNK{});
 
+  /// The rows of the scratch for each row of the problem.
+  static MSCCLPP_HOST_DEVICE std::size_t partsOf(const Scratch& scratch) {
+    return static_cast<std::size_t>(scratch.rowsPerBlock) / tileRows;
+  }
+  /// The rows of the output of a rank: all, or with RowDelivery::ToOwner those that it reduces, one after the other.
+  static MSCCLPP_HOST_DEVICE std::size_t outputRows(std::size_t rows, int rank) {
+    if (Scratch::delivery != RowDelivery::ToOwner) return rows;
+    const std::size_t blocks = ceilDivide(rows, std::size_t{tileRows});
+    const std::size_t own = Scratch::Owners::count(blocks, rank, Ranks) * tileRows;
+    const bool ownsLast = blocks > 0 && Scratch::Owners::owner(blocks - 1, Ranks) == rank;
+    return ownsLast ? own - (blocks * tileRows - rows) : own;
+  }
+
   struct Arguments {
     typename Fusion::Arguments thread{};  ///< as for Stock
-    ExchangeArgs exchange{};              ///< count: rows of the problem * (N / scratch.columns)
-    Completion completion{};
+    ExchangeArgs exchange{};              ///< count: the rows of the problem
+    Result result{};
   };
   struct Params {
     typename Base::Params owners[Ranks];
     ExchangeArgs exchange;
-    Completion completion;
+    Result result;
     std::uint32_t tma_transaction_bytes;
   };
 
@@ -99,7 +109,7 @@ class ContributingEpilogue : public detail::InSlotCoordinates<Stock, typename Sc
       to.thread.ranks = Ranks;
     }
     params.exchange = arguments.exchange;
-    params.completion = arguments.completion;
+    params.result = arguments.result;
     params.tma_transaction_bytes = params.owners[0].tma_transaction_bytes;
     return params;
   }
@@ -108,12 +118,13 @@ class ContributingEpilogue : public detail::InSlotCoordinates<Stock, typename Sc
   static bool can_implement(const ProblemShape& problem, const Arguments& arguments) {
     const auto shape = cute::append<4>(problem, 1);
     const auto& scratch = arguments.exchange.scratch;
-    if (cute::get<3>(shape) != 1 || scratch.columns == 0 || scratch.ranks != Ranks) return false;
+    if (cute::get<3>(shape) != 1 || scratch.ranks != Ranks) return false;
+    const auto rows = static_cast<std::size_t>(cute::get<0>(shape));
     const auto columns = static_cast<std::size_t>(cute::get<1>(shape));
-    const std::size_t parts = columns / scratch.columns;
-    if (columns % scratch.columns != 0 || static_cast<std::size_t>(scratch.rowsPerBlock) != tileRows * parts ||
-        arguments.exchange.count != static_cast<std::size_t>(cute::get<0>(shape)) * parts ||
-        !scratch.accepts(arguments.exchange.count)) {
+    const std::size_t parts = partsOf(scratch);
+    if (parts == 0 || scratch.rowsPerBlock % tileRows != 0 || scratch.columns * parts != columns ||
+        arguments.exchange.count != rows || !scratch.accepts(rows * parts) ||
+        !arguments.result.accepts(outputRows(rows, arguments.exchange.team.rank()), columns)) {
       return false;
     }
     typename Base::Arguments slots{};
@@ -151,7 +162,7 @@ class ContributingEpilogue : public detail::InSlotCoordinates<Stock, typename Sc
     const auto& scratch = params_.exchange.scratch;
     const auto block = static_cast<std::size_t>(cute::get<0>(at));
     // A cluster may have blocks beyond the edges of the problem.
-    if (block >= scratch.blocksOf(params_.exchange.count) || cute::get<1>(at) * tileColumns >= cute::get<1>(problem)) {
+    if (block * tileRows >= params_.exchange.count || cute::get<1>(at) * tileColumns >= cute::get<1>(problem)) {
       return cute::make_tuple(loadState, storeState);
     }
     const std::size_t slot = Scratch::delivery == RowDelivery::Redundant ? block : Scratch::Owners::index(block, Ranks);

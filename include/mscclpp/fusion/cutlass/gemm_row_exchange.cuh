@@ -5,46 +5,34 @@
 
 #include <cutlass/gemm/kernel/gemm_universal.hpp>
 
-#include "mscclpp/arch/wide.hpp"
+#include "mscclpp/basic/element.hpp"
 #include "mscclpp/basic/reduce_op.hpp"
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/collective/row_exchange.hpp"
 #include "mscclpp/fusion/cutlass/contributing_epilogue.cuh"
 #include "mscclpp/fusion/cutlass/tile_order.cuh"
+#include "mscclpp/fusion/gemm/row_result.hpp"
 
 namespace mscclpp {
 
-/// Completion of a GemmRowExchange that stores the reduced rows, rounded once, into an output of the problem's size;
-/// with RowDelivery::ToOwner the rows of other ranks are left alone. A Completion is plain data with these members:
-/// `transform` and `store` are called as RowExchange::reduce() calls its transform and sink.
-template <class T, int packs = 4>
-struct StoreRows {
-  static constexpr int packsPerLane = packs;  ///< room for scratch.columns elements: 256 * packs of 16 bits
-
-  T* output;             ///< row-major, aligned to 16 bytes
-  std::size_t rowBytes;  ///< of a row of the scratch
-
-  template <class Warp, class Packs, class Output>
-  MSCCLPP_INLINE void transform(const Warp& /*warp*/, std::size_t /*row*/, Packs& packsOfLane,
-                                const Output& deliver) const {
-    packsOfLane.forEach([&](std::size_t column, const Pack<T>& pack) { deliver(column * sizeof(T), toWord<T>(pack)); });
-  }
-  MSCCLPP_INLINE void store(std::size_t row, std::size_t byte, const Word128& word) const {
-    arch::storeWide(reinterpret_cast<std::byte*>(output) + row * rowBytes + byte, word);
-  }
-};
-
-/// The scratch of a GemmRowExchange for problems of up to `rows` rows and exactly `columns` columns. tileRows: rows of
-/// a tile. parts: into how many rows of the scratch a row is divided; a divisor of columns. A transform that needs
-/// whole rows, such as a norm, has parts = 1; others run fastest with about 1024 elements.
-template <class Scratch>
-Scratch makeGemmRowScratch(std::size_t rows, std::size_t columns, std::size_t tileRows, std::size_t parts, int ranks) {
-  const std::size_t partColumns = columns / parts;
-  return Scratch{rows * parts, partColumns, partColumns * sizeof(typename Scratch::Element),
-                 static_cast<int>(tileRows * parts), ranks};
-}
-
 namespace detail {
+
+/// The library's type for an element type of CUTLASS.
+template <class T>
+struct ElementOf {
+  using Type = T;
+};
+template <>
+struct ElementOf<cutlass::bfloat16_t> {
+  using Type = bf16;
+};
+template <>
+struct ElementOf<cutlass::half_t> {
+  using Type = f16;
+};
+template <class Stock>
+using OutputOf = typename ElementOf<typename Stock::ElementD>::Type;
+
 template <class Stock, class Epilogue, class Tiles>
 struct WithEpilogue {
   static_assert(sizeof(Stock) == 0,
@@ -56,13 +44,26 @@ struct WithEpilogue<cutlass::gemm::kernel::GemmUniversal<Problem, Mainloop, Stoc
                     Tiles> {
   using Type = cutlass::gemm::kernel::GemmUniversal<Problem, Mainloop, Epilogue, Tiles>;
 };
+
+template <class Stock, int Ranks, RowDelivery delivery, class Result>
+struct RowExchangeKernel {
+  using Scratch = RowScratch<OutputOf<Stock>, delivery>;
+  using Epilogue = ContributingEpilogue<typename Stock::CollectiveEpilogue, Ranks, Scratch, Result>;
+  using Type = typename WithEpilogue<Stock, Epilogue, OrderedTiles<RemoteRowsFirst<typename Scratch::Owners>>>::Type;
+};
+
 }  // namespace detail
 
 /// The GemmUniversal kernel `Stock` (Sm90, KernelTmaWarpSpecializedPingpong or -Cooperative) whose output is summed
 /// over the ranks as it is computed. It takes the arguments of Stock, but that those of the epilogue are
-/// ContributingEpilogue's: `exchange` and `completion` in place of C and D. Each tile goes to the rank that reduces its
+/// ContributingEpilogue's: `exchange` and `result` in place of C and D. Each tile goes to the rank that reduces its
 /// rows, tiles of other ranks' rows first. When a block of threads has computed its last tile, its consumer warps
-/// reduce rows and complete the call: Completion, a type as StoreRows.
+/// reduce rows and complete the call.
+///
+/// Result: what becomes of the reduced rows (fusion/gemm/row_result.hpp), such as StoreRows or NormRows. With
+/// RowDelivery::ToOwner the output of a rank consists of the blocks of rows that it owns, one after the other; a block
+/// has the rows of a tile, and the ranks own them in turn. packsPerLane: registers for a row, 256 elements of 16 bits
+/// each; a Result that needs whole rows needs so many that a row fits.
 ///
 /// Launch it as any kernel of CUTLASS 3 (GemmUniversalAdapter), on all ranks, with at most as many blocks as are
 /// resident at once, which is CUTLASS's own rule (hw_info.sm_count). Without programmatic dependent launch. The state
@@ -70,17 +71,28 @@ struct WithEpilogue<cutlass::gemm::kernel::GemmUniversal<Problem, Mainloop, Stoc
 /// with the monitor.
 ///
 /// The sources of the idea are Flux (arXiv 2406.06858) and the epilogue visitors of CUTLASS.
-template <class Stock, int Ranks, class Scratch, class Completion = StoreRows<typename Scratch::Element>>
-class GemmRowExchange
-    : public detail::WithEpilogue<Stock,
-                                  ContributingEpilogue<typename Stock::CollectiveEpilogue, Ranks, Scratch, Completion>,
-                                  OrderedTiles<RemoteRowsFirst<typename Scratch::Owners>>>::Type {
+template <class Stock, int Ranks, RowDelivery delivery, class Result = StoreRows<detail::OutputOf<Stock>>,
+          int packsPerLane = 4>
+class GemmRowExchange : public detail::RowExchangeKernel<Stock, Ranks, delivery, Result>::Type {
  public:
-  using Epilogue = ContributingEpilogue<typename Stock::CollectiveEpilogue, Ranks, Scratch, Completion>;
-  using Base =
-      typename detail::WithEpilogue<Stock, Epilogue, OrderedTiles<RemoteRowsFirst<typename Scratch::Owners>>>::Type;
+  using T = detail::OutputOf<Stock>;
+  using Scratch = RowScratch<T, delivery>;
+  using Epilogue = ContributingEpilogue<typename Stock::CollectiveEpilogue, Ranks, Scratch, Result>;
+  using Base = typename detail::RowExchangeKernel<Stock, Ranks, delivery, Result>::Type;
   using typename Base::Arguments;
   using typename Base::Params;
+
+  /// The scratch for problems of up to `rows` rows and exactly `columns` columns.
+  static Scratch scratchFor(std::size_t rows, std::size_t columns) {
+    constexpr std::size_t longest = std::size_t{packsPerLane} * packSize<T> * 32;
+    std::size_t parts = Result::wholeRows ? 1 : ceilDivide(columns, longest);
+    // The parts of a row have the same length, in whole packs.
+    while (parts < columns && columns % (parts * packSize<T>) != 0) ++parts;
+    const std::size_t part = columns / parts;
+    return {rows * parts, part, Result::resultBytes(part), static_cast<int>(Epilogue::tileRows * parts), Ranks};
+  }
+  /// The rows of the output of a rank.
+  static std::size_t outputRows(std::size_t rows, int rank) { return Epilogue::outputRows(rows, rank); }
 
   static Params to_underlying_arguments(const Arguments& arguments, void* workspace) {
     Arguments ordered = arguments;
@@ -104,19 +116,30 @@ class GemmRowExchange
  private:
   CUTLASS_DEVICE static void complete(const Params& params, const gpu::WarpGrid& grid) {
     const auto& args = params.epilogue.exchange;
-    const auto& completion = params.epilogue.completion;
-    auto wait = args.wait;
-    NoTrace trace;
-    auto exchange = makeRowExchange<Sum>(grid, args, wait, trace);
-    constexpr int tileColumns = Epilogue::tileColumns;
-    const auto parts = static_cast<std::uint32_t>((cute::get<1>(params.problem_shape) + tileColumns - 1) / tileColumns);
+    const Result& result = params.epilogue.result;
+    const auto parts = static_cast<std::uint32_t>(Epilogue::partsOf(args.scratch));
+    const auto place = [&](std::size_t row) {
+      // Divisions of 32 bits: those of 64 are slow on a GPU.
+      const auto index = static_cast<std::uint32_t>(row);
+      std::size_t whole = index / parts;
+      if constexpr (delivery == RowDelivery::ToOwner) {
+        constexpr std::size_t tileRows = Epilogue::tileRows;
+        whole = Scratch::Owners::index(whole / tileRows, Ranks) * tileRows + whole % tileRows;
+      }
+      return RowPart{whole, index % parts * args.scratch.columns};
+    };
     const auto transform = [&](const auto& warp, std::size_t row, auto& packs, const auto& deliver) {
-      completion.transform(warp, row, packs, deliver);
+      result.transform(warp, place(row), packs, deliver);
     };
     const auto store = [&](std::size_t row, std::size_t byte, const Word128& word) {
-      completion.store(row, byte, word);
+      result.store(place(row), byte, word);
     };
-    if (exchange.template reduce<Completion::packsPerLane>(parts, transform, store)) exchange.collect(store);
+    auto wait = args.wait;
+    NoTrace trace;
+    auto exchange = makeRowExchange(grid, args, args.count * parts, wait, trace, Sum{});
+    constexpr int tileColumns = Epilogue::tileColumns;
+    const auto tiles = static_cast<std::uint32_t>((cute::get<1>(params.problem_shape) + tileColumns - 1) / tileColumns);
+    if (exchange.template reduce<packsPerLane>(tiles, transform, store)) exchange.collect(store);
     exchange.finish();
   }
 };

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <cutlass/gemm/kernel/tile_scheduler.hpp>
 
+#include "mscclpp/basic/partition.hpp"
 #include "mscclpp/collective/block_order.hpp"
 #include "mscclpp/config.hpp"
 
@@ -19,10 +20,10 @@ struct RemoteRowsFirst {
     return remoteBlockFirst<Owners>(i, tiles, rank, ranks);
   }
 };
-struct OwnRowsFirst {
+struct GatheredRowsFirst {
   static MSCCLPP_HOST_DEVICE std::size_t at(std::size_t i, std::size_t tiles, std::size_t rows, std::size_t rowsPerTile,
                                             int rank, int ranks) {
-    return ownBlockFirst(i, tiles, rows, rowsPerTile, rank, ranks);
+    return gatheredBlock(i, tiles, ceilDivide(rows, static_cast<std::size_t>(ranks)), rowsPerTile, rank, ranks);
   }
 };
 
