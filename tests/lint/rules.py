@@ -36,6 +36,7 @@ LAYERS = [
     (INCLUDE + "channel/",),
     (INCLUDE + "collective/",),
     (INCLUDE + "fusion/", INCLUDE + "plan/"),
+    (INCLUDE + "moe/",),
     *[tuple(f"{root}{name}/" for root in (INCLUDE + "host/", "host/") for name in level.split()) for level in HOST],
     (INCLUDE + "collective_kernel.cuh",),
     (INCLUDE + "kernel.cuh", INCLUDE + "emulation/"),

@@ -20,9 +20,9 @@ MSCCLPP_HOST_DEVICE inline std::size_t remoteBlockFirst(std::size_t i, std::size
   return Owners::block(rank, i, ranks);
 }
 
-/// The i-th of `blocks` blocks of rows of a matrix of which rank r has the rows from r * slice on, in the order in which
-/// a row gather brings them: this rank's own, then those of the rank before it, which sends to this one first, and so
-/// on. A block belongs to the rank that has its first row.
+/// The i-th of `blocks` blocks of rows of a matrix of which rank r has the rows from r * slice on, in the order in
+/// which a row gather brings them: this rank's own, then those of the rank before it, which sends to this one first,
+/// and so on. A block belongs to the rank that has its first row.
 MSCCLPP_HOST_DEVICE inline std::size_t gatheredBlock(std::size_t i, std::size_t blocks, std::size_t slice,
                                                      std::size_t rowsPerBlock, int rank, int ranks) {
   const auto firstOf = [&](int r) {
