@@ -56,9 +56,9 @@ struct TokenRows {
 /// plus the rounding of fp32. A token without choices gets zeros.
 ///
 /// run() is called by every thread of every block of `grid`, on every rank, as Dispatch::run(), with the handle of the
-/// dispatch; in between, the experts' results are computed. They are read until the call has ended: with Phase::Send and,
-/// over a StoreTransport, with Phase::Receive. source(row, pack) gives a pack of an expert's result, sink(token, pack, values) gets one of a token's,
-/// once each.
+/// dispatch; in between, the experts' results are computed. They are read with Phase::Send and, over a StoreTransport,
+/// with Phase::Receive too. source(row, pack) gives a pack of an expert's result, sink(token, pack, values) gets one of
+/// a token's, once each.
 template <class T, class RowTransport, int Ranks = 0>
 struct Combine {
   static_assert(sizeof(T) == 2, "results are bf16 or f16");

@@ -122,8 +122,8 @@ struct Dispatch {
       const bool receives = args.phase != Phase::Send;
       const auto share = session.share(args.phase);
       if (sends) {
-        layOutRouting(grid, args.routing, args.dimensions, args.workspace.layout);
-        session.syncGrid(*args.workspace.barrier);
+        layOutRouting(grid, args.routing, args.dimensions, args.workspace.layout,
+                      [&] { session.syncGrid(*args.workspace.barrier); });
         session.enter([&](int to, std::uint32_t word) {
           const int first = to * args.dimensions.expertsPerRank();
           const auto& layout = args.workspace.layout;
