@@ -202,7 +202,8 @@ class Collectives::State {
     if (!requireValid(call)) return;
     const RmsNormKernels& kernels = rmsNormKernelsFor(call);
     const std::size_t rowBytes = call.hidden * sizeOf(call.type);
-    const std::size_t rowsAtOnce = kernels.capacity() / rowBytes;
+    // An even number: the quantised rows, of half as many bytes as the others, begin at multiples of 16 too.
+    const std::size_t rowsAtOnce = kernels.capacity() / rowBytes / 2 * 2;
     for (std::size_t first = 0; first < call.rows; first += rowsAtOnce) {
       const auto from = [&](const void* array) {
         return array == nullptr ? nullptr : static_cast<const std::byte*>(array) + first * rowBytes;
@@ -215,6 +216,8 @@ class Collectives::State {
       some.residual = from(call.residual);
       some.newResidual = into(call.newResidual);
       some.normalised = into(call.normalised);
+      if (call.quantised != nullptr) some.quantised = static_cast<std::byte*>(call.quantised) + first * call.hidden;
+      if (call.scales != nullptr) some.scales = call.scales + first * call.scalesOfRow();
       some.rows = std::min(call.rows - first, rowsAtOnce);
       enqueue("all_reduce_rms_norm", fallbackOf(CollectiveType::AllReduce), some.rows * rowBytes, call.stream,
               [&] { return kernels.run(some, maxBlocks_, share_ ? share_->start() : KernelStart::InOrder); });

@@ -24,6 +24,9 @@ STABLE_TORCH_LIBRARY(mscclpp, library) {
   library.def(
       "all_reduce_rms_norm_(Tensor(a!) tensor, Tensor(b!) residual, Tensor weight, str group, float epsilon=1e-6) -> "
       "()");
+  library.def(
+      "all_reduce_rms_norm_quantised(Tensor tensor, Tensor? residual, Tensor weight, str group, str quantisation, "
+      "Tensor? scale=None, float epsilon=1e-6) -> (Tensor, Tensor, Tensor)");
 }
 
 namespace {
@@ -41,6 +44,7 @@ void addKernels(torch::stable::detail::StableLibrary& library) {
   library.impl("broadcast_", TORCH_BOX(&ops::broadcastInPlace));
   library.impl("all_reduce_rms_norm", TORCH_BOX(&ops::allReduceRmsNorm));
   library.impl("all_reduce_rms_norm_", TORCH_BOX(&ops::allReduceRmsNormInPlace));
+  library.impl("all_reduce_rms_norm_quantised", TORCH_BOX(&ops::allReduceRmsNormQuantised));
 }
 
 }  // namespace
