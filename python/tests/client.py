@@ -1,6 +1,6 @@
 """The interfaces of the package on tensors of a device, checked by each rank: what has to be run on GPUs.
 
-  torchrun --nproc-per-node 2 python/tests/client.py                   # on GPUs
+  torchrun --nproc-per-node 2 python/tests/client.py                   # on GPUs, which ranks share if there are fewer
   python3 python/tests/client.py --ranks 2 --device cpu                # without: test_client.py does
 
 Beside it, on GPUs: tests/nccl/torch_client.py --backend mscclpp, examples/python/*.py, the programs in
@@ -242,7 +242,11 @@ def check_symmetric_operators(tensor, memory, group, wanted, own):
 
 
 def work(comm, kind):
-    device = torch.device(kind, torch.cuda.current_device()) if kind == "cuda" else torch.device("cpu")
+    device = torch.device(kind)
+    if kind == "cuda":
+        local_rank = int(os.environ.get("LOCAL_RANK", comm.my_rank))
+        device = torch.device(kind, local_rank % torch.cuda.device_count())
+        torch.cuda.set_device(device)
     for function in CASES:
         function(comm, device)
         if kind == "cuda":
@@ -260,8 +264,6 @@ def main():
     if "LOCAL_RANK" not in os.environ:
         mscclpp.run(options.ranks, work, options.device)
         return
-    if options.device == "cuda":
-        torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
     with mscclpp.init() as comm:
         work(comm, options.device)
 

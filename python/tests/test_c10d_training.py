@@ -114,16 +114,22 @@ def train_tensor_parallel(rank, ranks):
 BOUND = 1e-4
 
 
+def train_all(rank, ranks):
+    ways = (train_ddp, train_fsdp, train_fsdp_registered, train_tensor_parallel)
+    return {train_it.__name__: train_it(rank, ranks) for train_it in ways}
+
+
 @pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("train_it", [train_ddp, train_fsdp, train_fsdp_registered, train_tensor_parallel])
-def test_losses(train_it, ranks):
-    ours = c10d_ranks.run(ranks, train_it, ranks)
-    gloo = c10d_ranks.run(ranks, train_it, ranks, backend="gloo")
-    if ranks == 2:
-        assert ours == gloo
-    else:
-        torch.testing.assert_close(torch.tensor(ours), torch.tensor(gloo), rtol=BOUND, atol=0)
-    assert all(of_rank[-1] < of_rank[0] for of_rank in ours)
+def test_losses(ranks):
+    of_ranks = c10d_ranks.run(ranks, train_all, ranks)
+    of_gloo = c10d_ranks.run(ranks, train_all, ranks, backend="gloo")
+    for way in of_gloo[0]:
+        ours, gloo = ([losses[way] for losses in group] for group in (of_ranks, of_gloo))
+        if ranks == 2:
+            assert ours == gloo, way
+        else:
+            torch.testing.assert_close(torch.tensor(ours), torch.tensor(gloo), rtol=BOUND, atol=0)
+        assert all(of_rank[-1] < of_rank[0] for of_rank in ours), way
 
 
 def redistribute(rank, ranks):

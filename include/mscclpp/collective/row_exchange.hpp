@@ -37,6 +37,16 @@ class RowPacks {
       if (column < columns_) f(column, packs_[i]);
     }
   }
+  /// Calls f(column, pack, isPresent) n times in every lane, so that f may exchange registers with the other lanes. The
+  /// packs that are not present have any value.
+  template <class F>
+  MSCCLPP_INLINE void forEachInAllLanes(const F& f) {
+    MSCCLPP_UNROLL
+    for (int i = 0; i < n; ++i) {
+      const std::size_t column = (static_cast<std::size_t>(i) * width_ + lane_) * packSize<T>;
+      f(column, packs_[i], column < columns_);
+    }
+  }
 
  private:
   template <class, int, class, class, class, class>
@@ -67,12 +77,13 @@ class RowExchange {
   using Owners = typename Scratch::Owners;
   static constexpr RowDelivery delivery = Scratch::delivery;
 
-  MSCCLPP_INLINE RowExchange(const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace,
-                             const Op& op)
+  MSCCLPP_INLINE RowExchange(const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, std::size_t rows,
+                             Wait& wait, Trace& trace, const Op& op)
       : op_(op),
         grid_(grid),
         warp_(grid.warp()),
         args_(args),
+        rows_(rows),
         wait_(wait),
         trace_(trace),
         epoch_(args.epochs.current(grid)),
@@ -87,7 +98,10 @@ class RowExchange {
     }
   }
 
-  MSCCLPP_INLINE std::size_t rows() const { return args_.count; }
+  MSCCLPP_INLINE std::size_t rows() const { return rows_; }
+  /// Whether the call does nothing, since an earlier one has failed or the arguments do not fit: then nothing may be
+  /// contributed.
+  MSCCLPP_INLINE bool hasStopped() const { return hasStopped_; }
   /// Blocks of rows of this call.
   MSCCLPP_INLINE std::size_t blocks() const { return args_.scratch.blocksOf(rows()); }
   /// The rank that reduces a block; with RowDelivery::Redundant every rank does.
@@ -241,7 +255,7 @@ class RowExchange {
   /// Where calls are checked, whether the rows fit in the scratch.
   MSCCLPP_INLINE bool isValid() const {
     if constexpr (checked) {
-      if (!args_.scratch.accepts(args_.count)) return refuse();
+      if (!args_.scratch.accepts(rows_)) return refuse();
     }
     return true;
   }
@@ -336,24 +350,32 @@ class RowExchange {
   const GridType& grid_;
   const Warp warp_;
   const CollectiveArgs<Ranks, Scratch>& args_;
+  const std::size_t rows_;
   Wait& wait_;
   Trace& trace_;
   const std::uint64_t epoch_;
   const bool hasStopped_;  ///< an earlier call has failed
 };
 
-/// A RowExchange for one call, with the reduction operator op, the same on all ranks. args.count: the number of rows,
-/// at least 1 and at most args.scratch.rows.
+/// A RowExchange for one call, with the reduction operator op, the same on all ranks. rows: at least 1 and at most
+/// args.scratch.rows.
+template <class Op, Grid GridType, int Ranks, class Scratch, WaitPolicy Wait, TracePolicy Trace>
+MSCCLPP_INLINE RowExchange<Op, Ranks, Scratch, GridType, Wait, Trace> makeRowExchange(
+    const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, std::size_t rows, Wait& wait, Trace& trace,
+    const Op& op) {
+  return {grid, args, rows, wait, trace, op};
+}
+/// The same with args.count rows.
 template <class Op, Grid GridType, int Ranks, class Scratch, WaitPolicy Wait, TracePolicy Trace>
 MSCCLPP_INLINE RowExchange<Op, Ranks, Scratch, GridType, Wait, Trace> makeRowExchange(
     const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace, const Op& op) {
-  return {grid, args, wait, trace, op};
+  return {grid, args, args.count, wait, trace, op};
 }
 /// The same with an operator without state.
 template <StatelessOperator Op, Grid GridType, int Ranks, class Scratch, WaitPolicy Wait, TracePolicy Trace>
 MSCCLPP_INLINE RowExchange<Op, Ranks, Scratch, GridType, Wait, Trace> makeRowExchange(
     const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace) {
-  return {grid, args, wait, trace, Op{}};
+  return {grid, args, args.count, wait, trace, Op{}};
 }
 
 }  // namespace mscclpp

@@ -1,0 +1,40 @@
+// Proof that a plan is right, before it runs: in a constant expression or at run time.
+#pragma once
+
+#include "mscclpp/plan/fault.hpp"
+#include "mscclpp/plan/plan.hpp"
+#include "mscclpp/plan/simulation.hpp"
+#include "mscclpp/plan/structure.hpp"
+
+namespace mscclpp::plan {
+
+/// The first fault of a plan; FaultKind::None if it is proven that, for messages of any size and in every execution of
+/// any number of successive calls: no access leaves its buffer, no block waits for ever, every read is ordered after
+/// the write whose value it is to see, no data is overwritten while somebody may read it (the caller's included, who
+/// writes inputs and reads outputs between calls), all signals are waited for, and all outputs hold what the collective
+/// defines. What is assumed of operations is written at OperationKind and in docs/plans.md.
+///
+/// Three calls are simulated: scratch is used by each second or each call in the same way, so that the third relates to
+/// those before as every later one does. Loops run once, and three times, on parts of the chunks that are disjoint: the
+/// third iteration relates to the second as every later one to its predecessor.
+/// In constant expressions g++ wants -fconstexpr-ops-limit=... beyond about 8 ranks with 8 blocks each.
+constexpr Fault check(const Plan& plan) {
+  if (const Fault fault = StructureCheck(plan).run()) return fault;
+  if (const Fault fault = Simulation(plan, 3, 1).run(true)) return fault;
+  for (const Operation& operation : plan.operations)
+    if (operation.kind == OperationKind::LoopBegin) return Simulation(plan, 3, 3).run(true);
+  return {};
+}
+
+/// Sets Operation::position of all transfers, by following the data. Returns the fault that made it stop, if any;
+/// positions of operations that the data did not reach are then left alone.
+constexpr Fault setPositions(Plan& plan) {
+  if (const Fault fault = StructureCheck(plan).run()) return fault;
+  Simulation simulation(plan, 1, 1);
+  const Fault fault = simulation.run(false);
+  for (std::int32_t i = 0; i < countOf(plan.operations); ++i)
+    if (simulation.positions()[i] >= 0) plan.operations[i].position = simulation.positions()[i];
+  return fault;
+}
+
+}  // namespace mscclpp::plan

@@ -1,0 +1,154 @@
+// A fault as a sentence.
+#pragma once
+
+#include <string>
+
+#include "mscclpp/plan/fault.hpp"
+#include "mscclpp/plan/plan.hpp"
+
+namespace mscclpp::plan {
+
+constexpr const char* nameOf(OperationKind kind) {
+  constexpr const char* names[] = {"transfer", "signal",  "wait",    "flush",      "sync",
+                                   "barrier",  "acquire", "release", "loop begin", "loop end"};
+  return names[static_cast<int>(kind)];
+}
+constexpr const char* nameOf(BufferKind kind) {
+  constexpr const char* names[] = {"input", "output", "scratch"};
+  return names[static_cast<int>(kind)];
+}
+
+/// What is wrong, what to do about it, and where: rank, block, operation (with the line of the program, if the plan
+/// knows it), chunk. Empty for FaultKind::None.
+class FaultMessage {
+ public:
+  FaultMessage(const NamedPlan& plan, const Fault& fault) : plan_(plan), fault_(fault) {}
+
+  std::string text() const {
+    if (!fault_) return {};
+    std::string text = plan_.name.empty() ? "plan: " : "plan '" + plan_.name + "': ";
+    text += sentence();
+    if (fault_.rank >= 0 && !namesCaller()) text += "; at " + place(fault_.rank, fault_.block, fault_.operation);
+    return text + ".";
+  }
+
+ private:
+  bool namesCaller() const { return fault_.block < 0 && fault_.call >= 0; }
+
+  std::string sentence() const {
+    const std::string other = fault_.otherBlock >= 0 ? place(fault_.otherRank, fault_.otherBlock, fault_.otherOperation)
+                                                     : "the caller of rank " + std::to_string(fault_.otherRank);
+    const std::string self = namesCaller() ? "the caller of rank " + std::to_string(fault_.rank) : "the operation";
+    const std::string number = std::to_string(fault_.index);
+    switch (fault_.kind) {
+      case FaultKind::None:
+        return {};
+      case FaultKind::WrongHeader:
+        return "its header, or the chunks of a rank, are not those of the collective";
+      case FaultKind::WrongRange:
+        return "a list of it refers to entries that do not exist";
+      case FaultKind::RankOutOfRange:
+        return "a rank is named that does not exist (0 to " + std::to_string(plan_.ranks - 1) + " do)";
+      case FaultKind::ChunkOutOfRange:
+        return chunk() + " lies outside of the buffer";
+      case FaultKind::ChannelOutOfRange:
+        return "the rank has no channel " + number;
+      case FaultKind::WrongChannelKind:
+        return "channel " + number + " is of a kind that does not serve this operation";
+      case FaultKind::MissingChannelEnd:
+        return "channel " + number + " of the rank has no other end: rank " + std::to_string(fault_.otherRank) +
+               " has fewer channels of the kind to this rank";
+      case FaultKind::SemaphoreOutOfRange:
+        return "the rank has no device semaphore " + number;
+      case FaultKind::WrongAccess:
+        return chunk() + " is named as local, but is another rank's, or the other way round";
+      case FaultKind::WrongPacketOperand:
+        return chunk() + " cannot be packets: they lie in scratch, and are read by their own rank";
+      case FaultKind::MixedForms:
+        return chunk() + " holds packets in one operation and plain data in another; use another chunk";
+      case FaultKind::WrongPortTransfer:
+        return "a port channel writes one local source to one destination at its peer, both plain or both packets";
+      case FaultKind::WrongSwitchTransfer:
+        return "a switch channel serves one buffer of its members only";
+      case FaultKind::WrongTransfer:
+        return "a transfer needs chunks, a source and a destination";
+      case FaultKind::WrongShare:
+        return "the shares of a transfer are not numbered from 0 to their number, or the numbers of shares in the plan "
+               "have too large a common multiple";
+      case FaultKind::WrongBarrier:
+        return "barrier " + number + " is not named by as many blocks as it says";
+      case FaultKind::WrongLoop:
+        return "a loop is inside another, has no end or no begin, or pieces of no bytes";
+      case FaultKind::WrongExpectation:
+        return "expectation " + number + " names chunks that do not exist, or the collective is not a custom one";
+      case FaultKind::Deadlock:
+        return "the block waits for ever" +
+               (fault_.otherRank >= 0 ? " for a signal of rank " + std::to_string(fault_.otherRank) : std::string());
+      case FaultKind::UnmatchedSignal:
+        return "a signal to rank " + std::to_string(fault_.otherRank) + " for which no wait is left";
+      case FaultKind::UnbalancedSemaphore:
+        return "device semaphore " + number + " does not return to its initial value: acquire as often as you release";
+      case FaultKind::AmbiguousCounter:
+        return "several blocks signal, or wait for, one counter (" + number +
+               "), and timing decides which signal goes where (another block: " + other +
+               "); give each pair of blocks a channel of its own, or wait for all signals";
+      case FaultKind::ReadBeforeWrite:
+        return self + " reads " + chunk() + ", which " + other +
+               " writes, and nothing orders the write before: signal after the write and wait before the read" + call();
+      case FaultKind::WriteBeforeRead:
+        return self + " overwrites " + chunk() + ", which " + other +
+               " may still read: wait for a signal that follows the read" + call();
+      case FaultKind::WriteBeforeWrite:
+        return self + " and " + other + " write " + chunk() + " in no defined order" + call();
+      case FaultKind::Uninitialised:
+        return self + " reads " + chunk() + ", which nobody has written" + call();
+      case FaultKind::PacketWrittenTwice:
+        return chunk() + " gets packets twice in one call (before: " + other +
+               "), which their flags do not tell apart; use another chunk";
+      case FaultKind::InputOverwritten:
+        return chunk() + " is written, but the plan is not in place";
+      case FaultKind::MixedPositions:
+        return "the chunks of the transfer hold data of different positions in the message, so that their sizes may "
+               "differ (" +
+               chunk() + ")";
+      case FaultKind::WrongPosition:
+        return "the position of the data is not what the operation says: call setPositions()";
+      case FaultKind::WrongResult:
+        return chunk() + " does not hold what the collective defines" + call();
+    }
+    return {};
+  }
+
+  std::string chunk() const {
+    return std::string(nameOf(fault_.buffer)) + " chunk " + std::to_string(fault_.chunk) + " of rank " +
+           std::to_string(fault_.bufferRank);
+  }
+  std::string call() const {
+    return fault_.call > 0 ? " (in call " + std::to_string(fault_.call + 1) + " of successive calls)" : std::string();
+  }
+  std::string place(std::int32_t rank, std::int32_t block, std::int32_t operation) const {
+    std::string text = "rank " + std::to_string(rank);
+    if (block < 0) return text;
+    text += ", block " + std::to_string(block);
+    const Range operations = plan_.blocks[plan_.rankPlans[rank].blocks.first + block].operations;
+    if (operation < 0 || operation >= operations.count) return text;
+    const Operation& at = plan_.operations[operations.first + operation];
+    text += ", operation " + std::to_string(operation) + " (" + nameOf(at.kind) + ")";
+    if (at.origin >= 0 && at.origin < countOf(plan_.origins)) text += ", made at " + plan_.origins[at.origin];
+    return text;
+  }
+
+  const NamedPlan& plan_;
+  const Fault& fault_;
+};
+
+inline std::string describe(const NamedPlan& plan, const Fault& fault) {
+  return FaultMessage(plan, fault).text();
+}
+inline std::string describe(const Plan& plan, const Fault& fault) {
+  NamedPlan named;
+  static_cast<Plan&>(named) = plan;
+  return describe(named, fault);
+}
+
+}  // namespace mscclpp::plan
