@@ -120,6 +120,9 @@ def operators(comm, device):
         scales = found[1].repeat_interleave(hidden // found[1].shape[-1], -1)
         largest = normalised.float().abs().amax()
         assert ((found[0].float() * scales - normalised.float()).abs() <= error * largest).all(), quantisation
+    summed = ops.all_reduce_fp8(half, group)
+    assert (summed - reduced).abs().amax() <= 4 * ranks / 14
+    check_equal(ops.all_gather(summed[None], group), summed.expand(ranks, rows, hidden))
 
     def layer(x):
         return ops.all_reduce(x * 2, group) + 1

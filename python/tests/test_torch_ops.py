@@ -299,6 +299,37 @@ def check_quantised_norm(comm, group):
         assert sentence in str(caught.value), (sentence, caught.value)
 
 
+def check_fp8(comm, group):
+    # The errors that AllReduceFp8 states; shorter and longer than the scratch; all ranks have the same bits.
+    for dtype, count in ((torch.float32, 70001), (torch.bfloat16, 300), (torch.float16, 1), (torch.bfloat16, 140000)):
+        generator = torch.Generator().manual_seed(count)
+        inputs = torch.randn((comm.nranks, count), generator=generator).to(dtype)
+        tensor = inputs[comm.my_rank].clone()
+        result = ops.all_reduce_fp8(tensor, group)
+        padded = torch.nn.functional.pad(inputs.double(), (0, -count % 128)).view(comm.nranks, -1, 128)
+        total = padded.sum(0)
+        e = padded.abs().amax(-1).sum(0) / 28
+        bound = e + (total.abs().amax(-1) + e) / 28
+        bound = bound[:, None] + 2**-8 * total.abs() + 1e-6
+        error = (result.double() - total.view(-1)[:count]).abs()
+        assert result.dtype == dtype and (error <= bound.view(-1)[:count]).all()
+        if count > 128:
+            assert error.max() > 0  # it was sent in 8 bits
+        bits = ops.all_gather(result.view(torch.uint8)[None], group)
+        assert (bits == bits[0]).all()
+        ops.all_reduce_fp8_(tensor, group)
+        assert torch.equal(tensor, result)
+        strided = torch.stack([inputs[comm.my_rank]] * 2, 1)[:, 1]
+        assert torch.equal(ops.all_reduce_fp8(strided, group), result)
+    assert ops.all_reduce_fp8(torch.ones(0), group).shape == (0,)
+    for sentence, call in {
+        "int32 is not supported": lambda: ops.all_reduce_fp8(torch.ones(4, dtype=torch.int32), group),
+        "not contiguous": lambda: ops.all_reduce_fp8_(torch.ones(4, 4).t()[:2], group),
+    }.items():
+        with pytest.raises(mscclpp.InvalidUsage, match=sentence):
+            call()
+
+
 def check_values(comm):
     torch.set_num_threads(1)
     group = mscclpp.torch.register(comm, "tensors")
@@ -313,6 +344,7 @@ def check_values(comm):
         check_gradients,
         check_norm,
         check_quantised_norm,
+        check_fp8,
     ):
         check(comm, group)
     if comm.nranks > 1:  # one rank has parts of any shape
@@ -403,6 +435,8 @@ def check_schemas(comm):
     calls = {
         "all_reduce": (x, group, "max"),
         "all_reduce_": (x.clone(), group),
+        "all_reduce_fp8": (x, group),
+        "all_reduce_fp8_": (x.clone(), group),
         "all_gather": (x, group),
         "all_gather_into": (torch.empty(8, 8), x, group),
         "reduce_scatter": (x, group),

@@ -82,6 +82,8 @@ def _quantised(tensor, residual, weight, group, quantisation, scale=None, epsilo
 _FAKES = {
     "all_reduce": lambda tensor, group, op="sum": tensor.new_empty(tensor.shape),
     "all_reduce_": lambda tensor, group, op="sum": None,
+    "all_reduce_fp8": lambda tensor, group: tensor.new_empty(tensor.shape),
+    "all_reduce_fp8_": lambda tensor, group: None,
     "all_gather": _gathered,
     "all_gather_into": lambda out, tensor, group: None,
     "reduce_scatter": lambda tensor, group, op="sum": _part(tensor, group),
