@@ -69,7 +69,9 @@ void removeSwitches(DraftRank& rank) {
 
 }  // namespace
 
-NamedPlan withoutSwitches(const NamedPlan& plan) {
+NamedPlan withoutSwitches(NamedPlan plan) {
+  const auto isSwitch = [](const Channel& channel) { return channel.access == Access::Switch; };
+  if (std::none_of(plan.channels.begin(), plan.channels.end(), isSwitch)) return plan;
   Draft draft = draftOf(plan);
   for (int rank = 0; rank < plan.ranks; ++rank) {
     auto& blocks = draft.ranks[rank].blocks;

@@ -36,6 +36,7 @@ from ._mscclpp import (
     EndpointConfigIb,
     Env,
     ErrorCode,
+    ExecutionPlan,
     Executor,
     Fifo,
     GpuBufferGranularity,
@@ -49,6 +50,7 @@ from ._mscclpp import (
     NvlsConnection,
     PacketType,
     Plan,
+    PlanCode,
     PortChannel,
     ProxyService,
     ProxyTrigger,
@@ -79,7 +81,7 @@ from .gpu_buffer import GpuBuffer
 from .language import AlgoSpec
 from .launch import RankFailed, init, run
 from .native import compile_native
-from .plans import ExecutionPlan, compile
+from .plans import compile, make_algorithm
 from .tracing import trace
 
 version = {"version": __version__}
@@ -156,6 +158,7 @@ __all__ = [
     "is_bulk_supported",
     "is_nvls_supported",
     "language",
+    "make_algorithm",
     "MemoryChannel",
     "MemoryDevice2DeviceSemaphore",
     "NoTransports",
@@ -163,6 +166,7 @@ __all__ = [
     "NvlsConnection",
     "PacketType",
     "Plan",
+    "PlanCode",
     "PortChannel",
     "pre_mul_sum",
     "ProxyService",

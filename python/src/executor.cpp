@@ -1,10 +1,12 @@
 // Execution of plans, in MSCCL++'s interface.
 #include "mscclpp/kernels/executor.hpp"
 
-#include <nanobind/stl/pair.h>
+#include <nanobind/stl/filesystem.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/unordered_map.h>
+
+#include <filesystem>
 
 #include "module.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
@@ -16,8 +18,19 @@ void bindExecutor(nb::module_& module) {
   nb::enum_<PacketType>(module, "PacketType", "The packets that a plan moves data in.")
       .value("LL8", PacketType::LL8)
       .value("LL16", PacketType::LL16);
-  nb::class_<ExecutionPlan>(module, "PlanOfRank", "A plan as a rank executes it.")
-      .def(nb::init<plan::NamedPlan, int>(), "plan"_a, "rank"_a)
+  nb::enum_<PlanCode>(module, "PlanCode", "How GPUs execute plans; CPU ranks interpret them.")
+      .value("Specialised", PlanCode::Specialised, "Code that NVRTC compiles for the plan.")
+      .value("Interpreted", PlanCode::Interpreted, "A kernel that reads the operations from memory.");
+  nb::class_<ExecutionPlan>(module, "ExecutionPlan",
+                            "A plan as a rank executes it: of a file in MSCCL++'s schema, or of a Plan. It is proven: "
+                            "InvalidUsage says with rank, block and operation why another one is wrong.")
+      .def(
+          "__init__",
+          [](ExecutionPlan* self, const std::filesystem::path& path, int rank) {
+            new (self) ExecutionPlan(path.string(), rank);
+          },
+          "path"_a, "rank"_a, Unlocked())
+      .def(nb::init<plan::NamedPlan, int>(), "plan"_a, "rank"_a, Unlocked())
       .def_prop_ro("name", &ExecutionPlan::name)
       .def_prop_ro("collective", &ExecutionPlan::collective)
       .def_prop_ro("rank", &ExecutionPlan::rank)
@@ -50,11 +63,10 @@ void bindExecutor(nb::module_& module) {
   module.def(
       "make_dsl_algorithm",
       [](std::string name, const ExecutionPlan& plan, std::unordered_map<std::string, std::uint64_t> tags,
-         int worldSize, int nRanksPerNode) -> std::shared_ptr<Algorithm> {
-        return std::make_shared<DslAlgorithm>(std::move(name), plan, std::move(tags),
-                                              Algorithm::Constraint{worldSize, nRanksPerNode});
+         const Algorithm::Constraint& constraint, DeviceType where) -> std::shared_ptr<Algorithm> {
+        return makeShared<DslAlgorithm>(std::move(name), plan, std::move(tags), constraint, where);
       },
-      "name"_a, "plan"_a, "tags"_a, "world_size"_a, "n_ranks_per_node"_a, "A plan as an algorithm.");
+      "name"_a, "plan"_a, "tags"_a, "constraint"_a, "device_type"_a, "A plan as an algorithm.");
 }
 
 }  // namespace mscclpp::python

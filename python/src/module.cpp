@@ -23,5 +23,6 @@ NB_MODULE(_mscclpp, module) {
   bindJit(module);
   bindPlans(module);
   bindPlanLanguage(module);
+  bindPlanChunks(module);
   bindExecutor(module);
 }

@@ -85,6 +85,7 @@ void bindSwitchChannels(nb::module_& module);
 void bindJit(nb::module_& module);
 void bindPlans(nb::module_& module);
 void bindPlanLanguage(nb::module_& module);
+void bindPlanChunks(nb::module_& module);
 void bindExecutor(nb::module_& module);
 
 }  // namespace mscclpp::python

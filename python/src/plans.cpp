@@ -5,8 +5,9 @@
 
 #include "module.hpp"
 #include "mscclpp/kernels/plan/json.hpp"
+#include "mscclpp/kernels/plan/text.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
-#include "mscclpp/kernels/plan/without_switches.hpp"
+#include "mscclpp/kernels/plan/xml.hpp"
 #include "mscclpp/plan/plan.hpp"
 
 namespace mscclpp::python {
@@ -14,13 +15,6 @@ namespace mscclpp::python {
 namespace {
 
 using plan::NamedPlan;
-
-bool hasSwitches(const NamedPlan& self) {
-  for (const plan::Operand& operand : self.operands) {
-    if (operand.access == plan::Access::Switch) return true;
-  }
-  return false;
-}
 
 int blocksOf(const NamedPlan& self, int rank) {
   if (rank < 0 || rank >= plan::countOf(self.rankPlans)) {
@@ -36,19 +30,19 @@ void bindPlans(nb::module_& module) {
       .def_static("from_json", &plan::fromJson, "text"_a, Unlocked(),
                   "Reads a plan in MSCCL++'s schema. Raises InvalidUsage with rank, block, operation and key for other "
                   "text. It is not proven: verified().")
+      .def_static("from_xml", &plan::fromXml, "text"_a, Unlocked(), "The same in the XML of MSCCL's runtime.")
+      .def_static("from_text", &plan::fromText, "text"_a, Unlocked(), "The same of to_text().")
       .def_ro("name", &NamedPlan::name)
       .def_ro("ranks", &NamedPlan::ranks)
       .def_ro("in_place", &NamedPlan::inPlace)
       .def_prop_ro(
           "message_range", [](const NamedPlan& self) { return std::pair(self.minBytes, self.maxBytes); },
           "The messages that it is meant for, in bytes.")
-      .def_prop_ro("has_switches", &hasSwitches, "Whether it reads or writes through a switch channel.")
       .def("blocks", &blocksOf, "rank"_a, "The number of thread blocks of a rank.")
       .def("to_json", &plan::toJson, Unlocked(), "The plan in MSCCL++'s schema.")
+      .def("to_text", &plan::toText, Unlocked(), "The plan for reading: one line for each operation.")
       .def("verified", &plan::verified, Unlocked(),
-           "The same plan, proven to be right. Raises InvalidUsage with rank, block, operation and line if it is not.")
-      .def("without_switches", &plan::withoutSwitches, Unlocked(),
-           "The plan with the memory of the peers, one by one, in place of switch channels.");
+           "The same plan, proven to be right. Raises InvalidUsage with rank, block, operation and line if it is not.");
 }
 
 }  // namespace mscclpp::python

@@ -1,5 +1,7 @@
 """Plans on CPU ranks: the programs of plan_programs.py, and the results against numpy."""
 
+import pathlib
+
 import mscclpp
 import numpy as np
 import pytest
@@ -7,6 +9,9 @@ from mscclpp.language import AllReduce, CollectiveProgram, MemoryChannel, Rank
 from mscclpp.utils import torch_dtype_to_mscclpp_dtype
 from plan_programs import PROGRAMS, allreduce_nvls, guide_spec, make_spec
 from rank_threads import run_threads, single_rank
+from test_processes import finish, run_python
+
+EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "python" / "05_plan.py"
 
 # Of each chunk none, some and several packs; tails; less elements than chunks.
 COUNTS = [1, 5, 1000, 4099]
@@ -129,7 +134,7 @@ def test_plans_of_files(tmp_path):
     (tmp_path / "plan.json").write_text(text.replace('"repkt"', '"nop"'))
     with pytest.raises(mscclpp.InvalidUsage, match="rank|plan"):
         mscclpp.ExecutionPlan(tmp_path / "plan.json", 0)
-    with pytest.raises(OSError):
+    with pytest.raises(mscclpp.InvalidUsage, match="cannot be read"):
         mscclpp.ExecutionPlan(tmp_path / "none.json", 0)
 
 
@@ -162,16 +167,18 @@ def test_in_a_collection():
 
 
 def test_wrong_uses():
-    algorithm = mscclpp.compile(copy_program, make_spec(AllReduce(1)), 0)
+    algorithm = mscclpp.compile(copy_program, make_spec(AllReduce(1)), 0, device_type=mscclpp.DeviceType.CPU)
     data, result = np.arange(100, dtype="float32"), np.zeros(100, "float32")
     with pytest.raises(mscclpp.InvalidUsage, match="rank 1|of which 1"):
         mscclpp.compile(copy_program, make_spec(AllReduce(1)), 1)
     with single_rank() as comm:
-        assert execute(algorithm, comm.communicator, None, data, result) == mscclpp.CommResult.CommInvalidArgument
         executor = mscclpp.Executor(comm.communicator, device_type=mscclpp.DeviceType.CPU)
         assert execute(algorithm, comm.communicator, executor, data, data) == mscclpp.CommResult.CommInvalidArgument
         with pytest.raises(TypeError):
             execute(algorithm, comm.communicator, object(), data, result)
+        # Without an executor the algorithm makes one.
+        assert execute(algorithm, comm.communicator, None, data, result) == mscclpp.CommResult.CommSuccess
+        algorithm.reset()
 
 
 def stuck_program(spec):
@@ -206,3 +213,8 @@ def check_missing_rank(bootstrap):
 
 def test_a_missing_rank_is_a_timeout():
     assert run_threads(2, check_missing_rank)[0] == mscclpp.CommResult.CommRemoteError
+
+
+def test_the_example():
+    pytest.importorskip("torch")
+    assert finish(run_python([EXAMPLE])) == "3 ranks: right\n"

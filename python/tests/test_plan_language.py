@@ -4,7 +4,6 @@ import json
 import pathlib
 
 import mscclpp
-import mscclpp.plans
 import plan_programs
 import pytest
 from mscclpp.language import (
@@ -34,15 +33,9 @@ from mscclpp.language import (
 from plan_programs import PROGRAMS, make_spec
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
-    monkeypatch.setattr(mscclpp.plans, "_folder", lambda: tmp_path / "plans")
-    return tmp_path / "plans"
-
-
 def make_plan(program, ranks, **more):
     algo, collective, options, arguments = PROGRAMS[program]
-    return mscclpp.plans.make_plan(algo, make_spec(collective(ranks), **{**options, **more}), **arguments)
+    return algo(make_spec(collective(ranks), **{**options, **more}), **arguments).compile().verified()
 
 
 def names_of(program, rank=0, block=0):
@@ -81,14 +74,14 @@ def test_programs_are_proven(name, ranks):
 
 
 def test_program_of_the_guide():
-    """The guide's switch channels become stores to peers, and its relaxed signals order them."""
+    """Its relaxed signals are ordered."""
     spec = plan_programs.guide_spec(4, 4)
     assert spec is not mscclpp.AlgoSpec and isinstance(spec, AlgoSpec)
     program = plan_programs.allreduce_nvls(spec)
     # Relaxed, it is not right: the last waits do not show the stores.
     assert names_of(program) == ["signal", "wait", "glres", "signal", "wait"]
-    plan = mscclpp.plans.make_plan(plan_programs.allreduce_nvls, spec)
-    assert plan.blocks(0) == 4 and program.compile().has_switches and not plan.has_switches
+    plan = program.compile().verified()
+    assert plan.blocks(0) == 4
     assert plan.in_place and plan.message_range == (1 << 20, 48 << 30)
 
 
@@ -103,7 +96,7 @@ def test_relaxed_signals_stay_where_they_suffice():
             channel.signal(tb=0, relaxed=True)
             channel.wait(tb=0, relaxed=True)
     assert names_of(program) == ["ppkt", "repkt", "rlxsignal", "rlxwait"]
-    mscclpp.plans.proven(program.compile())
+    program.compile().verified()
 
 
 def test_operations_and_their_names_in_plans():
@@ -163,7 +156,7 @@ def test_puts_with_signals():
                 channel.put_with_signal_and_flush(destination, source, tb=0)
             channel.wait(tb=0)
     assert names_of(program, 1)[2:] == ["pwsf", "wait"]
-    mscclpp.plans.proven(program.compile())
+    program.compile().verified()
 
 
 def test_buffers_and_chunks():
@@ -222,7 +215,7 @@ def test_a_wrong_result_is_a_fault():
         return program
 
     with pytest.raises(mscclpp.InvalidUsage, match="output chunk"):
-        mscclpp.plans.make_plan(wrong, make_spec(AllGather(2)))
+        wrong(make_spec(AllGather(2))).compile().verified()
 
 
 def test_wrong_uses_name_the_line():
@@ -314,8 +307,9 @@ class TestFaultsOfMSCCLpp:
             return program
 
         text = unfused(spec).to_json()
-        assert '"glre"' in text.replace(" ", "") and mscclpp.Plan.from_json(text).has_switches
-        assert mscclpp.plans.make_plan(unfused, spec).blocks(0) == 1
+        assert '"glre"' in text.replace(" ", "")
+        assert mscclpp.Plan.from_json(text).verified().blocks(0) == 1
+        assert mscclpp.compile(unfused, spec, 1).collective == "allreduce"
 
     def test_signals_of_many_ranks(self):
         """No operation names more than eight channels."""
@@ -324,32 +318,15 @@ class TestFaultsOfMSCCLpp:
                  if "channel_ids" in op]  # fmt: skip
         assert max(map(len, lists)) <= 8 and sum(map(len, lists)) == 12 * 4 * 11
 
-    def test_the_cache_knows_all_of_a_plan(self, cache):
-        """Each field of the specification, each argument, and functions that the program calls."""
-        variants = [{}, {"num_threads_per_block": 32}, {"instances": 2}, {"use_double_scratch_buffer": False},
-                    {"buffer_alignment": 32}, {"min_message_size": 1}, {"max_message_size": 9},
-                    {"reuse_resources": True}, {"name": "other"}]  # fmt: skip
-        known = 0
-        for variant in variants:
-            try:
-                make_plan("packets", 2, **variant)
-            except mscclpp.InvalidUsage:
-                assert variant == {"use_double_scratch_buffer": False}  # found although the other is proven
-                continue
-            known += 1
-            assert len(list(cache.glob("*.json"))) == known, variant
-        plan_before = make_plan("ring", 2)
-        assert make_plan("ring in a loop", 2).to_json() != plan_before.to_json()
-        assert len(list(cache.glob("*.json"))) == known + 2
-
-    def test_a_damaged_entry_is_not_used(self, cache, monkeypatch):
-        make_plan("ring", 2)
-        (entry,) = cache.glob("*.json")
-        entry.write_text("{}")
-        make_plan("ring", 2)
-        assert entry.read_text() != "{}"
-        monkeypatch.setattr(mscclpp.plans, "_remember", lambda plan: pytest.fail("it was proven again"))
-        make_plan("ring", 2)
+    def test_plans_are_not_stale(self):
+        """Each field of the specification, and each argument, makes another plan."""
+        variants = [{}, {"num_threads_per_block": 32}, {"instances": 2}, {"buffer_alignment": 32},
+                    {"min_message_size": 1}, {"max_message_size": 9}, {"reuse_resources": True},
+                    {"name": "other"}]  # fmt: skip
+        assert len({make_plan("packets", 2, **variant).to_json() for variant in variants}) == len(variants)
+        with pytest.raises(mscclpp.InvalidUsage, match="overwrites"):
+            make_plan("packets", 2, use_double_scratch_buffer=False)
+        assert make_plan("ring in a loop", 2).to_json() != make_plan("ring", 2).to_json()
 
     def test_barriers_are_numbered_by_program(self):
         plans = [make_plan("two-shot", 2).to_json() for _ in range(2)]

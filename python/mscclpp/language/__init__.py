@@ -1,6 +1,6 @@
 """MSCCL++'s language for plans: programs of ranks, channels and thread blocks. docs/plans.md."""
 
-from . import channel, collectives, general, loop, program, rank, thread_block_group, utils
+from . import channel, collectives, general, loop, msccl, program, rank, thread_block_group, utils
 from .channel import MemoryChannel, PortChannel, SwitchChannel
 from .collectives import AllGather, AllReduce, AllToAll, Collective, ReduceScatter, SendRecv, TestCollective
 from .general import JSON
@@ -30,6 +30,7 @@ __all__ = [
     "loop",
     "LoopIterationContext",
     "MemoryChannel",
+    "msccl",
     "PortChannel",
     "program",
     "Rank",

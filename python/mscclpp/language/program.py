@@ -6,7 +6,7 @@ from types import TracebackType
 
 from .._mscclpp import Plan, ProgramRecorder, ReplicationPolicy
 from .collectives import Collective
-from .internal.globals import enter_program, leave_program
+from .internal.globals import current_program
 from .internal.origin import origin
 from .utils import AlgoSpec
 
@@ -46,12 +46,12 @@ class CollectiveProgram:
         )  # fmt: skip
 
     def __enter__(self) -> CollectiveProgram:
-        enter_program(self)
+        current_program.enter(self)
         return self
 
     def __exit__(self, error_type: type[BaseException] | None, error: BaseException | None,
                  trace: TracebackType | None) -> None:  # fmt: skip
-        leave_program()
+        current_program.leave()
 
     def compile(self) -> Plan:
         """The plan of what is written so far, which is not proven yet: Plan.verified()."""
