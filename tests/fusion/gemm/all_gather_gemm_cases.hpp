@@ -119,7 +119,7 @@ GatherOutcome runAllGatherGemm(int ranks, int blocks, const GatherCall& call, in
   for (int rank = 0; rank < ranks; ++rank) {
     const auto results = outputs.template read<T>(rank);
     for (std::size_t i = 0; i < calls; ++i) {
-      const Product product = Product::of(rows[i], columns[static_cast<std::size_t>(rank)]);
+      const RankProduct product = RankProduct::of(rows[i], columns[static_cast<std::size_t>(rank)]);
       for (std::size_t at = 0; at < call.rows * width && outcome.wrong.empty(); ++at) {
         const double got = static_cast<double>(widen<T>(results[i * call.rows * width + at]));
         double wanted = 0, bound = 0;

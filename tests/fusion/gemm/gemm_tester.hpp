@@ -42,16 +42,16 @@ HostMatrix<T> randomMatrix(std::size_t rows, std::size_t columns, std::size_t pi
   return matrix;
 }
 
-/// A product and, for each element, the sum of the absolute values of its terms.
-struct Product {
+/// The product of a rank and, for each element, the sum of the absolute values of its terms.
+struct RankProduct {
   std::size_t columns;
   std::vector<double> values;
   std::vector<double> magnitudes;
 
   /// Adds rows of a times the transpose of b.
   template <class T>
-  static Product of(const HostMatrix<T>& a, const HostMatrix<T>& b) {
-    Product result{b.rows, std::vector<double>(a.rows * b.rows), std::vector<double>(a.rows * b.rows)};
+  static RankProduct of(const HostMatrix<T>& a, const HostMatrix<T>& b) {
+    RankProduct result{b.rows, std::vector<double>(a.rows * b.rows), std::vector<double>(a.rows * b.rows)};
     for (std::size_t r = 0; r < a.rows; ++r) {
       for (std::size_t c = 0; c < b.rows; ++c) {
         for (std::size_t k = 0; k < a.columns; ++k) {
