@@ -18,6 +18,7 @@ struct GatherCall {
   std::size_t depth;
   std::size_t gap;  ///< elements between the rows of the operands
   int calls;
+  int repeats = 1;  ///< of all the calls
 };
 
 /// C: an AllGatherGemm.
@@ -45,12 +46,12 @@ struct AllGatherGemmBody {
     const std::size_t slice = C::sliceRows(call.rows, ranks);
     const std::size_t own = steppedPart(call.rows, slice, static_cast<std::size_t>(rank)).size();
     const std::size_t width = call.width / 2 * PairOp::outputs + (PairOp::outputs == 2 ? call.width % 2 : 0);
-    for (int i = 0; i < call.calls; ++i) {
+    for (int i = 0; i < call.calls * call.repeats; ++i) {
       if (rank == slowRank) {
         const auto start = arch::nanoseconds();
         while (arch::nanoseconds() - start < delay) arch::backoff(200);
       }
-      const auto index = static_cast<std::size_t>(i);
+      const auto index = static_cast<std::size_t>(i % call.calls);
       const GemmOperands<T, PairOp> operands{
           {reinterpret_cast<const T*>(inputs.at(rank)) + index * slice * pitch, own, call.depth, pitch},
           {reinterpret_cast<const T*>(weights.at(rank)), call.width, call.depth, pitch},
@@ -169,6 +170,10 @@ TEST_CASE("all-gather and GEMM") {
     const GatherCall call{random() % 90 + 1, random() % 70 + 1, random() % 70 + 1, random() % 3 * 4, 2};
     checkAllGatherGemm<bf16>(static_cast<int>(random() % 3) + 2, 1, call);
   }
+}
+// In one kernel, as a persistent one makes them.
+TEST_CASE("all-gather and GEMM, many calls in a kernel") {
+  checkAllGatherGemm<bf16>(2, 1, {35, 33, 16, 0, 3, Backend<32>::onGpu ? 34'000 : 10});
 }
 TEST_CASE("all-gather and GEMM with a gated activation, of f16") {
   checkAllGatherGemm<f16, GateBySilu<f16>>(2, 2, {40, 64, 32, 0, 2}, 0);
