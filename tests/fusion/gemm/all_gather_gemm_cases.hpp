@@ -149,14 +149,14 @@ GatherOutcome runAllGatherGemm(int ranks, int blocks, const GatherCall& call, in
 inline constexpr AllGatherGemmConfig smallGather{
     .tile = smallTile, .senderWarps = 1, .rowsPerPart = 6, .groupBlocks = 2};
 
-template <class T, class PairOp = KeepPairs<T>>
+template <class T, class PairOp = KeepPairs<T>, AllGatherGemmConfig config = smallGather>
 void checkAllGatherGemm(int ranks, int blocks, const GatherCall& call, int slowRank = -1) {
   CAPTURE(ranks);
   CAPTURE(call.rows);
   CAPTURE(call.width);
   CAPTURE(call.depth);
-  const auto outcome = runAllGatherGemm<T, smallGather, PairOp>(ranks, blocks, call, slowRank, 1'000'000,
-                                                                [](const auto&, const auto&) {});
+  const auto outcome =
+      runAllGatherGemm<T, config, PairOp>(ranks, blocks, call, slowRank, 1'000'000, [](const auto&, const auto&) {});
   if (outcome.record) FAIL_CHECK(describe(*outcome.record));
   CHECK_MESSAGE(outcome.wrong.empty(), outcome.wrong);
 }
@@ -171,6 +171,15 @@ TEST_CASE("all-gather and GEMM") {
     checkAllGatherGemm<bf16>(static_cast<int>(random() % 3) + 2, 1, call);
   }
 }
+TEST_CASE("all-gather and GEMM, tiles of several warps") {
+  constexpr AllGatherGemmConfig config{.tile = sharedTile, .senderWarps = 1};
+  checkAllGatherGemm<bf16, KeepPairs<bf16>, config>(2, 1, {75, 70, 130, 0, 1});
+  if (Backend<32>::onGpu) checkAllGatherGemm<bf16, KeepPairs<bf16>, config>(2, 8, {700, 1100, 264, 0, 2});
+}
+TEST_CASE("all-gather and GEMM of one rank") {
+  checkAllGatherGemm<bf16>(1, 2, {35, 33, 16, 0, 2});
+}
+
 // In one kernel, as a persistent one makes them.
 TEST_CASE("all-gather and GEMM, many calls in a kernel") {
   checkAllGatherGemm<bf16>(2, 1, {35, 33, 16, 0, 3, Backend<32>::onGpu ? 34'000 : 10});

@@ -208,6 +208,16 @@ void checkSizes() {
   }
 }
 
+TEST_CASE("GEMM and all-reduce, tiles of several warps") {
+  constexpr GemmReduceConfig config{.tile = sharedTile, .reducerWarps = 1};
+  checkGemmReduce<bf16, config>(2, 1, {45, 70, 130, 0, 1});
+  if (Backend<32>::onGpu) checkGemmReduce<bf16, config>(2, 8, {700, 1100, 264, 0, 2});
+}
+TEST_CASE("GEMM of one rank") {
+  checkGemmReduce<bf16, smallGemm<RowDelivery::ToAll>>(1, 1, {18, 33, 16, 0, 2});
+  checkGemmReduce<bf16, smallGemm<RowDelivery::ToOwner>>(1, 1, {18, 33, 16, 0, 2});
+}
+
 // In one kernel, as a persistent one makes them.
 inline constexpr int manyRepeats = Backend<32>::onGpu ? 34'000 : 10;
 
