@@ -51,7 +51,7 @@ struct Problem {
         sums[t * width + i] += widen<bf16>(added[t * width + i]);
         squares += sums[t * width + i] * sums[t * width + i];
       }
-      const double scale = 1.0 / std::sqrt(squares / static_cast<double>(width) + 1e-6);
+      const double scale = 1.0 / std::sqrt(squares / static_cast<double>(width) + epsilon);
       for (std::size_t i = 0; i < width; ++i) {
         const double expected = sums[t * width + i] * scale * widen<bf16>(factors[i]);
         const double got = widen<bf16>(output[t * width + i]);

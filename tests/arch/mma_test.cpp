@@ -1,40 +1,96 @@
-// arch/mma.hpp on an emulated warp: every element of a product of random matrices.
+// arch/mma.hpp, load_matrix.hpp and async_copy.hpp on an emulated warp: every element of a product of random matrices,
+// by way of shared memory.
 #include "mscclpp/arch/mma.hpp"
 
 #include <doctest/doctest.h>
 
-#include <cstdlib>
+#include <cstring>
 #include <vector>
 
+#include "mscclpp/arch/async_copy.hpp"
+#include "mscclpp/arch/load_matrix.hpp"
+#include "mscclpp/basic/element.hpp"
 #include "mscclpp/emulation/launch.hpp"
 
 using namespace mscclpp;
 
-TEST_CASE("arch: a warp multiplies matrices of bfloat16") {
-  // Small integers: products and sums are exact.
-  const auto valueOf = [](int i) { return static_cast<float>((i * 37 + 11) % 17 - 8); };
-  const auto bitsOf = [](float value) { return arch::bitCast<std::uint32_t>(value) >> 16; };
-  const auto a = [&](int row, int column) { return valueOf(row * 16 + column); };
-  const auto b = [&](int row, int column) { return valueOf(1000 + row * 8 + column); };
-  const auto pair = [&](float first, float second) { return bitsOf(first) | bitsOf(second) << 16; };
+namespace {
+
+/// Small integers: products and sums are exact.
+float valueAt(int i) {
+  return static_cast<float>((i * 37 + 11) % 17 - 8);
+}
+
+/// Multiplies a, 16 x 16, with the transpose of b, 8 x 16, both row-major. Columns from `depth` on count as 0.
+template <class T, arch::ElementKind kind>
+std::vector<float> multiply(int depth) {
+  alignas(16) T a[16 * 16];
+  alignas(16) T b[16 * 16];  // rows from 8 on are loaded, and not used
+  for (int i = 0; i < 16 * 16; ++i) {
+    a[i] = narrow<T>(valueAt(i));
+    b[i] = narrow<T>(valueAt(1000 + i));
+  }
   std::vector<float> result(16 * 8, -1.0f);
-  emulation::launch<32>({.threads = 32}, [&](int, const auto& grid) {
+  emulation::launch<32>({.threads = 32, .sharedBytes = 1024}, [&](int, const auto& grid) {
     const auto warp = grid.warp();
-    const int g = warp.rank() / 4, t = warp.rank() % 4;
-    const auto pairOfA = [&](int row, int column) { return pair(a(row, column), a(row, column + 1)); };
-    const auto pairOfB = [&](int row) { return pair(b(row, g), b(row + 1, g)); };
-    const std::uint32_t left[4] = {pairOfA(g, 2 * t), pairOfA(g + 8, 2 * t), pairOfA(g, 2 * t + 8),
-                                   pairOfA(g + 8, 2 * t + 8)};
-    const std::uint32_t right[2] = {pairOfB(2 * t), pairOfB(2 * t + 8)};
+    std::byte* const shared = grid.sharedMemory();
+    // A lane copies half a row of each matrix.
+    const int column = warp.rank() % 2 * 8;
+    const int valid = depth - column < 0 ? 0 : depth - column > 8 ? 8 : depth - column;
+    const auto bytes = static_cast<std::uint32_t>(valid) * 2;
+    arch::copyAsync(shared + warp.rank() * 16, a + warp.rank() * 8, bytes);
+    arch::copyAsyncCommit();
+    arch::copyAsync(shared + 512 + warp.rank() * 16, b + warp.rank() * 8, bytes);
+    arch::copyAsyncCommit();
+    arch::copyAsyncWait<0>();
+    warp.sync();
+    std::uint32_t left[4], both[4];
+    arch::loadMatrices(warp, left,
+                       [&](int lane) { return shared + (lane / 8 % 2 * 8 + lane % 8) * 32 + lane / 16 * 16; });
+    arch::loadMatrices(warp, both,
+                       [&](int lane) { return shared + 512 + (lane / 16 * 8 + lane % 8) * 32 + lane / 8 % 2 * 16; });
+    const std::uint32_t right[2] = {both[0], both[1]};
     float c[4] = {1.0f, 2.0f, 3.0f, 4.0f};
-    arch::multiplyAddBf16(warp, c, left, right);
+    arch::multiplyAdd<kind>(warp, c, left, right);
+    const int g = warp.rank() / 4, t = warp.rank() % 4;
     for (int i = 0; i < 4; ++i) result[static_cast<std::size_t>((g + i / 2 * 8) * 8 + 2 * t + i % 2)] = c[i];
   });
+  return result;
+}
+
+std::vector<float> expected(int depth) {
+  std::vector<float> result;
   for (int row = 0; row < 16; ++row) {
     for (int column = 0; column < 8; ++column) {
-      float expected = static_cast<float>(row / 8 * 2 + column % 2 + 1);  // what c was before
-      for (int k = 0; k < 16; ++k) expected += a(row, k) * b(k, column);
-      CHECK(result[static_cast<std::size_t>(row * 8 + column)] == expected);
+      float sum = static_cast<float>(row / 8 * 2 + column % 2 + 1);  // what c was before
+      for (int k = 0; k < depth; ++k) sum += valueAt(row * 16 + k) * valueAt(1000 + column * 16 + k);
+      result.push_back(sum);
     }
   }
+  return result;
+}
+
+}  // namespace
+
+TEST_CASE("arch: a warp multiplies matrices that it has copied to shared memory") {
+  for (const int depth : {16, 11, 8, 3}) {
+    CAPTURE(depth);
+    CHECK(multiply<bf16, arch::ElementKind::BF16>(depth) == expected(depth));
+    CHECK(multiply<f16, arch::ElementKind::F16>(depth) == expected(depth));
+  }
+}
+TEST_CASE("arch: a copy to shared memory is complete only after the wait for its group") {
+  alignas(16) const std::uint32_t from[8] = {1, 2, 3, 4, 5, 6, 7, 8};
+  alignas(16) std::uint32_t to[8] = {};
+  arch::copyAsync(to, from, 16);
+  arch::copyAsyncCommit();
+  arch::copyAsync(to + 4, from + 4, 8);
+  arch::copyAsyncCommit();
+  CHECK(to[0] == 0);
+  arch::copyAsyncWait<1>();
+  CHECK(std::memcmp(to, from, 16) == 0);
+  CHECK(to[4] == 0);
+  arch::copyAsyncWait<0>();
+  CHECK(to[5] == 6);
+  CHECK(to[6] == 0);
 }

@@ -29,8 +29,9 @@ inline int gpus() {
   return std::min(count, 8);
 }
 
+/// One rank for each GPU; on a single one two, which take turns.
 inline void runOnAllGpus(const std::string& testCase, int killedRank = -1, int seconds = timeoutSeconds) {
-  runAsProcesses(gpus(), testCase, std::chrono::seconds(seconds), killedRank);
+  runAsProcesses(std::max(gpus(), 2), testCase, std::chrono::seconds(seconds), killedRank);
 }
 
 inline double secondsSince(std::chrono::steady_clock::time_point start) {

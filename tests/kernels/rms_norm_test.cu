@@ -1,4 +1,4 @@
-// The compiled all-reduce with residual and RMSNorm on GPUs, one process and GPU per rank; also in graphs.
+// The compiled all-reduce with residual and RMSNorm on GPUs, one process per rank; also in graphs.
 #include <doctest/doctest.h>
 
 #include "gpu_rank.cuh"

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """PyTorch's process group "nccl" over whichever library has NCCL's place, or the backend of the Python package. Needs a
-GPU for each rank.
+GPU for each rank with NCCL itself; otherwise ranks share GPUs if there are fewer.
 
   torchrun --nproc-per-node 2 tests/nccl/torch_client.py --save on_nccl.json
   LD_PRELOAD=<libdir>/mscclpp-nccl/libnccl.so.2 torchrun --nproc-per-node 2 tests/nccl/torch_client.py \\
@@ -117,7 +117,7 @@ def broadcast_and_messages(rank, ranks, device):
     tensor = values(rank, 3000, device)
     dist.broadcast(tensor, src=ranks - 1)
     check_equal(tensor, values(ranks - 1, 3000, device))
-    if rank == 0:
+    if ranks > 1 and rank == 0:
         dist.send(values(0, 5000, device), dst=1)
     elif rank == 1:
         tensor = torch.empty(5000, device=device)
@@ -311,7 +311,8 @@ def main():
     parser.add_argument("--require-mscclpp", action="store_true", help="fail on NCCL itself")
     arguments = parser.parse_args()
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-    device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", rank)))
+    local_rank = int(os.environ.get("LOCAL_RANK", rank))
+    device = torch.device("cuda", local_rank % torch.cuda.device_count())
     torch.cuda.set_device(device)
     if arguments.backend == "mscclpp":
         import mscclpp.torch  # noqa: F401 - registers the backend

@@ -1,8 +1,10 @@
 // The instructions of arch/ that do not access memory: warps, barriers, clocks, launches.
+#include "mscclpp/arch/async_copy.hpp"
 #include "mscclpp/arch/backoff.hpp"
 #include "mscclpp/arch/barrier.hpp"
 #include "mscclpp/arch/clock.hpp"
 #include "mscclpp/arch/launch.hpp"
+#include "mscclpp/arch/load_matrix.hpp"
 #include "mscclpp/arch/mma.hpp"
 #include "mscclpp/arch/trap.hpp"
 #include "mscclpp/arch/warp.hpp"
@@ -81,6 +83,20 @@ __global__ void traps(const int* words) {
 }
 
 __global__ void tensorCore(float (&c)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) {
-  arch::multiplyAddBf16(gpu::WarpTile<>(), c, a, b);
+  arch::multiplyAdd<arch::ElementKind::BF16>(gpu::WarpTile<>(), c, a, b);
   // PTX: mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16\.bf16\.f32
+  arch::multiplyAdd<arch::ElementKind::F16>(gpu::WarpTile<>(), c, a, b);
+  // PTX: mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.f16\.f16\.f32
+}
+
+__global__ void tensorCoreOperands(const float* from, std::uint32_t (&words)[4], std::uint32_t bytes) {
+  __shared__ alignas(16) float rows[32 * 4];
+  arch::copyAsync(rows + threadIdx.x * 4, from + threadIdx.x * 4, bytes);
+  // PTX: cp\.async\.cg\.shared\.global \[[^]]*\], \[[^]]*\], 16, %r
+  arch::copyAsyncCommit();
+  // PTX: cp\.async\.commit_group
+  arch::copyAsyncWait<1>();
+  // PTX: cp\.async\.wait_group 1
+  arch::loadMatrices(gpu::WarpTile<>(), words, [&](int lane) { return rows + lane * 4; });
+  // PTX: ldmatrix\.sync\.aligned\.m8n8\.x4\.shared\.b16
 }

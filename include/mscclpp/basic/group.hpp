@@ -97,8 +97,9 @@ struct Block {
   MSCCLPP_DEVICE __forceinline__ int rank() const { return static_cast<int>(threadInBlock()); }
   MSCCLPP_DEVICE __forceinline__ int size() const { return static_cast<int>(blockThreads()); }
   MSCCLPP_DEVICE __forceinline__ void sync() const { arch::blockSync(); }
+  MSCCLPP_DEVICE __forceinline__ bool syncAny(bool vote) const { return arch::blockSyncAny(vote); }
 };
-static_assert(ThreadGroup<Block>);
+static_assert(VotingGroup<Block>);
 
 /// Index of this block in the launch, over all three dimensions.
 MSCCLPP_DEVICE __forceinline__ int blockInLaunch() {
@@ -135,16 +136,6 @@ class WholeBlock {
  private:
   BarrierIds barriers_;
 };
-
-/// The blocks of a launch that is known to have one dimension, such as launch()'s of kernel.cuh: Grid without the
-/// instructions that number the blocks of several dimensions.
-class LinearGrid : public WholeBlock {
- public:
-  MSCCLPP_DEVICE __forceinline__ explicit LinearGrid(BarrierIds barriers = {}) : WholeBlock(barriers) {}
-  MSCCLPP_DEVICE __forceinline__ int blockIndex() const { return static_cast<int>(blockIdx.x); }
-  MSCCLPP_DEVICE __forceinline__ int blockCount() const { return static_cast<int>(gridDim.x); }
-};
-static_assert(mscclpp::Grid<LinearGrid> && WarpSpecializedGrid<LinearGrid> && SharedMemoryGrid<LinearGrid>);
 
 /// Warps [firstWarp, firstWarp + warpCount) of some blocks: a user's kernel passes such a part to a collective and uses
 /// the other warps itself, as in a GEMM with an epilogue. Made by Grid::warps(). Only threads for which isMember()
@@ -188,6 +179,20 @@ class WarpGrid {
   BarrierIds barriers_;
 };
 static_assert(mscclpp::Grid<WarpGrid> && WarpSpecializedGrid<WarpGrid>);
+
+/// The blocks of a launch that is known to have one dimension, such as launch()'s of kernel.cuh: Grid without the
+/// instructions that number the blocks of several dimensions.
+class LinearGrid : public WholeBlock {
+ public:
+  MSCCLPP_DEVICE __forceinline__ explicit LinearGrid(BarrierIds barriers = {}) : WholeBlock(barriers) {}
+  MSCCLPP_DEVICE __forceinline__ int blockIndex() const { return static_cast<int>(blockIdx.x); }
+  MSCCLPP_DEVICE __forceinline__ int blockCount() const { return static_cast<int>(gridDim.x); }
+  /// Warps [first, first + count) of each block, with barriers of their own.
+  MSCCLPP_DEVICE __forceinline__ WarpGrid warps(int first, int count, BarrierIds barriers = {}) const {
+    return {blockIndex(), blockCount(), first, count, barriers};
+  }
+};
+static_assert(mscclpp::Grid<LinearGrid> && WarpSpecializedGrid<LinearGrid> && SharedMemoryGrid<LinearGrid>);
 
 /// The blocks of this launch, of any number of dimensions (numbered along x, then y, then z), or `count` of them from
 /// block `first`: a user's kernel passes such a part to a collective and uses the others itself. barriers: only for

@@ -23,22 +23,29 @@ struct CollectiveArgs {
   BoundedWait wait;
 };
 
-/// A collective: a type with the arguments Args, the layout Scratch of its window, scratchFor(count, ranks), the
-/// scratch for up to `count` elements, maxBlockThreads, the largest number of threads per block, accepts(args, shape),
-/// whether a launch of that shape can run with the arguments, and a static run(grid, args, source, sink), called by all
-/// threads of the grid. Models: collective/all_reduce.hpp.
+/// What all collectives have: a type with the arguments Args, the layout Scratch of its window, maxBlockThreads, the
+/// largest number of threads per block, accepts(args, shape), whether a launch of that shape can run with the
+/// arguments, and a static run(grid, args, source, sink), called by all threads of the grid. Models:
+/// fusion/gemm/gemm_reduce.hpp.
 ///
 /// collectiveKernel waits for the kernels that it depends on, then calls run(). A collective with
 /// `static constexpr bool awaitsPrerequisites = true` does that itself: run() calls arch::waitForPrerequisites() before
 /// its first access to memory, also where it returns early, and computes what needs no memory before it.
 template <class C>
-concept Collective = requires(const typename C::Args& args, const typename C::Scratch& scratch, LaunchShape shape) {
-  { C::scratchFor(std::size_t{}, int{}) } -> detail::SameAs<typename C::Scratch>;
+concept LaunchableCollective = requires(const typename C::Args& args, const typename C::Scratch& scratch,
+                                        LaunchShape shape) {
   { C::maxBlockThreads } -> detail::ConvertibleTo<int>;
   { C::accepts(args, shape) } -> detail::SameAs<bool>;
   { scratch.windowBytes() } -> detail::SameAs<std::size_t>;
   { C::Scratch::initialByte } -> detail::ConvertibleTo<int>;
   { C::Scratch::firstEpoch } -> detail::ConvertibleTo<std::uint64_t>;
+};
+
+/// A collective whose scratch depends on a count alone: scratchFor(count, ranks), the scratch for up to `count`
+/// elements. Models: collective/all_reduce.hpp.
+template <class C>
+concept Collective = LaunchableCollective<C> && requires {
+  { C::scratchFor(std::size_t{}, int{}) } -> detail::SameAs<typename C::Scratch>;
 };
 
 }  // namespace mscclpp

@@ -14,8 +14,11 @@ namespace mscclpp::emulation {
 
 /// State shared by the lanes of an emulated warp.
 struct WarpState {
+  static constexpr int maxWords = 8;  ///< of a lane in an exchange
   WarpState(int width, std::chrono::seconds timeout)
-      : barrier(timeout), exchange{std::vector<std::uint32_t>(width), std::vector<std::uint32_t>(width)} {}
+      : barrier(timeout),
+        exchange{std::vector<std::uint32_t>(static_cast<std::size_t>(width) * maxWords),
+                 std::vector<std::uint32_t>(static_cast<std::size_t>(width) * maxWords)} {}
   Barrier barrier;
   std::vector<std::uint32_t> exchange[2];  // double-buffered, so that an exchange needs only one barrier
 };
@@ -57,29 +60,36 @@ class Warp {
   int rank() const { return lane_; }
   int size() const { return Width; }
   void sync() const { state_->barrier.wait({0, Width}); }
-  std::uint32_t shuffle(std::uint32_t value, int source) const {
-    return publish(value)[static_cast<std::size_t>(source % Width)];
-  }
+  std::uint32_t shuffle(std::uint32_t value, int source) const { return publish(value)[source % Width]; }
   bool all(bool predicate) const {
-    for (const auto vote : publish(predicate)) {
-      if (vote == 0) return false;
+    const std::uint32_t* const votes = publish(predicate);
+    for (int lane = 0; lane < Width; ++lane) {
+      if (votes[lane] == 0) return false;
     }
     return true;
   }
   bool any(bool predicate) const {
-    for (const auto vote : publish(predicate)) {
-      if (vote != 0) return true;
+    const std::uint32_t* const votes = publish(predicate);
+    for (int lane = 0; lane < Width; ++lane) {
+      if (votes[lane] != 0) return true;
     }
     return false;
   }
+  /// Emulation only: word i of lane l is at [l * N + i], valid until this lane's exchange after the next. Instructions
+  /// by which lanes exchange many registers would need a shuffle for each.
+  template <int N>
+  const std::uint32_t* exchange(const std::uint32_t (&words)[N]) const {
+    static_assert(N <= WarpState::maxWords);
+    auto& exchange = state_->exchange[(*exchanges_)++ % 2];
+    for (int i = 0; i < N; ++i) exchange[static_cast<std::size_t>(lane_ * N + i)] = words[i];
+    state_->barrier.wait({0, Width});
+    return exchange.data();
+  }
 
  private:
-  /// Returns the values of all lanes, valid until this lane's exchange after the next.
-  const std::vector<std::uint32_t>& publish(std::uint32_t value) const {
-    auto& exchange = state_->exchange[(*exchanges_)++ % 2];
-    exchange[static_cast<std::size_t>(lane_)] = value;
-    state_->barrier.wait({0, Width});
-    return exchange;
+  const std::uint32_t* publish(std::uint32_t value) const {
+    const std::uint32_t words[1] = {value};
+    return exchange(words);
   }
 
   WarpState* state_;
@@ -97,6 +107,7 @@ class Block {
   int rank() const { return rank_; }
   int size() const { return threads_.count; }
   void sync() const { state_->barrier(barrier_).wait(threads_); }
+  bool syncAny(bool vote) const { return state_->barrier(barrier_).wait(threads_, vote); }
 
  private:
   BlockState* state_;
@@ -104,7 +115,7 @@ class Block {
   int barrier_;
   int rank_;
 };
-static_assert(ThreadGroup<Block>);
+static_assert(VotingGroup<Block>);
 
 /// What a thread of an emulated launch is.
 struct ThreadPlace {

@@ -7,8 +7,8 @@
 
 namespace mscclpp::plan {
 
-/// For each actor (a block, a port channel's proxy, a caller), up to which of its intervals everything is ordered before
-/// the owner of the clock. An interval is what lies between two Syncs of a block. Two orders:
+/// For each actor (a block, a port channel's proxy, a caller), up to which of its intervals everything is ordered
+/// before the owner of the clock. An interval is what lies between two Syncs of a block. Two orders:
 ///  - strong: by release and acquire. Writes before are visible.
 ///  - weak: also by packets and relaxed signals. What was before has been executed: its reads are complete, but its
 ///    writes need not be visible.

@@ -6,8 +6,7 @@
 // one or more operands. MSCCL++'s put, get, copy, reduce, reduce_send, unpack_packets and so on are instances of it.
 #pragma once
 
-#include <cstdint>
-
+#include "mscclpp/arch/word.hpp"
 #include "mscclpp/config.hpp"
 
 namespace mscclpp::plan {
@@ -132,8 +131,8 @@ enum class CollectiveKind : std::uint8_t {
   Gather,         ///< input: one part; output of the root: a part for each rank
   Scatter,        ///< input of the root: a part for each rank; output: one part
   SendReceive,    ///< input and output: one part; rank r sends to the next
-  /// As many chunks as the plan says, all of one size (chunksPerPart is 1: each chunk is a part); what output chunks are
-  /// to hold is given by Plan::expectations.
+  /// As many chunks as the plan says, all of one size (chunksPerPart is 1: each chunk is a part); what output chunks
+  /// are to hold is given by Plan::expectations.
   Custom
 };
 

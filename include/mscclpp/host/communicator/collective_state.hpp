@@ -71,10 +71,11 @@ constexpr int ranksOf(const CollectiveArgs<Ranks, Scratch>*) {
 ///   state.check();
 template <class C>
 class CollectiveState {
-  static_assert(Collective<C>,
-                "C must be a Collective: a type with Args, Scratch, maxBlockThreads, scratchFor(count, ranks), "
-                "accepts(args, shape) and run(grid, args, source, sink), such as AllReduce<float, Sum, "
-                "AllReduceConfig{}>; see Collective in collective/collective.hpp");
+  static_assert(
+      LaunchableCollective<C>,
+      "C must be a collective: a type with Args, Scratch, maxBlockThreads, accepts(args, shape) and run(grid, "
+      "args, source, sink), such as AllReduce<float, Sum, AllReduceConfig{}>; see LaunchableCollective in "
+      "collective/collective.hpp");
 
  public:
   using Args = typename C::Args;
@@ -88,15 +89,18 @@ class CollectiveState {
   /// arguments.
   CollectiveState(Communicator& communicator, DeviceType where, std::size_t maxCount, const PipelineShape& shape = {},
                   std::shared_ptr<WaitMonitor> monitor = nullptr)
-      : maxCount_(maxCount),
-        shape_{shape.blocks, C::maxBlockThreads},
-        args_{makeArgs(detail::CollectiveMemory::sizeOf(communicator), maxCount, shape)},
-        memory_(communicator, request(where, maxCount, shape), std::move(monitor)) {
-    args_.team = decltype(args_.team)(memory_.scratch().rank(), memory_.scratch().nRanks());
-    args_.window = memory_.scratch().template window<ranks>();
-    args_.epochs = {memory_.epochs()};
-    args_.wait = memory_.wait();
+      : CollectiveState(communicator, where,
+                        scratchFor(maxCount, detail::CollectiveMemory::sizeOf(communicator), shape), maxCount, shape,
+                        std::move(monitor)) {
+    static_assert(Collective<C>,
+                  "the scratch of C depends on more than a count: make it by C::scratchFor() and pass it to "
+                  "CollectiveState(communicator, where, scratch, maxCount)");
   }
+  /// The same with a scratch for calls of up to maxCount elements, the same on all ranks: for collectives whose scratch
+  /// depends on more than that, such as GemmReduce.
+  CollectiveState(Communicator& communicator, DeviceType where, const Scratch& scratch, std::size_t maxCount,
+                  std::shared_ptr<WaitMonitor> monitor = nullptr)
+      : CollectiveState(communicator, where, scratch, maxCount, PipelineShape{}, std::move(monitor)) {}
 
   /// The arguments of a call with `count` elements, for C::run on all ranks. Throws Error(InvalidUsage) if the scratch
   /// is too small for them. The state must outlive the call, on all ranks: synchronise before it is destroyed.
@@ -120,16 +124,33 @@ class CollectiveState {
  private:
   static constexpr int ranks = detail::ranksOf(static_cast<const Args*>(nullptr));
 
-  static Args makeArgs(int size, std::size_t maxCount, const PipelineShape& shape) {
+  CollectiveState(Communicator& communicator, DeviceType where, const Scratch& scratch, std::size_t maxCount,
+                  const PipelineShape& shape, std::shared_ptr<WaitMonitor> monitor)
+      : maxCount_(maxCount),
+        shape_{shape.blocks, C::maxBlockThreads},
+        args_{makeArgs(detail::CollectiveMemory::sizeOf(communicator), maxCount, scratch)},
+        memory_(communicator, request(where, maxCount, shape), std::move(monitor)) {
+    args_.team = decltype(args_.team)(memory_.scratch().rank(), memory_.scratch().nRanks());
+    args_.window = memory_.scratch().template window<ranks>();
+    args_.epochs = {memory_.epochs()};
+    args_.wait = memory_.wait();
+  }
+
+  static Scratch scratchFor(std::size_t maxCount, int size, const PipelineShape& shape) {
+    if constexpr (requires { C::scratchFor(maxCount, size, shape); }) {
+      return C::scratchFor(maxCount, size, shape);
+    } else if constexpr (Collective<C>) {
+      return C::scratchFor(maxCount, size);
+    } else {
+      return {};
+    }
+  }
+  static Args makeArgs(int size, std::size_t maxCount, const Scratch& scratch) {
     Args args{};
     if constexpr (requires { C::emptyArgs(); }) args = C::emptyArgs();
     args.team = decltype(args.team)(0, size);
     args.count = maxCount;
-    if constexpr (requires { C::scratchFor(maxCount, size, shape); }) {
-      args.scratch = C::scratchFor(maxCount, size, shape);
-    } else {
-      args.scratch = C::scratchFor(maxCount, size);
-    }
+    args.scratch = scratch;
     return args;
   }
   detail::CollectiveStateRequest request(DeviceType where, std::size_t maxCount, const PipelineShape& shape) const {

@@ -1,0 +1,242 @@
+// A row gather: every rank has a slice of the rows of a matrix and sends it to all others, in blocks of rows that the
+// receivers wait for one by one, like the main loop of a matrix multiplication.
+#pragma once
+
+#include "mscclpp/arch/memory.hpp"
+#include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/basic/copy.hpp"
+#include "mscclpp/basic/partition.hpp"
+#include "mscclpp/basic/team.hpp"
+#include "mscclpp/basic/trace.hpp"
+#include "mscclpp/basic/wait.hpp"
+#include "mscclpp/collective/collective.hpp"
+#include "mscclpp/config.hpp"
+
+namespace mscclpp {
+
+/// The window of a row gather of elements T: the rows of all peers, and for each part of a block of rows a 64-bit word
+/// with the last call in which it has arrived.
+template <class T>
+struct GatherScratch {
+  using Element = T;
+  static constexpr int initialByte = 0;  ///< value of every byte of the window before the first call
+  static constexpr std::uint64_t firstEpoch = 1;
+
+  std::size_t rows;     ///< the most rows of a rank
+  std::size_t columns;  ///< elements between rows; rowBytes() is a multiple of 16
+  int rowsPerBlock;     ///< consecutive rows of a rank that are awaited together
+  int rowsPerPart;      ///< rows of a block that one warp sends; a block has at most 32 parts
+  int ranks;
+
+  MSCCLPP_HOST_DEVICE std::size_t rowBytes() const { return columns * sizeof(T); }
+  MSCCLPP_HOST_DEVICE int partsPerBlock() const { return (rowsPerBlock + rowsPerPart - 1) / rowsPerPart; }
+  MSCCLPP_HOST_DEVICE std::size_t blocks() const { return ceilDivide(rows, static_cast<std::size_t>(rowsPerBlock)); }
+  /// Whether slices of this size fit.
+  MSCCLPP_HOST_DEVICE bool accepts(std::size_t rowsOfRank) const {
+    return rowsOfRank <= rows && rowsPerBlock > 0 && rowsPerPart > 0 && partsPerBlock() <= 32 &&
+           rowBytes() % sizeof(Word128) == 0;
+  }
+
+  /// Offset in the window of rank `at`, in bytes, of the rows of rank `from`, another one.
+  MSCCLPP_HOST_DEVICE std::size_t rowOffset(int at, int from, std::size_t row) const {
+    return (static_cast<std::size_t>(peerIndex(at, from)) * rows + row) * rowBytes();
+  }
+  /// Of the word of a part of a block of rows.
+  MSCCLPP_HOST_DEVICE std::size_t readyOffset(int at, int from, std::size_t block, int part) const {
+    const std::size_t index = static_cast<std::size_t>(peerIndex(at, from)) * blocks() + block;
+    return readyStart() + (index * static_cast<std::size_t>(partsPerBlock()) + static_cast<std::size_t>(part)) * 8;
+  }
+  /// Of the 64-bit word with the last call that rank `from` has entered.
+  MSCCLPP_HOST_DEVICE std::size_t entryOffset(int from) const {
+    return roundUp(readyStart() + peers() * blocks() * static_cast<std::size_t>(partsPerBlock()) * 8, 128) +
+           static_cast<std::size_t>(from) * 8;
+  }
+  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return entryOffset(ranks); }
+
+ private:
+  MSCCLPP_HOST_DEVICE std::size_t peers() const { return static_cast<std::size_t>(ranks - 1); }
+  MSCCLPP_HOST_DEVICE std::size_t readyStart() const { return roundUp(peers() * rows * rowBytes(), 128); }
+};
+
+/// One call of a row gather of args.count rows, of which rank r has [r * s, (r + 1) * s) with s = slice(): the last
+/// slices may be shorter or empty.
+///
+/// 1. All warps of a grid call send().
+/// 2. Any warps call await() for a block of rows of another rank, and then read rows().
+/// 3. All threads of a grid call finish().
+///
+/// Warps that send and warps that receive may be different ones of the same blocks: each kind makes a session with its
+/// grid; one kind calls leave() before a barrier of the block, the other finish() after it. A block of rows is
+/// overwritten with the credit of its reader: a rank sends to a peer only once the peer has entered the call, and a
+/// rank's call starts when all blocks of its previous one have ended. Two calls on one scratch do not overlap in time.
+template <int Ranks, class Scratch, class GridType, class Wait, class Trace>
+class RowGather {
+ public:
+  using T = typename Scratch::Element;
+
+  MSCCLPP_INLINE RowGather(const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace)
+      : grid_(grid),
+        warp_(grid.warp()),
+        args_(args),
+        wait_(wait),
+        trace_(trace),
+        epoch_(args.epochs.current(grid)),
+        hasStopped_(args.epochs.hasStopped(epoch_)) {
+    if (hasStopped_ || grid.blockIndex() != 0 || grid.warpIndex() != 0) return;
+    // Release: what this rank read in the calls before may be overwritten from now on.
+    for (int i = warp_.rank(); i < team().size() - 1; i += warp_.size()) {
+      arch::store<arch::Order::Release, arch::Scope::System>(word(team().peer(i), scratch().entryOffset(team().rank())),
+                                                             epoch_);
+    }
+  }
+
+  /// Whether the call does nothing, since an earlier one has failed.
+  MSCCLPP_INLINE bool hasStopped() const { return hasStopped_; }
+  MSCCLPP_INLINE std::size_t slice() const { return ceilDivide(args_.count, static_cast<std::size_t>(team().size())); }
+  MSCCLPP_INLINE Range rowsOf(int rank) const {
+    return steppedPart(args_.count, slice(), static_cast<std::size_t>(rank));
+  }
+  /// Blocks of rows of a rank.
+  MSCCLPP_INLINE std::size_t blocksOf(int rank) const { return ceilDivide(rowsOf(rank).size(), perBlock()); }
+
+  /// A block of rows of a rank.
+  struct Place {
+    int rank;
+    std::size_t block;
+  };
+  /// Block i in the order in which the blocks of all ranks arrive: first this rank's own, then those of the rank before
+  /// it, which sends to this one first.
+  MSCCLPP_INLINE Place blockInOrder(std::size_t i) const {
+    int rank = team().rank();
+    for (int step = 1; step < team().size(); ++step) {
+      const std::size_t count = blocksOf(rank);
+      if (i < count) break;
+      i -= count;
+      rank = rank == 0 ? team().size() - 1 : rank - 1;
+    }
+    return {rank, i};
+  }
+
+  // ---- 1. ----
+
+  /// Sends this rank's rows, `bytes` bytes at data + row * pitch bytes each, to all peers, and announces each part with
+  /// release. A part is sent by one warp; consecutive ones go to different blocks. Returns whether all waits of this
+  /// warp succeeded.
+  MSCCLPP_INLINE bool send(const void* data, std::size_t pitch, std::size_t bytes) {
+    if (hasStopped_) return false;
+    const std::size_t rows = rowsOf(team().rank()).size();
+    const auto parts = static_cast<std::size_t>(scratch().partsPerBlock());
+    const std::size_t perPeer = blocksOf(team().rank()) * parts;
+    const std::size_t all = perPeer * static_cast<std::size_t>(team().size() - 1);
+    const auto stride = static_cast<std::size_t>(grid_.warpCount() * grid_.blockCount());
+    int entered = -1;
+    for (auto i = static_cast<std::size_t>(grid_.warpIndex() * grid_.blockCount() + grid_.blockIndex()); i < all;
+         i += stride) {
+      const int peer = team().peer(static_cast<int>(i / perPeer));
+      const std::size_t block = i % perPeer / parts;
+      const std::size_t part = i % parts;
+      const Range range = partOf(rows, block, part);
+      if (peer != entered && !awaitEntry(peer)) return false;
+      entered = peer;
+      const TraceSpan span(trace_, TraceId::Push, block);
+      for (std::size_t row = range.begin; row < range.end; ++row) {
+        copy(warp_, args_.window.at(peer, scratch().rowOffset(peer, team().rank(), row)),
+             static_cast<const std::byte*>(data) + row * pitch, bytes);
+      }
+      warp_.sync();
+      if (warp_.rank() == 0) {
+        arch::store<arch::Order::Release, arch::Scope::System>(
+            word(peer, scratch().readyOffset(peer, team().rank(), block, static_cast<int>(part))), epoch_);
+      }
+    }
+    return true;
+  }
+
+  // ---- 2. ----
+
+  /// Waits until a block of rows has arrived, with acquire; a block of this rank's own has. Called by all lanes of a
+  /// warp, as often as wanted. Returns whether the wait succeeded.
+  MSCCLPP_INLINE bool await(const Place& place) {
+    if (place.rank == team().rank()) return true;
+    const TraceSpan span(trace_, TraceId::Collect, place.block);
+    for (int part = warp_.rank(); part < scratch().partsPerBlock(); part += warp_.size()) {
+      awaitWord(scratch().readyOffset(team().rank(), place.rank, place.block, part), place.rank,
+                [&](std::uint64_t seen) { return seen == epoch_; });
+    }
+    warp_.sync();
+    return !warp_.any(hasFailed(wait_));
+  }
+  /// The rows of another rank, each after the other at a distance of scratch.columns elements.
+  MSCCLPP_INLINE const T* rows(int rank) const {
+    return reinterpret_cast<const T*>(args_.window.at(team().rank(), scratch().rowOffset(team().rank(), rank, 0)));
+  }
+
+  // ---- 3. ----
+
+  /// Ends the call. Called by all threads of one session's grid, after a barrier of the block that follows what all
+  /// sessions did. Returns whether all waits of this thread succeeded.
+  MSCCLPP_INLINE bool finish() {
+    const bool succeeded = leave();
+    if (!hasStopped_) args_.epochs.advance(grid_, epoch_ + 1);
+    return succeeded;
+  }
+  /// The same for the other sessions, whose threads call it before that barrier.
+  MSCCLPP_INLINE bool leave() {
+    if (hasStopped_) return false;
+    if (hasFailed(wait_)) args_.epochs.stop(epoch_);
+    return !hasFailed(wait_);
+  }
+
+ private:
+  static MSCCLPP_HOST_DEVICE const GridType& someGrid();  // not defined
+  using Warp = decltype(someGrid().warp());
+
+  MSCCLPP_INLINE const Team<Ranks>& team() const { return args_.team; }
+  MSCCLPP_INLINE const Scratch& scratch() const { return args_.scratch; }
+  MSCCLPP_INLINE std::size_t perBlock() const { return static_cast<std::size_t>(scratch().rowsPerBlock); }
+  /// The rows of a part of a block, of `rows` rows of this rank; there may be none.
+  MSCCLPP_INLINE Range partOf(std::size_t rows, std::size_t block, std::size_t part) const {
+    const Range inBlock = steppedPart(rows, perBlock(), block);
+    const Range inPart = steppedPart(inBlock.size(), static_cast<std::size_t>(scratch().rowsPerPart), part);
+    return {inBlock.begin + inPart.begin, inBlock.begin + inPart.end};
+  }
+  MSCCLPP_INLINE std::uint64_t* word(int rank, std::size_t offset) const {
+    return reinterpret_cast<std::uint64_t*>(args_.window.at(rank, offset));
+  }
+  /// One thread.
+  template <class IsReached>
+  MSCCLPP_INLINE void awaitWord(std::size_t offset, int peer, const IsReached& isReached) {
+    const std::uint64_t* const address = word(team().rank(), offset);
+    const WaitSite site{WaitOperation::Progress, team().rank(), peer, static_cast<std::uint32_t>(grid_.blockIndex()),
+                        epoch_};
+    wait_.until(site, [&](std::uint64_t& seen) {
+      seen = arch::load<arch::Order::Acquire, arch::Scope::System>(address);
+      return isReached(seen);
+    });
+  }
+  MSCCLPP_INLINE bool awaitEntry(int peer) {
+    if (warp_.rank() == 0) {
+      awaitWord(scratch().entryOffset(peer), peer,
+                [&](std::uint64_t seen) { return static_cast<std::int64_t>(seen - epoch_) >= 0; });
+    }
+    warp_.sync();
+    return !warp_.any(hasFailed(wait_));
+  }
+
+  const GridType& grid_;
+  const Warp warp_;
+  const CollectiveArgs<Ranks, Scratch>& args_;
+  Wait& wait_;
+  Trace& trace_;
+  const std::uint64_t epoch_;
+  const bool hasStopped_;  ///< an earlier call has failed
+};
+
+/// A RowGather for one call.
+template <Grid GridType, int Ranks, class Scratch, WaitPolicy Wait, TracePolicy Trace>
+MSCCLPP_INLINE RowGather<Ranks, Scratch, GridType, Wait, Trace> makeRowGather(
+    const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace) {
+  return {grid, args, wait, trace};
+}
+
+}  // namespace mscclpp

@@ -1,0 +1,197 @@
+// Cases of fusion/gemm/all_gather_gemm.hpp: every element of the product of gathered rows, of any size.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "gemm_tester.hpp"
+#include "mscclpp/arch/backoff.hpp"
+#include "mscclpp/fusion/gemm/all_gather_gemm.hpp"
+#include "mscclpp/sync/grid_barrier.hpp"
+
+namespace mscclpp::test {
+
+struct GatherCall {
+  std::size_t rows;  ///< of all ranks
+  std::size_t width;
+  std::size_t depth;
+  std::size_t gap;  ///< elements between the rows of the operands
+  int calls;
+};
+
+/// C: an AllGatherGemm.
+template <class C, class T, class PairOp>
+struct AllGatherGemmBody {
+  Window<> scratch, epochs, inputs, weights, outputs, barriers;
+  typename C::Scratch layout;
+  GatherCall call;
+  int ranks;
+  int slowRank;         ///< -1: none
+  std::uint64_t delay;  ///< nanoseconds before each call of that rank
+  BoundedWait wait;
+
+  template <class GridType>
+  MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
+    typename C::Args args{.team = Team<>(rank, ranks),
+                          .window = scratch,
+                          .epochs = {reinterpret_cast<std::uint64_t*>(epochs.at(rank))},
+                          .scratch = layout,
+                          .count = call.rows,
+                          .wait = wait};
+    auto& barrier = *reinterpret_cast<GridBarrier*>(barriers.at(rank));
+    auto stepWait = wait;
+    const std::size_t pitch = call.depth + call.gap;
+    const std::size_t slice = C::sliceRows(call.rows, ranks);
+    const std::size_t own = steppedPart(call.rows, slice, static_cast<std::size_t>(rank)).size();
+    const std::size_t width = call.width / 2 * PairOp::outputs + (PairOp::outputs == 2 ? call.width % 2 : 0);
+    for (int i = 0; i < call.calls; ++i) {
+      if (rank == slowRank) {
+        const auto start = arch::nanoseconds();
+        while (arch::nanoseconds() - start < delay) arch::backoff(200);
+      }
+      const auto index = static_cast<std::size_t>(i);
+      const GemmOperands<T, PairOp> operands{
+          {reinterpret_cast<const T*>(inputs.at(rank)) + index * slice * pitch, own, call.depth, pitch},
+          {reinterpret_cast<const T*>(weights.at(rank)), call.width, call.depth, pitch},
+          {}};
+      const auto output =
+          makeMatrix(reinterpret_cast<T*>(outputs.at(rank)) + index * call.rows * width, call.rows, width);
+      C::run(grid, args, operands, output);  // after a failure it does nothing
+      if (!barrier.sync(grid, stepWait)) return;
+    }
+  }
+};
+
+struct GatherOutcome {
+  std::optional<WaitRecord> record;
+  std::string wrong;  ///< the first wrong element; empty: all are right
+};
+
+/// Makes the calls of `call` in one launch, each with other inputs, and checks all outputs. spoil(scratch buffers,
+/// layout): for mutants.
+template <class T, AllGatherGemmConfig config, class PairOp = KeepPairs<T>, class Spoil>
+GatherOutcome runAllGatherGemm(int ranks, int blocks, const GatherCall& call, int slowRank, std::uint64_t delay,
+                               const Spoil& spoil) {
+  using C = AllGatherGemm<T, config>;
+  Backend<32> backend;
+  const auto layout = C::scratchFor(call.rows, call.depth, ranks);
+  auto scratch = backend.allocate(ranks, layout.windowBytes(), C::Scratch::initialByte);
+  spoil(scratch, layout);
+  auto epochs = backend.allocate(ranks, epochWords * sizeof(std::uint64_t), 0);
+  setEpochs(epochs, ranks, C::Scratch::firstEpoch);
+  const std::size_t slice = C::sliceRows(call.rows, ranks);
+  const std::size_t pitch = call.depth + call.gap;
+  constexpr bool isGated = PairOp::outputs == 1;
+  const std::size_t width = isGated ? call.width / 2 : call.width;
+  const auto calls = static_cast<std::size_t>(call.calls);
+  auto inputs = backend.allocate(ranks, calls * slice * pitch * sizeof(T) + 16, 0);
+  auto weights = backend.allocate(ranks, call.width * pitch * sizeof(T) + 16, 0);
+  auto outputs = backend.allocate(ranks, calls * call.rows * width * sizeof(T), poisonByte);
+  auto barriers = backend.allocate(ranks, 128, 0);
+  std::vector<HostMatrix<T>> rows, columns;
+  for (std::size_t i = 0; i < calls; ++i) {
+    rows.push_back(randomMatrix<T>(call.rows, call.depth, pitch, static_cast<unsigned>(i) * 100));
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Range own = steppedPart(call.rows, slice, static_cast<std::size_t>(rank));
+      inputs.write(rank, rows[i].data.data() + own.begin * pitch, own.size() * pitch * sizeof(T),
+                   i * slice * pitch * sizeof(T));
+    }
+  }
+  for (int rank = 0; rank < ranks; ++rank) {
+    columns.push_back(randomMatrix<T>(call.width, call.depth, pitch, static_cast<unsigned>(rank) + 1000));
+    weights.write(rank, columns.back().data);
+  }
+  const AllGatherGemmBody<C, T, PairOp> body{scratch.window(),
+                                             epochs.window(),
+                                             inputs.window(),
+                                             weights.window(),
+                                             outputs.window(),
+                                             barriers.window(),
+                                             layout,
+                                             call,
+                                             ranks,
+                                             slowRank,
+                                             delay,
+                                             backend.wait()};
+  GatherOutcome outcome;
+  outcome.record = backend.run({ranks, blocks, C::maxBlockThreads / 32, config.tile.sharedBytes(sizeof(T))}, body);
+  for (int rank = 0; rank < ranks; ++rank) {
+    const auto results = outputs.template read<T>(rank);
+    for (std::size_t i = 0; i < calls; ++i) {
+      const RankProduct product = RankProduct::of(rows[i], columns[static_cast<std::size_t>(rank)]);
+      for (std::size_t at = 0; at < call.rows * width && outcome.wrong.empty(); ++at) {
+        const double got = static_cast<double>(widen<T>(results[i * call.rows * width + at]));
+        double wanted = 0, bound = 0;
+        if constexpr (isGated) {
+          const double gate = product.values[2 * at], up = product.values[2 * at + 1];
+          wanted = gate / (1 + std::exp(-gate)) * up;
+          // |d silu| <= 1.1, and a few roundings of fp32.
+          bound = fp32Bound(call.depth + 8) * (1.1 * product.magnitudes[2 * at] * std::fabs(up) +
+                                               (std::fabs(gate) + 1) * product.magnitudes[2 * at + 1]);
+        } else {
+          wanted = product.values[at];
+          bound = fp32Bound(call.depth + 2) * product.magnitudes[at];
+        }
+        bound += (std::fabs(wanted) + bound) * roundingOf<T> + 1e-6;
+        if (!(std::fabs(got - wanted) <= bound)) {
+          outcome.wrong = "call " + std::to_string(i) + ", rank " + std::to_string(rank) + ", row " +
+                          std::to_string(at / width) + ", column " + std::to_string(at % width) + ": " +
+                          std::to_string(got) + " instead of " + std::to_string(wanted);
+        }
+      }
+    }
+  }
+  return outcome;
+}
+
+inline constexpr AllGatherGemmConfig smallGather{
+    .tile = smallTile, .senderWarps = 1, .rowsPerPart = 6, .groupBlocks = 2};
+
+template <class T, class PairOp = KeepPairs<T>>
+void checkAllGatherGemm(int ranks, int blocks, const GatherCall& call, int slowRank = -1) {
+  CAPTURE(ranks);
+  CAPTURE(call.rows);
+  CAPTURE(call.width);
+  CAPTURE(call.depth);
+  const auto outcome = runAllGatherGemm<T, smallGather, PairOp>(ranks, blocks, call, slowRank, 1'000'000,
+                                                                [](const auto&, const auto&) {});
+  if (outcome.record) FAIL_CHECK(describe(*outcome.record));
+  CHECK_MESSAGE(outcome.wrong.empty(), outcome.wrong);
+}
+
+TEST_CASE("all-gather and GEMM") {
+  checkAllGatherGemm<bf16>(2, 2, {64, 64, 32, 0, 2});
+  checkAllGatherGemm<bf16>(3, 1, {37, 51, 45, 0, 3}, 1);
+  checkAllGatherGemm<bf16>(4, 1, {2, 40, 24, 8, 2});  // ranks without rows
+  std::mt19937 random(11);
+  for (int i = 0; i < (Backend<32>::onGpu ? 40 : 3); ++i) {
+    const GatherCall call{random() % 90 + 1, random() % 70 + 1, random() % 70 + 1, random() % 3 * 4, 2};
+    checkAllGatherGemm<bf16>(static_cast<int>(random() % 3) + 2, 1, call);
+  }
+}
+TEST_CASE("all-gather and GEMM with a gated activation, of f16") {
+  checkAllGatherGemm<f16, GateBySilu<f16>>(2, 2, {40, 64, 32, 0, 2}, 0);
+  checkAllGatherGemm<f16, GateBySilu<f16>>(3, 1, {29, 38, 27, 0, 2});
+}
+
+// These have an intended data race.
+#if !defined(__SANITIZE_THREAD__)
+TEST_CASE("all-gather and GEMM: the checks detect rows that count as arrived before they are") {
+  using Scratch = GatherScratch<bf16>;
+  const auto run = [](std::uint64_t epoch, int parts) {
+    return runAllGatherGemm<bf16, smallGather>(
+        2, 1, {2 * 16, 32, 16, 0, 1}, 1, 100'000'000, [&](auto& scratch, const Scratch& layout) {
+          for (int part = 0; part < parts; ++part) {
+            scratch.write(0, std::vector<std::uint64_t>{epoch}, layout.readyOffset(0, 1, 0, part));
+          }
+        });
+  };
+  constexpr int parts = 3;                                 // 16 rows of which a warp sends 6
+  const auto right = run(Scratch::firstEpoch - 1, parts);  // the words of the call before
+  CHECK_MESSAGE(right.wrong.empty(), right.wrong);
+  CHECK_FALSE(run(Scratch::firstEpoch, parts).wrong.empty());
+}
+#endif
+
+}  // namespace mscclpp::test

@@ -1,0 +1,83 @@
+// Random matrices, the reference of a product over ranks in double precision, and the state of calls.
+#pragma once
+
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include "mscclpp/basic/element.hpp"
+#include "mscclpp/collective/epoch.hpp"
+#include "mscclpp/fusion/gemm/matrix.hpp"
+#include "mscclpp/fusion/gemm/tile.hpp"
+#include "tests/backend/backend.hpp"
+#include "tests/backend/test_data.hpp"
+
+namespace mscclpp::test {
+
+/// One warp, in emulation too: its lanes are threads.
+inline constexpr GemmShape smallTile{
+    .rows = 16, .columns = 32, .depth = 16, .stages = 3, .warpRows = 1, .warpColumns = 1};
+
+/// A matrix on the host, of which column c is at data[r * pitch + c]; what is between the rows is poisoned.
+template <class T>
+struct HostMatrix {
+  std::size_t rows, columns, pitch;
+  std::vector<T> data;
+
+  double at(std::size_t r, std::size_t c) const { return static_cast<double>(widen<T>(data[r * pitch + c])); }
+};
+
+/// Values in [-1, 1], normally distributed.
+template <class T>
+HostMatrix<T> randomMatrix(std::size_t rows, std::size_t columns, std::size_t pitch, unsigned seed) {
+  HostMatrix<T> matrix{rows, columns, pitch, std::vector<T>(rows * pitch, narrow<T>(NAN))};
+  std::mt19937 random(seed);
+  for (std::size_t r = 0; r < rows; ++r) {
+    for (std::size_t c = 0; c < columns; ++c) {
+      matrix.data[r * pitch + c] = narrow<T>(static_cast<float>(static_cast<int>(random() % 2001) - 1000) / 1000.0f);
+    }
+  }
+  return matrix;
+}
+
+/// The product of a rank and, for each element, the sum of the absolute values of its terms.
+struct RankProduct {
+  std::size_t columns;
+  std::vector<double> values;
+  std::vector<double> magnitudes;
+
+  /// Adds rows of a times the transpose of b.
+  template <class T>
+  static RankProduct of(const HostMatrix<T>& a, const HostMatrix<T>& b) {
+    RankProduct result{b.rows, std::vector<double>(a.rows * b.rows), std::vector<double>(a.rows * b.rows)};
+    for (std::size_t r = 0; r < a.rows; ++r) {
+      for (std::size_t c = 0; c < b.rows; ++c) {
+        for (std::size_t k = 0; k < a.columns; ++k) {
+          const double term = a.at(r, k) * b.at(c, k);
+          result.values[r * b.rows + c] += term;
+          result.magnitudes[r * b.rows + c] += std::fabs(term);
+        }
+      }
+    }
+    return result;
+  }
+};
+
+/// Half the distance of neighbouring values near 1: a rounding changes x by at most |x| times this.
+template <class T>
+inline constexpr double roundingOf = sizeof(T) == 2 && std::is_same_v<T, f16> ? 1.0 / 2048 : 1.0 / 256;
+
+/// The bound of the error of a sum of `terms` products in fp32 in any order, as a part of the sum of their magnitudes.
+inline double fp32Bound(std::size_t terms) {
+  return static_cast<double>(terms) / (1 << 23);
+}
+
+/// Sets the epoch words of each rank.
+template <class Buffers>
+void setEpochs(Buffers& epochs, int ranks, std::uint64_t first) {
+  for (int rank = 0; rank < ranks; ++rank) epochs.write(rank, std::vector<std::uint64_t>(epochWords, first));
+}
+
+}  // namespace mscclpp::test
