@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "executor_cases.hpp"
+#include "mscclpp/host/cuda/gpu_buffer.hpp"
 #include "tests/kernels/gpu_rank.cuh"
 
 using namespace mscclpp;
