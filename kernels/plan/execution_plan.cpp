@@ -7,6 +7,7 @@
 #include "mscclpp/kernels/executor.hpp"
 #include "mscclpp/kernels/plan/json.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
+#include "mscclpp/kernels/plan/without_switches.hpp"
 
 namespace mscclpp {
 
@@ -77,7 +78,7 @@ ExecutionPlan::ExecutionPlan(const std::string& planPath, int rank)
     : ExecutionPlan(plan::fromJson(contentOf(planPath)), rank) {}
 
 ExecutionPlan::ExecutionPlan(plan::NamedPlan plan, int rank) : rank_(rank) {
-  plan = plan::verified(std::move(plan));
+  plan = plan::verified(plan::withoutSwitches(std::move(plan)));
   requireRank(plan, rank);
   contentHash_ = hashOf(plan);
   plan_ = std::make_shared<const plan::NamedPlan>(std::move(plan));

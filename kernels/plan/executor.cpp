@@ -102,7 +102,7 @@ class Executor::State {
     std::size_t slotBytes = 0;
     Program* found = nullptr;
     try {
-      message = validate(rank, call, plan, isSetUp);
+      message = validate(rank, call, plan);
       found = known != programs_.end() ? &known->second : &addProgram(plan);
       slotBytes = slotBytesFor(plan, found->rank, message, format);
     } catch (...) {
@@ -193,13 +193,12 @@ class Executor::State {
     }
   }
 
-  plan::Message validate(int rank, PlanCall& call, const ExecutionPlan& plan, bool isSetUp) const {
+  plan::Message validate(int rank, PlanCall& call, const ExecutionPlan& plan) const {
     if (rank != rank_) {
       throwInvalid(plan, "execute() is called for rank " + std::to_string(rank) + ", but this is rank " +
                              std::to_string(rank_) + " of the communicator");
     }
     const plan::Message message = kernels::messageOf(plan, call, rank_, ranks_);
-    if (!isSetUp) requireSupported(plan);
     const std::size_t inputBytes = inputBytesOf(plan.plan(), message, rank_);
     const std::size_t outputBytes = outputBytesOf(plan.plan(), message, rank_);
     const bool isInPlace = overlap(call.input, inputBytes, call.output, outputBytes);
@@ -224,16 +223,6 @@ class Executor::State {
   std::size_t offsetInPlace(const ExecutionPlan& plan, const plan::Message& message) const {
     const plan::RankPlan& own = plan.plan().rankPlans[rank_];
     return own.inputChunks == own.outputChunks ? 0 : static_cast<std::size_t>(rank_) * message.partBytes;
-  }
-
-  void requireSupported(const ExecutionPlan& plan) const {
-    for (const plan::Channel& channel : plan.plan().channels) {
-      if (channel.access == plan::Access::Switch) {
-        throwInvalid(plan,
-                     "it uses a switch channel, whose memory is multicast by the NVLink switch; executors do not use "
-                     "multicast: write the plan with memory channels");
-      }
-    }
   }
 
   Program& addProgram(const ExecutionPlan& plan) {

@@ -52,7 +52,7 @@ CommResult DslAlgorithm::execute(std::shared_ptr<Communicator> communicator, con
     const auto packets = extras.find("packetType");
     const bool isLl8 = packets != extras.end() && packets->second == static_cast<std::uintptr_t>(PacketType::LL8);
     executor->execute(rank, input, output, inputSize, outputSize, dtype, plan_.forRank(rank), stream,
-                      isLl8 ? PacketType::LL8 : PacketType::LL16, op);
+                      isLl8 ? PacketType::LL8 : PacketType::LL16, op == ReduceOp::NOP ? ReduceOp::SUM : op);
     return CommResult::CommSuccess;
   });
 }

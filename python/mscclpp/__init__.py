@@ -7,7 +7,7 @@
 import atexit
 import pathlib
 
-from . import _mscclpp, ext, numa, utils
+from . import _mscclpp, ext, language, numa, utils
 from ._mscclpp import (
     Algorithm,
     AlgorithmBuilder,
@@ -36,6 +36,8 @@ from ._mscclpp import (
     EndpointConfigIb,
     Env,
     ErrorCode,
+    ExecutionPlan,
+    Executor,
     Fifo,
     GpuBufferGranularity,
     Host2DeviceSemaphore,
@@ -46,6 +48,9 @@ from ._mscclpp import (
     MemoryDevice2DeviceSemaphore,
     NoTransports,
     NvlsConnection,
+    PacketType,
+    Plan,
+    PlanCode,
     PortChannel,
     ProxyService,
     ProxyTrigger,
@@ -73,9 +78,10 @@ from .comm_group import CommGroup
 from .dtypes import Reduction, pre_mul_sum
 from .errors import Aborted, CudaError, CuError, Error, IbError, InvalidUsage, RemoteError, SysError, Timeout
 from .gpu_buffer import GpuBuffer
+from .language import AlgoSpec
 from .launch import RankFailed, init, run
 from .native import compile_native
-from .plans import ExecutionPlan, Executor, PacketType, compile
+from .plans import compile, make_algorithm
 from .tracing import trace
 
 version = {"version": __version__}
@@ -102,6 +108,7 @@ __all__ = [
     "AlgorithmCollection",
     "AlgorithmCollectionBuilder",
     "AlgorithmType",
+    "AlgoSpec",
     "AllIBTransports",
     "AllTransports",
     "BaseMemoryChannel",
@@ -150,12 +157,16 @@ __all__ = [
     "InvalidUsage",
     "is_bulk_supported",
     "is_nvls_supported",
+    "language",
+    "make_algorithm",
     "MemoryChannel",
     "MemoryDevice2DeviceSemaphore",
     "NoTransports",
     "numa",
     "NvlsConnection",
     "PacketType",
+    "Plan",
+    "PlanCode",
     "PortChannel",
     "pre_mul_sum",
     "ProxyService",

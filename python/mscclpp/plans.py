@@ -1,51 +1,39 @@
-"""The names of execution plans, which this release does not run."""
+"""Algorithms of programs in MSCCL++'s language and in MSCCL's."""
 
 from __future__ import annotations
 
-import enum
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping
+from typing import Any
 
+from ._mscclpp import Algorithm, DeviceType, ExecutionPlan, Plan, make_dsl_algorithm
 from .errors import InvalidUsage
+from .language import AlgoSpec, CollectiveProgram
 
 
-class PacketType(enum.Enum):
-    """The packets that a plan moves data in."""
+def compile(algo: Callable[..., CollectiveProgram], algo_spec: AlgoSpec, rank: int, *,
+            device_type: DeviceType = DeviceType.GPU, **options: Any) -> Algorithm:  # fmt: skip
+    """The algorithm of a program in MSCCL++'s language: algo(algo_spec, **options) writes it, for all ranks.
 
-    LL8 = 0
-    LL16 = 1
-
-
-def _refuse(what: str) -> NoReturn:
-    raise InvalidUsage(
-        f"{what}: execution plans are not part of this release. Use the library's algorithms "
-        "(AlgorithmCollectionBuilder().build_default_algorithms), or compile a kernel of your own (compile_native)"
-    )
-
-
-def compile(algo: Any, algo_spec: Any = None, rank: int | None = None, **options: Any) -> NoReturn:
-    """Would make an Algorithm of a program in MSCCL++'s language. Raises InvalidUsage: there are no plans yet."""
-    _refuse("compile()")
-
-
-class ExecutionPlan:
-    """A plan in a file, as seen by a rank. Raises InvalidUsage: there are no plans yet."""
-
-    def __init__(self, path: str, rank: int) -> None:
-        _refuse("ExecutionPlan()")
+    All ranks compile the same program. It is compiled and proven anew by each call, so that no earlier one is found in
+    its place. Raises InvalidUsage for a program that is wrong, with rank, block, operation and line.
+    device_type: where Algorithm.execute() runs if it gets no Executor.
+    """
+    name = getattr(algo, "__name__", repr(algo))
+    program = algo(algo_spec, **options)
+    if not isinstance(program, CollectiveProgram):
+        raise InvalidUsage(f"{name} returned {program!r}: return the CollectiveProgram that it has written")
+    if program.num_ranks != algo_spec.world_size:
+        raise InvalidUsage(f"{name} wrote a program for {program.num_ranks} ranks, not {algo_spec.world_size}")
+    return make_algorithm(program.compile(), rank, name=algo_spec.name, tags=algo_spec.tags,
+                          nranks_per_node=algo_spec.nranks_per_node, device_type=device_type)  # fmt: skip
 
 
-class Executor:
-    """What runs plans on a communicator. Raises InvalidUsage: there are no plans yet."""
+def make_algorithm(plan: Plan, rank: int, *, name: str | None = None, tags: Mapping[str, int] | None = None,
+                   nranks_per_node: int = 0, device_type: DeviceType = DeviceType.GPU) -> Algorithm:  # fmt: skip
+    """A plan as an algorithm, which a collection can hold; of a program of msccl, or of a file.
 
-    def __init__(self, communicator: Any) -> None:
-        _refuse("Executor()")
-
-    def execute(self, rank: int, send_buff: int, recv_buff: int, send_buff_size: int, recv_buff_size: int,
-                data_type: Any, plan: ExecutionPlan, stream: int,
-                packet_type: PacketType = PacketType.LL16) -> None:  # fmt: skip
-        """Would enqueue a plan on a stream. Buffers are addresses, sizes are bytes."""
-        _refuse("Executor.execute()")
-
-    def reset(self) -> None:
-        """Would release what execute() keeps between calls."""
-        _refuse("Executor.reset()")
+    name: by default the plan's. nranks_per_node: the number of ranks on each host that it is made for; 0: any.
+    Raises InvalidUsage for a plan that is wrong.
+    """
+    constraint = Algorithm.Constraint(plan.ranks, nranks_per_node)
+    return make_dsl_algorithm(name or plan.name, ExecutionPlan(plan, rank), dict(tags or {}), constraint, device_type)

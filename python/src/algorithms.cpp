@@ -13,6 +13,7 @@
 
 #include "module.hpp"
 #include "mscclpp/algorithm.hpp"
+#include "mscclpp/kernels/executor.hpp"
 
 namespace mscclpp::python {
 
@@ -37,16 +38,13 @@ std::shared_ptr<Algorithm> fromCapsule(const nb::capsule& capsule) {
 
 CommResult execute(Algorithm& self, std::shared_ptr<Communicator> communicator, std::uintptr_t input,
                    std::uintptr_t output, std::size_t inputSize, std::size_t outputSize, DataType type, ReduceOp op,
-                   std::uintptr_t stream, const nb::object& executor, int blocks, int threads, bool symmetricMemory,
-                   std::optional<std::unordered_map<std::string, std::uintptr_t>> extras,
+                   std::uintptr_t stream, std::shared_ptr<Executor> executor, int blocks, int threads,
+                   bool symmetricMemory, std::optional<std::unordered_map<std::string, std::uintptr_t>> extras,
                    std::optional<DataType> accumulatedType) {
-  if (!executor.is_none()) {
-    throw Error("execution plans are not part of this release: pass executor=None", ErrorCode::InvalidUsage);
-  }
   return unlocked([&] {
     return self.execute(std::move(communicator), toPointer(input), toPointer(output), inputSize, outputSize, type, op,
-                        static_cast<CUstream_st*>(toPointer(stream)), nullptr, blocks, threads, symmetricMemory,
-                        extras.value_or(std::unordered_map<std::string, std::uintptr_t>{}),
+                        static_cast<CUstream_st*>(toPointer(stream)), std::move(executor), blocks, threads,
+                        symmetricMemory, extras.value_or(std::unordered_map<std::string, std::uintptr_t>{}),
                         accumulatedType.value_or(DataType::AUTO));
   });
 }
@@ -108,12 +106,12 @@ void bindAlgorithm(nb::module_& module) {
       .def_prop_ro("type", &Algorithm::type)
       .def("set_message_size_range", &Algorithm::setMessageSizeRange, "min_message_size"_a, "max_message_size"_a)
       .def("execute", &execute, "comm"_a, "input_buffer"_a, "output_buffer"_a, "input_size"_a, "output_size"_a,
-           "dtype"_a, "op"_a = ReduceOp::NOP, "stream"_a = 0, "executor"_a = nb::none(), "nblocks"_a = 0,
+           "dtype"_a, "op"_a = ReduceOp::NOP, "stream"_a = 0, "executor"_a.none() = nb::none(), "nblocks"_a = 0,
            "nthreads_per_block"_a = 0, "symmetric_memory"_a = false, "extras"_a = nb::none(),
            "accum_dtype"_a = nb::none(),
            "Performs the collective: on GPUs enqueues it on `stream`, on CPU ranks returns when it is done. Called by "
            "all ranks in the same order. Buffers are addresses, sizes are bytes. Returns a CommResult; any but "
-           "CommSuccess is logged with a sentence.")
+           "CommSuccess is logged with a sentence. executor: of an execution plan (AlgorithmType.DSL).")
       .def("reset", &Algorithm::reset, Unlocked(), "Releases what execute() keeps between calls.");
 }
 

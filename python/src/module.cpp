@@ -21,4 +21,8 @@ NB_MODULE(_mscclpp, module) {
   bindProxy(module);
   bindSwitchChannels(module);
   bindJit(module);
+  bindPlans(module);
+  bindPlanLanguage(module);
+  bindPlanChunks(module);
+  bindExecutor(module);
 }

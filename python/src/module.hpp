@@ -83,5 +83,9 @@ void bindChannels(nb::module_& module);
 void bindProxy(nb::module_& module);
 void bindSwitchChannels(nb::module_& module);
 void bindJit(nb::module_& module);
+void bindPlans(nb::module_& module);
+void bindPlanLanguage(nb::module_& module);
+void bindPlanChunks(nb::module_& module);
+void bindExecutor(nb::module_& module);
 
 }  // namespace mscclpp::python

@@ -96,6 +96,6 @@ def test_wrong_uses():
     with single_rank() as comm:
         arguments = (comm.communicator, 0, 0, 8, 8, mscclpp.DataType.float32)
         algorithm = algorithms["allreduce"]["mscclpp_allreduce"]
-        with pytest.raises(mscclpp.InvalidUsage, match="plans"):
+        with pytest.raises(TypeError):
             algorithm.execute(*arguments, executor=object())
         assert algorithm.execute(*arguments) == mscclpp.CommResult.CommInvalidArgument

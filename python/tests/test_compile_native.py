@@ -271,14 +271,3 @@ def test_kernels_without_host_code(folder):
         pytest.skip(first)
     assert first == "compute_90 True" and "scale<double>" in rest[0]
     assert compilations(folder) == 0
-
-
-def test_plans_are_refused():
-    for call in (
-        lambda: mscclpp.compile(algo=print, algo_spec=None, rank=0),
-        lambda: mscclpp.Executor(None),
-        lambda: mscclpp.ExecutionPlan("plan.json", 0),
-    ):
-        with pytest.raises(mscclpp.InvalidUsage, match="plans are not part of this release"):
-            call()
-    assert [packet.name for packet in mscclpp.PacketType] == ["LL8", "LL16"]

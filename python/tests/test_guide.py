@@ -33,7 +33,9 @@ def environment(tmp_path):
     }
 
 
-@pytest.mark.parametrize("program", ["customized_comm_with_default_algo.py", "customized_allgather.py"])
+@pytest.mark.parametrize(
+    "program", ["customized_comm_with_default_algo.py", "customized_comm_with_dsl.py", "customized_allgather.py"]
+)
 def test_examples(program, environment):
     if program == "customized_allgather.py":
         pytest.importorskip("pybind11")

@@ -16,6 +16,7 @@ NAMES = {
         DataType ReduceOp GpuBuffer GpuBufferGranularity RawGpuBuffer
         Algorithm AlgorithmBuilder AlgorithmCollection AlgorithmCollectionBuilder AlgorithmType CollectiveBufferMode
         CollectiveRequest CommResult CommGroup
+        AlgoSpec compile ExecutionPlan Executor PacketType language
         Env env ErrorCode ext get_include get_lib is_bulk_supported is_nvls_supported numa utils version""",
     "mscclpp.ext": "AlgorithmCollectionBuilder",
     "mscclpp.numa": "get_device_numa_node numa_bind",
@@ -44,11 +45,14 @@ NAMES = {
         get_all_algorithms extend set_selectors""",
     "mscclpp.AlgorithmCollectionBuilder": """reset add_algorithm_builder set_algorithm_selector
         set_fallback_algorithm_selector build build_default_algorithms""",
+    "mscclpp.Executor": "execute check reset",
+    "mscclpp.ExecutionPlan": "name collective rank min_message_size max_message_size is_in_place",
+    "mscclpp.Plan": """from_json from_xml from_text to_json to_text verified name ranks in_place message_range blocks""",
     "mscclpp.Collectives": """run exchange check algorithms supports selected_algorithm register_buffer is_concurrent
         memory_bytes make_trace record""",
 }  # fmt: skip
 # Modules whose inner functions have no types.
-UNTYPED = {"c10d", "kernels", "native", "native_cache", "native_toolchain", "plans"}
+UNTYPED = {"c10d", "kernels", "native", "native_cache", "native_toolchain"}
 INSTANCE_ATTRIBUTES = {"bootstrap", "communicator", "my_rank", "nranks", "nranks_per_node"}
 
 
@@ -88,7 +92,9 @@ def run_mypy(cache, *files):
 
 
 def test_the_package_is_typed(mypy_cache):
-    files = [path for path in pathlib.Path(mscclpp.__file__).parent.glob("*.py") if path.stem not in UNTYPED]
+    package = pathlib.Path(mscclpp.__file__).parent
+    files = [path for path in package.glob("*.py") if path.stem not in UNTYPED]
+    files += (package / "language").rglob("*.py")
     text = run_mypy(mypy_cache, *files)
     assert "Success" in text, text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pathlib
 
 import mscclpp
+from mscclpp.language import AllGather, Chunk, CollectiveProgram, Rank, msccl
 from mscclpp.utils import pack
 
 
@@ -66,3 +67,23 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+
+
+def as_a_plan(comm: mscclpp.CommGroup, buffer: mscclpp.HostBuffer) -> mscclpp.CommResult:
+    def copy(spec: mscclpp.AlgoSpec) -> CollectiveProgram:
+        with CollectiveProgram.from_spec(spec) as program:
+            rank = Rank(0)
+            chunk: Chunk = rank.get_input_buffer()[0]
+            rank.copy(rank.get_output_buffer()[0], chunk, tb=0)
+        return program
+
+    spec = mscclpp.AlgoSpec("copy", AllGather(1), nranks_per_node=1, world_size=1, tags={"own": 1})
+    algorithm: mscclpp.Algorithm = mscclpp.compile(algo=copy, algo_spec=spec, rank=comm.my_rank)
+    executor = mscclpp.Executor(comm.communicator, device_type=mscclpp.DeviceType.CPU)
+    with msccl.MSCCLProgram("copy", None, msccl.AllGather(1), 1) as program:
+        reference = msccl.chunk(0, msccl.Buffer.input, 0)
+        assert reference is not None
+        reference.copy(0, msccl.Buffer.output, 0, ch=1).split(1)[0].group(reference)
+    print(program.compile().verified().to_text())
+    return algorithm.execute(comm.communicator, buffer.data(), buffer.data() + 32, 32, 32, mscclpp.DataType.float32,
+                             executor=executor)  # fmt: skip

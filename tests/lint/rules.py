@@ -213,7 +213,7 @@ def macros(tree):
 
 VAGUE = {"util", "utils", "helper", "helpers", "common", "impl", "misc"}
 EXTENSIONS = (".cpp", ".cu", ".hpp", ".cuh")
-NAMED_BY_MSCCLPP = (COMPAT, "python/mscclpp/utils.py")
+NAMED_BY_MSCCLPP = (COMPAT, "python/mscclpp/utils.py", "python/mscclpp/language/utils.py")
 FOREIGN_EXTENSIONS = (".cc", ".cxx", ".c", ".h", ".hh", ".hxx", ".inl", ".ipp", ".tpp")
 
 

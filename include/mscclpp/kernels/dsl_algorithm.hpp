@@ -37,7 +37,7 @@ class DslAlgorithm : public Algorithm {
   void setMessageSizeRange(std::size_t minMessageSize, std::size_t maxMessageSize) override;
 
   /// Executes the plan for the communicator's rank. executor: of this communicator; null: one that the algorithm keeps.
-  /// nBlocks and nThreads are the plan's. extras: "packetType" (a PacketType).
+  /// nBlocks and nThreads are the plan's. op: NOP is SUM. extras: "packetType" (a PacketType).
   CommResult execute(std::shared_ptr<Communicator> communicator, const void* input, void* output, std::size_t inputSize,
                      std::size_t outputSize, DataType dtype, ReduceOp op, CUstream_st* stream,
                      std::shared_ptr<Executor> executor, int nBlocks = 0, int nThreads = 0,

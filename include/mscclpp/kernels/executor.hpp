@@ -34,7 +34,8 @@ class ExecutionPlan {
   /// constructor throw, and Error(InvalidUsage) if the file cannot be read.
   ExecutionPlan(const std::string& planPath, int rank);
   /// All ranks have the same plan. rank: the caller. Throws Error(InvalidUsage) if the plan is not proven
-  /// (plan/check.hpp): the message says where and what to do. Also if it has no such rank.
+  /// (plan/check.hpp): the message says where and what to do. Also if it has no such rank. Multicast is not used: in
+  /// place of switch channels, the memory of their members is read and written (plan/without_switches.hpp).
   ExecutionPlan(plan::NamedPlan plan, int rank);
 
   const std::string& name() const noexcept;
