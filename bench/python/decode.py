@@ -15,7 +15,8 @@ CUDA graph. All ways start from the same weights and tokens. The ways:
 
 A line for each: milliseconds of a step, tokens a second, and how many of its tokens are those of the first way. The
 order of a sum differs between ways above two ranks, and the fused one rounds less often: then tokens may differ, and
-every later token of that sequence with them.
+every later token of that sequence with them. Attention is PyTorch's own arithmetic, not cuDNN's, whose results differ
+from run to run.
 """
 
 import argparse
@@ -27,6 +28,7 @@ import time
 import torch
 import torch.distributed as dist
 import torch.nn.functional as functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 import mscclpp
 import mscclpp.torch
@@ -101,9 +103,10 @@ class Decoder:
         )
         keys.index_copy_(2, self.position, key.view(batch, self.key_value_heads, 1, size))
         values.index_copy_(2, self.position, value.view(batch, self.key_value_heads, 1, size))
-        result = functional.scaled_dot_product_attention(
-            query.reshape(batch, self.heads, 1, size), keys, values, attn_mask=visible, enable_gqa=True
-        )
+        with sdpa_kernel(SDPBackend.MATH):
+            result = functional.scaled_dot_product_attention(
+                query.reshape(batch, self.heads, 1, size), keys, values, attn_mask=visible, enable_gqa=True
+            )
         return functional.linear(result.reshape(batch, self.heads * size), weights.output)
 
     def mlp(self, layer, hidden):

@@ -1,4 +1,4 @@
-// Copies and signals of a OneSidedMover, enqueued on a stream.
+// Copies and signals that are enqueued on a stream.
 #include <cuda_runtime.h>
 
 #include "kernels/movers/gpu_signals.hpp"
@@ -11,6 +11,7 @@ namespace {
 
 constexpr auto signalKernel = collectiveKernel<SendSignal, SendSignal::None, SendSignal::None>;
 constexpr auto waitKernel = collectiveKernel<AwaitSignals, AwaitSignals::None, AwaitSignals::None>;
+constexpr auto padKernel = collectiveKernel<ExchangePadSignals, ExchangePadSignals::None, ExchangePadSignals::None>;
 
 }  // namespace
 
@@ -18,6 +19,7 @@ void loadSignalKernels() {
   cudaFuncAttributes attributes;
   MSCCLPP_CUDATHROW(cudaFuncGetAttributes(&attributes, signalKernel));
   MSCCLPP_CUDATHROW(cudaFuncGetAttributes(&attributes, waitKernel));
+  MSCCLPP_CUDATHROW(cudaFuncGetAttributes(&attributes, padKernel));
 }
 
 void enqueueCopy(void* to, const void* from, std::size_t bytes, CUstream_st* stream) {
@@ -32,6 +34,11 @@ void enqueueSignal(const SendSignal::Args& args, CUstream_st* stream) {
 
 void enqueueWait(const AwaitSignals::Args& args, CUstream_st* stream) {
   waitKernel<<<1, AwaitSignals::maxBlockThreads, 0, stream>>>(args, {}, {});
+  MSCCLPP_CUDATHROW(cudaGetLastError());
+}
+
+void enqueuePadSignals(const ExchangePadSignals::Args& args, CUstream_st* stream) {
+  padKernel<<<1, ExchangePadSignals::maxBlockThreads, 0, stream>>>(args, {}, {});
   MSCCLPP_CUDATHROW(cudaGetLastError());
 }
 

@@ -30,5 +30,8 @@ void gpu::enqueueSignal(const SendSignal::Args& /*args*/, CUstream_st* /*stream*
 void gpu::enqueueWait(const AwaitSignals::Args& /*args*/, CUstream_st* /*stream*/) {
   throwWithoutCuda();
 }
+void gpu::enqueuePadSignals(const ExchangePadSignals::Args& /*args*/, CUstream_st* /*stream*/) {
+  throwWithoutCuda();
+}
 
 }  // namespace mscclpp::kernels

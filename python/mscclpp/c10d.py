@@ -34,19 +34,19 @@ def create(options, pg_options=None):
     pg_options._timeout = options.timeout
     pg_options.group_name = options.group_id
     pg_options.global_ranks_in_group = options.global_ranks_in_group
-    # Peers see that this rank leaves in order, and threads end while they can still take the interpreter's lock.
-    atexit.unregister(shim.shutdown_all)
-    atexit.register(shim.shutdown_all)
     return shim.Backend(options.store, options.group_rank, options.group_size, pg_options)
 
 
 def load():
-    """The compiled part for this version of PyTorch. Raises InvalidUsage if the package has none."""
+    """The compiled part for this version of PyTorch, which makes symmetric memory known to it, too.
+
+    Raises InvalidUsage if the package has none.
+    """
     import torch
 
     version = ".".join(torch.__version__.split(".")[:2])
     try:
-        return importlib.import_module(f"._c10d_{version.replace('.', '_')}", __package__)
+        shim = importlib.import_module(f"._c10d_{version.replace('.', '_')}", __package__)
     except ModuleNotFoundError:
         built = sorted(
             path.name.split(".")[0].removeprefix("_c10d_").replace("_", ".")
@@ -57,3 +57,7 @@ def load():
             f"the backend mscclpp is compiled for one minor version of PyTorch, this is {version}, and the package was "
             f"built {have}: build it with -Dtorch=enabled where PyTorch {version} is installed"
         ) from None
+    # Peers see that this rank leaves in order, and threads end while they can still take the interpreter's lock.
+    atexit.unregister(shim.shutdown_all)
+    atexit.register(shim.shutdown_all)
+    return shim

@@ -10,9 +10,11 @@ examples/python/torch-integration, and bench/python/decode.py.
 import argparse
 import contextlib
 import os
+import tempfile
 
 import mscclpp
 import torch
+from torch import distributed as dist
 
 CASES = []
 
@@ -111,6 +113,16 @@ def operators(comm, device):
     check_equal(new_residual, reduced + 1)
     wanted = torch.nn.functional.rms_norm(reduced + 1, (hidden,), weight, 1e-6)
     torch.testing.assert_close(normalised, wanted, rtol=1e-5, atol=1e-5)
+    half, half_residual, half_weight = partial.half(), residual.half(), weight.half()
+    normalised, _ = ops.all_reduce_rms_norm(half, half_residual, half_weight, group)
+    for quantisation, error in (("fp8_per_row", 1 / 16), ("fp8_per_group", 1 / 16), ("int8_per_row", 1 / 100)):
+        found = ops.all_reduce_rms_norm_quantised(half, half_residual, half_weight, group, quantisation)
+        scales = found[1].repeat_interleave(hidden // found[1].shape[-1], -1)
+        largest = normalised.float().abs().amax()
+        assert ((found[0].float() * scales - normalised.float()).abs() <= error * largest).all(), quantisation
+    summed = ops.all_reduce_fp8(half, group)
+    assert (summed - reduced).abs().amax() <= 4 * ranks / 14
+    check_equal(ops.all_gather(summed[None], group), summed.expand(ranks, rows, hidden))
 
     def layer(x):
         return ops.all_reduce(x * 2, group) + 1
@@ -161,6 +173,75 @@ def shared_arrays(comm, device):
     tensor.fill_(comm.my_rank + 1)
     del buffer  # the tensor keeps the memory
     check_equal(comm.all_reduce(tensor, op="max"), torch.full((2, 8), comm.nranks, dtype=torch.float16))
+
+
+@contextlib.contextmanager
+def process_group(comm, device):
+    """A process group of torch.distributed beside the group; its name."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = torch.zeros(256, dtype=torch.uint8, device=device)
+        if comm.my_rank == 0:
+            encoded = os.path.join(folder, "store").encode()
+            path[: len(encoded)] = torch.tensor(list(encoded), dtype=torch.uint8)
+        file = bytes(comm.broadcast(path, root=0).tolist()).rstrip(b"\0").decode()
+        store = dist.FileStore(file, comm.nranks)
+        dist.init_process_group("mscclpp", store=store, rank=comm.my_rank, world_size=comm.nranks)
+        try:
+            yield dist.group.WORLD.group_name
+        finally:
+            dist.barrier()
+            dist.destroy_process_group()
+
+
+@case
+def symmetric_memory(comm, device):
+    import mscclpp.torch.symmetric_memory
+    from torch.distributed import _symmetric_memory as symm_mem
+
+    rank, ranks, count = comm.my_rank, comm.nranks, 1 << 16
+    symm_mem.set_backend("MSCCLPP")
+    assert symm_mem.get_backend(device) == "MSCCLPP"
+    with process_group(comm, device) as group:
+        tensor = symm_mem.empty(count, dtype=torch.bfloat16, device=device)
+        memory = symm_mem.rendezvous(tensor, group)
+        tensor.copy_(values(rank, count, device, torch.bfloat16))
+        memory.barrier()
+        for peer in range(ranks):
+            check_equal(memory.get_buffer(peer, (count,), torch.bfloat16), values(peer, count, device, torch.bfloat16))
+        memory.barrier(channel=1)
+        right, left = (rank + 1) % ranks, (rank - 1) % ranks
+        for step in range(100):
+            memory.get_buffer(right, (1,), torch.bfloat16, 7).fill_(step + rank)
+            memory.put_signal(right, channel=2)
+            memory.wait_signal(left, channel=2)
+            assert tensor[7] == step + left
+            memory.put_signal(left, channel=3)
+            memory.wait_signal(right, channel=3)
+        tensor.copy_(values(rank, count, device, torch.bfloat16))
+        wanted = total(ranks, count, device, torch.bfloat16)
+        if device.type == "cuda":
+            check_symmetric_operators(tensor, memory, group, wanted, values(rank, count, device, torch.bfloat16))
+        memory.barrier()
+        dist.all_reduce(tensor)
+        check_equal(tensor, wanted)
+        del memory, tensor
+
+
+def check_symmetric_operators(tensor, memory, group, wanted, own):
+    """PyTorch's own operators, eagerly and in a graph, mixed with the signals of this library."""
+    ops = torch.ops.symm_mem
+    check_equal(ops.one_shot_all_reduce(tensor, "sum", group), wanted)
+    ops.two_shot_all_reduce_(tensor, "sum", group)
+    check_equal(tensor, wanted)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        tensor.copy_(own)
+        memory.barrier(4)
+        reduced = ops.one_shot_all_reduce(tensor, "sum", group)
+        memory.barrier(4)
+    for _ in range(10):
+        graph.replay()
+        check_equal(reduced, wanted)
 
 
 def work(comm, kind):

@@ -59,7 +59,7 @@ TEST_CASE("no device header is missing in the library") {
     CAPTURE(name.string());
     CHECK(std::count(headers.begin(), headers.end(), name.string()) == 1);
   }
-  for (const char* folder : {"arch", "basic", "packet", "sync", "channel", "collective", "fusion"})
+  for (const char* folder : {"arch", "basic", "packet", "sync", "channel", "collective", "fusion", "moe"})
     CHECK(folders.contains(std::string("mscclpp/") + folder));
 }
 
@@ -236,6 +236,30 @@ TEST_CASE("fused collectives compile into kernels") {
   CHECK(ptx.find(".entry fused") != std::string::npos);
   CHECK(ptx.find("cvt.rn.satfinite.e4m3x2") != std::string::npos);
   CHECK(ptx.find("sqrt.rn") != std::string::npos);
+}
+
+TEST_CASE("dispatch and combine compile into kernels") {
+  const std::string ptx = compileToPtx(R"(
+    #include <mscclpp/basic/group.hpp>
+    #include <mscclpp/moe/combine.hpp>
+    #include <mscclpp/moe/dispatch.hpp>
+
+    using namespace mscclpp;
+    using Dispatch = moe::Dispatch<moe::PacketTransport<Sentinel>, 2>;
+    using Combine = moe::Combine<bf16, moe::StoreTransport>;
+
+    extern "C" __global__ void experts(const __grid_constant__ Dispatch::Args dispatch,
+                                       const __grid_constant__ Combine::Args combine,
+                                       const __grid_constant__ moe::QuantisedRows<bf16> rows,
+                                       const __grid_constant__ moe::ExpertRowArray expertRows,
+                                       const __grid_constant__ moe::ExpertResults<bf16> results,
+                                       const __grid_constant__ moe::TokenRows<bf16> output) {
+      Dispatch::run(gpu::Grid(), dispatch, rows, expertRows);
+      Combine::run(gpu::Grid(), combine, results, output);
+    }
+  )");
+  CHECK(ptx.find(".entry experts") != std::string::npos);
+  CHECK(ptx.find("cvt.rn.satfinite.e4m3x2") != std::string::npos);
 }
 
 TEST_CASE("operators with state and sources with a factor compile into kernels") {

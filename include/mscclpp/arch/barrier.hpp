@@ -12,6 +12,15 @@ MSCCLPP_INLINE void blockSync() {
 #endif
 }
 
+/// The same; returns whether `vote` is true in any thread.
+MSCCLPP_INLINE bool blockSyncAny(bool vote) {
+#if defined(__CUDA_ARCH__)
+  return __syncthreads_or(vote) != 0;
+#else
+  return vote;
+#endif
+}
+
 /// Waits until `threads` threads, a multiple of the warp size, have arrived at barrier `id`, and orders their memory
 /// accesses. id: 1 to 15; blockSync() uses 0.
 MSCCLPP_INLINE void namedBarrierSync([[maybe_unused]] int id, [[maybe_unused]] int threads) {

@@ -41,6 +41,12 @@ concept ThreadGroup = requires(const G& group) {
   group.sync();
 };
 
+/// A group whose threads can vote at a sync: syncAny(vote) is sync(), and returns whether any thread's vote is true.
+template <class G>
+concept VotingGroup = ThreadGroup<G> && requires(const G& group, bool vote) {
+  { group.syncAny(vote) } -> detail::SameAs<bool>;
+};
+
 /// A group that is one thread, known at compile time: no other thread waits for it, and it accesses memory in ascending
 /// order.
 template <class G>

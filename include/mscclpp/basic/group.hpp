@@ -97,8 +97,9 @@ struct Block {
   MSCCLPP_DEVICE __forceinline__ int rank() const { return static_cast<int>(threadInBlock()); }
   MSCCLPP_DEVICE __forceinline__ int size() const { return static_cast<int>(blockThreads()); }
   MSCCLPP_DEVICE __forceinline__ void sync() const { arch::blockSync(); }
+  MSCCLPP_DEVICE __forceinline__ bool syncAny(bool vote) const { return arch::blockSyncAny(vote); }
 };
-static_assert(ThreadGroup<Block>);
+static_assert(VotingGroup<Block>);
 
 /// Index of this block in the launch, over all three dimensions.
 MSCCLPP_DEVICE __forceinline__ int blockInLaunch() {

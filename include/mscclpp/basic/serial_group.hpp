@@ -14,11 +14,12 @@ struct SerialGroup {
   MSCCLPP_INLINE int rank() const { return 0; }
   MSCCLPP_INLINE int size() const { return 1; }
   MSCCLPP_INLINE void sync() const {}
+  MSCCLPP_INLINE bool syncAny(bool vote) const { return vote; }
   MSCCLPP_INLINE std::uint32_t shuffle(std::uint32_t value, int /*source*/) const { return value; }
   MSCCLPP_INLINE bool all(bool predicate) const { return predicate; }
   MSCCLPP_INLINE bool any(bool predicate) const { return predicate; }
 };
-static_assert(WarpGroup<SerialGroup>);
+static_assert(WarpGroup<SerialGroup> && VotingGroup<SerialGroup>);
 
 /// A grid of one block of one thread.
 struct SerialGrid {

@@ -117,13 +117,15 @@ class BoundedWait {
     using namespace arch;
     if (load<Order::Acquire, Scope::System>(&control->anyLeft) == 0) return false;
     // The ranks of these are ranks of the job, those of a collective ranks of its team.
-    const bool namesRankOfJob = site.operation == WaitOperation::Semaphore || site.operation == WaitOperation::User;
+    const bool namesRankOfJob = site.operation == WaitOperation::Semaphore || site.operation == WaitOperation::User ||
+                                site.operation == WaitOperation::PlanSignal ||
+                                site.operation == WaitOperation::PlanPacket;
     const bool isForPeer = namesRankOfJob || site.operation == WaitOperation::Packet ||
                            site.operation == WaitOperation::TeamBarrier || site.operation == WaitOperation::Progress ||
                            site.operation == WaitOperation::Call;
     const bool isOfJob = namesRankOfJob || load<Order::Relaxed, Scope::System>(&control->teamIsJob) != 0;
     if (!isForPeer || !isOfJob || site.rank < 0) return false;
-    if (site.peer < 0) return site.operation == WaitOperation::Packet;
+    if (site.peer < 0) return site.operation == WaitOperation::Packet || site.operation == WaitOperation::PlanPacket;
     return detail::hasLeft(*control, site.peer);
   }
 

@@ -34,10 +34,27 @@ inline const char* nameOf(WaitOperation operation) {
       return "a user-defined condition";
     case WaitOperation::Call:
       return "the same call of a collective";
+    case WaitOperation::PlanPacket:
+      return "a packet";
+    case WaitOperation::PlanSignal:
+      return "a signal";
+    case WaitOperation::PlanFlush:
+      return "the completion of writes by the proxy";
+    case WaitOperation::PlanBarrier:
+      return "other blocks at a barrier";
+    case WaitOperation::PlanSemaphore:
+      return "a device semaphore";
     case WaitOperation::Unknown:
       break;
   }
   return "an unknown operation";
+}
+
+/// Where the waiting thread was, as `block` of a WaitRecord says.
+inline std::string placeText(const WaitRecord& record) {
+  if (record.operation < WaitOperation::PlanPacket) return "block " + std::to_string(record.block);
+  return "block " + std::to_string(record.block & 0xffffu) + ", operation " + std::to_string(record.block >> 16) +
+         " of the plan";
 }
 
 /// The grid that a word of a WaitRecord describes.
@@ -86,7 +103,7 @@ inline std::string sentenceOf(const WaitRecord& record) {
     case WaitOutcome::Aborted:
       break;
   }
-  std::string text = own + ", block " + std::to_string(record.block) + ", waited for ";
+  std::string text = own + ", " + detail::placeText(record) + ", waited for ";
   text += detail::nameOf(record.operation);
   if (record.peer >= 0) text += " of " + peer;
   return text + end + ": expected " + std::to_string(record.expected) + ", saw " + std::to_string(record.seen) +

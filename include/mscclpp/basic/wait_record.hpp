@@ -19,6 +19,12 @@ enum class WaitOperation : std::uint32_t {
   FifoTooSmall,  ///< a push by a warp into a FIFO that has fewer slots than the warp has lanes
   User,          ///< for a condition of the caller's own: WaitSite's peer is a rank of the job, or -1
   Call,          ///< for a peer to make the same call of a collective (collective/call_check.hpp)
+  // Of plans (plan/execution.hpp); `block` of the record is block + 65536 * operation of the block.
+  PlanPacket,     ///< for a packet of a peer
+  PlanSignal,     ///< for a signal of a peer
+  PlanFlush,      ///< for the completion of writes by a proxy
+  PlanBarrier,    ///< for other blocks of the rank at a barrier
+  PlanSemaphore,  ///< for a device semaphore of the rank
 };
 
 /// Why the wait failed. The last four are wrong calls of a collective, found by WaitOperation::Call; `expected` is then

@@ -32,7 +32,8 @@ struct CollectiveArgs {
 /// `static constexpr bool awaitsPrerequisites = true` does that itself: run() calls arch::waitForPrerequisites() before
 /// its first access to memory, also where it returns early, and computes what needs no memory before it.
 template <class C>
-concept CollectiveCall = requires(const typename C::Args& args, const typename C::Scratch& scratch, LaunchShape shape) {
+concept LaunchableCollective = requires(const typename C::Args& args, const typename C::Scratch& scratch,
+                                        LaunchShape shape) {
   { C::maxBlockThreads } -> detail::ConvertibleTo<int>;
   { C::accepts(args, shape) } -> detail::SameAs<bool>;
   { scratch.windowBytes() } -> detail::SameAs<std::size_t>;
@@ -43,7 +44,7 @@ concept CollectiveCall = requires(const typename C::Args& args, const typename C
 /// A collective whose scratch depends on a count alone: scratchFor(count, ranks), the scratch for up to `count`
 /// elements. Models: collective/all_reduce.hpp.
 template <class C>
-concept Collective = CollectiveCall<C> && requires {
+concept Collective = LaunchableCollective<C> && requires {
   { C::scratchFor(std::size_t{}, int{}) } -> detail::SameAs<typename C::Scratch>;
 };
 

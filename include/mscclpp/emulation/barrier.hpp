@@ -6,6 +6,7 @@
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace mscclpp::emulation {
 
@@ -40,20 +41,24 @@ class Barrier {
   }
 
   /// Arrives and waits until all threads of the span have called wait() or arrive(). Orders the callers' memory
-  /// accesses. Throws Deadlock after the timeout of the launch, and std::logic_error as arrive() does.
-  void wait(const ThreadSpan& threads) {
+  /// accesses. Returns whether `vote` is true in any of the calls. Throws Deadlock after the timeout of the launch, and
+  /// std::logic_error as arrive() does.
+  bool wait(const ThreadSpan& threads, bool vote = false) {
     std::unique_lock lock(mutex_);
     const auto generation = generation_;
+    anyVote_ = anyVote_ || vote;
     if (countArrival(threads)) {
+      const bool result = result_;
       lock.unlock();
       all_.notify_all();
-      return;
+      return result;
     }
     if (!all_.wait_until(lock, std::chrono::steady_clock::now() + timeout_,
                          [&] { return generation_ != generation; })) {
       throw Deadlock("emulated threads did not all reach a sync(): " + std::to_string(arrived_) + " of " +
                      std::to_string(threads.count) + " arrived; every thread of a group must make the same calls");
     }
+    return result_;  // the next use of the barrier ends only after this thread has arrived again
   }
 
  private:
@@ -66,6 +71,7 @@ class Barrier {
     }
     if (++arrived_ < threads.count) return false;
     arrived_ = 0;
+    result_ = std::exchange(anyVote_, false);
     ++generation_;
     return true;
   }
@@ -78,6 +84,8 @@ class Barrier {
   std::condition_variable all_;
   ThreadSpan threads_{0, 0};  ///< the current users
   int arrived_ = 0;
+  bool anyVote_ = false;  ///< of those who have arrived
+  bool result_ = false;   ///< of the last generation
   unsigned long generation_ = 0;
   std::chrono::seconds timeout_;
 };

@@ -107,6 +107,7 @@ class Block {
   int rank() const { return rank_; }
   int size() const { return threads_.count; }
   void sync() const { state_->barrier(barrier_).wait(threads_); }
+  bool syncAny(bool vote) const { return state_->barrier(barrier_).wait(threads_, vote); }
 
  private:
   BlockState* state_;
@@ -114,7 +115,7 @@ class Block {
   int barrier_;
   int rank_;
 };
-static_assert(ThreadGroup<Block>);
+static_assert(VotingGroup<Block>);
 
 /// What a thread of an emulated launch is.
 struct ThreadPlace {

@@ -6,8 +6,7 @@
 // one or more operands. MSCCL++'s put, get, copy, reduce, reduce_send, unpack_packets and so on are instances of it.
 #pragma once
 
-#include <cstdint>
-
+#include "mscclpp/arch/word.hpp"
 #include "mscclpp/config.hpp"
 
 namespace mscclpp::plan {

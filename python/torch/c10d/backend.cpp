@@ -1,12 +1,11 @@
 // The life of a backend: connection, splits, groups of calls, and how it ends.
 #include "backend.hpp"
 
-#include <Python.h>
-
 #include <algorithm>
 #include <mutex>
 #include <set>
 
+#include "interpreter_lock.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "tensors.hpp"
 
@@ -15,21 +14,6 @@ namespace mscclpp::torch_c10d {
 namespace {
 
 constexpr std::chrono::seconds longestShutdown{10};
-
-/// Its scope does not hold the interpreter's lock: threads that are waited for may need it.
-class WithoutInterpreterLock {
- public:
-  WithoutInterpreterLock()
-      : state_(Py_IsInitialized() != 0 && PyGILState_Check() != 0 ? PyEval_SaveThread() : nullptr) {}
-  ~WithoutInterpreterLock() {
-    if (state_ != nullptr) PyEval_RestoreThread(state_);
-  }
-  WithoutInterpreterLock(const WithoutInterpreterLock&) = delete;
-  WithoutInterpreterLock& operator=(const WithoutInterpreterLock&) = delete;
-
- private:
-  PyThreadState* const state_;
-};
 
 /// The backends of the process. One may end while it shuts down others.
 struct OpenBackends {

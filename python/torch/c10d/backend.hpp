@@ -59,6 +59,10 @@ class Backend final : public c10d::Backend {
   void setSequenceNumberForGroup() override {}
   std::uint64_t getSequenceNumberForGroup() override { return sequence_; }
 
+  /// The executor of a device, made by the first call for it. Throws Error(InvalidUsage) for a second GPU, and
+  /// Error(Aborted) after shutdown().
+  std::shared_ptr<Executor> executorOf(const c10::Device& device);
+
   bool supportsTensorAlloc(c10::DeviceIndex /*device*/) override { return true; }
   /// Called by all ranks, with the same size and type.
   at::Tensor allocateTensor(long size, at::TensorOptions options) override;
@@ -94,9 +98,6 @@ class Backend final : public c10d::Backend {
  private:
   Backend(Ranks ranks, c10::intrusive_ptr<Options> options);
 
-  /// The executor of a device, made by the first call for it. Throws Error(InvalidUsage) for a second GPU, and
-  /// Error(Aborted) after shutdown().
-  std::shared_ptr<Executor> executorOf(const c10::Device& device);
   std::shared_ptr<GpuExecutor> gpuExecutor(const c10::Device& device);
   std::vector<std::shared_ptr<Executor>> executors() const;
   /// Passes an operation on, or keeps it for endCoalescing().

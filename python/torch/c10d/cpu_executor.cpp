@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <future>
 
+#include "mscclpp/basic/serial_group.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/memory/host_buffer.hpp"
 
@@ -78,19 +79,27 @@ at::Tensor CpuExecutor::allocate(std::int64_t elements, const at::TensorOptions&
   return tensors_.allocate(elements, options, 0);
 }
 
-RegisteredBlock CpuExecutor::registerMemory(std::size_t bytes) {
-  std::promise<RegisteredBlock> promise;
+RegisteredBuffers::Handle CpuExecutor::registerBuffer(void* data, std::size_t bytes) {
+  std::promise<RegisteredBuffers::Handle> promise;
   performer_.post([&] {
     try {
-      auto buffer = std::make_shared<HostBuffer>(bytes);
-      auto registration = collectives_.get().registerBuffer(buffer->data(), bytes);
-      void* const data = buffer->data();
-      promise.set_value({std::shared_ptr<void>(std::move(buffer), data), std::move(registration)});
+      promise.set_value(collectives_.registerBuffer(data, bytes));
     } catch (...) {
       promise.set_exception(std::current_exception());
     }
   });
   return promise.get_future().get();
+}
+
+RegisteredBlock CpuExecutor::registerMemory(std::size_t bytes) {
+  const HostBuffer buffer(bytes);
+  return {buffer.memory(), registerBuffer(buffer.data(), bytes)};
+}
+
+void CpuExecutor::exchangeSignals(kernels::ExchangePadSignals::Args args, std::chrono::milliseconds timeout) {
+  args.wait = collectives_.signalWait(timeout);
+  kernels::ExchangePadSignals::run(mscclpp::cpu::SerialGrid(), args);
+  collectives_.check();
 }
 
 bool CpuExecutor::finish(std::chrono::steady_clock::time_point deadline) {

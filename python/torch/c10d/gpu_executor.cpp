@@ -4,6 +4,7 @@
 #include <thread>
 #include <utility>
 
+#include "kernels/movers/gpu_signals.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "python/src/gpu_support.hpp"
 
@@ -107,12 +108,32 @@ at::Tensor GpuExecutor::allocate(std::int64_t elements, const at::TensorOptions&
   return tensors_.allocate(elements, options, gpu_.getStream(device_).id());
 }
 
-RegisteredBlock GpuExecutor::registerMemory(std::size_t bytes) {
+RegisteredBuffers::Handle GpuExecutor::registerBuffer(void* data, std::size_t bytes) {
   const std::lock_guard lock(callMutex_);
   const c10::DeviceGuard guard(device_);
-  auto allocated = python::allocateGpuMemory(bytes, python::GpuBufferGranularity::MultiCastMinimum);
-  auto registration = main_.collectives->get().registerBuffer(allocated.memory.get(), bytes);
+  return main_.collectives->registerBuffer(data, bytes);
+}
+
+RegisteredBlock GpuExecutor::registerMemory(std::size_t bytes) {
+  auto allocated = [&] {
+    const c10::DeviceGuard guard(device_);
+    return python::allocateGpuMemory(bytes, python::GpuBufferGranularity::MultiCastMinimum);
+  }();
+  auto registration = registerBuffer(allocated.memory.get(), bytes);
   return {std::move(allocated.memory), std::move(registration)};
+}
+
+void GpuExecutor::exchangeSignals(kernels::ExchangePadSignals::Args args, std::chrono::milliseconds timeout) {
+  const std::lock_guard lock(callMutex_);
+  const c10::DeviceGuard guard(device_);
+  main_.collectives->check();
+  args.wait = main_.collectives->signalWait(timeout);
+  const c10::Stream current = gpu_.getStream(device_);
+  {
+    const std::lock_guard stateLock(mutex_);
+    lastCaller_ = current;
+  }
+  kernels::gpu::enqueuePadSignals(args, handleOf(current));
 }
 
 bool GpuExecutor::finish(std::chrono::steady_clock::time_point deadline) {

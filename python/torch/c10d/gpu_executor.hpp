@@ -28,6 +28,8 @@ class GpuExecutor final : public Executor {
   void connect();
   c10::intrusive_ptr<c10d::Work> submit(Operation operation, std::uint64_t sequence) override;
   at::Tensor allocate(std::int64_t elements, const at::TensorOptions& options) override;
+  RegisteredBuffers::Handle registerBuffer(void* data, std::size_t bytes) override;
+  void exchangeSignals(kernels::ExchangePadSignals::Args args, std::chrono::milliseconds timeout) override;
   bool finish(std::chrono::steady_clock::time_point deadline) override;
   void setTimeout(std::chrono::milliseconds timeout) override;
   void abort() noexcept override;

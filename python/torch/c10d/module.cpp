@@ -7,6 +7,7 @@
 #include "backend.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "python/src/python_error.hpp"
+#include "symmetric_memory.hpp"
 
 namespace py = pybind11;
 using mscclpp::torch_c10d::Backend;
@@ -21,6 +22,7 @@ PYBIND11_MODULE(MSCCLPP_C10D_MODULE, module) {
       mscclpp::python::setPythonError(std::current_exception());
     }
   });
+  mscclpp::torch_c10d::registerSymmetricMemory();
   module.def("shutdown_all", &Backend::shutdownAll, py::call_guard<py::gil_scoped_release>(),
              "Leaves all process groups, in order: called before the interpreter ends.");
   py::class_<Backend::Options, c10d::Backend::Options, c10::intrusive_ptr<Backend::Options>>(

@@ -72,9 +72,9 @@ constexpr int ranksOf(const CollectiveArgs<Ranks, Scratch>*) {
 template <class C>
 class CollectiveState {
   static_assert(
-      CollectiveCall<C>,
+      LaunchableCollective<C>,
       "C must be a collective: a type with Args, Scratch, maxBlockThreads, accepts(args, shape) and run(grid, "
-      "args, source, sink), such as AllReduce<float, Sum, AllReduceConfig{}>; see CollectiveCall in "
+      "args, source, sink), such as AllReduce<float, Sum, AllReduceConfig{}>; see LaunchableCollective in "
       "collective/collective.hpp");
 
  public:

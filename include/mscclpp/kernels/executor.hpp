@@ -1,0 +1,109 @@
+// Execution of plans: a plan, loaded or made, and the executor that sets it up on the ranks of a communicator.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "mscclpp/basic/data_type.hpp"
+#include "mscclpp/host/base/device.hpp"
+#include "mscclpp/plan/plan.hpp"
+
+struct CUstream_st;
+
+namespace mscclpp {
+
+class Communicator;
+
+/// The format of a plan's packets, with MSCCL++'s names and values. A call with another format has its own scratch.
+enum class PacketType { LL8, LL16 };
+
+/// How plans are executed on GPUs; on CPUs they are interpreted.
+enum class PlanCode {
+  /// By code that NVRTC compiles for the plan, the rank, the type and the operator, in the set-up of their first call,
+  /// which takes a second or, with the cache of jit/cache.hpp, some milliseconds. Where NVRTC is missing on any rank,
+  /// and for types and operators that a captured call is the first to use: interpreted.
+  Specialised,
+  Interpreted  ///< by compiled kernels that read the operations from memory
+};
+
+/// A plan that can be executed. A value: copies share the plan.
+class ExecutionPlan {
+ public:
+  /// The plan of a file in MSCCL++'s JSON schema (kernels/plan/json.hpp). Throws what fromJson() and the other
+  /// constructor throw, and Error(InvalidUsage) if the file cannot be read.
+  ExecutionPlan(const std::string& planPath, int rank);
+  /// All ranks have the same plan. rank: the caller. Throws Error(InvalidUsage) if the plan is not proven
+  /// (plan/check.hpp): the message says where and what to do. Also if it has no such rank.
+  ExecutionPlan(plan::NamedPlan plan, int rank);
+
+  const std::string& name() const noexcept;
+  /// As Algorithm names it: "allreduce"; "custom" for collectives of users.
+  std::string collective() const;
+  int rank() const noexcept { return rank_; }
+  /// The same plan for another rank, without a copy of it.
+  ExecutionPlan forRank(int rank) const;
+  /// The message sizes that it is meant for, in bytes, as Algorithm states them.
+  std::size_t minMessageSize() const noexcept;
+  std::size_t maxMessageSize() const noexcept;
+  bool isInPlace() const noexcept;
+  const plan::NamedPlan& plan() const noexcept { return *plan_; }
+  /// A hash of all that is executed: equal plans have equal ones, on all ranks.
+  std::uint64_t contentHash() const noexcept { return contentHash_; }
+
+ private:
+  std::shared_ptr<const plan::NamedPlan> plan_;
+  int rank_;
+  std::uint64_t contentHash_;
+};
+
+/// Executes plans on the ranks of a communicator, on one host: on GPU streams, or on CPUs, where execute() returns when
+/// the collective is done.
+///
+/// The first execute() of a plan with new parameters (stream, packet type, and where the plan reaches other ranks'
+/// inputs or outputs the buffers and their sizes, otherwise a larger message than before) sets it up, together with the
+/// other ranks: they all make that call, and parameters are new on all ranks or on none. Everything that calls keep
+/// belongs to one executor, plan and stream, so that other executors and streams do not interfere. Other calls contact
+/// nobody, and graphs can capture them.
+///
+/// One thread at a time calls execute(), and all ranks make the same calls in the same order. On a GPU all blocks of
+/// the plans that execute at a time must be resident.
+class Executor {
+ public:
+  static constexpr std::size_t DefaultScratchBufferSize = std::size_t{128} << 20;
+
+  /// All ranks pass the same. defaultScratchBufferSize: the largest scratch of a plan, in bytes. where: GPU streams, of
+  /// the current device, or the CPU. Throws Error(InvalidUsage) for a null communicator.
+  explicit Executor(std::shared_ptr<Communicator> communicator,
+                    std::size_t defaultScratchBufferSize = DefaultScratchBufferSize, DeviceType where = DeviceType::GPU,
+                    PlanCode code = PlanCode::Specialised);
+  /// The kernels of all calls have ended, on all ranks.
+  ~Executor();
+  Executor(const Executor&) = delete;
+  Executor& operator=(const Executor&) = delete;
+
+  /// Executes the plan: on a GPU enqueues it on `stream`. Sizes are in bytes: of the input and output as NCCL lays them
+  /// out for the plan's collective. Buffers are aligned to their elements; those without bytes may be null. Buffers
+  /// that other ranks reach must be memory that they can map (GpuBuffer, cudaMalloc; HostBuffer on CPUs), otherwise
+  /// messages are copied through such memory. They must not be freed before reset(). op: of plans that reduce.
+  ///
+  /// Throws Error(InvalidUsage) before anything is enqueued if the arguments do not fit the plan, on all ranks where a
+  /// set-up finds it; and what WaitMonitor::check throws if a wait of an earlier call has failed, on CPUs also of this
+  /// one.
+  void execute(int rank, const void* sendbuff, void* recvbuff, std::size_t sendBuffSize, std::size_t recvBuffSize,
+               DataType dataType, const ExecutionPlan& plan, CUstream_st* stream,
+               PacketType packetType = PacketType::LL16, ReduceOp op = ReduceOp::SUM);
+
+  /// Throws what WaitMonitor::check throws if a wait of a call has failed.
+  void check() const;
+
+  /// Releases all that calls keep, and the registrations of buffers. Called by all ranks when the kernels of all calls
+  /// have ended, and captured graphs with such calls are not replayed any more.
+  void reset();
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace mscclpp

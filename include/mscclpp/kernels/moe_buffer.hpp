@@ -1,0 +1,144 @@
+// Dispatch and combine of a mixture of experts, compiled: a buffer for the calls of a layer, in the shape of DeepEP's.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+
+#include "mscclpp/host/base/device.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/host/communicator/wait_monitor.hpp"
+#include "mscclpp/moe/expert_rows.hpp"
+#include "mscclpp/moe/row_session.hpp"
+
+struct CUstream_st;
+
+namespace mscclpp::moe {
+
+/// What dispatch is given and what it delivers.
+enum class RowFormat {
+  Bf16,         ///< rows of 2-byte elements, unchanged
+  Fp8,          ///< rows of e4m3 values and their scales, unchanged
+  QuantiseBf16  ///< rows of bf16, delivered as e4m3 values and their scales (moe/row_source.hpp states the error)
+};
+
+/// What a Buffer is made for; the same on all ranks.
+struct BufferConfig {
+  std::uint32_t maxTokens = 0;            ///< the most tokens of a rank in dispatch(); 0: only low-latency calls
+  std::uint32_t maxLowLatencyTokens = 0;  ///< the same in lowLatencyDispatch(); 0: none of these
+  int topk = 8;                           ///< experts of a token, at most maxTopk
+  int experts = 0;                        ///< of all ranks, a multiple of their number
+  std::uint32_t hidden = 0;               ///< elements of a row, a multiple of 16
+  RowFormat format = RowFormat::Bf16;
+  std::uint32_t alignment = 1;  ///< of the rows of an expert, as dispatch() places them
+  int blocks = 0;               ///< the most blocks of a kernel; 0: one for each multiprocessor
+  int lowLatencyBlocks = 0;     ///< the same of low-latency calls; 0: 64
+};
+
+/// This rank's tokens. Arrays on the buffer's device, rows at multiples of 16 bytes.
+struct Tokens {
+  const void* rows = nullptr;             ///< [tokens][hidden]
+  const float* scales = nullptr;          ///< [tokens][scaleGroups()], for RowFormat::Fp8
+  const std::int64_t* experts = nullptr;  ///< [tokens][topk]; -1: a dropped choice
+  const float* weights = nullptr;         ///< [tokens][topk]; null: all 1
+  std::uint32_t tokens = 0;               ///< may be 0
+};
+
+/// Where a rank gets the rows of its experts: see ExpertPlacement. Arrays on the buffer's device.
+struct ExpertBatch {
+  void* rows = nullptr;              ///< [capacity][hidden], at a multiple of 16 bytes
+  float* scales = nullptr;           ///< [capacity][scaleGroups()], but for RowFormat::Bf16
+  std::uint32_t* counts = nullptr;   ///< [experts of the rank]: rows of each
+  std::uint32_t* offsets = nullptr;  ///< [experts of the rank + 1]: first row of each
+  RowOrigin* origins = nullptr;      ///< [capacity]; null: not written
+  std::uint32_t capacity = 0;        ///< rows; a call that needs more fails: check() throws
+};
+
+/// Who gets this rank's tokens. Arrays on the buffer's device.
+struct TokenLayout {
+  std::uint32_t* tokensPerRank = nullptr;    ///< [ranks]
+  std::uint32_t* tokensPerExpert = nullptr;  ///< [experts]
+  std::int32_t* rankIndex = nullptr;         ///< [tokens][ranks]: at least 0 where the token is for the rank
+  std::int32_t* expertIndex = nullptr;       ///< [tokens][topk]: see RoutingLayout
+};
+
+/// What a combine has to know of its dispatch. A handle may be used again for another dispatch, once the combine of the
+/// one before has been enqueued on the same stream.
+class DispatchHandle {
+ public:
+  const Handle& view() const noexcept { return view_; }
+
+ private:
+  friend class Buffer;
+  Handle view_{};
+  std::uint32_t tokens_ = 0;
+  std::shared_ptr<void> memory_;
+};
+
+/// The second half of a low-latency call: what is enqueued before it is called runs while the rows travel. Called once,
+/// before the next call of the buffer; empty if the call was not split.
+using ReceiveHook = std::function<void()>;
+
+/// Owns the scratch of dispatches and combines on all ranks. Each kind of call has its own, so that a dispatch may
+/// follow another before their combines. All ranks make the same calls in the same order, also ranks without tokens. On
+/// DeviceType::GPU a call enqueues a kernel on the stream; it neither waits nor allocates, and graphs can capture and
+/// replay it. All its blocks must be resident at once: it waits for the other ranks' kernels, and other work must not
+/// occupy the multiprocessors for ever. On DeviceType::CPU the calling thread does the work.
+///
+/// The two forms differ in where the rows of experts are placed: dispatch() packs them, aligned to config.alignment;
+/// lowLatencyDispatch() begins expert e at row e * ranks * maxLowLatencyTokens.
+///
+/// Methods throw Error(InvalidUsage) for wrong arguments, CudaError, and after a failure what check() throws. One
+/// stream, or one thread, at a time. The object must outlive its calls, on all ranks: synchronise before it is
+/// destroyed.
+class Buffer {
+ public:
+  /// Collective: called by all ranks of the communicator, which are on one host; on GPUs this rank uses the current
+  /// device. monitor: watches the waits; null: one of its own.
+  Buffer(Communicator& communicator, DeviceType where, const BufferConfig& config,
+         std::shared_ptr<WaitMonitor> monitor = nullptr);
+  ~Buffer();
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+
+  const BufferConfig& config() const noexcept;
+  int rank() const noexcept;
+  int ranks() const noexcept;
+  /// Scales of a row.
+  std::uint32_t scaleGroups() const noexcept;
+  /// Rows that are enough for every routing.
+  std::uint32_t largestCapacity() const noexcept;
+  std::uint32_t lowLatencyCapacity() const noexcept;
+
+  /// Memory for the handle of a dispatch of either form. Allocates.
+  DispatchHandle makeHandle() const;
+
+  /// Computes who gets tokens.experts; the other members of `tokens` are not used but for the count. No communication:
+  /// dispatches do it by themselves.
+  void getDispatchLayout(const Tokens& tokens, const TokenLayout& layout, CUstream_st* stream = nullptr);
+
+  /// The bandwidth form, for many tokens (Dispatch and Combine over StoreTransport). With Phase::Send and then
+  /// Phase::Receive a call is in two parts, with the same arguments.
+  void dispatch(const Tokens& tokens, const ExpertBatch& batch, DispatchHandle& handle, CUstream_st* stream = nullptr,
+                Phase phase = Phase::Both);
+  /// results: [capacity][hidden] of bf16, rows as dispatch() placed them. output: [tokens][hidden] of bf16.
+  void combine(const void* results, void* output, const DispatchHandle& handle, CUstream_st* stream = nullptr,
+               Phase phase = Phase::Both);
+
+  /// The low-latency form, for few tokens (over PacketTransport<Sentinel>). returnsHook: the call only sends.
+  ReceiveHook lowLatencyDispatch(const Tokens& tokens, const ExpertBatch& batch, DispatchHandle& handle,
+                                 CUstream_st* stream = nullptr, bool returnsHook = false);
+  ReceiveHook lowLatencyCombine(const void* results, void* output, const DispatchHandle& handle,
+                                CUstream_st* stream = nullptr, bool returnsHook = false);
+
+  /// Throws what WaitMonitor::check throws if a wait of an earlier call failed. On GPUs call it after synchronising the
+  /// stream. The object can no longer be used then.
+  void check() const;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace mscclpp::moe

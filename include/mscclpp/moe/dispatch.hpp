@@ -1,0 +1,451 @@
+// Dispatch: every token travels once to each rank that has one of its experts, and is stored there for each of them.
+#pragma once
+
+#include "mscclpp/basic/launch_shape.hpp"
+#include "mscclpp/collective/call_check.hpp"
+#include "mscclpp/collective/collective.hpp"
+#include "mscclpp/config.hpp"
+#include "mscclpp/moe/expert_rows.hpp"
+#include "mscclpp/moe/routing.hpp"
+#include "mscclpp/moe/row_session.hpp"
+#include "mscclpp/moe/row_transport.hpp"
+
+namespace mscclpp::moe {
+
+/// Memory of this rank that a dispatch computes with; used by one call at a time.
+struct DispatchWorkspace {
+  RoutingLayout layout;   ///< rankIndex is the handle's
+  GridBarrier* barrier;   ///< zero before the first call
+  std::uint32_t* tables;  ///< [blocks][tableWords()]
+  int blocks;             ///< the most blocks of a launch
+
+  static MSCCLPP_HOST_DEVICE std::size_t tableWords(const Dimensions& dimensions) {
+    return static_cast<std::size_t>(dimensions.expertsPerRank()) * (static_cast<std::size_t>(dimensions.ranks) + 1) + 1;
+  }
+};
+
+/// The arguments of a Dispatch. `count` is the number of this rank's tokens, which may differ between the ranks.
+template <int Ranks, class Transport, class Index>
+struct DispatchArgs : CollectiveArgs<Ranks, RowSlots<Transport>> {
+  Dimensions dimensions;
+  Routing<Index> routing;
+  DispatchWorkspace workspace;
+  ExpertPlacement placement;
+  Handle handle;
+  Phase phase;
+};
+
+/// Sends this rank's tokens to the ranks of their experts: once to each rank, with the choices and weights that concern
+/// it, and in the order of its tokens. The receiver stores a token's row once for each of its local experts.
+/// The ranks exchange counts in the kernel, from which each computes where the rows belong: the host takes no part.
+///
+/// run() is called by every thread of every block of `grid`, on every rank, also by one without tokens, with the same
+/// dimensions and Transport; the numbers of blocks and threads, tokens, placements, sources and sinks may differ. All
+/// blocks are resident at once. With Phase::Send it ends when this rank's rows are on their way, and a launch with
+/// Phase::Receive, in which the routing and the rows are not read, ends the call: what is enqueued between runs while
+/// they travel. Calls on the same scratch do not overlap in time. A wait that fails leaves its record in args.wait's
+/// control block, and so does a call that needs more rows than placement.capacity (outcome InvalidCall; expected: the
+/// capacity, seen: the rows needed); the output is then meaningless.
+///
+/// Transport: PacketTransport or StoreTransport. Source: see row_source.hpp; sink: ExpertRowArray or the like. That a
+/// token travels once per rank, and the form with packets that is split into two, are DeepEP's ideas
+/// (github.com/deepseek-ai/DeepEP).
+template <class RowTransport, int Ranks = 0, class Index = std::int64_t>
+struct Dispatch {
+  using Transport = RowTransport;
+  using Scratch = RowSlots<Transport>;
+  using Args = DispatchArgs<Ranks, Transport, Index>;
+  static constexpr int maxBlockThreads = 512;
+
+  /// The scratch for rows of `rowPacks` packs of data, with or without scales.
+  static MSCCLPP_HOST_DEVICE Scratch scratchFor(const Dimensions& dimensions, std::uint32_t rowPacks, bool hasScales) {
+    return {.maxRows = dimensions.maxTokens,
+            .rowPacks = rowPacks,
+            .extraPacks = headerPacks(dimensions.topk) + (hasScales ? stepScalePacks : 0u),
+            .countWords = 1 + static_cast<std::uint32_t>(dimensions.expertsPerRank()),
+            .ranks = dimensions.ranks};
+  }
+
+  static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
+    return shape.blocks >= 1 && shape.blocks <= maxBlocks && shape.blocks <= args.workspace.blocks &&
+           args.dimensions.isValid() && args.dimensions.ranks == args.team.size() && args.scratch.isValid() &&
+           args.count == args.routing.tokens && args.count <= args.dimensions.maxTokens &&
+           args.placement.isValid(args.dimensions);
+  }
+
+  /// Returns whether all waits of the calling thread succeeded.
+  template <class GridType, class Source, class Sink>
+  static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
+    static_assert(Grid<GridType>, "grid must be a Grid: gpu::Grid() in a kernel, cpu::SerialGrid() on a CPU thread");
+    if constexpr (checked) {
+      if (!checkArguments<Dispatch>(grid, args)) return false;
+    }
+    auto wait = args.wait;
+    Call<GridType, Source, Sink> call{
+        grid, args, source, sink, RowSession<Ranks, Scratch, GridType, BoundedWait>(grid, args, wait), wait, true};
+    return call.run();
+  }
+
+ private:
+  /// A header has 64-bit words: the token's index, then for each choice of it the local expert, the index of the token
+  /// among those of its rank for that expert, and the weight.
+  static MSCCLPP_HOST_DEVICE constexpr std::uint32_t headerPacks(int topk) {
+    return static_cast<std::uint32_t>(topk + 2) / 2;
+  }
+  static constexpr std::uint32_t noExpert = 0xffffffffu;
+
+  template <class GridType, class Source, class Sink>
+  struct Call {
+    using Session = RowSession<Ranks, Scratch, GridType, BoundedWait>;
+    using Warp = typename Session::Warp;
+    static constexpr int width = Session::width;
+    static constexpr int n = Session::packsPerLane;
+    /// Extra packs of a step for each lane: lane l has l, l + width, ...
+    static constexpr int extras =
+        (static_cast<int>(headerPacks(maxTopk)) + (Source::hasScales ? stepScalePacks : 0) + width - 1) / width;
+
+    const GridType& grid;
+    const Args& args;
+    const Source& source;
+    const Sink& sink;
+    Session session;
+    BoundedWait& wait;
+    bool fits;  ///< there is room for the rows
+
+    /// Whether the rows from this rank to itself are stored as they are sent, instead of passing through slots: the
+    /// sender knows where they belong.
+    static constexpr bool storesOwnRows = Transport::hasRowFlags;
+
+    MSCCLPP_INLINE bool run() {
+      if (session.hasStopped()) return false;
+      const bool sends = args.phase != Phase::Receive;
+      const bool receives = args.phase != Phase::Send;
+      const auto share = session.share(args.phase);
+      if (sends) {
+        layOutRouting(grid, args.routing, args.dimensions, args.workspace.layout,
+                      [&] { session.syncGrid(*args.workspace.barrier); });
+        session.enter([&](int to, std::uint32_t word) {
+          const int first = to * args.dimensions.expertsPerRank();
+          const auto& layout = args.workspace.layout;
+          return word == 0 ? layout.tokensPerRank[to] : layout.tokensPerExpert[first + static_cast<int>(word) - 1];
+        });
+      }
+      // Packets leave before this rank knows that others have entered; stores need it.
+      if (share.sends && !storesOwnRows) send(share.first, share.stride);
+      if (receives || storesOwnRows) {
+        session.awaitEntries();
+        fits = makeTable();
+      }
+      if (share.sends && storesOwnRows) send(share.first, share.stride);
+      if (share.receives && fits) receive(share.first, share.stride);
+      if (!receives) return session.suspend();
+      return session.finish([&](int from) { return session.count(from, 0); });
+    }
+
+    // ---- sending ----
+
+    /// Sends the items first, first + stride, ...: the steps of a row, or the rows.
+    MSCCLPP_INLINE void send(std::uint32_t first, std::uint32_t stride) {
+      if (session.failed()) return;
+      const std::uint32_t steps = args.scratch.steps();
+      const std::uint32_t perToken = Transport::hasRowFlags ? 1 : steps;
+      const auto items = static_cast<std::uint32_t>(args.count) * perToken;
+      for (std::uint32_t item = first; item < items; item += stride) {
+        const std::uint32_t token = item / perToken;
+        if constexpr (Transport::hasRowFlags) {
+          std::uint32_t own[maxTopk];
+          for (std::uint32_t step = 0; step < steps; ++step) sendStep(token, step, step == 0, own);
+          forEachRank(token, [&](int to, std::uint32_t row) {
+            if (to != args.team.rank()) session.publish(to, row);
+          });
+        } else {
+          std::uint32_t none[maxTopk];
+          sendStep(token, item % perToken, true, none);
+        }
+      }
+    }
+    /// Calls f(rank, row) for the ranks that get a token.
+    template <class F>
+    MSCCLPP_INLINE void forEachRank(std::uint32_t token, const F& f) const {
+      for (int i = 0; i < args.team.size(); ++i) {
+        const int to = session.rankInOrder(i);
+        const std::int32_t row = args.handle.indexAt(args.dimensions, token, to);
+        if (row >= 0) f(to, static_cast<std::uint32_t>(row));
+      }
+    }
+    MSCCLPP_INLINE std::uint32_t packsOf(std::uint32_t step) const {
+      const std::uint32_t left = args.scratch.rowPacks - step * stepPacks;
+      return left < stepPacks ? left : static_cast<std::uint32_t>(stepPacks);
+    }
+    MSCCLPP_INLINE std::uint32_t header() const { return headerPacks(args.dimensions.topk); }
+    /// Extra packs of a step with this many packs.
+    MSCCLPP_INLINE std::uint32_t extrasOf(std::uint32_t packs) const {
+      constexpr std::uint32_t perScalePack = 4 * groupPacks;
+      return header() + (Source::hasScales ? (packs + perScalePack - 1) / perScalePack : 0);
+    }
+    MSCCLPP_INLINE std::uint32_t extraOf(int q) const {
+      return static_cast<std::uint32_t>(q * width + session.warp().rank());
+    }
+
+    /// A choice of a token as a word of a header, but for the rank.
+    struct Choice {
+      int rank;  ///< -1: of no rank
+      std::uint32_t place;
+      std::uint32_t weight;
+    };
+    MSCCLPP_INLINE Choice choiceOf(std::uint32_t token, std::uint32_t word) const {
+      if (word == 0) return {-1, token, 0};
+      Choice none{-1, noExpert, 0};
+      if (word > static_cast<std::uint32_t>(args.dimensions.topk)) return none;
+      const std::size_t at = std::size_t{token} * static_cast<std::size_t>(args.dimensions.topk) + word - 1;
+      const std::int32_t index = args.workspace.layout.expertIndex[at];
+      if (index < 0) return none;
+      const int expert = static_cast<int>(args.routing.experts[at]);
+      const int rank = expert / args.dimensions.expertsPerRank();
+      const auto local = static_cast<std::uint32_t>(expert - rank * args.dimensions.expertsPerRank());
+      const float weight = args.routing.weights == nullptr ? 1.0f : args.routing.weights[at];
+      return {rank, static_cast<std::uint32_t>(index) << 16 | local, arch::bitCast<std::uint32_t>(weight)};
+    }
+    static MSCCLPP_INLINE std::uint64_t wordOf(const Choice& choice, bool isFirst, int to) {
+      const std::uint32_t place = isFirst || choice.rank == to ? choice.place : noExpert;
+      return static_cast<std::uint64_t>(choice.weight) << 32 | place;
+    }
+
+    /// own: the rows of the token on this rank, which its first step determines.
+    MSCCLPP_INLINE void sendStep(std::uint32_t token, std::uint32_t step, bool hasHeader,
+                                 std::uint32_t (&own)[maxTopk]) {
+      const std::uint32_t packs = packsOf(step);
+      Choice choices[extras][2];
+      Word128 scales[extras] = {};
+      MSCCLPP_UNROLL
+      for (int q = 0; q < extras; ++q) {
+        const std::uint32_t x = extraOf(q);
+        choices[q][0] = choices[q][1] = {-1, noExpert, 0};
+        if (hasHeader && x < header()) {
+          choices[q][0] = choiceOf(token, 2 * x);
+          choices[q][1] = choiceOf(token, 2 * x + 1);
+        }
+      }
+      Word128 words[n] = {};
+      source.load(session.warp(), token, step * stepPacks, packs, words, [&](int scalePack, const auto& make) {
+        MSCCLPP_UNROLL
+        for (int q = 0; q < extras; ++q) {
+          if (extraOf(q) == header() + static_cast<std::uint32_t>(scalePack)) scales[q] = make();
+        }
+      });
+      forEachRank(token, [&](int to, std::uint32_t row) {
+        const auto extra = [&](int q) {
+          const Word128 head{wordOf(choices[q][0], extraOf(q) == 0, to), wordOf(choices[q][1], false, to)};
+          return extraOf(q) < header() ? head : scales[q];
+        };
+        if constexpr (storesOwnRows) {
+          if (to == args.team.rank()) {
+            Word128 all[n + extras];
+            MSCCLPP_UNROLL
+            for (int i = 0; i < n + extras; ++i) all[i] = i < n ? words[i < n ? i : 0] : extra(i < n ? 0 : i - n);
+            if (fits) storeStep(to, row, step, hasHeader, all, own);
+            return;
+          }
+        }
+        MSCCLPP_UNROLL
+        for (int q = 0; q < extras; ++q) {
+          const std::uint32_t x = extraOf(q);
+          if (x < extrasOf(packs) && (hasHeader || x >= header())) {
+            session.send(to, args.scratch.extraSlot(row, step, x), extra(q));
+          }
+        }
+        MSCCLPP_UNROLL
+        for (int i = 0; i < n; ++i) {
+          const auto pack = static_cast<std::uint32_t>(i * width + session.warp().rank());
+          if (pack < packs) session.send(to, args.scratch.dataSlot(row, step * stepPacks + pack), words[i]);
+        }
+      });
+    }
+
+    // ---- placement ----
+
+    MSCCLPP_INLINE std::uint32_t* table() const {
+      return args.workspace.tables +
+             static_cast<std::size_t>(grid.blockIndex()) * DispatchWorkspace::tableWords(args.dimensions);
+    }
+    /// Computes where the rows from each rank for each expert begin, in a table of the block, and writes the counts and
+    /// offsets. Called by all threads. Returns whether there is room for the rows: the same in all lanes of a warp.
+    MSCCLPP_INLINE bool makeTable() {
+      const auto block = grid.block();
+      const int experts = args.dimensions.expertsPerRank();
+      std::uint32_t* const begins = table();  // [ranks][experts]
+      std::uint32_t* const totals = begins + static_cast<std::size_t>(experts * args.dimensions.ranks);
+      std::uint32_t* const end = totals + experts;
+      for (int expert = block.rank(); expert < experts; expert += block.size()) {
+        std::uint32_t total = 0;
+        for (int from = 0; from < args.team.size(); ++from) {
+          begins[from * experts + expert] = total;
+          total += session.count(from, 1 + static_cast<std::uint32_t>(expert));
+        }
+        totals[expert] = total;
+      }
+      block.sync();
+      const ExpertPlacement& placement = args.placement;
+      for (int expert = block.rank(); expert < experts; expert += block.size()) {
+        std::uint32_t begin = static_cast<std::uint32_t>(expert) * placement.stride;
+        if (placement.stride == 0) {
+          for (int before = 0; before < expert; ++before) begin += aligned(totals[before]);
+        }
+        for (int from = 0; from < args.team.size(); ++from) begins[from * experts + expert] += begin;
+        if (expert == experts - 1) *end = begin + (placement.stride > 0 ? placement.stride : aligned(totals[expert]));
+        if (grid.blockIndex() == 0) {
+          placement.counts[expert] = totals[expert];
+          placement.offsets[expert] = begin;
+          if (expert == experts - 1) placement.offsets[experts] = *end;
+        }
+      }
+      if (grid.blockIndex() == 0) {
+        for (int from = block.rank(); from < args.team.size(); from += block.size()) {
+          args.handle.received[from] = session.count(from, 0);
+        }
+      }
+      block.sync();
+      if (session.failed()) return false;
+      if (*end <= placement.capacity) return true;
+      if (block.rank() == 0) {
+        const WaitSite site{WaitOperation::Call, args.team.rank(), -1, static_cast<std::uint32_t>(grid.blockIndex()),
+                            placement.capacity};
+        wait.fail(site, WaitOutcome::InvalidCall, *end);
+      }
+      return false;
+    }
+    MSCCLPP_INLINE std::uint32_t aligned(std::uint32_t rows) const {
+      return (rows + args.placement.alignment - 1) / args.placement.alignment * args.placement.alignment;
+    }
+
+    // ---- receiving ----
+
+    MSCCLPP_INLINE void receive(std::uint32_t first, std::uint32_t stride) {
+      const std::uint32_t steps = args.scratch.steps();
+      const std::uint32_t perRow = Transport::hasRowFlags ? 1 : steps;
+      std::uint32_t item = first;
+      // This rank's own rows arrive first.
+      for (int i = args.team.size() - (storesOwnRows ? 2 : 1); i >= 0; --i) {
+        const int from = session.rankInOrder(i);
+        const std::uint32_t items = session.count(from, 0) * perRow;
+        for (; item < items; item += stride) {
+          const std::uint32_t row = item / perRow;
+          std::uint32_t positions[maxTopk];
+          if constexpr (Transport::hasRowFlags) {
+            session.await(from, row);
+            if (session.warp().any(hasFailed(wait))) return;
+            for (std::uint32_t step = 0; step < steps; ++step) {
+              if (!receiveStep(from, row, step, step == 0, positions)) return;
+            }
+          } else {
+            if (!receiveStep(from, row, item % perRow, true, positions)) return;
+          }
+        }
+        item -= items;
+      }
+    }
+
+    /// positions: the rows in which the token belongs; read from the header, if the step has one.
+    MSCCLPP_INLINE bool receiveStep(int from, std::uint32_t row, std::uint32_t step, bool hasHeader,
+                                    std::uint32_t (&positions)[maxTopk]) {
+      const std::uint32_t packs = packsOf(step);
+      int ranks[n + extras];
+      std::uint32_t slots[n + extras];
+      bool isPresent[n + extras];
+      Word128 words[n + extras] = {};
+      MSCCLPP_UNROLL
+      for (int i = 0; i < n + extras; ++i) {
+        ranks[i] = from;
+        if (i < n) {
+          const auto pack = static_cast<std::uint32_t>(i * width + session.warp().rank());
+          slots[i] = args.scratch.dataSlot(row, step * stepPacks + pack);
+          isPresent[i] = pack < packs;
+        } else {
+          const std::uint32_t x = extraOf(i - n);
+          slots[i] = args.scratch.extraSlot(row, step, x);
+          isPresent[i] = x < extrasOf(packs) && (hasHeader || x >= header());
+        }
+      }
+      session.template receive<n + extras>(ranks, slots, isPresent, words);
+      if (session.warp().any(hasFailed(wait))) return false;
+      storeStep(from, row, step, hasHeader, words, positions);
+      return true;
+    }
+
+    // ---- storing ----
+
+    /// Stores a step of a row for each of its experts. words: the packs of data and the extra packs of each lane.
+    MSCCLPP_INLINE void storeStep(int from, std::uint32_t row, std::uint32_t step, bool hasHeader,
+                                  const Word128 (&words)[n + extras], std::uint32_t (&positions)[maxTopk]) const {
+      const std::uint32_t packs = packsOf(step);
+      if (hasHeader) readHeader(from, row, step, words, positions);
+      MSCCLPP_UNROLL
+      for (int j = 0; j < maxTopk; ++j) {
+        if (j >= args.dimensions.topk || positions[j] == noExpert) continue;
+        MSCCLPP_UNROLL
+        for (int i = 0; i < n; ++i) {
+          const auto pack = static_cast<std::uint32_t>(i * width + session.warp().rank());
+          if (pack < packs) sink.pack(positions[j], step * stepPacks + pack, words[i]);
+        }
+        if constexpr (Source::hasScales) {
+          MSCCLPP_UNROLL
+          for (int q = 0; q < extras; ++q) {
+            const std::uint32_t x = extraOf(q);
+            if (x >= header() && x < extrasOf(packs)) {
+              storeScales(positions[j], step, x - header(), packs, words[n + q]);
+            }
+          }
+        }
+      }
+    }
+    MSCCLPP_INLINE void storeScales(std::uint32_t position, std::uint32_t step, std::uint32_t pack, std::uint32_t packs,
+                                    const Word128& word) const {
+      const auto scales = fromWord<float>(word);
+      const std::uint32_t groups = (packs + groupPacks - 1) / groupPacks;
+      MSCCLPP_UNROLL
+      for (std::uint32_t k = 0; k < 4; ++k) {
+        if (pack * 4 + k < groups) sink.scale(position, step * stepGroups + pack * 4 + k, scales[static_cast<int>(k)]);
+      }
+    }
+    /// The row of each choice, in all lanes, noExpert for choices of other ranks. The first step's warp also writes the
+    /// handle and the origins.
+    MSCCLPP_INLINE void readHeader(int from, std::uint32_t row, std::uint32_t step, const Word128 (&words)[n + extras],
+                                   std::uint32_t (&positions)[maxTopk]) const {
+      const auto& warp = session.warp();
+      const std::uint32_t* const begins =
+          table() + static_cast<std::size_t>(from) * static_cast<std::size_t>(args.dimensions.expertsPerRank());
+      const auto wordOfHeader = [&](int w, bool isHigh) {
+        const Word128& pack = words[n + w / 2 / width];
+        const std::uint64_t word = w % 2 == 0 ? pack.lo : pack.hi;
+        return warp.shuffle(static_cast<std::uint32_t>(isHigh ? word >> 32 : word), w / 2 % width);
+      };
+      const bool writes = step == 0 && warp.rank() == 0;
+      const std::size_t entry = Handle::entry(args.dimensions, from, row);
+      const std::uint32_t token = wordOfHeader(0, false);
+      int choices = 0;
+      MSCCLPP_UNROLL
+      for (int j = 0; j < maxTopk; ++j) {
+        positions[j] = noExpert;
+        if (j >= args.dimensions.topk) continue;
+        const std::uint32_t place = wordOfHeader(j + 1, false);
+        const std::uint32_t weight = wordOfHeader(j + 1, true);
+        if (place == noExpert) continue;
+        positions[j] = begins[place & 0xffffu] + (place >> 16);
+        if (!writes) continue;
+        args.handle.positions[entry + static_cast<std::size_t>(choices)] = static_cast<std::int32_t>(positions[j]);
+        args.handle.weights[entry + static_cast<std::size_t>(choices)] = arch::bitCast<float>(weight);
+        if (args.placement.origins != nullptr) {
+          arch::storeWide(args.placement.origins + positions[j],
+                          arch::bitCast<Word128>(RowOrigin{from, static_cast<std::int32_t>(token), choices,
+                                                           arch::bitCast<float>(weight)}));
+        }
+        ++choices;
+      }
+      if (writes && choices < args.dimensions.topk) {
+        args.handle.positions[entry + static_cast<std::size_t>(choices)] = -1;
+      }
+    }
+  };
+};
+
+}  // namespace mscclpp::moe

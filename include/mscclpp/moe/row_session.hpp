@@ -1,0 +1,203 @@
+// A row session: one call in which every rank sends rows to every rank, each row to a slot that both sides compute.
+#pragma once
+
+#include "mscclpp/arch/memory.hpp"
+#include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/basic/serial_group.hpp"
+#include "mscclpp/basic/wait.hpp"
+#include "mscclpp/collective/collective.hpp"
+#include "mscclpp/collective/rows.hpp"
+#include "mscclpp/config.hpp"
+#include "mscclpp/moe/row_slots.hpp"
+#include "mscclpp/sync/grid_barrier.hpp"
+
+namespace mscclpp::moe {
+
+/// Which part of a call a launch performs. A call is Both, or Send and then Receive, with other work in between.
+enum class Phase : std::uint32_t { Both, Send, Receive };
+
+/// One call, or one phase of it, as seen by one thread of a grid. Made by all threads of the grid, on every rank.
+///
+/// 1. In the phase Send all warps enter(): they announce the call and the counts to every rank.
+/// 2. Any warp sends rows: send() of their packs, then publish(). Over a StoreTransport awaitEntries() comes before.
+/// 3. In the phase Receive all threads call awaitEntries(). Then any warp receives rows: await(), then receive().
+/// 4. All threads call finish(), or suspend() at the end of a launch that is not the call's last.
+///
+/// Reuse: every rank waits for the entry of every rank in every call, and a rank enters a call after it has completed
+/// the calls before. So in call k the slots that were last read in call k - 2 are free, and those of call k - 1 once
+/// their rank has entered call k.
+///
+/// Two calls on the same slots do not overlap in time, and a launch starts after all blocks of the previous one have
+/// ended. After a failed wait a thread neither waits nor sends, so that the peers' waits fail too.
+template <int Ranks, class Slots, Grid GridType, WaitPolicy Wait>
+class RowSession {
+  static MSCCLPP_HOST_DEVICE const GridType& someGrid();  // not defined
+
+ public:
+  using Warp = decltype(someGrid().warp());
+  using Transport = typename Slots::Transport;
+  static_assert(stepPacks % Warp::width == 0, "the width of a warp must divide the packs of a step");
+  static constexpr int width = Warp::width;
+  static constexpr int packsPerLane = stepPacks / width;
+
+  MSCCLPP_INLINE RowSession(const GridType& grid, const CollectiveArgs<Ranks, Slots>& args, Wait& wait)
+      : grid_(grid), warp_(grid.warp()), args_(args), wait_(wait), epoch_(args.epochs.current(grid)) {}
+
+  /// Whether an earlier call has failed: this one does nothing then.
+  MSCCLPP_INLINE bool hasStopped() const { return args_.epochs.hasStopped(epoch_); }
+  /// Whether a wait of this call has failed, in this thread or, as far as it can be seen, in others of the rank: data
+  /// is meaningless from then on. Called by all lanes of a warp; the same in all of them.
+  MSCCLPP_INLINE bool failed() const { return warp_.any(hasFailed(wait_) || args_.epochs.hasStopped(epoch_ + 1)); }
+  MSCCLPP_INLINE const Team<Ranks>& team() const { return args_.team; }
+  MSCCLPP_INLINE const Slots& slots() const { return args_.scratch; }
+  MSCCLPP_INLINE const Warp& warp() const { return warp_; }
+  /// The i-th rank in an order that begins after this one and ends with it: i in [0, team().size()).
+  MSCCLPP_INLINE int rankInOrder(int i) const { return i == team().size() - 1 ? team().rank() : team().peer(i); }
+
+  /// The share of this warp of the items to send or to receive: first, first + stride, ... Where rows have flags and
+  /// the launch does both, half of the warps of each block send while the others receive, if there are warps for both.
+  struct Share {
+    std::uint32_t first, stride;
+    bool sends, receives;
+  };
+  MSCCLPP_INLINE Share share(Phase phase) const {
+    const auto block = static_cast<std::uint32_t>(grid_.blockIndex());
+    const auto blocks = static_cast<std::uint32_t>(grid_.blockCount());
+    const auto warp = static_cast<std::uint32_t>(grid_.warpIndex());
+    const auto warps = static_cast<std::uint32_t>(grid_.warpCount());
+    if (!Transport::hasRowFlags || phase != Phase::Both || warps == 1) {
+      return {warp * blocks + block, warps * blocks, phase != Phase::Receive, phase != Phase::Send};
+    }
+    const bool sends = warp % 2 == 0;
+    return {warp / 2 * blocks + block, (sends ? (warps + 1) / 2 : warps / 2) * blocks, sends, !sends};
+  }
+
+  /// A barrier of the blocks of this launch. Called by all threads.
+  MSCCLPP_INLINE void syncGrid(GridBarrier& barrier) {
+    if (!barrier.sync(grid_, wait_)) args_.epochs.stop(epoch_);
+    grid_.block().sync();  // so that all threads of the block see that
+  }
+
+  /// Tells every rank that this one has entered the call, and slots().countWords counts: countOf(rank, i). Called by
+  /// all warps. Release: what this rank read in earlier calls may be overwritten.
+  template <class CountOf>
+  MSCCLPP_INLINE void enter(const CountOf& countOf) {
+    if (failed()) return;
+    for (int i = grid_.warpIndex() * grid_.blockCount() + grid_.blockIndex(); i < team().size();
+         i += grid_.warpCount() * grid_.blockCount()) {
+      const int to = rankInOrder(i);
+      auto* const counts =
+          reinterpret_cast<std::uint32_t*>(args_.window.at(to, args_.scratch.countOffset(epoch_, team().rank())));
+      for (auto word = static_cast<std::uint32_t>(warp_.rank()); word < args_.scratch.countWords;
+           word += static_cast<std::uint32_t>(warp_.size())) {
+        counts[word] = countOf(to, word);
+      }
+      warp_.sync();
+      if (warp_.rank() == 0) {
+        arch::store<arch::Order::Release, arch::Scope::System>(wordAt(to, args_.scratch.entryOffset(team().rank())),
+                                                               epoch_);
+      }
+    }
+  }
+  /// Waits until every rank has entered the call. Called by all threads of each block; they may read all counts then.
+  MSCCLPP_INLINE void awaitEntries() {
+    const auto block = grid_.block();
+    for (int from = block.rank(); from < team().size(); from += block.size()) {
+      awaitWord(args_.scratch.entryOffset(from), from);
+    }
+    if (hasFailed(wait_)) args_.epochs.stop(epoch_);
+    block.sync();
+  }
+  /// A count that rank `from` has sent.
+  MSCCLPP_INLINE std::uint32_t count(int from, std::uint32_t word) const {
+    return reinterpret_cast<const std::uint32_t*>(
+        args_.window.at(team().rank(), args_.scratch.countOffset(epoch_, from)))[word];
+  }
+
+  /// Sends a pack to a slot of a rank; each slot at most once in a call. One thread.
+  MSCCLPP_INLINE void send(int to, std::uint32_t slot, const Word128& word) const {
+    Transport::write(args_.window.at(to, args_.scratch.slotsOffset(epoch_, team().rank())), slot, word, epoch_);
+  }
+  /// Announces a row, of which this warp has sent all packs. Called by all its lanes.
+  MSCCLPP_INLINE void publish([[maybe_unused]] int to, [[maybe_unused]] std::uint32_t row) const {
+    if constexpr (Transport::hasRowFlags) {
+      Transport::publish(warp_, wordAt(to, args_.scratch.flagOffset(team().rank(), row)), epoch_);
+    }
+  }
+
+  /// Waits until a row from a rank has been published. Called by all lanes of a warp.
+  MSCCLPP_INLINE void await([[maybe_unused]] int from, [[maybe_unused]] std::uint32_t row) {
+    if constexpr (Transport::hasRowFlags) {
+      if (warp_.rank() == 0) awaitWord(args_.scratch.flagOffset(from, row), from);
+      warp_.sync();
+    }
+  }
+  /// Receives N packs, those with isPresent[i] only, from the slots of the ranks from[i]. One thread, which is the only
+  /// one to receive them. Returns whether they arrived.
+  template <int N>
+  MSCCLPP_INLINE bool receive(const int (&from)[N], const std::uint32_t (&slot)[N], const bool (&isPresent)[N],
+                              Word128 (&words)[N]) {
+    std::byte* at[N];
+    MSCCLPP_UNROLL
+    for (int i = 0; i < N; ++i) {
+      at[i] = args_.window.at(team().rank(), args_.scratch.slotsOffset(epoch_, from[i]));
+    }
+    const WaitSite site{WaitOperation::Packet, team().rank(), from[0], static_cast<std::uint32_t>(grid_.blockIndex()),
+                        epoch_};
+    return Transport::template read<N>(wait_, site, at, slot, isPresent, epoch_, words);
+  }
+
+  /// Ends a launch after which the call goes on. Called by all threads.
+  MSCCLPP_INLINE bool suspend() const {
+    if (hasFailed(wait_)) args_.epochs.stop(epoch_);
+    return !hasFailed(wait_);
+  }
+  /// Ends the call. Called by all threads. rowsFrom(rank): rows that this rank has received from a rank. Returns
+  /// whether all waits of this thread succeeded.
+  template <class RowsFrom>
+  MSCCLPP_INLINE bool finish(const RowsFrom& rowsFrom) const {
+    if constexpr (!Transport::hasRowFlags) {
+      using P = typename Transport::Protocol;
+      if (rows::mustClear<P>(epoch_, Transport::sets) && !failed()) clearUnused<P>(rowsFrom);
+    }
+    if (hasFailed(wait_)) args_.epochs.stop(epoch_);
+    args_.epochs.advance(grid_, Transport::nextEpoch(epoch_));
+    return !hasFailed(wait_);
+  }
+
+ private:
+  MSCCLPP_INLINE std::uint64_t* wordAt(int rank, std::size_t offset) const {
+    return reinterpret_cast<std::uint64_t*>(args_.window.at(rank, offset));
+  }
+  /// Waits until a word of this rank's has reached the epoch, with acquire. One thread.
+  MSCCLPP_INLINE void awaitWord(std::size_t offset, int from) {
+    const WaitSite site{WaitOperation::Progress, team().rank(), from, static_cast<std::uint32_t>(grid_.blockIndex()),
+                        epoch_};
+    const std::uint64_t* const word = wordAt(team().rank(), offset);
+    wait_.until(site, [&](std::uint64_t& seen) {
+      seen = arch::load<arch::Order::Acquire, arch::Scope::System>(word);
+      return static_cast<std::int64_t>(seen - epoch_) >= 0;  // initial bytes count as negative or 0
+    });
+  }
+  /// 32-bit flags repeat: see PacketRows.
+  template <class P, class RowsFrom>
+  MSCCLPP_INLINE void clearUnused(const RowsFrom& rowsFrom) const {
+    const auto block = grid_.block();
+    const auto first = static_cast<std::uint32_t>(grid_.blockIndex() * block.size() + block.rank());
+    const auto stride = static_cast<std::uint32_t>(grid_.blockCount() * block.size());
+    const std::uint32_t perRow = args_.scratch.packsOfRow();
+    MSCCLPP_NO_UNROLL
+    for (int from = 0; from < team().size(); ++from) {
+      std::byte* const at = args_.window.at(team().rank(), args_.scratch.slotsOffset(epoch_, from));
+      rows::clear<P>(cpu::SerialGroup{}, at, first, stride, rowsFrom(from) * perRow, args_.scratch.maxRows * perRow);
+    }
+  }
+
+  const GridType& grid_;
+  const Warp warp_;
+  const CollectiveArgs<Ranks, Slots>& args_;
+  Wait& wait_;
+  const std::uint64_t epoch_;
+};
+
+}  // namespace mscclpp::moe

@@ -1,0 +1,72 @@
+// The scratch of an exchange of rows between all ranks: slots for rows, and the words that announce calls and counts.
+#pragma once
+
+#include "mscclpp/arch/word.hpp"
+#include "mscclpp/basic/partition.hpp"
+#include "mscclpp/config.hpp"
+
+namespace mscclpp::moe {
+
+/// The packs of a row that a warp sends and receives in one step.
+inline constexpr int stepPacks = 128;
+
+/// A window in which each rank has slots for the rows from every rank, itself included. A row is `rowPacks` packs of
+/// data and, for each step of them, `extraPacks` more.
+template <class RowTransport>
+struct RowSlots {
+  using Transport = RowTransport;
+  static constexpr int initialByte = Transport::initialByte;  ///< value of every byte before the first call
+  static constexpr std::uint64_t firstEpoch = 1;
+
+  std::uint32_t maxRows;  ///< the most rows that a rank sends to another in a call
+  std::uint32_t rowPacks;
+  std::uint32_t extraPacks;
+  std::uint32_t countWords;  ///< 32-bit words that a rank sends to another as it enters a call
+  int ranks;
+
+  MSCCLPP_HOST_DEVICE bool isValid() const {
+    return maxRows > 0 && rowPacks > 0 && ranks > 0 &&
+           std::uint64_t{maxRows} * packsOfRow() <= 0xffffffffu;  // slots have 32-bit numbers
+  }
+  MSCCLPP_HOST_DEVICE std::uint32_t steps() const { return (rowPacks + stepPacks - 1) / stepPacks; }
+  /// A multiple of 128 bytes, for full lines.
+  MSCCLPP_HOST_DEVICE std::uint32_t packsOfRow() const { return (rowPacks + steps() * extraPacks + 7) / 8 * 8; }
+  /// The slot of a pack of a row, of the rows from one rank.
+  MSCCLPP_HOST_DEVICE std::uint32_t dataSlot(std::uint32_t row, std::uint32_t pack) const {
+    return row * packsOfRow() + pack;
+  }
+  MSCCLPP_HOST_DEVICE std::uint32_t extraSlot(std::uint32_t row, std::uint32_t step, std::uint32_t extra) const {
+    return row * packsOfRow() + rowPacks + step * extraPacks + extra;
+  }
+
+  /// Offset in the window, in bytes, of the 64-bit word with the last call that rank `from` has entered.
+  MSCCLPP_HOST_DEVICE std::size_t entryOffset(int from) const {
+    return static_cast<std::size_t>(from) * sizeof(std::uint64_t);
+  }
+  /// Offset of the count words of rank `from`, in two sets.
+  MSCCLPP_HOST_DEVICE std::size_t countOffset(std::uint64_t epoch, int from) const {
+    const auto place = (epoch % 2) * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from);
+    return roundUp(entryOffset(ranks), 128) + place * countBytes();
+  }
+  /// Offset of the 64-bit word with the last call in which a row from a rank was complete.
+  MSCCLPP_HOST_DEVICE std::size_t flagOffset(int from, std::uint32_t row) const {
+    return countOffset(1, ranks) + (static_cast<std::size_t>(from) * flagsOfRank() + row) * sizeof(std::uint64_t);
+  }
+  /// Offset of the slots for the rows from a rank.
+  MSCCLPP_HOST_DEVICE std::size_t slotsOffset(std::uint64_t epoch, int from) const {
+    const auto place = (epoch % Transport::sets) * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from);
+    return roundUp(flagOffset(ranks, 0), 128) + place * slotBytes();
+  }
+  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return slotsOffset(Transport::sets - 1, ranks); }
+
+ private:
+  MSCCLPP_HOST_DEVICE std::size_t countBytes() const {
+    return roundUp(std::size_t{countWords} * sizeof(std::uint32_t), 128);
+  }
+  MSCCLPP_HOST_DEVICE std::size_t flagsOfRank() const { return Transport::hasRowFlags ? maxRows : 0; }
+  MSCCLPP_HOST_DEVICE std::size_t slotBytes() const {
+    return roundUp(Transport::bytes(std::size_t{maxRows} * packsOfRow()), 128);
+  }
+};
+
+}  // namespace mscclpp::moe

@@ -1,0 +1,80 @@
+// How a row of a token travels to another rank: as packets, which carry their own flags, or by stores that a flag of
+// the row publishes.
+#pragma once
+
+#include "mscclpp/arch/memory.hpp"
+#include "mscclpp/arch/wide.hpp"
+#include "mscclpp/basic/serial_group.hpp"
+#include "mscclpp/basic/wait.hpp"
+#include "mscclpp/collective/rows.hpp"
+#include "mscclpp/config.hpp"
+#include "mscclpp/packet/packet_rows.hpp"
+#include "mscclpp/packet/sentinel.hpp"
+
+namespace mscclpp::moe {
+
+/// Rows as packets: the low-latency form. A warp sends and receives one step of a row at a time, and no fence is
+/// needed. The slots are in two sets between which calls alternate, so that nobody waits before it sends. P: a
+/// PackProtocol whose lanes are independent, such as Sentinel or PacketRows<LL16Packet>.
+template <class P>
+struct PacketTransport {
+  static_assert(!P::needsFullWarp, "use Sentinel, or PacketRows of LL16Packet or LL8Packet: LL128 sends whole lines");
+  using Protocol = P;
+  static constexpr bool hasRowFlags = false;
+  static constexpr std::uint64_t sets = 2;
+  static constexpr int initialByte = P::initialByte;
+
+  static MSCCLPP_HOST_DEVICE std::size_t bytes(std::size_t packs) { return P::bytes(packs); }
+  static MSCCLPP_INLINE std::uint64_t nextEpoch(std::uint64_t epoch) { return P::nextEpoch(epoch); }
+
+  static MSCCLPP_INLINE void write(std::byte* slots, std::uint32_t slot, const Word128& word, std::uint64_t epoch) {
+    P::write(Lane{}, slots, slot, P::encode(Lane{}, word), epoch);
+  }
+  /// Waits for N packs, those with isPresent[i] only, with their loads in flight together.
+  template <int N, WaitPolicy Wait>
+  static MSCCLPP_INLINE bool read(Wait& wait, const WaitSite& site, std::byte* const (&slots)[N],
+                                  const std::uint32_t (&slot)[N], const bool (&isPresent)[N], std::uint64_t epoch,
+                                  Word128 (&words)[N]) {
+    rows::RowPosition at[N];
+    MSCCLPP_UNROLL
+    for (int i = 0; i < N; ++i) at[i] = {slot[i], slot[i], isPresent[i], isPresent[i]};
+    return rows::receive<P, N>(Lane{}, wait, site, slots, at, epoch, words);
+  }
+
+ private:
+  using Lane = cpu::SerialGroup;
+};
+
+/// Rows by plain stores: the bandwidth form. A warp sends a whole row and then sets its flag with release; the receiver
+/// acquires the flag. The slots are in one set: a rank writes those of another once that one has entered the call.
+struct StoreTransport {
+  static constexpr bool hasRowFlags = true;
+  static constexpr std::uint64_t sets = 1;
+  static constexpr int initialByte = 0;
+
+  static MSCCLPP_HOST_DEVICE std::size_t bytes(std::size_t packs) { return packs * sizeof(Word128); }
+  static MSCCLPP_INLINE std::uint64_t nextEpoch(std::uint64_t epoch) { return epoch + 1; }
+
+  /// Sets the flag of a row, of which the lanes of a warp have sent all packs. Called by all of them.
+  template <class Warp>
+  static MSCCLPP_INLINE void publish(const Warp& warp, std::uint64_t* flag, std::uint64_t epoch) {
+    warp.sync();
+    if (warp.rank() == 0) arch::store<arch::Order::Release, arch::Scope::System>(flag, epoch);
+  }
+
+  static MSCCLPP_INLINE void write(std::byte* slots, std::uint32_t slot, const Word128& word, std::uint64_t /*epoch*/) {
+    arch::storeWide(slots + std::size_t{slot} * sizeof(Word128), word);
+  }
+  template <int N, WaitPolicy Wait>
+  static MSCCLPP_INLINE bool read(Wait& /*wait*/, const WaitSite& /*site*/, std::byte* const (&slots)[N],
+                                  const std::uint32_t (&slot)[N], const bool (&isPresent)[N], std::uint64_t /*epoch*/,
+                                  Word128 (&words)[N]) {
+    MSCCLPP_UNROLL
+    for (int i = 0; i < N; ++i) {
+      if (isPresent[i]) words[i] = arch::loadWide(slots[i] + std::size_t{slot[i]} * sizeof(Word128));
+    }
+    return true;
+  }
+};
+
+}  // namespace mscclpp::moe

@@ -1,0 +1,144 @@
+// What one rank executes of a plan: the lists of each of its blocks, and what they need.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "mscclpp/plan/plan.hpp"
+
+namespace mscclpp::plan {
+
+/// The operations of a block. Their ranges refer to the operands and references here.
+struct BlockLists {
+  std::vector<Operation> operations;
+  std::vector<Operand> operands;
+  std::vector<std::int32_t> references;
+};
+
+/// The blocks of a rank, and the sizes of what they share.
+struct RankProgram {
+  std::vector<BlockLists> blocks;
+  std::vector<Channel> channels;
+  std::vector<std::int32_t> peerChannels;  ///< of each Memory or Port channel, the index of the other end at the peer
+  std::vector<std::int32_t> semaphores;    ///< initial values
+  std::int32_t barriers = 0;
+  bool usesPackets = false;  ///< a scratch chunk holds packets, on any rank
+  bool usesPorts = false;    ///< on any rank
+  bool usesSwitch = false;   ///< on any rank
+  /// Inputs or outputs are read or written by other ranks or proxies.
+  bool reachesUserBuffers = false;
+  std::int32_t scratchChunks = 0;  ///< the largest of all ranks
+};
+
+/// The index of the other end of a Memory or Port channel among the channels of the peer; -1: it has none.
+constexpr std::int32_t peerChannelOf(const Plan& plan, std::int32_t rank, std::int32_t channel) {
+  const Range own = plan.rankPlans[rank].channels;
+  const Channel& from = plan.channels[own.first + channel];
+  if (from.peer < 0 || from.peer >= plan.ranks) return -1;
+  std::int32_t number = 0;  // among those of the kind to the peer
+  for (std::int32_t c = 0; c < channel; ++c) {
+    const Channel& other = plan.channels[own.first + c];
+    if (other.access == from.access && other.peer == from.peer) ++number;
+  }
+  const Range theirs = plan.rankPlans[from.peer].channels;
+  for (std::int32_t c = 0; c < theirs.count; ++c) {
+    const Channel& to = plan.channels[theirs.first + c];
+    if (to.access == from.access && to.peer == rank && number-- == 0) return c;
+  }
+  return -1;
+}
+
+namespace detail {
+
+/// The ranks that write packets into each scratch chunk of a rank; -1: none, -2: several.
+constexpr std::vector<std::int32_t> packetWriters(const Plan& plan, std::int32_t rank) {
+  std::vector<std::int32_t> writers(plan.rankPlans[rank].scratchChunks, -1);
+  for (std::int32_t other = 0; other < plan.ranks; ++other) {
+    const Range blocks = plan.rankPlans[other].blocks;
+    for (std::int32_t b = blocks.first; b < blocks.first + blocks.count; ++b) {
+      const Range operations = plan.blocks[b].operations;
+      for (std::int32_t o = operations.first; o < operations.first + operations.count; ++o) {
+        const Operation& operation = plan.operations[o];
+        if (operation.kind != OperationKind::Transfer) continue;
+        for (std::int32_t d = 0; d < operation.destinations.count; ++d) {
+          const Operand& operand = plan.operands[operation.destinations.first + d];
+          if (operand.form != Form::Packet || operand.rank != rank) continue;
+          for (std::int32_t i = 0; i < operation.chunks; ++i) {
+            std::int32_t& writer = writers[operand.first + i];
+            writer = writer == -1 || writer == other ? other : -2;
+          }
+        }
+      }
+    }
+  }
+  return writers;
+}
+
+}  // namespace detail
+
+/// The program of a rank of a plan that was checked (plan/check.hpp). In operands that are packets of this rank's
+/// scratch, `channel` becomes the rank that writes them, or -1: for the records of failed waits.
+constexpr RankProgram programOf(const Plan& plan, std::int32_t rank) {
+  RankProgram program;
+  const RankPlan& own = plan.rankPlans[rank];
+  for (std::int32_t c = 0; c < own.channels.count; ++c) {
+    program.channels.push_back(plan.channels[own.channels.first + c]);
+    program.peerChannels.push_back(program.channels.back().access == Access::Switch ? -1
+                                                                                    : peerChannelOf(plan, rank, c));
+  }
+  for (std::int32_t s = 0; s < own.semaphores.count; ++s)
+    program.semaphores.push_back(plan.references[own.semaphores.first + s]);
+
+  const std::vector<std::int32_t> writers = detail::packetWriters(plan, rank);
+  for (std::int32_t b = 0; b < own.blocks.count; ++b) {
+    BlockLists lists;
+    const Range operations = plan.blocks[own.blocks.first + b].operations;
+    const auto addOperands = [&](const Range& range) {
+      const Range added{countOf(lists.operands), range.count};
+      for (std::int32_t i = 0; i < range.count; ++i) {
+        Operand operand = plan.operands[range.first + i];
+        if (operand.form == Form::Packet && operand.access == Access::Local) {
+          const std::int32_t writer = writers[operand.first];
+          operand.channel = static_cast<std::int16_t>(writer < 0 ? -1 : writer);
+        }
+        lists.operands.push_back(operand);
+      }
+      return added;
+    };
+    for (std::int32_t o = 0; o < operations.count; ++o) {
+      Operation operation = plan.operations[operations.first + o];
+      operation.sources = addOperands(operation.sources);
+      operation.destinations = addOperands(operation.destinations);
+      const Range references = operation.references;
+      operation.references = {countOf(lists.references), references.count};
+      for (std::int32_t i = 0; i < references.count; ++i)
+        lists.references.push_back(plan.references[references.first + i]);
+      if (operation.kind == OperationKind::Barrier && operation.index >= program.barriers)
+        program.barriers = operation.index + 1;
+      lists.operations.push_back(operation);
+    }
+    program.blocks.push_back(lists);
+  }
+
+  for (const RankPlan& of : plan.rankPlans)
+    if (of.scratchChunks > program.scratchChunks) program.scratchChunks = of.scratchChunks;
+  for (const Operand& operand : plan.operands) {
+    program.usesPackets = program.usesPackets || operand.form == Form::Packet;
+    program.usesSwitch = program.usesSwitch || operand.access == Access::Switch;
+    program.reachesUserBuffers =
+        program.reachesUserBuffers || (operand.access != Access::Local && operand.buffer != BufferKind::Scratch);
+  }
+  for (const Operation& operation : plan.operations) {
+    if (operation.kind != OperationKind::Transfer || operation.destinations.count == 0) continue;
+    if (plan.operands[operation.destinations.first].access != Access::Port) continue;
+    program.reachesUserBuffers =
+        program.reachesUserBuffers || plan.operands[operation.sources.first].buffer != BufferKind::Scratch;
+  }
+  for (const Channel& channel : plan.channels) {
+    program.usesPorts = program.usesPorts || channel.access == Access::Port;
+    program.usesSwitch = program.usesSwitch || channel.access == Access::Switch;
+  }
+  return program;
+}
+
+}  // namespace mscclpp::plan

@@ -1,0 +1,40 @@
+// Dispatches and combines on GPUs.
+#include "kernels/moe/calls.hpp"
+#include "mscclpp/host/cuda/gpu.hpp"
+#include "mscclpp/kernel.cuh"
+
+namespace mscclpp::kernels::gpu {
+
+namespace {
+
+struct Launch {
+  int blocks;
+  CUstream_st* stream;
+
+  template <class Collective, class Source, class Sink>
+  int operator()(const typename Collective::Args& args, const Source& source, const Sink& sink) const {
+    return static_cast<int>(launch<Collective>({blocks, Collective::maxBlockThreads}, stream, args, source, sink));
+  }
+};
+
+}  // namespace
+
+int run(const MoeDispatchCall& call) {
+  return runMoe(call, Launch{call.blocks, call.stream});
+}
+int run(const MoeCombineCall& call) {
+  return runMoe(call, Launch{call.blocks, call.stream});
+}
+int run(const MoeLayoutCall& call) {
+  return runMoe(call, Launch{call.blocks, call.stream});
+}
+
+int multiprocessors() {
+  int device = 0;
+  int count = 0;
+  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
+  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  return count;
+}
+
+}  // namespace mscclpp::kernels::gpu

@@ -1,0 +1,136 @@
+#include "draft.hpp"
+
+#include <algorithm>
+#include <span>
+
+#include "message.hpp"
+#include "mscclpp/plan/assembler.hpp"
+
+namespace mscclpp::plan {
+
+namespace {
+
+template <class T>
+std::vector<T> entries(const std::vector<T>& list, const Range& range) {
+  return {list.begin() + range.first, list.begin() + range.first + range.count};
+}
+
+}  // namespace
+
+int Draft::origin(const std::string& text) {
+  if (text.empty()) return -1;
+  const auto found = std::find(origins.begin(), origins.end(), text);
+  if (found != origins.end()) return static_cast<int>(found - origins.begin());
+  origins.push_back(text);
+  return countOf(origins) - 1;
+}
+
+Draft makeDraft(const Header& header, std::string name) {
+  Draft draft{.header = header, .name = std::move(name)};
+  draft.ranks.resize(header.ranks);
+  for (int r = 0; r < header.ranks; ++r) {
+    draft.ranks[r].inputChunks = inputChunksOf(header, r);
+    draft.ranks[r].outputChunks = outputChunksOf(header, r);
+  }
+  return draft;
+}
+
+Draft draftOf(const NamedPlan& plan) {
+  Draft draft{.header = plan, .name = plan.name, .origins = plan.origins};
+  for (const RankPlan& from : plan.rankPlans) {
+    DraftRank rank{.inputChunks = from.inputChunks,
+                   .outputChunks = from.outputChunks,
+                   .scratchChunks = from.scratchChunks,
+                   .semaphores = entries(plan.references, from.semaphores)};
+    for (const Channel& channel : entries(plan.channels, from.channels)) {
+      rank.channels.push_back(
+          {channel.access, channel.peer, channel.buffer, entries(plan.references, channel.members)});
+    }
+    for (const Block& block : entries(plan.blocks, from.blocks)) {
+      auto& steps = rank.blocks.emplace_back();
+      for (const Operation& operation : entries(plan.operations, block.operations)) {
+        Step step{operation, entries(plan.operands, operation.sources), entries(plan.operands, operation.destinations),
+                  entries(plan.references, operation.references)};
+        step.operation.sources = step.operation.destinations = step.operation.references = {};
+        steps.push_back(std::move(step));
+      }
+    }
+    draft.ranks.push_back(std::move(rank));
+  }
+  for (const Expectation& from : plan.expectations) {
+    DraftExpectation expectation{from.rank, from.chunk};
+    const auto pairs = entries(plan.references, from.contributions);
+    for (std::size_t i = 0; i + 1 < pairs.size(); i += 2) expectation.contributions.push_back({pairs[i], pairs[i + 1]});
+    draft.expectations.push_back(std::move(expectation));
+  }
+  return draft;
+}
+
+NamedPlan lower(const Draft& draft) {
+  Assembler assembler(draft.header);
+  for (int r = 0; r < countOf(draft.ranks); ++r) {
+    const DraftRank& rank = draft.ranks[r];
+    assembler.setChunks(r, rank.inputChunks, rank.outputChunks);
+    assembler.setScratchChunks(r, rank.scratchChunks);
+    for (const DraftChannel& channel : rank.channels) {
+      if (channel.access == Access::Switch) {
+        assembler.addSwitchChannel(r, channel.buffer, channel.members);
+      } else {
+        assembler.addChannel(r, channel.access, channel.peer);
+      }
+    }
+    for (const int value : rank.semaphores) assembler.addSemaphore(r, value);
+    for (int b = 0; b < countOf(rank.blocks); ++b) {
+      for (const Step& step : rank.blocks[b]) {
+        switch (step.operation.kind) {
+          case OperationKind::Transfer:
+            assembler.transfer(r, b, step.sources, step.destinations, step.operation.chunks, step.operation);
+            break;
+          case OperationKind::Signal:
+          case OperationKind::Wait:
+          case OperationKind::Flush:
+          case OperationKind::Acquire:
+          case OperationKind::Release:
+            assembler.synchronise(r, b, step.operation.kind, step.references, step.operation);
+            break;
+          default:
+            assembler.add(r, b, step.operation);
+        }
+      }
+    }
+  }
+  for (const DraftExpectation& expectation : draft.expectations) {
+    assembler.expect(expectation.rank, expectation.chunk, expectation.contributions);
+  }
+  NamedPlan plan;
+  static_cast<Plan&>(plan) = assembler.finish();
+  plan.name = draft.name;
+  plan.origins = draft.origins;
+  return plan;
+}
+
+std::string placeOf(const Draft& draft, int rank, int block, int operation) {
+  std::string text = textOf("rank ", rank, ", block ", block, ", operation ", operation);
+  const int origin = draft.ranks[rank].blocks[block][operation].operation.origin;
+  return origin >= 0 ? textOf(text, " (", draft.origins[origin], ")") : text;
+}
+
+int chunksOf(const DraftRank& rank, BufferKind buffer) {
+  return buffer == BufferKind::Input ? rank.inputChunks
+                                     : (buffer == BufferKind::Output ? rank.outputChunks : rank.scratchChunks);
+}
+
+Operand canonical(const Draft& draft, Operand operand) {
+  const Header& header = draft.header;
+  if (!header.inPlace || operand.buffer != BufferKind::Output) return operand;
+  int input = operand.first;
+  const int own = operand.rank * header.chunksPerPart;
+  if (header.collective == CollectiveKind::AllGather || header.collective == CollectiveKind::Gather) input -= own;
+  if (header.collective == CollectiveKind::ReduceScatter || header.collective == CollectiveKind::Scatter) input += own;
+  if (input < 0 || input >= draft.ranks[operand.rank].inputChunks) return operand;
+  operand.buffer = BufferKind::Input;
+  operand.first = input;
+  return operand;
+}
+
+}  // namespace mscclpp::plan

@@ -1,0 +1,386 @@
+// The executor of plans.
+#include "mscclpp/kernels/executor.hpp"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "host/bootstrap/group_agreement.hpp"
+#include "host/communicator/group_setup.hpp"
+#include "interpreters.hpp"
+#include "kernels/backend.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/base/logger.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/jit/program.hpp"
+#include "plan_call.hpp"
+#include "plan_context.hpp"
+#include "plan_source.hpp"
+#include "user_buffers.hpp"
+
+namespace mscclpp {
+
+using namespace kernels;
+
+namespace {
+
+/// The least room of a scratch chunk: so many messages are not set up one by one.
+constexpr std::size_t leastSlotBytes = std::size_t{16} << 10;
+
+/// Of the code of plans, per block: enough to saturate a link, with registers for loads of several packs.
+constexpr int mostThreads = 512;
+
+[[noreturn]] void throwInvalid(const ExecutionPlan& plan, const std::string& why) {
+  throw Error("plan \"" + plan.name() + "\": " + why, ErrorCode::InvalidUsage);
+}
+
+bool overlap(const void* a, std::size_t aBytes, const void* b, std::size_t bBytes) {
+  const auto* first = static_cast<const std::byte*>(a);
+  const auto* second = static_cast<const std::byte*>(b);
+  return aBytes != 0 && bBytes != 0 && first < second + bBytes && second < first + aBytes;
+}
+
+/// What a rank is about to set up; all ranks must be about to set up the same.
+struct SetupRequest {
+  std::uint64_t contentHash;
+  std::uint64_t partBytes;
+  std::uint64_t slotBytes;
+  std::uint32_t format;
+  std::uint32_t needs;  ///< 1: a context, 2: buffers, 4: code
+  std::uint32_t inPlace;
+  std::uint32_t code;  ///< the type and the operator of the code
+};
+
+}  // namespace
+
+class Executor::State {
+ public:
+  State(std::shared_ptr<Communicator> communicator, std::size_t scratchBytes, DeviceType where, PlanCode code)
+      : communicator_(std::move(communicator)),
+        scratchBytes_(scratchBytes),
+        where_(where),
+        code_(code),
+        backend_(where == DeviceType::GPU ? gpuBackend() : cpuBackend()),
+        rank_(communicator_->bootstrap()->getRank()),
+        ranks_(communicator_->bootstrap()->getNranks()),
+        monitor_(std::make_shared<WaitMonitor>(*communicator_, where)) {
+    if (ranks_ > maxTeamSize) {
+      throw Error("Executor: plans have at most " + std::to_string(maxTeamSize) + " ranks, the communicator has " +
+                      std::to_string(ranks_) + ": split it",
+                  ErrorCode::InvalidUsage);
+    }
+    monitor_->setTeamIsJob();
+  }
+
+  void check() const {
+    if (monitor_->failed()) monitor_->check();
+    if (service_ != nullptr) {
+      service_->check();
+      const auto ports = communicator_->monitor(where_);
+      if (ports->failed()) ports->check();
+    }
+  }
+
+  void reset() {
+    contexts_.clear();
+    programs_.clear();
+    if (service_ != nullptr) service_->stopProxy();
+    service_.reset();
+  }
+
+  void execute(int rank, PlanCall call, const ExecutionPlan& plan, CUstream_st* stream, plan::PacketFormat format) {
+    check();
+    if (isEmpty(call)) return;
+    const auto known = programs_.find(plan.contentHash());
+    const bool isSetUp = known != programs_.end() && known->second.isSetUp;
+    plan::Message message{};
+    std::size_t slotBytes = 0;
+    Program* found = nullptr;
+    try {
+      message = validate(rank, call, plan, isSetUp);
+      found = known != programs_.end() ? &known->second : &addProgram(plan);
+      slotBytes = slotBytesFor(plan, found->rank, message, format);
+    } catch (...) {
+      // The ranks are about to set the plan up: they learn of the error.
+      if (!isSetUp) agree(plan, [] { throw; });
+      throw;
+    }
+    if (message.partBytes == 0) return;
+    Program& program = *found;
+    const BufferRequest request = bufferRequest(plan, program.rank, message, call);
+    const ContextKey key{plan.contentHash(), static_cast<int>(format), stream, slotBytes};
+    const BufferKey bufferKey =
+        program.rank.reachesUserBuffers ? BufferKey{call.input, call.output, message.partBytes} : BufferKey{};
+    auto context = contexts_.find(key);
+    const bool needsContext = context == contexts_.end();
+    const bool usesBuffers = program.rank.reachesUserBuffers || program.rank.usesPorts;
+    const bool needsBuffers = usesBuffers && (needsContext || !context->second.buffers.contains(bufferKey));
+    const CodeKey codeKey{plan.contentHash(), static_cast<int>(format), call.type,
+                          program.reduces ? call.op : ReduceOp::SUM};
+    const bool needsCode = where_ == DeviceType::GPU && code_ == PlanCode::Specialised && !kernels_.contains(codeKey) &&
+                           !backend_.isCapturing(stream);
+    if (needsContext || needsBuffers || needsCode) {
+      const mscclpp::detail::GroupSetup setup(*communicator_);
+      agreeOnSetup(plan,
+                   {plan.contentHash(), message.partBytes, slotBytes, static_cast<std::uint32_t>(format),
+                    (needsContext ? 1u : 0u) + (needsBuffers ? 2u : 0u) + (needsCode ? 4u : 0u), request.inPlace,
+                    static_cast<std::uint32_t>(call.type) << 8 | static_cast<std::uint32_t>(std::get<3>(codeKey))});
+      if (needsCode) kernels_.emplace(codeKey, compile(plan, program.rank, codeKey));
+      if (program.rank.usesPorts) startProxy();
+      if (needsContext) {
+        context = contexts_
+                      .emplace(key, Context{std::make_unique<PlanMemory>(*communicator_, where_, backend_, program.rank,
+                                                                         plan.plan().doubleScratch, slotBytes, format,
+                                                                         service_),
+                                            {}})
+                      .first;
+      }
+      if (needsBuffers) {
+        context->second.buffers.emplace(
+            bufferKey, std::make_unique<UserBuffers>(*communicator_, where_, backend_, request, *context->second.memory,
+                                                     program.rank.usesPorts ? service_.get() : nullptr));
+      }
+    }
+    program.isSetUp = true;
+    const UserBuffers* buffers = usesBuffers ? context->second.buffers.at(bufferKey).get() : nullptr;
+    const auto compiled = kernels_.find(codeKey);
+    run(plan, *context->second.memory, buffers, request, call, message, stream,
+        compiled != kernels_.end() && compiled->second ? &*compiled->second : nullptr);
+    if (where_ == DeviceType::CPU) check();
+  }
+
+ private:
+  struct Program {
+    plan::RankProgram rank;
+    bool reduces;
+    bool isSetUp = false;  ///< at least for some calls
+  };
+  /// Plan, packet format, stream, room of the scratch's chunks.
+  using ContextKey = std::tuple<std::uint64_t, int, CUstream_st*, std::size_t>;
+  /// Plan, packet format, type of elements, operator.
+  using CodeKey = std::tuple<std::uint64_t, int, DataType, ReduceOp>;
+  using BufferKey = std::tuple<const void*, void*, std::uint64_t>;
+  struct Context {
+    std::unique_ptr<PlanMemory> memory;
+    std::map<BufferKey, std::unique_ptr<UserBuffers>> buffers;
+  };
+
+  /// A step that all ranks take; an error of `body` on one of them is an error on all.
+  template <class Body>
+  void agree(const ExecutionPlan& plan, const Body& body) const {
+    const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
+    agreement.runStep("set up the plan \"" + plan.name() + "\"", [&] {
+      body();
+      return std::vector<char>();
+    });
+  }
+
+  void agreeOnSetup(const ExecutionPlan& plan, const SetupRequest& request) const {
+    const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
+    const auto* bytes = reinterpret_cast<const char*>(&request);
+    const std::vector<char> own(bytes, bytes + sizeof(request));
+    const auto all = agreement.runStep("set up the plan \"" + plan.name() + "\"", [&] { return own; });
+    for (std::size_t r = 0; r < all.size(); ++r) {
+      if (all[r] == own) continue;
+      throwInvalid(plan, "rank " + std::to_string(r) + " and rank " + std::to_string(rank_) +
+                             " set up different calls: all ranks must execute the same plan, with messages of the "
+                             "same size, in place or not, and use a new stream or new buffers in the same call");
+    }
+  }
+
+  plan::Message validate(int rank, PlanCall& call, const ExecutionPlan& plan, bool isSetUp) const {
+    if (rank != rank_) {
+      throwInvalid(plan, "execute() is called for rank " + std::to_string(rank) + ", but this is rank " +
+                             std::to_string(rank_) + " of the communicator");
+    }
+    const plan::Message message = kernels::messageOf(plan, call, rank_, ranks_);
+    if (!isSetUp) requireSupported(plan);
+    const std::size_t inputBytes = inputBytesOf(plan.plan(), message, rank_);
+    const std::size_t outputBytes = outputBytesOf(plan.plan(), message, rank_);
+    const bool isInPlace = overlap(call.input, inputBytes, call.output, outputBytes);
+    if (plan.isInPlace() && inputBytes != 0 && outputBytes != 0) {
+      const std::size_t offset = offsetInPlace(plan, message);
+      const auto* larger = static_cast<const std::byte*>(inputBytes < outputBytes ? call.output : call.input);
+      const auto* smaller = static_cast<const std::byte*>(inputBytes < outputBytes ? call.input : call.output);
+      if (smaller != larger + offset) {
+        throwInvalid(plan,
+                     "it is made for calls in place: pass an output that is the input, or the smaller of both as the "
+                     "rank's part of the larger");
+      }
+    } else if (isInPlace) {
+      throwInvalid(plan, "it is not made for calls in place, but input and output overlap");
+    }
+    call.inputBytes = inputBytes;
+    call.outputBytes = outputBytes;
+    return message;
+  }
+
+  /// Of the smaller of input and output in the larger.
+  std::size_t offsetInPlace(const ExecutionPlan& plan, const plan::Message& message) const {
+    const plan::RankPlan& own = plan.plan().rankPlans[rank_];
+    return own.inputChunks == own.outputChunks ? 0 : static_cast<std::size_t>(rank_) * message.partBytes;
+  }
+
+  void requireSupported(const ExecutionPlan& plan) const {
+    for (const plan::Channel& channel : plan.plan().channels) {
+      if (channel.access == plan::Access::Switch) {
+        throwInvalid(plan,
+                     "it uses a switch channel, whose memory is multicast by the NVLink switch; executors do not use "
+                     "multicast: write the plan with memory channels");
+      }
+    }
+  }
+
+  Program& addProgram(const ExecutionPlan& plan) {
+    return programs_
+        .emplace(plan.contentHash(), Program{plan::programOf(plan.plan(), rank_), reduces(plan.plan()), false})
+        .first->second;
+  }
+
+  /// The room of a chunk of the scratch, which grows by powers of two.
+  std::size_t slotBytesFor(const ExecutionPlan& plan, const plan::RankProgram& program, const plan::Message& message,
+                           plan::PacketFormat format) const {
+    if (program.scratchChunks == 0) return 0;
+    const bool isDouble = plan.plan().doubleScratch;
+    const auto fits = [&](std::size_t slotBytes) {
+      return scratchBytesOf(program, isDouble, slotBytes, format) <= scratchBytes_;
+    };
+    const std::size_t needed = std::max<std::size_t>(message.bytesAt(0), 1);
+    const std::size_t rounded = std::max(std::bit_ceil(needed), leastSlotBytes);
+    if (fits(rounded)) return rounded;
+    if (fits(needed)) return needed;
+    throwInvalid(plan, "a message with parts of " + std::to_string(message.partBytes) + " bytes needs a scratch of " +
+                           std::to_string(scratchBytesOf(program, isDouble, needed, format)) +
+                           " bytes, but the executor's are limited to " + std::to_string(scratchBytes_) +
+                           ": pass a larger defaultScratchBufferSize to Executor on all ranks");
+  }
+
+  BufferRequest bufferRequest(const ExecutionPlan& plan, const plan::RankProgram&, const plan::Message& message,
+                              const PlanCall& call) const {
+    BufferRequest request{const_cast<void*>(call.input),
+                          call.output,
+                          call.inputBytes,
+                          call.outputBytes,
+                          0,
+                          0,
+                          plan.isInPlace(),
+                          offsetInPlace(plan, message),
+                          plan.plan().reuseResources};
+    for (int r = 0; r < ranks_; ++r) {
+      request.mostInputBytes = std::max(request.mostInputBytes, inputBytesOf(plan.plan(), message, r));
+      request.mostOutputBytes = std::max(request.mostOutputBytes, outputBytesOf(plan.plan(), message, r));
+    }
+    return request;
+  }
+
+  /// The kernel of the plan, or nothing, on all ranks alike.
+  std::optional<jit::Kernel> compile(const ExecutionPlan& plan, const plan::RankProgram& program, const CodeKey& key) {
+    std::optional<jit::Kernel> kernel;
+    const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
+    const auto all = agreement.runStep("compile the plan \"" + plan.name() + "\"", [&] {
+      try {
+        const auto& [hash, format, type, op] = key;
+        const std::string source = sourceOf(
+            program, {type, op, static_cast<plan::PacketFormat>(format), plan.plan().chunksPerPart, mostThreads});
+        kernel = jit::compile({.source = source, .name = "plan.cu", .kernels = {planKernelName}}).kernel();
+      } catch (const BaseError& error) {
+        logMessage(LogLevel::Warn, LogSubsystem::Exec, "plan ", plan.name(), " is interpreted: ", error.what());
+      }
+      return std::vector<char>{static_cast<char>(kernel ? 1 : 0)};
+    });
+    for (const auto& ofRank : all)
+      if (ofRank.at(0) == 0) kernel.reset();
+    return kernel;
+  }
+
+  void startProxy() {
+    if (service_ != nullptr) return;
+    ProxyServiceOptions options;
+    if (where_ == DeviceType::CPU) options.thread.device = DeviceType::CPU;
+    service_ = std::make_shared<WideProxyService>(options);
+    service_->startProxy();
+  }
+
+  void run(const ExecutionPlan& plan, const PlanMemory& memory, const UserBuffers* buffers,
+           const BufferRequest& request, const PlanCall& call, const plan::Message& message, CUstream_st* stream,
+           const jit::Kernel* kernel) {
+    plan::ExecutionArgs args = memory.args();
+    Window<>& input = args.buffers[static_cast<int>(plan::BufferKind::Input)];
+    Window<>& output = args.buffers[static_cast<int>(plan::BufferKind::Output)];
+    if (buffers != nullptr) {
+      buffers->requireAllocated();
+      input = buffers->input();
+      output = buffers->output();
+      args.memories = buffers->portMemories();
+    } else {
+      input.base[rank_] = static_cast<std::byte*>(request.input);
+      output.base[rank_] = static_cast<std::byte*>(request.output);
+    }
+    args.message = message;
+    args.op = {call.op};
+    args.wait = BoundedWait(monitor_->deviceControl(), static_cast<std::uint64_t>(monitor_->timeout().count()));
+
+    const bool isCopied = buffers != nullptr && buffers->isCopied();
+    const auto move = [&](void* to, const void* from, std::size_t bytes) {
+      if (bytes == 0) return;
+      if (where_ == DeviceType::GPU) {
+        gpu::copyAsync(to, from, bytes, stream);
+      } else {
+        std::memcpy(to, from, bytes);
+      }
+    };
+    if (isCopied) move(input.base[rank_], request.input, request.inputBytes);
+    const PlanLaunch launch{memory.blocks(), plan.plan().threadsPerBlock, memory.sharedBytes(), stream};
+    if (kernel != nullptr) {
+      kernel->launch(
+          {.shape = {launch.blocks, std::clamp(launch.threads / 32 * 32, 32, mostThreads)}, .stream = stream}, args);
+    } else if (where_ == DeviceType::GPU) {
+      gpu::interpret(call.type, launch, args);
+    } else {
+      cpu::interpret(call.type, launch, args);
+    }
+    if (isCopied) move(request.output, output.base[rank_], request.outputBytes);
+  }
+
+  std::shared_ptr<Communicator> communicator_;
+  std::size_t scratchBytes_;
+  DeviceType where_;
+  PlanCode code_;
+  const Backend& backend_;
+  int rank_;
+  int ranks_;
+  std::shared_ptr<WaitMonitor> monitor_;
+  std::shared_ptr<WideProxyService> service_;
+  std::map<std::uint64_t, Program> programs_;
+  std::map<ContextKey, Context> contexts_;
+  std::map<CodeKey, std::optional<jit::Kernel>> kernels_;  ///< empty: interpreted
+};
+
+Executor::Executor(std::shared_ptr<Communicator> communicator, std::size_t defaultScratchBufferSize, DeviceType where,
+                   PlanCode code) {
+  if (communicator == nullptr) throw Error("Executor: the communicator is null", ErrorCode::InvalidUsage);
+  state_ = std::make_unique<State>(std::move(communicator), defaultScratchBufferSize, where, code);
+}
+Executor::~Executor() = default;
+
+void Executor::execute(int rank, const void* sendbuff, void* recvbuff, std::size_t sendBuffSize,
+                       std::size_t recvBuffSize, DataType dataType, const ExecutionPlan& plan, CUstream_st* stream,
+                       PacketType packetType, ReduceOp op) {
+  state_->execute(rank, {sendbuff, recvbuff, sendBuffSize, recvBuffSize, dataType, op}, plan, stream,
+                  packetType == PacketType::LL8 ? plan::PacketFormat::LL8 : plan::PacketFormat::LL16);
+}
+
+void Executor::check() const {
+  state_->check();
+}
+
+void Executor::reset() {
+  state_->reset();
+}
+
+}  // namespace mscclpp

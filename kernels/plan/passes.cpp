@@ -1,0 +1,409 @@
+#include "passes.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "json_schema.hpp"
+#include "message.hpp"
+
+namespace mscclpp::plan {
+
+namespace {
+
+bool isTransfer(const Step& step) {
+  return step.operation.kind == OperationKind::Transfer;
+}
+
+/// What a step touches: all members of a switch channel.
+std::vector<Operand> places(const Draft& draft, const Operand& operand) {
+  if (operand.access != Access::Switch) return {operand};
+  std::vector<Operand> all;
+  for (const int member : draft.ranks[operand.rank].channels[operand.channel].members) {
+    all.push_back(operand);
+    all.back().access = member == operand.rank ? Access::Local : Access::Memory;
+    all.back().rank = static_cast<std::int16_t>(member);
+    all.back().channel = -1;
+  }
+  return all;
+}
+
+/// Whether two ranges of chunks have one in common, which in place may be under another name.
+bool overlap(const Draft& draft, const Operand& a, int aChunks, const Operand& b, int bChunks) {
+  if (a.rank != b.rank) return false;
+  if (a.buffer == b.buffer) return a.first < b.first + bChunks && b.first < a.first + aChunks;
+  if (!draft.header.inPlace) return false;
+  for (int i = 0; i < aChunks; ++i) {
+    Operand x = a;
+    x.first += i;
+    x = canonical(draft, x);
+    for (int k = 0; k < bChunks; ++k) {
+      Operand y = b;
+      y.first += k;
+      y = canonical(draft, y);
+      if (x.buffer == y.buffer && x.first == y.first) return true;
+    }
+  }
+  return false;
+}
+
+bool anyOverlap(const Draft& draft, const std::vector<Operand>& a, int aChunks, const std::vector<Operand>& b,
+                int bChunks) {
+  for (const Operand& x : a) {
+    for (const Operand& y : b) {
+      for (const Operand& p : places(draft, x)) {
+        for (const Operand& q : places(draft, y)) {
+          if (overlap(draft, p, aChunks, q, bChunks)) return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
+bool contains(const std::vector<Operand>& list, const Operand& operand) {
+  return std::find(list.begin(), list.end(), operand) != list.end();
+}
+
+bool sameShare(const Operation& a, const Operation& b) {
+  return a.chunks == b.chunks && a.share == b.share && a.shares == b.shares;
+}
+
+bool fuseChannels(Step& last, const Step& next) {
+  const OperationKind kind = next.operation.kind;
+  const bool named = kind == OperationKind::Signal || kind == OperationKind::Wait || kind == OperationKind::Flush ||
+                     kind == OperationKind::Acquire || kind == OperationKind::Release;
+  if (!named || last.operation.kind != kind || last.operation.relaxed != next.operation.relaxed) return false;
+  // Twice the same channel means twice a signal.
+  for (const int reference : next.references) {
+    if (std::find(last.references.begin(), last.references.end(), reference) != last.references.end()) return false;
+  }
+  last.references.insert(last.references.end(), next.references.begin(), next.references.end());
+  return true;
+}
+
+/// d = a + b; d = d + c  becomes  d = a + b + c.
+bool fuseSums(const Draft& draft, Step& last, const Step& next) {
+  if (last.destinations.size() != 1 || next.destinations != last.destinations || last.sources.size() < 2 ||
+      next.sources.size() < 2 || next.sources.front() != last.destinations.front() ||
+      last.destinations.front().form == Form::Packet) {
+    return false;
+  }
+  const std::vector<Operand> added(next.sources.begin() + 1, next.sources.end());
+  const int chunks = next.operation.chunks;
+  if (anyOverlap(draft, added, chunks, last.destinations, chunks)) return false;
+  last.sources.insert(last.sources.end(), added.begin(), added.end());
+  return true;
+}
+
+/// Copies of what `last` reads alone, or of what it stores, become further destinations of it.
+bool fuseCopies(const Draft& draft, Step& last, const Step& next) {
+  if (next.sources.size() != 1) return false;
+  const Operand& source = next.sources.front();
+  const bool ofResult =
+      contains(last.destinations, source) && source.form == Form::Plain && source.access == Access::Local;
+  const bool ofSource = last.sources.size() == 1 && last.sources.front() == source && source.access != Access::Switch;
+  if (!ofResult && !ofSource) return false;
+  const auto isPort = [](const Operand& operand) { return operand.access == Access::Port; };
+  if (std::any_of(next.destinations.begin(), next.destinations.end(), isPort) ||
+      std::any_of(last.destinations.begin(), last.destinations.end(), isPort)) {
+    return false;
+  }
+  const int chunks = next.operation.chunks;
+  // What a switch stores everywhere need not be stored here before.
+  Operand replaced = source;
+  bool replaces = false;
+  for (const Operand& destination : next.destinations) {
+    if (destination.access != Access::Switch || destination.form != Form::Plain) continue;
+    for (const Operand& place : places(draft, destination)) {
+      replaces = replaces || (ofResult && canonical(draft, place) == canonical(draft, source));
+    }
+  }
+  std::vector<Operand> kept = last.destinations;
+  if (replaces) std::erase(kept, replaced);
+  if (anyOverlap(draft, next.destinations, chunks, kept, chunks)) return false;
+  // Elements of different threads: a destination that is a source must be exactly it.
+  for (const Operand& destination : next.destinations) {
+    if (contains(last.sources, destination) && destination.form == Form::Plain) continue;
+    if (anyOverlap(draft, {destination}, chunks, last.sources, chunks) &&
+        !(replaces && destination.access == Access::Switch)) {
+      return false;
+    }
+  }
+  // A multicast may overwrite a peer's source only where that peer has finished with it, which its owner knows.
+  kept.insert(kept.end(), next.destinations.begin(), next.destinations.end());
+  last.destinations = kept;
+  return true;
+}
+
+bool fuseInto(const Draft& draft, Step& last, const Step& next) {
+  if (!isTransfer(last) || !isTransfer(next)) return fuseChannels(last, next);
+  if (!sameShare(last.operation, next.operation)) return false;
+  return fuseSums(draft, last, next) || fuseCopies(draft, last, next);
+}
+
+/// The transfers of a block since its last Sync.
+class Pending {
+ public:
+  explicit Pending(const Draft& draft) : draft_(draft) {}
+
+  bool conflicts(const Step& step) const {
+    const int chunks = step.operation.chunks;
+    for (const Step* earlier : steps_) {
+      const int before = earlier->operation.chunks;
+      if (anyOverlap(draft_, earlier->destinations, before, step.destinations, chunks) ||
+          anyOverlap(draft_, earlier->sources, before, step.destinations, chunks) || readsUnordered(*earlier, step)) {
+        return true;
+      }
+    }
+    return false;
+  }
+  void add(const Step& step) { steps_.push_back(&step); }
+  void clear() { steps_.clear(); }
+  bool empty() const { return steps_.empty(); }
+
+ private:
+  /// Reads of packets wait for what packet writes of the block store.
+  bool readsUnordered(const Step& earlier, const Step& step) const {
+    const auto plain = [](const std::vector<Operand>& list, Form form) {
+      std::vector<Operand> some;
+      std::copy_if(list.begin(), list.end(), std::back_inserter(some),
+                   [&](const Operand& o) { return o.form == form; });
+      return some;
+    };
+    const int before = earlier.operation.chunks, chunks = step.operation.chunks;
+    return anyOverlap(draft_, plain(earlier.destinations, Form::Plain), before, step.sources, chunks) ||
+           anyOverlap(draft_, earlier.destinations, before, plain(step.sources, Form::Plain), chunks);
+  }
+
+  const Draft& draft_;
+  std::vector<const Step*> steps_;
+};
+
+}  // namespace
+
+std::vector<Step> fuse(const Draft& draft, const std::vector<Step>& steps) {
+  std::vector<Step> fused;
+  const auto isSync = [](const Step& step) { return step.operation.kind == OperationKind::Sync; };
+  for (const Step& step : steps) {
+    const std::size_t size = fused.size();
+    if (size > 0 && fuseInto(draft, fused.back(), step)) continue;
+    // Signals (or waits) with only a Sync between them: they need one before all of them and one after.
+    if (size > 1 && isSync(fused.back()) && !isTransfer(step) && fuseChannels(fused[size - 2], step)) {
+      if (size > 2 && !isSync(fused[size - 3])) {
+        fused.insert(fused.end() - 2, {{.kind = OperationKind::Sync, .origin = step.operation.origin}});
+      }
+      continue;
+    }
+    if (isSync(step) && size > 0 && isSync(fused.back())) continue;
+    fused.push_back(step);
+  }
+  return fused;
+}
+
+std::vector<Step> insertSyncs(const Draft& draft, const std::vector<Step>& steps, SyncScope scope) {
+  std::vector<Step> ordered;
+  Pending pending(draft);
+  bool waited = false;  // since the last Sync
+  const auto reset = [&] {
+    pending.clear();
+    waited = false;
+  };
+  for (const Step& step : steps) {
+    bool needed = false;
+    switch (step.operation.kind) {
+      case OperationKind::Transfer:
+        needed = pending.conflicts(step) || waited;
+        break;
+      case OperationKind::Signal:
+      case OperationKind::Release:
+      case OperationKind::Flush:
+      case OperationKind::LoopBegin:
+      case OperationKind::LoopEnd:
+        needed = scope == SyncScope::Publish && (!pending.empty() || waited);
+        break;
+      default:
+        break;
+    }
+    const OperationKind kind = step.operation.kind;
+    // Needless: at the start of a block, and after another one.
+    const bool ordersNothing = ordered.empty() || ordered.back().operation.kind == OperationKind::Sync ||
+                               ordered.back().operation.kind == OperationKind::Barrier;
+    if (kind == OperationKind::Sync && ordersNothing) continue;
+    if (needed) {
+      ordered.push_back({{.kind = OperationKind::Sync, .origin = step.operation.origin}});
+      reset();
+    }
+    ordered.push_back(step);
+    if (kind == OperationKind::Sync || kind == OperationKind::Barrier) reset();
+    if (kind == OperationKind::Transfer) pending.add(step);
+    if (scope == SyncScope::Publish &&
+        (kind == OperationKind::Wait || kind == OperationKind::Acquire || kind == OperationKind::Flush)) {
+      waited = true;
+    }
+  }
+  // The end of the kernel orders what comes after it.
+  while (!ordered.empty() && ordered.back().operation.kind == OperationKind::Sync) ordered.pop_back();
+  return ordered;
+}
+
+Replication fittingReplication(const Draft& draft) {
+  for (const DraftRank& rank : draft.ranks) {
+    for (const auto& block : rank.blocks) {
+      for (const Step& step : block) {
+        if (step.operation.chunks > 1) return Replication::Batched;
+      }
+    }
+  }
+  return Replication::Interleaved;
+}
+
+Draft replicate(const Draft& draft, int instances, Replication replication) {
+  if (instances == 1) return draft;
+  const Header& header = draft.header;
+  const bool batched = replication == Replication::Batched && header.collective != CollectiveKind::Custom;
+  // A chunk of a buffer whose parts have `part` chunks.
+  const auto instanceOf = [&](int chunk, int part, int i) {
+    const int k = chunk % part;
+    return (chunk - k) * instances + (batched ? i * part + k : k * instances + i);
+  };
+  const auto instanceOfOperand = [&](const Operand& operand, int offset, int i) {
+    const int scratch = draft.ranks[operand.rank].scratchChunks;
+    return instanceOf(operand.first + offset, operand.buffer == BufferKind::Scratch ? scratch : header.chunksPerPart,
+                      i);
+  };
+  Draft result = draft;
+  if (header.collective != CollectiveKind::Custom) result.header.chunksPerPart *= instances;
+  for (DraftRank& rank : result.ranks) {
+    rank.inputChunks *= instances;
+    rank.outputChunks *= instances;
+    rank.scratchChunks *= instances;
+    const DraftRank once = rank;
+    rank.channels.clear();
+    rank.semaphores.clear();
+    rank.blocks.clear();
+    for (const DraftChannel& channel : once.channels) rank.channels.insert(rank.channels.end(), instances, channel);
+    for (const int value : once.semaphores) rank.semaphores.insert(rank.semaphores.end(), instances, value);
+    for (const auto& steps : once.blocks) {
+      for (int i = 0; i < instances; ++i) {
+        auto& block = rank.blocks.emplace_back();
+        for (const Step& step : steps) {
+          Step moved = step;
+          moved.operation.index = moved.operation.index * instances + i;
+          for (int& reference : moved.references) reference = reference * instances + i;
+          if (!isTransfer(step)) {
+            block.push_back(std::move(moved));
+            continue;
+          }
+          moved.operation.index = step.operation.index;
+          // Chunks that stay next to each other in all operands stay one operation.
+          const auto place = [&](int offset) {
+            std::vector<int> firsts;
+            for (const auto* list : {&step.sources, &step.destinations}) {
+              for (const Operand& operand : *list) firsts.push_back(instanceOfOperand(operand, offset, i));
+            }
+            return firsts;
+          };
+          const auto follows = [](const std::vector<int>& a, const std::vector<int>& b) {
+            return std::equal(a.begin(), a.end(), b.begin(), [](int x, int y) { return x + 1 == y; });
+          };
+          for (int begin = 0; begin < step.operation.chunks;) {
+            int end = begin + 1;
+            while (end < step.operation.chunks && follows(place(end - 1), place(end))) ++end;
+            const auto firsts = place(begin);
+            auto first = firsts.begin();
+            for (auto* list : {&moved.sources, &moved.destinations}) {
+              for (Operand& operand : *list) {
+                operand.first = *first++;
+                if (operand.channel >= 0) {
+                  const auto* from = list == &moved.sources ? &step.sources : &step.destinations;
+                  const int channel = (*from)[&operand - list->data()].channel;
+                  operand.channel = static_cast<std::int16_t>(channel * instances + i);
+                }
+              }
+            }
+            moved.operation.position =
+                instanceOf((step.operation.position + begin) % header.chunksPerPart, header.chunksPerPart, i);
+            moved.operation.chunks = end - begin;
+            block.push_back(moved);
+            begin = end;
+          }
+        }
+      }
+    }
+  }
+  result.expectations.clear();
+  for (const DraftExpectation& expectation : draft.expectations) {
+    for (int i = 0; i < instances; ++i) {
+      DraftExpectation moved = expectation;
+      moved.chunk = moved.chunk * instances + i;
+      for (auto& contribution : moved.contributions) contribution.second = contribution.second * instances + i;
+      result.expectations.push_back(std::move(moved));
+    }
+  }
+  return result;
+}
+
+int otherEnd(const Draft& draft, int rank, int channel) {
+  const DraftChannel& end = draft.ranks[rank].channels[channel];
+  int number = 0;
+  for (int i = 0; i < channel; ++i) {
+    const DraftChannel& other = draft.ranks[rank].channels[i];
+    number += other.access == end.access && other.peer == end.peer;
+  }
+  const auto& candidates = draft.ranks[end.peer].channels;
+  for (int i = 0; i < countOf(candidates); ++i) {
+    if (candidates[i].access == end.access && candidates[i].peer == rank && number-- == 0) return i;
+  }
+  return -1;
+}
+
+void completeChannels(Draft& draft) {
+  for (int r = 0; r < countOf(draft.ranks); ++r) {
+    for (int c = 0; c < countOf(draft.ranks[r].channels); ++c) {
+      const DraftChannel channel = draft.ranks[r].channels[c];
+      if (channel.access == Access::Switch || otherEnd(draft, r, c) >= 0) continue;
+      draft.ranks[channel.peer].channels.push_back({channel.access, r});
+    }
+  }
+}
+
+void requireMatchedSignals(const Draft& draft, const std::vector<std::vector<std::string>>& channelOrigins) {
+  // Of each channel end: signals and waits, outside of loops and in them.
+  using Counts = std::array<std::array<int, 2>, 2>;
+  std::vector<std::vector<Counts>> counts;
+  for (const DraftRank& rank : draft.ranks) {
+    auto& ends = counts.emplace_back(rank.channels.size(), Counts{});
+    for (const auto& steps : rank.blocks) {
+      int inLoop = 0;
+      for (const Step& step : steps) {
+        const OperationKind kind = step.operation.kind;
+        if (kind == OperationKind::LoopBegin) inLoop = 1;
+        if (kind == OperationKind::LoopEnd) inLoop = 0;
+        if (kind != OperationKind::Signal && kind != OperationKind::Wait) continue;
+        for (const int channel : step.references) ++ends[channel][kind == OperationKind::Wait][inLoop];
+      }
+    }
+  }
+  for (int r = 0; r < countOf(draft.ranks); ++r) {
+    for (int c = 0; c < countOf(draft.ranks[r].channels); ++c) {
+      const DraftChannel& channel = draft.ranks[r].channels[c];
+      if (channel.access == Access::Switch) continue;
+      const int other = otherEnd(draft, r, c);
+      for (const int inLoop : {0, 1}) {
+        const int signals = counts[r][c][0][inLoop];
+        const int waits = other < 0 ? 0 : counts[channel.peer][other][1][inLoop];
+        const bool peerSignals = other >= 0 && counts[channel.peer][other][0][inLoop] > 0;
+        const int ownWaits = counts[r][c][1][inLoop];
+        if (signals == waits && (other >= 0 || ownWaits == 0 || peerSignals)) continue;
+        const bool tooFew = signals == waits;  // its own waits have no signals
+        reject(channelOrigins[r][c], channelOrigins[r][c].empty() ? "" : ": ", "the ", keyOf(channel.access),
+               " channel of rank ", r, " to rank ", channel.peer, inLoop != 0 ? ", in loops," : "", " is ",
+               tooFew ? "waited on " : "signalled ", tooFew ? ownWaits : signals, " times, and rank ", channel.peer,
+               tooFew ? " signals 0 times" : textOf(" waits ", waits, " times"), " on its channel to rank ", r,
+               "; each signal needs one wait");
+      }
+    }
+  }
+}
+
+}  // namespace mscclpp::plan

@@ -1,0 +1,46 @@
+// What compilers of plans do to a draft: fuse operations, order a block's accesses, replicate, match signals.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "draft.hpp"
+
+namespace mscclpp::plan {
+
+/// Joins neighbouring steps of a block where one operation does the same: signals, waits and flushes of different
+/// channels; copies of one source; sums into one accumulator; a transfer and the copies of what it stores (to peers, as
+/// packets, through a switch).
+std::vector<Step> fuse(const Draft& draft, const std::vector<Step>& steps);
+
+/// What insertSyncs orders.
+enum class SyncScope {
+  Data,    ///< accesses to the same data by different transfers of a block
+  Publish  ///< also transfers and the signals after them, waits and the operations that rely on them
+};
+
+/// Adds a Sync wherever two operations of a block need one, and drops those that order nothing.
+std::vector<Step> insertSyncs(const Draft& draft, const std::vector<Step>& steps, SyncScope scope);
+
+/// Which chunk each of the instances of a chunk is.
+enum class Replication {
+  Interleaved,  ///< those of one chunk follow each other; an operation of several chunks becomes as many
+  Batched       ///< each instance has a contiguous piece of each part
+};
+
+/// The same plan, done `instances` times, each for a share of the data by blocks, channels, semaphores and barriers of
+/// its own. Chunks become smaller.
+Draft replicate(const Draft& draft, int instances, Replication replication);
+/// Interleaved unless an operation has several chunks.
+Replication fittingReplication(const Draft& draft);
+
+/// The other end of a channel of a rank: an index into the channels of its peer; -1 if there is none.
+int otherEnd(const Draft& draft, int rank, int channel);
+/// Adds what is missing so that each channel has another end.
+void completeChannels(Draft& draft);
+
+/// Throws Error(InvalidUsage) unless each channel is waited on as often as it is signalled, in loops and outside.
+/// `channelOrigins`: where each channel of each rank was made, for the message.
+void requireMatchedSignals(const Draft& draft, const std::vector<std::vector<std::string>>& channelOrigins);
+
+}  // namespace mscclpp::plan

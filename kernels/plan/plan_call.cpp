@@ -1,0 +1,78 @@
+#include "plan_call.hpp"
+
+#include <string>
+
+#include "mscclpp/host/base/error.hpp"
+
+namespace mscclpp::kernels {
+
+namespace {
+
+/// The parts of a buffer of so many chunks.
+std::size_t partsOf(const plan::Plan& plan, int chunks) {
+  return static_cast<std::size_t>(chunks) / static_cast<std::size_t>(plan.chunksPerPart);
+}
+
+}  // namespace
+
+bool reduces(const plan::Plan& plan) {
+  for (const plan::Operation& operation : plan.operations)
+    if (operation.kind == plan::OperationKind::Transfer && operation.sources.count > 1) return true;
+  return false;
+}
+
+bool isEmpty(const PlanCall& call) {
+  return call.inputBytes == 0 && call.outputBytes == 0;
+}
+
+std::size_t inputBytesOf(const plan::Plan& plan, const plan::Message& message, int rank) {
+  return partsOf(plan, plan.rankPlans[rank].inputChunks) * message.partBytes;
+}
+std::size_t outputBytesOf(const plan::Plan& plan, const plan::Message& message, int rank) {
+  return partsOf(plan, plan.rankPlans[rank].outputChunks) * message.partBytes;
+}
+
+plan::Message messageOf(const ExecutionPlan& executionPlan, const PlanCall& call, int rank, int ranks) {
+  const plan::NamedPlan& plan = executionPlan.plan();
+  const auto require = [&](bool condition, const std::string& why) {
+    if (!condition) throw Error("plan \"" + plan.name + "\": " + why, ErrorCode::InvalidUsage);
+  };
+  const auto text = [](auto number) { return std::to_string(number); };
+  require(plan.ranks == ranks, "it is for " + text(plan.ranks) + " ranks, but the communicator has " + text(ranks));
+  require(executionPlan.rank() == rank, "it was loaded for rank " + text(executionPlan.rank()) + ", but this is rank " +
+                                            text(rank) + " of the communicator");
+  const std::size_t size = sizeOf(call.type);
+  require(size != 0, std::string("data type ") + nameOf(call.type) + " is not supported");
+  if (reduces(plan)) {
+    require(RuntimeOp{call.op}.isValid(), std::string("operator ") + nameOf(call.op) + " is not supported");
+    require(call.op != ReduceOp::AVG,
+            "an average is not supported: a plan does not say which of its reductions is the last; reduce by SUM and "
+            "divide");
+  }
+
+  const plan::RankPlan& own = plan.rankPlans[rank];
+  const std::size_t inputParts = partsOf(plan, own.inputChunks);
+  const std::size_t outputParts = partsOf(plan, own.outputChunks);
+  std::size_t partBytes = 0;
+  if (inputParts != 0) {
+    require(call.inputBytes % (inputParts * size) == 0, "the input has " + text(call.inputBytes) +
+                                                            " bytes, which are not " + text(inputParts) +
+                                                            " equal parts of elements of " + text(size) + " bytes");
+    partBytes = call.inputBytes / inputParts;
+  } else if (outputParts != 0) {
+    partBytes = call.outputBytes / outputParts / size * size;
+  }
+  const std::size_t outputBytes = outputParts * partBytes;
+  require(call.outputBytes >= outputBytes, "the output has " + text(call.outputBytes) + " bytes, but needs " +
+                                               text(outputBytes) + " for an input of " + text(call.inputBytes));
+  const auto requireAddress = [&](const char* what, const void* address, std::size_t bytes) {
+    require(bytes == 0 || address != nullptr, std::string("the ") + what + " is null");
+    require(bytes == 0 || reinterpret_cast<std::uintptr_t>(address) % size == 0,
+            std::string("the ") + what + " is not aligned to its elements of " + text(size) + " bytes");
+  };
+  requireAddress("input", call.input, inputParts * partBytes);
+  requireAddress("output", call.output, outputBytes);
+  return plan::messageOf(partBytes, size, plan.chunksPerPart, static_cast<std::uint64_t>(plan.alignment));
+}
+
+}  // namespace mscclpp::kernels

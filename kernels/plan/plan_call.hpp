@@ -1,0 +1,35 @@
+// A call of a plan: its checks, and the message that its sizes mean.
+#pragma once
+
+#include <cstddef>
+
+#include "mscclpp/kernels/executor.hpp"
+#include "mscclpp/plan/message.hpp"
+
+namespace mscclpp::kernels {
+
+/// The arguments of Executor::execute; sizes in bytes.
+struct PlanCall {
+  const void* input;
+  void* output;
+  std::size_t inputBytes;
+  std::size_t outputBytes;
+  DataType type;
+  ReduceOp op;
+};
+
+/// Whether the plan has a reduction, so that its calls need an operator.
+bool reduces(const plan::Plan& plan);
+
+/// Whether the message of the call is empty, so that nothing is to be done.
+bool isEmpty(const PlanCall& call);
+
+/// The message of a call. Throws Error(InvalidUsage) with a sentence if the sizes, addresses, type or operator do not
+/// fit the plan. ranks: of the communicator.
+plan::Message messageOf(const ExecutionPlan& plan, const PlanCall& call, int rank, int ranks);
+
+/// Bytes of the rank's part of the plan's input or output that the message has.
+std::size_t inputBytesOf(const plan::Plan& plan, const plan::Message& message, int rank);
+std::size_t outputBytesOf(const plan::Plan& plan, const plan::Message& message, int rank);
+
+}  // namespace mscclpp::kernels

@@ -1,0 +1,2 @@
+// The cases of pad signals on GPUs.
+#include "pad_signals_cases.hpp"

@@ -1,0 +1,315 @@
+// Plans executed on CPU ranks, one rank per thread.
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <memory>
+#include <thread>
+
+#include "executor_cases.hpp"
+#include "mscclpp/algorithm.hpp"
+#include "mscclpp/host/memory/host_buffer.hpp"
+#include "mscclpp/kernels/dsl_algorithm.hpp"
+#include "mscclpp/kernels/plan/json.hpp"
+#include "tests/host/spawned_ranks.hpp"
+#include "tests/kernels/element_types.hpp"
+
+using namespace mscclpp;
+using namespace mscclpp::test;
+
+namespace {
+
+struct Rank {
+  std::shared_ptr<Communicator> communicator;
+  Bootstrap& bootstrap;
+  int rank;
+  int ranks;
+};
+
+void onRanks(int ranks, const std::function<void(const Rank&)>& body) {
+  runAsThreads(ranks, [&](std::shared_ptr<Bootstrap> bootstrap) {
+    body({std::make_shared<Communicator>(bootstrap), *bootstrap, bootstrap->getRank(), ranks});
+    bootstrap->barrier();
+  });
+}
+
+/// Memory for a message, poisoned: of the process, or memory that peers can map.
+class TestMemory {
+ public:
+  TestMemory(std::size_t bytes, bool isShared) : own_(isShared ? 0 : bytes), shared_(isShared ? bytes : 0) {
+    std::memset(data(), poisonByte, bytes);
+  }
+  std::byte* data() { return own_.empty() ? static_cast<std::byte*>(shared_.data()) : own_.data(); }
+
+ private:
+  std::vector<std::byte> own_;
+  HostBuffer shared_;
+};
+
+/// The memory of a rank's calls: an input and an output buffer.
+class Buffers {
+ public:
+  Buffers(std::size_t bytes, bool isShared) : bytes_(bytes), in_(bytes, isShared), out_(bytes, isShared) {}
+
+  /// A call at an offset that differs among the ranks. The whole memory of the output is compared.
+  template <class T, class Op = Sum>
+  void check(Executor& executor, const Rank& rank, const ExecutionPlan& plan, std::size_t count, unsigned seed,
+             PacketType packets = PacketType::LL16) {
+    CAPTURE(count);
+    CAPTURE(rank.rank);
+    const std::size_t offset = (seed % 3 + static_cast<std::size_t>(rank.rank)) * sizeof(T);
+    const auto message = planMessage<T, Op>(plan.plan(), rank.rank, count, seed);
+    auto* const to = plan.isInPlace() ? in_.data() : out_.data();
+    std::vector<std::byte> expected(bytes_, static_cast<std::byte>(poisonByte));
+    std::memset(to, poisonByte, bytes_);
+    std::memcpy(in_.data() + offset, message.input.data(), count * sizeof(T));
+    std::memcpy(expected.data() + offset, message.expected.data(), message.expected.size() * sizeof(T));
+    rank.bootstrap.barrier();  // peers write the output
+    executor.execute(rank.rank, in_.data() + offset, to + offset, count * sizeof(T),
+                     message.expected.size() * sizeof(T), dataTypeOf<T>, plan, nullptr, packets, valueOf<Op>);
+    rank.bootstrap.barrier();
+    CHECK(std::memcmp(expected.data(), to, bytes_) == 0);
+  }
+
+ private:
+  std::size_t bytes_;
+  TestMemory in_;
+  TestMemory out_;
+};
+
+constexpr std::size_t scratchBytes = std::size_t{8} << 20;
+
+TEST_CASE("every plan with every count, for buffers that are registered or copied") {
+  for (const int ranks : {2, 3, 8}) {
+    onRanks(ranks, [&](const Rank& rank) {
+      Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
+      unsigned seed = 0;
+      for (const bool isShared : {false, true}) {
+        Buffers buffers(1 << 20, isShared);
+        for (const plan::SamplePlan& sample : plan::samplePlans(rank.ranks)) {
+          const ExecutionPlan plan = executionPlan(sample.plan, rank.rank, sample.name);
+          CAPTURE(sample.name);
+          for (const std::size_t count : {1, 5, 64, 1001, 20000, 7}) {
+            const PacketType packets = seed % 2 == 0 ? PacketType::LL16 : PacketType::LL8;
+            buffers.check<float>(executor, rank, plan, count, ++seed, packets);
+          }
+        }
+      }
+    });
+  }
+}
+
+TEST_CASE("every type and operator") {
+  onRanks(3, [&](const Rank& rank) {
+    Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
+    Buffers buffers(4096, true);
+    const ExecutionPlan ring = executionPlan(plan::ringPlan(rank.ranks), rank.rank);
+    const ExecutionPlan packets = executionPlan(plan::twoShotPacketPlan(rank.ranks), rank.rank);
+    unsigned seed = 0;
+    for (const DataType type : elementTypes) {
+      visit(
+          type,
+          [&](auto tag) {
+            using T = typename decltype(tag)::Type;
+            buffers.check<T, Sum>(executor, rank, ring, 77, ++seed);
+            buffers.check<T, Product>(executor, rank, packets, 77, ++seed);
+            buffers.check<T, Min>(executor, rank, ring, 77, ++seed);
+            buffers.check<T, Max>(executor, rank, packets, 77, ++seed);
+          },
+          [] {});
+    }
+  });
+}
+
+TEST_CASE("plans with port channels") {
+  for (const int ranks : {2, 3}) {
+    onRanks(ranks, [&](const Rank& rank) {
+      Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
+      for (const bool isShared : {false, true}) {
+        Buffers buffers(1 << 16, isShared);
+        const auto plan = executionPlan(plan::twoShotPlan(rank.ranks, 2, 0, plan::Access::Port), rank.rank);
+        for (const unsigned count : {10, 1000, 3333, 10}) buffers.check<float>(executor, rank, plan, count, count);
+      }
+      rank.bootstrap.barrier();
+    });
+  }
+}
+
+TEST_CASE("repeated calls, and the set-up again after reset()") {
+  onRanks(2, [&](const Rank& rank) {
+    Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
+    Buffers buffers(4096, true);
+    const ExecutionPlan plan = executionPlan(plan::oneShotPacketPlan(rank.ranks, 2), rank.rank);
+    for (int round = 0; round < 2; ++round) {
+      for (unsigned call = 0; call < 100; ++call) buffers.check<float>(executor, rank, plan, 1 + call * 7 % 500, call);
+      executor.reset();
+    }
+  });
+}
+
+TEST_CASE("a plan of a file") {
+  plan::NamedPlan named;
+  static_cast<plan::Plan&>(named) = plan::twoShotPacketPlan(2);
+  named.name = "from a file";
+  const std::string path = "executor_test_plan.json";
+  std::ofstream(path) << plan::toJson(named);
+  onRanks(2, [&](const Rank& rank) {
+    const ExecutionPlan plan(path, rank.rank);
+    CHECK(plan.name() == "from a file");
+    CHECK(plan.collective() == "allreduce");
+    CHECK_FALSE(plan.isInPlace());
+    CHECK(plan.contentHash() == ExecutionPlan(path, 1 - rank.rank).contentHash());
+    Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
+    Buffers(1 << 14, true).check<float>(executor, rank, plan, 1000, 1);
+  });
+  std::filesystem::remove(path);
+  CHECK_THROWS_WITH_AS(ExecutionPlan("no such file", 0), doctest::Contains("no such file cannot be read"), Error);
+}
+
+TEST_CASE("plans as algorithms of a collection") {
+  const auto algorithm = std::make_shared<DslAlgorithm>("my_plan", executionPlan(plan::twoShotPacketPlan(2), 0),
+                                                        std::unordered_map<std::string, std::uint64_t>{{"packets", 1}},
+                                                        Algorithm::Constraint{}, DeviceType::CPU);
+  CHECK(algorithm->type() == AlgorithmType::DSL);
+  CHECK(algorithm->collective() == "allreduce");
+  CHECK(algorithm->constraint().worldSize == 2);
+  CHECK(algorithm->tags().at("packets") == 1);
+  CHECK(algorithm->bufferMode() == CollectiveBufferMode::OutOfPlace);
+  CHECK_THROWS_AS(algorithm->setMessageSizeRange(2, 1), Error);
+  algorithm->setMessageSizeRange(0, 1000);
+  collective::AlgorithmCollectionBuilder builder;
+  AlgorithmCollection collection = builder.buildDefaultAlgorithms(DeviceType::CPU);
+  collection.registerAlgorithm("allreduce", "my_plan", algorithm);
+  onRanks(2, [&](const Rank& rank) {
+    for (const std::size_t count : {100, 300}) {
+      const auto message = planMessage<float>(plan::twoShotPacketPlan(2), rank.rank, count, 3);
+      std::vector<float> output(count);
+      for (const bool inPlace : {false, true}) {
+        const void* input = inPlace ? output.data() : message.input.data();
+        const auto selected = collection.selectAlgorithm({.worldSize = 2,
+                                                          .nRanksPerNode = 2,
+                                                          .rank = rank.rank,
+                                                          .input = input,
+                                                          .output = output.data(),
+                                                          .messageSize = count * 4,
+                                                          .collective = "allreduce",
+                                                          .dtype = DataType::FLOAT32});
+        CHECK((selected == algorithm) == (count == 100 && !inPlace));
+        if (inPlace) continue;
+        CHECK(selected->execute(rank.communicator, input, output.data(), count * 4, count * 4, DataType::FLOAT32,
+                                ReduceOp::SUM, nullptr, nullptr) == CommResult::CommSuccess);
+        CHECK(output == message.expected);
+      }
+    }
+    const auto executor = std::make_shared<Executor>(rank.communicator, scratchBytes, DeviceType::CPU);
+    float one = 1, sum = 0;
+    CHECK(algorithm->execute(rank.communicator, &one, &sum, 4, 4, DataType::FLOAT32, ReduceOp::SUM, nullptr,
+                             executor) == CommResult::CommSuccess);
+    CHECK(sum == 2);
+    CHECK(algorithm->execute(rank.communicator, &one, &sum, 4, 4, DataType::FLOAT32, ReduceOp::AVG, nullptr,
+                             executor) == CommResult::CommInvalidArgument);
+    rank.bootstrap.barrier();
+  });
+  algorithm->reset();
+}
+
+TEST_CASE("two executors at once") {
+  onRanks(2, [&](const Rank& rank) {
+    const ExecutionPlan plan = executionPlan(plan::twoShotPacketPlan(rank.ranks, 2), rank.rank);
+    Executor first(rank.communicator, scratchBytes, DeviceType::CPU);
+    Executor second(rank.communicator, scratchBytes, DeviceType::CPU);
+    const auto call = [&](Executor& executor, std::size_t count, unsigned seed) {
+      const auto message = planMessage<float>(plan.plan(), rank.rank, count, seed);
+      std::vector<float> output(count);
+      executor.execute(rank.rank, message.input.data(), output.data(), count * 4, count * 4, DataType::FLOAT32, plan,
+                       nullptr);
+      CHECK(output == message.expected);
+    };
+    call(first, 4000, 0);
+    call(second, 4000, 0);
+    std::thread other([&] {
+      for (unsigned seed = 0; seed < 100; ++seed) call(second, 1 + seed * 37 % 4000, seed);
+    });
+    for (unsigned seed = 0; seed < 100; ++seed) call(first, 1 + seed * 41 % 4000, 1000 + seed);
+    other.join();
+    rank.bootstrap.barrier();
+  });
+}
+
+TEST_CASE("wrong calls") {
+  onRanks(2, [&](const Rank& rank) {
+    Executor executor(rank.communicator, 64 << 10, DeviceType::CPU);
+    const ExecutionPlan plan = executionPlan(plan::twoShotPacketPlan(2), rank.rank, "sample plan");
+    std::vector<float> input(1 << 20), output(1 << 20);
+    const auto call = [&](const ExecutionPlan& of, std::size_t bytes, std::size_t outputBytes, DataType type,
+                          ReduceOp op, int caller, const void* from) {
+      executor.execute(caller, from, output.data(), bytes, outputBytes, type, of, nullptr, PacketType::LL16, op);
+    };
+    const auto refused = [&](const std::string& part, const ExecutionPlan& of, std::size_t bytes,
+                             std::size_t outputBytes, DataType type = DataType::FLOAT32, ReduceOp op = ReduceOp::SUM,
+                             int callerOffset = 0, std::size_t offset = 0) {
+      CAPTURE(part);
+      CHECK_THROWS_WITH_AS(call(of, bytes, outputBytes, type, op, (rank.rank + callerOffset) % 2,
+                                reinterpret_cast<const char*>(input.data()) + offset),
+                           doctest::Contains(part.c_str()), Error);
+    };
+    refused("for 3 ranks, but the communicator has 2", executionPlan(plan::ringPlan(3), rank.rank), 16, 16);
+    refused("was loaded for rank", executionPlan(plan::ringPlan(2), 1 - rank.rank), 16, 16);
+    refused("but this is rank", plan, 16, 16, DataType::FLOAT32, ReduceOp::SUM, 1);
+    refused("the output has 12 bytes, but needs 16", plan, 16, 12);
+    refused("equal parts of elements of 4 bytes", plan, 15, 15);
+    refused("data type fp8_e4m3b15 is not supported", plan, 16, 16, DataType::FLOAT8_E4M3B15);
+    refused("operator nop is not supported", plan, 16, 16, DataType::FLOAT32, ReduceOp::NOP);
+    refused("an average is not supported", plan, 16, 16, DataType::FLOAT32, ReduceOp::AVG);
+    refused("the input is not aligned", plan, 16, 16, DataType::FLOAT32, ReduceOp::SUM, 0, 2);
+    refused("pass a larger defaultScratchBufferSize", plan, 1 << 20, 1 << 20);
+    refused("it is made for calls in place", executionPlan(plan::ringPlan(2, true), rank.rank), 16, 16);
+    plan::Assembler multicast({.ranks = 2});
+    for (int r = 0; r < 2; ++r) {
+      const int members[] = {0, 1};
+      const plan::Operand all{
+          .buffer = plan::BufferKind::Input,
+          .access = plan::Access::Switch,
+          .rank = static_cast<std::int16_t>(r),
+          .channel = static_cast<std::int16_t>(multicast.addSwitchChannel(r, plan::BufferKind::Input, members))};
+      const plan::Operand result{.buffer = plan::BufferKind::Output, .rank = static_cast<std::int16_t>(r)};
+      const int channels[] = {multicast.addChannel(r, plan::Access::Memory, 1 - r)};
+      const auto exchangeSignals = [&] {
+        multicast.add(r, 0, {});
+        multicast.synchronise(r, 0, plan::OperationKind::Signal, channels);
+        multicast.synchronise(r, 0, plan::OperationKind::Wait, channels);
+        multicast.add(r, 0, {});
+      };
+      exchangeSignals();
+      multicast.transfer(r, 0, {&all, 1}, {&result, 1}, 1);
+      exchangeSignals();
+    }
+    refused("executors do not use multicast", executionPlan(multicast.finish(), rank.rank), 16, 16);
+
+    // An error on one rank is an error on all.
+    const auto text = [&] {
+      try {
+        call(plan, rank.rank == 0 ? 16 : 18, 32, DataType::FLOAT32, ReduceOp::SUM, rank.rank, input.data());
+      } catch (const Error& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    }();
+    CHECK(text.find(rank.rank == 0 ? "rank 1" : "18 bytes") != std::string::npos);
+    // Different calls.
+    CHECK_THROWS_WITH_AS(
+        call(plan, rank.rank == 0 ? 16 : 32, 32, DataType::FLOAT32, ReduceOp::SUM, rank.rank, input.data()),
+        doctest::Contains("set up different calls"), Error);
+    // No elements: done, without a set-up that would wait for rank 1.
+    if (rank.rank == 0) call(plan, 0, 0, DataType::FLOAT32, ReduceOp::SUM, 0, nullptr);
+    // The executor can be used afterwards.
+    Buffers(4096, true).check<float>(executor, rank, plan, 100, 1);
+    rank.bootstrap.barrier();
+  });
+  CHECK_THROWS_AS(Executor(nullptr), Error);
+  plan::Plan unordered = plan::twoShotPlan(2);
+  unordered.operations[unordered.blocks[0].operations.first + 3].kind = plan::OperationKind::Sync;
+  CHECK_THROWS_WITH_AS(executionPlan(unordered, 0), doctest::Contains("at rank 0, block 0, operation"), Error);
+  CHECK_THROWS_WITH_AS(executionPlan(plan::ringPlan(2), 2), doctest::Contains("of which 2 is none"), Error);
+}
+
+}  // namespace

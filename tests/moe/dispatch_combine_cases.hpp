@@ -1,0 +1,123 @@
+// Cases of moe/: dispatch and combine over both transports, with random routings.
+#pragma once
+
+#include "mscclpp/packet/packet_rows.hpp"
+#include "mscclpp/packet/sentinel.hpp"
+#include "tester.hpp"
+
+namespace mscclpp::test {
+
+using SentinelPackets = moe::PacketTransport<Sentinel>;
+using Ll16Packets = moe::PacketTransport<PacketRows<LL16Packet>>;
+
+/// Calls of each number of ranks, one after the other in the same launch: with and without weights, in one launch and
+/// in two phases, with padded, packed and fixed places for the experts.
+template <class Transport, RowKind kind>
+void checkRanks() {
+  unsigned seed = 1;
+  for (const int ranks : {1, 2, 3, 4, 8}) {
+    CAPTURE(ranks);
+    ++seed;
+    MoeParameters p = moeParameters(ranks, ranks == 3 ? 5 : 4, ranks == 2 ? 8 : 3, ranks > 4 ? 5 : 11, 5, seed);
+    p.isSplit = ranks % 2 == 0;
+    p.hasWeights = ranks != 3;
+    if (ranks == 2) p.alignment = 4;
+    if (ranks == 4) p.stride = 4 * p.dimensions.maxTokens;
+    if (ranks == 1) p.dimensions.experts = 70;
+    checkMoe<Transport, kind>(p, ranks > 3 ? 1 : 2, 2, seed);
+  }
+}
+
+TEST_CASE("moe: dispatch and combine by packets") {
+  checkRanks<SentinelPackets, RowKind::Plain>();
+}
+TEST_CASE("moe: dispatch and combine by stores") {
+  checkRanks<moe::StoreTransport, RowKind::Plain>();
+}
+TEST_CASE("moe: fp8 rows with their scales") {
+  checkRanks<moe::StoreTransport, RowKind::Scaled>();
+}
+TEST_CASE("moe: rows that are quantised on the way") {
+  checkRanks<SentinelPackets, RowKind::Quantised>();
+}
+
+/// Rows of several steps, of which the last is short: both forms of rows with scales.
+template <class Transport, RowKind kind>
+void checkLongRows() {
+  for (const std::uint32_t packs : {128u, 129u, 300u}) {
+    CAPTURE(packs);
+    MoeParameters p = moeParameters(2, 3, 3, 4, 3, packs);
+    p.rowPacks = packs;
+    p.resultPacks = packs - 1;
+    p.isSplit = packs == 129;
+    checkMoe<Transport, kind>(p, 2, 2, packs);
+  }
+}
+TEST_CASE("moe: long rows") {
+  checkLongRows<SentinelPackets, RowKind::Quantised>();
+  checkLongRows<moe::StoreTransport, RowKind::Scaled>();
+}
+
+TEST_CASE("moe: more tokens than lanes, warps and blocks") {
+  MoeParameters p = moeParameters(2, 8, 8, 150, 4, 3);
+  checkMoe<SentinelPackets, RowKind::Plain>(p, 3, 1, 3);
+  checkMoe<moe::StoreTransport, RowKind::Plain>(p, 1, 3, 3);
+}
+
+TEST_CASE("moe: so many tokens that they are scanned in segments") {
+  MoeParameters p = moeParameters(2, 3, 2, 1700, 2, 3);
+  p.tokens[0][0] = 1700;
+  p.tokens[0][1] = 513;
+  p.tokens[1][0] = 1025;
+  p.tokens[1][1] = 1536;
+  p.rowPacks = p.resultPacks = 1;
+  checkMoe<moe::StoreTransport, RowKind::Plain>(p, 3, 1, 4);  // not more segments than blocks
+}
+
+TEST_CASE("moe: packets with 32-bit flags, whose numbers repeat") {
+  MoeParameters p = moeParameters(3, 2, 2, 6, maxMoeCalls, 8);
+  for (const std::uint64_t first : {std::uint64_t{1}, (std::uint64_t{1} << 32) - 5, (std::uint64_t{1} << 20) - 3}) {
+    CAPTURE(first);
+    checkMoe<Ll16Packets, RowKind::Plain>(p, 1, 2, 8, first);
+  }
+}
+
+/// Calls of many different sizes, with one rank that is slow.
+template <class Transport>
+MoeOutcome runSlowly() {
+  MoeParameters p = moeParameters(3, 2, 3, 8, maxMoeCalls, 21);
+  p.slowRank = 2;
+  p.slowness = 300'000;
+  return MoeTester<Transport, RowKind::Plain>(p, 5).run(1, 2, 1'000'000'000);
+}
+TEST_CASE("moe: a slow rank") {
+  const auto packets = runSlowly<SentinelPackets>();
+  CHECK_FALSE(packets.record);
+  CHECK(packets.error == "");
+  const auto stores = runSlowly<moe::StoreTransport>();
+  CHECK_FALSE(stores.record);
+  CHECK(stores.error == "");
+}
+
+TEST_CASE("moe: a rank that is absent is named") {
+  MoeParameters p = moeParameters(2, 2, 2, 4, 1, 1);
+  p.absentRank = 1;
+  const auto outcome = MoeTester<SentinelPackets, RowKind::Plain>(p, 1).run(1, 1, 100'000'000);
+  REQUIRE(outcome.record);
+  CHECK(outcome.record->outcome == WaitOutcome::Deadline);
+  CHECK(outcome.record->rank == 0);
+  CHECK(outcome.record->peer == 1);
+}
+
+TEST_CASE("moe: more rows than there is room for") {
+  MoeParameters p = moeParameters(2, 2, 2, 8, 1, 1);
+  for (auto& tokens : p.tokens[0]) tokens = 8;
+  p.capacity = 1;
+  const auto outcome = MoeTester<moe::StoreTransport, RowKind::Plain>(p, 1).run(2, 2, 1'000'000'000);
+  REQUIRE(outcome.record);
+  CHECK(outcome.record->outcome == WaitOutcome::InvalidCall);
+  CHECK(outcome.record->expected == 1);
+  CHECK(outcome.record->seen > 1);
+}
+
+}  // namespace mscclpp::test

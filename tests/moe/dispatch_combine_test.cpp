@@ -1,0 +1,2 @@
+// Dispatch and combine on emulated threads.
+#include "dispatch_combine_cases.hpp"

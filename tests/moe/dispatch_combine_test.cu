@@ -1,0 +1,2 @@
+// Dispatch and combine on GPUs.
+#include "dispatch_combine_cases.hpp"
