@@ -27,7 +27,7 @@ void checkRoundTrip(const NamedPlan& plan) {
 
 /// One of everything; not a plan that is right.
 constexpr const char* everything = R"(
-plan "all of it" custom ranks 3 chunks 1 root 2 in-place threads 256 alignment 32 from 16 to 4096 double-scratch reuse-resources
+plan "all" custom ranks 3 chunks 1 root 2 in-place threads 256 alignment 32 from 16 to 4096 double-scratch reuse-resources
 expect 0 1: 0[1] + 2[0]
 rank 0 input 2 output 3 scratch 4   # a comment
   channel 0 memory 1
