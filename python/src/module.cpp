@@ -20,5 +20,6 @@ NB_MODULE(_mscclpp, module) {
   bindChannels(module);
   bindProxy(module);
   bindSwitchChannels(module);
+  bindMoe(module);
   bindJit(module);
 }

@@ -83,5 +83,6 @@ void bindChannels(nb::module_& module);
 void bindProxy(nb::module_& module);
 void bindSwitchChannels(nb::module_& module);
 void bindJit(nb::module_& module);
+void bindMoe(nb::module_& module);
 
 }  // namespace mscclpp::python
