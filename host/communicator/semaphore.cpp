@@ -10,7 +10,7 @@
 namespace mscclpp {
 
 namespace {
-constexpr detail::WireFormat format{"SemaphoreStub", 0x414d4553, 1};
+constexpr detail::WireFormat stubFormat{"SemaphoreStub", 0x414d4553, 1};
 }
 
 SemaphoreStub::SemaphoreStub(const Connection& connection)
@@ -22,7 +22,7 @@ SemaphoreStub::SemaphoreStub(const Connection& connection)
 }
 
 std::vector<char> SemaphoreStub::serialize() const {
-  detail::ByteWriter writer(format);
+  detail::ByteWriter writer(stubFormat);
   writer.put(static_cast<std::uint32_t>(device_.type)).put(device_.id).putBytes(memory_.serialize());
   return writer.finish();
 }
@@ -32,7 +32,7 @@ SemaphoreStub SemaphoreStub::deserialize(const std::vector<char>& data) {
 }
 
 SemaphoreStub SemaphoreStub::deserializeBefore(const std::vector<char>& data, const detail::Deadline& deadline) {
-  detail::ByteReader reader(data, format);
+  detail::ByteReader reader(data, stubFormat);
   SemaphoreStub stub;
   stub.device_.type = reader.getEnum(static_cast<DeviceType>(static_cast<int>(DeviceType::GPU) + 1));
   stub.device_.id = reader.get<int>();

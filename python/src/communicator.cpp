@@ -21,7 +21,7 @@ void bindFuture(nb::module_& module, const char* name) {
           "Waits for it, as calls of the bootstrap do, and returns it. May be called again.");
 }
 
-void bindSemaphores(nb::module_& module) {
+void bindConnectedSemaphores(nb::module_& module) {
   auto stub =
       nb::class_<SemaphoreStub>(module, "SemaphoreStub", "One end of a semaphore before the two are connected.");
   bindPickling(stub)
@@ -41,7 +41,7 @@ void bindSemaphores(nb::module_& module) {
 }  // namespace
 
 void bindCommunicator(nb::module_& module) {
-  bindSemaphores(module);
+  bindConnectedSemaphores(module);
   bindFuture<Connection>(module, "ConnectionFuture");
   bindFuture<RegisteredMemory>(module, "RegisteredMemoryFuture");
   bindFuture<Semaphore>(module, "SemaphoreFuture");

@@ -43,9 +43,9 @@ def train_ddp(rank, ranks):
     return train(nn.parallel.DistributedDataParallel(model(), bucket_cap_mb=0.01), rank)
 
 
-def train_fsdp(rank, ranks):
+def sharded_model(ranks):
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import FSDPModule, fully_shard
+    from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh("cpu", (ranks,))
     sharded = model()
@@ -53,11 +53,52 @@ def train_fsdp(rank, ranks):
         if isinstance(layer, nn.Linear):
             fully_shard(layer, mesh=mesh)
     fully_shard(sharded, mesh=mesh)
+    return sharded
+
+
+def train_fsdp(rank, ranks):
+    from torch.distributed.fsdp import FSDPModule
+
+    sharded = sharded_model(ranks)
     if dist.get_backend() == "mscclpp":
         for module in sharded.modules():
             if isinstance(module, FSDPModule):
                 module.set_allocate_memory_from_process_group_for_comm(True)
     return train(sharded, rank)
+
+
+def train_fsdp_registered(rank, ranks):
+    import mscclpp.torch.fsdp
+
+    sharded = sharded_model(ranks)
+    if dist.get_backend() != "mscclpp":
+        return train(sharded, rank)
+    allocated = []
+
+    class CountingGroup:
+        """The default group, whose allocations are counted."""
+
+        def _get_backend(self, device):
+            backend = dist.group.WORLD._get_backend(device)
+
+            class Counting:
+                name = backend.name
+
+                @staticmethod
+                def allocate_tensor(size, **options):
+                    allocated.append(size)
+                    return backend.allocate_tensor(size, **options)
+
+            return Counting
+
+    mscclpp.torch.fsdp.use(sharded, CountingGroup())
+    losses = train(sharded, rank)
+    # The outputs of layers of one size take turns; in the first step one is in use while the next one is needed.
+    assert 3 <= len(allocated) <= 6, allocated
+    before = len(allocated)
+    train(sharded, rank)
+    assert len(allocated) == before
+    return losses
 
 
 def train_tensor_parallel(rank, ranks):
@@ -73,21 +114,16 @@ def train_tensor_parallel(rank, ranks):
 BOUND = 1e-4
 
 
-def train_all(rank, ranks):
-    return {train_it.__name__: train_it(rank, ranks) for train_it in (train_ddp, train_fsdp, train_tensor_parallel)}
-
-
 @pytest.mark.parametrize("ranks", [2, 4])
-def test_losses(ranks):
-    of_ranks = c10d_ranks.run(ranks, train_all, ranks)
-    of_gloo = c10d_ranks.run(ranks, train_all, ranks, backend="gloo")
-    for way in of_gloo[0]:
-        ours, gloo = ([losses[way] for losses in group] for group in (of_ranks, of_gloo))
-        if ranks == 2:
-            assert ours == gloo, way
-        else:
-            torch.testing.assert_close(torch.tensor(ours), torch.tensor(gloo), rtol=BOUND, atol=0)
-        assert all(of_rank[-1] < of_rank[0] for of_rank in ours), way
+@pytest.mark.parametrize("train_it", [train_ddp, train_fsdp, train_fsdp_registered, train_tensor_parallel])
+def test_losses(train_it, ranks):
+    ours = c10d_ranks.run(ranks, train_it, ranks)
+    gloo = c10d_ranks.run(ranks, train_it, ranks, backend="gloo")
+    if ranks == 2:
+        assert ours == gloo
+    else:
+        torch.testing.assert_close(torch.tensor(ours), torch.tensor(gloo), rtol=BOUND, atol=0)
+    assert all(of_rank[-1] < of_rank[0] for of_rank in ours)
 
 
 def redistribute(rank, ranks):
@@ -136,3 +172,18 @@ def run_compiled(rank, ranks, backend):
 
 def test_compile():
     c10d_ranks.run(2, run_compiled, 2, "aot_eager")
+
+
+def use_wrongly(rank, ranks):
+    import mscclpp.torch.fsdp
+
+    with pytest.raises(mscclpp.InvalidUsage, match="has no FSDPModule"):
+        mscclpp.torch.fsdp.use(model())
+    sharded = sharded_model(ranks)
+    mscclpp.torch.fsdp.use(sharded)
+    with pytest.raises(mscclpp.InvalidUsage, match="backend gloo"):
+        train(sharded, rank)
+
+
+def test_fsdp_on_other_backend():
+    c10d_ranks.run(2, use_wrongly, 2, backend="gloo")
