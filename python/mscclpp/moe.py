@@ -73,8 +73,9 @@ class Buffer:
                                          index.data_ptr(), places.data_ptr(), self._stream())  # fmt: skip
         return per_rank, per_expert, index >= 0
 
-    def dispatch(self, x, topk_idx: torch.Tensor, topk_weights: torch.Tensor | None = None) -> tuple[ExpertRows, Handle]:
-        """Sends the rows of x to the ranks of their experts. x: tokens x hidden, for "fp8" the pair (values, scales)."""
+    def dispatch(self, x, topk_idx: torch.Tensor,
+                 topk_weights: torch.Tensor | None = None) -> tuple[ExpertRows, Handle]:  # fmt: skip
+        """Sends the rows of x to the ranks of their experts. x: tokens x hidden; for "fp8": (values, scales)."""
         return self._dispatch(x, topk_idx, topk_weights, low_latency=False)
 
     def combine(self, x: torch.Tensor, handle: Handle) -> torch.Tensor:
@@ -147,7 +148,7 @@ class Buffer:
             self._require(scales, torch.float32, "scales", self._buffer.scale_groups)
         others = [tensor for tensor in (scales, topk_idx, topk_weights) if tensor is not None]
         if any(tensor.shape[0] != x.shape[0] for tensor in others):
-            raise InvalidUsage(f"x has {x.shape[0]} tokens, but topk_idx, the weights or the scales have another number")
+            raise InvalidUsage(f"x has {x.shape[0]} tokens, topk_idx, the weights or the scales another number")
         rows, row_scales, counts, offsets, memory = outputs = self._outputs(low_latency)
         hook = self._buffer.dispatch(
             low_latency, x.data_ptr(), 0 if scales is None else scales.data_ptr(), topk_idx.data_ptr(),
