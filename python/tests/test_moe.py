@@ -100,4 +100,4 @@ def test_fake_kernels_and_errors():
             combine(results, handle.memory, 8, "moe-none", False)
         return True
 
-    assert run_threads(1, body) == [True]
+    assert run_threads(1, body, timeout=120) == [True]
