@@ -8,6 +8,7 @@
 #include "kernels/tuning_table.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
+#include "plans.hpp"
 #include "rank_group.hpp"
 #include "report.hpp"
 #include "timing_modes.hpp"
@@ -174,7 +175,8 @@ class Bench {
 
 std::size_t measure(const Options& options, std::shared_ptr<Bootstrap> bootstrap, const MeasuredDevice& device) {
   const RankGroup group(*bootstrap);
-  Collectives collectives(std::make_shared<Communicator>(bootstrap), device.type,
+  const auto communicator = std::make_shared<Communicator>(bootstrap);
+  Collectives collectives(communicator, device.type,
                           options.algorithms.empty() ? Collectives::Algorithms::Selected : Collectives::Algorithms::All,
                           options.maxBlocks);
   const std::vector<CollectiveShape> shapes = shapesOf(options, group.size());
@@ -192,8 +194,8 @@ std::size_t measure(const Options& options, std::shared_ptr<Bootstrap> bootstrap
     inputBytes = std::max(inputBytes, bench.inputBytes(shape));
     outputBytes = std::max(outputBytes, bench.outputBytes(shape));
   }
-  const auto all =
-      implementations(options, group.size(), collectives, nccl.get(), device.backend, inputBytes, outputBytes);
+  auto all = implementations(options, group.size(), collectives, nccl.get(), device.backend, inputBytes, outputBytes);
+  for (auto& plan : planImplementations(options, communicator, device.type, all.front())) all.push_back(plan);
   std::unique_ptr<Report> report;
   if (group.rank() == 0) {
     report = std::make_unique<Report>(options, group.size(),

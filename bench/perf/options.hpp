@@ -45,6 +45,7 @@ struct Options {
   ReduceOp op = ReduceOp::SUM;
   int root = 0;
   std::vector<std::string> algorithms;  ///< empty: chosen by size; "all": every algorithm that is set up
+  std::vector<std::string> plans;       ///< files of execution plans that are also measured
   TimingMode mode = TimingMode::Steady;
   TimingOptions timing;
   bool inPlace = false;

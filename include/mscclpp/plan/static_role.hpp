@@ -51,13 +51,16 @@ struct StaticRole {
 
 namespace detail {
 
+/// What a constant plan says of its calls.
+template <class PlanOf>
+struct ShapeOf {
+  static constexpr std::int32_t chunksPerPart = PlanOf::value.chunksPerPart;
+  static constexpr int format = -1;
+};
+
 template <class T, class Op, class PlanOf, int rank, class GridType, int... blocks>
 MSCCLPP_INLINE void executeStatic(const GridType& grid, const ExecutionArgs& args, IntegerSequence<blocks...>) {
-  struct Shape {
-    static constexpr std::int32_t chunksPerPart = PlanOf::value.chunksPerPart;
-    static constexpr int format = -1;
-  };
-  executeRoles<T, Op, Shape, StaticRole<PlanOf, rank, blocks>...>(grid, args);
+  executeRoles<T, Op, ShapeOf<PlanOf>, StaticRole<PlanOf, rank, blocks>...>(grid, args);
 }
 
 }  // namespace detail

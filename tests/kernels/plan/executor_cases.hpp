@@ -23,7 +23,6 @@ inline ExecutionPlan executionPlan(const plan::Plan& plan, int rank, const std::
   return ExecutionPlan(std::move(named), rank);
 }
 
-namespace detail {
 template <class T>
 constexpr DataType findDataType() {
   for (int type = 0; type <= static_cast<int>(DataType::FLOAT64); ++type) {
@@ -34,9 +33,8 @@ constexpr DataType findDataType() {
   }
   return DataType::AUTO;
 }
-}  // namespace detail
 template <class T>
-inline constexpr DataType dataTypeOf = detail::findDataType<T>();
+inline constexpr DataType dataTypeOf = findDataType<T>();
 
 /// A rank's message: its input, at the beginning of `in`, and what its whole output, `out`, must be.
 template <class T>
