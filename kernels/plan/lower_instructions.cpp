@@ -312,6 +312,7 @@ class Lowering {
     }
     for (DraftRank& rank : draft_.ranks) {
       for (auto& block : rank.blocks) {
+        block = fuse(draft_, block);
         flushPorts(block);
         block = insertSyncs(draft_, block, SyncScope::Publish);
       }
@@ -387,7 +388,7 @@ class Lowering {
   }
 
   /// What a proxy reads is flushed before the block overwrites it, and at the end.
-  static void flushPorts(std::vector<Step>& block) {
+  void flushPorts(std::vector<Step>& block) const {
     std::vector<Step> flushed;
     std::vector<std::pair<Operand, int>> pending;  // sources and chunks
     std::vector<int> channels;
@@ -400,9 +401,7 @@ class Lowering {
       if (step.operation.kind == OperationKind::Transfer) {
         for (const Operand& operand : step.destinations) {
           for (const auto& [source, chunks] : pending) {
-            const bool overlaps = operand.rank == source.rank && operand.buffer == source.buffer &&
-                                  operand.first < source.first + chunks &&
-                                  source.first < operand.first + step.operation.chunks;
+            const bool overlaps = overlap(draft_, operand, step.operation.chunks, source, chunks);
             if (overlaps) {
               flush();
               break;

@@ -7,11 +7,13 @@
 #include <pugixml.hpp>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "instruction_schedule.hpp"
 #include "instructions.hpp"
 #include "json_schema.hpp"
 #include "message.hpp"
+#include "mscclpp/kernels/plan/simulate.hpp"
 
 namespace mscclpp::plan {
 
@@ -200,6 +202,99 @@ NamedPlan fromXml(std::string_view text) {
   if (root.empty()) reject("MSCCL algorithm: there is no element <algo>");
   const Element algo(root, "");
   return compileInstructions(Reader(algo).read());
+}
+
+namespace {
+
+/// The copies and reductions that an operation of a plan consists of.
+class TransferTrace {
+ public:
+  TransferTrace(const Draft& draft, InstructionProgram& program) : draft_(draft), program_(program) {}
+
+  const std::vector<TracedOperation>& operations() const { return operations_; }
+
+  void add(int rank, int block, int index) {
+    const Step& step = draft_.ranks[rank].blocks[block][index];
+    if (step.operation.kind != OperationKind::Transfer) return;
+    const auto fail = [&](const char* what) {
+      reject("plan: ", placeOf(draft_, rank, block, index), ": MSCCL's XML has no ", what);
+    };
+    if (step.operation.shares > 1) fail("groups of thread blocks");
+    for (const auto* list : {&step.sources, &step.destinations}) {
+      for (const Operand& operand : *list) {
+        if (operand.access == Access::Switch) fail("switch channels");
+      }
+    }
+    count_ = step.operation.chunks;
+    origin_ = step.operation.origin;
+    if (step.sources.size() == 1) {
+      for (const Operand& destination : step.destinations) move(false, step.sources.front(), destination);
+      return;
+    }
+    // Added up where the rank stores the sum, or in scratch if it only sends it.
+    Operand sum{.buffer = BufferKind::Scratch, .rank = static_cast<std::int16_t>(rank)};
+    const auto local = std::find_if(step.destinations.begin(), step.destinations.end(),
+                                    [](const Operand& operand) { return operand.access == Access::Local; });
+    if (local != step.destinations.end()) {
+      sum = *local;
+    } else {
+      sum.first = program_.ranks[rank].scratchChunks;
+      program_.ranks[rank].scratchChunks += count_;
+    }
+    auto start = std::find_if(step.sources.begin(), step.sources.end(),
+                              [&](const Operand& operand) { return isSame(operand, sum); });
+    if (start == step.sources.end()) {
+      start = step.sources.begin();
+      move(false, *start, sum);
+    }
+    for (auto source = step.sources.begin(); source != step.sources.end(); ++source) {
+      if (source != start) move(true, *source, sum);
+    }
+    for (const Operand& destination : step.destinations) {
+      if (!isSame(destination, sum)) move(false, sum, destination);
+    }
+  }
+
+ private:
+  bool isSame(const Operand& a, const Operand& b) const {
+    const Operand x = canonical(draft_, a), y = canonical(draft_, b);
+    return x.rank == y.rank && x.buffer == y.buffer && x.first == y.first;
+  }
+  void move(bool reduces, const Operand& source, const Operand& destination) {
+    operations_.push_back({reduces,
+                           {source.rank, {source.buffer, source.first}},
+                           {destination.rank, {destination.buffer, destination.first}},
+                           count_,
+                           -1,
+                           -1,
+                           -1,
+                           origin_});
+  }
+
+  const Draft& draft_;
+  InstructionProgram& program_;
+  std::vector<TracedOperation> operations_;
+  int count_ = 1;
+  int origin_ = -1;
+};
+
+}  // namespace
+
+std::string toXml(const NamedPlan& plan) {
+  const Draft draft = draftOf(plan);
+  InstructionProgram program{.header = plan, .name = plan.name, .origins = plan.origins};
+  program.packets = std::any_of(plan.operands.begin(), plan.operands.end(),
+                                [](const Operand& operand) { return operand.form == Form::Packet; });
+  for (const DraftRank& rank : draft.ranks) {
+    program.ranks.push_back({rank.inputChunks, rank.outputChunks, rank.scratchChunks});
+  }
+  TransferTrace trace(draft, program);
+  std::set<std::tuple<int, int, int>> traced;  // of loops the first iteration
+  for (const SimulatedOperation& at : simulate(plan, 1).operations) {
+    if (traced.insert({at.rank, at.block, at.operation}).second) trace.add(at.rank, at.block, at.operation);
+  }
+  schedule(program, draft, trace.operations(), {});
+  return writeXml(program);
 }
 
 std::string writeXml(const InstructionProgram& program) {

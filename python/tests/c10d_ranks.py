@@ -21,10 +21,11 @@ def run(ranks, function, *args, backend=BACKEND, timeout=120, group_timeout=60, 
     expect_exit: ranks that end otherwise than by returning, whose result is None. A rank that fails fails the test with
     its traceback.
     """
-    # Ranks are forked from a process that has imported torch, and has no threads: an import takes seconds.
+    # Ranks are forked from a process that has imported torch, and has no threads: an import takes seconds, also that of
+    # torch._dynamo, which the first step of an optimizer needs.
     context = torch.multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(
-        ["c10d_ranks", "mscclpp.torch", "torch.distributed.tensor", "torch.distributed.fsdp"]
+        ["c10d_ranks", "mscclpp.torch", "torch.distributed.tensor", "torch.distributed.fsdp", "torch._dynamo"]
     )
     results = context.SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:

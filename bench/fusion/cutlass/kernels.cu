@@ -97,7 +97,7 @@ struct Inside : Fused {
 static_assert(firstEpoch == Fused::Scratch::firstEpoch && Fused::Scratch::initialByte == 0);
 
 std::size_t exchangeBytes(int m, int n) {
-  return scratchOf(m, n).windowBytes();
+  return Fused::scratchFor(static_cast<std::size_t>(m), static_cast<std::size_t>(n)).windowBytes();
 }
 
 std::unique_ptr<Gemm> makeStock(const Problem& problem) {

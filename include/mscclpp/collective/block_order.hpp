@@ -22,16 +22,17 @@ MSCCLPP_HOST_DEVICE inline std::size_t remoteBlockFirst(std::size_t i, std::size
 
 /// The i-th of `blocks` blocks of rows of a matrix of which rank r has the rows from r * slice on, in the order in
 /// which a row gather brings them: this rank's own, then those of the rank before it, which sends to this one first,
-/// and so on. A block belongs to the rank that has its first row.
-MSCCLPP_HOST_DEVICE inline std::size_t gatheredBlock(std::size_t i, std::size_t blocks, std::size_t slice,
-                                                     std::size_t rowsPerBlock, int rank, int ranks) {
+/// and so on. A block belongs to the rank that has its first row. Index: unsigned, of 32 bits where speed counts.
+template <class Index>
+MSCCLPP_HOST_DEVICE inline Index gatheredBlock(Index i, Index blocks, Index slice, Index rowsPerBlock, int rank,
+                                               int ranks) {
   const auto firstOf = [&](int r) {
-    const std::size_t first = (static_cast<std::size_t>(r) * slice + rowsPerBlock - 1) / rowsPerBlock;
+    const Index first = (static_cast<Index>(r) * slice + rowsPerBlock - 1) / rowsPerBlock;
     return first < blocks ? first : blocks;
   };
   int from = rank;
   for (int step = 1; step < ranks; ++step) {
-    const std::size_t count = firstOf(from + 1) - firstOf(from);
+    const Index count = firstOf(from + 1) - firstOf(from);
     if (i < count) break;
     i -= count;
     from = from == 0 ? ranks - 1 : from - 1;

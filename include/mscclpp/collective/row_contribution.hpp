@@ -32,6 +32,9 @@ class RowContribution {
   MSCCLPP_INLINE RowContribution(const CollectiveArgs<Ranks, Scratch>& args, std::uint64_t epoch, bool hasStopped)
       : args_(args), epoch_(epoch), hasStopped_(hasStopped) {}
 
+  /// Whether the call does nothing, since an earlier one has failed or, in a RowExchange, the arguments do not fit:
+  /// then nothing may be contributed.
+  MSCCLPP_INLINE bool hasStopped() const { return hasStopped_; }
   /// The rank that reduces a block; with RowDelivery::Redundant every rank does.
   MSCCLPP_INLINE int owner(std::size_t block) const { return Owners::owner(block, team().size()); }
 

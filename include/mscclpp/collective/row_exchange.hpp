@@ -94,9 +94,6 @@ class RowExchange : public RowContribution<Ranks, Scratch> {
   }
 
   MSCCLPP_INLINE std::size_t rows() const { return rows_; }
-  /// Whether the call does nothing, since an earlier one has failed or the arguments do not fit: then nothing may be
-  /// contributed.
-  MSCCLPP_INLINE bool hasStopped() const { return hasStopped_; }
   /// Blocks of rows of this call.
   MSCCLPP_INLINE std::size_t blocks() const { return args_.scratch.blocksOf(rows()); }
   /// The i-th block in the order in which this rank had best contribute them (collective/block_order.hpp).

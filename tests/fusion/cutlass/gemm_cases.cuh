@@ -101,7 +101,6 @@ void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetSca
   using ElementB = typename Kernel::ElementB;
   using Scratch = typename Kernel::Scratch;
   constexpr bool isScatter = Scratch::delivery == RowDelivery::ToOwner;
-  constexpr std::size_t tileRows = Kernel::Epilogue::tileRows;
   const int n = shapes[0].n;
   int maxRows = 0, maxDepth = 0;
   for (const GemmShape& shape : shapes) {
@@ -159,7 +158,7 @@ void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetSca
         exchange.count = static_cast<std::size_t>(shape.m);
         exchange.wait = backend.wait();
         arguments.epilogue.result = {makeMatrix(reinterpret_cast<bf16*>(outputs.window().at(rank)),
-                                                Kernel::outputRows(exchange.count, rank), rowsB)};
+                                                Kernel::outputRows(exchange.count, rank).size(), rowsB)};
         // Ranks that share a GPU must be resident together.
         arguments.hw_info.sm_count = perGpu > 1 ? 32 : 0;
         REQUIRE(Gemm::can_implement(arguments) == cutlass::Status::kSuccess);
@@ -177,11 +176,9 @@ void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetSca
       for (int rank = 0; rank < Ranks; ++rank) {
         CAPTURE(rank);
         const auto output = outputs.template read<bf16>(rank);
-        const std::size_t rows = Kernel::outputRows(static_cast<std::size_t>(shape.m), rank);
-        CHECK(isGemmSum(shape, inputs, output, rows, [&](std::size_t row) {
-          return isScatter ? (row / tileRows * Ranks + static_cast<std::size_t>(rank)) * tileRows + row % tileRows
-                           : row;
-        }));
+        const Range present = Kernel::outputRows(static_cast<std::size_t>(shape.m), rank);
+        const std::size_t rows = present.size();
+        CHECK(isGemmSum(shape, inputs, output, rows, [&](std::size_t row) { return present.begin + row; }));
         bool isPoisonAfter = true;
         for (std::size_t i = rows * rowsB; i < output.size(); ++i) {
           unsigned char bytes[2];

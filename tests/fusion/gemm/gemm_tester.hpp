@@ -20,6 +20,12 @@ namespace mscclpp::test {
 inline constexpr GemmShape smallTile{
     .rows = 16, .columns = 32, .depth = 16, .stages = 3, .warpRows = 1, .warpColumns = 1};
 
+/// Four warps, which divide rows and columns: small in emulation, of a useful size on GPUs.
+inline constexpr GemmShape sharedTile =
+    Backend<32>::onGpu
+        ? GemmShape{.rows = 128, .columns = 64, .warpColumns = 2}
+        : GemmShape{.rows = 32, .columns = 32, .depth = 64, .stages = 2, .warpRows = 2, .warpColumns = 2};
+
 /// A matrix on the host, of which column c is at data[r * pitch + c]; what is between the rows is poisoned.
 template <class T>
 struct HostMatrix {

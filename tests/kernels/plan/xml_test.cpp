@@ -6,6 +6,7 @@
 #include "chunk_programs.hpp"
 #include "kernels/plan/draft.hpp"
 #include "mscclpp/host/base/error.hpp"
+#include "mscclpp/kernels/plan/library.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
 
 namespace mscclpp::plan {
@@ -84,6 +85,21 @@ TEST_CASE("an algorithm with dependences and a sum") {
   // Without its dependence it is a race.
   const std::string race = messageOf(algorithm(R"(depid="0" deps="1")", R"(depid="-1" deps="-1")"));
   CHECK_MESSAGE(race.find("scratch chunk 0 of rank 0") != std::string::npos, race);
+}
+
+TEST_CASE("plans of one-sided operations are written as algorithms") {
+  for (const LibraryPlan& entry : libraryPlans()) {
+    for (const bool inPlace : {false, true}) {
+      const LibraryArguments arguments{.ranks = 4, .ranksPerNode = 2, .inPlace = inPlace};
+      if (!entry.refuses(arguments).empty() || entry.collective == CollectiveKind::Custom) continue;
+      const NamedPlan plan = makeLibraryPlan(entry.name, arguments);
+      if (entry.name == std::string("all_reduce_switch")) {
+        CHECK_THROWS_WITH_AS(toXml(plan), doctest::Contains("MSCCL's XML has no switch channels"), Error);
+      } else {
+        CHECK_MESSAGE(messageOf(toXml(plan)) == "", std::string(entry.name), " in place ", inPlace);
+      }
+    }
+  }
 }
 
 TEST_CASE("malformed algorithms are refused with gpu, block, step and attribute") {

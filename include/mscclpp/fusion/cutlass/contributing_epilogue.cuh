@@ -6,28 +6,30 @@
 
 #include "mscclpp/arch/bulk.hpp"
 #include "mscclpp/basic/group.hpp"
+#include "mscclpp/basic/partition.hpp"
 #include "mscclpp/collective/row_contribution.hpp"
 #include "mscclpp/fusion/cutlass/slot_coordinates.cuh"
+#include "mscclpp/fusion/cutlass/tile_blocks.hpp"
 
 namespace mscclpp {
 
 namespace detail {
 
 /// The collective epilogue `Stock` with the callbacks in coordinates of slots.
-template <class Stock, class Owners>
+template <class Stock, class Blocks>
 struct InSlotCoordinates {
   static_assert(sizeof(Stock) == 0,
                 "the epilogue must be one of cutlass::epilogue::collective::CollectiveBuilder for Sm90 with the "
                 "schedule TmaWarpSpecialized or TmaWarpSpecializedCooperative");
 };
 template <class Policy, class Tile, class EpilogueTile, class ElementC, class StrideC, class ElementD, class StrideD,
-          class Fusion, class... Rest, class Owners>
+          class Fusion, class... Rest, class Blocks>
 struct InSlotCoordinates<cutlass::epilogue::collective::CollectiveEpilogue<Policy, Tile, EpilogueTile, ElementC,
                                                                            StrideC, ElementD, StrideD, Fusion, Rest...>,
-                         Owners> {
+                         Blocks> {
   using Type =
       cutlass::epilogue::collective::CollectiveEpilogue<Policy, Tile, EpilogueTile, ElementC, StrideC, ElementD,
-                                                        StrideD, SlotCoordinates<Fusion, Owners>, Rest...>;
+                                                        StrideD, SlotCoordinates<Fusion, Blocks>, Rest...>;
 };
 
 /// The warps of the consumers of a warp-specialised kernel of CUTLASS, whose first warp group loads, as a grid with the
@@ -51,9 +53,10 @@ MSCCLPP_DEVICE __forceinline__ gpu::WarpGrid consumerGrid() {
 /// reduced rows (fusion/gemm/row_result.hpp). The scratch is one of GemmRowExchange::scratchFor(): a block is the rows
 /// of one tile, and each row of the output consists of one or several rows of the scratch.
 template <class Stock, int Ranks, class Scratch, class Result>
-class ContributingEpilogue : public detail::InSlotCoordinates<Stock, typename Scratch::Owners>::Type {
+class ContributingEpilogue
+    : public detail::InSlotCoordinates<Stock, TileBlocks<Scratch::delivery, typename Scratch::Owners>>::Type {
  public:
-  using Base = typename detail::InSlotCoordinates<Stock, typename Scratch::Owners>::Type;
+  using Base = typename detail::InSlotCoordinates<Stock, TileBlocks<Scratch::delivery, typename Scratch::Owners>>::Type;
   using Fusion = typename Stock::FusionCallbacks;
   using ExchangeArgs = CollectiveArgs<Ranks, Scratch>;
   using typename Base::CtaTileMNK;
@@ -72,13 +75,21 @@ class ContributingEpilogue : public detail::InSlotCoordinates<Stock, typename Sc
   static MSCCLPP_HOST_DEVICE std::size_t partsOf(const Scratch& scratch) {
     return static_cast<std::size_t>(scratch.rowsPerBlock) / tileRows;
   }
-  /// The rows of the output of a rank: all, or with RowDelivery::ToOwner those that it reduces, one after the other.
-  static MSCCLPP_HOST_DEVICE std::size_t outputRows(std::size_t rows, int rank) {
-    if (Scratch::delivery != RowDelivery::ToOwner) return rows;
-    const std::size_t blocks = ceilDivide(rows, std::size_t{tileRows});
-    const std::size_t own = Scratch::Owners::count(blocks, rank, Ranks) * tileRows;
-    const bool ownsLast = blocks > 0 && Scratch::Owners::owner(blocks - 1, Ranks) == rank;
-    return ownsLast ? own - (blocks * tileRows - rows) : own;
+  /// The numbering of the rows of tiles of a problem.
+  static MSCCLPP_HOST_DEVICE TileBlocks<Scratch::delivery, typename Scratch::Owners> blocksOf(std::size_t rows) {
+    return {static_cast<std::uint32_t>(ceilDivide(rows, std::size_t{tileRows})), Ranks};
+  }
+  /// The rows of the problem that are a rank's output: all, or with RowDelivery::ToOwner those that it owns.
+  static MSCCLPP_HOST_DEVICE Range outputRows(std::size_t rows, int rank) {
+    if (Scratch::delivery != RowDelivery::ToOwner) return {0, rows};
+    const auto blocks = blocksOf(rows);
+    const std::size_t begin = std::size_t{blocks.firstOf(rank)} * tileRows;
+    const std::size_t end = std::size_t{blocks.firstOf(rank + 1)} * tileRows;
+    return {begin < rows ? begin : rows, end < rows ? end : rows};
+  }
+  /// The rows of the exchange: those of the problem, with RowDelivery::ToOwner those of whole tiles.
+  static MSCCLPP_HOST_DEVICE std::size_t exchangeRows(std::size_t rows) {
+    return Scratch::delivery == RowDelivery::ToOwner ? roundUp(rows, std::size_t{tileRows}) : rows;
   }
 
   struct Arguments {
@@ -123,8 +134,8 @@ class ContributingEpilogue : public detail::InSlotCoordinates<Stock, typename Sc
     const auto columns = static_cast<std::size_t>(cute::get<1>(shape));
     const std::size_t parts = partsOf(scratch);
     if (parts == 0 || scratch.rowsPerBlock % tileRows != 0 || scratch.columns * parts != columns ||
-        arguments.exchange.count != rows || !scratch.accepts(rows * parts) ||
-        !arguments.result.accepts(outputRows(rows, arguments.exchange.team.rank()), columns)) {
+        arguments.exchange.count != rows || !scratch.accepts(exchangeRows(rows) * parts) ||
+        !arguments.result.accepts(outputRows(rows, arguments.exchange.team.rank()).size(), columns)) {
       return false;
     }
     typename Base::Arguments slots{};
@@ -160,14 +171,15 @@ class ContributingEpilogue : public detail::InSlotCoordinates<Stock, typename Sc
                             const Accumulators& accumulators, TiledMma tiledMma, int thread, TensorStorage& shared,
                             int subtile = -1) {
     const auto& scratch = params_.exchange.scratch;
-    const auto block = static_cast<std::size_t>(cute::get<0>(at));
+    const auto tile = static_cast<std::uint32_t>(cute::get<0>(at));
+    const auto blocks = blocksOf(params_.exchange.count);
     // A cluster may have blocks beyond the edges of the problem.
-    if (block * tileRows >= params_.exchange.count || cute::get<1>(at) * tileColumns >= cute::get<1>(problem)) {
+    if (tile >= blocks.tiles || cute::get<1>(at) * tileColumns >= cute::get<1>(problem) || contribution_.hasStopped()) {
       return cute::make_tuple(loadState, storeState);
     }
-    const std::size_t slot = Scratch::delivery == RowDelivery::Redundant ? block : Scratch::Owners::index(block, Ranks);
-    const auto slotAt = cute::make_coord(static_cast<int>(slot), static_cast<int>(cute::get<1>(at)), cute::_,
-                                         static_cast<int>(contribution_.slotSet()));
+    const std::size_t block = blocks.blockOf(tile);
+    const auto slotAt = cute::make_coord(static_cast<int>(blocks.slotOf(tile)), static_cast<int>(cute::get<1>(at)),
+                                         cute::_, static_cast<int>(contribution_.slotSet()));
     constexpr bool isRedundant = Scratch::delivery == RowDelivery::Redundant;
     const int first = isRedundant ? params_.exchange.team.rank() : contribution_.owner(block);
     publishPending();

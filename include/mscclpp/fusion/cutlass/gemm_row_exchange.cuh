@@ -49,7 +49,8 @@ template <class Stock, int Ranks, RowDelivery delivery, class Result>
 struct RowExchangeKernel {
   using Scratch = RowScratch<OutputOf<Stock>, delivery>;
   using Epilogue = ContributingEpilogue<typename Stock::CollectiveEpilogue, Ranks, Scratch, Result>;
-  using Type = typename WithEpilogue<Stock, Epilogue, OrderedTiles<RemoteRowsFirst<typename Scratch::Owners>>>::Type;
+  using Type =
+      typename WithEpilogue<Stock, Epilogue, OrderedTiles<RemoteRowsFirst<delivery, typename Scratch::Owners>>>::Type;
 };
 
 }  // namespace detail
@@ -61,9 +62,9 @@ struct RowExchangeKernel {
 /// reduce rows and complete the call.
 ///
 /// Result: what becomes of the reduced rows (fusion/gemm/row_result.hpp), such as StoreRows or NormRows. With
-/// RowDelivery::ToOwner the output of a rank consists of the blocks of rows that it owns, one after the other; a block
-/// has the rows of a tile, and the ranks own them in turn. packsPerLane: registers for a row, 256 elements of 16 bits
-/// each; a Result that needs whole rows needs so many that a row fits.
+/// RowDelivery::ToOwner the output of a rank consists of outputRows(): consecutive rows, of as many tiles on all ranks,
+/// or one less on the last ones. packsPerLane: registers for a row, 256 elements of 16 bits each; a Result that needs
+/// whole rows needs so many that a row fits.
 ///
 /// Launch it as any kernel of CUTLASS 3 (GemmUniversalAdapter), on all ranks, with at most as many blocks as are
 /// resident at once, which is CUTLASS's own rule (hw_info.sm_count). Without programmatic dependent launch. The state
@@ -89,10 +90,11 @@ class GemmRowExchange : public detail::RowExchangeKernel<Stock, Ranks, delivery,
     // The parts of a row have the same length, in whole packs.
     while (parts < columns && columns % (parts * packSize<T>) != 0) ++parts;
     const std::size_t part = columns / parts;
-    return {rows * parts, part, Result::resultBytes(part), static_cast<int>(Epilogue::tileRows * parts), Ranks};
+    return {Epilogue::exchangeRows(rows) * parts, part, Result::resultBytes(part),
+            static_cast<int>(Epilogue::tileRows * parts), Ranks};
   }
-  /// The rows of the output of a rank.
-  static std::size_t outputRows(std::size_t rows, int rank) { return Epilogue::outputRows(rows, rank); }
+  /// The rows of the problem that are a rank's output.
+  static Range outputRows(std::size_t rows, int rank) { return Epilogue::outputRows(rows, rank); }
 
   static Params to_underlying_arguments(const Arguments& arguments, void* workspace) {
     Arguments ordered = arguments;
@@ -128,15 +130,18 @@ class GemmRowExchange : public detail::RowExchangeKernel<Stock, Ranks, delivery,
       }
       return RowPart{whole, index % parts * args.scratch.columns};
     };
+    // The rows of a tile beyond the edge of the problem are no rows of the output.
+    const std::size_t rows = Epilogue::outputRows(args.count, args.team.rank()).size();
     const auto transform = [&](const auto& warp, std::size_t row, auto& packs, const auto& deliver) {
-      result.transform(warp, place(row), packs, deliver);
+      const RowPart part = place(row);
+      if (part.row < rows) result.transform(warp, part, packs, deliver);
     };
     const auto store = [&](std::size_t row, std::size_t byte, const Word128& word) {
       result.store(place(row), byte, word);
     };
     auto wait = args.wait;
     NoTrace trace;
-    auto exchange = makeRowExchange(grid, args, args.count * parts, wait, trace, Sum{});
+    auto exchange = makeRowExchange(grid, args, Epilogue::exchangeRows(args.count) * parts, wait, trace, Sum{});
     constexpr int tileColumns = Epilogue::tileColumns;
     const auto tiles = static_cast<std::uint32_t>((cute::get<1>(params.problem_shape) + tileColumns - 1) / tileColumns);
     if (exchange.template reduce<packsPerLane>(tiles, transform, store)) exchange.collect(store);

@@ -1,17 +1,18 @@
 // Epilogue callbacks of CUTLASS for tiles that are stored elsewhere than they are in the problem.
 #pragma once
 
+#include <cstdint>
 #include <cute/tensor.hpp>
 #include <cutlass/epilogue/fusion/sm90_visitor_tma_warpspecialized.hpp>
 
 #include "mscclpp/config.hpp"
+#include "mscclpp/fusion/cutlass/tile_blocks.hpp"
 
 namespace mscclpp {
 
 /// The callbacks Fusion in an epilogue whose coordinates count the slots of one owner: Fusion gets those of the
-/// problem, so that what depends on a row or a column (scales, a bias, an edge) is right. Owners: as CyclicOwners
-/// (collective/row_scratch.hpp), of rows of tiles.
-template <class Fusion, class Owners>
+/// problem, so that what depends on a row or a column (scales, a bias, an edge) is right. Blocks: TileBlocks.
+template <class Fusion, class Blocks>
 struct SlotCoordinates : Fusion {
   using SharedStorage = typename Fusion::SharedStorage;
   using Arguments = typename Fusion::Arguments;
@@ -39,12 +40,13 @@ struct SlotCoordinates : Fusion {
     auto tile = slot;
     const int rowsPerTile = static_cast<int>(cute::size<0>(slot.tile_shape_mnk));
     const int slotIndex = cute::get<0>(slot.tile_coord_mnkl);
-    const int block = static_cast<int>(Owners::block(owner_, static_cast<std::size_t>(slotIndex), ranks_));
-    const int left = rows_ - block * rowsPerTile;
+    const Blocks blocks{static_cast<std::uint32_t>((rows_ + rowsPerTile - 1) / rowsPerTile), ranks_};
+    const int row = static_cast<int>(blocks.tileIn(static_cast<std::uint32_t>(slotIndex), owner_));
+    const int left = rows_ - row * rowsPerTile;
     const int leftOfSlots = cute::get<0>(slot.problem_shape_mnkl) - slotIndex * rowsPerTile;
     cute::get<0>(tile.problem_shape_mnkl) = rows_;
     cute::get<3>(tile.problem_shape_mnkl) = 1;
-    cute::get<0>(tile.tile_coord_mnkl) = block;
+    cute::get<0>(tile.tile_coord_mnkl) = row;
     cute::get<3>(tile.tile_coord_mnkl) = 0;
     cute::get<0>(tile.residue_cD) += left - leftOfSlots;
     cute::get<0>(tile.residue_tCcD) += left - leftOfSlots;

@@ -1,29 +1,29 @@
 // A persistent tile scheduler of CUTLASS that takes the rows of tiles in an order of its own.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <cutlass/gemm/kernel/tile_scheduler.hpp>
 
-#include "mscclpp/basic/partition.hpp"
 #include "mscclpp/collective/block_order.hpp"
 #include "mscclpp/config.hpp"
+#include "mscclpp/fusion/cutlass/tile_blocks.hpp"
 
 namespace mscclpp {
 
 /// Orders of the rows of tiles: which of `tiles` rows of tiles comes i-th on `rank` of `ranks` ranks. rows: those of
 /// the problem; rowsPerTile: those of a tile.
-template <class Owners>
+template <RowDelivery delivery, class Owners>
 struct RemoteRowsFirst {
-  static MSCCLPP_HOST_DEVICE std::size_t at(std::size_t i, std::size_t tiles, std::size_t /*rows*/,
-                                            std::size_t /*rowsPerTile*/, int rank, int ranks) {
-    return remoteBlockFirst<Owners>(i, tiles, rank, ranks);
+  static MSCCLPP_HOST_DEVICE std::uint32_t at(std::uint32_t i, std::uint32_t tiles, std::uint32_t /*rows*/,
+                                              std::uint32_t /*rowsPerTile*/, int rank, int ranks) {
+    return TileBlocks<delivery, Owners>{tiles, ranks}.inOrder(i, rank);
   }
 };
 struct GatheredRowsFirst {
-  static MSCCLPP_HOST_DEVICE std::size_t at(std::size_t i, std::size_t tiles, std::size_t rows, std::size_t rowsPerTile,
-                                            int rank, int ranks) {
-    return gatheredBlock(i, tiles, ceilDivide(rows, static_cast<std::size_t>(ranks)), rowsPerTile, rank, ranks);
+  static MSCCLPP_HOST_DEVICE std::uint32_t at(std::uint32_t i, std::uint32_t tiles, std::uint32_t rows,
+                                              std::uint32_t rowsPerTile, int rank, int ranks) {
+    const auto slice = (rows + static_cast<std::uint32_t>(ranks) - 1) / static_cast<std::uint32_t>(ranks);
+    return gatheredBlock(i, tiles, slice, rowsPerTile, rank, ranks);
   }
 };
 
@@ -93,7 +93,7 @@ class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTil
   CUTLASS_DEVICE WorkTileInfo renumbered(WorkTileInfo tile) const {
     // A cluster may have blocks beyond the last row of tiles.
     if (tile.is_valid() && static_cast<std::uint32_t>(tile.M_idx) < params_.tiles) {
-      tile.M_idx = static_cast<std::int32_t>(Order::at(static_cast<std::size_t>(tile.M_idx), params_.tiles,
+      tile.M_idx = static_cast<std::int32_t>(Order::at(static_cast<std::uint32_t>(tile.M_idx), params_.tiles,
                                                        params_.rows, params_.rowsPerTile, params_.rank, params_.ranks));
     }
     return tile;

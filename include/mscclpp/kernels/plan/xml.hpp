@@ -14,6 +14,11 @@ namespace mscclpp::plan {
 /// that is not such an algorithm.
 NamedPlan fromXml(std::string_view text);
 
+/// Writes a plan for MSCCL's runtime: its transfers, in an order that its signals allow, are traced as a chunk program,
+/// from which instructions are made. The plan has to be right (verified()). Throws Error(InvalidUsage) with rank, block
+/// and operation for what MSCCL does not have: switch channels and groups of thread blocks.
+std::string toXml(const NamedPlan& plan);
+
 struct InstructionProgram;
 /// Instructions as XML; MSCCLProgram::toXml() is the public form.
 std::string writeXml(const InstructionProgram& program);
