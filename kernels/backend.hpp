@@ -16,6 +16,7 @@
 
 namespace mscclpp::kernels {
 
+class Fp8Kernels;
 class RmsNormKernels;
 
 /// A range of addresses.
@@ -53,6 +54,9 @@ struct Backend {
   /// The kernels of all-reduces with RMSNorm, of FLOAT32, FLOAT16 or BFLOAT16. Called by all ranks.
   std::unique_ptr<RmsNormKernels> (*makeRmsNorm)(DataType type, Communicator& communicator,
                                                  const std::shared_ptr<WaitMonitor>& monitor);
+  /// The same of all-reduces that send fp8.
+  std::unique_ptr<Fp8Kernels> (*makeAllReduceFp8)(DataType type, Communicator& communicator,
+                                                  const std::shared_ptr<WaitMonitor>& monitor);
   /// For TraceOptions; null if the backend uses the host's clock.
   void (*launchClockSync)(ClockSync* exchange);
   /// The budget of the current GPU; null on CPUs.

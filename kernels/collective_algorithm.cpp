@@ -215,9 +215,34 @@ AlgorithmCollection collectiveAlgorithms(DeviceType deviceType) {
   return collection;
 }
 
+namespace {
+
+/// The first plan, by name, that is made for such a call; null if there is none.
+std::shared_ptr<mscclpp::Algorithm> planFor(
+    const std::unordered_map<std::string, std::shared_ptr<mscclpp::Algorithm>>& algorithms,
+    const CollectiveRequest& request) {
+  std::shared_ptr<mscclpp::Algorithm> first;
+  for (const auto& [name, algorithm] : algorithms) {
+    if (algorithm->type() != AlgorithmType::DSL || request.op == ReduceOp::AVG) continue;
+    const auto [ranks, ranksPerNode] = algorithm->constraint();
+    const auto& [shortest, longest] = algorithm->messageRange();
+    const CollectiveBufferMode mode = algorithm->bufferMode();
+    if ((ranks != 0 && ranks != request.worldSize) || (ranksPerNode != 0 && ranksPerNode != request.nRanksPerNode) ||
+        request.messageSize < shortest || request.messageSize > longest ||
+        (mode != CollectiveBufferMode::Any && mode != request.bufferMode())) {
+      continue;
+    }
+    if (first == nullptr || name < first->name()) first = algorithm;
+  }
+  return first;
+}
+
+}  // namespace
+
 std::shared_ptr<mscclpp::Algorithm> selectBySize(const AlgorithmMap& algorithms, const CollectiveRequest& request) {
   const auto ofCollective = algorithms.find(request.collective);
   if (ofCollective == algorithms.end()) return nullptr;
+  if (const auto plan = planFor(ofCollective->second, request)) return plan;
   const auto found = ofCollective->second.find("mscclpp_" + request.collective);
   return found == ofCollective->second.end() ? nullptr : found->second;
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "algorithms.hpp"
+#include "all_reduce_fp8.hpp"
 #include "backend.hpp"
 #include "call_arguments.hpp"
 #include "call_order.hpp"
@@ -200,9 +201,12 @@ class Collectives::State {
   void allReduceRmsNorm(const RmsNormCall& call) {
     if (monitor_->failed()) monitor_->check();
     if (!requireValid(call)) return;
-    const RmsNormKernels& kernels = rmsNormKernelsFor(call);
+    const RmsNormKernels& kernels = kernelsFor(rmsNormKernels_[call.type], "all_reduce_rms_norm", call.stream, [&] {
+      return backend_.makeRmsNorm(call.type, *communicator_, monitor_);
+    });
     const std::size_t rowBytes = call.hidden * sizeOf(call.type);
-    const std::size_t rowsAtOnce = kernels.capacity() / rowBytes;
+    // An even number: the quantised rows, of half as many bytes as the others, begin at multiples of 16 too.
+    const std::size_t rowsAtOnce = kernels.capacity() / rowBytes / 2 * 2;
     for (std::size_t first = 0; first < call.rows; first += rowsAtOnce) {
       const auto from = [&](const void* array) {
         return array == nullptr ? nullptr : static_cast<const std::byte*>(array) + first * rowBytes;
@@ -215,8 +219,35 @@ class Collectives::State {
       some.residual = from(call.residual);
       some.newResidual = into(call.newResidual);
       some.normalised = into(call.normalised);
+      if (call.quantised != nullptr) some.quantised = static_cast<std::byte*>(call.quantised) + first * call.hidden;
+      if (call.scales != nullptr) some.scales = call.scales + first * call.scalesOfRow();
       some.rows = std::min(call.rows - first, rowsAtOnce);
       enqueue("all_reduce_rms_norm", fallbackOf(CollectiveType::AllReduce), some.rows * rowBytes, call.stream,
+              [&] { return kernels.run(some, maxBlocks_, share_ ? share_->start() : KernelStart::InOrder); });
+    }
+    if (!onGpu_ && monitor_->failed()) monitor_->check();
+  }
+
+  void allReduceFp8(const Fp8Call& call, DataType type) {
+    const char* const name = "all_reduce_fp8";
+    if (monitor_->failed()) monitor_->check();
+    if (type != DataType::FLOAT32 && type != DataType::FLOAT16 && type != DataType::BFLOAT16) {
+      throw Error(
+          std::string(name) + ": data type " + nameOf(type) + " is not supported; convert to float, half or bfloat16",
+          ErrorCode::InvalidUsage);
+    }
+    if (call.count == 0) return;
+    if (call.input == nullptr || call.output == nullptr) {
+      throw Error(std::string(name) + ": input or output is null", ErrorCode::InvalidUsage);
+    }
+    const Fp8Kernels& kernels = kernelsFor(fp8Kernels_[type], name, call.stream,
+                                           [&] { return backend_.makeAllReduceFp8(type, *communicator_, monitor_); });
+    const std::size_t size = sizeOf(type);
+    for (std::size_t first = 0; first < call.count; first += kernels.capacity()) {
+      const Fp8Call some{static_cast<const std::byte*>(call.input) + first * size,
+                         static_cast<std::byte*>(call.output) + first * size,
+                         std::min(call.count - first, kernels.capacity()), call.stream};
+      enqueue(name, fallbackOf(CollectiveType::AllReduce), some.count * size, call.stream,
               [&] { return kernels.run(some, maxBlocks_, share_ ? share_->start() : KernelStart::InOrder); });
     }
     if (!onGpu_ && monitor_->failed()) monitor_->check();
@@ -417,18 +448,19 @@ class Collectives::State {
     }
   }
 
-  /// The kernels for the type of a call; the first call sets them up, together with the other ranks.
-  const RmsNormKernels& rmsNormKernelsFor(const RmsNormCall& call) {
-    std::unique_ptr<RmsNormKernels>& kernels = rmsNormKernels_[call.type];
+  /// The kernels that make() makes, together with the other ranks, for the first call for an element type.
+  template <class Kernels, class Make>
+  const Kernels& kernelsFor(std::unique_ptr<Kernels>& kernels, const char* name, CUstream_st* stream,
+                            const Make& make) {
     if (kernels == nullptr) {
-      if (backend_.isCapturing(call.stream)) {
-        throw Error(
-            "all_reduce_rms_norm: the first call for an element type allocates scratch, which a graph cannot: " +
-                std::string("make a call before the capture"),
-            ErrorCode::InvalidUsage);
+      if (backend_.isCapturing(stream)) {
+        throw Error(std::string(name) +
+                        ": the first call for an element type allocates scratch, which a graph cannot: make a call "
+                        "before the capture",
+                    ErrorCode::InvalidUsage);
       }
       const mscclpp::detail::GroupSetup setup(*communicator_);
-      kernels = backend_.makeRmsNorm(call.type, *communicator_, monitor_);
+      kernels = make();
     }
     return *kernels;
   }
@@ -616,6 +648,7 @@ class Collectives::State {
   std::optional<Regions> regions_;
   std::optional<CopyEngineMover> mover_;
   std::map<DataType, std::unique_ptr<RmsNormKernels>> rmsNormKernels_;  // those in use
+  std::map<DataType, std::unique_ptr<Fp8Kernels>> fp8Kernels_;          // those in use
   RegisteredBuffers registered_;
   std::shared_ptr<Trace> environmentTrace_;  // if the environment asks for one
   std::shared_ptr<Trace> trace_;             // null: calls are not recorded
@@ -790,6 +823,10 @@ void Collectives::exchange(std::span<const SentMessage> sends, std::span<const R
 
 void Collectives::allReduceRmsNorm(const RmsNormCall& call) {
   state_->allReduceRmsNorm(call);
+}
+
+void Collectives::allReduceFp8(const void* input, void* output, std::size_t count, DataType type, CUstream_st* stream) {
+  state_->allReduceFp8({input, output, count, stream}, type);
 }
 
 void Collectives::check() const {

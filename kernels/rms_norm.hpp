@@ -81,9 +81,28 @@ RmsNormArrays<T> arraysOf(const RmsNormCall& call) {
           .residual = static_cast<const T*>(call.residual),
           .newResidual = static_cast<T*>(call.newResidual),
           .normalised = static_cast<T*>(call.normalised),
-          .quantised = nullptr,
-          .scales = nullptr,
-          .scale = nullptr};
+          .quantised = call.quantised,
+          .scales = call.scales,
+          .scale = call.scale};
+}
+
+/// The element types whose rows can be quantised.
+template <class T>
+inline constexpr bool quantisesRows = sizeof(T) == 2;
+
+/// Calls f with the quantisation, which is not None, as a template argument.
+template <class F>
+int visitQuantisation(Quantisation quantisation, const F& f) {
+  switch (quantisation) {
+    case Quantisation::Fp8Static:
+      return f.template operator()<Quantisation::Fp8Static>();
+    case Quantisation::Fp8PerRow:
+      return f.template operator()<Quantisation::Fp8PerRow>();
+    case Quantisation::Fp8PerGroup:
+      return f.template operator()<Quantisation::Fp8PerGroup>();
+    default:
+      return f.template operator()<Quantisation::Int8PerRow>();
+  }
 }
 
 /// The arguments of a collective for a call, from the state of another one with the same scratch.

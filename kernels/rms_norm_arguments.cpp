@@ -21,14 +21,23 @@ bool requireValid(const RmsNormCall& call) {
   if (call.rows > std::numeric_limits<std::size_t>::max() / 4 / call.hidden / size) {
     fail("rows is larger than the address space; was it a negative number?");
   }
+  const bool isQuantised = call.quantisation != Quantisation::None;
+  if (isQuantised && size != 2) {
+    fail("rows of float are not quantised; convert to half or bfloat16");
+  }
+  if (isQuantised != (call.quantised != nullptr) && call.rows > 0) {
+    fail(isQuantised ? "quantised is null" : "quantised is given without a quantisation");
+  }
+  if (call.rows > 0 && call.scalesOfRow() > 0 && call.scales == nullptr) fail("scales is null");
+  if (call.quantisation == Quantisation::Fp8Static && call.scale == nullptr) fail("scale is null");
   struct Array {
     const char* name;
     const void* data;
     bool isRequired;
   };
-  for (const Array& array :
-       {Array{"input", call.input, true}, Array{"weight", call.weight, true}, Array{"residual", call.residual, false},
-        Array{"newResidual", call.newResidual, false}, Array{"normalised", call.normalised, false}}) {
+  for (const Array& array : {Array{"input", call.input, true}, Array{"weight", call.weight, true},
+                             Array{"residual", call.residual, false}, Array{"newResidual", call.newResidual, false},
+                             Array{"normalised", call.normalised, false}, Array{"quantised", call.quantised, false}}) {
     if (array.isRequired && array.data == nullptr && call.rows > 0) fail(std::string(array.name) + " is null");
     if (reinterpret_cast<std::uintptr_t>(array.data) % sizeof(Word128) != 0) {
       fail(std::string(array.name) + " is not at a multiple of 16 bytes: copy it");

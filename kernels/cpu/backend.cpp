@@ -6,6 +6,7 @@
 
 #include "host/memory/host_allocation.hpp"
 #include "kernels/algorithms.hpp"
+#include "kernels/all_reduce_fp8.hpp"
 #include "kernels/rms_norm.hpp"
 
 namespace mscclpp::kernels {
@@ -48,6 +49,11 @@ const Backend& cpuBackend() {
         if (type == DataType::FLOAT16) return cpu::makeRmsNorm<f16>(communicator, monitor);
         if (type == DataType::BFLOAT16) return cpu::makeRmsNorm<bf16>(communicator, monitor);
         return cpu::makeRmsNorm<float>(communicator, monitor);
+      },
+      [](DataType type, Communicator& communicator, const std::shared_ptr<WaitMonitor>& monitor) {
+        if (type == DataType::FLOAT16) return cpu::makeAllReduceFp8<f16>(communicator, monitor);
+        if (type == DataType::BFLOAT16) return cpu::makeAllReduceFp8<bf16>(communicator, monitor);
+        return cpu::makeAllReduceFp8<float>(communicator, monitor);
       },
       nullptr,
       [] { return std::shared_ptr<GpuBudget>(); }};

@@ -13,13 +13,23 @@ struct RmsNormBackend {
 
   static constexpr int mostPacks = static_cast<int>(mostRmsNormElements / packSize<float>);
   /// A thread holds whole rows, of up to `packs` packs. All use the same scratch.
-  template <class T, Pattern pattern, int packs = mostPacks>
-  using Collective = AllReduceRmsNorm<T, AllReduceRmsNormConfig{.pattern = pattern, .packsPerThread = packs}>;
+  template <class T, Pattern pattern, int packs = mostPacks, Quantisation quantisation = Quantisation::None>
+  using Collective =
+      AllReduceRmsNorm<T, AllReduceRmsNormConfig{
+                              .pattern = pattern, .quantisation = quantisation, .packsPerThread = packs}>;
 
   /// A row takes time that grows with the packs that there may be.
   template <class T, Pattern pattern>
   static int run(const CollectiveState<Collective<T, pattern>>& state, const RmsNormCall& call, int, KernelStart) {
     const std::size_t packs = call.hidden / packSize<T>;
+    if constexpr (quantisesRows<T>) {
+      if (call.quantisation != Quantisation::None) {
+        return visitQuantisation(call.quantisation, [&]<Quantisation quantisation>() {
+          runVariant<T, pattern, mostPacks, quantisation>(state, call);
+          return 0;
+        });
+      }
+    }
     if (packs <= 64) {
       runVariant<T, pattern, 64>(state, call);
     } else if (packs <= 512) {
@@ -31,9 +41,9 @@ struct RmsNormBackend {
   }
 
  private:
-  template <class T, Pattern pattern, int packs>
+  template <class T, Pattern pattern, int packs, Quantisation quantisation = Quantisation::None>
   static void runVariant(const CollectiveState<Collective<T, pattern>>& state, const RmsNormCall& call) {
-    using Variant = Collective<T, pattern, packs>;
+    using Variant = Collective<T, pattern, packs, quantisation>;
     Variant::run(mscclpp::cpu::SerialGrid(), argsFor<Variant, 0>(state, call),
                  ArraySource<T>(static_cast<const T*>(call.input)), arraysOf<T>(call));
   }

@@ -9,6 +9,7 @@
 #include "host/cuda/driver.hpp"
 #include "host/cuda/gpu_backend.hpp"
 #include "kernels/algorithms.hpp"
+#include "kernels/all_reduce_fp8.hpp"
 #include "kernels/rms_norm.hpp"
 #include "line_atomicity.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"
@@ -89,6 +90,11 @@ const Backend& gpuBackend() {
         if (type == DataType::FLOAT16) return gpu::makeRmsNorm<f16>(communicator, monitor);
         if (type == DataType::BFLOAT16) return gpu::makeRmsNorm<bf16>(communicator, monitor);
         return gpu::makeRmsNorm<float>(communicator, monitor);
+      },
+      [](DataType type, Communicator& communicator, const std::shared_ptr<WaitMonitor>& monitor) {
+        if (type == DataType::FLOAT16) return gpu::makeAllReduceFp8<f16>(communicator, monitor);
+        if (type == DataType::BFLOAT16) return gpu::makeAllReduceFp8<bf16>(communicator, monitor);
+        return gpu::makeAllReduceFp8<float>(communicator, monitor);
       },
       gpu::launchClockSync,
       [] {

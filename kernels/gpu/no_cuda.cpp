@@ -2,6 +2,7 @@
 #include "kernels/backend.hpp"
 #include "kernels/timed_calls.hpp"
 #include "mscclpp/host/base/error.hpp"
+#include "mscclpp/kernels/fused_gemm.hpp"
 
 namespace mscclpp::kernels {
 
@@ -23,3 +24,7 @@ std::unique_ptr<TimedCall> gpuTimedCall(CUstream_st*, const Call&, const TimingO
 }
 
 }  // namespace mscclpp::kernels
+
+std::unique_ptr<mscclpp::FusedGemm> mscclpp::makeFusedGemm(Communicator&, const GemmLayer&) {
+  kernels::throwNoCuda();
+}

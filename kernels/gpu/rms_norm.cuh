@@ -11,21 +11,28 @@ struct RmsNormBackend {
   static constexpr std::size_t capacity = std::size_t{8} << 20;
 
   /// Rows of up to `packs` packs for each thread (0: of up to mostRmsNormElements elements). All use the same scratch.
-  template <class T, Pattern pattern, int ranks = 0, int packs = 0>
+  template <class T, Pattern pattern, int ranks = 0, int packs = 0, Quantisation quantisation = Quantisation::None>
   using Collective =
-      AllReduceRmsNorm<T, AllReduceRmsNormConfig{.pattern = pattern, .ranks = ranks, .packsPerThread = packs}>;
+      AllReduceRmsNorm<T,
+                       AllReduceRmsNormConfig{
+                           .pattern = pattern, .ranks = ranks, .quantisation = quantisation, .packsPerThread = packs}>;
   static_assert(Collective<float, Pattern::OneShot>::maxHidden == mostRmsNormElements);
   /// Rows of this length have kernels that load ahead.
   static constexpr int fewPacks = 2;
+  template <class T>
+  static constexpr std::size_t shortRow =
+      std::size_t{fewPacks} * Collective<T, Pattern::OneShot>::maxBlockThreads* packSize<T>;
 
   template <class T, Pattern pattern>
   static int run(const CollectiveState<Collective<T, pattern>>& state, const RmsNormCall& call, int maxBlocks,
                  KernelStart start) {
-    using Short = Collective<T, pattern, 0, fewPacks>;
+    if constexpr (quantisesRows<T>) {
+      if (call.quantisation != Quantisation::None) return runQuantised<T, pattern>(state, call, maxBlocks, start);
+    }
     const auto enqueue = [&]<int ranks, int packs>() {
       return launchVariant<T, pattern, ranks, packs>(state, call, maxBlocks, start);
     };
-    if (call.hidden > std::size_t{fewPacks} * Short::maxBlockThreads * packSize<T>) {
+    if (call.hidden > shortRow<T>) {
       return enqueue.template operator()<0, 0>();
     }
     switch (state.args(0).team.size()) {
@@ -40,11 +47,16 @@ struct RmsNormBackend {
     }
   }
 
+  /// Calls with a quantisation: for any number of ranks, compiled in files of their own (rms_norm_quantised.cuh).
+  template <class T, Pattern pattern>
+  static int runQuantised(const CollectiveState<Collective<T, pattern>>& state, const RmsNormCall& call, int maxBlocks,
+                          KernelStart start);
+
  private:
-  template <class T, Pattern pattern, int ranks, int packs>
+  template <class T, Pattern pattern, int ranks, int packs, Quantisation quantisation = Quantisation::None>
   static int launchVariant(const CollectiveState<Collective<T, pattern>>& state, const RmsNormCall& call, int maxBlocks,
                            KernelStart start) {
-    using Variant = Collective<T, pattern, ranks, packs>;
+    using Variant = Collective<T, pattern, ranks, packs, quantisation>;
     const auto args = argsFor<Variant, ranks>(state, call);
     // At most one block for each multiprocessor: the measure of GpuBudget.
     const LaunchShape shape = Variant::shapeFor(call.rows, call.hidden, maxBlocks);

@@ -74,13 +74,15 @@ class Buffer::State {
     const std::size_t tokensPerRank = parts.add<std::uint32_t>(static_cast<std::size_t>(ranks()));
     const std::size_t expertIndex =
         parts.add<std::int32_t>(std::size_t{longest.maxTokens} * static_cast<std::size_t>(config.topk));
+    const std::size_t segmentCounts =
+        parts.add<std::uint32_t>(maxSegments * (experts + static_cast<std::size_t>(ranks())));
     const std::size_t barrier = parts.add<GridBarrier>(1);
     const int tables = std::max(blocks_, lowLatencyBlocks_);
     const std::size_t table =
         parts.add<std::uint32_t>(DispatchWorkspace::tableWords(longest) * static_cast<std::size_t>(tables));
     memory_ = detail::allocatePrivateMemory(where, parts.bytes());
     workspace_ = {{at<std::uint32_t>(memory_, tokensPerExpert), at<std::uint32_t>(memory_, tokensPerRank), nullptr,
-                   at<std::int32_t>(memory_, expertIndex)},
+                   at<std::int32_t>(memory_, expertIndex), at<std::uint32_t>(memory_, segmentCounts)},
                   at<GridBarrier>(memory_, barrier),
                   at<std::uint32_t>(memory_, table),
                   tables};
@@ -124,7 +126,10 @@ class Buffer::State {
     }
     enqueue(kernels::MoeLayoutCall{{tokens.experts, tokens.weights, tokens.tokens},
                                    dimensions(false),
-                                   {layout.tokensPerExpert, layout.tokensPerRank, layout.rankIndex, layout.expertIndex},
+                                   {layout.tokensPerExpert, layout.tokensPerRank, layout.rankIndex, layout.expertIndex,
+                                    workspace_.layout.segmentCounts},
+                                   workspace_.barrier,
+                                   {monitor_->deviceControl(), static_cast<std::uint64_t>(monitor_->timeout().count())},
                                    blocks_,
                                    stream});
   }

@@ -44,6 +44,8 @@ struct MoeLayoutCall {
   moe::Routing<std::int64_t> routing;
   moe::Dimensions dimensions;
   moe::RoutingLayout layout;
+  GridBarrier* barrier;
+  BoundedWait wait;
   int blocks;
   CUstream_st* stream;
 };
@@ -55,7 +57,8 @@ struct MoeLayout {
   static constexpr int maxBlockThreads = 512;
   template <class GridType>
   static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Nothing&, const Nothing&) {
-    moe::layOutRouting(grid, args.routing, args.dimensions, args.layout);
+    auto wait = args.wait;
+    moe::layOutRouting(grid, args.routing, args.dimensions, args.layout, [&] { args.barrier->sync(grid, wait); });
   }
 };
 

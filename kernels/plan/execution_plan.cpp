@@ -1,8 +1,12 @@
 // Plans that can be executed.
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/executor.hpp"
+#include "mscclpp/kernels/plan/json.hpp"
+#include "mscclpp/kernels/plan/verify.hpp"
 
 namespace mscclpp {
 
@@ -53,15 +57,37 @@ std::uint64_t hashOf(const plan::Plan& plan) {
   return hash.value();
 }
 
+void requireRank(const plan::NamedPlan& plan, int rank) {
+  if (rank >= 0 && rank < plan.ranks) return;
+  throw Error("ExecutionPlan: the plan \"" + plan.name + "\" is for " + std::to_string(plan.ranks) +
+                  " ranks, of which " + std::to_string(rank) + " is none",
+              ErrorCode::InvalidUsage);
+}
+
+std::string contentOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string content((std::istreambuf_iterator<char>(file)), {});
+  if (!file) throw Error("ExecutionPlan: the file " + path + " cannot be read", ErrorCode::InvalidUsage);
+  return content;
+}
+
 }  // namespace
 
-ExecutionPlan::ExecutionPlan(plan::NamedPlan plan, int rank) : rank_(rank), contentHash_(hashOf(plan)) {
-  if (rank < 0 || rank >= plan.ranks || plan::countOf(plan.rankPlans) != plan.ranks) {
-    throw Error("ExecutionPlan: the plan \"" + plan.name + "\" is for " + std::to_string(plan.ranks) +
-                    " ranks, of which " + std::to_string(rank) + " is none",
-                ErrorCode::InvalidUsage);
-  }
+ExecutionPlan::ExecutionPlan(const std::string& planPath, int rank)
+    : ExecutionPlan(plan::fromJson(contentOf(planPath)), rank) {}
+
+ExecutionPlan::ExecutionPlan(plan::NamedPlan plan, int rank) : rank_(rank) {
+  plan = plan::verified(std::move(plan));
+  requireRank(plan, rank);
+  contentHash_ = hashOf(plan);
   plan_ = std::make_shared<const plan::NamedPlan>(std::move(plan));
+}
+
+ExecutionPlan ExecutionPlan::forRank(int rank) const {
+  ExecutionPlan plan = *this;
+  requireRank(*plan_, rank);
+  plan.rank_ = rank;
+  return plan;
 }
 
 const std::string& ExecutionPlan::name() const noexcept {

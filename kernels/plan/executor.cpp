@@ -5,6 +5,7 @@
 #include <bit>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -14,9 +15,12 @@
 #include "interpreters.hpp"
 #include "kernels/backend.hpp"
 #include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/base/logger.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/jit/program.hpp"
 #include "plan_call.hpp"
 #include "plan_context.hpp"
+#include "plan_source.hpp"
 #include "user_buffers.hpp"
 
 namespace mscclpp {
@@ -27,6 +31,9 @@ namespace {
 
 /// The least room of a scratch chunk: so many messages are not set up one by one.
 constexpr std::size_t leastSlotBytes = std::size_t{16} << 10;
+
+/// Of the code of plans, per block: enough to saturate a link, with registers for loads of several packs.
+constexpr int mostThreads = 512;
 
 [[noreturn]] void throwInvalid(const ExecutionPlan& plan, const std::string& why) {
   throw Error("plan \"" + plan.name() + "\": " + why, ErrorCode::InvalidUsage);
@@ -44,19 +51,20 @@ struct SetupRequest {
   std::uint64_t partBytes;
   std::uint64_t slotBytes;
   std::uint32_t format;
-  std::uint32_t needs;  ///< 1: a context, 2: buffers
+  std::uint32_t needs;  ///< 1: a context, 2: buffers, 4: code
   std::uint32_t inPlace;
-  std::uint32_t reserved;
+  std::uint32_t code;  ///< the type and the operator of the code
 };
 
 }  // namespace
 
 class Executor::State {
  public:
-  State(std::shared_ptr<Communicator> communicator, std::size_t scratchBytes, DeviceType where)
+  State(std::shared_ptr<Communicator> communicator, std::size_t scratchBytes, DeviceType where, PlanCode code)
       : communicator_(std::move(communicator)),
         scratchBytes_(scratchBytes),
         where_(where),
+        code_(code),
         backend_(where == DeviceType::GPU ? gpuBackend() : cpuBackend()),
         rank_(communicator_->bootstrap()->getRank()),
         ranks_(communicator_->bootstrap()->getNranks()),
@@ -112,10 +120,17 @@ class Executor::State {
     const bool needsContext = context == contexts_.end();
     const bool usesBuffers = program.rank.reachesUserBuffers || program.rank.usesPorts;
     const bool needsBuffers = usesBuffers && (needsContext || !context->second.buffers.contains(bufferKey));
-    if (needsContext || needsBuffers) {
+    const CodeKey codeKey{plan.contentHash(), static_cast<int>(format), call.type,
+                          program.reduces ? call.op : ReduceOp::SUM};
+    const bool needsCode = where_ == DeviceType::GPU && code_ == PlanCode::Specialised && !kernels_.contains(codeKey) &&
+                           !backend_.isCapturing(stream);
+    if (needsContext || needsBuffers || needsCode) {
       const mscclpp::detail::GroupSetup setup(*communicator_);
-      agreeOnSetup(plan, {plan.contentHash(), message.partBytes, slotBytes, static_cast<std::uint32_t>(format),
-                          (needsContext ? 1u : 0u) + (needsBuffers ? 2u : 0u), request.inPlace, 0});
+      agreeOnSetup(plan,
+                   {plan.contentHash(), message.partBytes, slotBytes, static_cast<std::uint32_t>(format),
+                    (needsContext ? 1u : 0u) + (needsBuffers ? 2u : 0u) + (needsCode ? 4u : 0u), request.inPlace,
+                    static_cast<std::uint32_t>(call.type) << 8 | static_cast<std::uint32_t>(std::get<3>(codeKey))});
+      if (needsCode) kernels_.emplace(codeKey, compile(plan, program.rank, codeKey));
       if (program.rank.usesPorts) startProxy();
       if (needsContext) {
         context = contexts_
@@ -133,17 +148,22 @@ class Executor::State {
     }
     program.isSetUp = true;
     const UserBuffers* buffers = usesBuffers ? context->second.buffers.at(bufferKey).get() : nullptr;
-    run(plan, *context->second.memory, buffers, request, call, message, stream);
+    const auto compiled = kernels_.find(codeKey);
+    run(plan, *context->second.memory, buffers, request, call, message, stream,
+        compiled != kernels_.end() && compiled->second ? &*compiled->second : nullptr);
     if (where_ == DeviceType::CPU) check();
   }
 
  private:
   struct Program {
     plan::RankProgram rank;
+    bool reduces;
     bool isSetUp = false;  ///< at least for some calls
   };
   /// Plan, packet format, stream, room of the scratch's chunks.
   using ContextKey = std::tuple<std::uint64_t, int, CUstream_st*, std::size_t>;
+  /// Plan, packet format, type of elements, operator.
+  using CodeKey = std::tuple<std::uint64_t, int, DataType, ReduceOp>;
   using BufferKey = std::tuple<const void*, void*, std::uint64_t>;
   struct Context {
     std::unique_ptr<PlanMemory> memory;
@@ -214,16 +234,12 @@ class Executor::State {
                      "multicast: write the plan with memory channels");
       }
     }
-    for (const plan::Operand& operand : plan.plan().operands) {
-      if (operand.form == plan::Form::Packet && operand.buffer != plan::BufferKind::Scratch)
-        throwInvalid(plan, "packets lie in an input or output; they can only be in scratch");
-      if (operand.form == plan::Form::Packet && operand.access == plan::Access::Port)
-        throwInvalid(plan, "packets are written through a port channel; a proxy only writes plain data");
-    }
   }
 
   Program& addProgram(const ExecutionPlan& plan) {
-    return programs_.emplace(plan.contentHash(), Program{plan::programOf(plan.plan(), rank_), false}).first->second;
+    return programs_
+        .emplace(plan.contentHash(), Program{plan::programOf(plan.plan(), rank_), reduces(plan.plan()), false})
+        .first->second;
   }
 
   /// The room of a chunk of the scratch, which grows by powers of two.
@@ -262,6 +278,26 @@ class Executor::State {
     return request;
   }
 
+  /// The kernel of the plan, or nothing, on all ranks alike.
+  std::optional<jit::Kernel> compile(const ExecutionPlan& plan, const plan::RankProgram& program, const CodeKey& key) {
+    std::optional<jit::Kernel> kernel;
+    const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
+    const auto all = agreement.runStep("compile the plan \"" + plan.name() + "\"", [&] {
+      try {
+        const auto& [hash, format, type, op] = key;
+        const std::string source = sourceOf(
+            program, {type, op, static_cast<plan::PacketFormat>(format), plan.plan().chunksPerPart, mostThreads});
+        kernel = jit::compile({.source = source, .name = "plan.cu", .kernels = {planKernelName}}).kernel();
+      } catch (const BaseError& error) {
+        logMessage(LogLevel::Warn, LogSubsystem::Exec, "plan ", plan.name(), " is interpreted: ", error.what());
+      }
+      return std::vector<char>{static_cast<char>(kernel ? 1 : 0)};
+    });
+    for (const auto& ofRank : all)
+      if (ofRank.at(0) == 0) kernel.reset();
+    return kernel;
+  }
+
   void startProxy() {
     if (service_ != nullptr) return;
     ProxyServiceOptions options;
@@ -271,7 +307,8 @@ class Executor::State {
   }
 
   void run(const ExecutionPlan& plan, const PlanMemory& memory, const UserBuffers* buffers,
-           const BufferRequest& request, const PlanCall& call, const plan::Message& message, CUstream_st* stream) {
+           const BufferRequest& request, const PlanCall& call, const plan::Message& message, CUstream_st* stream,
+           const jit::Kernel* kernel) {
     plan::ExecutionArgs args = memory.args();
     Window<>& input = args.buffers[static_cast<int>(plan::BufferKind::Input)];
     Window<>& output = args.buffers[static_cast<int>(plan::BufferKind::Output)];
@@ -299,7 +336,10 @@ class Executor::State {
     };
     if (isCopied) move(input.base[rank_], request.input, request.inputBytes);
     const PlanLaunch launch{memory.blocks(), plan.plan().threadsPerBlock, memory.sharedBytes(), stream};
-    if (where_ == DeviceType::GPU) {
+    if (kernel != nullptr) {
+      kernel->launch(
+          {.shape = {launch.blocks, std::clamp(launch.threads / 32 * 32, 32, mostThreads)}, .stream = stream}, args);
+    } else if (where_ == DeviceType::GPU) {
       gpu::interpret(call.type, launch, args);
     } else {
       cpu::interpret(call.type, launch, args);
@@ -310,6 +350,7 @@ class Executor::State {
   std::shared_ptr<Communicator> communicator_;
   std::size_t scratchBytes_;
   DeviceType where_;
+  PlanCode code_;
   const Backend& backend_;
   int rank_;
   int ranks_;
@@ -317,11 +358,13 @@ class Executor::State {
   std::shared_ptr<WideProxyService> service_;
   std::map<std::uint64_t, Program> programs_;
   std::map<ContextKey, Context> contexts_;
+  std::map<CodeKey, std::optional<jit::Kernel>> kernels_;  ///< empty: interpreted
 };
 
-Executor::Executor(std::shared_ptr<Communicator> communicator, std::size_t defaultScratchBufferSize, DeviceType where) {
+Executor::Executor(std::shared_ptr<Communicator> communicator, std::size_t defaultScratchBufferSize, DeviceType where,
+                   PlanCode code) {
   if (communicator == nullptr) throw Error("Executor: the communicator is null", ErrorCode::InvalidUsage);
-  state_ = std::make_unique<State>(std::move(communicator), defaultScratchBufferSize, where);
+  state_ = std::make_unique<State>(std::move(communicator), defaultScratchBufferSize, where, code);
 }
 Executor::~Executor() = default;
 

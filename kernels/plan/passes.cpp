@@ -27,25 +27,6 @@ std::vector<Operand> places(const Draft& draft, const Operand& operand) {
   return all;
 }
 
-/// Whether two ranges of chunks have one in common, which in place may be under another name.
-bool overlap(const Draft& draft, const Operand& a, int aChunks, const Operand& b, int bChunks) {
-  if (a.rank != b.rank) return false;
-  if (a.buffer == b.buffer) return a.first < b.first + bChunks && b.first < a.first + aChunks;
-  if (!draft.header.inPlace) return false;
-  for (int i = 0; i < aChunks; ++i) {
-    Operand x = a;
-    x.first += i;
-    x = canonical(draft, x);
-    for (int k = 0; k < bChunks; ++k) {
-      Operand y = b;
-      y.first += k;
-      y = canonical(draft, y);
-      if (x.buffer == y.buffer && x.first == y.first) return true;
-    }
-  }
-  return false;
-}
-
 bool anyOverlap(const Draft& draft, const std::vector<Operand>& a, int aChunks, const std::vector<Operand>& b,
                 int bChunks) {
   for (const Operand& x : a) {
@@ -81,11 +62,10 @@ bool fuseChannels(Step& last, const Step& next) {
   return true;
 }
 
-/// d = a + b; d = d + c  becomes  d = a + b + c.
+/// d = a; d = d + b; d = d + c  becomes  d = a + b + c.
 bool fuseSums(const Draft& draft, Step& last, const Step& next) {
-  if (last.destinations.size() != 1 || next.destinations != last.destinations || last.sources.size() < 2 ||
-      next.sources.size() < 2 || next.sources.front() != last.destinations.front() ||
-      last.destinations.front().form == Form::Packet) {
+  if (last.destinations.size() != 1 || next.destinations != last.destinations || next.sources.size() < 2 ||
+      next.sources.front() != last.destinations.front() || last.destinations.front().form == Form::Packet) {
     return false;
   }
   const std::vector<Operand> added(next.sources.begin() + 1, next.sources.end());
@@ -141,6 +121,11 @@ bool fuseInto(const Draft& draft, Step& last, const Step& next) {
   return fuseSums(draft, last, next) || fuseCopies(draft, last, next);
 }
 
+bool storesPackets(const Step& step) {
+  return std::any_of(step.destinations.begin(), step.destinations.end(),
+                     [](const Operand& operand) { return operand.form == Form::Packet; });
+}
+
 /// The transfers of a block since its last Sync.
 class Pending {
  public:
@@ -181,6 +166,24 @@ class Pending {
 
 }  // namespace
 
+bool overlap(const Draft& draft, const Operand& a, int aChunks, const Operand& b, int bChunks) {
+  if (a.rank != b.rank) return false;
+  if (a.buffer == b.buffer) return a.first < b.first + bChunks && b.first < a.first + aChunks;
+  if (!draft.header.inPlace) return false;
+  for (int i = 0; i < aChunks; ++i) {
+    Operand x = a;
+    x.first += i;
+    x = canonical(draft, x);
+    for (int k = 0; k < bChunks; ++k) {
+      Operand y = b;
+      y.first += k;
+      y = canonical(draft, y);
+      if (x.buffer == y.buffer && x.first == y.first) return true;
+    }
+  }
+  return false;
+}
+
 std::vector<Step> fuse(const Draft& draft, const std::vector<Step>& steps) {
   std::vector<Step> fused;
   const auto isSync = [](const Step& step) { return step.operation.kind == OperationKind::Sync; };
@@ -195,6 +198,20 @@ std::vector<Step> fuse(const Draft& draft, const std::vector<Step>& steps) {
       continue;
     }
     if (isSync(step) && size > 0 && isSync(fused.back())) continue;
+    // A transfer may wait for what the next one waits for, unless others need what it stores before.
+    if (isTransfer(step)) {
+      std::size_t last = size;
+      while (last > 0 && (fused[last - 1].operation.kind == OperationKind::Wait ||
+                          fused[last - 1].operation.kind == OperationKind::Acquire)) {
+        --last;
+      }
+      const bool waits = last > 0 && last < size && isTransfer(fused[last - 1]) && !storesPackets(fused[last - 1]);
+      if (waits && fuseInto(draft, fused[last - 1], step)) {
+        std::rotate(fused.begin() + static_cast<std::ptrdiff_t>(last) - 1,
+                    fused.begin() + static_cast<std::ptrdiff_t>(last), fused.end());
+        continue;
+      }
+    }
     fused.push_back(step);
   }
   return fused;

@@ -8,9 +8,12 @@
 
 namespace mscclpp::plan {
 
+/// Whether two ranges of chunks have one in common, which in place may be under another name.
+bool overlap(const Draft& draft, const Operand& a, int aChunks, const Operand& b, int bChunks);
+
 /// Joins neighbouring steps of a block where one operation does the same: signals, waits and flushes of different
 /// channels; copies of one source; sums into one accumulator; a transfer and the copies of what it stores (to peers, as
-/// packets, through a switch).
+/// packets, through a switch); these also where only waits lie between, which then come first.
 std::vector<Step> fuse(const Draft& draft, const std::vector<Step>& steps);
 
 /// What insertSyncs orders.

@@ -13,13 +13,13 @@ std::size_t partsOf(const plan::Plan& plan, int chunks) {
   return static_cast<std::size_t>(chunks) / static_cast<std::size_t>(plan.chunksPerPart);
 }
 
+}  // namespace
+
 bool reduces(const plan::Plan& plan) {
   for (const plan::Operation& operation : plan.operations)
     if (operation.kind == plan::OperationKind::Transfer && operation.sources.count > 1) return true;
   return false;
 }
-
-}  // namespace
 
 bool isEmpty(const PlanCall& call) {
   return call.inputBytes == 0 && call.outputBytes == 0;

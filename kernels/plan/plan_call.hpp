@@ -18,6 +18,9 @@ struct PlanCall {
   ReduceOp op;
 };
 
+/// Whether the plan has a reduction, so that its calls need an operator.
+bool reduces(const plan::Plan& plan);
+
 /// Whether the message of the call is empty, so that nothing is to be done.
 bool isEmpty(const PlanCall& call);
 

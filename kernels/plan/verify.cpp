@@ -6,6 +6,10 @@
 
 namespace mscclpp::plan {
 
+bool place(Plan& plan) {
+  return !setPositions(plan);
+}
+
 NamedPlan placed(NamedPlan plan) {
   setPositions(plan);  // what it cannot follow, check() finds
   return plan;

@@ -113,6 +113,16 @@ def operators(comm, device):
     check_equal(new_residual, reduced + 1)
     wanted = torch.nn.functional.rms_norm(reduced + 1, (hidden,), weight, 1e-6)
     torch.testing.assert_close(normalised, wanted, rtol=1e-5, atol=1e-5)
+    half, half_residual, half_weight = partial.half(), residual.half(), weight.half()
+    normalised, _ = ops.all_reduce_rms_norm(half, half_residual, half_weight, group)
+    for quantisation, error in (("fp8_per_row", 1 / 16), ("fp8_per_group", 1 / 16), ("int8_per_row", 1 / 100)):
+        found = ops.all_reduce_rms_norm_quantised(half, half_residual, half_weight, group, quantisation)
+        scales = found[1].repeat_interleave(hidden // found[1].shape[-1], -1)
+        largest = normalised.float().abs().amax()
+        assert ((found[0].float() * scales - normalised.float()).abs() <= error * largest).all(), quantisation
+    summed = ops.all_reduce_fp8(half, group)
+    assert (summed - reduced).abs().amax() <= 4 * ranks / 14
+    check_equal(ops.all_gather(summed[None], group), summed.expand(ranks, rows, hidden))
 
     def layer(x):
         return ops.all_reduce(x * 2, group) + 1

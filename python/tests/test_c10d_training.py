@@ -43,9 +43,9 @@ def train_ddp(rank, ranks):
     return train(nn.parallel.DistributedDataParallel(model(), bucket_cap_mb=0.01), rank)
 
 
-def train_fsdp(rank, ranks):
+def sharded_model(ranks):
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import FSDPModule, fully_shard
+    from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh("cpu", (ranks,))
     sharded = model()
@@ -53,11 +53,52 @@ def train_fsdp(rank, ranks):
         if isinstance(layer, nn.Linear):
             fully_shard(layer, mesh=mesh)
     fully_shard(sharded, mesh=mesh)
+    return sharded
+
+
+def train_fsdp(rank, ranks):
+    from torch.distributed.fsdp import FSDPModule
+
+    sharded = sharded_model(ranks)
     if dist.get_backend() == "mscclpp":
         for module in sharded.modules():
             if isinstance(module, FSDPModule):
                 module.set_allocate_memory_from_process_group_for_comm(True)
     return train(sharded, rank)
+
+
+def train_fsdp_registered(rank, ranks):
+    import mscclpp.torch.fsdp
+
+    sharded = sharded_model(ranks)
+    if dist.get_backend() != "mscclpp":
+        return train(sharded, rank)
+    allocated = []
+
+    class CountingGroup:
+        """The default group, whose allocations are counted."""
+
+        def _get_backend(self, device):
+            backend = dist.group.WORLD._get_backend(device)
+
+            class Counting:
+                name = backend.name
+
+                @staticmethod
+                def allocate_tensor(size, **options):
+                    allocated.append(size)
+                    return backend.allocate_tensor(size, **options)
+
+            return Counting
+
+    mscclpp.torch.fsdp.use(sharded, CountingGroup())
+    losses = train(sharded, rank)
+    # The outputs of layers of one size take turns; in the first step one is in use while the next one is needed.
+    assert 3 <= len(allocated) <= 6, allocated
+    before = len(allocated)
+    train(sharded, rank)
+    assert len(allocated) == before
+    return losses
 
 
 def train_tensor_parallel(rank, ranks):
@@ -74,7 +115,7 @@ BOUND = 1e-4
 
 
 @pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("train_it", [train_ddp, train_fsdp, train_tensor_parallel])
+@pytest.mark.parametrize("train_it", [train_ddp, train_fsdp, train_fsdp_registered, train_tensor_parallel])
 def test_losses(train_it, ranks):
     ours = c10d_ranks.run(ranks, train_it, ranks)
     gloo = c10d_ranks.run(ranks, train_it, ranks, backend="gloo")
@@ -131,3 +172,18 @@ def run_compiled(rank, ranks, backend):
 
 def test_compile():
     c10d_ranks.run(2, run_compiled, 2, "aot_eager")
+
+
+def use_wrongly(rank, ranks):
+    import mscclpp.torch.fsdp
+
+    with pytest.raises(mscclpp.InvalidUsage, match="has no FSDPModule"):
+        mscclpp.torch.fsdp.use(model())
+    sharded = sharded_model(ranks)
+    mscclpp.torch.fsdp.use(sharded)
+    with pytest.raises(mscclpp.InvalidUsage, match="backend gloo"):
+        train(sharded, rank)
+
+
+def test_fsdp_on_other_backend():
+    c10d_ranks.run(2, use_wrongly, 2, backend="gloo")

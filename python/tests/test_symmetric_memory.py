@@ -3,8 +3,6 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
@@ -116,7 +114,11 @@ def collectives(rank, ranks):
 
 def record_algorithms(comm, store):
     """Long calls whose results are in symmetric memory, after the same calls elsewhere."""
+    import mscclpp.torch.symmetric_memory  # noqa: F401
+
     rank, ranks = comm.my_rank, comm.nranks
+    symm_mem.set_backend("MSCCLPP")
+    assert symm_mem.get_backend("cuda") == "MSCCLPP"
     dist.init_process_group("mscclpp", store=dist.FileStore(store, ranks), rank=rank, world_size=ranks)
     elsewhere = torch.zeros(ranks << 20)
     tensor, _ = allocate(ranks << 20)
@@ -187,15 +189,14 @@ def after_the_group(rank, ranks):
     assert memory.get_buffer(rank, (4,), torch.float32)[0] == rank
 
 
-@pytest.mark.parametrize("ranks", [2, 4])
-@pytest.mark.parametrize("check", [buffers, signals, collectives, subgroups])
-def test_on_own_backend(check, ranks):
-    c10d_ranks.run(ranks, check, ranks)
+def everything(rank, ranks):
+    for check in (buffers, signals, collectives, subgroups):
+        check(rank, ranks)
 
 
-@pytest.mark.parametrize("check", [buffers, signals, collectives, subgroups])
-def test_on_gloo(check):
-    c10d_ranks.run(2, check, 2, backend="gloo")
+@pytest.mark.parametrize("ranks, backend", [(2, "mscclpp"), (4, "mscclpp"), (2, "gloo")])
+def test_everything(ranks, backend):
+    c10d_ranks.run(ranks, everything, ranks, backend=backend)
 
 
 @pytest.mark.parametrize("check", [failures, differing_sizes, after_the_group])
@@ -214,9 +215,3 @@ def wait_for_killed(rank, ranks):
 
 def test_killed_rank():
     c10d_ranks.run(2, wait_for_killed, 2, expect_exit=[1])
-
-
-def test_name_is_known():
-    load_only = "import mscclpp.torch.symmetric_memory; from torch.distributed import _symmetric_memory as s; "
-    check = "s.set_backend('MSCCLPP'); assert s.get_backend('cuda') == 'MSCCLPP', s.get_backend('cuda')"
-    subprocess.run([sys.executable, "-c", load_only + check], check=True, timeout=60)

@@ -246,6 +246,90 @@ def check_norm(comm, group):
     torch.testing.assert_close(normalised, torch.ones(2, 3, 8))
 
 
+def quantised_reference(normalised, quantisation, scale):
+    """The quantised rows and their scales, from the normalised ones, to the bit."""
+    largest, dtype = (127, torch.int8) if quantisation == "int8_per_row" else (448, torch.float8_e4m3fn)
+    values = normalised.float()
+    groups = values.split(128, -1) if quantisation == "fp8_per_group" else [values]
+    scales = []
+    for group in groups:
+        largest_magnitude = group.abs().amax(-1, keepdim=True)
+        scales.append((largest_magnitude / largest).clamp(min=torch.finfo(torch.float32).tiny))
+    if scale is not None:
+        scales = [scale.expand(*values.shape[:-1], 1)]
+    scaled = torch.cat([group * each.reciprocal() for group, each in zip(groups, scales)], -1)
+    rounded = scaled.round() if dtype == torch.int8 else scaled
+    return rounded.clamp(-largest, largest).to(dtype), torch.cat(scales, -1) if scale is None else torch.empty(0)
+
+
+def check_quantised_norm(comm, group):
+    # Groups with a shorter last one; two shots with 4 ranks; longer than the scratch, with an odd number of rows.
+    for dtype, rows, hidden in (
+        (torch.bfloat16, 5, 200),
+        (torch.float16, 9, 256),
+        (torch.bfloat16, 35, 4104),
+        (torch.float16, 0, 64),
+    ):
+        generator = torch.Generator().manual_seed(rows)
+        inputs = torch.randn((comm.nranks, rows, hidden), generator=generator).to(dtype)
+        residual = torch.randn((rows, hidden), generator=generator).to(dtype)
+        weight = torch.randn(hidden, generator=generator).to(dtype)
+        tensor = inputs[comm.my_rank].clone()
+        normalised, wanted_residual = ops.all_reduce_rms_norm(tensor, residual, weight, group)
+        for quantisation in ("fp8_static", "fp8_per_row", "fp8_per_group", "int8_per_row"):
+            scale = torch.tensor([0.003]) if quantisation == "fp8_static" else None  # limits the largest values
+            found = ops.all_reduce_rms_norm_quantised(tensor, residual, weight, group, quantisation, scale)
+            wanted = quantised_reference(normalised, quantisation, scale)
+            for each, expected in zip(found, (*wanted, wanted_residual)):
+                assert each.dtype == expected.dtype and each.shape == expected.shape, (quantisation, each.shape)
+                assert torch.equal(each.view(torch.uint8), expected.view(torch.uint8)), (quantisation, dtype, rows)
+    tensor, weight = torch.ones(2, 16).half(), torch.ones(16).half()
+    scale = torch.ones(1)
+    call = ops.all_reduce_rms_norm_quantised
+    wrong = {
+        "no quantisation 'fp4'": lambda: call(tensor, None, weight, group, "fp4"),
+        "pass scale, a tensor": lambda: call(tensor, None, weight, group, "fp8_static"),
+        "fp8_per_row computes its scales": lambda: call(tensor, None, weight, group, "fp8_per_row", scale),
+        "no tensor of one float32": lambda: call(tensor, None, weight, group, "fp8_static", scale.half()),
+        "float are not quantised": lambda: call(tensor.float(), None, weight.float(), group, "int8_per_row"),
+    }
+    for sentence, function in wrong.items():
+        with pytest.raises(mscclpp.InvalidUsage) as caught:
+            function()
+        assert sentence in str(caught.value), (sentence, caught.value)
+
+
+def check_fp8(comm, group):
+    # The errors that AllReduceFp8 states; shorter and longer than the scratch; all ranks have the same bits.
+    for dtype, count in ((torch.float32, 70001), (torch.bfloat16, 300), (torch.float16, 1), (torch.bfloat16, 140000)):
+        generator = torch.Generator().manual_seed(count)
+        inputs = torch.randn((comm.nranks, count), generator=generator).to(dtype)
+        tensor = inputs[comm.my_rank].clone()
+        result = ops.all_reduce_fp8(tensor, group)
+        padded = torch.nn.functional.pad(inputs.double(), (0, -count % 128)).view(comm.nranks, -1, 128)
+        total = padded.sum(0)
+        e = padded.abs().amax(-1).sum(0) / 28
+        bound = e + (total.abs().amax(-1) + e) / 28
+        bound = bound[:, None] + 2**-8 * total.abs() + 1e-6
+        error = (result.double() - total.view(-1)[:count]).abs()
+        assert result.dtype == dtype and (error <= bound.view(-1)[:count]).all()
+        if count > 128:
+            assert error.max() > 0  # it was sent in 8 bits
+        bits = ops.all_gather(result.view(torch.uint8)[None], group)
+        assert (bits == bits[0]).all()
+        ops.all_reduce_fp8_(tensor, group)
+        assert torch.equal(tensor, result)
+        strided = torch.stack([inputs[comm.my_rank]] * 2, 1)[:, 1]
+        assert torch.equal(ops.all_reduce_fp8(strided, group), result)
+    assert ops.all_reduce_fp8(torch.ones(0), group).shape == (0,)
+    for sentence, call in {
+        "int32 is not supported": lambda: ops.all_reduce_fp8(torch.ones(4, dtype=torch.int32), group),
+        "not contiguous": lambda: ops.all_reduce_fp8_(torch.ones(4, 4).t()[:2], group),
+    }.items():
+        with pytest.raises(mscclpp.InvalidUsage, match=sentence):
+            call()
+
+
 def check_values(comm):
     torch.set_num_threads(1)
     group = mscclpp.torch.register(comm, "tensors")
@@ -259,6 +343,8 @@ def check_values(comm):
         check_mixed_calls,
         check_gradients,
         check_norm,
+        check_quantised_norm,
+        check_fp8,
     ):
         check(comm, group)
     if comm.nranks > 1:  # one rank has parts of any shape
@@ -349,6 +435,8 @@ def check_schemas(comm):
     calls = {
         "all_reduce": (x, group, "max"),
         "all_reduce_": (x.clone(), group),
+        "all_reduce_fp8": (x, group),
+        "all_reduce_fp8_": (x.clone(), group),
         "all_gather": (x, group),
         "all_gather_into": (torch.empty(8, 8), x, group),
         "reduce_scatter": (x, group),
@@ -359,6 +447,7 @@ def check_schemas(comm):
         "broadcast_": (x.clone(), group),
         "all_reduce_rms_norm": (x.t().contiguous().t(), None, weight, group),
         "all_reduce_rms_norm_": (x.clone(), x.clone(), weight, group),
+        "all_reduce_rms_norm_quantised": (x.half(), None, weight.half(), group, "fp8_per_group"),
     }
     defined = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("mscclpp::")}
     assert defined == {f"mscclpp::{name}" for name in calls}

@@ -25,6 +25,7 @@ INCLUDE = ROOT / "include"
 COMPAT = ROOT / "compat/include"
 
 HOST_ONLY = ("mscclpp/host/", "mscclpp/emulation/")  # may need what nvcc's device pass does not have
+NEEDS_CUTLASS = ("mscclpp/fusion/cutlass/",)  # compiled by what uses them, where CUTLASS is
 UMBRELLAS = ("mscclpp/core.hpp", "mscclpp/algorithm.hpp")  # include host headers
 
 
@@ -33,7 +34,7 @@ def header_names(nvcc):
         name = path.relative_to(INCLUDE).as_posix()
         if name.endswith(".hpp") and not (nvcc and (name.startswith(HOST_ONLY) or name in UMBRELLAS)):
             yield name
-        elif name.endswith(".cuh") and nvcc:
+        elif name.endswith(".cuh") and nvcc and not name.startswith(NEEDS_CUTLASS):
             yield name
     for path in sorted(COMPAT.glob("mscclpp/**/*.hpp")):
         yield path.relative_to(COMPAT).as_posix()

@@ -9,24 +9,16 @@ import os
 import pathlib
 import shlex
 import shutil
-import subprocess
 import sys
 import tempfile
+
+from quiet_run import run
 
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CONSUMER = HERE / "consumer"
 PACKAGES = {"headers_only": "mscclpp", "with_host": "mscclpp-host", "with_kernels": "mscclpp-kernels",
             "with_jit": "mscclpp-jit", "with_nccl_names": "mscclpp-nccl", "with_mscclpp_names": "mscclpp-compat"}
-
-
-def run(*command, **options):
-    """Runs a command; its output is shown only if it fails."""
-    command = [str(word) for word in command]
-    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
-    if result.returncode != 0:
-        raise SystemExit(f"{shlex.join(command)}\n{result.stdout}\nexit code {result.returncode}")
-    return result.stdout
 
 
 def install(meson, build, folder):

@@ -46,6 +46,22 @@ SAMPLES = {
             {"host/proxy/a.cpp": '#include "mscclpp/host/channel/memory_channel.hpp"\n'},
         ),
     ],
+    rules.oldest_python: [
+        (
+            {"python/mscclpp/a.py": "try:\n    pass\nexcept* ValueError:\n    pass\n"},
+            {"python/mscclpp/a.py": "match 1:\n    case int() | str():\n        pass\n"},
+        ),
+        (
+            {"python/mscclpp/a.py": "def first[T](items: list[T]) -> T: ...\n"},
+            {"python/tests/a.py": "def first[T](items: list[T]) -> T: ...\n"},
+        ),
+        ({"python/mscclpp/a.py": "from typing import Self\n"}, {"python/mscclpp/a.py": "from typing import Any\n"}),
+        ({"python/mscclpp/a.py": "import tomllib\n"}, {"python/mscclpp/a.py": "import datetime\n"}),
+        (
+            {"python/mscclpp/a.py": "import datetime\nx = datetime.UTC\n"},
+            {"python/mscclpp/a.py": "import datetime\nx = datetime.timezone.utc\n"},
+        ),
+    ],
     rules.acyclic: [
         (
             {

@@ -3,6 +3,7 @@
 A tree maps a path (relative to the repository, with /) to the text of the file. A finding is "path:line: sentence".
 """
 
+import ast
 import re
 
 HEADERS = (".hpp", ".cuh")
@@ -350,6 +351,49 @@ def plain_text(tree):
             yield f"{path}:{text.count(chr(10)) + 1}: no newline at the end"
 
 
+# The oldest Python that the package runs in, and names of the standard library that came later.
+OLDEST_PYTHON = (3, 10)
+LATER_NAMES = {
+    "asyncio": {"TaskGroup", "Runner", "timeout"},
+    "contextlib": {"chdir"},
+    "datetime": {"UTC"},
+    "enum": {"StrEnum", "ReprEnum", "verify"},
+    "hashlib": {"file_digest"},
+    "itertools": {"batched"},
+    "tomllib": set(),
+    "typing": {
+        "LiteralString", "Never", "NotRequired", "Required", "Self", "TypeAliasType", "TypeVarTuple", "Unpack",
+        "assert_never", "assert_type", "override", "reveal_type",
+    },
+    "warnings": {"deprecated"},
+}  # fmt: skip
+
+
+def oldest_python(tree):
+    """What a wheel holds is in the syntax, and imports the names, of the oldest Python that it is for."""
+    version = ".".join(map(str, OLDEST_PYTHON))
+    for path, text in tree.items():
+        if not (path.startswith("python/mscclpp/") and path.endswith(".py")):
+            continue
+        try:
+            module = ast.parse(text, feature_version=OLDEST_PYTHON)
+        except SyntaxError as error:
+            yield f"{path}:{error.lineno}: {error.msg} (Python {version})"
+            continue
+        for node in ast.walk(module):
+            if isinstance(node, ast.Import):
+                found = [each.name for each in node.names if not LATER_NAMES.get(each.name, {each.name})]
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module in LATER_NAMES:
+                later = LATER_NAMES[node.module]
+                found = [f"{node.module}.{each.name}" for each in node.names if each.name in later or not later]
+            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+                name = f"{node.value.id}.{node.attr}"
+                found = [name] if node.attr in LATER_NAMES.get(node.value.id, ()) else []
+            else:
+                continue
+            yield from (f"{path}:{node.lineno}: Python {version} has no {name}" for name in found)
+
+
 RULES = [
     layering,
     acyclic,
@@ -367,4 +411,5 @@ RULES = [
     portable,
     line_length,
     plain_text,
+    oldest_python,
 ]

@@ -64,6 +64,16 @@ TEST_CASE("moe: more tokens than lanes, warps and blocks") {
   checkMoe<moe::StoreTransport, RowKind::Plain>(p, 1, 3, 3);
 }
 
+TEST_CASE("moe: so many tokens that they are scanned in segments") {
+  MoeParameters p = moeParameters(2, 3, 2, 1700, 2, 3);
+  p.tokens[0][0] = 1700;
+  p.tokens[0][1] = 513;
+  p.tokens[1][0] = 1025;
+  p.tokens[1][1] = 1536;
+  p.rowPacks = p.resultPacks = 1;
+  checkMoe<moe::StoreTransport, RowKind::Plain>(p, 3, 1, 4);  // not more segments than blocks
+}
+
 TEST_CASE("moe: packets with 32-bit flags, whose numbers repeat") {
   MoeParameters p = moeParameters(3, 2, 2, 6, maxMoeCalls, 8);
   for (const std::uint64_t first : {std::uint64_t{1}, (std::uint64_t{1} << 32) - 5, (std::uint64_t{1} << 20) - 3}) {

@@ -25,10 +25,10 @@ enum class RowKind { Plain, Scaled, Quantised };
 
 /// Offsets in the buffer of a rank, in bytes. Arrays of calls follow each other.
 struct MoeOffsets {
-  std::size_t tokensPerExpert, tokensPerRank, expertIndex, barrier, tables;               // workspace
-  std::size_t rankIndex, received, positions, weightsReceived, counts, offsets, origins;  // of each call
-  std::size_t experts, weights, rows, scales, results;                                    // inputs of each call
-  std::size_t expertRows, expertScales, combined;                                         // outputs of each call
+  std::size_t tokensPerExpert, tokensPerRank, expertIndex, segmentCounts, barrier, tables;  // workspace
+  std::size_t rankIndex, received, positions, weightsReceived, counts, offsets, origins;    // of each call
+  std::size_t experts, weights, rows, scales, results;                                      // inputs of each call
+  std::size_t expertRows, expertScales, combined;                                           // outputs of each call
   std::size_t firstOfCalls, callBytes, bytes;
 };
 
@@ -70,6 +70,7 @@ inline MoeOffsets offsetsOf(const MoeParameters& p) {
   at.tokensPerExpert = place(end, static_cast<std::size_t>(d.experts) * 4);
   at.tokensPerRank = place(end, ranks * 4);
   at.expertIndex = place(end, choices * 4);
+  at.segmentCounts = place(end, moe::maxSegments * (static_cast<std::size_t>(d.experts) + ranks) * 4);
   at.barrier = place(end, sizeof(GridBarrier));
   at.tables = place(end, moe::DispatchWorkspace::tableWords(d) * 4 * static_cast<std::size_t>(p.maxBlocks));
   at.firstOfCalls = end;
@@ -146,7 +147,8 @@ struct MoeBody {
                           p.hasWeights ? local<float>(rank, p.at.weights + shift) : nullptr, p.tokens[call][rank]};
       dispatch.workspace = {
           {local<std::uint32_t>(rank, p.at.tokensPerExpert), local<std::uint32_t>(rank, p.at.tokensPerRank),
-           handle.rankIndex, local<std::int32_t>(rank, p.at.expertIndex)},
+           handle.rankIndex, local<std::int32_t>(rank, p.at.expertIndex),
+           local<std::uint32_t>(rank, p.at.segmentCounts)},
           &barrier,
           local<std::uint32_t>(rank, p.at.tables),
           p.maxBlocks};

@@ -5,14 +5,25 @@
 
 #include "emulated_plan.hpp"
 #include "mscclpp/emulation/wait_monitor.hpp"
+#include "mscclpp/plan/check.hpp"
+#include "mscclpp/plan/fault_message.hpp"
+#include "mscclpp/plan/static_role.hpp"
 #include "plan_reference.hpp"
 #include "sample_plans.hpp"
 
 namespace mscclpp::plan {
 namespace {
 
+/// Interprets a plan, for checkCall().
+struct Interpreted {
+  template <class T, class Op, class Grid>
+  static void run(int /*rank*/, const Grid& grid, const ExecutionArgs& args) {
+    interpret<T>(grid, args);
+  }
+};
+
 /// A call of all ranks: poisoned outputs, whose whole content is compared; `offset` elements before each buffer.
-template <class T, class Op>
+template <class T, class Op, class Execution = Interpreted>
 void checkCall(EmulatedPlan& emulated, const Plan& plan, const std::vector<std::vector<T>>& inputs, int threads,
                std::size_t offset, bool inPlace = false) {
   const std::size_t count = inputs[0].size();
@@ -32,7 +43,8 @@ void checkCall(EmulatedPlan& emulated, const Plan& plan, const std::vector<std::
     args.push_back(emulated.args(rank, input, output, message, test::valueOf<Op>,
                                  BoundedWait(monitor.deviceControl(), std::uint64_t{10'000'000'000})));
   }
-  emulation::launch(emulated.shape(threads), [&](int rank, const auto& grid) { interpret<T>(grid, args[rank]); });
+  emulation::launch(emulated.shape(threads),
+                    [&](int rank, const auto& grid) { Execution::template run<T, Op>(rank, grid, args[rank]); });
   monitor.check();
   for (int rank = 0; rank < plan.ranks; ++rank) {
     std::vector<T> whole(expected.size() + 2 * offset), result(expected.size() + 2 * offset);
@@ -59,6 +71,14 @@ TEST_CASE("sizes of chunks, iterations and shares") {
     covered += part.size;
   }
   CHECK(covered == 100);
+}
+
+TEST_CASE("the sample plans are proven") {
+  for (const int ranks : {2, 4}) {
+    for (const SamplePlan& sample : samplePlans(ranks)) CHECK(describe(sample.plan, check(sample.plan)) == "");
+    const Plan port = twoShotPlan(ranks, 2, 0, Access::Port);
+    CHECK(describe(port, check(port)) == "");
+  }
 }
 
 TEST_CASE("every plan with every count") {
@@ -98,6 +118,48 @@ TEST_CASE("all types and operators, rounded once, with special values") {
   checkType<bf16>();
   checkType<float>();
   checkType<std::int64_t>();
+}
+
+constexpr Plan staticTwoShot() {
+  return twoShotPlan(2, 2, 96);
+}
+constexpr Plan staticPackets() {
+  return twoShotPacketPlan(3, 2);
+}
+constexpr Plan staticGather() {
+  return gatherByReadingPlan(2, true);
+}
+
+/// Executes the plan of `make` as code.
+template <auto make>
+struct Specialised {
+  struct PlanOf {
+    static constexpr auto value = freeze<make>();
+  };
+  template <class T, class Op, int rank = 0, class Grid>
+  static void run(int of, const Grid& grid, const ExecutionArgs& args) {
+    if (of == rank) return executeStatic<T, Op, PlanOf, rank>(grid, args);
+    if constexpr (rank + 1 < PlanOf::value.ranks) run<T, Op, rank + 1>(of, grid, args);
+  }
+};
+
+TEST_CASE("plans that are constants are executed as code") {
+  const auto check = [&]<auto make>(std::integral_constant<decltype(make), make>) {
+    const Plan plan = make();
+    for (const PacketFormat format : {PacketFormat::LL8, PacketFormat::LL16}) {
+      EmulatedPlan emulated(plan, 2048, format);
+      unsigned seed = 70;
+      for (const std::size_t count : {1, 37, 501, 64, 256}) {
+        CAPTURE(count);
+        const auto inputs = exactInputs<bf16>(count, plan.ranks, ++seed);
+        checkCall<bf16, Sum, Specialised<make>>(emulated, plan, inputs, 2, count % 4);
+        checkCall<bf16, Sum>(emulated, plan, inputs, 2, count % 4);  // the two are the same protocol
+      }
+    }
+  };
+  check(std::integral_constant<decltype(&staticTwoShot), &staticTwoShot>{});
+  check(std::integral_constant<decltype(&staticPackets), &staticPackets>{});
+  check(std::integral_constant<decltype(&staticGather), &staticGather>{});
 }
 
 TEST_CASE("in place") {

@@ -103,8 +103,11 @@ constexpr Plan twoShotPlan(int ranks, int blocks = 1, std::uint64_t unit = 0, Ac
 
 /// The same by packets; `blocks` blocks do a share each.
 constexpr Plan twoShotPacketPlan(int ranks, int blocks = 1) {
-  Assembler assembler(
-      {.collective = CollectiveKind::AllReduce, .ranks = ranks, .chunksPerPart = ranks, .threadsPerBlock = 256});
+  Assembler assembler({.collective = CollectiveKind::AllReduce,
+                       .ranks = ranks,
+                       .chunksPerPart = ranks,
+                       .threadsPerBlock = 256,
+                       .doubleScratch = true});
   for (int rank = 0; rank < ranks; ++rank) {
     SampleRank self(assembler, rank);
     assembler.setScratchChunks(rank, 2 * ranks);

@@ -2,7 +2,6 @@
 // like the epilogue of a matrix multiplication, with a transform of whole rows between the reduction and its delivery.
 #pragma once
 
-#include "mscclpp/arch/atomic.hpp"
 #include "mscclpp/arch/memory.hpp"
 #include "mscclpp/arch/wide.hpp"
 #include "mscclpp/basic/concepts.hpp"
@@ -10,19 +9,14 @@
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/basic/vector.hpp"
 #include "mscclpp/basic/wait.hpp"
+#include "mscclpp/collective/block_order.hpp"
 #include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/collective/collective.hpp"
+#include "mscclpp/collective/row_contribution.hpp"
 #include "mscclpp/collective/row_scratch.hpp"
 #include "mscclpp/config.hpp"
 
 namespace mscclpp {
-
-/// Where bulk stores write a block of rows, or a part of it, at its owner: row r of the block is at address + r *
-/// pitch.
-struct RowSlot {
-  std::byte* address;
-  std::size_t pitch;  ///< bytes
-};
 
 /// The reduced elements of a row that one lane of a warp holds, in up to n packs.
 template <class T, int n>
@@ -65,29 +59,30 @@ class RowPacks {
 /// 3. All warps of the grid call collect(), which waits for the results of the other rows.
 /// 4. All threads of the grid call finish().
 ///
-/// Producers may be other warps than the grid's: they make a session of their own, with their grid, before a barrier of
-/// the block that comes before finish(), and call only what 1. names.
+/// Producers may be other warps than the grid's: they make a RowContribution of their own.
 ///
 /// The sources of the idea are Flux (arXiv 2406.06858) and TokenWeave (arXiv 2505.11329). Two calls on one scratch do
 /// not overlap in time, and a rank's call starts when all blocks of its previous call have ended.
 template <class Op, int Ranks, class Scratch, class GridType, class Wait, class Trace>
-class RowExchange {
+class RowExchange : public RowContribution<Ranks, Scratch> {
+  using Contribution = RowContribution<Ranks, Scratch>;
+
  public:
-  using T = typename Scratch::Element;
-  using Owners = typename Scratch::Owners;
-  static constexpr RowDelivery delivery = Scratch::delivery;
+  using Contribution::delivery;
+  using Contribution::owner;
+  using typename Contribution::Owners;
+  using typename Contribution::T;
 
   MSCCLPP_INLINE RowExchange(const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, std::size_t rows,
                              Wait& wait, Trace& trace, const Op& op)
-      : op_(op),
+      : Contribution(makeRowContribution(grid, args)),
+        op_(op),
         grid_(grid),
         warp_(grid.warp()),
-        args_(args),
         rows_(rows),
         wait_(wait),
-        trace_(trace),
-        epoch_(args.epochs.current(grid)),
-        hasStopped_(args.epochs.hasStopped(epoch_) || !isValid()) {
+        trace_(trace) {
+    if (!hasStopped_) hasStopped_ = !isValid();
     if (hasStopped_) return;
     if constexpr (delivery == RowDelivery::ToOwner) {
       // Release: what this rank read in the calls before may be overwritten from now on.
@@ -99,60 +94,20 @@ class RowExchange {
   }
 
   MSCCLPP_INLINE std::size_t rows() const { return rows_; }
-  /// Whether the call does nothing, since an earlier one has failed or the arguments do not fit: then nothing may be
-  /// contributed.
-  MSCCLPP_INLINE bool hasStopped() const { return hasStopped_; }
   /// Blocks of rows of this call.
   MSCCLPP_INLINE std::size_t blocks() const { return args_.scratch.blocksOf(rows()); }
-  /// The rank that reduces a block; with RowDelivery::Redundant every rank does.
-  MSCCLPP_INLINE int owner(std::size_t block) const { return Owners::owner(block, team().size()); }
-  /// The i-th block in an order that begins with the blocks of the next rank and ends with this rank's own: what
-  /// travels farthest is computed first, and the ranks do not write to the same peer at the same time.
+  /// The i-th block in the order in which this rank had best contribute them (collective/block_order.hpp).
   MSCCLPP_INLINE std::size_t blockInOrder(std::size_t i) const {
-    for (int step = 1; step < team().size(); ++step) {
-      const int rank = (team().rank() + step) % team().size();
-      const std::size_t count = Owners::count(blocks(), rank, team().size());
-      if (i < count) return Owners::block(rank, i, team().size());
-      i -= count;
-    }
-    return Owners::block(team().rank(), i, team().size());
+    return remoteBlockFirst<Owners>(i, blocks(), team().rank(), team().size());
   }
 
-  // ---- 1. contributions ----
+  // ---- 1. contributions: contribute(), slot() and ----
 
-  /// Contributes elements [column, column + N) of a row: 4, 8 or 16 bytes, aligned to that. Called by one thread, once
-  /// for each element. The caller's values are sent by plain stores; publish() makes them visible.
-  template <int N>
-  MSCCLPP_INLINE void contribute(std::size_t row, std::size_t column, const Vector<T, N>& values) const {
-    static_assert(sizeof(values) == 4 || sizeof(values) == 8 || sizeof(values) == 16,
-                  "a fragment must have 4, 8 or 16 bytes");
-    forEachReducer(args_.scratch.blockOf(row), [&](int rank) {
-      std::byte* const to = slot(row, rank).address + column * sizeof(T);
-      if constexpr (sizeof(values) == 16) {
-        arch::storeWide(to, arch::bitCast<Word128>(values));
-      } else {
-        arch::storePlain(to, arch::bitCast<typename arch::WordOfSize<sizeof(values)>::Type>(values));
-      }
-    });
-  }
-  /// The memory of `rank` for this rank's contributions to the rows of a block from `row` on, for stores of the
-  /// caller's own, bulk copies for example: rank is owner(block), or each rank in turn with RowDelivery::Redundant.
-  MSCCLPP_INLINE RowSlot slot(std::size_t row, int rank) const {
-    return {args_.window.at(rank, args_.scratch.contributionOffset(epoch_, row, team().rank())),
-            args_.scratch.rowBytes()};
-  }
-  /// Announces one part of a block of rows, with release: all that the threads of the group contributed to it before.
-  /// Called by all threads of the group, once for each part, after the group's bulk stores to it are complete.
+  /// RowContribution::publish(), traced.
   template <ThreadGroup Group>
   MSCCLPP_INLINE void publish(const Group& group, std::size_t block) const {
     const TraceSpan span(trace_, TraceId::Publish, block);
-    group.sync();
-    if (hasStopped_) return;
-    if constexpr (delivery == RowDelivery::Redundant) {
-      for (int rank = group.rank(); rank < team().size(); rank += group.size()) countPart(rank, block);
-    } else {
-      if (group.rank() == 0) countPart(owner(block), block);
-    }
+    Contribution::publish(group, block);
   }
 
   // ---- 2. reduction ----
@@ -246,10 +201,15 @@ class RowExchange {
   }
 
  private:
+  using Contribution::args_;
+  using Contribution::arrivalsOf;
+  using Contribution::epoch_;
+  using Contribution::hasStopped_;
+  using Contribution::team;
+
   static MSCCLPP_HOST_DEVICE const GridType& someGrid();  // not defined
   using Warp = decltype(someGrid().warp());
 
-  MSCCLPP_INLINE const Team<Ranks>& team() const { return args_.team; }
   MSCCLPP_INLINE bool isFirstWarp() const { return grid_.blockIndex() == 0 && grid_.warpIndex() == 0; }
   MSCCLPP_INLINE bool failed() const { return hasFailed(wait_); }
   /// Where calls are checked, whether the rows fit in the scratch.
@@ -268,24 +228,6 @@ class RowExchange {
     return static_cast<std::size_t>(grid_.warpCount() * grid_.blockCount());
   }
 
-  /// Calls f(rank) for the ranks that reduce a block.
-  template <class F>
-  MSCCLPP_INLINE void forEachReducer(std::size_t block, const F& f) const {
-    if constexpr (delivery == RowDelivery::Redundant) {
-      f(team().rank());
-      MSCCLPP_UNROLL
-      for (int i = 0; i < team().size() - 1; ++i) f(team().peer(i));
-    } else {
-      f(owner(block));
-    }
-  }
-
-  MSCCLPP_INLINE void countPart(int rank, std::size_t block) const {
-    arch::reduceAdd<arch::Order::Release, arch::Scope::System>(arrivalsOf(rank, block, team().rank()), 1u);
-  }
-  MSCCLPP_INLINE std::uint32_t* arrivalsOf(int rank, std::size_t block, int from) const {
-    return reinterpret_cast<std::uint32_t*>(args_.window.at(rank, args_.scratch.arrivalOffset(epoch_, block, from)));
-  }
   MSCCLPP_INLINE std::uint64_t* readyOf(int rank, std::size_t row) const {
     return reinterpret_cast<std::uint64_t*>(args_.window.at(rank, args_.scratch.readyOffset(epoch_, row)));
   }
@@ -317,10 +259,11 @@ class RowExchange {
     packs.lane_ = static_cast<std::size_t>(warp_.rank());
     packs.width_ = static_cast<std::size_t>(warp_.size());
     packs.columns_ = args_.scratch.columns;
+    const std::byte* const first = args_.window.at(team().rank(), args_.scratch.contributionOffset(epoch_, row, 0));
+    const std::size_t perRank = args_.scratch.contributionOffset(0, 0, 1);
     packs.forEach([&](std::size_t column, Pack<T>& pack) {
       const auto term = [&](int from) {
-        return arch::loadWide(args_.window.at(team().rank(), args_.scratch.contributionOffset(epoch_, row, from)) +
-                              column * sizeof(T));
+        return arch::loadWide(first + static_cast<std::size_t>(from) * perRank + column * sizeof(T));
       };
       if constexpr (Ranks > 0) {
         Word128 words[Ranks];  // all loads are in flight before the first is used
@@ -349,12 +292,9 @@ class RowExchange {
   [[no_unique_address]] const Op op_;
   const GridType& grid_;
   const Warp warp_;
-  const CollectiveArgs<Ranks, Scratch>& args_;
   const std::size_t rows_;
   Wait& wait_;
   Trace& trace_;
-  const std::uint64_t epoch_;
-  const bool hasStopped_;  ///< an earlier call has failed
 };
 
 /// A RowExchange for one call, with the reduction operator op, the same on all ranks. rows: at least 1 and at most

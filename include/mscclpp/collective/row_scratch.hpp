@@ -69,14 +69,18 @@ struct RowScratch {
     return delivery == RowDelivery::Redundant ? blocks() : Owners::count(blocks(), 0, ranks);
   }
 
+  /// The set of slots of what rank `from` contributes in a call: of 2 * ranks sets, which begin at the start of the
+  /// window and follow each other; each has reducedBlocks() * rowsPerBlock rows.
+  MSCCLPP_HOST_DEVICE std::size_t slotSet(std::uint64_t epoch, int from) const {
+    return (epoch % 2) * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from);
+  }
   /// Offset in the window, in bytes, of what rank `from` contributes to a row; the rows of a block follow each other.
   MSCCLPP_HOST_DEVICE std::size_t contributionOffset(std::uint64_t epoch, std::size_t row, int from) const {
     const std::size_t block = blockOf(row);
     const std::size_t index = delivery == RowDelivery::Redundant ? block : Owners::index(block, ranks);
     const std::size_t perRank = reducedBlocks() * static_cast<std::size_t>(rowsPerBlock);
     const std::size_t inBlock = row % static_cast<std::size_t>(rowsPerBlock);
-    const std::size_t set = (epoch % 2) * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from);
-    return (set * perRank + index * static_cast<std::size_t>(rowsPerBlock) + inBlock) * rowBytes();
+    return (slotSet(epoch, from) * perRank + index * static_cast<std::size_t>(rowsPerBlock) + inBlock) * rowBytes();
   }
   /// The result of a row.
   MSCCLPP_HOST_DEVICE std::size_t resultOffset(std::uint64_t epoch, std::size_t row) const {

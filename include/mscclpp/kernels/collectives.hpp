@@ -144,6 +144,12 @@ class Collectives {
   /// can. Throws Error(InvalidUsage) for wrong arguments and, after an earlier failure, what check() throws.
   void allReduceRmsNorm(const RmsNormCall& call);
 
+  /// Sums `count` elements, of FLOAT32, FLOAT16 or BFLOAT16, over all ranks, sent as fp8 with a scale for each 128 of
+  /// them: the errors, and which bits, are those of AllReduceFp8 (fusion/all_reduce_fp8.hpp). input == output is
+  /// allowed, any other overlap is not. Calls, parts of long messages, scratch (on GPUs 30 MiB), capture and errors as
+  /// of allReduceRmsNorm().
+  void allReduceFp8(const void* input, void* output, std::size_t count, DataType type, CUstream_st* stream = nullptr);
+
   /// Throws if a wait of an earlier call failed: Error(RemoteError) that names a failed rank, Error(Timeout), or
   /// Error(Aborted). On GPUs call it after synchronising the stream. The outputs since the failure are then
   /// meaningless, on all ranks, also on those whose own waits succeeded; and the object can no longer be used.

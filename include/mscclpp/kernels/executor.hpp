@@ -18,16 +18,31 @@ class Communicator;
 /// The format of a plan's packets, with MSCCL++'s names and values. A call with another format has its own scratch.
 enum class PacketType { LL8, LL16 };
 
+/// How plans are executed on GPUs; on CPUs they are interpreted.
+enum class PlanCode {
+  /// By code that NVRTC compiles for the plan, the rank, the type and the operator, in the set-up of their first call,
+  /// which takes a second or, with the cache of jit/cache.hpp, some milliseconds. Where NVRTC is missing on any rank,
+  /// and for types and operators that a captured call is the first to use: interpreted.
+  Specialised,
+  Interpreted  ///< by compiled kernels that read the operations from memory
+};
+
 /// A plan that can be executed. A value: copies share the plan.
 class ExecutionPlan {
  public:
-  /// All ranks have the same plan. rank: the caller. Throws Error(InvalidUsage) if the plan has no such rank.
+  /// The plan of a file in MSCCL++'s JSON schema (kernels/plan/json.hpp). Throws what fromJson() and the other
+  /// constructor throw, and Error(InvalidUsage) if the file cannot be read.
+  ExecutionPlan(const std::string& planPath, int rank);
+  /// All ranks have the same plan. rank: the caller. Throws Error(InvalidUsage) if the plan is not proven
+  /// (plan/check.hpp): the message says where and what to do. Also if it has no such rank.
   ExecutionPlan(plan::NamedPlan plan, int rank);
 
   const std::string& name() const noexcept;
   /// As Algorithm names it: "allreduce"; "custom" for collectives of users.
   std::string collective() const;
   int rank() const noexcept { return rank_; }
+  /// The same plan for another rank, without a copy of it.
+  ExecutionPlan forRank(int rank) const;
   /// The message sizes that it is meant for, in bytes, as Algorithm states them.
   std::size_t minMessageSize() const noexcept;
   std::size_t maxMessageSize() const noexcept;
@@ -57,11 +72,11 @@ class Executor {
  public:
   static constexpr std::size_t DefaultScratchBufferSize = std::size_t{128} << 20;
 
-  /// defaultScratchBufferSize: the largest scratch of a plan, in bytes; the same on all ranks. where: GPU streams, of the
-  /// current device, or the CPU. Throws Error(InvalidUsage) for a null communicator.
+  /// All ranks pass the same. defaultScratchBufferSize: the largest scratch of a plan, in bytes. where: GPU streams, of
+  /// the current device, or the CPU. Throws Error(InvalidUsage) for a null communicator.
   explicit Executor(std::shared_ptr<Communicator> communicator,
-                    std::size_t defaultScratchBufferSize = DefaultScratchBufferSize,
-                    DeviceType where = DeviceType::GPU);
+                    std::size_t defaultScratchBufferSize = DefaultScratchBufferSize, DeviceType where = DeviceType::GPU,
+                    PlanCode code = PlanCode::Specialised);
   /// The kernels of all calls have ended, on all ranks.
   ~Executor();
   Executor(const Executor&) = delete;

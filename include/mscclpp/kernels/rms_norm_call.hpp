@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "mscclpp/basic/data_type.hpp"
+#include "mscclpp/fusion/quantise.hpp"
 
 struct CUstream_st;
 
@@ -18,11 +19,32 @@ struct RmsNormCall {
   const void* weight = nullptr;    ///< hidden
   void* newResidual = nullptr;     ///< rows x hidden: the sum and the residual; may be `residual`; null: not written
   void* normalised = nullptr;      ///< rows x hidden; may be `input`; null: not written
+
+  Quantisation quantisation = Quantisation::None;  ///< of the normalised rows; others than None: not of FLOAT32
+  void* quantised = nullptr;                       ///< rows x hidden values of one byte; not null with a quantisation
+  float* scales = nullptr;       ///< per row: rows; per group: rows x scalesOfRow(); not null with either
+  const float* scale = nullptr;  ///< Fp8Static: one, in memory of the device
+
   std::size_t rows = 0;
   std::size_t hidden = 0;             ///< a multiple of 16 bytes, of at most mostRmsNormElements elements
   DataType type = DataType::FLOAT32;  ///< FLOAT32, FLOAT16 or BFLOAT16
   float epsilon = 1e-6f;
   CUstream_st* stream = nullptr;  ///< to enqueue on, on GPUs
+
+  /// The scales that a row gets: 0 without a quantisation, and with one scale for all.
+  std::size_t scalesOfRow() const {
+    switch (quantisation) {
+      case Quantisation::Fp8PerRow:
+      case Quantisation::Int8PerRow:
+        return 1;
+      case Quantisation::Fp8PerGroup:
+        return (hidden + quantisationGroup - 1) / quantisationGroup;
+      case Quantisation::None:
+      case Quantisation::Fp8Static:
+        break;
+    }
+    return 0;
+  }
 };
 
 /// The longest row of a RmsNormCall, in elements.

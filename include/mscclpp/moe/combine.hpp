@@ -56,9 +56,9 @@ struct TokenRows {
 /// plus the rounding of fp32. A token without choices gets zeros.
 ///
 /// run() is called by every thread of every block of `grid`, on every rank, as Dispatch::run(), with the handle of the
-/// dispatch; in between, the experts' results are computed. With Phase::Send, the results are read; with Phase::Receive
-/// they are not. source(row, pack) gives a pack of an expert's result, sink(token, pack, values) gets one of a token's,
-/// once each.
+/// dispatch; in between, the experts' results are computed. They are read with Phase::Send and, over a StoreTransport,
+/// with Phase::Receive too. source(row, pack) gives a pack of an expert's result, sink(token, pack, values) gets one of
+/// a token's, once each.
 template <class T, class RowTransport, int Ranks = 0>
 struct Combine {
   static_assert(sizeof(T) == 2, "results are bf16 or f16");
@@ -100,6 +100,8 @@ struct Combine {
     using Session = RowSession<Ranks, Scratch, GridType, BoundedWait>;
     static constexpr int width = Session::width;
     static constexpr int n = Session::packsPerLane;
+    /// Whether this rank's own parts are computed as they are added, instead of passing through slots.
+    static constexpr bool addsOwnPart = Transport::hasRowFlags;
     struct Sum {
       float at[n][packSize<T>];
     };
@@ -145,8 +147,8 @@ struct Combine {
       if (session.failed()) return;
       const std::uint32_t perRow = itemsPerRow();
       std::uint32_t item = first;
-      for (int i = 0; i < args.team.size(); ++i) {
-        const int to = session.rankInOrder(i);
+      for (int i = 0; i < args.team.size() - (addsOwnPart ? 1 : 0); ++i) {
+        const int to = session.rankInOrder(i);  // this one is the last
         const std::uint32_t items = args.handle.received[to] * perRow;
         for (; item < items; item += stride) {
           const std::uint32_t row = item / perRow;
@@ -162,7 +164,18 @@ struct Combine {
     }
 
     MSCCLPP_INLINE void sendStep(int to, std::uint32_t row, std::uint32_t step) const {
-      const std::size_t entry = Handle::entry(args.dimensions, to, row);
+      const Sum sum = partOf(to, row, step);
+      MSCCLPP_UNROLL
+      for (int i = 0; i < n; ++i) {
+        const std::uint32_t pack = packOf(step, i);
+        if (pack < args.scratch.rowPacks) {
+          session.send(to, args.scratch.dataSlot(row, pack), toWord<T>(rounded(sum, i)));
+        }
+      }
+    }
+    /// What this rank's experts contribute to a row that they got from a rank.
+    MSCCLPP_INLINE Sum partOf(int from, std::uint32_t row, std::uint32_t step) const {
+      const std::size_t entry = Handle::entry(args.dimensions, from, row);
       Sum sum = {};
       for (int choice = 0; choice < args.dimensions.topk; ++choice) {
         const std::int32_t position = args.handle.positions[entry + static_cast<std::size_t>(choice)];
@@ -183,12 +196,7 @@ struct Combine {
           }
         }
       }
-      MSCCLPP_UNROLL
-      for (int i = 0; i < n; ++i) {
-        const std::uint32_t pack = packOf(step, i);
-        if (pack < args.scratch.rowPacks)
-          session.send(to, args.scratch.dataSlot(row, pack), toWord<T>(rounded(sum, i)));
-      }
+      return sum;
     }
     static MSCCLPP_INLINE Pack<T> rounded(const Sum& sum, int i) {
       Pack<T> pack;
@@ -208,7 +216,7 @@ struct Combine {
         if constexpr (Transport::hasRowFlags) {
           for (int from = 0; from < args.team.size(); ++from) {
             const std::int32_t row = args.handle.indexAt(args.dimensions, token, from);
-            if (row >= 0) session.await(from, static_cast<std::uint32_t>(row));
+            if (row >= 0 && from != args.team.rank()) session.await(from, static_cast<std::uint32_t>(row));
           }
           if (session.warp().any(hasFailed(wait))) return;
           for (std::uint32_t step = 0; step < args.scratch.steps(); ++step) receiveStep(token, step);
@@ -219,11 +227,36 @@ struct Combine {
       }
     }
 
-    /// With the loads of two ranks in flight together.
     MSCCLPP_INLINE void receiveStep(std::uint32_t token, std::uint32_t step) {
-      constexpr int batch = 2;
       Sum sum = {};
-      for (int first = 0; first < args.team.size(); first += batch) {
+      if constexpr (addsOwnPart) {
+        const int self = args.team.rank();
+        addParts(token, step, 0, self, sum);
+        const std::int32_t row = args.handle.indexAt(args.dimensions, token, self);
+        if (row >= 0) {
+          const Sum part = partOf(self, static_cast<std::uint32_t>(row), step);
+          MSCCLPP_UNROLL
+          for (int i = 0; i < n; ++i) add(sum, i, rounded(part, i));  // as if it had travelled
+        }
+        addParts(token, step, self + 1, args.team.size(), sum);
+      } else {
+        addParts(token, step, 0, args.team.size(), sum);
+      }
+      if (hasFailed(wait)) return;
+      MSCCLPP_UNROLL
+      for (int i = 0; i < n; ++i) {
+        const std::uint32_t pack = packOf(step, i);
+        if (pack < args.scratch.rowPacks) sink(token, pack, rounded(sum, i));
+      }
+    }
+    static MSCCLPP_INLINE void add(Sum& sum, int i, const Pack<T>& part) {
+      MSCCLPP_UNROLL
+      for (int k = 0; k < packSize<T>; ++k) sum.at[i][k] += widen<T>(part[k]);
+    }
+    /// Adds the parts from ranks [begin, end), with the loads of two ranks in flight together.
+    MSCCLPP_INLINE void addParts(std::uint32_t token, std::uint32_t step, int begin, int end, Sum& sum) {
+      constexpr int batch = 2;
+      for (int first = begin; first < end; first += batch) {
         int from[batch * n];
         std::uint32_t slots[batch * n];
         bool isPresent[batch * n];
@@ -231,7 +264,7 @@ struct Combine {
         bool hasAny = false;
         MSCCLPP_UNROLL
         for (int b = 0; b < batch; ++b) {
-          const bool isRank = first + b < args.team.size();
+          const bool isRank = first + b < end;
           const std::int32_t row = isRank ? args.handle.indexAt(args.dimensions, token, first + b) : -1;
           hasAny = hasAny || row >= 0;
           MSCCLPP_UNROLL
@@ -245,21 +278,9 @@ struct Combine {
         if (!hasAny) continue;
         session.template receive<batch * n>(from, slots, isPresent, words);
         MSCCLPP_UNROLL
-        for (int b = 0; b < batch; ++b) {
-          MSCCLPP_UNROLL
-          for (int i = 0; i < n; ++i) {
-            if (!isPresent[b * n + i]) continue;
-            const Pack<T> part = fromWord<T>(words[b * n + i]);
-            MSCCLPP_UNROLL
-            for (int k = 0; k < packSize<T>; ++k) sum.at[i][k] += widen<T>(part[k]);
-          }
+        for (int i = 0; i < batch * n; ++i) {
+          if (isPresent[i]) add(sum, i % n, fromWord<T>(words[i]));
         }
-      }
-      if (hasFailed(wait)) return;
-      MSCCLPP_UNROLL
-      for (int i = 0; i < n; ++i) {
-        const std::uint32_t pack = packOf(step, i);
-        if (pack < args.scratch.rowPacks) sink(token, pack, rounded(sum, i));
       }
     }
   };

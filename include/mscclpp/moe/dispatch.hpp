@@ -82,7 +82,7 @@ struct Dispatch {
     }
     auto wait = args.wait;
     Call<GridType, Source, Sink> call{
-        grid, args, source, sink, RowSession<Ranks, Scratch, GridType, BoundedWait>(grid, args, wait), wait};
+        grid, args, source, sink, RowSession<Ranks, Scratch, GridType, BoundedWait>(grid, args, wait), wait, true};
     return call.run();
   }
 
@@ -110,6 +110,11 @@ struct Dispatch {
     const Sink& sink;
     Session session;
     BoundedWait& wait;
+    bool fits;  ///< there is room for the rows
+
+    /// Whether the rows from this rank to itself are stored as they are sent, instead of passing through slots: the
+    /// sender knows where they belong.
+    static constexpr bool storesOwnRows = Transport::hasRowFlags;
 
     MSCCLPP_INLINE bool run() {
       if (session.hasStopped()) return false;
@@ -117,8 +122,8 @@ struct Dispatch {
       const bool receives = args.phase != Phase::Send;
       const auto share = session.share(args.phase);
       if (sends) {
-        layOutRouting(grid, args.routing, args.dimensions, args.workspace.layout);
-        session.syncGrid(*args.workspace.barrier);
+        layOutRouting(grid, args.routing, args.dimensions, args.workspace.layout,
+                      [&] { session.syncGrid(*args.workspace.barrier); });
         session.enter([&](int to, std::uint32_t word) {
           const int first = to * args.dimensions.expertsPerRank();
           const auto& layout = args.workspace.layout;
@@ -126,14 +131,12 @@ struct Dispatch {
         });
       }
       // Packets leave before this rank knows that others have entered; stores need it.
-      if constexpr (!Transport::hasRowFlags) {
-        if (sends) send(share.first, share.stride);
+      if (share.sends && !storesOwnRows) send(share.first, share.stride);
+      if (receives || storesOwnRows) {
+        session.awaitEntries();
+        fits = makeTable();
       }
-      if (receives || Transport::hasRowFlags) session.awaitEntries();
-      const bool fits = !receives || makeTable();
-      if constexpr (Transport::hasRowFlags) {
-        if (share.sends) send(share.first, share.stride);
-      }
+      if (share.sends && storesOwnRows) send(share.first, share.stride);
       if (share.receives && fits) receive(share.first, share.stride);
       if (!receives) return session.suspend();
       return session.finish([&](int from) { return session.count(from, 0); });
@@ -150,10 +153,14 @@ struct Dispatch {
       for (std::uint32_t item = first; item < items; item += stride) {
         const std::uint32_t token = item / perToken;
         if constexpr (Transport::hasRowFlags) {
-          for (std::uint32_t step = 0; step < steps; ++step) sendStep(token, step, step == 0);
-          forEachRank(token, [&](int to, std::uint32_t row) { session.publish(to, row); });
+          std::uint32_t own[maxTopk];
+          for (std::uint32_t step = 0; step < steps; ++step) sendStep(token, step, step == 0, own);
+          forEachRank(token, [&](int to, std::uint32_t row) {
+            if (to != args.team.rank()) session.publish(to, row);
+          });
         } else {
-          sendStep(token, item % perToken, true);
+          std::uint32_t none[maxTopk];
+          sendStep(token, item % perToken, true, none);
         }
       }
     }
@@ -204,7 +211,9 @@ struct Dispatch {
       return static_cast<std::uint64_t>(choice.weight) << 32 | place;
     }
 
-    MSCCLPP_INLINE void sendStep(std::uint32_t token, std::uint32_t step, bool hasHeader) {
+    /// own: the rows of the token on this rank, which its first step determines.
+    MSCCLPP_INLINE void sendStep(std::uint32_t token, std::uint32_t step, bool hasHeader,
+                                 std::uint32_t (&own)[maxTopk]) {
       const std::uint32_t packs = packsOf(step);
       Choice choices[extras][2];
       Word128 scales[extras] = {};
@@ -217,7 +226,7 @@ struct Dispatch {
           choices[q][1] = choiceOf(token, 2 * x + 1);
         }
       }
-      Word128 words[n];
+      Word128 words[n] = {};
       source.load(session.warp(), token, step * stepPacks, packs, words, [&](int scalePack, const auto& make) {
         MSCCLPP_UNROLL
         for (int q = 0; q < extras; ++q) {
@@ -225,16 +234,24 @@ struct Dispatch {
         }
       });
       forEachRank(token, [&](int to, std::uint32_t row) {
+        const auto extra = [&](int q) {
+          const Word128 head{wordOf(choices[q][0], extraOf(q) == 0, to), wordOf(choices[q][1], false, to)};
+          return extraOf(q) < header() ? head : scales[q];
+        };
+        if constexpr (storesOwnRows) {
+          if (to == args.team.rank()) {
+            Word128 all[n + extras];
+            MSCCLPP_UNROLL
+            for (int i = 0; i < n + extras; ++i) all[i] = i < n ? words[i < n ? i : 0] : extra(i < n ? 0 : i - n);
+            if (fits) storeStep(to, row, step, hasHeader, all, own);
+            return;
+          }
+        }
         MSCCLPP_UNROLL
         for (int q = 0; q < extras; ++q) {
           const std::uint32_t x = extraOf(q);
-          if (x < header()) {
-            if (hasHeader) {
-              session.send(to, args.scratch.extraSlot(row, step, x),
-                           Word128{wordOf(choices[q][0], x == 0, to), wordOf(choices[q][1], false, to)});
-            }
-          } else if (x < extrasOf(packs)) {
-            session.send(to, args.scratch.extraSlot(row, step, x), scales[q]);
+          if (x < extrasOf(packs) && (hasHeader || x >= header())) {
+            session.send(to, args.scratch.extraSlot(row, step, x), extra(q));
           }
         }
         MSCCLPP_UNROLL
@@ -307,7 +324,8 @@ struct Dispatch {
       const std::uint32_t steps = args.scratch.steps();
       const std::uint32_t perRow = Transport::hasRowFlags ? 1 : steps;
       std::uint32_t item = first;
-      for (int i = args.team.size() - 1; i >= 0; --i) {  // this rank's own rows arrive first
+      // This rank's own rows arrive first.
+      for (int i = args.team.size() - (storesOwnRows ? 2 : 1); i >= 0; --i) {
         const int from = session.rankInOrder(i);
         const std::uint32_t items = session.count(from, 0) * perRow;
         for (; item < items; item += stride) {
@@ -350,27 +368,35 @@ struct Dispatch {
       }
       session.template receive<n + extras>(ranks, slots, isPresent, words);
       if (session.warp().any(hasFailed(wait))) return false;
+      storeStep(from, row, step, hasHeader, words, positions);
+      return true;
+    }
+
+    // ---- storing ----
+
+    /// Stores a step of a row for each of its experts. words: the packs of data and the extra packs of each lane.
+    MSCCLPP_INLINE void storeStep(int from, std::uint32_t row, std::uint32_t step, bool hasHeader,
+                                  const Word128 (&words)[n + extras], std::uint32_t (&positions)[maxTopk]) const {
+      const std::uint32_t packs = packsOf(step);
       if (hasHeader) readHeader(from, row, step, words, positions);
       MSCCLPP_UNROLL
       for (int j = 0; j < maxTopk; ++j) {
         if (j >= args.dimensions.topk || positions[j] == noExpert) continue;
         MSCCLPP_UNROLL
         for (int i = 0; i < n; ++i) {
-          if (isPresent[i]) {
-            sink.pack(positions[j], step * stepPacks + static_cast<std::uint32_t>(i * width + session.warp().rank()),
-                      words[i]);
-          }
+          const auto pack = static_cast<std::uint32_t>(i * width + session.warp().rank());
+          if (pack < packs) sink.pack(positions[j], step * stepPacks + pack, words[i]);
         }
         if constexpr (Source::hasScales) {
           MSCCLPP_UNROLL
           for (int q = 0; q < extras; ++q) {
             const std::uint32_t x = extraOf(q);
-            if (x >= header() && x < extrasOf(packs))
+            if (x >= header() && x < extrasOf(packs)) {
               storeScales(positions[j], step, x - header(), packs, words[n + q]);
+            }
           }
         }
       }
-      return true;
     }
     MSCCLPP_INLINE void storeScales(std::uint32_t position, std::uint32_t step, std::uint32_t pack, std::uint32_t packs,
                                     const Word128& word) const {

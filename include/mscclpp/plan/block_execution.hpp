@@ -7,17 +7,24 @@
 
 namespace mscclpp::plan {
 
+/// What is known of calls at compile time. Members of other types than this may have other values.
+struct UnknownShape {
+  static constexpr std::int32_t chunksPerPart = 0;  ///< 0: unknown
+  static constexpr int format = -1;                 ///< a PacketFormat; -1: unknown
+};
+
 /// One call of a block. Made by every thread of the block, which then all call the same functions in the same order,
 /// begin() first and end() last; nothing in between if begin() returns false.
 ///
-/// T: the type of the elements; Op: the reduction operator. After a failed wait the threads go on to sync, but signal
+/// T: the type of the elements; Op: the reduction operator; Shape: UnknownShape or like it. After a failed wait the threads go on to sync, but signal
 /// nothing, write no packets, and move no data once they have synced: what others would take for a result is not sent.
-template <class T, VotingGroup Group, class Op>
+template <class T, VotingGroup Group, class Op, class Shape = UnknownShape>
 class BlockExecution {
  public:
   MSCCLPP_INLINE BlockExecution(const Group& group, int block, const ExecutionArgs& args, const Op& op)
       : group_(group),
         args_(args),
+        message_(args.message),
         op_(op),
         wait_(args.wait),
         epoch_(args.state.epochs[block]),
@@ -25,7 +32,9 @@ class BlockExecution {
         unit_(0),
         iteration_(0),
         hasFailed_(false),
-        isStopped_(false) {}
+        isStopped_(false) {
+    if constexpr (Shape::chunksPerPart > 0) message_.chunksPerPart = Shape::chunksPerPart;
+  }
 
   /// Whether the block is to run: not after a failed call.
   MSCCLPP_INLINE bool begin() const { return (epoch_ & ExecutionState::stopped) == 0; }
@@ -45,14 +54,14 @@ class BlockExecution {
     iteration_ = iteration;
   }
   MSCCLPP_INLINE void endLoop() { unit_ = 0; }
-  MSCCLPP_INLINE std::uint64_t iterations(std::uint64_t unit) const { return iterationsOf(args_.message, unit); }
+  MSCCLPP_INLINE std::uint64_t iterations(std::uint64_t unit) const { return iterationsOf(message_, unit); }
 
   /// A Transfer without Port operands. operand(i): the i-th operand, sources first. Sources, Destinations: their
-  /// numbers; 0: as `operation` says.
-  template <int Sources, int Destinations, class OperandAt>
+  /// numbers; 0: as `operation` says. HasPackets: whether one of them is packets.
+  template <int Sources, int Destinations, bool HasPackets = true, class OperandAt>
   MSCCLPP_INLINE void transfer(const Operation& operation, const OperandAt& operand, int index) {
     if (hasToSkip()) return;
-    const TransferSettings<Op> settings{op_, args_.format, flagOf(epoch_), siteOf(index)};
+    const TransferSettings<Op> settings{op_, format(), flagOf(epoch_), siteOf(index)};
     MSCCLPP_NO_UNROLL
     for (std::int32_t i = 0; i < operation.chunks; ++i) {
       const ByteSpan span = spanOf(operation, i);
@@ -61,9 +70,11 @@ class BlockExecution {
       const int sources = Sources > 0 ? Sources : operation.sources.count;
       const int destinations = Destinations > 0 ? Destinations : operation.destinations.count;
       auto pack = static_cast<std::uint64_t>(group_.rank());
-      if constexpr (Sources > 0) {
-        pack = transferAlignedPacks<Sources, Destinations, T>(group_, find, span.size, op_);
+      if constexpr (Sources > 0 && HasPackets) {
         transferPacks<Sources, Destinations, T>(group_, sources, destinations, find, span.size, pack, settings, wait_);
+      } else if constexpr (Sources > 0) {
+        pack = transferAlignedPacks<Sources, Destinations, T>(group_, find, span.size, op_);
+        transferPacks<0, 0, T>(group_, sources, destinations, find, span.size, pack, settings, wait_);
       } else {
         if (sources == 1 && destinations == 1) {
           pack = transferAlignedPacks<1, 1, T>(group_, find, span.size, op_);
@@ -78,17 +89,26 @@ class BlockExecution {
   }
 
   /// A Transfer whose destination is reached through a Port channel: one thread pushes a request for each chunk.
-  MSCCLPP_INLINE void transferThroughPort(const Operation& operation, const Operand& source,
-                                          const Operand& destination) {
+  /// Packets are written as they are, flags included, once they have arrived in the source.
+  MSCCLPP_INLINE void transferThroughPort(const Operation& operation, const Operand& source, const Operand& destination,
+                                          int index) {
+    if (source.form == Form::Packet) {
+      awaitPackets(operation, source, index);
+      sync();
+    }
     if (hasToSkip() || group_.rank() != 0) return;
     const ChannelEnd& end = args_.channels[destination.channel];
     const PortMemory from = args_.memories[static_cast<int>(source.buffer) * args_.ranks + args_.rank];
     const PortMemory to = args_.memories[static_cast<int>(destination.buffer) * args_.ranks + destination.rank];
+    const auto bytesOf = [&](std::uint64_t data) {
+      return source.form == Form::Packet ? packetBytes(format(), data) : data;
+    };
     for (std::int32_t i = 0; i < operation.chunks; ++i) {
       const ByteSpan span = spanOf(operation, i);
       if (span.size == 0) continue;
-      const bool isPushed = end.port.put(to.id, to.offset + offsetOf(destination, i) + span.begin, from.id,
-                                         from.offset + offsetOf(source, i) + span.begin, span.size);
+      const std::uint64_t begin = bytesOf(span.begin);
+      const bool isPushed = end.port.put(to.id, to.offset + offsetOf(destination, i) + begin, from.id,
+                                         from.offset + offsetOf(source, i) + begin, bytesOf(span.size));
       hasFailed_ = hasFailed_ || !isPushed;
     }
   }
@@ -139,24 +159,53 @@ class BlockExecution {
   }
 
  private:
+  MSCCLPP_INLINE PacketFormat format() const {
+    if constexpr (Shape::format >= 0) {
+      return static_cast<PacketFormat>(Shape::format);
+    } else {
+      return args_.format;
+    }
+  }
+
   MSCCLPP_INLINE bool hasToSkip() const { return isStopped_ || wait_.failed(); }
+
+  /// Waits until the packets of an operand of this rank have arrived, those of this thread.
+  MSCCLPP_INLINE void awaitPackets(const Operation& operation, const Operand& source, int index) {
+    if (hasToSkip()) return;
+    const std::uint32_t flag = flagOf(epoch_);
+    for (std::int32_t i = 0; i < operation.chunks; ++i) {
+      const ByteSpan span = spanOf(operation, i);
+      const std::uint64_t step = sizeof(Word128) * static_cast<std::uint64_t>(group_.size());
+      for (std::uint64_t at = sizeof(Word128) * static_cast<std::uint64_t>(group_.rank()); at < span.size; at += step) {
+        const Place place = placeOf(source, i, span.begin + at);
+        const std::uint64_t left = span.size - at;
+        wait_.until(siteOf(index).waitFor(WaitOperation::PlanPacket, place.writer, flag), [&](std::uint64_t& seen) {
+          Word128 word;
+          const bool complete = detail::tryReadPackets(format(), place.address,
+                                                       left < sizeof(Word128) ? left : sizeof(Word128), flag, word);
+          seen = complete ? flag : 0;
+          return complete;
+        });
+      }
+    }
+  }
 
   /// The bytes of chunk i of the operands of an operation that this block transfers now.
   MSCCLPP_INLINE ByteSpan spanOf(const Operation& operation, std::int32_t i) const {
     std::int32_t position = operation.position + i;
-    if (position >= args_.message.chunksPerPart) position %= args_.message.chunksPerPart;
-    const ByteSpan piece = iterationOf(args_.message.bytesAt(position), unit_, iteration_);
+    if (position >= message_.chunksPerPart) position %= message_.chunksPerPart;
+    const ByteSpan piece = iterationOf(message_.bytesAt(position), unit_, iteration_);
     return shareOf(piece, operation.share, operation.shares);
   }
 
   MSCCLPP_INLINE std::uint64_t offsetOf(const Operand& operand, std::int32_t i) const {
-    if (operand.buffer != BufferKind::Scratch) return args_.message.offsetOf(operand.first + i);
+    if (operand.buffer != BufferKind::Scratch) return message_.offsetOf(operand.first + i);
     return static_cast<std::uint64_t>(operand.first + i) * args_.slotPitch + (epoch_ & 1) * args_.scratchHalf;
   }
   /// Where the data of chunk i begins, `begin` bytes of data further.
   MSCCLPP_INLINE Place placeOf(const Operand& operand, std::int32_t i, std::uint64_t begin) const {
     std::byte* base = args_.buffers[static_cast<int>(operand.buffer)].at(operand.rank, offsetOf(operand, i));
-    return Place{base, operand.form, operand.channel}.further(begin, args_.format);
+    return Place{base, operand.form, operand.channel}.further(begin, format());
   }
 
   /// Calls use(reference) in the thread that all operations of the block leave this reference to.
@@ -174,6 +223,7 @@ class BlockExecution {
 
   const Group& group_;
   const ExecutionArgs& args_;
+  Message message_;
   [[no_unique_address]] Op op_;
   BoundedWait wait_;
   std::uint64_t epoch_;

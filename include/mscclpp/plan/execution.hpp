@@ -66,7 +66,7 @@ struct ExecutionArgs {
   std::uint64_t scratchHalf;  ///< doubleScratch: from one half to the other; otherwise 0
   ExecutionState state;
   const ChannelEnd* channels;    ///< of the rank
-  const PortMemory* memories;  ///< [BufferKind * ranks + rank]; null without Port channels
+  const PortMemory* memories;    ///< [BufferKind * ranks + rank]; null without Port channels
   const BlockProgram* programs;  ///< of each block, for the interpreter; null otherwise
   std::int32_t rank;
   std::int32_t ranks;

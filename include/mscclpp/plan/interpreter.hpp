@@ -61,7 +61,7 @@ MSCCLPP_INLINE void interpret(Execution& execution, const BlockProgram& program)
     switch (operation.kind) {
       case OperationKind::Transfer:
         if (operand(operation.sources.count).access == Access::Port) {
-          execution.transferThroughPort(operation, operand(0), operand(1));
+          execution.transferThroughPort(operation, operand(0), operand(1), i);
         } else {
           execution.template transfer<0, 0>(operation, operand, i);
         }

@@ -97,8 +97,8 @@ constexpr RankProgram programOf(const Plan& plan, std::int32_t rank) {
       const Range added{countOf(lists.operands), range.count};
       for (std::int32_t i = 0; i < range.count; ++i) {
         Operand operand = plan.operands[range.first + i];
-        if (operand.form == Form::Packet) {
-          const std::int32_t writer = operand.rank == rank ? writers[operand.first] : -1;
+        if (operand.form == Form::Packet && operand.access == Access::Local) {
+          const std::int32_t writer = writers[operand.first];
           operand.channel = static_cast<std::int16_t>(writer < 0 ? -1 : writer);
         }
         lists.operands.push_back(operand);

@@ -54,15 +54,17 @@ class Operands<0, 0, Find> {
   int destinations_;
 };
 
-/// Sources whose loads are in flight together.
+/// Sources whose loads are in flight together, if their number is known only at run time.
 inline constexpr int sourceBatch = 4;
+/// The most operands of each kind that code is unrolled for.
+inline constexpr int mostUnrolled = 8;
 
 /// Transfers `valid` bytes, 16 at most, at `offset` from the places; any form and alignment. Writes nothing if a wait
 /// for a packet fails.
 template <class T, class OperandsOf, class Op, class Wait>
 MSCCLPP_INLINE void transferPack(const OperandsOf& operands, std::uint64_t offset, std::uint64_t valid,
                                  const TransferSettings<Op>& settings, Wait& wait) {
-  const int sources = operands.sourceCount();
+  const int sources = OperandsOf::sources > 0 ? OperandsOf::sources : operands.sourceCount();
   const auto tryLoad = [&](int i, Word128& word) {
     const Place place = operands.at(i).further(offset, settings.format);
     if (place.form == Form::Packet) return tryReadPackets(settings.format, place.address, valid, settings.flag, word);
@@ -84,13 +86,15 @@ MSCCLPP_INLINE void transferPack(const OperandsOf& operands, std::uint64_t offse
   if (sources == 1) {
     if (!tryLoad(0, result)) await(0, result);
   } else {
-    Word128 words[sourceBatch];
-    bool isComplete[sourceBatch];
+    constexpr int batch = OperandsOf::sources > 0 ? OperandsOf::sources : sourceBatch;
+    static_assert(batch <= mostUnrolled, "so many sources are not unrolled");
+    Word128 words[batch];
+    bool isComplete[batch];
     const auto load = [&](int first) {
       MSCCLPP_UNROLL
-      for (int j = 0; j < sourceBatch; ++j) isComplete[j] = first + j >= sources || tryLoad(first + j, words[j]);
+      for (int j = 0; j < batch; ++j) isComplete[j] = first + j >= sources || tryLoad(first + j, words[j]);
       MSCCLPP_UNROLL
-      for (int j = 0; j < sourceBatch; ++j) {
+      for (int j = 0; j < batch; ++j) {
         if (!isComplete[j]) await(first + j, words[j]);
       }
     };
@@ -98,17 +102,17 @@ MSCCLPP_INLINE void transferPack(const OperandsOf& operands, std::uint64_t offse
     PackReducer<T, Op> reducer(fromWord<T>(words[0]), settings.op);
     for (int first = 0;;) {
       MSCCLPP_UNROLL
-      for (int j = 0; j < sourceBatch; ++j) {
+      for (int j = 0; j < batch; ++j) {
         if (first + j != 0 && first + j < sources) reducer.add(fromWord<T>(words[j]));
       }
-      first += sourceBatch;
-      if (first >= sources) break;
+      first += batch;
+      if (OperandsOf::sources > 0 || first >= sources) break;
       load(first);
     }
     result = toWord<T>(reducer.finish(sources));
   }
   if (!arrived) return;
-  for (int i = 0; i < operands.destinationCount(); ++i) {
+  const auto store = [&](int i) {
     const Place place = operands.at(sources + i).further(offset, settings.format);
     if (place.form == Form::Packet) {
       writePackets(settings.format, place.address, result, valid, settings.flag);
@@ -117,6 +121,12 @@ MSCCLPP_INLINE void transferPack(const OperandsOf& operands, std::uint64_t offse
     } else {
       storeElements<T>(place.address, result, valid);
     }
+  };
+  if constexpr (OperandsOf::destinations > 0) {
+    MSCCLPP_UNROLL
+    for (int i = 0; i < OperandsOf::destinations; ++i) store(i);
+  } else {
+    for (int i = 0; i < operands.destinationCount(); ++i) store(i);
   }
 }
 
@@ -149,9 +159,9 @@ MSCCLPP_INLINE std::uint64_t transferAligned(const OperandsOf& operands, std::ui
 
 }  // namespace detail
 
-/// Transfers packs of plain operands that are aligned to 16 bytes, the widest and fastest way; returns the first pack of
-/// this thread that remains for transferPacks(): the incomplete last one, or all of them if an operand is not plain or
-/// not aligned. Arguments as for transferPacks().
+/// Transfers packs of plain operands that are aligned to 16 bytes, the widest and fastest way; returns the first pack
+/// of this thread that remains for transferPacks(): the incomplete last one, or all of them if an operand is not plain
+/// or not aligned. Arguments as for transferPacks().
 template <int Sources, int Destinations, class T, ThreadGroup Group, class Find, class Op>
 MSCCLPP_INLINE std::uint64_t transferAlignedPacks(const Group& group, const Find& find, std::uint64_t bytes,
                                                   const Op& op) {

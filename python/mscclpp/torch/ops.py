@@ -68,10 +68,22 @@ def _part(tensor, group):
     return tensor.new_empty((tensor.shape[0] // ranks, *tensor.shape[1:]))
 
 
+def _quantised(tensor, residual, weight, group, quantisation, scale=None, epsilon=1e-6):
+    *rows, hidden = tensor.shape
+    scales = {"fp8_static": (0,), "fp8_per_group": (*rows, -(-hidden // 128))}.get(quantisation, (*rows, 1))
+    return (
+        tensor.new_empty(tensor.shape, dtype=torch.int8 if quantisation == "int8_per_row" else torch.float8_e4m3fn),
+        tensor.new_empty(scales, dtype=torch.float32),
+        tensor.new_empty(tensor.shape),
+    )
+
+
 # What compilers know of the operators: the shapes of results. Those that write a tensor have none.
 _FAKES = {
     "all_reduce": lambda tensor, group, op="sum": tensor.new_empty(tensor.shape),
     "all_reduce_": lambda tensor, group, op="sum": None,
+    "all_reduce_fp8": lambda tensor, group: tensor.new_empty(tensor.shape),
+    "all_reduce_fp8_": lambda tensor, group: None,
     "all_gather": _gathered,
     "all_gather_into": lambda out, tensor, group: None,
     "reduce_scatter": lambda tensor, group, op="sum": _part(tensor, group),
@@ -85,6 +97,7 @@ _FAKES = {
         tensor.new_empty(tensor.shape),
     ),
     "all_reduce_rms_norm_": lambda tensor, residual, weight, group, epsilon=1e-6: None,
+    "all_reduce_rms_norm_quantised": _quantised,
 }
 for _name, _fake in _FAKES.items():
     torch.library.register_fake(f"mscclpp::{_name}", _fake)

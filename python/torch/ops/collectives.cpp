@@ -72,6 +72,13 @@ Tensor reduceAll(const char* name, const Tensor& tensor, const std::string& grou
   });
 }
 
+void sumInFp8(const char* name, const Tensor& input, const Tensor& output, const std::string& group) {
+  const DataType type = typeOf(name, input);
+  withCollectives(*findGroup(group), input, [&](Collectives& collectives, CUstream_st* stream) {
+    collectives.allReduceFp8(input.data_ptr(), output.data_ptr(), countOf(input), type, stream);
+  });
+}
+
 template <class Output>
 Tensor gatherAll(const char* name, const Tensor& given, const std::string& group, const Output& output) {
   return withPythonErrors([&] {
@@ -187,6 +194,22 @@ Tensor broadcast(const Tensor& tensor, const std::string& group, std::int64_t ro
 }
 void broadcastInPlace(const Tensor& tensor, const std::string& group, std::int64_t root) {
   broadcastTo("broadcast_", tensor, group, root, inPlace("broadcast_", tensor));
+}
+
+Tensor allReduceFp8(const Tensor& given, const std::string& group) {
+  return withPythonErrors([&] {
+    const Tensor tensor = toContiguous(given);
+    const Tensor result = makeLike(tensor, shapeOf(tensor));
+    sumInFp8("all_reduce_fp8", tensor, result, group);
+    return result;
+  });
+}
+void allReduceFp8InPlace(const Tensor& tensor, const std::string& group) {
+  withPythonErrors([&] {
+    const char* const op = "all_reduce_fp8_";
+    requireContiguous(op, "tensor", tensor);
+    sumInFp8(op, tensor, tensor, group);
+  });
 }
 
 }  // namespace mscclpp::python::ops

@@ -17,6 +17,10 @@ Tensor reduceScatter(const Tensor& tensor, const std::string& group, const std::
 Tensor allToAll(const Tensor& tensor, const std::string& group);
 Tensor broadcast(const Tensor& tensor, const std::string& group, std::int64_t root);
 
+// A sum that is sent as fp8, of float32, float16 or bfloat16: Collectives::allReduceFp8.
+Tensor allReduceFp8(const Tensor& tensor, const std::string& group);
+void allReduceFp8InPlace(const Tensor& tensor, const std::string& group);
+
 // Into a tensor that is given, which is contiguous.
 void allReduceInPlace(const Tensor& tensor, const std::string& group, const std::string& op);
 void allGatherInto(const Tensor& out, const Tensor& tensor, const std::string& group);

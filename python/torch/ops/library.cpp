@@ -10,6 +10,8 @@ namespace ops = mscclpp::python::ops;
 STABLE_TORCH_LIBRARY(mscclpp, library) {
   library.def("all_reduce(Tensor tensor, str group, str op='sum') -> Tensor");
   library.def("all_reduce_(Tensor(a!) tensor, str group, str op='sum') -> ()");
+  library.def("all_reduce_fp8(Tensor tensor, str group) -> Tensor");
+  library.def("all_reduce_fp8_(Tensor(a!) tensor, str group) -> ()");
   library.def("all_gather(Tensor tensor, str group) -> Tensor");
   library.def("all_gather_into(Tensor(a!) out, Tensor tensor, str group) -> ()");
   library.def("reduce_scatter(Tensor tensor, str group, str op='sum') -> Tensor");
@@ -24,6 +26,9 @@ STABLE_TORCH_LIBRARY(mscclpp, library) {
   library.def(
       "all_reduce_rms_norm_(Tensor(a!) tensor, Tensor(b!) residual, Tensor weight, str group, float epsilon=1e-6) -> "
       "()");
+  library.def(
+      "all_reduce_rms_norm_quantised(Tensor tensor, Tensor? residual, Tensor weight, str group, str quantisation, "
+      "Tensor? scale=None, float epsilon=1e-6) -> (Tensor, Tensor, Tensor)");
 }
 
 namespace {
@@ -31,6 +36,8 @@ namespace {
 void addKernels(torch::stable::detail::StableLibrary& library) {
   library.impl("all_reduce", TORCH_BOX(&ops::allReduce));
   library.impl("all_reduce_", TORCH_BOX(&ops::allReduceInPlace));
+  library.impl("all_reduce_fp8", TORCH_BOX(&ops::allReduceFp8));
+  library.impl("all_reduce_fp8_", TORCH_BOX(&ops::allReduceFp8InPlace));
   library.impl("all_gather", TORCH_BOX(&ops::allGather));
   library.impl("all_gather_into", TORCH_BOX(&ops::allGatherInto));
   library.impl("reduce_scatter", TORCH_BOX(&ops::reduceScatter));
@@ -41,6 +48,7 @@ void addKernels(torch::stable::detail::StableLibrary& library) {
   library.impl("broadcast_", TORCH_BOX(&ops::broadcastInPlace));
   library.impl("all_reduce_rms_norm", TORCH_BOX(&ops::allReduceRmsNorm));
   library.impl("all_reduce_rms_norm_", TORCH_BOX(&ops::allReduceRmsNormInPlace));
+  library.impl("all_reduce_rms_norm_quantised", TORCH_BOX(&ops::allReduceRmsNormQuantised));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <torch/csrc/inductor/aoti_torch/c/shim.h>
 #include <torch/csrc/stable/ops.h>
 
+#include <algorithm>
 #include <array>
 #include <vector>
 
@@ -89,7 +90,9 @@ void requireAlike(const char* op, const char* name, const Tensor& tensor, const 
   }
 }
 
-Tensor makeLike(const Tensor& tensor, std::span<const std::int64_t> shape) {
+namespace {
+
+Tensor makeOn(const Tensor& tensor, std::span<const std::int64_t> shape, std::int32_t code) {
   std::vector<std::int64_t> strides(shape.size());
   std::int64_t next = 1;
   for (std::size_t i = shape.size(); i-- > 0;) {
@@ -100,8 +103,19 @@ Tensor makeLike(const Tensor& tensor, std::span<const std::int64_t> shape) {
   TORCH_ERROR_CODE_CHECK(aoti_torch_get_device_type(tensor.get(), &deviceType));
   AtenTensorHandle made = nullptr;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(static_cast<std::int64_t>(shape.size()), shape.data(), strides.data(),
-                                                  codeOf(tensor), deviceType, tensor.get_device_index(), &made));
+                                                  code, deviceType, tensor.get_device_index(), &made));
   return Tensor(made);
+}
+
+}  // namespace
+
+Tensor makeLike(const Tensor& tensor, std::span<const std::int64_t> shape) {
+  return makeOn(tensor, shape, codeOf(tensor));
+}
+
+Tensor makeLike(const Tensor& tensor, std::span<const std::int64_t> shape, DataType type) {
+  const auto& types = knownTypes();
+  return makeOn(tensor, shape, std::ranges::find(types, type, &KnownType::type)->code);
 }
 
 CUstream_st* currentStream(int device) {

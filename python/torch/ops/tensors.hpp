@@ -38,6 +38,8 @@ void requireAlike(const char* op, const char* name, const Tensor& tensor, const 
 
 /// A new tensor of the same type, on the same device.
 Tensor makeLike(const Tensor& tensor, std::span<const std::int64_t> shape);
+/// The same of another type, for which typeOf() is `type`.
+Tensor makeLike(const Tensor& tensor, std::span<const std::int64_t> shape, DataType type);
 
 /// The current stream of PyTorch on a GPU.
 CUstream_st* currentStream(int device);

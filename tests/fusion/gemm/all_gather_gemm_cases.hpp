@@ -18,6 +18,7 @@ struct GatherCall {
   std::size_t depth;
   std::size_t gap;  ///< elements between the rows of the operands
   int calls;
+  int repeats = 1;  ///< of all the calls
 };
 
 /// C: an AllGatherGemm.
@@ -45,12 +46,12 @@ struct AllGatherGemmBody {
     const std::size_t slice = C::sliceRows(call.rows, ranks);
     const std::size_t own = steppedPart(call.rows, slice, static_cast<std::size_t>(rank)).size();
     const std::size_t width = call.width / 2 * PairOp::outputs + (PairOp::outputs == 2 ? call.width % 2 : 0);
-    for (int i = 0; i < call.calls; ++i) {
+    for (int i = 0; i < call.calls * call.repeats; ++i) {
       if (rank == slowRank) {
         const auto start = arch::nanoseconds();
         while (arch::nanoseconds() - start < delay) arch::backoff(200);
       }
-      const auto index = static_cast<std::size_t>(i);
+      const auto index = static_cast<std::size_t>(i % call.calls);
       const GemmOperands<T, PairOp> operands{
           {reinterpret_cast<const T*>(inputs.at(rank)) + index * slice * pitch, own, call.depth, pitch},
           {reinterpret_cast<const T*>(weights.at(rank)), call.width, call.depth, pitch},
@@ -119,7 +120,7 @@ GatherOutcome runAllGatherGemm(int ranks, int blocks, const GatherCall& call, in
   for (int rank = 0; rank < ranks; ++rank) {
     const auto results = outputs.template read<T>(rank);
     for (std::size_t i = 0; i < calls; ++i) {
-      const Product product = Product::of(rows[i], columns[static_cast<std::size_t>(rank)]);
+      const RankProduct product = RankProduct::of(rows[i], columns[static_cast<std::size_t>(rank)]);
       for (std::size_t at = 0; at < call.rows * width && outcome.wrong.empty(); ++at) {
         const double got = static_cast<double>(widen<T>(results[i * call.rows * width + at]));
         double wanted = 0, bound = 0;
@@ -148,14 +149,14 @@ GatherOutcome runAllGatherGemm(int ranks, int blocks, const GatherCall& call, in
 inline constexpr AllGatherGemmConfig smallGather{
     .tile = smallTile, .senderWarps = 1, .rowsPerPart = 6, .groupBlocks = 2};
 
-template <class T, class PairOp = KeepPairs<T>>
+template <class T, class PairOp = KeepPairs<T>, AllGatherGemmConfig config = smallGather>
 void checkAllGatherGemm(int ranks, int blocks, const GatherCall& call, int slowRank = -1) {
   CAPTURE(ranks);
   CAPTURE(call.rows);
   CAPTURE(call.width);
   CAPTURE(call.depth);
-  const auto outcome = runAllGatherGemm<T, smallGather, PairOp>(ranks, blocks, call, slowRank, 1'000'000,
-                                                                [](const auto&, const auto&) {});
+  const auto outcome =
+      runAllGatherGemm<T, config, PairOp>(ranks, blocks, call, slowRank, 1'000'000, [](const auto&, const auto&) {});
   if (outcome.record) FAIL_CHECK(describe(*outcome.record));
   CHECK_MESSAGE(outcome.wrong.empty(), outcome.wrong);
 }
@@ -169,6 +170,19 @@ TEST_CASE("all-gather and GEMM") {
     const GatherCall call{random() % 90 + 1, random() % 70 + 1, random() % 70 + 1, random() % 3 * 4, 2};
     checkAllGatherGemm<bf16>(static_cast<int>(random() % 3) + 2, 1, call);
   }
+}
+TEST_CASE("all-gather and GEMM, tiles of several warps") {
+  constexpr AllGatherGemmConfig config{.tile = sharedTile, .senderWarps = 1};
+  checkAllGatherGemm<bf16, KeepPairs<bf16>, config>(2, 1, {75, 70, 130, 0, 1});
+  if (Backend<32>::onGpu) checkAllGatherGemm<bf16, KeepPairs<bf16>, config>(2, 8, {700, 1100, 264, 0, 2});
+}
+TEST_CASE("all-gather and GEMM of one rank") {
+  checkAllGatherGemm<bf16>(1, 2, {35, 33, 16, 0, 2});
+}
+
+// In one kernel, as a persistent one makes them.
+TEST_CASE("all-gather and GEMM, many calls in a kernel") {
+  checkAllGatherGemm<bf16>(2, 1, {35, 33, 16, 0, 3, Backend<32>::onGpu ? 34'000 : 10});
 }
 TEST_CASE("all-gather and GEMM with a gated activation, of f16") {
   checkAllGatherGemm<f16, GateBySilu<f16>>(2, 2, {40, 64, 32, 0, 2}, 0);

@@ -34,6 +34,7 @@ struct GemmCall {
   std::size_t depth;
   std::size_t gap;  ///< elements between the rows of the operands
   int calls;
+  int repeats = 1;  ///< of all the calls
 };
 
 /// C: a GemmReduce.
@@ -60,8 +61,8 @@ struct GemmReduceBody {
     const std::size_t pitch = call.depth + call.gap;
     const std::size_t outputRows = ceilDivide(call.rows, static_cast<std::size_t>(ranks)) *
                                    static_cast<std::size_t>(C::delivery == RowDelivery::ToOwner ? 1 : ranks);
-    for (int i = 0; i < call.calls; ++i) {
-      const auto index = static_cast<std::size_t>(i);
+    for (int i = 0; i < call.calls * call.repeats; ++i) {
+      const auto index = static_cast<std::size_t>(i % call.calls);
       const GemmOperands<T, PairOp> operands{
           {reinterpret_cast<const T*>(inputs.at(rank)) + index * call.rows * pitch, call.rows, call.depth, pitch},
           {reinterpret_cast<const T*>(weights.at(rank)), call.width, call.depth, pitch},
@@ -108,7 +109,7 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
   auto weights = backend.allocate(ranks, call.width * pitch * sizeof(T) + 16, 0);
   auto outputs = backend.allocate(ranks, calls * outputRows * call.width * sizeof(T), poisonByte);
   auto barriers = backend.allocate(ranks, 128, 0);
-  std::vector<Product> products;
+  std::vector<RankProduct> products;
   for (std::size_t i = 0; i < calls; ++i) {
     for (int rank = 0; rank < ranks; ++rank) {
       const auto seed = static_cast<unsigned>(rank);
@@ -116,7 +117,7 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
       const auto b = randomMatrix<T>(call.width, call.depth, pitch, seed + 1000);
       inputs.write(rank, a.data, i * call.rows * pitch * sizeof(T));
       weights.write(rank, b.data);
-      products.push_back(Product::of(a, b));
+      products.push_back(RankProduct::of(a, b));
     }
   }
   const GemmReduceBody<C, T, PairOp> body{scratch.window(),
@@ -146,7 +147,7 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
       for (std::size_t c = 0; c < call.width; ++c) {
         double sum = 0, parts = 0, bound = 0;
         for (std::size_t from = 0; from < team && r < call.rows; ++from) {
-          const Product& product = products[i * team + from];
+          const RankProduct& product = products[i * team + from];
           const std::size_t at = r * call.width + c;
           sum += product.values[at];
           parts += std::fabs(product.values[at]);
@@ -207,6 +208,25 @@ void checkSizes() {
   }
 }
 
+TEST_CASE("GEMM and all-reduce, tiles of several warps") {
+  constexpr GemmReduceConfig config{.tile = sharedTile, .reducerWarps = 1};
+  checkGemmReduce<bf16, config>(2, 1, {45, 70, 130, 0, 1});
+  if (Backend<32>::onGpu) checkGemmReduce<bf16, config>(2, 8, {700, 1100, 264, 0, 2});
+}
+TEST_CASE("GEMM of one rank") {
+  checkGemmReduce<bf16, smallGemm<RowDelivery::ToAll>>(1, 1, {18, 33, 16, 0, 2});
+  checkGemmReduce<bf16, smallGemm<RowDelivery::ToOwner>>(1, 1, {18, 33, 16, 0, 2});
+}
+
+// In one kernel, as a persistent one makes them.
+inline constexpr int manyRepeats = Backend<32>::onGpu ? 34'000 : 10;
+
+TEST_CASE("GEMM and reduce-scatter, many calls in a kernel") {
+  checkGemmReduce<bf16, smallGemm<RowDelivery::ToOwner>>(2, 1, {18, 33, 16, 0, 3, manyRepeats});
+}
+TEST_CASE("GEMM and all-reduce, many calls in a kernel") {
+  checkGemmReduce<bf16, smallGemm<RowDelivery::ToAll>>(2, 1, {18, 33, 16, 0, 3, manyRepeats});
+}
 TEST_CASE("GEMM and reduce-scatter") {
   checkSizes<bf16, RowDelivery::ToOwner>();
 }
@@ -240,10 +260,10 @@ TEST_CASE("GEMM and all-reduce: the checks detect a tile that counts before it i
 TEST_CASE("GEMM and all-reduce: a rank that computes nothing is named") {
   using Scratch = RowScratch<bf16, RowDelivery::Redundant>;
   const auto outcome = runGemmReduce<bf16, smallGemm<RowDelivery::Redundant>, SlowPairs<bf16>>(
-      2, 1, {16, 32, 16, 0, 1}, 1, 1'500'000'000, [](auto&, const Scratch&) {}, 300'000'000);
+      2, 1, {16, 32, 16, 0, 1}, 1, 700'000'000, [](auto&, const Scratch&) {}, 300'000'000);
   REQUIRE(outcome.record);
   CHECK(outcome.record->outcome == WaitOutcome::Deadline);
-  CHECK(outcome.record->peer == 1);
+  CHECK(outcome.record->peer == 1);  // for rank 0, or for the reducers of rank 1 itself
 }
 
 }  // namespace mscclpp::test

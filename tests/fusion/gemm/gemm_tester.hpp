@@ -20,6 +20,12 @@ namespace mscclpp::test {
 inline constexpr GemmShape smallTile{
     .rows = 16, .columns = 32, .depth = 16, .stages = 3, .warpRows = 1, .warpColumns = 1};
 
+/// Four warps, which divide rows and columns: small in emulation, of a useful size on GPUs.
+inline constexpr GemmShape sharedTile =
+    Backend<32>::onGpu
+        ? GemmShape{.rows = 128, .columns = 64, .warpColumns = 2}
+        : GemmShape{.rows = 32, .columns = 32, .depth = 64, .stages = 2, .warpRows = 2, .warpColumns = 2};
+
 /// A matrix on the host, of which column c is at data[r * pitch + c]; what is between the rows is poisoned.
 template <class T>
 struct HostMatrix {
@@ -42,16 +48,16 @@ HostMatrix<T> randomMatrix(std::size_t rows, std::size_t columns, std::size_t pi
   return matrix;
 }
 
-/// A product and, for each element, the sum of the absolute values of its terms.
-struct Product {
+/// The product of a rank and, for each element, the sum of the absolute values of its terms.
+struct RankProduct {
   std::size_t columns;
   std::vector<double> values;
   std::vector<double> magnitudes;
 
   /// Adds rows of a times the transpose of b.
   template <class T>
-  static Product of(const HostMatrix<T>& a, const HostMatrix<T>& b) {
-    Product result{b.rows, std::vector<double>(a.rows * b.rows), std::vector<double>(a.rows * b.rows)};
+  static RankProduct of(const HostMatrix<T>& a, const HostMatrix<T>& b) {
+    RankProduct result{b.rows, std::vector<double>(a.rows * b.rows), std::vector<double>(a.rows * b.rows)};
     for (std::size_t r = 0; r < a.rows; ++r) {
       for (std::size_t c = 0; c < b.rows; ++c) {
         for (std::size_t k = 0; k < a.columns; ++k) {

@@ -1,11 +1,15 @@
 // Plans executed on CPU ranks, one rank per thread.
-#include <atomic>
+#include <filesystem>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <thread>
 
 #include "executor_cases.hpp"
+#include "mscclpp/algorithm.hpp"
 #include "mscclpp/host/memory/host_buffer.hpp"
+#include "mscclpp/kernels/dsl_algorithm.hpp"
+#include "mscclpp/kernels/plan/json.hpp"
 #include "tests/host/spawned_ranks.hpp"
 #include "tests/kernels/element_types.hpp"
 
@@ -142,6 +146,72 @@ TEST_CASE("repeated calls, and the set-up again after reset()") {
   });
 }
 
+TEST_CASE("a plan of a file") {
+  plan::NamedPlan named;
+  static_cast<plan::Plan&>(named) = plan::twoShotPacketPlan(2);
+  named.name = "from a file";
+  const std::string path = "executor_test_plan.json";
+  std::ofstream(path) << plan::toJson(named);
+  onRanks(2, [&](const Rank& rank) {
+    const ExecutionPlan plan(path, rank.rank);
+    CHECK(plan.name() == "from a file");
+    CHECK(plan.collective() == "allreduce");
+    CHECK_FALSE(plan.isInPlace());
+    CHECK(plan.contentHash() == ExecutionPlan(path, 1 - rank.rank).contentHash());
+    Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
+    Buffers(1 << 14, true).check<float>(executor, rank, plan, 1000, 1);
+  });
+  std::filesystem::remove(path);
+  CHECK_THROWS_WITH_AS(ExecutionPlan("no such file", 0), doctest::Contains("no such file cannot be read"), Error);
+}
+
+TEST_CASE("plans as algorithms of a collection") {
+  const auto algorithm = std::make_shared<DslAlgorithm>("my_plan", executionPlan(plan::twoShotPacketPlan(2), 0),
+                                                        std::unordered_map<std::string, std::uint64_t>{{"packets", 1}},
+                                                        Algorithm::Constraint{}, DeviceType::CPU);
+  CHECK(algorithm->type() == AlgorithmType::DSL);
+  CHECK(algorithm->collective() == "allreduce");
+  CHECK(algorithm->constraint().worldSize == 2);
+  CHECK(algorithm->tags().at("packets") == 1);
+  CHECK(algorithm->bufferMode() == CollectiveBufferMode::OutOfPlace);
+  CHECK_THROWS_AS(algorithm->setMessageSizeRange(2, 1), Error);
+  algorithm->setMessageSizeRange(0, 1000);
+  collective::AlgorithmCollectionBuilder builder;
+  AlgorithmCollection collection = builder.buildDefaultAlgorithms(DeviceType::CPU);
+  collection.registerAlgorithm("allreduce", "my_plan", algorithm);
+  onRanks(2, [&](const Rank& rank) {
+    for (const std::size_t count : {100, 300}) {
+      const auto message = planMessage<float>(plan::twoShotPacketPlan(2), rank.rank, count, 3);
+      std::vector<float> output(count);
+      for (const bool inPlace : {false, true}) {
+        const void* input = inPlace ? output.data() : message.input.data();
+        const auto selected = collection.selectAlgorithm({.worldSize = 2,
+                                                          .nRanksPerNode = 2,
+                                                          .rank = rank.rank,
+                                                          .input = input,
+                                                          .output = output.data(),
+                                                          .messageSize = count * 4,
+                                                          .collective = "allreduce",
+                                                          .dtype = DataType::FLOAT32});
+        CHECK((selected == algorithm) == (count == 100 && !inPlace));
+        if (inPlace) continue;
+        CHECK(selected->execute(rank.communicator, input, output.data(), count * 4, count * 4, DataType::FLOAT32,
+                                ReduceOp::SUM, nullptr, nullptr) == CommResult::CommSuccess);
+        CHECK(output == message.expected);
+      }
+    }
+    const auto executor = std::make_shared<Executor>(rank.communicator, scratchBytes, DeviceType::CPU);
+    float one = 1, sum = 0;
+    CHECK(algorithm->execute(rank.communicator, &one, &sum, 4, 4, DataType::FLOAT32, ReduceOp::SUM, nullptr,
+                             executor) == CommResult::CommSuccess);
+    CHECK(sum == 2);
+    CHECK(algorithm->execute(rank.communicator, &one, &sum, 4, 4, DataType::FLOAT32, ReduceOp::AVG, nullptr,
+                             executor) == CommResult::CommInvalidArgument);
+    rank.bootstrap.barrier();
+  });
+  algorithm->reset();
+}
+
 TEST_CASE("two executors at once") {
   onRanks(2, [&](const Rank& rank) {
     const ExecutionPlan plan = executionPlan(plan::twoShotPacketPlan(rank.ranks, 2), rank.rank);
@@ -193,13 +263,27 @@ TEST_CASE("wrong calls") {
     refused("the input is not aligned", plan, 16, 16, DataType::FLOAT32, ReduceOp::SUM, 0, 2);
     refused("pass a larger defaultScratchBufferSize", plan, 1 << 20, 1 << 20);
     refused("it is made for calls in place", executionPlan(plan::ringPlan(2, true), rank.rank), 16, 16);
-    plan::Plan packets = plan.plan();
-    for (auto& operand : packets.operands)
-      if (operand.form == plan::Form::Packet) operand.buffer = plan::BufferKind::Output;
-    refused("they can only be in scratch", executionPlan(packets, rank.rank), 16, 16);
-    plan::Plan multicast = plan::ringPlan(2);
-    multicast.channels[0].access = plan::Access::Switch;
-    refused("executors do not use multicast", executionPlan(multicast, rank.rank), 16, 16);
+    plan::Assembler multicast({.ranks = 2});
+    for (int r = 0; r < 2; ++r) {
+      const int members[] = {0, 1};
+      const plan::Operand all{
+          .buffer = plan::BufferKind::Input,
+          .access = plan::Access::Switch,
+          .rank = static_cast<std::int16_t>(r),
+          .channel = static_cast<std::int16_t>(multicast.addSwitchChannel(r, plan::BufferKind::Input, members))};
+      const plan::Operand result{.buffer = plan::BufferKind::Output, .rank = static_cast<std::int16_t>(r)};
+      const int channels[] = {multicast.addChannel(r, plan::Access::Memory, 1 - r)};
+      const auto exchangeSignals = [&] {
+        multicast.add(r, 0, {});
+        multicast.synchronise(r, 0, plan::OperationKind::Signal, channels);
+        multicast.synchronise(r, 0, plan::OperationKind::Wait, channels);
+        multicast.add(r, 0, {});
+      };
+      exchangeSignals();
+      multicast.transfer(r, 0, {&all, 1}, {&result, 1}, 1);
+      exchangeSignals();
+    }
+    refused("executors do not use multicast", executionPlan(multicast.finish(), rank.rank), 16, 16);
 
     // An error on one rank is an error on all.
     const auto text = [&] {
@@ -222,6 +306,9 @@ TEST_CASE("wrong calls") {
     rank.bootstrap.barrier();
   });
   CHECK_THROWS_AS(Executor(nullptr), Error);
+  plan::Plan unordered = plan::twoShotPlan(2);
+  unordered.operations[unordered.blocks[0].operations.first + 3].kind = plan::OperationKind::Sync;
+  CHECK_THROWS_WITH_AS(executionPlan(unordered, 0), doctest::Contains("at rank 0, block 0, operation"), Error);
   CHECK_THROWS_WITH_AS(executionPlan(plan::ringPlan(2), 2), doctest::Contains("of which 2 is none"), Error);
 }
 

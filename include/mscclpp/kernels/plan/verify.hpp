@@ -5,6 +5,8 @@
 
 namespace mscclpp::plan {
 
+/// Sets Operation::position of all transfers that the data reaches (plan/check.hpp: setPositions). False: not of all.
+bool place(Plan& plan);
 /// The plan with Operation::position of all transfers that the data reaches (plan/check.hpp: setPositions).
 NamedPlan placed(NamedPlan plan);
 

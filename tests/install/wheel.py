@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes a wheel of the Python package as users do, installs it into an empty virtual environment, and uses it there.
 
-usage: wheel_test.py --build BUILD_FOLDER [--toolkit CUDA_TOOLKIT] [--other-python PYTHON]...
+usage: wheel.py --build BUILD_FOLDER [--toolkit CUDA_TOOLKIT] [--other-python PYTHON]...
 
 Without a network: meson-python, Meson, Ninja and nanobind are those of the Python that runs this. The wheel is for CPU
 ranks. It is compiled in BUILD_FOLDER, beside the build under test and with the same options, so that a compiler cache
@@ -11,12 +11,12 @@ has most of it. Another Python, of a version from 3.12 on, installs the same whe
 import argparse
 import os
 import pathlib
-import shlex
-import subprocess
 import sys
 import sysconfig
 import tempfile
 import zipfile
+
+from quiet_run import run
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 OPTIONS = ("cuda=disabled", "optimization=1", "debug=false", "b_ndebug=false", "werror=true")
@@ -39,15 +39,6 @@ if __name__ == "__main__":
     assert (pathlib.Path(mscclpp.get_include()) / "mscclpp" / "kernels" / "collectives.hpp").exists()
     print("used", mscclpp.version["version"], "in Python", sys.version.split()[0])
 """
-
-
-def run(*command, **options):
-    """Runs a command; its output is shown only if it fails."""
-    command = [str(word) for word in command]
-    result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, **options)
-    if result.returncode != 0:
-        raise SystemExit(f"{shlex.join(command)}\n{result.stdout}\nexit code {result.returncode}")
-    return result.stdout
 
 
 def make_wheel(build, toolkit, folder):

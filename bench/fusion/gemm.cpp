@@ -1,0 +1,309 @@
+// GEMMs of bf16 with communication inside, beside cuBLAS followed or preceded by a collective, the library's and
+// NCCL's, and beside the GEMM alone. One process per GPU; shapes of language models.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "backend.hpp"
+#include "bench/json_line.hpp"
+#include "cublas.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/launch/process_group.hpp"
+#include "mscclpp/kernels/collectives.hpp"
+#include "mscclpp/kernels/fused_gemm.hpp"
+#include "nccl.hpp"
+#include "tools/command_line/command_line.hpp"
+
+namespace mscclpp::fusionbench {
+
+namespace {
+
+constexpr std::size_t elementBytes = 2;  // bf16
+
+struct Model {
+  const char* name;
+  std::size_t hidden, inner, queries, keysAndValues;  ///< elements of a token, over all ranks
+};
+constexpr Model models[] = {{"llama-70b", 8192, 28672, 8192, 2048},
+                            {"llama-405b", 16384, 53248, 16384, 2048},
+                            {"qwen3-32b", 5120, 25600, 8192, 2048}};
+
+struct Options {
+  int ranks = 0;
+  int split = 0;
+  std::vector<int> rows{1, 16, 64, 256, 2048, 8192};
+  bool nccl = false;
+  std::string ncclLibrary, cublasLibrary;
+  bool json = false;
+  perf::TimingOptions timing{5, 10, 7};
+};
+
+/// Returns the exit code if the program ends here.
+std::optional<int> parse(int argc, char** argv, Options& options) {
+  cli::CommandLine commandLine("Times GEMMs with communication inside, and with separate collectives.");
+  commandLine.add("-n,--ranks", options.ranks, "GPUs; default: all").range(2, 64);
+  commandLine.add("--split", options.split, "ranks by which the layers' sizes are divided; default: the GPUs")
+      .range(2, 64);
+  commandLine.add("--rows", options.rows, "tokens, such as 1,64,8192").range(1, 1 << 16);
+  commandLine.add("--calls", options.timing.calls, "calls per measurement, in one graph").range(1, 10'000);
+  commandLine.add("--repeats", options.timing.repeats, "number of measurements; their median is reported")
+      .range(1, 10'000);
+  commandLine.addFlag("--nccl", options.nccl, "also measure cuBLAS with NCCL's collective");
+  commandLine.add("--nccl-library", options.ncclLibrary, "path of NCCL; default: libnccl.so.2 as the loader finds it");
+  commandLine.add("--cublas-library", options.cublasLibrary, "path of cuBLAS; default: as the loader finds it");
+  commandLine.addFlag("--json", options.json, "print one line of JSON per measurement instead of the table");
+  return commandLine.parse(argc, argv);
+}
+
+struct Layer {
+  std::string name;
+  GemmCollective collective;
+  std::size_t width, depth;
+};
+
+/// The layers of a rank with all-reduces, and those with sequence parallelism.
+std::vector<Layer> layersOf(const Model& model, std::size_t split) {
+  const auto named = [&](const char* what) { return fmt::format("{} {}", model.name, what); };
+  using enum GemmCollective;
+  return {{named("attention output, AR"), AllReduce, model.hidden, model.queries / split},
+          {named("down, AR"), AllReduce, model.hidden, model.inner / split},
+          {named("attention output, RS"), ReduceScatter, model.hidden, model.queries / split},
+          {named("down, RS"), ReduceScatter, model.hidden, model.inner / split},
+          {named("qkv, AG"), AllGather, (model.queries + model.keysAndValues) / split, model.hidden},
+          {named("gate and up, AG"), AllGather, 2 * model.inner / split, model.hidden}};
+}
+
+float valueOf(std::uint16_t bits) {
+  const std::uint32_t word = std::uint32_t{bits} << 16;
+  float value = 0;
+  std::memcpy(&value, &word, sizeof(value));
+  return value;
+}
+
+class Bench {
+ public:
+  Bench(const Options& options, ProcessGroup& group)
+      : options_(options),
+        backend_(perf::makeGpuBackend(group.localRank())),
+        bootstrap_(group.connect()),
+        communicator_(std::make_shared<Communicator>(bootstrap_)),
+        collectives_(communicator_, DeviceType::GPU),
+        cublas_(options.cublasLibrary) {
+    if (options.nccl) nccl_ = std::make_unique<perf::Nccl>(options.ncclLibrary, *bootstrap_);
+    auto own = std::make_shared<TcpBootstrap>(0, 1);
+    own->initialize(TcpBootstrap::createUniqueId());
+    alone_ = std::make_unique<Communicator>(own);
+  }
+
+  void run() {
+    if (rank() == 0 && !options_.json) {
+      fmt::print("# {} GPUs, bf16; {}; {}{} calls in a graph, median of {}, maximum over the ranks; us per call\n",
+                 ranks(), backend_->description(), nccl_ ? "NCCL " + nccl_->version() + "; " : "",
+                 options_.timing.calls, options_.timing.repeats);
+      fmt::print("# {:<32} {:>6} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>5}\n", "layer", "rows", "width",
+                 "depth", "cuBLAS", "own GEMM", "fused", "serial", "NCCL", "speedup", "right");
+    }
+    const std::size_t split = options_.split > 0 ? static_cast<std::size_t>(options_.split) : ranks();
+    for (const Model& model : models) {
+      for (const Layer& layer : layersOf(model, split)) measureLayer(layer);
+    }
+    collectives_.check();
+    bootstrap_->barrier();
+    if (isWrong_) throw Error("the outputs of the implementations differ", ErrorCode::InternalError);
+  }
+
+ private:
+  int rank() const { return bootstrap_->getRank(); }
+  std::size_t ranks() const { return static_cast<std::size_t>(bootstrap_->getNranks()); }
+
+  /// Random numbers in [-1, 1), a pattern of 4 MiB that is repeated.
+  std::shared_ptr<void> random(std::size_t count, std::uint32_t seed) {
+    constexpr std::size_t most = 2 << 20;
+    std::vector<std::uint16_t> pattern(std::min(count, most));
+    for (auto& value : pattern) {
+      seed = seed * 1664525u + 1013904223u;
+      value = static_cast<std::uint16_t>((seed >> 16 & 0x8000u) | (123u + (seed >> 24 & 3u)) << 7 | (seed >> 8 & 127u));
+    }
+    auto memory = backend_->allocate(count * elementBytes);
+    for (std::size_t at = 0; at < count; at += most) {
+      backend_->upload(static_cast<std::uint16_t*>(memory.get()) + at, pattern.data(),
+                       std::min(most, count - at) * elementBytes);
+    }
+    return memory;
+  }
+
+  void measureLayer(const Layer& layer) {
+    const bool gathers = layer.collective == GemmCollective::AllGather;
+    const auto maxRows = static_cast<std::size_t>(*std::max_element(options_.rows.begin(), options_.rows.end()));
+    const auto seed = static_cast<std::uint32_t>(rank());
+    const auto input = random(maxRows * layer.depth, seed + 100);
+    const auto weight = random(layer.width * layer.depth, seed + 200);
+    const auto gathered = backend_->allocate(gathers ? maxRows * layer.depth * elementBytes : 16);
+    const auto product = backend_->allocate(maxRows * layer.width * elementBytes);
+    const auto output = backend_->allocate(maxRows * layer.width * elementBytes);
+    const auto fused = makeFusedGemm(*communicator_, {layer.collective, maxRows, layer.width, layer.depth});
+    const auto gemm = makeFusedGemm(*alone_, {GemmCollective::AllGather, maxRows, layer.width, layer.depth});
+    for (const int rowCount : options_.rows) {
+      const auto rows = static_cast<std::size_t>(rowCount);
+      // The collectives of the serial form have equal parts.
+      if (layer.collective != GemmCollective::AllReduce && rows % ranks() != 0) continue;
+      const auto multiply = [&](const void* from, void* to, cudaStream_t stream) {
+        cublas_.multiply(from, weight.get(), to, rows, layer.width, layer.depth, stream);
+      };
+      const auto serial = [&](const auto& runCollective) {
+        return [&, runCollective](cudaStream_t stream) {
+          CollectiveCall call{.collective = CollectiveType::AllReduce, .input = product.get(), .output = output.get()};
+          call.type = DataType::BFLOAT16;
+          call.stream = stream;
+          if (gathers) {
+            call.collective = CollectiveType::AllGather;
+            call.input = input.get();
+            call.output = gathered.get();
+            call.count = rows / ranks() * layer.depth;
+            runCollective(call);
+            multiply(gathered.get(), output.get(), stream);
+          } else {
+            multiply(input.get(), product.get(), stream);
+            call.count = rows * layer.width;
+            if (layer.collective == GemmCollective::ReduceScatter) {
+              call.collective = CollectiveType::ReduceScatter;
+              call.count /= ranks();
+            }
+            runCollective(call);
+          }
+        };
+      };
+      const std::size_t results =
+          (layer.collective == GemmCollective::ReduceScatter ? rows / ranks() : rows) * layer.width;
+      expected_.clear();
+      const Result separate =
+          time(serial([&](const CollectiveCall& call) { collectives_.run(call); }), output.get(), results);
+      const Result together = time(
+          [&](cudaStream_t stream) {
+            fused->run({input.get(), weight.get(), output.get(), rows, stream});
+          },
+          output.get(), results);
+      Result nccl;
+      if (nccl_) nccl = time(serial([&](const CollectiveCall& call) { nccl_->run(call); }), output.get(), results);
+      expected_.clear();
+      const void* whole = gathers ? gathered.get() : input.get();
+      const Result cublas =
+          time([&](cudaStream_t stream) { multiply(whole, product.get(), stream); }, product.get(), rows * layer.width);
+      const Result own = time(
+          [&](cudaStream_t stream) {
+            gemm->run({whole, weight.get(), product.get(), rows, stream});
+          },
+          product.get(), rows * layer.width);
+      const bool isRight = together.isRight && own.isRight;
+      isWrong_ = isWrong_ || !isRight;
+      if (rank() == 0) report(layer, rows, cublas.us, own.us, together.us, separate.us, nccl.us, isRight);
+    }
+    fused->check();
+    gemm->check();
+    bootstrap_->barrier();
+  }
+
+  void report(const Layer& layer, std::size_t rows, double cublas, double own, double fused, double serial, double nccl,
+              bool isRight) const {
+    const double baseline = nccl > 0 ? std::min(serial, nccl) : serial;
+    if (options_.json) {
+      fmt::print("{}\n", bench::JsonLine()
+                             .add("layer", layer.name)
+                             .add("ranks", std::uint64_t{ranks()})
+                             .add("rows", std::uint64_t{rows})
+                             .add("width", std::uint64_t{layer.width})
+                             .add("depth", std::uint64_t{layer.depth})
+                             .add("cublas_us", cublas)
+                             .add("own_gemm_us", own)
+                             .add("fused_us", fused)
+                             .add("serial_us", serial)
+                             .add("nccl_us", nccl)
+                             .add("speedup", baseline / fused)
+                             .add("right", isRight)
+                             .text());
+    } else {
+      fmt::print("{:<34} {:>6} {:>6} {:>6} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9} {:>8.2f} {:>5}\n", layer.name,
+                 rows, layer.width, layer.depth, cublas, own, fused, serial,
+                 nccl > 0 ? fmt::format("{:.2f}", nccl) : std::string("-"), baseline / fused, isRight ? "yes" : "NO");
+    }
+    std::fflush(stdout);
+  }
+
+  struct Result {
+    double us = 0;  ///< 0: not measured
+    bool isRight = true;
+  };
+
+  /// Runs a call once and compares its output, the first 16 Mi elements, with that of the first implementation, then
+  /// times it.
+  Result time(const perf::Call& call, void* output, std::size_t count) {
+    count = std::min(count, std::size_t{16} << 20);
+    backend_->fill(output, 0xff, count * elementBytes);  // NaN
+    bootstrap_->barrier();
+    backend_->runOnce(call);
+    std::vector<std::uint16_t> results(count);
+    backend_->download(results.data(), output, count * elementBytes);
+    if (expected_.empty()) expected_ = results;
+    float largest = 0;
+    for (const auto value : expected_) largest = std::fmax(largest, std::fabs(valueOf(value)));
+    // Each rank's product and the sum are rounded, and the additions of a product have another order.
+    const float bound = static_cast<float>(ranks() + 2) * largest / 256;
+    bool isRight = true;
+    for (std::size_t i = 0; i < count; ++i) {
+      isRight = isRight && std::fabs(valueOf(results[i]) - valueOf(expected_[i])) <= bound;
+    }
+    std::vector<Result> all(ranks());
+    all[static_cast<std::size_t>(rank())] = {backend_->time(call, options_.timing, [&] { bootstrap_->barrier(); }),
+                                             isRight};
+    bootstrap_->allGather(all.data(), sizeof(Result));
+    Result worst;
+    for (const Result& of : all) worst = {std::max(worst.us, of.us), worst.isRight && of.isRight};
+    return worst;
+  }
+
+  const Options& options_;
+  std::unique_ptr<perf::Backend> backend_;
+  std::shared_ptr<Bootstrap> bootstrap_;
+  std::shared_ptr<Communicator> communicator_;
+  std::unique_ptr<Communicator> alone_;  ///< of this rank only
+  Collectives collectives_;
+  Cublas cublas_;
+  std::unique_ptr<perf::Nccl> nccl_;
+  std::vector<std::uint16_t> expected_;
+  bool isWrong_ = false;
+};
+
+}  // namespace
+
+}  // namespace mscclpp::fusionbench
+
+int main(int argc, char** argv) {
+  using namespace mscclpp;
+  constexpr int exitSkipped = 77;
+  try {
+    fusionbench::Options options;
+    if (const auto exitCode = fusionbench::parse(argc, argv, options)) return *exitCode;
+    std::string reason;
+    const int gpus = perf::gpuCount(reason);
+    if (gpus < 2) {
+      fmt::print(stderr, "gemm: needs at least two GPUs, found {}{}\n", gpus, reason.empty() ? "" : ": " + reason);
+      return exitSkipped;
+    }
+    if (options.ranks > gpus) {
+      throw Error(fmt::format("{} ranks need one GPU each, but only {} are available", options.ranks, gpus),
+                  ErrorCode::InvalidUsage);
+    }
+    return runRanks(options.ranks > 0 ? options.ranks : gpus, {argv, argv + argc},
+                    [&](ProcessGroup& group) { fusionbench::Bench(options, group).run(); });
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "gemm: {}\n", error.what());
+    return 1;
+  }
+}

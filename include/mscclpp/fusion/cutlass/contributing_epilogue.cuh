@@ -1,0 +1,236 @@
+// A collective epilogue of CUTLASS that contributes the tiles of a GEMM to a row exchange, from shared memory by TMA.
+#pragma once
+
+#include <cute/tensor.hpp>
+#include <cutlass/epilogue/collective/collective_epilogue.hpp>
+
+#include "mscclpp/arch/bulk.hpp"
+#include "mscclpp/basic/group.hpp"
+#include "mscclpp/basic/partition.hpp"
+#include "mscclpp/collective/row_contribution.hpp"
+#include "mscclpp/fusion/cutlass/slot_coordinates.cuh"
+#include "mscclpp/fusion/cutlass/tile_blocks.hpp"
+
+namespace mscclpp {
+
+namespace detail {
+
+/// The collective epilogue `Stock` with the callbacks in coordinates of slots.
+template <class Stock, class Blocks>
+struct InSlotCoordinates {
+  static_assert(sizeof(Stock) == 0,
+                "the epilogue must be one of cutlass::epilogue::collective::CollectiveBuilder for Sm90 with the "
+                "schedule TmaWarpSpecialized or TmaWarpSpecializedCooperative");
+};
+template <class Policy, class Tile, class EpilogueTile, class ElementC, class StrideC, class ElementD, class StrideD,
+          class Fusion, class... Rest, class Blocks>
+struct InSlotCoordinates<cutlass::epilogue::collective::CollectiveEpilogue<Policy, Tile, EpilogueTile, ElementC,
+                                                                           StrideC, ElementD, StrideD, Fusion, Rest...>,
+                         Blocks> {
+  using Type =
+      cutlass::epilogue::collective::CollectiveEpilogue<Policy, Tile, EpilogueTile, ElementC, StrideC, ElementD,
+                                                        StrideD, SlotCoordinates<Fusion, Blocks>, Rest...>;
+};
+
+/// The warps of the consumers of a warp-specialised kernel of CUTLASS, whose first warp group loads, as a grid with the
+/// last hardware barriers. CUTLASS uses those below 8.
+MSCCLPP_DEVICE __forceinline__ gpu::WarpGrid consumerGrid() {
+  constexpr int producerWarps = 4;
+  const gpu::Grid grid;
+  return grid.warps(producerWarps, grid.warpCount() - producerWarps, BarrierIds{16 - BarrierIds::count});
+}
+
+}  // namespace detail
+
+/// The collective epilogue `Stock` with its output sent into the slots of a row exchange: same registers, same shared
+/// memory, same TMA stores, to the rank that reduces the tile's rows (with RowDelivery::Redundant, to every rank, one
+/// after the other). The warp that issues a tile's stores publishes the tile, as one part of its block of rows, once
+/// they are complete: after the tile in a pingpong kernel, where the other warp group computes meanwhile; in a
+/// cooperative kernel before the stores of its next tile, so that the tensor cores do not wait for the link.
+///
+/// Stock has no source C (ElementC is void: what is added once is added after the reduction), no callbacks that load
+/// tiles, and a row-major output of Scratch::Element. Ranks: the number of ranks, fixed. Result: what becomes of the
+/// reduced rows (fusion/gemm/row_result.hpp). The scratch is one of GemmRowExchange::scratchFor(): a block is the rows
+/// of one tile, and each row of the output consists of one or several rows of the scratch.
+template <class Stock, int Ranks, class Scratch, class Result>
+class ContributingEpilogue
+    : public detail::InSlotCoordinates<Stock, TileBlocks<Scratch::delivery, typename Scratch::Owners>>::Type {
+ public:
+  using Base = typename detail::InSlotCoordinates<Stock, TileBlocks<Scratch::delivery, typename Scratch::Owners>>::Type;
+  using Fusion = typename Stock::FusionCallbacks;
+  using ExchangeArgs = CollectiveArgs<Ranks, Scratch>;
+  using typename Base::CtaTileMNK;
+  using typename Base::ElementD;
+  using typename Base::StrideD;
+  using typename Base::TensorStorage;
+  static_assert(Ranks > 0, "fix the number of ranks: the kernel has a TMA descriptor for each");
+  static_assert(cute::is_void_v<typename Stock::ElementC>,
+                "build the epilogue with ElementC = void: each rank would add C; add it after the reduction instead");
+  static_assert(sizeof(typename Stock::ElementD) == sizeof(typename Scratch::Element),
+                "the output of the epilogue must have the element type of the scratch");
+  static constexpr int tileRows = cute::size<0>(CtaTileMNK{});
+  static constexpr int tileColumns = cute::size<1>(CtaTileMNK{});
+
+  /// The rows of the scratch for each row of the problem.
+  static MSCCLPP_HOST_DEVICE std::size_t partsOf(const Scratch& scratch) {
+    return static_cast<std::size_t>(scratch.rowsPerBlock) / tileRows;
+  }
+  /// The numbering of the rows of tiles of a problem.
+  static MSCCLPP_HOST_DEVICE TileBlocks<Scratch::delivery, typename Scratch::Owners> blocksOf(std::size_t rows) {
+    return {static_cast<std::uint32_t>(ceilDivide(rows, std::size_t{tileRows})), Ranks};
+  }
+  /// The rows of the problem that are a rank's output: all, or with RowDelivery::ToOwner those that it owns.
+  static MSCCLPP_HOST_DEVICE Range outputRows(std::size_t rows, int rank) {
+    if (Scratch::delivery != RowDelivery::ToOwner) return {0, rows};
+    const auto blocks = blocksOf(rows);
+    const std::size_t begin = std::size_t{blocks.firstOf(rank)} * tileRows;
+    const std::size_t end = std::size_t{blocks.firstOf(rank + 1)} * tileRows;
+    return {begin < rows ? begin : rows, end < rows ? end : rows};
+  }
+  /// The rows of the exchange: those of the problem, with RowDelivery::ToOwner those of whole tiles.
+  static MSCCLPP_HOST_DEVICE std::size_t exchangeRows(std::size_t rows) {
+    return Scratch::delivery == RowDelivery::ToOwner ? roundUp(rows, std::size_t{tileRows}) : rows;
+  }
+
+  struct Arguments {
+    typename Fusion::Arguments thread{};  ///< as for Stock
+    ExchangeArgs exchange{};              ///< count: the rows of the problem
+    Result result{};
+  };
+  struct Params {
+    typename Base::Params owners[Ranks];
+    ExchangeArgs exchange;
+    Result result;
+    std::uint32_t tma_transaction_bytes;
+  };
+
+  template <class ProblemShape>
+  static Params to_underlying_arguments(const ProblemShape& problem, const Arguments& arguments, void* workspace) {
+    const auto shape = cute::append<4>(problem, 1);
+    Params params{};
+    for (int owner = 0; owner < Ranks; ++owner) {
+      typename Base::Arguments slots{};
+      slots.thread = arguments.thread;
+      slots.ptr_D = reinterpret_cast<ElementD*>(arguments.exchange.window.base[owner]);
+      slots.dD = strideOf(shape, arguments.exchange.scratch);
+      auto& to = params.owners[owner];
+      to = Base::to_underlying_arguments(slotShape(shape, arguments.exchange.scratch), slots, workspace);
+      to.thread = Base::FusionCallbacks::to_underlying_arguments(problem, arguments.thread, workspace);
+      to.thread.owner = owner;
+      to.thread.ranks = Ranks;
+    }
+    params.exchange = arguments.exchange;
+    params.result = arguments.result;
+    params.tma_transaction_bytes = params.owners[0].tma_transaction_bytes;
+    return params;
+  }
+  /// Also whether the scratch fits the problem, and the exchange the team.
+  template <class ProblemShape>
+  static bool can_implement(const ProblemShape& problem, const Arguments& arguments) {
+    const auto shape = cute::append<4>(problem, 1);
+    const auto& scratch = arguments.exchange.scratch;
+    if (cute::get<3>(shape) != 1 || scratch.ranks != Ranks) return false;
+    const auto rows = static_cast<std::size_t>(cute::get<0>(shape));
+    const auto columns = static_cast<std::size_t>(cute::get<1>(shape));
+    const std::size_t parts = partsOf(scratch);
+    if (parts == 0 || scratch.rowsPerBlock % tileRows != 0 || scratch.columns * parts != columns ||
+        arguments.exchange.count != rows || !scratch.accepts(exchangeRows(rows) * parts) ||
+        !arguments.result.accepts(outputRows(rows, arguments.exchange.team.rank()).size(), columns)) {
+      return false;
+    }
+    typename Base::Arguments slots{};
+    slots.thread = arguments.thread;
+    slots.dD = strideOf(shape, scratch);
+    return Base::can_implement(slotShape(shape, scratch), slots);
+  }
+  template <class ProblemShape>
+  static std::size_t get_workspace_size(const ProblemShape& problem, const Arguments& arguments) {
+    return Fusion::get_workspace_size(problem, arguments.thread);
+  }
+  template <class ProblemShape>
+  static cutlass::Status initialize_workspace(const ProblemShape& problem, const Arguments& arguments, void* workspace,
+                                              cudaStream_t stream, cutlass::CudaHostAdapter* adapter = nullptr) {
+    return Fusion::initialize_workspace(problem, arguments.thread, workspace, stream, adapter);
+  }
+  CUTLASS_DEVICE static void prefetch_tma_descriptors(const Params& params) {
+    for (int owner = 0; owner < Ranks; ++owner) Base::prefetch_tma_descriptors(params.owners[owner]);
+  }
+
+  CUTLASS_DEVICE ContributingEpilogue(const Params& params, TensorStorage& shared)
+      : Base(params.owners[0], shared),
+        params_(params),
+        contribution_(makeRowContribution(detail::consumerGrid(), params.exchange)) {}
+
+  CUTLASS_DEVICE bool is_producer_load_needed() const { return false; }
+
+  /// As the epilogue's of CUTLASS, by the warps that hold the accumulators.
+  template <class LoadPipeline, class LoadState, class StorePipeline, class StoreState, class ProblemShape,
+            class TileShape, class TileCoordinates, class Accumulators, class TiledMma>
+  CUTLASS_DEVICE auto store(LoadPipeline loadPipeline, LoadState loadState, StorePipeline storePipeline,
+                            StoreState storeState, ProblemShape problem, TileShape tileShape, TileCoordinates at,
+                            const Accumulators& accumulators, TiledMma tiledMma, int thread, TensorStorage& shared,
+                            int subtile = -1) {
+    const auto& scratch = params_.exchange.scratch;
+    const auto tile = static_cast<std::uint32_t>(cute::get<0>(at));
+    const auto blocks = blocksOf(params_.exchange.count);
+    // A cluster may have blocks beyond the edges of the problem.
+    if (tile >= blocks.tiles || cute::get<1>(at) * tileColumns >= cute::get<1>(problem) || contribution_.hasStopped()) {
+      return cute::make_tuple(loadState, storeState);
+    }
+    const std::size_t block = blocks.blockOf(tile);
+    const auto slotAt = cute::make_coord(static_cast<int>(blocks.slotOf(tile)), static_cast<int>(cute::get<1>(at)),
+                                         cute::_, static_cast<int>(contribution_.slotSet()));
+    constexpr bool isRedundant = Scratch::delivery == RowDelivery::Redundant;
+    const int first = isRedundant ? params_.exchange.team.rank() : contribution_.owner(block);
+    publishPending();
+    MSCCLPP_NO_UNROLL
+    for (int i = 0; i < (isRedundant ? Ranks : 1); ++i) {
+      Base toOwner(params_.owners[first + i < Ranks ? first + i : first + i - Ranks], shared);
+      auto [nextLoad, nextStore] =
+          toOwner.store(loadPipeline, loadState, storePipeline, storeState, slotShape(problem, scratch), tileShape,
+                        slotAt, accumulators, tiledMma, thread, shared, subtile);
+      loadState = nextLoad;
+      storeState = nextStore;
+    }
+    // The warp that issues the stores is the first one.
+    if (thread < gpu::WarpTile<>::width) pending_ = static_cast<int>(block);
+    return cute::make_tuple(loadState, storeState);
+  }
+  template <class LoadPipeline, class LoadState, class StorePipeline, class StoreState>
+  CUTLASS_DEVICE auto store_tail(LoadPipeline loadPipeline, LoadState loadState, StorePipeline storePipeline,
+                                 StoreState storeState) {
+    publishPending();
+    return Base::store_tail(loadPipeline, loadState, storePipeline, storeState);
+  }
+
+ private:
+  static constexpr int nothing = -1;
+
+  /// Waits for the stores of the last tile and publishes it. All lanes of a warp.
+  CUTLASS_DEVICE void publishPending() {
+    if (pending_ == nothing) return;
+    arch::bulkWait<0>();
+    contribution_.publish(gpu::WarpTile<>{}, static_cast<std::size_t>(pending_));
+    pending_ = nothing;
+  }
+
+  /// Rows, columns and sets of the slots of one owner: two calls, the contributions of each rank.
+  template <class Shape>
+  static CUTLASS_HOST_DEVICE auto slotShape(const Shape& shape, const Scratch& scratch) {
+    return cute::make_shape(static_cast<int>(scratch.reducedBlocks() * tileRows), static_cast<int>(cute::get<1>(shape)),
+                            static_cast<int>(cute::get<2>(shape)), 2 * Ranks);
+  }
+  template <class Shape>
+  static StrideD strideOf(const Shape& shape, const Scratch& scratch) {
+    StrideD stride{};
+    cute::get<0>(stride) = cute::get<1>(shape);
+    cute::get<2>(stride) =
+        static_cast<std::int64_t>(scratch.reducedBlocks()) * tileRows * static_cast<std::int64_t>(cute::get<1>(shape));
+    return stride;
+  }
+  const Params& params_;
+  const RowContribution<Ranks, Scratch> contribution_;
+  int pending_ = nothing;  ///< the block of rows of a tile that this warp has stored and not published
+};
+
+}  // namespace mscclpp

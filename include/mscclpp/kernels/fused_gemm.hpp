@@ -1,0 +1,65 @@
+// Compiled matrix multiplications of bfloat16 with a collective inside, on GPUs.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+struct CUstream_st;
+
+namespace mscclpp {
+
+class Communicator;
+
+/// What a FusedGemm does, on every rank with its own arrays; a product is input * transpose of weight.
+enum class GemmCollective {
+  AllReduce,      ///< the sum of the products over the ranks, on all ranks
+  ReduceScatter,  ///< the same, of which rank r gets rows [r * s, (r + 1) * s), s = the rows by the ranks, rounded up
+  AllGather       ///< of the inputs of all ranks, which have such slices of the rows: the product with the own weights
+};
+
+/// The layer that a FusedGemm is for.
+struct GemmLayer {
+  GemmCollective collective = GemmCollective::AllReduce;
+  std::size_t maxRows = 0;  ///< of all ranks, in the longest call
+  std::size_t width = 0;    ///< rows of this rank's weights: columns of the output; with AllGather it may differ
+  std::size_t depth = 0;    ///< columns of input and weights; with AllReduce and ReduceScatter it may differ
+};
+
+/// A call: row-major arrays of bfloat16 on the current GPU, at any address; fastest if it is a multiple of 16.
+struct FusedGemmCall {
+  const void* input = nullptr;   ///< rows x depth; AllGather: this rank's slice of the rows
+  const void* weight = nullptr;  ///< width x depth
+  void* output = nullptr;        ///< rows x width; ReduceScatter: this rank's slice of the rows
+  std::size_t rows = 0;          ///< of all ranks, the same on all of them; with none nothing is enqueued
+  CUstream_st* stream = nullptr;
+};
+
+/// One layer's fused kernels. The kernel is chosen by the number of rows: for few rows, narrow tiles and an all-reduce
+/// in one hop. docs/fusing.md says what they do, and which bits they give: the same on all ranks, in every run.
+///
+/// One sequence of calls, which must not overlap in time; all ranks make the same ones. It must outlive them, on all
+/// ranks: synchronise before it is destroyed. The kernels occupy the whole GPU: beside other kernels that wait for
+/// peers they may not all be resident.
+class FusedGemm {
+ public:
+  virtual ~FusedGemm() = default;
+  FusedGemm(const FusedGemm&) = delete;
+  FusedGemm& operator=(const FusedGemm&) = delete;
+
+  /// Enqueues a kernel, which a graph can capture. Throws Error(InvalidUsage) for more rows than the layer has, and
+  /// CudaError.
+  virtual void run(const FusedGemmCall& call) const = 0;
+  /// After calls have ended: throws what WaitMonitor::check throws if one of their waits failed. Then it is unfit for
+  /// use.
+  virtual void check() const = 0;
+
+ protected:
+  FusedGemm() = default;
+};
+
+/// Collective: called by all ranks of the communicator, each with its own GPU current, with the same layer. Allocates
+/// the scratch of the longest call (docs/fusing.md). Throws Error(InvalidUsage) on all ranks if they differ, or for
+/// sizes of 0, and in a build without CUDA.
+std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer);
+
+}  // namespace mscclpp

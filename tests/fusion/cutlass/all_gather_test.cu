@@ -1,0 +1,117 @@
+// A pingpong kernel of CUTLASS in bfloat16 whose rows of A come from all ranks.
+#include "gemm_cases.cuh"
+#include "mscclpp/fusion/cutlass/all_gather_gemm_kernel.cuh"
+
+using namespace mscclpp;
+using namespace mscclpp::test;
+
+namespace {
+
+using cutlass::bfloat16_t;
+using cutlass::layout::ColumnMajor;
+using cutlass::layout::RowMajor;
+using TileShape = cute::Shape<cute::_128, cute::_128, cute::_64>;
+using ClusterShape = cute::Shape<cute::_2, cute::_1, cute::_1>;
+using Epilogue =
+    cutlass::epilogue::collective::CollectiveBuilder<cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape,
+                                                     ClusterShape, cutlass::epilogue::collective::EpilogueTileAuto,
+                                                     float, float, void, RowMajor, 8, bfloat16_t, RowMajor, 8,
+                                                     cutlass::epilogue::TmaWarpSpecialized>::CollectiveOp;
+using Mainloop = cutlass::gemm::collective::CollectiveBuilder<
+    cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, bfloat16_t, RowMajor, 8, bfloat16_t, ColumnMajor, 8, float,
+    TileShape, ClusterShape,
+    cutlass::gemm::collective::StageCountAutoCarveout<sizeof(typename Epilogue::SharedStorage) + 256>,
+    cutlass::gemm::KernelTmaWarpSpecializedPingpong>::CollectiveOp;
+using Stock = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop, Epilogue>;
+
+constexpr int ranks = 2;
+using Kernel = AllGatherGemmKernel<Stock, ranks>;
+using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
+
+/// Every rank multiplies the rows of all ranks by its own weights.
+void checkGather(const std::vector<GemmShape>& shapes) {
+  GpuBackend backend;
+  std::size_t maxRows = 0, maxOutput = 0, maxWeights = 0;
+  for (const GemmShape& shape : shapes) {
+    maxRows = std::max(maxRows, static_cast<std::size_t>(shape.m));
+    maxOutput = std::max(maxOutput, static_cast<std::size_t>(shape.m) * static_cast<std::size_t>(shape.n));
+    maxWeights = std::max(maxWeights, static_cast<std::size_t>(shape.n) * static_cast<std::size_t>(shape.k));
+    REQUIRE(shape.k == shapes[0].k);
+  }
+  const auto depth = static_cast<std::size_t>(shapes[0].k);
+  auto windows =
+      backend.allocate(ranks, Kernel::scratchFor(maxRows, maxRows, depth).windowBytes(), Kernel::Scratch::initialByte);
+  auto epochs = backend.allocate(ranks, epochWords * sizeof(std::uint64_t), 0);
+  auto weights = backend.allocate(ranks, maxWeights * sizeof(bf16), 0);
+  for (int rank = 0; rank < ranks; ++rank) {
+    epochs.write(rank, std::vector<std::uint64_t>(epochWords, Kernel::Scratch::firstEpoch));
+  }
+  const bool sharesGpu = gpuCount() < ranks;
+  unsigned seed = 1;
+  for (int round = 0; round < 2; ++round) {
+    for (const GemmShape& shape : shapes) {
+      CAPTURE(round);
+      CAPTURE(shape.m);
+      const auto rows = static_cast<std::size_t>(shape.m), columns = static_cast<std::size_t>(shape.n);
+      const auto scratch = Kernel::scratchFor(maxRows, rows, depth);
+      auto outputs = backend.allocate(ranks, (rows * columns + 64) * sizeof(bf16), poisonByte);
+      const auto a = gemmValues(rows * depth, ++seed);
+      std::vector<GemmInputs> inputs;
+      std::vector<Gemm> gemms(ranks);
+      const GpuStreams streams(ranks);
+      for (int rank = 0; rank < ranks; ++rank) {
+        inputs.push_back({a, gemmValues(columns * depth, ++seed), std::vector<float>(rows, 1.0f),
+                          std::vector<float>(columns, 1.0f)});
+        weights.write(rank, convertTo<bfloat16_t>(inputs.back().b));
+        // This rank's rows, and rubbish in those of the others.
+        const std::size_t first = std::min(rows, static_cast<std::size_t>(rank) * scratch.slice);
+        const std::size_t end = std::min(rows, first + scratch.slice);
+        auto own = convertTo<bfloat16_t>(a);
+        for (std::size_t i = 0; i < own.size(); ++i) {
+          if (i < first * depth || i >= end * depth) own[i] = bfloat16_t(1000.0f);
+        }
+        windows.write(rank, own, scratch.matrixOffset());
+        setDeviceOfRank(rank);
+        typename Gemm::Arguments arguments{};
+        arguments.mode = cutlass::gemm::GemmUniversalMode::kGemm;
+        arguments.problem_shape = {shape.m, shape.n, shape.k, 1};
+        arguments.mainloop.ptr_B = reinterpret_cast<const bfloat16_t*>(weights.window().at(rank));
+        arguments.mainloop.dB = {shape.k, cute::Int<1>{}, 0};
+        auto& gather = arguments.mainloop.gather;
+        gather.team = Team<ranks>(rank, ranks);
+        gather.window = makeWindow<ranks>(windows.window().base, ranks);
+        gather.epochs = {reinterpret_cast<std::uint64_t*>(epochs.window().at(rank))};
+        gather.scratch = scratch;
+        gather.count = rows;
+        gather.wait = backend.wait();
+        arguments.epilogue.thread.alpha = 1.0f;
+        arguments.epilogue.ptr_D = reinterpret_cast<bfloat16_t*>(outputs.window().at(rank));
+        arguments.epilogue.dD = {shape.n, cute::Int<1>{}, 0};
+        arguments.hw_info.sm_count = sharesGpu ? 32 : 0;
+        REQUIRE(Gemm::can_implement(arguments) == cutlass::Status::kSuccess);
+        REQUIRE(gemms[static_cast<std::size_t>(rank)].initialize(arguments) == cutlass::Status::kSuccess);
+      }
+      for (int rank = 0; rank < ranks; ++rank) {
+        setDeviceOfRank(rank);
+        REQUIRE(gemms[static_cast<std::size_t>(rank)].run(streams[rank]) == cutlass::Status::kSuccess);
+      }
+      for (int rank = 0; rank < ranks; ++rank) {
+        setDeviceOfRank(rank);
+        checkCuda(cudaStreamSynchronize(streams[rank]), "GEMM");
+      }
+      if (backend.control()->expired != 0) FAIL(describe(backend.control()->record));
+      for (int rank = 0; rank < ranks; ++rank) {
+        CAPTURE(rank);
+        CHECK(isGemmSum(shape, {inputs[static_cast<std::size_t>(rank)]}, outputs.template read<bf16>(rank), rows,
+                        [](std::size_t row) { return row; }));
+      }
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("CUTLASS: all-gather and GEMM") {
+  // Slices that are a multiple of a tile and none, a slice that is empty.
+  checkGather({{512, 256, 192}, {1000, 328, 192}, {257, 128, 192}, {1, 256, 192}, {1700, 1032, 192}});
+}

@@ -1,0 +1,198 @@
+// Cases of GEMM kernels of CUTLASS that contribute to a row exchange: ranks of one process, over all GPUs in turn.
+#pragma once
+
+#include <cutlass/cutlass.h>
+#include <cutlass/gemm/device/gemm_universal_adapter.h>
+#include <doctest/doctest.h>
+
+#include <cmath>
+#include <cstring>
+#include <cute/tensor.hpp>
+#include <cutlass/epilogue/collective/collective_builder.hpp>
+#include <cutlass/gemm/collective/collective_builder.hpp>
+#include <cutlass/gemm/kernel/gemm_universal.hpp>
+#include <random>
+#include <vector>
+
+#include "mscclpp/basic/element.hpp"
+#include "mscclpp/fusion/cutlass/gemm_row_exchange.cuh"
+#include "tests/backend/gpu.cuh"
+#include "tests/backend/test_data.hpp"
+
+namespace mscclpp::test {
+
+/// out = sum over the ranks of a * b^T, with a of m x k and b of n x k elements on each rank.
+struct GemmShape {
+  int m, n, k;
+};
+
+/// Small numbers, exact in every type that is tested: multiples of 1/8 of at most 1.
+inline std::vector<float> gemmValues(std::size_t count, unsigned seed) {
+  std::mt19937 random(seed);
+  std::vector<float> result(count);
+  for (float& value : result) value = static_cast<float>(static_cast<int>(random() % 17) - 8) / 8.0f;
+  return result;
+}
+
+template <class Element>
+std::vector<Element> convertTo(const std::vector<float>& values) {
+  std::vector<Element> result;
+  result.reserve(values.size());
+  for (const float value : values) result.push_back(Element(value));
+  return result;
+}
+
+/// The inputs of one call on one rank.
+struct GemmInputs {
+  std::vector<float> a, b, rowScales, columnScales;
+};
+inline GemmInputs gemmInputs(const GemmShape& shape, unsigned seed, bool isScaled) {
+  const auto m = static_cast<std::size_t>(shape.m), n = static_cast<std::size_t>(shape.n),
+             k = static_cast<std::size_t>(shape.k);
+  GemmInputs inputs{gemmValues(m * k, seed), gemmValues(n * k, seed + 1), std::vector<float>(m, 1.0f),
+                    std::vector<float>(n, 1.0f)};
+  if (isScaled) {
+    for (std::size_t i = 0; i < m; ++i) inputs.rowScales[i] = 0.5f + static_cast<float>(i % 7) / 4.0f;
+    for (std::size_t i = 0; i < n; ++i) inputs.columnScales[i] = 0.25f + static_cast<float>(i % 11) / 8.0f;
+  }
+  return inputs;
+}
+
+/// Whether `output` of `rows` rows of n bfloat16 is the sum over the ranks, each part rounded once and the sum once;
+/// rowOf(i): the row of the problem that is row i of the output. In double precision; the bound is twice that of the
+/// roundings, and of the additions in float.
+template <class RowOf>
+bool isGemmSum(const GemmShape& shape, const std::vector<GemmInputs>& ranks, const std::vector<bf16>& output,
+               std::size_t rows, const RowOf& rowOf) {
+  const auto n = static_cast<std::size_t>(shape.n), depth = static_cast<std::size_t>(shape.k);
+  for (std::size_t r = 0; r < rows; ++r) {
+    const std::size_t i = rowOf(r);
+    for (std::size_t j = 0; j < n; ++j) {
+      double sum = 0, bound = 0;
+      for (const GemmInputs& rank : ranks) {
+        const float* const a = &rank.a[i * depth];
+        const float* const b = &rank.b[j * depth];
+        double part = 0, magnitude = 0;
+        for (std::size_t k = 0; k < depth; ++k) {
+          part += double{a[k]} * b[k];
+          magnitude += std::fabs(double{a[k]} * b[k]);
+        }
+        const double scale = double{rank.rowScales[i]} * rank.columnScales[j];
+        sum += part * scale;
+        // Tensor cores of fp8 keep fewer bits of a sum than float.
+        bound += std::fabs(part * scale) / 256 + magnitude * scale / (1 << 12);
+      }
+      const double got = widen<bf16>(output[r * n + j]);
+      if (!(std::fabs(got - sum) <= bound + std::fabs(sum) / 256)) {
+        MESSAGE("row " << i << ", column " << j << ": " << got << " instead of " << sum);
+        return false;
+      }
+    }
+  }
+  return true;
+}
+
+/// Runs calls of different lengths on one scratch, and checks the whole outputs of all ranks. Kernel: a
+/// GemmRowExchange. scales(arguments, rowScales, columnScales) sets the scales of the epilogue.
+template <class Kernel, int Ranks, class SetScales>
+void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetScales& setScales) {
+  using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
+  using ElementA = typename Kernel::ElementA;
+  using ElementB = typename Kernel::ElementB;
+  using Scratch = typename Kernel::Scratch;
+  constexpr bool isScatter = Scratch::delivery == RowDelivery::ToOwner;
+  const int n = shapes[0].n;
+  int maxRows = 0, maxDepth = 0;
+  for (const GemmShape& shape : shapes) {
+    maxRows = std::max(maxRows, shape.m);
+    maxDepth = std::max(maxDepth, shape.k);
+    REQUIRE(shape.n == n);
+  }
+  const Scratch scratch = Kernel::scratchFor(static_cast<std::size_t>(maxRows), static_cast<std::size_t>(n));
+  GpuBackend backend;
+  auto windows = backend.allocate(Ranks, scratch.windowBytes(), Scratch::initialByte);
+  auto epochs = backend.allocate(Ranks, epochWords * sizeof(std::uint64_t), 0);
+  const auto rowsA = static_cast<std::size_t>(maxRows), rowsB = static_cast<std::size_t>(n);
+  auto as = backend.allocate(Ranks, rowsA * static_cast<std::size_t>(maxDepth) * sizeof(ElementA), 0);
+  auto bs = backend.allocate(Ranks, rowsB * static_cast<std::size_t>(maxDepth) * sizeof(ElementB), 0);
+  auto rowScales = backend.allocate(Ranks, rowsA * sizeof(float), 0);
+  auto columnScales = backend.allocate(Ranks, rowsB * sizeof(float), 0);
+  for (int rank = 0; rank < Ranks; ++rank) {
+    epochs.write(rank, std::vector<std::uint64_t>(epochWords, Scratch::firstEpoch));
+  }
+  const int perGpu = (Ranks + gpuCount() - 1) / gpuCount();
+  unsigned seed = 1;
+  // Twice: slots are used again, and the bits are the same.
+  for (int round = 0; round < 2; ++round) {
+    for (std::size_t call = 0; call < shapes.size(); ++call) {
+      const GemmShape shape = shapes[call];
+      CAPTURE(round);
+      CAPTURE(shape.m);
+      CAPTURE(shape.k);
+      const std::size_t count = static_cast<std::size_t>(shape.m) * rowsB;
+      auto outputs = backend.allocate(Ranks, (count + 64) * sizeof(bf16), poisonByte);
+      std::vector<GemmInputs> inputs;
+      std::vector<Gemm> gemms(Ranks);
+      const GpuStreams streams(Ranks);
+      for (int rank = 0; rank < Ranks; ++rank) {
+        inputs.push_back(gemmInputs(shape, seed += 2, isScaled));
+        as.write(rank, convertTo<ElementA>(inputs.back().a));
+        bs.write(rank, convertTo<ElementB>(inputs.back().b));
+        rowScales.write(rank, inputs.back().rowScales);
+        columnScales.write(rank, inputs.back().columnScales);
+        setDeviceOfRank(rank);
+        typename Gemm::Arguments arguments{};
+        arguments.mode = cutlass::gemm::GemmUniversalMode::kGemm;
+        arguments.problem_shape = {shape.m, shape.n, shape.k, 1};
+        arguments.mainloop = {reinterpret_cast<const ElementA*>(as.window().at(rank)),
+                              {shape.k, cute::Int<1>{}, 0},
+                              reinterpret_cast<const ElementB*>(bs.window().at(rank)),
+                              {shape.k, cute::Int<1>{}, 0}};
+        setScales(arguments.epilogue.thread, reinterpret_cast<const float*>(rowScales.window().at(rank)),
+                  reinterpret_cast<const float*>(columnScales.window().at(rank)));
+        auto& exchange = arguments.epilogue.exchange;
+        exchange.team = Team<Ranks>(rank, Ranks);
+        exchange.window = makeWindow<Ranks>(windows.window().base, Ranks);
+        exchange.epochs = {reinterpret_cast<std::uint64_t*>(epochs.window().at(rank))};
+        exchange.scratch = scratch;
+        exchange.count = static_cast<std::size_t>(shape.m);
+        exchange.wait = backend.wait();
+        arguments.epilogue.result = {makeMatrix(reinterpret_cast<bf16*>(outputs.window().at(rank)),
+                                                Kernel::outputRows(exchange.count, rank).size(), rowsB)};
+        // Ranks that share a GPU must be resident together.
+        arguments.hw_info.sm_count = perGpu > 1 ? 32 : 0;
+        REQUIRE(Gemm::can_implement(arguments) == cutlass::Status::kSuccess);
+        REQUIRE(gemms[static_cast<std::size_t>(rank)].initialize(arguments) == cutlass::Status::kSuccess);
+      }
+      for (int rank = 0; rank < Ranks; ++rank) {
+        setDeviceOfRank(rank);
+        REQUIRE(gemms[static_cast<std::size_t>(rank)].run(streams[rank]) == cutlass::Status::kSuccess);
+      }
+      for (int rank = 0; rank < Ranks; ++rank) {
+        setDeviceOfRank(rank);
+        checkCuda(cudaStreamSynchronize(streams[rank]), "GEMM");
+      }
+      if (backend.control()->expired != 0) FAIL(describe(backend.control()->record));
+      for (int rank = 0; rank < Ranks; ++rank) {
+        CAPTURE(rank);
+        const auto output = outputs.template read<bf16>(rank);
+        const Range present = Kernel::outputRows(static_cast<std::size_t>(shape.m), rank);
+        const std::size_t rows = present.size();
+        CHECK(isGemmSum(shape, inputs, output, rows, [&](std::size_t row) { return present.begin + row; }));
+        bool isPoisonAfter = true;
+        for (std::size_t i = rows * rowsB; i < output.size(); ++i) {
+          unsigned char bytes[2];
+          std::memcpy(bytes, &output[i], 2);
+          isPoisonAfter &= bytes[0] == poisonByte && bytes[1] == poisonByte;
+        }
+        CHECK(isPoisonAfter);
+        if (!isScatter) {
+          const auto first = outputs.template read<bf16>(0);
+          CHECK(std::memcmp(output.data(), first.data(), count * sizeof(bf16)) == 0);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace mscclpp::test

@@ -1,0 +1,88 @@
+// The compiled GEMMs with a collective inside, one process and GPU per rank.
+#include <doctest/doctest.h>
+
+#include <random>
+
+#include "gpu_rank.cuh"
+#include "mscclpp/basic/partition.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/kernels/fused_gemm.hpp"
+#include "tests/fusion/gemm/gemm_tester.hpp"
+
+using namespace mscclpp;
+using namespace mscclpp::test;
+
+namespace {
+
+/// One call of random matrices, made twice by a graph; checks every element.
+void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& layer, std::size_t rows) {
+  CAPTURE(rows);
+  const bool gathers = layer.collective == GemmCollective::AllGather;
+  const bool scatters = layer.collective == GemmCollective::ReduceScatter;
+  const std::size_t slice = ceilDivide(rows, static_cast<std::size_t>(rank.ranks));
+  const Range own = steppedPart(rows, slice, static_cast<std::size_t>(rank.rank));
+  std::vector<HostMatrix<bf16>> inputs, weights;
+  for (int r = 0; r < rank.ranks; ++r) {
+    const auto seed = static_cast<unsigned>(rows) * 16 + static_cast<unsigned>(r);
+    inputs.push_back(randomMatrix<bf16>(rows, layer.depth, layer.depth, gathers ? static_cast<unsigned>(rows) : seed));
+    weights.push_back(randomMatrix<bf16>(layer.width, layer.depth, layer.depth, seed + 5000));
+  }
+  const auto& mine = inputs[static_cast<std::size_t>(rank.rank)].data;
+  const auto at = [&](std::size_t row) { return mine.begin() + static_cast<std::ptrdiff_t>(row * layer.depth); };
+  std::vector<bf16> part(at(gathers ? own.begin : 0), at(gathers ? own.end : rows));
+  part.push_back(narrow<bf16>(0.0f));  // not empty
+  const auto input = copyToGpu(part);
+  const auto weight = copyToGpu(weights[static_cast<std::size_t>(rank.rank)].data);
+  const std::size_t outputRows = scatters ? own.size() : rows;
+  std::vector<bf16> results(outputRows * layer.width + 1, narrow<bf16>(-77.0f));
+  const auto output = copyToGpu(results);
+  CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  const Graph graph(stream, [&] {
+    for (int call = 0; call < 2; ++call) gemm.run({input.get(), weight.get(), output.get(), rows, stream});
+  });
+  graph.launch();
+  MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
+  gemm.check();
+  gpuMemcpy(results.data(), output.get(), results.size(), cudaMemcpyDeviceToHost);
+  std::vector<RankProduct> products;
+  for (int r = 0; r < rank.ranks; ++r) {
+    if (gathers && r != rank.rank) continue;
+    products.push_back(RankProduct::of(inputs[static_cast<std::size_t>(r)], weights[static_cast<std::size_t>(r)]));
+  }
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < outputRows * layer.width; ++i) {
+    const std::size_t from = i + (scatters ? own.begin * layer.width : 0);
+    double sum = 0, bound = 1e-6;
+    for (const RankProduct& product : products) {
+      sum += product.values[from];
+      bound += std::fabs(product.values[from]) / 256 + fp32Bound(layer.depth + 2) * product.magnitudes[from];
+    }
+    bound += (std::fabs(sum) + bound) / 256;
+    if (!(std::fabs(static_cast<double>(widen<bf16>(results[i])) - sum) <= bound)) ++wrong;
+  }
+  CHECK(wrong == 0);
+  CHECK(widen<bf16>(results.back()) == -77.0f);
+}
+
+}  // namespace
+
+TEST_CASE("fused GEMMs of all kinds, by every kernel, in graphs") {
+  runOnAllGpus("a rank multiplies");
+}
+TEST_CASE("a rank multiplies" * doctest::skip()) {
+  const GpuRank rank;
+  for (const GemmCollective collective :
+       {GemmCollective::AllReduce, GemmCollective::ReduceScatter, GemmCollective::AllGather}) {
+    const GemmLayer layer{collective, 700, 136, 200};
+    const auto gemm = makeFusedGemm(*rank.communicator, layer);
+    for (const std::size_t rows : {1, 64, 65, 333, 513, 700}) checkCall(rank, *gemm, layer, rows);
+    CHECK_THROWS_AS(gemm->run({nullptr, nullptr, nullptr, 701, nullptr}), Error);
+    const GemmLayer odd{collective, 90, 77, 51};
+    const auto oddGemm = makeFusedGemm(*rank.communicator, odd);
+    for (const std::size_t rows : {2, 65, 90}) checkCall(rank, *oddGemm, odd, rows);
+    rank.bootstrap->barrier();
+  }
+  CHECK_THROWS_AS(makeFusedGemm(*rank.communicator, {}), Error);
+  rank.report("fused GEMMs");
+  rank.bootstrap->barrier();
+}

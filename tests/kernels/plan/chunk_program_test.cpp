@@ -1,0 +1,273 @@
+// MSCCL's language: programs compile to plans that are proven, directives do what they say, misuse is refused.
+#include "mscclpp/kernels/plan/chunk_program.hpp"
+
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "chunk_programs.hpp"
+#include "kernels/plan/draft.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/kernels/plan/verify.hpp"
+
+namespace mscclpp::msccl {
+namespace {
+
+using plan::Draft;
+using plan::draftOf;
+using plan::OperationKind;
+using plan::Step;
+
+template <class F>
+std::string messageOf(F&& f) {
+  try {
+    f();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+bool says(const std::string& message, const char* part) {
+  return message.find(part) != std::string::npos;
+}
+
+ProgramOptions optionsOf(const Collective& collective, Protocol protocol = Protocol::Simple, int instances = 1) {
+  return {.name = "test", .collective = collective, .instances = instances, .protocol = protocol};
+}
+
+/// How often the XML has instructions of a type.
+int countOfType(const std::string& xml, const std::string& type) {
+  const std::string text = "type=\"" + type + "\"";
+  int count = 0;
+  for (std::size_t at = xml.find(text); at != std::string::npos; at = xml.find(text, at + 1)) ++count;
+  return count;
+}
+
+int blocksOf(const MSCCLProgram& program, int rank) {
+  return program.compile().rankPlans[rank].blocks.count;
+}
+
+TEST_CASE("programs are proven with both protocols, and in instances of both kinds") {
+  for (const Protocol protocol : {Protocol::Simple, Protocol::LL}) {
+    for (const int instances : {1, 3}) {
+      for (const bool interleaved : {true, false}) {
+        for (const int factor : {1, 2}) {
+          const auto with = [&](const Collective& collective) {
+            ProgramOptions options = optionsOf(collective, protocol, instances);
+            options.interleavedReplication = interleaved;
+            return options;
+          };
+          CAPTURE(instances);
+          CAPTURE(interleaved);
+          CAPTURE(factor);
+          CHECK(messageOf([&] { ringAllGather(with(plan::AllGather(3, factor))).check(); }) == "");
+          CHECK(messageOf([&] { ringAllGather(with(plan::AllGather(3, factor, true))).check(); }) == "");
+          CHECK(messageOf([&] { ringAllReduce(with(plan::AllReduce(3, factor, true))).check(); }) == "");
+          CHECK(messageOf([&] { allPairsAllReduce(with(plan::AllReduce(3, factor, true))).check(); }) == "");
+        }
+      }
+    }
+  }
+}
+
+TEST_CASE("what is received and sent on is one instruction") {
+  const std::string gather = ringAllGather(optionsOf(plan::AllGather(4))).toXml();
+  CHECK(countOfType(gather, "cpy") == 4);
+  CHECK(countOfType(gather, "s") == 4);
+  CHECK(countOfType(gather, "rcs") == 8);
+  CHECK(countOfType(gather, "r") == 4);
+  const std::string reduce = ringAllReduce(optionsOf(plan::AllReduce(4, 1, true))).toXml();
+  CHECK(countOfType(reduce, "s") == 4);
+  CHECK(countOfType(reduce, "rrs") == 8);  // overwritten by the result later
+  CHECK(countOfType(reduce, "rrcs") == 4);
+  CHECK(countOfType(reduce, "rcs") == 8);
+  CHECK(countOfType(reduce, "r") == 4);
+  ProgramOptions options = optionsOf(plan::AllReduce(4, 1, true));
+  options.instrFusion = false;
+  const std::string unfused = ringAllReduce(options).toXml();
+  CHECK(countOfType(unfused, "s") == 24);
+  CHECK(countOfType(unfused, "rrc") == 12);
+  CHECK(countOfType(unfused, "r") == 12);
+  CHECK(messageOf([&] { ringAllReduce(options).check(); }) == "");
+}
+
+TEST_CASE("a sum that is used here is kept") {
+  // The sum is sent on and read again: rrcs, not rrs.
+  MSCCLProgram program(optionsOf(plan::Reduce(3, 1, true, 2)));
+  ChunkRef sum = program.chunk(1, BufferKind::Input, 0);
+  sum.reduce(program.chunk(0, BufferKind::Input, 0));
+  program.chunk(2, BufferKind::Input, 0).reduce(sum);
+  sum.copy(1, "kept", 0);
+  CHECK(countOfType(program.toXml(), "rrcs") == 1);
+  CHECK(countOfType(program.toXml(), "rrs") == 0);
+  CHECK(messageOf([&] { program.check(); }) == "");
+}
+
+TEST_CASE("directive: channels") {
+  // One channel for all parts: one block a rank. One for each: as many blocks.
+  CHECK(blocksOf(ringAllGather(optionsOf(plan::AllGather(4)), 0), 1) == 1);
+  CHECK(blocksOf(ringAllGather(optionsOf(plan::AllGather(4))), 1) == 4);
+  CHECK(messageOf([&] { ringAllGather(optionsOf(plan::AllGather(4)), 0).check(); }) == "");
+  CHECK(messageOf([&] { ringAllReduce(optionsOf(plan::AllReduce(4, 1, true)), 0).check(); }) == "");
+  // Labels of the program.
+  MSCCLProgram program(optionsOf(plan::SendRecv(2, 2)));
+  for (int r = 0; r < 2; ++r) {
+    program.chunk(r, BufferKind::Input, 0).copy(1 - r, BufferKind::Output, 0, {.ch = 0});
+    program.chunk(r, BufferKind::Input, 1).copy(1 - r, BufferKind::Output, 1, {.ch = 1});
+  }
+  CHECK(blocksOf(program, 0) == 2);
+  CHECK(program.compile().rankPlans[0].channels.count == 4);
+  CHECK(messageOf([&] { program.check(); }) == "");
+}
+
+TEST_CASE("directive: instances") {
+  const MSCCLProgram once = ringAllGather(optionsOf(plan::AllGather(4, 2)), 0);
+  const MSCCLProgram thrice = ringAllGather(optionsOf(plan::AllGather(4, 2), Protocol::Simple, 3), 0);
+  CHECK(blocksOf(thrice, 0) == 3 * blocksOf(once, 0));
+  CHECK(thrice.compile().chunksPerPart == 6);
+  CHECK(thrice.compile().rankPlans[0].channels.count == 3 * once.compile().rankPlans[0].channels.count);
+  // Interleaved, operations are on single chunks; batched, they keep theirs.
+  const auto chunksOf = [](const plan::NamedPlan& plan) {
+    std::set<int> counts;
+    for (const plan::Operation& operation : plan.operations) {
+      if (operation.kind == OperationKind::Transfer) counts.insert(operation.chunks);
+    }
+    return counts;
+  };
+  CHECK(chunksOf(thrice.compile()) == std::set{1});
+  ProgramOptions options = optionsOf(plan::AllGather(4, 2), Protocol::Simple, 3);
+  options.interleavedReplication = false;
+  CHECK(chunksOf(ringAllGather(options, 0).compile()) == std::set{2});
+}
+
+TEST_CASE("directive: aggregation") {
+  // Two parts for a neighbour travel in one message, by scratch.
+  const auto program = [](bool aggregated) {
+    MSCCLProgram made(optionsOf(plan::AllToAll(2, 2)));
+    for (int r = 0; r < 2; ++r) {
+      made.chunk(r, BufferKind::Input, 2 * r, 2).copy(r, BufferKind::Output, 2 * r);
+      const ChunkRef both =
+          made.chunk(r, BufferKind::Input, 2 * (1 - r)).group(made.chunk(r, BufferKind::Input, 2 * (1 - r) + 1));
+      if (aggregated) {
+        both.copy(1 - r, BufferKind::Output, 2 * r);
+      } else {
+        int index = 2 * r;
+        for (const ChunkRef& one : both.split(2)) one.copy(1 - r, BufferKind::Output, index++);
+      }
+    }
+    return made;
+  };
+  CHECK(countOfType(program(true).toXml(), "s") == 2);
+  CHECK(countOfType(program(false).toXml(), "s") == 4);
+  CHECK(messageOf([&] { program(true).check(); }) == "");
+  CHECK(messageOf([&] { program(false).check(); }) == "");
+}
+
+TEST_CASE("blocks that the program assigns") {
+  const auto program = [](int block, int channel) {
+    ProgramOptions options = optionsOf(plan::SendRecv(3, 2));
+    options.threadblockPolicy = ThreadblockPolicy::Manual;
+    MSCCLProgram made(options);
+    for (int r = 0; r < 3; ++r) {
+      const int next = (r + 1) % 3;
+      made.chunk(r, BufferKind::Input, 0).copy(next, BufferKind::Output, 0, {.sendtb = 1, .recvtb = 1, .ch = 0});
+      made.chunk(r, BufferKind::Input, 1)
+          .copy(next, BufferKind::Output, 1, {.sendtb = block, .recvtb = block, .ch = channel});
+    }
+    return made;
+  };
+  CHECK(blocksOf(program(1, 0), 0) == 2);  // 0 has no instructions
+  CHECK(blocksOf(program(3, 1), 0) == 4);
+  CHECK(messageOf([&] { program(3, 1).check(); }) == "");
+  CHECK(says(messageOf([&] { program(3, 0).check(); }), "have the same peer and channel 0"));
+  CHECK(says(messageOf([&] { program(1, 1).check(); }), "already uses channel 0"));
+  CHECK(says(messageOf([&] { program(-1, 0).check(); }), "names none (sendtb, recvtb)"));
+}
+
+TEST_CASE("dependences between blocks become semaphores") {
+  const plan::NamedPlan plan = allPairsAllReduce(optionsOf(plan::AllReduce(4, 1, true))).compile();
+  CHECK(plan.rankPlans[0].semaphores.count > 0);
+  const auto has = [&](OperationKind kind) {
+    return std::any_of(plan.operations.begin(), plan.operations.end(),
+                       [&](const plan::Operation& operation) { return operation.kind == kind; });
+  };
+  CHECK(has(OperationKind::Acquire));
+  CHECK(has(OperationKind::Release));
+}
+
+TEST_CASE("messages whose order differs at their ends take different channels") {
+  // Rank 0 can send y at once, x only after it came back; rank 1 needs x first.
+  MSCCLProgram program(optionsOf(plan::TestCollective(2, 2, 2)));
+  ChunkRef x = program.chunk(0, BufferKind::Input, 0).copy(1, "a", 0).copy(0, "b", 0);
+  ChunkRef arrived = x.copy(1, "c", 0);
+  ChunkRef sum = program.chunk(1, BufferKind::Input, 0);
+  sum = sum.copy(1, "d", 0);
+  sum.reduce(arrived);
+  sum.reduce(program.chunk(0, BufferKind::Input, 1));
+  sum.copy(1, BufferKind::Output, 0);
+  program.expect(1, 0, {{1, 0}, {0, 0}, {0, 1}});
+  CHECK(messageOf([&] { program.check(); }) == "");
+  program.expect(1, 1, {{1, 0}});
+  CHECK(says(messageOf([&] { program.check(); }), "output chunk 1 of rank 1"));
+}
+
+TEST_CASE("a broadcast's root waits until its receivers have started") {
+  for (const Protocol protocol : {Protocol::Simple, Protocol::LL}) {
+    MSCCLProgram program(optionsOf(plan::Broadcast(3), protocol));
+    program.chunk(0, BufferKind::Input, 0).copy(0, BufferKind::Output, 0);
+    program.chunk(0, BufferKind::Input, 0).copy(1, BufferKind::Output, 0).copy(2);
+    CHECK(messageOf([&] { program.check(); }) == "");
+  }
+}
+
+TEST_CASE("between nodes messages go through port channels") {
+  for (const Protocol protocol : {Protocol::Simple, Protocol::LL}) {
+    ProgramOptions options = optionsOf(plan::AllReduce(4, 1, true), protocol);
+    options.ranksPerNode = 2;
+    const MSCCLProgram program = ringAllReduce(options);
+    const plan::NamedPlan plan = program.compile();
+    int ports = 0;
+    for (const plan::Operand& operand : plan.operands) ports += operand.access == plan::Access::Port;
+    CHECK(ports > 0);
+    for (const plan::Operand& operand : plan.operands) {
+      if (operand.access == plan::Access::Memory) CHECK(operand.rank / 2 < 2);
+    }
+    CHECK(messageOf([&] { program.check(); }) == "");
+  }
+}
+
+TEST_CASE("stale references and other misuse are errors that name the line") {
+  const Origin line{"ring.py:9"};
+  MSCCLProgram program(optionsOf(plan::AllReduce(2)));
+  const ChunkRef own = program.chunk(0, BufferKind::Input, 0);
+  ChunkRef copied = own.copy(1, "scratch", 0);
+  ChunkRef sum = program.chunk(0, BufferKind::Input, 1).copy(0, "sum", 0);
+  program.chunk(0, BufferKind::Input, 1).copy(1, "scratch", 0);
+  const auto fails = [&](auto&& f, const char* why) {
+    const std::string message = messageOf(f);
+    CHECK_MESSAGE((says(message, "ring.py:9: ") && says(message, why)), message);
+  };
+  fails([&] { copied.copy(0, "x", 0, {}, line); }, "a stale reference: chunk 0 of buffer scratch of rank 1");
+  fails([&] { sum.reduce(copied, {}, line); }, "a stale reference");
+  fails([&] { program.chunk(0, BufferKind::Output, 0, 1, line); }, "holds nothing yet");
+  fails([&] { program.chunk(0, BufferKind::Input, 2, 1, line); }, "which has 2");
+  fails([&] { program.chunk(2, BufferKind::Input, 0, 1, line); }, "rank 2 does not exist");
+  fails([&] { own.copy(2, "x", 0, {}, line); }, "rank 2 does not exist");
+  fails([&] { own.copy(1, BufferKind::Output, 5, {}, line); }, "which has 2");
+  fails([&] { own.split(2, line); }, "cannot be split into 2");
+  fails([&] { own.group(sum, line); }, "different buffers");
+  fails([&] { program.expect(0, 0, {}, line); }, "expect() is for custom ones");
+  // The accumulator itself stays valid.
+  sum.reduce(own);
+  CHECK(messageOf([&] { sum.reduce(own); }) == "");
+  CHECK(program.holds(0, "sum", 0));
+  CHECK(!program.holds(0, "sum", 1));
+  CHECK(!program.holds(0, "none", 0));
+  // Its summands are of different positions in the message.
+  const std::string message = messageOf([&] { program.check(); });
+  CHECK_MESSAGE(says(message, "different positions in the message"), message);
+}
+
+}  // namespace
+}  // namespace mscclpp::msccl

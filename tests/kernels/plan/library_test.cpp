@@ -1,0 +1,62 @@
+// Each plan of the library is proven for several numbers of ranks, protocols, instances, in place and not.
+#include "mscclpp/kernels/plan/library.hpp"
+
+#include <doctest/doctest.h>
+
+#include <string>
+
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/kernels/plan/verify.hpp"
+
+namespace mscclpp::plan {
+namespace {
+
+TEST_CASE("every plan of the library is proven") {
+  int proven = 0;
+  for (const LibraryPlan& plan : libraryPlans()) {
+    int ofPlan = 0;
+    for (const auto& [ranks, perNode] : {std::pair{2, 0}, {3, 0}, {4, 2}, {6, 3}}) {
+      for (const auto protocol : {msccl::Protocol::Simple, msccl::Protocol::LL}) {
+        for (const bool inPlace : {false, true}) {
+          for (const int instances : {1, 2}) {
+            if (instances == 2 && ranks == 6) continue;
+            const LibraryArguments arguments{ranks, perNode, instances, protocol, inPlace};
+            const std::string reason = plan.refuses(arguments);
+            if (!reason.empty()) continue;
+            std::string message;
+            try {
+              verified(makeLibraryPlan(plan.name, arguments));
+            } catch (const Error& error) {
+              message = error.what();
+            }
+            CHECK_MESSAGE(message == "", std::string(plan.name), ": ranks ", ranks, ", instances ", instances,
+                          ", in place ", inPlace, ", protocol ", static_cast<int>(protocol));
+            ++ofPlan;
+          }
+        }
+      }
+    }
+    CHECK_MESSAGE(ofPlan > 0, std::string(plan.name));
+    proven += ofPlan;
+  }
+  CHECK(proven > 250);
+}
+
+TEST_CASE("arguments that do not suit are refused") {
+  const auto messageOf = [](const char* name, const LibraryArguments& arguments) -> std::string {
+    try {
+      makeLibraryPlan(name, arguments);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  CHECK(messageOf("all_reduce_star", {.ranks = 2}).find("there is no plan \"all_reduce_star\"") != std::string::npos);
+  CHECK(messageOf("all_reduce_ring", {.ranks = 1}).find("at least two ranks") != std::string::npos);
+  CHECK(messageOf("all_gather_doubling", {.ranks = 3}).find("power of two") != std::string::npos);
+  CHECK(messageOf("all_reduce_hierarchical", {.ranks = 4}).find("needs nodes") != std::string::npos);
+  CHECK(messageOf("all_to_all_all_pairs", {.ranks = 2, .inPlace = true}).find("in place") != std::string::npos);
+}
+
+}  // namespace
+}  // namespace mscclpp::plan
