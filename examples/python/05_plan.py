@@ -7,9 +7,8 @@ import argparse
 import os
 
 import mscclpp
-import torch
+import numpy
 from mscclpp.language import AllGather, CollectiveProgram, MemoryChannel, Rank, msccl
-from mscclpp.utils import torch_dtype_to_mscclpp_dtype
 
 
 def all_gather(spec: mscclpp.AlgoSpec) -> CollectiveProgram:
@@ -55,24 +54,33 @@ def main(comm: mscclpp.CommGroup, device: str) -> None:
 
     device_type = mscclpp.DeviceType.CPU if device == "cpu" else mscclpp.DeviceType.GPU
     executor = mscclpp.Executor(comm.communicator, device_type=device_type)
-    own = torch.full((1000,), float(rank + 1), device=device)
-    every = torch.empty(ranks * 1000, device=device)
-    stream = torch.cuda.current_stream().cuda_stream if device == "cuda" else 0
+    own = numpy.full(1000, rank + 1, numpy.float32)
+    every = numpy.empty(ranks * 1000, numpy.float32)
+    stream = 0
+    if device == "cuda":
+        import torch
 
-    def execute(algorithm: mscclpp.Algorithm, source: torch.Tensor, target: torch.Tensor) -> None:
+        own, every = torch.from_numpy(own).cuda(), torch.from_numpy(every).cuda()
+        stream = torch.cuda.current_stream().cuda_stream
+
+    def execute(algorithm: mscclpp.Algorithm, source, target) -> None:
+        addresses = [a.data_ptr() if device == "cuda" else a.ctypes.data for a in (source, target)]
         result = algorithm.execute(
-            comm.communicator, source.data_ptr(), target.data_ptr(), source.nbytes, target.nbytes,
-            torch_dtype_to_mscclpp_dtype(source.dtype), mscclpp.ReduceOp.SUM, stream, executor,
+            comm.communicator, *addresses, source.nbytes, target.nbytes, mscclpp.DataType.float32,
+            mscclpp.ReduceOp.SUM, stream, executor,
         )  # fmt: skip
         if result != mscclpp.CommResult.CommSuccess:
             raise RuntimeError(f"{algorithm.name} failed: {result}")
 
     execute(gather, own, every)
     execute(reduce, own, own)
-    assert torch.equal(every.view(ranks, 1000)[:, 0].cpu(), torch.arange(1.0, ranks + 1))
-    assert (own == ranks * (ranks + 1) / 2).all()
+    if device == "cuda":
+        torch.cuda.synchronize()
+    gathered, reduced = (numpy.asarray(a.cpu() if device == "cuda" else a) for a in (every, own))
+    assert (gathered.reshape(ranks, 1000) == numpy.arange(1, ranks + 1)[:, None]).all()
+    assert (reduced == ranks * (ranks + 1) / 2).all()
     comm.barrier()
-    executor.reset()  # it may have registered the tensors
+    executor.reset()  # before the arrays are freed, which it may have registered
     if rank == 0:
         print(f"{ranks} ranks: right")
 
@@ -82,6 +90,8 @@ if __name__ == "__main__":
     parser.add_argument("--device", default="cpu", choices=("cuda", "cpu"))
     device = parser.parse_args().device
     if device == "cuda":
+        import torch
+
         torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
         with mscclpp.init() as group:
             main(group, device)

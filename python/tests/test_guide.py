@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import runpy
 import socket
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import sys
 import mscclpp
 import mscclpp.utils as mscclpp_utils
 import pytest
+from rank_threads import run_threads
 
 torch = pytest.importorskip("torch")
 
@@ -33,9 +35,7 @@ def environment(tmp_path):
     }
 
 
-@pytest.mark.parametrize(
-    "program", ["customized_comm_with_default_algo.py", "customized_comm_with_dsl.py", "customized_allgather.py"]
-)
+@pytest.mark.parametrize("program", ["customized_comm_with_default_algo.py", "customized_allgather.py"])
 def test_examples(program, environment):
     if program == "customized_allgather.py":
         pytest.importorskip("pybind11")
@@ -50,6 +50,19 @@ def test_examples(program, environment):
     )  # fmt: skip
     assert result.returncode == 0, result.stdout
     assert "3 ranks: right" in result.stdout, result.stdout
+
+
+def test_example_with_a_plan():
+    """customized_comm_with_dsl.py, by ranks that are threads of this process."""
+    example = runpy.run_path(str(EXAMPLES / "customized_comm_with_dsl.py"))
+
+    def follow(bootstrap):
+        with mscclpp.CommGroup(bootstrap=bootstrap) as group:
+            algorithm = example["setup_algorithm"](group.my_rank, group.nranks, group.nranks_per_node)
+            example["check"](example["CustomizedComm"](group, algorithm, "cpu"), "cpu")
+        return True
+
+    assert all(run_threads(3, follow, timeout=60))
 
 
 # Functions with the arguments that the guide gives them; the kernel copies, on one rank.

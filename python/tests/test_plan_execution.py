@@ -216,5 +216,4 @@ def test_a_missing_rank_is_a_timeout():
 
 
 def test_the_example():
-    pytest.importorskip("torch")
     assert finish(run_python([EXAMPLE])) == "3 ranks: right\n"
