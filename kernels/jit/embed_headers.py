@@ -10,6 +10,18 @@ import sys
 # The other headers are for the host, or include the CUDA runtime.
 HOST_FOLDERS = ("host", "emulation", "kernels", "jit")
 HOST_HEADERS = ("kernel.cuh", "clock_sync.cuh", "core.hpp", "algorithm.hpp")
+# Of plan/, what executes plans; the others make and check them.
+PLAN_HEADERS = (
+    "block_execution.hpp",
+    "execution.hpp",
+    "interpreter.hpp",
+    "message.hpp",
+    "operation.hpp",
+    "packs.hpp",
+    "specialised.hpp",
+    "synchronisation.hpp",
+    "transfer.hpp",
+)
 DELIMITER = "mscclpp_header"
 
 
@@ -17,6 +29,8 @@ def device_headers(include):
     """Yields the headers of INCLUDE_FOLDER/mscclpp that device code can include."""
     for path in sorted(include.glob("mscclpp/**/*.[hc]*")):
         parts = path.relative_to(include / "mscclpp").parts
+        if parts[0] == "plan" and parts[-1] not in PLAN_HEADERS:
+            continue
         if parts[0] not in HOST_FOLDERS + HOST_HEADERS and path.suffix in (".hpp", ".cuh"):
             yield path
 

@@ -44,8 +44,8 @@ class Parts {
   std::size_t bytes_ = 0;
 };
 template <class T>
-T* at(const std::shared_ptr<void>& memory, std::size_t offset) {
-  return reinterpret_cast<T*>(static_cast<std::byte*>(memory.get()) + offset);
+T* at(void* memory, std::size_t offset) {
+  return reinterpret_cast<T*>(static_cast<std::byte*>(memory) + offset);
 }
 
 }  // namespace
@@ -81,11 +81,12 @@ class Buffer::State {
     const std::size_t table =
         parts.add<std::uint32_t>(DispatchWorkspace::tableWords(longest) * static_cast<std::size_t>(tables));
     memory_ = detail::allocatePrivateMemory(where, parts.bytes());
-    workspace_ = {{at<std::uint32_t>(memory_, tokensPerExpert), at<std::uint32_t>(memory_, tokensPerRank), nullptr,
-                   at<std::int32_t>(memory_, expertIndex), at<std::uint32_t>(memory_, segmentCounts)},
-                  at<GridBarrier>(memory_, barrier),
-                  at<std::uint32_t>(memory_, table),
-                  tables};
+    workspace_ = {
+        {at<std::uint32_t>(memory_.get(), tokensPerExpert), at<std::uint32_t>(memory_.get(), tokensPerRank), nullptr,
+         at<std::int32_t>(memory_.get(), expertIndex), at<std::uint32_t>(memory_.get(), segmentCounts)},
+        at<GridBarrier>(memory_.get(), barrier),
+        at<std::uint32_t>(memory_.get(), table),
+        tables};
   }
 
   const BufferConfig& config() const { return config_; }
@@ -102,7 +103,8 @@ class Buffer::State {
   }
   void check() const { monitor_->check(); }
 
-  void makeHandle(Handle& view, std::shared_ptr<void>& memory) const {
+  /// The view of a handle in this memory; null: only its size is of interest.
+  Handle handleIn(void* memory, std::size_t& bytes) const {
     const std::size_t tokens = std::max(config_.maxTokens, config_.maxLowLatencyTokens);
     const auto size = static_cast<std::size_t>(ranks());
     const std::size_t entries = size * tokens * static_cast<std::size_t>(config_.topk);
@@ -111,10 +113,12 @@ class Buffer::State {
     const std::size_t received = parts.add<std::uint32_t>(size);
     const std::size_t positions = parts.add<std::int32_t>(entries);
     const std::size_t weights = parts.add<float>(entries);
-    memory = detail::allocatePrivateMemory(where_, parts.bytes());
-    view = {at<std::int32_t>(memory, rankIndex), at<std::uint32_t>(memory, received),
+    bytes = parts.bytes();
+    if (memory == nullptr) return {};
+    return {at<std::int32_t>(memory, rankIndex), at<std::uint32_t>(memory, received),
             at<std::int32_t>(memory, positions), at<float>(memory, weights)};
   }
+  std::shared_ptr<void> allocate(std::size_t bytes) const { return detail::allocatePrivateMemory(where_, bytes); }
 
   void layOut(const Tokens& tokens, const TokenLayout& layout, CUstream_st* stream) {
     if (tokens.tokens > 0) requireArray(tokens.experts, "Tokens::experts");
@@ -292,9 +296,22 @@ std::uint32_t Buffer::lowLatencyCapacity() const noexcept {
   return state_->stride() * static_cast<std::uint32_t>(state_->dimensions(true).expertsPerRank());
 }
 DispatchHandle Buffer::makeHandle() const {
-  DispatchHandle handle;
-  state_->makeHandle(handle.view_, handle.memory_);
+  std::shared_ptr<void> memory = state_->allocate(handleBytes());
+  DispatchHandle handle = makeHandle(memory.get());
+  handle.memory_ = std::move(memory);
   return handle;
+}
+DispatchHandle Buffer::makeHandle(void* memory, std::uint32_t tokens) const {
+  DispatchHandle handle;
+  std::size_t bytes = 0;
+  handle.view_ = state_->handleIn(memory, bytes);
+  handle.tokens_ = tokens;
+  return handle;
+}
+std::size_t Buffer::handleBytes() const noexcept {
+  std::size_t bytes = 0;
+  state_->handleIn(nullptr, bytes);
+  return bytes;
 }
 void Buffer::getDispatchLayout(const Tokens& tokens, const TokenLayout& layout, CUstream_st* stream) {
   state_->layOut(tokens, layout, stream);

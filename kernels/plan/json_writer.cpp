@@ -375,6 +375,87 @@ class RankWriter {
   std::map<Access, std::vector<int>> blockRemotes_;  ///< of the block
 };
 
+/// The reference's reductions start from a local plain operand, add plain, packet or remote ones, store the sum here,
+/// and send it in the form of what was added. Others become several operations, by way of the stored sum.
+class FittingReductions {
+ public:
+  FittingReductions(DraftRank& rank, int id) : rank_(rank), id_(id) {}
+
+  void run() {
+    for (auto& block : rank_.blocks) {
+      steps_.clear();
+      for (const Step& step : block) {
+        if (step.operation.kind == OperationKind::Transfer && step.sources.size() > 1) {
+          split(step);
+        } else {
+          steps_.push_back(step);
+        }
+      }
+      block = steps_;
+    }
+  }
+
+ private:
+  void split(const Step& step) {
+    std::vector<Operand> sources = step.sources, destinations = step.destinations;
+    const auto isKept = [](const Operand& operand) { return entryOf(operand) == Entry::Plain; };
+    const auto kept = std::find_if(destinations.begin(), destinations.end(), isKept);
+    if (kept != destinations.end()) {
+      std::rotate(destinations.begin(), kept, kept + 1);
+    } else {
+      destinations.insert(
+          destinations.begin(),
+          {.buffer = BufferKind::Scratch, .rank = static_cast<std::int16_t>(id_), .first = rank_.scratchChunks});
+      rank_.scratchChunks += step.operation.chunks;
+    }
+    const Operand sum = destinations.front();
+    const auto first = std::find_if(sources.begin(), sources.end(), isKept);
+    if (first != sources.end()) {
+      std::rotate(sources.begin(), first, first + 1);
+    } else {
+      add(step, {sources.front()}, {sum});
+      sources.front() = sum;
+    }
+    // One kind of summand after the other.
+    std::stable_sort(sources.begin() + 1, sources.end(),
+                     [](const Operand& a, const Operand& b) { return entryOf(a) < entryOf(b); });
+    std::size_t end = 1;
+    for (std::size_t begin = 1; begin < sources.size(); begin = end) {
+      while (end < sources.size() && entryOf(sources[end]) == entryOf(sources[begin])) ++end;
+      std::vector<Operand> terms{begin == 1 ? sources.front() : sum};
+      terms.insert(terms.end(), sources.begin() + static_cast<std::ptrdiff_t>(begin),
+                   sources.begin() + static_cast<std::ptrdiff_t>(end));
+      const bool last = end == sources.size();
+      std::vector<Operand> with{sum}, after;
+      const bool packets = entryOf(terms.back()) == Entry::Packet;
+      bool hasLocalPackets = false;
+      for (std::size_t d = 1; last && d < destinations.size(); ++d) {
+        const Entry kind = entryOf(destinations[d]);
+        const bool local = packets && kind == Entry::Packet && !hasLocalPackets;
+        const bool remote = kind == (packets ? Entry::RemotePacket : Entry::RemotePlain);
+        hasLocalPackets |= local;
+        (local || (remote && destinations[d].access == Access::Memory) ? with : after).push_back(destinations[d]);
+      }
+      add(step, terms, with);
+      if (!after.empty()) add(step, {sum}, after);
+    }
+  }
+
+  /// Behind what it needs.
+  void add(const Step& step, const std::vector<Operand>& sources, const std::vector<Operand>& destinations) {
+    if (!steps_.empty() && steps_.back().operation.kind == OperationKind::Transfer &&
+        std::find(steps_.back().destinations.begin(), steps_.back().destinations.end(), sources.front()) !=
+            steps_.back().destinations.end()) {
+      steps_.push_back({{.kind = OperationKind::Sync, .origin = step.operation.origin}});
+    }
+    steps_.push_back({step.operation, sources, destinations});
+  }
+
+  DraftRank& rank_;
+  int id_;
+  std::vector<Step> steps_;
+};
+
 bool usesPackets(const Plan& plan) {
   return std::any_of(plan.operands.begin(), plan.operands.end(),
                      [](const Operand& operand) { return operand.form == Form::Packet; });
@@ -383,7 +464,8 @@ bool usesPackets(const Plan& plan) {
 }  // namespace
 
 std::string toJson(const NamedPlan& plan) {
-  const Draft draft = draftOf(plan);
+  Draft draft = draftOf(plan);
+  for (int r = 0; r < plan.ranks; ++r) FittingReductions(draft.ranks[r], r).run();
   Json json{{"name", plan.name},
             {"collective", keyOf(plan.collective)},
             {"protocol", usesPackets(plan) ? "LL" : "Simple"},

@@ -20,6 +20,7 @@ NB_MODULE(_mscclpp, module) {
   bindChannels(module);
   bindProxy(module);
   bindSwitchChannels(module);
+  bindMoe(module);
   bindJit(module);
   bindPlans(module);
   bindPlanLanguage(module);

@@ -87,5 +87,6 @@ void bindPlans(nb::module_& module);
 void bindPlanLanguage(nb::module_& module);
 void bindPlanChunks(nb::module_& module);
 void bindExecutor(nb::module_& module);
+void bindMoe(nb::module_& module);
 
 }  // namespace mscclpp::python

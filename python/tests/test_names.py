@@ -52,7 +52,7 @@ NAMES = {
         memory_bytes make_trace record""",
 }  # fmt: skip
 # Modules whose inner functions have no types.
-UNTYPED = {"c10d", "kernels", "native", "native_cache", "native_toolchain"}
+UNTYPED = {"c10d", "kernels", "moe", "native", "native_cache", "native_toolchain"}
 INSTANCE_ATTRIBUTES = {"bootstrap", "communicator", "my_rank", "nranks", "nranks_per_node"}
 
 

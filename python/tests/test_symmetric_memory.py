@@ -135,7 +135,7 @@ def test_results_are_stored_without_a_copy(tmp_path, monkeypatch):
     (tmp_path / "tuning.json").write_text(json.dumps({"format": "mscclpp tuning 1", "tables": [table]}))
     monkeypatch.setenv("MSCCLPP_TUNING_FILE", str(tmp_path / "tuning.json"))
     monkeypatch.setenv("MSCCLPP_NPKIT_DUMP_DIR", str(tmp_path))
-    mscclpp.run(2, record_algorithms, str(tmp_path / "store"), timeout=100)
+    mscclpp.run(2, record_algorithms, str(tmp_path / "store"), timeout=300)
     events = json.loads((tmp_path / "trace_rank_0.json").read_text())["traceEvents"]
     calls = [event["name"] for event in events if event.get("ph") == "B" and "all_gather" in event.get("name", "")]
     assert len(calls) == 2 and "direct" in calls[1] and "direct" not in calls[0], calls

@@ -25,7 +25,7 @@ Scratch scratchFor(std::size_t maxRows, std::size_t rows, int ranks) {
   return {ceilDivide(maxRows, team), columns, rowsPerBlock, 2, ranks, ceilDivide(rows, team)};
 }
 
-/// Sends this rank's rows, and copies those of all ranks to the output as they arrive.
+/// Sends this rank's rows, and copies those of all ranks to the output as they arrive, each block of rows by one warp.
 struct GatherBody {
   Window<> windows, epochs, outputs;
   Scratch scratch;
@@ -44,9 +44,14 @@ struct GatherBody {
                                           .wait = wait};
     auto gather = makeRowGather(grid, args, waiting, trace);
     gather.send(windows.at(rank, scratch.rowOffset(rank, rank, 0)), scratch.rowBytes(), scratch.rowBytes());
+    // Blocks of rows are distributed over the warps.
+    const int warps = grid.warpCount() * grid.blockCount();
+    int next = grid.warpIndex() * grid.blockCount() + grid.blockIndex();
     for (int from = 0; from < scratch.ranks; ++from) {
       const Range present = gather.rowsOf(from);
       for (std::size_t block = 0; block < gather.blocksOf(from); ++block) {
+        if (next-- != 0) continue;
+        next = warps - 1;
         if (!gather.await({from, block})) break;
         for (std::size_t row = block * rowsPerBlock; row < (block + 1) * rowsPerBlock && row < present.size(); ++row) {
           copy(grid.warp(), outputs.at(rank, (present.begin + row) * scratch.rowBytes()),

@@ -35,7 +35,8 @@ std::vector<std::string> deviceHeaders() {
 std::set<std::string> foldersOf(const std::vector<std::string>& headers) {
   std::set<std::string> folders;
   for (const auto& header : headers) folders.insert(std::filesystem::path(header).parent_path().string());
-  folders.erase("mscclpp");  // has others too
+  folders.erase("mscclpp");       // has others too
+  folders.erase("mscclpp/plan");  // likewise
   return folders;
 }
 

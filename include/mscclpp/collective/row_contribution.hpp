@@ -59,6 +59,35 @@ class RowContribution {
     return {args_.window.at(rank, args_.scratch.contributionOffset(epoch_, row, team().rank())),
             args_.scratch.rowBytes()};
   }
+  /// This rank's contributions to a block of rows, at the ranks that reduce it: for many stores to one block, which
+  /// contribute() would locate each for itself.
+  class BlockSlots {
+   public:
+    /// Stores 16 bytes at `byte` of the rows of the block, scratch.rowBytes() from row to row; as contribute().
+    MSCCLPP_INLINE void store(std::size_t byte, const Word128& word) const {
+      if constexpr (delivery == RowDelivery::Redundant) {
+        MSCCLPP_UNROLL
+        for (int i = 0; i < args_.team.size() - 1; ++i) {
+          arch::storeWide(args_.window.at(args_.team.peer(i), offset_ + byte), word);
+        }
+      }
+      arch::storeWide(slot_ + byte, word);
+    }
+
+   private:
+    friend class RowContribution;
+    MSCCLPP_INLINE BlockSlots(const CollectiveArgs<Ranks, Scratch>& args, int rank, std::size_t offset)
+        : args_(args), offset_(offset), slot_(args.window.at(rank, offset)) {}
+
+    const CollectiveArgs<Ranks, Scratch>& args_;
+    const std::size_t offset_;
+    std::byte* const slot_;
+  };
+  MSCCLPP_INLINE BlockSlots slots(std::size_t block) const {
+    const std::size_t row = block * static_cast<std::size_t>(args_.scratch.rowsPerBlock);
+    return {args_, delivery == RowDelivery::Redundant ? team().rank() : owner(block),
+            args_.scratch.contributionOffset(epoch_, row, team().rank())};
+  }
   /// This rank's set of slots in this call (RowScratch::slotSet), the same at every rank.
   MSCCLPP_INLINE std::size_t slotSet() const { return args_.scratch.slotSet(epoch_, team().rank()); }
   /// Announces one part of a block of rows, with release: all that the threads of the group contributed to it before.

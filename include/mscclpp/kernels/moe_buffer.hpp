@@ -113,6 +113,10 @@ class Buffer {
 
   /// Memory for the handle of a dispatch of either form. Allocates.
   DispatchHandle makeHandle() const;
+  /// The same in memory of the caller's, of handleBytes() bytes at a multiple of 128, which must outlive the handle.
+  /// tokens: of the dispatch, where the handle is for a combine.
+  DispatchHandle makeHandle(void* memory, std::uint32_t tokens = 0) const;
+  std::size_t handleBytes() const noexcept;
 
   /// Computes who gets tokens.experts; the other members of `tokens` are not used but for the count. No communication:
   /// dispatches do it by themselves.

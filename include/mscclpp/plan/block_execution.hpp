@@ -16,8 +16,9 @@ struct UnknownShape {
 /// One call of a block. Made by every thread of the block, which then all call the same functions in the same order,
 /// begin() first and end() last; nothing in between if begin() returns false.
 ///
-/// T: the type of the elements; Op: the reduction operator; Shape: UnknownShape or like it. After a failed wait the threads go on to sync, but signal
-/// nothing, write no packets, and move no data once they have synced: what others would take for a result is not sent.
+/// T: the type of the elements; Op: the reduction operator; Shape: UnknownShape or like it. After a failed wait the
+/// threads go on to sync, but signal nothing, write no packets, and move no data once they have synced: what others
+/// would take for a result is not sent.
 template <class T, VotingGroup Group, class Op, class Shape = UnknownShape>
 class BlockExecution {
  public:

@@ -208,24 +208,30 @@ void checkSizes() {
   }
 }
 
+template <RowDelivery delivery>
+void checkSmall(int ranks, int blocks, const GemmCall& call) {
+  constexpr auto& config = smallGemm<delivery>;
+  checkGemmReduce<bf16, config>(ranks, blocks, call);
+}
+
 TEST_CASE("GEMM and all-reduce, tiles of several warps") {
   constexpr GemmReduceConfig config{.tile = sharedTile, .reducerWarps = 1};
   checkGemmReduce<bf16, config>(2, 1, {45, 70, 130, 0, 1});
   if (Backend<32>::onGpu) checkGemmReduce<bf16, config>(2, 8, {700, 1100, 264, 0, 2});
 }
 TEST_CASE("GEMM of one rank") {
-  checkGemmReduce<bf16, smallGemm<RowDelivery::ToAll>>(1, 1, {18, 33, 16, 0, 2});
-  checkGemmReduce<bf16, smallGemm<RowDelivery::ToOwner>>(1, 1, {18, 33, 16, 0, 2});
+  checkSmall<RowDelivery::ToAll>(1, 1, {18, 33, 16, 0, 2});
+  checkSmall<RowDelivery::ToOwner>(1, 1, {18, 33, 16, 0, 2});
 }
 
 // In one kernel, as a persistent one makes them.
 inline constexpr int manyRepeats = Backend<32>::onGpu ? 34'000 : 10;
 
 TEST_CASE("GEMM and reduce-scatter, many calls in a kernel") {
-  checkGemmReduce<bf16, smallGemm<RowDelivery::ToOwner>>(2, 1, {18, 33, 16, 0, 3, manyRepeats});
+  checkSmall<RowDelivery::ToOwner>(2, 1, {18, 33, 16, 0, 3, manyRepeats});
 }
 TEST_CASE("GEMM and all-reduce, many calls in a kernel") {
-  checkGemmReduce<bf16, smallGemm<RowDelivery::ToAll>>(2, 1, {18, 33, 16, 0, 3, manyRepeats});
+  checkSmall<RowDelivery::ToAll>(2, 1, {18, 33, 16, 0, 3, manyRepeats});
 }
 TEST_CASE("GEMM and reduce-scatter") {
   checkSizes<bf16, RowDelivery::ToOwner>();

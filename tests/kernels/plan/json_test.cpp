@@ -8,6 +8,8 @@
 
 #include "kernels/plan/draft.hpp"
 #include "mscclpp/host/base/error.hpp"
+#include "mscclpp/kernels/plan/library.hpp"
+#include "mscclpp/kernels/plan/verify.hpp"
 #include "tests/plan/all_pairs.hpp"
 
 namespace mscclpp::plan {
@@ -313,10 +315,26 @@ TEST_CASE("custom collectives keep what they expect, and rooted ones their root"
   CHECK(fromJson(toJson(fromJson(json.dump()))).root == 1);
 }
 
+TEST_CASE("plans of the library go through JSON, and are proven again") {
+  for (const LibraryPlan& entry : libraryPlans()) {
+    for (const auto protocol : {msccl::Protocol::Simple, msccl::Protocol::LL}) {
+      LibraryArguments arguments{.ranks = 4, .ranksPerNode = 2, .protocol = protocol};
+      if (!entry.refuses(arguments).empty()) arguments.inPlace = true;
+      const NamedPlan plan = makeLibraryPlan(entry.name, arguments);
+      std::string message;
+      try {
+        verified(fromJson(toJson(plan)));
+      } catch (const Error& error) {
+        message = error.what();
+      }
+      CHECK_MESSAGE(message == "", std::string(entry.name), ", protocol ", static_cast<int>(protocol));
+    }
+  }
+}
+
 TEST_CASE("what has no name in the schema is refused with its place") {
-  NamedPlan plan = fromJson(planWith({data("re", {local("i", 0), local("s", 0)}, {local("o", 0)})}).dump());
-  plan.operands[1].access = Access::Memory;
-  plan.operands[2].form = Form::Packet;
+  NamedPlan plan = fromJson(planWith({data("copy", {local("s", 0)}, {local("s", 1)})}).dump());
+  for (Operand& operand : plan.operands) operand.form = Form::Packet;
   try {
     toJson(plan);
     CHECK(false);

@@ -167,6 +167,10 @@ struct GemmReduce {
       if (begin > end) begin = end;
       return {begin, end - begin < tileRows ? end : begin + tileRows};
     }
+    /// Where a column of a row is in a block of the exchange: the parts of a row follow each other.
+    MSCCLPP_INLINE std::size_t byteInBlock(std::size_t row, std::size_t column) const {
+      return (row * parts * columns + column) * sizeof(T);
+    }
     /// Whether a row of the exchange, one that this rank reduces or receives, is a row of its output.
     MSCCLPP_INLINE bool isPresent(std::size_t row) const { return part(row).row < outputRows(); }
     MSCCLPP_INLINE RowPart part(std::size_t row) const {
@@ -196,13 +200,13 @@ struct GemmReduce {
       Matrix<const T> input = operands.input;
       input.rows = present.end;
       if (present.size() > 0) {
+        const auto slots = exchange.slots(block);
         tile.multiply(input, present.begin, operands.weight, column);
         tile.forEachPack(present.begin, column, operands.weight.rows, operands.op,
                          [&](std::size_t r, std::size_t c, const Pack<T>& pack) {
                            const std::size_t to = column / 2 * PairOp::outputs + c;
                            if (r >= present.size() || to >= padded) return;
-                           exchange.contribute((block * tileRows + r) * rows.parts + to / rows.columns,
-                                               to % rows.columns, pack);
+                           slots.store(rows.byteInBlock(r, to), toWord<T>(pack));
                          });
       }
       exchange.publish(grid.block(), block);

@@ -16,8 +16,9 @@ namespace mscclpp::plan {
 NamedPlan fromJson(std::string_view text);
 
 /// Writes a plan. Operations get the name of the reference that their shape has; one with more than eight operands or
-/// channels becomes several where that means the same. The reference demands a local plain operand as the first source
-/// of a reduction and as its first destination: these are moved to the front, which may change the order of the sum.
+/// channels becomes several where that means the same. The reference's reductions start from a local plain operand and
+/// store the sum locally: the order of a sum may change, one of mixed operands becomes several operations, and one that
+/// is only sent is also stored in scratch that is added for it.
 /// `glre` (a switch's reduction to local memory) is written though MSCCL++'s executor refuses it.
 /// Lines of programs (NamedPlan::origins) are not written.
 /// Throws Error(InvalidUsage) with rank, block and operation if an operation has no name in the schema.

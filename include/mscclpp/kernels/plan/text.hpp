@@ -23,7 +23,7 @@ namespace mscclpp::plan {
 /// destinations by commas.
 std::string toText(const NamedPlan& plan);
 
-/// Reads what toText() writes; what is left out has its default. Throws Error(InvalidUsage) with the number of the line.
+/// Reads what toText() writes; what is left out has its default. Throws Error(InvalidUsage) with the line's number.
 NamedPlan fromText(std::string_view text);
 
 }  // namespace mscclpp::plan

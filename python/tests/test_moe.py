@@ -1,0 +1,103 @@
+"""mscclpp.moe on CPU ranks: dispatch and combine in every format and both forms, compilation, errors."""
+
+import mscclpp
+import pytest
+from rank_threads import run_threads
+
+torch = pytest.importorskip("torch")
+moe = pytest.importorskip("mscclpp.moe")
+
+HIDDEN, TOPK, LOCAL = 256, 3, 4
+
+
+def inputs(rank, ranks, tokens):
+    generator = torch.Generator().manual_seed(rank)
+    x = (torch.randint(-16, 17, (tokens, HIDDEN), generator=generator) / 8).to(torch.bfloat16)
+    experts = torch.stack([torch.randperm(ranks * LOCAL, generator=generator)[:TOPK] for _ in range(tokens)])
+    experts[torch.rand(experts.shape, generator=generator) < 0.1] = -1
+    return x, experts, torch.randint(0, 9, (tokens, TOPK), generator=generator) / 8
+
+
+def values(rows, format):
+    if format == "bf16":
+        return rows.rows.float()
+    return rows.rows.float() * rows.scales.repeat_interleave(128, dim=1)
+
+
+def check(bootstrap, format):
+    comm = mscclpp.CommGroup(bootstrap=bootstrap)
+    rank, ranks = comm.my_rank, comm.nranks
+    tokens = [7, 0, 12][rank]
+    buffer = moe.Buffer(comm, experts=ranks * LOCAL, hidden=HIDDEN, topk=TOPK, max_tokens=12, max_low_latency_tokens=12,
+                        format=format, alignment=4, device="cpu")  # fmt: skip
+    x, experts, weights = inputs(rank, ranks, 16)
+    x, experts, weights = x[:tokens].contiguous(), experts[:tokens].contiguous(), weights[:tokens].contiguous()
+    argument = (x.to(torch.float8_e4m3fn), torch.full((tokens, 2), 2.0)) if format == "fp8" else x
+    sent = x.to(torch.float8_e4m3fn).float() * 2 if format == "fp8" else x.float()
+    factor = (experts + 1).clamp(min=0) * weights  # expert e multiplies by e + 1
+    wanted = sent * factor.sum(1, keepdim=True)
+    per_rank, per_expert, is_in_rank = buffer.get_dispatch_layout(experts)
+    assert per_expert.tolist() == [(experts == e).sum().item() for e in range(ranks * LOCAL)]
+    assert per_rank.tolist() == is_in_rank.sum(0).tolist()
+    for form in range(4):
+        if form == 0:
+            rows, handle = buffer.dispatch(argument, experts, weights)
+        else:
+            rows, handle, hook = buffer.low_latency_dispatch(argument, experts, weights, return_recv_hook=form == 2)
+            if form == 2:
+                hook()
+            else:
+                assert hook is None
+        results = torch.full(rows.rows.shape, torch.nan, dtype=torch.bfloat16)
+        for e in range(LOCAL):
+            first, count = rows.offsets[e], rows.counts[e]
+            assert first % 4 == 0
+            part = values(rows, format)[first : first + count] * (rank * LOCAL + e + 1)
+            results[first : first + count] = part.to(torch.bfloat16)
+        if form == 0:
+            output = buffer.combine(results, handle)
+        else:
+            output, hook = buffer.low_latency_combine(results, handle, return_recv_hook=form == 3)
+            if form == 3:
+                hook()
+        error = {"bf16": 0.02, "fp8": 0.02, "quantise": 0.1}[format]
+        assert torch.allclose(output.float(), wanted, rtol=error, atol=12 * 3 * 2 * error), form
+    buffer.check()
+    comm.barrier()
+    return True
+
+
+@pytest.mark.parametrize("format", ["bf16", "fp8", "quantise"])
+def test_dispatch_and_combine(format):
+    assert run_threads(3, lambda bootstrap: check(bootstrap, format), timeout=120) == [True] * 3
+
+
+def single(bootstrap):
+    comm = mscclpp.CommGroup(bootstrap=bootstrap)
+    return comm, moe.Buffer(comm, experts=LOCAL, hidden=HIDDEN, topk=TOPK, max_tokens=8, device="cpu")
+
+
+def test_fake_kernels_and_errors():
+    def body(bootstrap):
+        comm, buffer = single(bootstrap)
+        x, experts, weights = inputs(0, 1, 8)
+        dispatch, combine = torch.ops.mscclpp_moe.dispatch, torch.ops.mscclpp_moe.combine
+        torch.library.opcheck(dispatch, (x, None, experts, weights, buffer.name, False),
+                              test_utils=("test_schema", "test_faketensor"))  # fmt: skip
+        rows, handle = buffer.dispatch(x, experts)
+        results = torch.zeros_like(rows.rows)
+        torch.library.opcheck(combine, (results, handle.memory, 8, buffer.name, False),
+                              test_utils=("test_schema", "test_faketensor"))  # fmt: skip
+        with pytest.raises(mscclpp.InvalidUsage, match="it must be a contiguous tensor of torch.bfloat16"):
+            buffer.dispatch(x.float(), experts)
+        with pytest.raises(mscclpp.InvalidUsage, match="topk_idx is torch.int32"):
+            buffer.dispatch(x, experts.int())
+        with pytest.raises(mscclpp.InvalidUsage, match="another number"):
+            buffer.dispatch(x, experts[:4].contiguous())
+        with pytest.raises(mscclpp.InvalidUsage, match="maxLowLatencyTokens is 0"):
+            buffer.low_latency_dispatch(x, experts)
+        with pytest.raises(mscclpp.InvalidUsage, match="no longer exists"):
+            combine(results, handle.memory, 8, "moe-none", False)
+        return True
+
+    assert run_threads(1, body, timeout=120) == [True]
