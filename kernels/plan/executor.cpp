@@ -114,11 +114,10 @@ class Executor::State {
     Program& program = *found;
     const BufferRequest request = bufferRequest(plan, program.rank, message, call);
     const ContextKey key{plan.contentHash(), static_cast<int>(format), stream, slotBytes};
-    const BufferKey bufferKey =
-        program.rank.reachesUserBuffers ? BufferKey{call.input, call.output, message.partBytes} : BufferKey{};
     auto context = contexts_.find(key);
     const bool needsContext = context == contexts_.end();
     const bool usesBuffers = program.rank.reachesUserBuffers || program.rank.usesPorts;
+    const BufferKey bufferKey = usesBuffers ? BufferKey{call.input, call.output, message.partBytes} : BufferKey{};
     const bool needsBuffers = usesBuffers && (needsContext || !context->second.buffers.contains(bufferKey));
     const CodeKey codeKey{plan.contentHash(), static_cast<int>(format), call.type,
                           program.reduces ? call.op : ReduceOp::SUM};
@@ -203,7 +202,8 @@ class Executor::State {
     const std::size_t outputBytes = outputBytesOf(plan.plan(), message, rank_);
     const bool isInPlace = overlap(call.input, inputBytes, call.output, outputBytes);
     if (plan.isInPlace() && inputBytes != 0 && outputBytes != 0) {
-      const std::size_t offset = offsetInPlace(plan, message);
+      const BufferRequest::Offsets offsets = offsetsInPlace(plan, message, rank_);
+      const std::size_t offset = offsets.input + offsets.output;
       const auto* larger = static_cast<const std::byte*>(inputBytes < outputBytes ? call.output : call.input);
       const auto* smaller = static_cast<const std::byte*>(inputBytes < outputBytes ? call.input : call.output);
       if (smaller != larger + offset) {
@@ -219,10 +219,12 @@ class Executor::State {
     return message;
   }
 
-  /// Of the smaller of input and output in the larger.
-  std::size_t offsetInPlace(const ExecutionPlan& plan, const plan::Message& message) const {
-    const plan::RankPlan& own = plan.plan().rankPlans[rank_];
-    return own.inputChunks == own.outputChunks ? 0 : static_cast<std::size_t>(rank_) * message.partBytes;
+  /// In a call in place: the smaller of a rank's input and output is the rank's part of the larger.
+  BufferRequest::Offsets offsetsInPlace(const ExecutionPlan& plan, const plan::Message& message, int rank) const {
+    const plan::RankPlan& of = plan.plan().rankPlans[static_cast<std::size_t>(rank)];
+    if (of.inputChunks == of.outputChunks || of.inputChunks == 0 || of.outputChunks == 0) return {0, 0};
+    const std::size_t part = static_cast<std::size_t>(rank) * message.partBytes;
+    return of.inputChunks < of.outputChunks ? BufferRequest::Offsets{part, 0} : BufferRequest::Offsets{0, part};
   }
 
   Program& addProgram(const ExecutionPlan& plan) {
@@ -251,16 +253,11 @@ class Executor::State {
 
   BufferRequest bufferRequest(const ExecutionPlan& plan, const plan::RankProgram&, const plan::Message& message,
                               const PlanCall& call) const {
-    BufferRequest request{const_cast<void*>(call.input),
-                          call.output,
-                          call.inputBytes,
-                          call.outputBytes,
-                          0,
-                          0,
-                          plan.isInPlace(),
-                          offsetInPlace(plan, message),
-                          plan.plan().reuseResources};
+    BufferRequest request{
+        const_cast<void*>(call.input), call.output, call.inputBytes, call.outputBytes, 0, 0, plan.isInPlace(), {},
+        plan.plan().reuseResources};
     for (int r = 0; r < ranks_; ++r) {
+      request.offsetsInPlace.push_back(offsetsInPlace(plan, message, r));
       request.mostInputBytes = std::max(request.mostInputBytes, inputBytesOf(plan.plan(), message, r));
       request.mostOutputBytes = std::max(request.mostOutputBytes, outputBytesOf(plan.plan(), message, r));
     }
@@ -325,7 +322,9 @@ class Executor::State {
     };
     if (isCopied) move(input.base[rank_], request.input, request.inputBytes);
     const PlanLaunch launch{memory.blocks(), plan.plan().threadsPerBlock, memory.sharedBytes(), stream};
-    if (kernel != nullptr) {
+    if (launch.blocks == 0) {
+      // This rank does nothing in the plan.
+    } else if (kernel != nullptr) {
       kernel->launch(
           {.shape = {launch.blocks, std::clamp(launch.threads / 32 * 32, 32, mostThreads)}, .stream = stream}, args);
     } else if (where_ == DeviceType::GPU) {

@@ -488,7 +488,14 @@ void readSizes(const std::vector<Node>& gpus, Draft& draft) {
     Header once = header;
     once.chunksPerPart = 1;
     const int inputs = inputChunksOf(once, r), outputs = outputChunksOf(once, r);
-    const int chunks = rank.inputChunks > 0 && inputs > 0 ? rank.inputChunks / inputs : rank.outputChunks / outputs;
+    int chunks = 0;
+    if (rank.inputChunks > 0 && inputs > 0) {
+      chunks = rank.inputChunks / inputs;
+    } else if (outputs > 0) {
+      chunks = rank.outputChunks / outputs;
+    } else {
+      chunks = header.chunksPerPart;  // as rank 0 has
+    }
     if (chunks == 0) gpu.failKey("input_chunks", "the collective has at least one chunk");
     if (r == 0) header.chunksPerPart = chunks;
     const auto check = [&](const char* key, int& given, int parts) {

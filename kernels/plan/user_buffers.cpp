@@ -16,31 +16,21 @@ UserBuffers::UserBuffers(Communicator& communicator, DeviceType where, const Bac
     if (registeredInput_)
       registeredOutput_ = RegisteredBuffer::tryRegister(communicator, request.output, request.outputBytes);
   }
-  std::size_t inputOffset = 0;
-  std::size_t outputOffset = 0;
   if (registeredInput_ && registeredOutput_) {
     input_ = registeredInput_->window();
     output_ = registeredOutput_->window();
   } else {
     registeredInput_.reset();
-    std::size_t bytes = 0;
-    if (request.inPlace) {
-      (request.inputBytes < request.outputBytes ? inputOffset : outputOffset) = request.offsetInPlace;
-      bytes = std::max(request.mostInputBytes, request.mostOutputBytes);
-    } else {
-      outputOffset = roundUp(request.mostInputBytes, 128);
-      bytes = outputOffset + request.mostOutputBytes;
-    }
+    const std::size_t outputOffset = roundUp(request.mostInputBytes, 128);
+    const std::size_t bytes = request.inPlace ? std::max(request.mostInputBytes, request.mostOutputBytes)
+                                              : outputOffset + request.mostOutputBytes;
     staging_ = std::make_unique<SymmetricMemory>(communicator, std::max<std::size_t>(bytes, 1), where);
     for (int rank = 0; rank < staging_->nRanks(); ++rank) {
-      // In place, the offset of a rank's part is that of its number.
-      const auto at = [&](std::size_t own) {
-        const auto number = static_cast<std::size_t>(staging_->rank());
-        const std::size_t offset = !request.inPlace || own == 0 ? own : own / number * static_cast<std::size_t>(rank);
-        return static_cast<std::byte*>(staging_->peer(rank)) + offset;
-      };
-      input_.base[rank] = at(inputOffset);
-      output_.base[rank] = at(outputOffset);
+      const BufferRequest::Offsets offsets = request.inPlace ? request.offsetsInPlace[static_cast<std::size_t>(rank)]
+                                                             : BufferRequest::Offsets{0, outputOffset};
+      auto* const base = static_cast<std::byte*>(staging_->peer(rank));
+      input_.base[rank] = base + offsets.input;
+      output_.base[rank] = base + offsets.output;
     }
   }
   if (service == nullptr) return;

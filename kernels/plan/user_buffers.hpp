@@ -21,9 +21,13 @@ struct BufferRequest {
   std::size_t outputBytes;
   std::size_t mostInputBytes;
   std::size_t mostOutputBytes;
-  /// The plan's input and output are one buffer; the smaller one lies at this offset in the larger.
-  bool inPlace;
-  std::size_t offsetInPlace;
+  bool inPlace;  ///< the plan's input and output are one buffer
+  /// In place, of each rank: where its input and its output lie in that buffer.
+  struct Offsets {
+    std::size_t input;
+    std::size_t output;
+  };
+  std::vector<Offsets> offsetsInPlace;
   bool copied;  ///< messages are copied even if they could be registered
 };
 

@@ -89,7 +89,8 @@ class BlockExecution {
     }
   }
 
-  /// A Transfer whose destination is reached through a Port channel: one thread pushes a request for each chunk.
+  /// A Transfer whose destination is reached through a Port channel: one thread, the one that also signals and flushes
+  /// through the channel, pushes a request for each chunk.
   /// Packets are written as they are, flags included, once they have arrived in the source.
   MSCCLPP_INLINE void transferThroughPort(const Operation& operation, const Operand& source, const Operand& destination,
                                           int index) {
@@ -97,7 +98,7 @@ class BlockExecution {
       awaitPackets(operation, source, index);
       sync();
     }
-    if (hasToSkip() || group_.rank() != 0) return;
+    if (hasToSkip() || group_.rank() != destination.channel % group_.size()) return;
     const ChannelEnd& end = args_.channels[destination.channel];
     const PortMemory from = args_.memories[static_cast<int>(source.buffer) * args_.ranks + args_.rank];
     const PortMemory to = args_.memories[static_cast<int>(destination.buffer) * args_.ranks + destination.rank];

@@ -12,7 +12,7 @@ namespace mscclpp::plan {
 /// any number of successive calls: no access leaves its buffer, no block waits for ever, every read is ordered after
 /// the write whose value it is to see, no data is overwritten while somebody may read it (the caller's included, who
 /// writes inputs and reads outputs between calls), all signals are waited for, and all outputs hold what the collective
-/// defines. What is assumed of operations is written at OperationKind and in docs/plans.md.
+/// defines. What is assumed of operations is written at OperationKind; docs/plans.md lists what the model does not see.
 ///
 /// Three calls are simulated: scratch is used by each second or each call in the same way, so that the third relates to
 /// those before as every later one does. Loops run once, and three times, on parts of the chunks that are disjoint: the

@@ -27,7 +27,7 @@ enum class FaultKind : std::uint8_t {
   WrongTransfer,        ///< no chunks, no source or no destination
   WrongShare,           ///< share outside of shares, or so many that the check cannot divide a chunk by all
   WrongBarrier,         ///< a barrier that another number of blocks names than it says
-  WrongLoop,            ///< loops that are nested, not closed, or of zero bytes
+  WrongLoop,            ///< loops that are nested, not closed, or of pieces of zero or of different bytes
   WrongExpectation,     ///< an expectation that names chunks which do not exist
 
   // The order of its operations (plan/simulation.hpp).

@@ -78,7 +78,8 @@ class FaultMessage {
       case FaultKind::WrongBarrier:
         return "barrier " + number + " is not named by as many blocks as it says";
       case FaultKind::WrongLoop:
-        return "a loop is inside another, has no end or no begin, or pieces of no bytes";
+        return "a loop is inside another, has no end or no begin, or pieces of no bytes or of other bytes than another "
+               "loop";
       case FaultKind::WrongExpectation:
         return "expectation " + number + " names chunks that do not exist, or the collective is not a custom one";
       case FaultKind::Deadlock:

@@ -61,7 +61,8 @@ enum class OperationKind : std::uint8_t {
   Barrier,    ///< the blocks that name barrier `index` (`blocks` of them) wait for each other
   Acquire,    ///< waits until each of the device semaphores `references` is positive and subtracts one
   Release,    ///< adds one to each of the device semaphores `references`
-  LoopBegin,  ///< the operations up to LoopEnd run for successive pieces of each chunk: `unitBytes` a piece
+  LoopBegin,  ///< the operations up to LoopEnd run for successive pieces of each chunk: `unitBytes` a piece, the same
+              ///< in all loops of a plan
   LoopEnd
 };
 

@@ -40,6 +40,9 @@ class Simulation {
   /// The first fault. Without `checkPositions`, Operation::position is not looked at.
   constexpr Fault run(bool checkPositions) {
     checkPositions_ = checkPositions;
+    for (std::int32_t i = 0; i < countOf(counters_) && !fault_; ++i)  // timing decides who gets which signal
+      if (counters_[i].consumers.size() > 1) reportCounter(counters_[i], counters_[i].consumers[0], -1, i);
+    if (fault_) return fault_;
     for (std::int32_t rank = 0; rank < plan_.ranks; ++rank) startCall(rank);
     bool progress = true;
     while (progress && !fault_) {

@@ -199,7 +199,10 @@ class StructureCheck {
             named[operation.index] = true;
             break;
           case OperationKind::LoopBegin:
-            if (inLoop || operation.unitBytes == 0) return report(FaultKind::WrongLoop);
+            if (unitBytes_ == 0) unitBytes_ = operation.unitBytes;
+            if (inLoop || operation.unitBytes == 0 || operation.unitBytes > std::uint64_t{1} << 62 ||
+                operation.unitBytes != unitBytes_)
+              return report(FaultKind::WrongLoop);
             inLoop = true;
             break;
           case OperationKind::LoopEnd:
@@ -315,6 +318,7 @@ class StructureCheck {
   Fault fault_;
   Fault where_;
   std::int64_t shares_ = 1;
+  std::uint64_t unitBytes_ = 0;           // of all loops
   std::vector<std::vector<char>> forms_;  // of each scratch chunk of each rank: 0 unknown, 1 plain, 2 packets
 };
 

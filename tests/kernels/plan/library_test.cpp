@@ -15,7 +15,8 @@ TEST_CASE("every plan of the library is proven") {
   int proven = 0;
   for (const LibraryPlan& plan : libraryPlans()) {
     int ofPlan = 0;
-    for (const auto& [ranks, perNode] : {std::pair{2, 0}, {3, 0}, {4, 2}, {6, 3}}) {
+    for (const std::pair<int, int>& job : {std::pair{2, 0}, {3, 0}, {4, 2}, {6, 3}}) {
+      const int ranks = job.first, perNode = job.second;
       for (const auto protocol : {msccl::Protocol::Simple, msccl::Protocol::LL}) {
         for (const bool inPlace : {false, true}) {
           for (const int instances : {1, 2}) {
