@@ -10,6 +10,7 @@
 #include "mscclpp/host/memory/host_buffer.hpp"
 #include "mscclpp/kernels/dsl_algorithm.hpp"
 #include "mscclpp/kernels/plan/json.hpp"
+#include "mscclpp/plan/program.hpp"
 #include "tests/host/spawned_ranks.hpp"
 #include "tests/kernels/element_types.hpp"
 
@@ -133,6 +134,43 @@ TEST_CASE("plans with port channels") {
       }
     });
   }
+}
+
+/// In place: every rank reads the others' inputs, which are parts of their outputs.
+plan::Plan pullingAllGather(int ranks) {
+  plan::Program program({.collective = plan::CollectiveKind::AllGather, .ranks = ranks, .inPlace = true});
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<int> peers;
+    for (int peer = 0; peer < ranks; ++peer)
+      if (peer != rank) peers.push_back(peer);
+    auto block = program.block(rank, 0);
+    block.signal(peers).wait(peers);
+    for (const int peer : peers) block.copy(plan::input(peer, 0), plan::output(rank, peer));
+    block.signal(peers).wait(peers);
+  }
+  return program.finish();
+}
+
+TEST_CASE("in place, a rank's part lies at its own place, in buffers that are registered or copied") {
+  onRanks(3, [&](const Rank& rank) {
+    Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
+    const ExecutionPlan plan = executionPlan(pullingAllGather(3), rank.rank);
+    constexpr int count = 100;
+    for (const bool isShared : {false, true}) {
+      TestMemory memory(3 * count * sizeof(int), isShared);
+      auto* const output = reinterpret_cast<int*>(memory.data());
+      int* const input = output + count * rank.rank;
+      for (int i = 0; i < count; ++i) input[i] = 1000 * rank.rank + i;
+      executor.execute(rank.rank, input, output, count * sizeof(int), 3 * count * sizeof(int), DataType::INT32, plan,
+                       nullptr);
+      bool isRight = true;
+      for (int i = 0; i < 3 * count; ++i) isRight = isRight && output[i] == 1000 * (i / count) + i % count;
+      CHECK(isRight);
+      rank.bootstrap.barrier();
+      executor.reset();
+      rank.bootstrap.barrier();
+    }
+  });
 }
 
 TEST_CASE("repeated calls, and the set-up again after reset()") {
