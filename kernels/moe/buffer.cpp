@@ -201,7 +201,8 @@ class Buffer::State {
                                                                    std::to_string(ranks) + " ranks");
     require(config.hidden > 0 && config.hidden % 16 == 0,
             "hidden is " + std::to_string(config.hidden) + "; it must be a multiple of 16");
-    require(config.alignment > 0, "alignment is 0; 1 is none");
+    require(config.experts / ranks <= 65535, "a rank has at most 65535 experts");
+    require(config.alignment > 0 && config.alignment <= 65536, "alignment is 1 (none) to 65536 rows");
     require(config.blocks >= 0 && config.lowLatencyBlocks >= 0, "the number of blocks is negative");
     return config;
   }
