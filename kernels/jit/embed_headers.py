@@ -29,6 +29,8 @@ def device_headers(include):
     """Yields the headers of INCLUDE_FOLDER/mscclpp that device code can include."""
     for path in sorted(include.glob("mscclpp/**/*.[hc]*")):
         parts = path.relative_to(include / "mscclpp").parts
+        if parts[:2] == ("fusion", "cutlass"):
+            continue  # these include headers of CUTLASS, which need the host's standard library
         if parts[0] == "plan" and parts[-1] not in PLAN_HEADERS:
             continue
         if parts[0] not in HOST_FOLDERS + HOST_HEADERS and path.suffix in (".hpp", ".cuh"):

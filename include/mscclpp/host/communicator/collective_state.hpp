@@ -73,7 +73,7 @@ template <class C>
 class CollectiveState {
   static_assert(
       LaunchableCollective<C>,
-      "C must be a collective: a type with Args, Scratch, maxBlockThreads, accepts(args, shape) and run(grid, "
+      "C must be a Collective: a type with Args, Scratch, maxBlockThreads, accepts(args, shape) and run(grid, "
       "args, source, sink), such as AllReduce<float, Sum, AllReduceConfig{}>; see LaunchableCollective in "
       "collective/collective.hpp");
 
