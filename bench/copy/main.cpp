@@ -4,11 +4,11 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <optional>
 
 #include "backend.hpp"
 #include "bench/json_line.hpp"
+#include "gpu_main.hpp"
 #include "kernels.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
@@ -218,23 +218,7 @@ void runRank(const Options& options, ProcessGroup& group) {
 
 int main(int argc, char** argv) {
   using namespace mscclpp;
-  constexpr int exitSkipped = 77;
-  try {
-    copybench::Options options;
-    if (const auto exitCode = copybench::parse(argc, argv, options)) return *exitCode;
-    std::string reason;
-    const int gpus = perf::gpuCount(reason);
-    if (gpus < 2) {
-      fmt::print(stderr, "copy: needs at least two GPUs, found {}{}\n", gpus, reason.empty() ? "" : ": " + reason);
-      return exitSkipped;
-    }
-    if (options.ranks > gpus)
-      throw Error(fmt::format("{} ranks need one GPU each, but only {} are available", options.ranks, gpus),
-                  ErrorCode::InvalidUsage);
-    return runRanks(options.ranks > 0 ? options.ranks : gpus, {argv, argv + argc},
-                    [&](ProcessGroup& group) { copybench::runRank(options, group); });
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "copy: {}\n", error.what());
-    return 1;
-  }
+  return perf::mainOnGpus<copybench::Options>(
+      "copy", argc, argv, copybench::parse,
+      [](const copybench::Options& options, ProcessGroup& group) { copybench::runRank(options, group); });
 }

@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -14,11 +13,13 @@
 #include "backend.hpp"
 #include "bench/json_line.hpp"
 #include "cublas.hpp"
+#include "gpu_main.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/launch/process_group.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 #include "nccl.hpp"
+#include "rank_group.hpp"
 #include "tools/command_line/command_line.hpp"
 
 namespace mscclpp::fusionbench {
@@ -259,12 +260,10 @@ class Bench {
     for (std::size_t i = 0; i < count; ++i) {
       isRight = isRight && std::fabs(valueOf(results[i]) - valueOf(expected_[i])) <= bound;
     }
-    std::vector<Result> all(ranks());
-    all[static_cast<std::size_t>(rank())] = {backend_->time(call, options_.timing, [&] { bootstrap_->barrier(); }),
-                                             isRight};
-    bootstrap_->allGather(all.data(), sizeof(Result));
+    const Result own{backend_->time(call, options_.timing, [&] { bootstrap_->barrier(); }), isRight};
     Result worst;
-    for (const Result& of : all) worst = {std::max(worst.us, of.us), worst.isRight && of.isRight};
+    for (const Result& of : perf::RankGroup(*bootstrap_).gather(own))
+      worst = {std::max(worst.us, of.us), worst.isRight && of.isRight};
     return worst;
   }
 
@@ -286,24 +285,7 @@ class Bench {
 
 int main(int argc, char** argv) {
   using namespace mscclpp;
-  constexpr int exitSkipped = 77;
-  try {
-    fusionbench::Options options;
-    if (const auto exitCode = fusionbench::parse(argc, argv, options)) return *exitCode;
-    std::string reason;
-    const int gpus = perf::gpuCount(reason);
-    if (gpus < 2) {
-      fmt::print(stderr, "gemm: needs at least two GPUs, found {}{}\n", gpus, reason.empty() ? "" : ": " + reason);
-      return exitSkipped;
-    }
-    if (options.ranks > gpus) {
-      throw Error(fmt::format("{} ranks need one GPU each, but only {} are available", options.ranks, gpus),
-                  ErrorCode::InvalidUsage);
-    }
-    return runRanks(options.ranks > 0 ? options.ranks : gpus, {argv, argv + argc},
-                    [&](ProcessGroup& group) { fusionbench::Bench(options, group).run(); });
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "gemm: {}\n", error.what());
-    return 1;
-  }
+  return perf::mainOnGpus<fusionbench::Options>(
+      "gemm", argc, argv, fusionbench::parse,
+      [](const fusionbench::Options& options, ProcessGroup& group) { fusionbench::Bench(options, group).run(); });
 }

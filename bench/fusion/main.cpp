@@ -4,18 +4,19 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "backend.hpp"
 #include "bench/json_line.hpp"
+#include "gpu_main.hpp"
 #include "kernels.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/launch/process_group.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 #include "nccl.hpp"
+#include "rank_group.hpp"
 #include "tools/command_line/command_line.hpp"
 
 namespace mscclpp::fusionbench {
@@ -194,13 +195,10 @@ class Bench {
     std::vector<std::uint16_t> output(count);
     backend_->download(output.data(), normalised_.get(), count * elementBytes);
     if (expected_.empty()) expected_ = output;
-    const auto ranks = static_cast<std::size_t>(bootstrap_->getNranks());
-    std::vector<Result> all(ranks);
-    all[static_cast<std::size_t>(rank())] = {backend_->time(call, options_.timing, [&] { bootstrap_->barrier(); }),
-                                             output == expected_};
-    bootstrap_->allGather(all.data(), sizeof(Result));
+    const Result own{backend_->time(call, options_.timing, [&] { bootstrap_->barrier(); }), output == expected_};
     Result worst;
-    for (const Result& of : all) worst = {std::max(worst.us, of.us), worst.isSame && of.isSame};
+    for (const Result& of : perf::RankGroup(*bootstrap_).gather(own))
+      worst = {std::max(worst.us, of.us), worst.isSame && of.isSame};
     return worst;
   }
 
@@ -222,23 +220,7 @@ class Bench {
 
 int main(int argc, char** argv) {
   using namespace mscclpp;
-  constexpr int exitSkipped = 77;
-  try {
-    fusionbench::Options options;
-    if (const auto exitCode = fusionbench::parse(argc, argv, options)) return *exitCode;
-    std::string reason;
-    const int gpus = perf::gpuCount(reason);
-    if (gpus < 2) {
-      fmt::print(stderr, "fusion: needs at least two GPUs, found {}{}\n", gpus, reason.empty() ? "" : ": " + reason);
-      return exitSkipped;
-    }
-    if (options.ranks > gpus)
-      throw Error(fmt::format("{} ranks need one GPU each, but only {} are available", options.ranks, gpus),
-                  ErrorCode::InvalidUsage);
-    return runRanks(options.ranks > 0 ? options.ranks : gpus, {argv, argv + argc},
-                    [&](ProcessGroup& group) { fusionbench::Bench(options, group).run(); });
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "fusion: {}\n", error.what());
-    return 1;
-  }
+  return perf::mainOnGpus<fusionbench::Options>(
+      "fusion", argc, argv, fusionbench::parse,
+      [](const fusionbench::Options& options, ProcessGroup& group) { fusionbench::Bench(options, group).run(); });
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <exception>
 #include <memory>
 #include <optional>
 #include <random>
@@ -12,10 +11,12 @@
 
 #include "backend.hpp"
 #include "bench/json_line.hpp"
+#include "gpu_main.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/launch/process_group.hpp"
 #include "mscclpp/kernels/moe_buffer.hpp"
 #include "nccl.hpp"
+#include "rank_group.hpp"
 #include "tools/command_line/command_line.hpp"
 
 namespace mscclpp::moebench {
@@ -249,9 +250,8 @@ class Bench {
   double time(const perf::Call& call) {
     bootstrap_->barrier();
     backend_->runOnce(call);
-    std::vector<double> all(static_cast<std::size_t>(bootstrap_->getNranks()));
-    all[static_cast<std::size_t>(rank())] = backend_->time(call, options_.timing, [&] { bootstrap_->barrier(); });
-    bootstrap_->allGather(all.data(), sizeof(double));
+    const double own = backend_->time(call, options_.timing, [&] { bootstrap_->barrier(); });
+    const auto all = perf::RankGroup(*bootstrap_).gather(own);
     return *std::max_element(all.begin(), all.end());
   }
 
@@ -276,24 +276,7 @@ class Bench {
 
 int main(int argc, char** argv) {
   using namespace mscclpp;
-  constexpr int exitSkipped = 77;
-  try {
-    moebench::Options options;
-    if (const auto exitCode = moebench::parse(argc, argv, options)) return *exitCode;
-    std::string reason;
-    const int gpus = perf::gpuCount(reason);
-    if (gpus < 2) {
-      fmt::print(stderr, "moe: needs at least two GPUs, found {}{}\n", gpus, reason.empty() ? "" : ": " + reason);
-      return exitSkipped;
-    }
-    if (options.ranks > gpus) {
-      throw Error(fmt::format("{} ranks need one GPU each, but only {} are available", options.ranks, gpus),
-                  ErrorCode::InvalidUsage);
-    }
-    return runRanks(options.ranks > 0 ? options.ranks : gpus, {argv, argv + argc},
-                    [&](ProcessGroup& group) { moebench::Bench(options, group).run(); });
-  } catch (const std::exception& error) {
-    fmt::print(stderr, "moe: {}\n", error.what());
-    return 1;
-  }
+  return perf::mainOnGpus<moebench::Options>(
+      "moe", argc, argv, moebench::parse,
+      [](const moebench::Options& options, ProcessGroup& group) { moebench::Bench(options, group).run(); });
 }

@@ -112,7 +112,7 @@ class Executor::State {
     }
     if (message.partBytes == 0) return;
     Program& program = *found;
-    const BufferRequest request = bufferRequest(plan, program.rank, message, call);
+    const BufferRequest request = bufferRequest(plan, message, call);
     const ContextKey key{plan.contentHash(), static_cast<int>(format), stream, slotBytes};
     auto context = contexts_.find(key);
     const bool needsContext = context == contexts_.end();
@@ -251,8 +251,7 @@ class Executor::State {
                            ": pass a larger defaultScratchBufferSize to Executor on all ranks");
   }
 
-  BufferRequest bufferRequest(const ExecutionPlan& plan, const plan::RankProgram&, const plan::Message& message,
-                              const PlanCall& call) const {
+  BufferRequest bufferRequest(const ExecutionPlan& plan, const plan::Message& message, const PlanCall& call) const {
     BufferRequest request{
         const_cast<void*>(call.input), call.output, call.inputBytes, call.outputBytes, 0, 0, plan.isInPlace(), {},
         plan.plan().reuseResources};

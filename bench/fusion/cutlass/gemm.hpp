@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <string>
 
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/sync/window.hpp"
@@ -47,20 +46,5 @@ std::unique_ptr<Gemm> makeFused(const Problem& problem, const Exchange& exchange
 /// The same without the reduction at its end, so that it waits for nobody: the GEMM inside, which writes to the slots
 /// of both ranks.
 std::unique_ptr<Gemm> makeInside(const Problem& problem, const Exchange& exchange);
-
-/// cuBLAS, which is loaded at run time: this tool does not link it.
-class CuBlas {
- public:
-  /// library: a path, or empty to search libcublas.so.13 on the loader's path.
-  explicit CuBlas(const std::string& library);
-  ~CuBlas();
-  void enqueue(const Problem& problem, cudaStream_t stream) const;
-
- private:
-  struct Functions;
-  std::unique_ptr<Functions> functions_;
-  void* handle_ = nullptr;
-  void* workspace_ = nullptr;
-};
 
 }  // namespace mscclpp::cutlassbench

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "backend.hpp"
+#include "bench/fusion/cublas.hpp"
 #include "bench/json_line.hpp"
 #include "gemm.hpp"
 #include "mscclpp/basic/element.hpp"
@@ -24,6 +25,7 @@
 #include "mscclpp/host/launch/process_group.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 #include "nccl.hpp"
+#include "rank_group.hpp"
 #include "tools/command_line/command_line.hpp"
 
 namespace mscclpp::cutlassbench {
@@ -66,8 +68,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
       .range(1, 10'000);
   commandLine.addFlag("--nccl", options.nccl, "also measure cuBLAS followed by NCCL's all-reduce");
   commandLine.add("--nccl-library", options.ncclLibrary, "path of NCCL; default: libnccl.so.2 as the loader finds it");
-  commandLine.add("--cublas-library", options.cuBlasLibrary,
-                  "path of cuBLAS; default: libcublas.so.13 as the loader finds it");
+  commandLine.add("--cublas-library", options.cuBlasLibrary, "path of cuBLAS; default: as the loader finds it");
   commandLine.addFlag("--json", options.json, "print one line of JSON per measurement instead of the table");
   return commandLine.parse(argc, argv);
 }
@@ -99,7 +100,7 @@ class Bench {
         bootstrap_(group.connect()),
         communicator_(std::make_shared<Communicator>(bootstrap_)),
         monitor_(*communicator_, DeviceType::GPU),
-        cuBlas_(options.cuBlasLibrary) {
+        cublas_(options.cuBlasLibrary) {
     if (isFused()) collectives_ = std::make_unique<Collectives>(communicator_, DeviceType::GPU);
     if (options.nccl && isFused()) nccl_ = std::make_unique<perf::Nccl>(options.ncclLibrary, *bootstrap_);
   }
@@ -149,7 +150,10 @@ class Bench {
 
     const auto stock = makeStock(problem);
     const auto inside = makeInside(problem, local);
-    const auto cuBlasCall = [&](cudaStream_t stream) { cuBlas_.enqueue(problem, stream); };
+    const auto cuBlasCall = [&](cudaStream_t stream) {
+      cublas_.multiply(problem.a, problem.b, problem.out, static_cast<std::size_t>(problem.m),
+                       static_cast<std::size_t>(problem.n), static_cast<std::size_t>(problem.k), stream);
+    };
     const auto enqueue = [](const std::unique_ptr<Gemm>& gemm) {
       return [&gemm](cudaStream_t stream) { gemm->enqueue(stream); };
     };
@@ -179,7 +183,7 @@ class Bench {
                                      .reduction = ReduceOp::SUM};
       const auto followedBy = [&](const auto& reduce) {
         return [&, reduce](cudaStream_t stream) {
-          cuBlas_.enqueue(problem, stream);
+          cuBlasCall(stream);
           CollectiveCall call = allReduce;
           call.stream = stream;
           reduce(call);
@@ -267,10 +271,8 @@ class Bench {
   }
 
   double time(const perf::Call& call) {
-    std::vector<double> all(static_cast<std::size_t>(bootstrap_->getNranks()));
-    all[static_cast<std::size_t>(bootstrap_->getRank())] =
-        backend_->time(call, options_.timing, [&] { bootstrap_->barrier(); });
-    bootstrap_->allGather(all.data(), sizeof(double));
+    const double own = backend_->time(call, options_.timing, [&] { bootstrap_->barrier(); });
+    const auto all = perf::RankGroup(*bootstrap_).gather(own);
     return *std::max_element(all.begin(), all.end());
   }
 
@@ -279,7 +281,7 @@ class Bench {
   std::shared_ptr<Bootstrap> bootstrap_;
   std::shared_ptr<Communicator> communicator_;
   WaitMonitor monitor_;
-  CuBlas cuBlas_;
+  fusionbench::Cublas cublas_;
   std::unique_ptr<Collectives> collectives_;
   std::unique_ptr<perf::Nccl> nccl_;
   bool differs_ = false;
