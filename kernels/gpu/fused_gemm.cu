@@ -1,7 +1,15 @@
 // The compiled GEMMs with a collective inside.
 #include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "host/bootstrap/group_agreement.hpp"
+#include "kernels/backend.hpp"
+#include "kernels/fused_gemm_choice.hpp"
+#include "kernels/gpu/serial_gemm.hpp"
+#include "kernels/gpu_budget.hpp"
 #include "mscclpp/fusion/gemm/all_gather_gemm.hpp"
 #include "mscclpp/fusion/gemm/gemm_reduce.hpp"
 #include "mscclpp/host/base/error.hpp"
@@ -29,11 +37,6 @@ using WideAllReduce = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery:
 using ReduceScatterGemm = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::ToOwner}>;
 using GatherGemm = AllGatherGemm<bf16, AllGatherGemmConfig{}>;
 
-// The most rows for which a kernel is chosen. Estimates: one hop sends `ranks` - 1 times the rows, but saves a hop; a
-// wide tile needs as many rows to occupy a GPU.
-constexpr std::size_t narrowRows = 64;
-constexpr std::size_t mediumRows = 512;
-
 /// Where a collective stores its rows.
 template <class C>
 struct ResultOf {
@@ -44,10 +47,19 @@ struct ResultOf<AllGatherGemm<bf16, config>> {
   using Type = Matrix<bf16>;
 };
 
+int multiprocessorsOfGpu() {
+  int device = 0;
+  int count = 0;
+  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
+  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  return count;
+}
+
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  virtual void run(const FusedGemmCall& call) const = 0;
+  /// blocks: the most, one on a multiprocessor; 0: as many as fit on the GPU.
+  virtual void run(const FusedGemmCall& call, int blocks, KernelStart start) const = 0;
   virtual void check() const = 0;
 };
 
@@ -65,17 +77,13 @@ class KernelOf : public Kernel {
     const auto args = state_.args(maxRows);
     const std::size_t sharedBytes = C::sharedBytes(args, {});
     constexpr auto kernel = collectiveKernel<C, Operands, Result>;
-    int device = 0;
-    int multiprocessors = 0;
-    MSCCLPP_CUDATHROW(cudaGetDevice(&device));
-    MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
     MSCCLPP_CUDATHROW(detail::allowSharedMemory(kernel, sharedBytes));
     MSCCLPP_CUDATHROW(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_, kernel, C::maxBlockThreads, sharedBytes));
     if (blocks_ < 1) throw Error("a block of the fused GEMM does not fit on this GPU", ErrorCode::InvalidUsage);
-    blocks_ = std::min(blocks_ * multiprocessors, maxBlocks);
+    blocks_ = std::min(blocks_ * multiprocessorsOfGpu(), maxBlocks);
   }
 
-  void run(const FusedGemmCall& call) const override {
+  void run(const FusedGemmCall& call, int blocks, KernelStart start) const override {
     const auto args = state_.args(call.rows);
     const auto slice =
         steppedPart(call.rows, C::sliceRows(call.rows, args.team.size()), static_cast<std::size_t>(args.team.rank()));
@@ -86,7 +94,8 @@ class KernelOf : public Kernel {
         makeMatrix(static_cast<const bf16*>(call.weight), layer_.width, layer_.depth),
         {}};
     const auto output = makeMatrix(static_cast<bf16*>(call.output), scatters ? slice.size() : call.rows, layer_.width);
-    MSCCLPP_CUDATHROW(launch<C>({blocks_, C::maxBlockThreads}, call.stream, args, operands, Result{output}));
+    const LaunchShape shape{blocks > 0 ? std::min(blocks, blocks_) : blocks_, C::maxBlockThreads};
+    MSCCLPP_CUDATHROW(launch<C>(shape, call.stream, args, operands, Result{output}, start));
   }
   void check() const override { state_.check(); }
 
@@ -100,7 +109,14 @@ class KernelOf : public Kernel {
 
 class GpuFusedGemm : public FusedGemm {
  public:
-  GpuFusedGemm(Communicator& communicator, const GemmLayer& layer) : maxRows_(layer.maxRows) {
+  GpuFusedGemm(Communicator& communicator, const GemmLayer& layer, std::shared_ptr<Collectives> collectives)
+      : layer_(layer), ranks_(communicator.bootstrap()->getNranks()) {
+    const int multiprocessors = multiprocessorsOfGpu();
+    const int wanted = layer.maxBlocks > 0 ? std::min(layer.maxBlocks, multiprocessors) : multiprocessors;
+    share_ = kernels::reserveOnAllRanks(*communicator.bootstrap(), kernels::gpuBackend().budget(), wanted, "FusedGemm");
+    // The share counts multiprocessors. With all of them, no kernel of another object runs at the same time.
+    blocks_ = share_->blocks() == multiprocessors ? 0 : share_->blocks();
+    agreeOnSerialForm(*communicator.bootstrap(), std::move(collectives));
     const auto add = [&]<class C>(std::size_t mostRows) {
       if (!kernels_.empty() && kernels_.back().mostRows >= layer.maxRows) return;
       const std::size_t rows = std::min(mostRows, layer.maxRows);
@@ -108,8 +124,8 @@ class GpuFusedGemm : public FusedGemm {
     };
     switch (layer.collective) {
       case GemmCollective::AllReduce:
-        add.template operator()<NarrowAllReduce>(narrowRows);
-        add.template operator()<MediumAllReduce>(mediumRows);
+        add.template operator()<NarrowAllReduce>(kernels::narrowGemmRows);
+        add.template operator()<MediumAllReduce>(kernels::mediumGemmRows);
         add.template operator()<WideAllReduce>(layer.maxRows);
         break;
       case GemmCollective::ReduceScatter:
@@ -123,15 +139,26 @@ class GpuFusedGemm : public FusedGemm {
 
   void run(const FusedGemmCall& call) const override {
     if (call.rows == 0) return;
-    for (const auto& entry : kernels_) {
-      if (call.rows <= entry.mostRows) return entry.kernel->run(call);
+    if (call.rows > layer_.maxRows) {
+      throw Error("a call of " + std::to_string(call.rows) + " rows of a layer of " + std::to_string(layer_.maxRows) +
+                      ": make the FusedGemm for the longest call (GemmLayer::maxRows)",
+                  ErrorCode::InvalidUsage);
     }
-    throw Error("a call of " + std::to_string(call.rows) + " rows of a layer of " + std::to_string(maxRows_) +
-                    ": make the FusedGemm for the longest call (GemmLayer::maxRows)",
-                ErrorCode::InvalidUsage);
+    if (isSerial(call.rows)) return serial_->run(call);
+    const auto isFor = [&](const Entry& entry) { return call.rows <= entry.mostRows; };
+    const Entry& entry = *std::find_if(kernels_.begin(), kernels_.end(), isFor);
+    kernels::CallOrder::Turn turn = share_->begin(call.stream);
+    entry.kernel->run(call, blocks_, share_->start());
+    turn.end();
+  }
+  bool isSerial(std::size_t rows) const override {
+    if (!serial_ || !serial_->accepts(rows)) return false;
+    const auto estimate = kernels::estimateGemm(*rates_, layer_, rows, ranks_);
+    return estimate.serial < estimate.fused;
   }
   void check() const override {
     for (const auto& entry : kernels_) entry.kernel->check();
+    if (serial_) serial_->check();
   }
 
  private:
@@ -139,17 +166,38 @@ class GpuFusedGemm : public FusedGemm {
     std::size_t mostRows;
     std::unique_ptr<Kernel> kernel;
   };
-  std::size_t maxRows_;
+
+  /// All ranks take the same form of each call: the separate kernels only if all have them, by rank 0's rates.
+  void agreeOnSerialForm(Bootstrap& bootstrap, std::shared_ptr<Collectives> collectives) {
+    const mscclpp::detail::GroupAgreement agreement(bootstrap, "FusedGemm");
+    const auto all = agreement.runStep("load cuBLAS for separate kernels", [&] {
+      if (collectives != nullptr) serial_ = kernels::SerialGemm::make(std::move(collectives), layer_, ranks_);
+      const auto rates = kernels::gemmRatesOf(kernels::gpuBackend().deviceName());
+      return std::vector<char>{static_cast<char>(serial_ ? 1 : 0), static_cast<char>(rates)};
+    });
+    for (const auto& rank : all) {
+      if (rank.at(0) == 0) serial_.reset();
+    }
+    rates_ = &kernels::gemmRates[static_cast<std::size_t>(all[0].at(1))];
+  }
+
+  GemmLayer layer_;
+  int ranks_;
+  std::unique_ptr<kernels::GpuBudget::Share> share_;
+  int blocks_;  ///< the most of a kernel; 0: as many as fit
+  std::unique_ptr<kernels::SerialGemm> serial_;
+  const kernels::GemmRates* rates_ = nullptr;
   std::vector<Entry> kernels_;  ///< in increasing order of rows
 };
 
 }  // namespace
 
-std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer) {
+std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
+                                         std::shared_ptr<Collectives> collectives) {
   if (layer.maxRows == 0 || layer.width == 0 || layer.depth == 0) {
     throw Error("a FusedGemm needs the sizes of its layer: maxRows, width and depth above 0", ErrorCode::InvalidUsage);
   }
-  return std::make_unique<GpuFusedGemm>(communicator, layer);
+  return std::make_unique<GpuFusedGemm>(communicator, layer, std::move(collectives));
 }
 
 }  // namespace mscclpp

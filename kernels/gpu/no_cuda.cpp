@@ -25,6 +25,7 @@ std::unique_ptr<TimedCall> gpuTimedCall(CUstream_st*, const Call&, const TimingO
 
 }  // namespace mscclpp::kernels
 
-std::unique_ptr<mscclpp::FusedGemm> mscclpp::makeFusedGemm(Communicator&, const GemmLayer&) {
+std::unique_ptr<mscclpp::FusedGemm> mscclpp::makeFusedGemm(Communicator&, const GemmLayer&,
+                                                           std::shared_ptr<Collectives>) {
   kernels::throwNoCuda();
 }

@@ -4,7 +4,9 @@
 #include <cute/tensor.hpp>
 #include <cutlass/epilogue/collective/collective_epilogue.hpp>
 
+#include "mscclpp/arch/barrier.hpp"
 #include "mscclpp/arch/bulk.hpp"
+#include "mscclpp/basic/barrier_ids.hpp"
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/collective/row_contribution.hpp"
@@ -32,21 +34,25 @@ struct InSlotCoordinates<cutlass::epilogue::collective::CollectiveEpilogue<Polic
                                                         StrideD, SlotCoordinates<Fusion, Blocks>, Rest...>;
 };
 
-/// The warps of the consumers of a warp-specialised kernel of CUTLASS, whose first warp group loads, as a grid with the
-/// last hardware barriers. CUTLASS uses those below 8.
+/// The last hardware barriers; CUTLASS uses those below 8.
+MSCCLPP_DEVICE __forceinline__ BarrierIds consumerBarriers() {
+  return BarrierIds{16 - BarrierIds::count};
+}
+/// The warps of the consumers of a warp-specialised kernel of CUTLASS, whose first warp group loads, as a grid.
 MSCCLPP_DEVICE __forceinline__ gpu::WarpGrid consumerGrid() {
   constexpr int producerWarps = 4;
   const gpu::Grid grid;
-  return grid.warps(producerWarps, grid.warpCount() - producerWarps, BarrierIds{16 - BarrierIds::count});
+  return grid.warps(producerWarps, grid.warpCount() - producerWarps, consumerBarriers());
 }
 
 }  // namespace detail
 
 /// The collective epilogue `Stock` with its output sent into the slots of a row exchange: same registers, same shared
 /// memory, same TMA stores, to the rank that reduces the tile's rows (with RowDelivery::Redundant, to every rank, one
-/// after the other). The warp that issues a tile's stores publishes the tile, as one part of its block of rows, once
-/// they are complete: after the tile in a pingpong kernel, where the other warp group computes meanwhile; in a
-/// cooperative kernel before the stores of its next tile, so that the tensor cores do not wait for the link.
+/// after the other). The warp that loads C in other epilogues publishes each tile, as one part of its block of rows: a
+/// release takes as long as the link, and no other warp waits for it. The warp that issues a tile's stores tells it
+/// when they are complete: after the tile in a pingpong kernel, where the other warp group computes meanwhile; in a
+/// cooperative kernel before the stores of its next tile.
 ///
 /// Stock has no source C (ElementC is void: what is added once is added after the reduction), no callbacks that load
 /// tiles, and a row-major output of Scratch::Element. Ranks: the number of ranks, fixed. Result: what becomes of the
@@ -161,7 +167,25 @@ class ContributingEpilogue
         params_(params),
         contribution_(makeRowContribution(detail::consumerGrid(), params.exchange)) {}
 
-  CUTLASS_DEVICE bool is_producer_load_needed() const { return false; }
+  /// There is nothing to load; the warp publishes.
+  CUTLASS_DEVICE bool is_producer_load_needed() const { return true; }
+  template <class LoadPipeline, class LoadState, class ProblemShape, class TileShape, class TileCoordinates,
+            class TiledMma>
+  CUTLASS_DEVICE auto load(LoadPipeline /*pipeline*/, LoadState state, ProblemShape problem, TileShape /*tile*/,
+                           TileCoordinates at, TiledMma /*tiledMma*/, int /*thread*/, TensorStorage& /*shared*/,
+                           int /*subtile*/ = -1) {
+    const int group = static_cast<int>(tiles_++ % storingGroups<TiledMma>);
+    if (!contributes(problem, at)) return state;
+    arch::namedBarrierArrive(isReady(group), handoverThreads);
+    arch::namedBarrierSync(isStored(group), handoverThreads);
+    const auto tile = static_cast<std::uint32_t>(cute::get<0>(at));
+    contribution_.publish(gpu::WarpTile<>{}, blocksOf(params_.exchange.count).blockOf(tile));
+    return state;
+  }
+  template <class LoadPipeline, class LoadState>
+  CUTLASS_DEVICE auto load_tail(LoadPipeline /*pipeline*/, LoadState state) {
+    return state;
+  }
 
   /// As the epilogue's of CUTLASS, by the warps that hold the accumulators.
   template <class LoadPipeline, class LoadState, class StorePipeline, class StoreState, class ProblemShape,
@@ -173,16 +197,13 @@ class ContributingEpilogue
     const auto& scratch = params_.exchange.scratch;
     const auto tile = static_cast<std::uint32_t>(cute::get<0>(at));
     const auto blocks = blocksOf(params_.exchange.count);
-    // A cluster may have blocks beyond the edges of the problem.
-    if (tile >= blocks.tiles || cute::get<1>(at) * tileColumns >= cute::get<1>(problem) || contribution_.hasStopped()) {
-      return cute::make_tuple(loadState, storeState);
-    }
+    if (!contributes(problem, at)) return cute::make_tuple(loadState, storeState);
     const std::size_t block = blocks.blockOf(tile);
     const auto slotAt = cute::make_coord(static_cast<int>(blocks.slotOf(tile)), static_cast<int>(cute::get<1>(at)),
                                          cute::_, static_cast<int>(contribution_.slotSet()));
     constexpr bool isRedundant = Scratch::delivery == RowDelivery::Redundant;
     const int first = isRedundant ? params_.exchange.team.rank() : contribution_.owner(block);
-    publishPending();
+    handOver();
     MSCCLPP_NO_UNROLL
     for (int i = 0; i < (isRedundant ? Ranks : 1); ++i) {
       Base toOwner(params_.owners[first + i < Ranks ? first + i : first + i - Ranks], shared);
@@ -193,25 +214,40 @@ class ContributingEpilogue
       storeState = nextStore;
     }
     // The warp that issues the stores is the first one.
-    if (thread < gpu::WarpTile<>::width) pending_ = static_cast<int>(block);
+    hasStored_ = thread < gpu::WarpTile<>::width;
+    group_ = storingGroups<TiledMma> == 1 ? 0 : cutlass::canonical_warp_group_idx() - 1;
     return cute::make_tuple(loadState, storeState);
   }
   template <class LoadPipeline, class LoadState, class StorePipeline, class StoreState>
   CUTLASS_DEVICE auto store_tail(LoadPipeline loadPipeline, LoadState loadState, StorePipeline storePipeline,
                                  StoreState storeState) {
-    publishPending();
+    handOver();
     return Base::store_tail(loadPipeline, loadState, storePipeline, storeState);
   }
 
  private:
-  static constexpr int nothing = -1;
+  // Barriers by which a tile passes from the warp that stored it to the one that publishes it. Two groups of warps take
+  // turns with tiles in a pingpong kernel, where one has 128 threads.
+  static constexpr int handoverThreads = 2 * gpu::WarpTile<>::width;
+  static CUTLASS_DEVICE int isReady(int group) { return detail::consumerBarriers().specialized(group); }
+  static CUTLASS_DEVICE int isStored(int group) { return detail::consumerBarriers().specialized(2 + group); }
+  template <class TiledMma>
+  static constexpr int storingGroups = cute::size(TiledMma{}) == 128 ? 2 : 1;
 
-  /// Waits for the stores of the last tile and publishes it. All lanes of a warp.
-  CUTLASS_DEVICE void publishPending() {
-    if (pending_ == nothing) return;
+  /// Whether the tile is part of the problem: a cluster may have blocks beyond its edges.
+  template <class ProblemShape, class TileCoordinates>
+  CUTLASS_DEVICE bool contributes(const ProblemShape& problem, const TileCoordinates& at) const {
+    return static_cast<std::uint32_t>(cute::get<0>(at)) < blocksOf(params_.exchange.count).tiles &&
+           cute::get<1>(at) * tileColumns < cute::get<1>(problem) && !contribution_.hasStopped();
+  }
+  /// By the warp that issued the stores of the last tile, when it has waited for them: it is to be published. Only the
+  /// thread that issued them can wait for them.
+  CUTLASS_DEVICE void handOver() {
+    if (!hasStored_) return;
+    hasStored_ = false;
     arch::bulkWait<0>();
-    contribution_.publish(gpu::WarpTile<>{}, static_cast<std::size_t>(pending_));
-    pending_ = nothing;
+    arch::namedBarrierSync(isReady(group_), handoverThreads);  // the tile before has been published, long ago
+    arch::namedBarrierArrive(isStored(group_), handoverThreads);
   }
 
   /// Rows, columns and sets of the slots of one owner: two calls, the contributions of each rank.
@@ -230,7 +266,9 @@ class ContributingEpilogue
   }
   const Params& params_;
   const RowContribution<Ranks, Scratch> contribution_;
-  int pending_ = nothing;  ///< the block of rows of a tile that this warp has stored and not published
+  bool hasStored_ = false;  ///< this warp has stored a tile and not handed it over
+  int group_ = 0;           ///< of warps that store a tile, which the warp belongs to
+  unsigned tiles_ = 0;      ///< that the publishing warp has seen
 };
 
 }  // namespace mscclpp
