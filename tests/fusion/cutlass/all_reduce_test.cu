@@ -19,7 +19,7 @@ constexpr CutlassTile smallTile{.rows = 64,
 constexpr CutlassTile narrowTile = cutlassTiles[3];
 
 template <CutlassTile tile, RowDelivery delivery>
-using Fused = GemmRowExchange<StockGemm<tile, bfloat16_t, bfloat16_t>::Type, ranks, delivery>;
+using Fused = GemmRowExchange<typename StockGemm<tile, bfloat16_t, bfloat16_t>::Type, ranks, delivery>;
 
 const auto alphaOne = [](auto& thread, const float*, const float*) { thread.alpha = 1.0f; };
 

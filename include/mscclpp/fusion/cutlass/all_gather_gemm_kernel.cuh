@@ -19,7 +19,7 @@ struct WithGatheringMainloop {
 template <class Problem, class Mainloop, class Epilogue, int Ranks>
 struct WithGatheringMainloop<cutlass::gemm::kernel::GemmUniversal<Problem, Mainloop, Epilogue, void, void>, Ranks> {
   using Type = cutlass::gemm::kernel::GemmUniversal<Problem, GatheringMainloop<Mainloop, Ranks>, Epilogue,
-                                                    OrderedTiles<GatheredRowsFirst>>;
+                                                    OrderedTiles<GatheredRowsFirst<Ranks>>>;
 };
 }  // namespace detail
 
@@ -54,7 +54,6 @@ class AllGatherGemmKernel : public detail::WithGatheringMainloop<Stock, Ranks>::
   static Params to_underlying_arguments(const Arguments& arguments, void* workspace) {
     Arguments ordered = arguments;
     ordered.scheduler.rank = arguments.mainloop.gather.team.rank();
-    ordered.scheduler.ranks = Ranks;
     return Base::to_underlying_arguments(ordered, workspace);
   }
 

@@ -18,20 +18,20 @@ namespace mscclpp {
 namespace detail {
 
 /// The collective epilogue `Stock` with the callbacks in coordinates of slots.
-template <class Stock, class Blocks>
+template <class Stock, class Blocks, int Ranks>
 struct InSlotCoordinates {
   static_assert(sizeof(Stock) == 0,
                 "the epilogue must be one of cutlass::epilogue::collective::CollectiveBuilder for Sm90 with the "
                 "schedule TmaWarpSpecialized or TmaWarpSpecializedCooperative");
 };
 template <class Policy, class Tile, class EpilogueTile, class ElementC, class StrideC, class ElementD, class StrideD,
-          class Fusion, class... Rest, class Blocks>
+          class Fusion, class... Rest, class Blocks, int Ranks>
 struct InSlotCoordinates<cutlass::epilogue::collective::CollectiveEpilogue<Policy, Tile, EpilogueTile, ElementC,
                                                                            StrideC, ElementD, StrideD, Fusion, Rest...>,
-                         Blocks> {
+                         Blocks, Ranks> {
   using Type =
       cutlass::epilogue::collective::CollectiveEpilogue<Policy, Tile, EpilogueTile, ElementC, StrideC, ElementD,
-                                                        StrideD, SlotCoordinates<Fusion, Blocks>, Rest...>;
+                                                        StrideD, SlotCoordinates<Fusion, Blocks, Ranks>, Rest...>;
 };
 
 /// The last hardware barriers; CUTLASS uses those below 8.
@@ -60,9 +60,10 @@ MSCCLPP_DEVICE __forceinline__ gpu::WarpGrid consumerGrid() {
 /// of one tile, and each row of the output consists of one or several rows of the scratch.
 template <class Stock, int Ranks, class Scratch, class Result>
 class ContributingEpilogue
-    : public detail::InSlotCoordinates<Stock, TileBlocks<Scratch::delivery, typename Scratch::Owners>>::Type {
+    : public detail::InSlotCoordinates<Stock, TileBlocks<Scratch::delivery, typename Scratch::Owners>, Ranks>::Type {
  public:
-  using Base = typename detail::InSlotCoordinates<Stock, TileBlocks<Scratch::delivery, typename Scratch::Owners>>::Type;
+  using Base =
+      typename detail::InSlotCoordinates<Stock, TileBlocks<Scratch::delivery, typename Scratch::Owners>, Ranks>::Type;
   using Fusion = typename Stock::FusionCallbacks;
   using ExchangeArgs = CollectiveArgs<Ranks, Scratch>;
   using typename Base::CtaTileMNK;
@@ -107,6 +108,7 @@ class ContributingEpilogue
     typename Base::Params owners[Ranks];
     ExchangeArgs exchange;
     Result result;
+    int slotRows;  ///< of the slots of a rank in a call; it takes divisions
     std::uint32_t tma_transaction_bytes;
   };
 
@@ -120,13 +122,13 @@ class ContributingEpilogue
       slots.ptr_D = reinterpret_cast<ElementD*>(arguments.exchange.window.base[owner]);
       slots.dD = strideOf(shape, arguments.exchange.scratch);
       auto& to = params.owners[owner];
-      to = Base::to_underlying_arguments(slotShape(shape, arguments.exchange.scratch), slots, workspace);
+      to = Base::to_underlying_arguments(slotShape(shape, slotRowsOf(arguments.exchange.scratch)), slots, workspace);
       to.thread = Base::FusionCallbacks::to_underlying_arguments(problem, arguments.thread, workspace);
       to.thread.owner = owner;
-      to.thread.ranks = Ranks;
     }
     params.exchange = arguments.exchange;
     params.result = arguments.result;
+    params.slotRows = slotRowsOf(arguments.exchange.scratch);
     params.tma_transaction_bytes = params.owners[0].tma_transaction_bytes;
     return params;
   }
@@ -147,7 +149,7 @@ class ContributingEpilogue
     typename Base::Arguments slots{};
     slots.thread = arguments.thread;
     slots.dD = strideOf(shape, scratch);
-    return Base::can_implement(slotShape(shape, scratch), slots);
+    return Base::can_implement(slotShape(shape, slotRowsOf(scratch)), slots);
   }
   template <class ProblemShape>
   static std::size_t get_workspace_size(const ProblemShape& problem, const Arguments& arguments) {
@@ -194,7 +196,6 @@ class ContributingEpilogue
                             StoreState storeState, ProblemShape problem, TileShape tileShape, TileCoordinates at,
                             const Accumulators& accumulators, TiledMma tiledMma, int thread, TensorStorage& shared,
                             int subtile = -1) {
-    const auto& scratch = params_.exchange.scratch;
     const auto tile = static_cast<std::uint32_t>(cute::get<0>(at));
     const auto blocks = blocksOf(params_.exchange.count);
     if (!contributes(problem, at)) return cute::make_tuple(loadState, storeState);
@@ -208,8 +209,8 @@ class ContributingEpilogue
     for (int i = 0; i < (isRedundant ? Ranks : 1); ++i) {
       Base toOwner(params_.owners[first + i < Ranks ? first + i : first + i - Ranks], shared);
       auto [nextLoad, nextStore] =
-          toOwner.store(loadPipeline, loadState, storePipeline, storeState, slotShape(problem, scratch), tileShape,
-                        slotAt, accumulators, tiledMma, thread, shared, subtile);
+          toOwner.store(loadPipeline, loadState, storePipeline, storeState, slotShape(problem, params_.slotRows),
+                        tileShape, slotAt, accumulators, tiledMma, thread, shared, subtile);
       loadState = nextLoad;
       storeState = nextStore;
     }
@@ -252,10 +253,11 @@ class ContributingEpilogue
 
   /// Rows, columns and sets of the slots of one owner: two calls, the contributions of each rank.
   template <class Shape>
-  static CUTLASS_HOST_DEVICE auto slotShape(const Shape& shape, const Scratch& scratch) {
-    return cute::make_shape(static_cast<int>(scratch.reducedBlocks() * tileRows), static_cast<int>(cute::get<1>(shape)),
-                            static_cast<int>(cute::get<2>(shape)), 2 * Ranks);
+  static CUTLASS_HOST_DEVICE auto slotShape(const Shape& shape, int slotRows) {
+    return cute::make_shape(slotRows, static_cast<int>(cute::get<1>(shape)), static_cast<int>(cute::get<2>(shape)),
+                            2 * Ranks);
   }
+  static int slotRowsOf(const Scratch& scratch) { return static_cast<int>(scratch.reducedBlocks() * tileRows); }
   template <class Shape>
   static StrideD strideOf(const Shape& shape, const Scratch& scratch) {
     StrideD stride{};
