@@ -47,7 +47,7 @@ class AllGatherGemmKernel : public detail::WithGatheringMainloop<Stock, Ranks>::
   /// The scratch for problems of up to `maxRows` rows of `columns` elements; of one call with `rows` rows.
   static Scratch scratchFor(std::size_t maxRows, std::size_t rows, std::size_t columns) {
     constexpr int rowsPerPart = 8;
-    return {ceilDivide(maxRows, std::size_t{Ranks}), columns, Mainloop::tileRows, rowsPerPart, Ranks,
+    return {{ceilDivide(maxRows, std::size_t{Ranks}), columns, Mainloop::tileRows, rowsPerPart, Ranks},
             ceilDivide(rows, std::size_t{Ranks})};
   }
 
