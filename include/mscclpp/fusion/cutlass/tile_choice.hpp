@@ -56,7 +56,7 @@ struct CutlassTileRate {
   double start;         ///< nanoseconds for the first operands and the last stores of a tile
 };
 inline constexpr CutlassTileRate cutlassTileRates[cutlassTileCount] = {
-    {2800, 85, 1500}, {2750, 85, 1500}, {2700, 85, 500}, {1880, 85, 2000}};
+    {2830, 85, 1500}, {2760, 85, 1500}, {2680, 85, 500}, {1880, 85, 2000}};
 
 /// The time that a GEMM of m x n x k with this tile takes, in nanoseconds: rounds of tiles, one for each multiprocessor.
 /// What the multiprocessors cannot hide from each other, the memory's time for the weights, is the same for all tiles.
