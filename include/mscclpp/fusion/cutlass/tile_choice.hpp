@@ -58,8 +58,8 @@ struct CutlassTileRate {
 inline constexpr CutlassTileRate cutlassTileRates[cutlassTileCount] = {
     {2830, 85, 1500}, {2760, 85, 1500}, {2680, 85, 500}, {1880, 85, 2000}};
 
-/// The nanoseconds that a GEMM of m x n x k with this tile takes: rounds of tiles, one for each multiprocessor. What the
-/// multiprocessors cannot hide from each other, the memory's time for the weights, is the same for all tiles.
+/// The nanoseconds that a GEMM of m x n x k with this tile takes: rounds of tiles, one for each multiprocessor. What
+/// the multiprocessors cannot hide from each other, the memory's time for the weights, is the same for all tiles.
 inline double cutlassTime(int tile, int m, int n, int k, int multiprocessors) {
   const CutlassTile& shape = cutlassTiles[tile];
   const CutlassTileRate& rate = cutlassTileRates[tile];
