@@ -65,7 +65,8 @@ class ExecutionPlan {
 /// inputs or outputs the buffers and their sizes, otherwise a larger message than before) sets it up, together with the
 /// other ranks: they all make that call, and parameters are new on all ranks or on none. Everything that calls keep
 /// belongs to one executor, plan and stream, so that other executors and streams do not interfere. Other calls contact
-/// nobody, and graphs can capture them.
+/// nobody, and graphs can capture them. Of a Custom collective that gives some rank neither input nor output, every call
+/// first states its size to that rank: it begins when all ranks have made it. Graphs can capture it too.
 ///
 /// One thread at a time calls execute(), and all ranks make the same calls in the same order. On a GPU all blocks of
 /// the plans that execute at a time must be resident.
