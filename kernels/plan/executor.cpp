@@ -160,6 +160,7 @@ class Executor::State {
                     (needsContext ? 1u : 0u) + (needsBuffers ? 2u : 0u) + (needsCode ? 4u : 0u), request.inPlace,
                     static_cast<std::uint32_t>(call.type) << 8 | static_cast<std::uint32_t>(std::get<3>(codeKey))});
       if (needsCode) kernels_.emplace(codeKey, compile(plan, program.rank, codeKey));
+      if (needsContext) reserveBlocks(plan);
       if (program.rank.usesPorts) startProxy();
       if (needsContext) {
         context = contexts_
@@ -344,6 +345,24 @@ class Executor::State {
     return kernel;
   }
 
+  /// All blocks of a plan's kernel must be resident at once, on all ranks.
+  void reserveBlocks(const ExecutionPlan& plan) {
+    const auto budget = backend_.budget();
+    const int blocks = mostBlocksOf(plan.plan());
+    if (budget == nullptr || (share_ != nullptr && blocks <= share_->blocks())) return;
+    Bootstrap& bootstrap = *communicator_->bootstrap();
+    if (share_ == nullptr) {
+      share_ = reserveOnAllRanks(bootstrap, budget, blocks, "Executor");
+    } else {
+      resizeOnAllRanks(bootstrap, *share_, blocks, "Executor");
+    }
+    if (blocks <= share_->blocks()) return;
+    throwInvalid(plan, "it has " + std::to_string(blocks) + " blocks, which must be resident on a GPU at once, but " +
+                           std::to_string(share_->blocks()) +
+                           " are left: make it with fewer blocks or instances, or give other objects of these GPUs "
+                           "fewer (maxBlocks of Collectives)");
+  }
+
   void startProxy() {
     if (service_ != nullptr) return;
     ProxyServiceOptions options;
@@ -380,19 +399,26 @@ class Executor::State {
         std::memcpy(to, from, bytes);
       }
     };
+    CallOrder::Turn turn = share_ != nullptr ? share_->begin(stream) : CallOrder::Turn();
     if (isCopied) move(input.base[rank_], request.input, request.inputBytes);
-    const PlanLaunch launch{memory.blocks(), plan.plan().threadsPerBlock, memory.sharedBytes(), stream};
+    // A copy is no kernel that the next one could start beside.
+    const KernelStart start = share_ != nullptr && !isCopied ? share_->start() : KernelStart::InOrder;
+    const PlanLaunch launch{memory.blocks(), plan.plan().threadsPerBlock, memory.sharedBytes(), stream, start};
     if (launch.blocks == 0) {
       // This rank does nothing in the plan.
     } else if (kernel != nullptr) {
       kernel->launch(
-          {.shape = {launch.blocks, std::clamp(launch.threads / 32 * 32, 32, mostThreads)}, .stream = stream}, args);
+          {.shape = {launch.blocks, std::clamp(launch.threads / 32 * 32, 32, mostThreads)},
+           .stream = stream,
+           .overlapPrevious = launch.start == KernelStart::Early},
+          args);
     } else if (where_ == DeviceType::GPU) {
       gpu::interpret(call.type, launch, args);
     } else {
       cpu::interpret(call.type, launch, args);
     }
     if (isCopied) move(request.output, output.base[rank_], request.outputBytes);
+    turn.end();
   }
 
   std::shared_ptr<Communicator> communicator_;
@@ -404,6 +430,7 @@ class Executor::State {
   int ranks_;
   std::shared_ptr<WaitMonitor> monitor_;
   std::shared_ptr<WideProxyService> service_;
+  std::unique_ptr<GpuBudget::Share> share_;  ///< for the plan with the most blocks; null on CPUs
   std::map<std::uint64_t, Program> programs_;
   std::map<ContextKey, Context> contexts_;
   std::map<CodeKey, std::optional<jit::Kernel>> kernels_;  ///< empty: interpreted

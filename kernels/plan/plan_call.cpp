@@ -1,5 +1,6 @@
 #include "plan_call.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "mscclpp/host/base/error.hpp"
@@ -30,6 +31,12 @@ bool allRanksHaveData(const plan::Plan& plan) {
   for (int rank = 0; rank < plan.ranks; ++rank)
     if (!hasData(plan, rank)) return false;
   return true;
+}
+
+int mostBlocksOf(const plan::Plan& plan) {
+  int most = 0;
+  for (const plan::RankPlan& rank : plan.rankPlans) most = std::max(most, rank.blocks.count);
+  return most;
 }
 
 bool isEmpty(const PlanCall& call) {

@@ -25,6 +25,9 @@ bool reduces(const plan::Plan& plan);
 bool hasData(const plan::Plan& plan, int rank);
 bool allRanksHaveData(const plan::Plan& plan);
 
+/// The blocks of the rank that has the most.
+int mostBlocksOf(const plan::Plan& plan);
+
 /// Whether the message of the call is empty, so that nothing is to be done.
 bool isEmpty(const PlanCall& call);
 
