@@ -407,11 +407,10 @@ class Executor::State {
     if (launch.blocks == 0) {
       // This rank does nothing in the plan.
     } else if (kernel != nullptr) {
-      kernel->launch(
-          {.shape = {launch.blocks, std::clamp(launch.threads / 32 * 32, 32, mostThreads)},
-           .stream = stream,
-           .overlapPrevious = launch.start == KernelStart::Early},
-          args);
+      kernel->launch({.shape = {launch.blocks, std::clamp(launch.threads / 32 * 32, 32, mostThreads)},
+                      .stream = stream,
+                      .overlapPrevious = launch.start == KernelStart::Early},
+                     args);
     } else if (where_ == DeviceType::GPU) {
       gpu::interpret(call.type, launch, args);
     } else {

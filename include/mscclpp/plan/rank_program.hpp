@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "mscclpp/plan/execution.hpp"
 #include "mscclpp/plan/plan.hpp"
 
 namespace mscclpp::plan {
@@ -14,6 +15,12 @@ struct BlockLists {
   std::vector<Operand> operands;
   std::vector<std::int32_t> references;
 };
+
+/// The lists as an interpreter reads them, where they lie; the whole program is one window.
+constexpr BlockProgram viewOf(const BlockLists& lists) {
+  return {lists.operations.data(), lists.operands.data(),     lists.references.data(),  countOf(lists.operations),
+          countOf(lists.operands), countOf(lists.references), countOf(lists.operations)};
+}
 
 /// The blocks of a rank, and the sizes of what they share.
 struct RankProgram {
