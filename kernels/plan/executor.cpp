@@ -331,6 +331,12 @@ class Executor::State {
     const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
     const auto all = agreement.runStep("compile the plan \"" + plan.name() + "\"", [&] {
       try {
+        const int transfers = transfersOf(program);
+        if (transfers > mostCompiledTransfers) {
+          throw Error("its blocks have " + std::to_string(transfers) + " different transfers, of which at most " +
+                          std::to_string(mostCompiledTransfers) + " are compiled",
+                      ErrorCode::InvalidUsage);
+        }
         const auto& [hash, format, type, op] = key;
         const std::string source = sourceOf(
             program, {type, op, static_cast<plan::PacketFormat>(format), plan.plan().chunksPerPart, mostThreads});

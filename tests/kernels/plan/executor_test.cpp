@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "executor_cases.hpp"
+#include "kernels/plan/plan_source.hpp"
 #include "mscclpp/algorithm.hpp"
 #include "mscclpp/host/memory/host_buffer.hpp"
 #include "mscclpp/kernels/dsl_algorithm.hpp"
@@ -304,6 +305,22 @@ TEST_CASE("plans as algorithms of a collection") {
     rank.bootstrap.barrier();
   });
   algorithm->reset();
+}
+
+TEST_CASE("a plan of 2,000 operations, which is interpreted in parts and not compiled") {
+  const plan::Plan plan = plan::longPlan(2, 2000, 1000);
+  onRanks(2, [&](const Rank& rank) {
+    Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
+    Buffers buffers(1 << 14, true);
+    for (const unsigned count : {1, 1000}) {
+      buffers.check<float>(executor, rank, executionPlan(plan, rank.rank), count, count);
+    }
+  });
+  CHECK(kernels::transfersOf(plan::programOf(plan, 0)) > kernels::mostCompiledTransfers);
+  // Blocks of one shape are compiled once.
+  const plan::RankProgram alike = plan::programOf(plan::twoShotPlan(8, 8), 3);
+  CHECK(kernels::rolesOf(alike).size() == 1);
+  CHECK(kernels::transfersOf(alike) == 8);
 }
 
 TEST_CASE("two executors at once") {
