@@ -58,7 +58,8 @@ struct MoeLayout {
   template <class GridType>
   static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Nothing&, const Nothing&) {
     auto wait = args.wait;
-    moe::layOutRouting(grid, args.routing, args.dimensions, args.layout, [&] { args.barrier->sync(grid, wait); });
+    moe::layOutRouting(grid, args.routing, args.dimensions, args.layout,
+                       [&] { return !grid.block().syncAny(!args.barrier->sync(grid, wait)); });
   }
 };
 
