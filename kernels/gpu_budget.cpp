@@ -97,9 +97,9 @@ KernelStart GpuBudget::Share::start() const {
 }
 
 std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const std::shared_ptr<GpuBudget>& budget,
-                                                    int blocks) {
+                                                    int blocks, const std::string& object) {
   std::unique_ptr<GpuBudget::Share> share;
-  const mscclpp::detail::GroupAgreement agreement(bootstrap, "Collectives");
+  const mscclpp::detail::GroupAgreement agreement(bootstrap, object);
   const auto all = agreement.runStep("reserve blocks on its GPU", [&] {
     share = GpuBudget::reserve(budget, blocks);
     const RankShare own{static_cast<std::uint64_t>(::getpid()), reinterpret_cast<std::uintptr_t>(budget.get()),
@@ -114,15 +114,14 @@ std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const 
   for (const auto& bytes : all) {
     RankShare each{};
     if (bytes.size() != sizeof(each)) {
-      throw Error(
-          "Collectives: a rank states its blocks in another format: use the same version of mscclpp on all ranks",
-          ErrorCode::InvalidUsage);
+      throw Error(object + ": a rank states its blocks in another format: use the same version of mscclpp on all ranks",
+                  ErrorCode::InvalidUsage);
     }
     std::memcpy(&each, bytes.data(), sizeof(each));
     const auto rank = static_cast<int>(ranks.size());
     const auto other = ranks.emplace(std::pair(each.process, each.budget), rank);
     if (!other.second) {
-      throw Error("Collectives: ranks " + std::to_string(other.first->second) + " and " + std::to_string(rank) +
+      throw Error(object + ": ranks " + std::to_string(other.first->second) + " and " + std::to_string(rank) +
                       " of one process use the same GPU: make a GPU of its own current in each",
                   ErrorCode::InvalidUsage);
     }

@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 
 #include "call_order.hpp"
 #include "host/base/process_identity.hpp"
@@ -86,8 +87,13 @@ class GpuBudget {
 };
 
 /// The same share on all ranks: concurrent if it is on every rank, else chained, with the fewest blocks of any. Called
-/// by all ranks with the same number of blocks.
+/// by all ranks with the same number of blocks. object: its name in error messages.
 std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const std::shared_ptr<GpuBudget>& budget,
-                                                    int blocks);
+                                                    int blocks, const std::string& object);
+
+namespace gpu {
+/// The budget of the current GPU. Throws CudaError.
+std::shared_ptr<GpuBudget> currentBudget();
+}  // namespace gpu
 
 }  // namespace mscclpp::kernels

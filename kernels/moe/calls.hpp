@@ -26,6 +26,7 @@ struct MoeCall {
   moe::Phase phase;
   bool isLowLatency;
   int blocks;
+  KernelStart start;
   CUstream_st* stream;
 };
 struct MoeDispatchCall : MoeCall {
@@ -47,6 +48,7 @@ struct MoeLayoutCall {
   GridBarrier* barrier;
   BoundedWait wait;
   int blocks;
+  KernelStart start;
   CUstream_st* stream;
 };
 
