@@ -7,7 +7,7 @@
 import atexit
 import pathlib
 
-from . import _mscclpp, ext, language, numa, utils
+from . import _mscclpp, ext, language, numa, plans, utils
 from ._mscclpp import (
     Algorithm,
     AlgorithmBuilder,
@@ -171,6 +171,7 @@ __all__ = [
     "PacketType",
     "Plan",
     "PlanCode",
+    "plans",
     "PortChannel",
     "pre_mul_sum",
     "ProxyService",

@@ -26,5 +26,6 @@ NB_MODULE(_mscclpp, module) {
   bindPlans(module);
   bindPlanLanguage(module);
   bindPlanChunks(module);
+  bindPlanLibrary(module);
   bindExecutor(module);
 }

@@ -87,6 +87,7 @@ void bindJit(nb::module_& module);
 void bindPlans(nb::module_& module);
 void bindPlanLanguage(nb::module_& module);
 void bindPlanChunks(nb::module_& module);
+void bindPlanLibrary(nb::module_& module);
 void bindExecutor(nb::module_& module);
 void bindMoe(nb::module_& module);
 

@@ -48,7 +48,9 @@ NAMES = {
         set_fallback_algorithm_selector build build_default_algorithms""",
     "mscclpp.Executor": "execute check reset",
     "mscclpp.ExecutionPlan": "name collective rank min_message_size max_message_size is_in_place",
-    "mscclpp.Plan": "from_json from_xml from_text to_json to_text verified name ranks in_place message_range blocks",
+    "mscclpp.Plan": """from_json from_xml from_text to_json to_text to_svg simulate verified name ranks in_place
+        message_range blocks""",
+    "mscclpp.plans": "compile make_algorithm library make",
     "mscclpp.Collectives": """run exchange check algorithms supports selected_algorithm register_buffer is_concurrent
         memory_bytes make_trace record""",
     "mscclpp.FusedGemms": "run check",
@@ -69,7 +71,7 @@ def test_names(owner):
 
 def test_all_is_complete():
     """So that `from mscclpp import *` and type checkers see every name."""
-    modules = {path.stem for path in pathlib.Path(mscclpp.__file__).parent.glob("*.py")} - {"ext", "numa", "utils"}
+    modules = {path.stem for path in pathlib.Path(mscclpp.__file__).parent.glob("*.py")} - {"ext", "numa", "plans", "utils"}
     public = {name for name in dir(mscclpp) if not name.startswith("_")} - modules - {"atexit", "pathlib", "torch"}
     assert set(mscclpp.__all__) == public | {"__version__"}
     assert len(set(mscclpp.__all__)) == len(mscclpp.__all__)
