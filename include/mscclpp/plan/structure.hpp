@@ -11,6 +11,8 @@
 
 namespace mscclpp::plan {
 
+/// The ranks that a plan has at most.
+inline constexpr int maxPlanRanks = 4096;
 /// The cells of the buffers of all ranks that are followed; a plan with more is not checked.
 inline constexpr std::int64_t maxCells = std::int64_t{1} << 22;
 /// Iterations of a loop that are followed.
@@ -93,7 +95,7 @@ class StructureCheck {
   }
 
   constexpr void checkHeader() {
-    const bool possible = plan_.ranks > 0 && plan_.ranks <= 4096 && countOf(plan_.rankPlans) == plan_.ranks &&
+    const bool possible = plan_.ranks > 0 && plan_.ranks <= maxPlanRanks && countOf(plan_.rankPlans) == plan_.ranks &&
                           plan_.root >= 0 && plan_.root < plan_.ranks && plan_.chunksPerPart > 0 &&
                           plan_.threadsPerBlock > 0 && plan_.threadsPerBlock <= 1024 && plan_.alignment > 0 &&
                           (plan_.alignment & (plan_.alignment - 1)) == 0 && plan_.minBytes <= plan_.maxBytes &&
