@@ -95,8 +95,13 @@ class GpuBudget {
 /// The same share on all ranks: concurrent if it is on every rank, else chained, with the fewest blocks of any. Called
 /// by all ranks with the same number of blocks. who: begins the messages of errors.
 std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const std::shared_ptr<GpuBudget>& budget,
-                                                    int blocks, const std::string& who = "Collectives");
+                                                    int blocks, const std::string& who);
 /// Share::resize() likewise.
 void resizeOnAllRanks(Bootstrap& bootstrap, GpuBudget::Share& share, int blocks, const std::string& who);
+
+namespace gpu {
+/// The budget of the current GPU. Throws CudaError.
+std::shared_ptr<GpuBudget> currentBudget();
+}  // namespace gpu
 
 }  // namespace mscclpp::kernels

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "kernels/fused_gemm.hpp"
 #include "mscclpp/fusion/gemm/all_gather_gemm.hpp"
 #include "mscclpp/fusion/gemm/gemm_reduce.hpp"
 #include "mscclpp/host/base/error.hpp"
@@ -9,9 +10,8 @@
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"
 #include "mscclpp/kernel.cuh"
-#include "mscclpp/kernels/fused_gemm.hpp"
 
-namespace mscclpp {
+namespace mscclpp::kernels {
 
 namespace {
 
@@ -21,7 +21,9 @@ using Operands = GemmOperands<bf16, KeepPairs<bf16>>;
 constexpr GemmShape narrow{.rows = 16, .columns = 64, .depth = 64, .stages = 4, .warpRows = 1, .warpColumns = 4};
 constexpr GemmShape medium{.rows = 64, .columns = 64, .depth = 64, .stages = 4, .warpRows = 2, .warpColumns = 2};
 
-using NarrowAllReduce = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::Redundant, .tile = narrow}>;
+// A part of a row for each warp: there are few rows, and every load of a warp is a trip to the memory.
+using NarrowAllReduce =
+    GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::Redundant, .tile = narrow, .packsPerLane = 1}>;
 using MediumAllReduce = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::ToAll, .tile = medium}>;
 using WideAllReduce = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::ToAll}>;
 using ReduceScatterGemm = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::ToOwner}>;
@@ -80,10 +82,10 @@ class KernelOf : public Kernel {
     const bool gathers = layer_.collective == GemmCollective::AllGather;
     const bool scatters = layer_.collective == GemmCollective::ReduceScatter;
     const Operands operands{
-        makeMatrix(static_cast<const bf16*>(call.input), gathers ? slice.size() : call.rows, layer_.depth),
-        makeMatrix(static_cast<const bf16*>(call.weight), layer_.width, layer_.depth),
+        makeMatrix(static_cast<const bf16*>(call.input), gathers ? slice.size() : call.rows, call.depth),
+        makeMatrix(static_cast<const bf16*>(call.weight), call.width, call.depth),
         {}};
-    const auto output = makeMatrix(static_cast<bf16*>(call.output), scatters ? slice.size() : call.rows, layer_.width);
+    const auto output = makeMatrix(static_cast<bf16*>(call.output), scatters ? slice.size() : call.rows, call.width);
     MSCCLPP_CUDATHROW(launch<C>({blocks_, C::maxBlockThreads}, call.stream, args, operands, Result{output}));
   }
   void check() const override { state_.check(); }
@@ -98,7 +100,7 @@ class KernelOf : public Kernel {
 
 class GpuFusedGemm : public FusedGemm {
  public:
-  GpuFusedGemm(Communicator& communicator, const GemmLayer& layer) : maxRows_(layer.maxRows) {
+  GpuFusedGemm(Communicator& communicator, const GemmLayer& layer) : layer_(layer) {
     const auto add = [&]<class C>(std::size_t mostRows) {
       if (!kernels_.empty() && kernels_.back().mostRows >= layer.maxRows) return;
       const std::size_t rows = std::min(mostRows, layer.maxRows);
@@ -119,14 +121,12 @@ class GpuFusedGemm : public FusedGemm {
     }
   }
 
-  void run(const FusedGemmCall& call) const override {
+  void run(const FusedGemmCall& given) const override {
+    const FusedGemmCall call = sized(given, layer_);
     if (call.rows == 0) return;
     for (const auto& entry : kernels_) {
       if (call.rows <= entry.mostRows) return entry.kernel->run(call);
     }
-    throw Error("a call of " + std::to_string(call.rows) + " rows of a layer of " + std::to_string(maxRows_) +
-                    ": make the FusedGemm for the longest call (GemmLayer::maxRows)",
-                ErrorCode::InvalidUsage);
   }
   void check() const override {
     for (const auto& entry : kernels_) entry.kernel->check();
@@ -137,17 +137,14 @@ class GpuFusedGemm : public FusedGemm {
     std::size_t mostRows;
     std::unique_ptr<Kernel> kernel;
   };
-  std::size_t maxRows_;
+  GemmLayer layer_;
   std::vector<Entry> kernels_;  ///< in increasing order of rows
 };
 
 }  // namespace
 
-std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer) {
-  if (layer.maxRows == 0 || layer.width == 0 || layer.depth == 0) {
-    throw Error("a FusedGemm needs the sizes of its layer: maxRows, width and depth above 0", ErrorCode::InvalidUsage);
-  }
+std::unique_ptr<FusedGemm> gpu::makeFusedGemm(Communicator& communicator, const GemmLayer& layer) {
   return std::make_unique<GpuFusedGemm>(communicator, layer);
 }
 
-}  // namespace mscclpp
+}  // namespace mscclpp::kernels

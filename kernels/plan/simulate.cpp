@@ -317,6 +317,7 @@ class Run {
 };
 
 LinkModel readLink(const Json& json, const std::string& key, LinkModel link) {
+  if (!json.is_object()) reject("topology: key \"", key, "\": expected an object with us and GBps");
   for (const auto& item : json.items()) {
     const bool isEnd = item.key() == "from" || item.key() == "to";
     if (!item.value().is_number()) reject("topology: key \"", key, "\": \"", item.key(), "\": expected a number");

@@ -14,6 +14,7 @@ import tempfile
 
 import mscclpp
 import torch
+from gemm_reference import operand, product, require_close
 from torch import distributed as dist
 
 CASES = []
@@ -145,6 +146,39 @@ def check_graph(ops, group, partial, residual, weight):
         wanted, wanted_residual = ops.all_reduce_rms_norm(partial * step, residual, weight, group)
         check_equal(updated, wanted_residual)
         check_equal(hidden, ops.all_reduce(wanted, group))
+
+
+@case
+def fused_gemms(comm, device):
+    """Products with communication inside, of few and of many rows, eager and in a graph."""
+    import mscclpp.torch
+
+    group = mscclpp.torch.register(comm)
+    rank, ranks, width, depth = comm.my_rank, comm.nranks, 136, 264
+    for rows in (2 * ranks, 300 * ranks):
+        inputs = [operand(rows, depth, other) for other in range(ranks)]
+        weights = [operand(width, depth, other + 100) for other in range(ranks)]
+        input, weight = inputs[rank].to(device), weights[rank].to(device)
+        slices = [slice(rows // ranks * other, rows // ranks * (other + 1)) for other in range(ranks)]
+        products = [product(*pair) for pair in zip(inputs, weights)]
+        result = comm.gemm_all_reduce(input, weight)
+        require_close(result, products)
+        part = torch.ops.mscclpp.gemm_reduce_scatter(input, weight, group)
+        require_close(part, [(exact[slices[rank]], bound[slices[rank]]) for exact, bound in products])
+        whole = torch.ops.mscclpp.all_gather_gemm(input[slices[rank]], weight, group)
+        gathered = torch.cat([each[slices[other]] for other, each in enumerate(inputs)])
+        require_close(whole, [product(gathered, weights[rank])])
+        if device.type == "cuda":
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                again = torch.ops.mscclpp.gemm_all_reduce(input, weight, group)
+            for _ in range(3):
+                again.zero_()
+                graph.replay()
+                check_equal(again, result)
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    comm.fused_gemms(mscclpp.DeviceType.GPU if device.type == "cuda" else mscclpp.DeviceType.CPU).check()
 
 
 @case

@@ -228,7 +228,7 @@ std::vector<Granted> reserveOn(const std::vector<int>& slots, const std::vector<
     const auto budget = std::make_shared<GpuBudget>(slots[rank], streams);
     std::vector<SharePointer> shares;
     for (const int each : blocks) {
-      shares.push_back(reserveOnAllRanks(*bootstrap, budget, each));
+      shares.push_back(reserveOnAllRanks(*bootstrap, budget, each, "Object"));
       granted[rank].push_back({shares.back()->isConcurrent(), shares.back()->blocks()});
     }
   });
@@ -266,7 +266,7 @@ TEST_CASE("budget: objects over other ranks count too") {
     StreamModel streams;
     const auto budget = std::make_shared<GpuBudget>(130, streams);
     const auto others = rank == 1 ? GpuBudget::reserve(budget, 30) : nullptr;
-    const auto share = reserveOnAllRanks(*bootstrap, budget, 16);
+    const auto share = reserveOnAllRanks(*bootstrap, budget, 16, "Object");
     granted[rank] = {share->isConcurrent(), share->blocks()};
     // A share that another rank has chained takes no concurrent slots here.
     CHECK(GpuBudget::reserve(budget, rank == 0 ? 32 : 2)->isConcurrent());
@@ -281,7 +281,7 @@ TEST_CASE("budget: two ranks of a process on one GPU are an error on all ranks")
   const auto own = std::make_shared<GpuBudget>(130, streams);
   runAsThreads(3, [&](std::shared_ptr<Bootstrap> bootstrap) {
     try {
-      static_cast<void>(reserveOnAllRanks(*bootstrap, bootstrap->getRank() == 1 ? own : shared, 16));
+      static_cast<void>(reserveOnAllRanks(*bootstrap, bootstrap->getRank() == 1 ? own : shared, 16, "Object"));
       FAIL_CHECK("no exception was thrown");
     } catch (const Error& error) {
       CHECK(error.getErrorCode() == ErrorCode::InvalidUsage);

@@ -26,10 +26,7 @@ Shape gatheredShape(const Tensor& tensor, const NamedGroup& group) {
 Shape partShape(const char* op, const Tensor& tensor, const NamedGroup& group) {
   Shape shape = copyOf(shapeOf(tensor));
   const auto ranks = static_cast<std::int64_t>(group.ranks());
-  if (shape.empty() || shape[0] % ranks != 0) {
-    throwInvalid(op, "the first dimension of shape " + toString(shapeOf(tensor)) + " is not divisible by the " +
-                         std::to_string(ranks) + " ranks, which have parts of one size");
-  }
+  if (shape.empty() || shape[0] % ranks != 0) throwIndivisible(op, tensor, group);
   shape[0] /= ranks;
   return shape;
 }
@@ -158,6 +155,11 @@ auto into(const char* name, const Tensor& out, const Tensor& tensor) {
 }
 
 }  // namespace
+
+void throwIndivisible(const char* op, const Tensor& tensor, const NamedGroup& group) {
+  throwInvalid(op, "the first dimension of shape " + toString(shapeOf(tensor)) + " is not divisible by the " +
+                       std::to_string(group.ranks()) + " ranks, which have parts of one size");
+}
 
 Tensor allReduce(const Tensor& tensor, const std::string& group, const std::string& op) {
   const Tensor source = toContiguous(tensor);
