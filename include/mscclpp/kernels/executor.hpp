@@ -36,7 +36,8 @@ class ExecutionPlan {
   ExecutionPlan(const std::string& planPath, int rank);
   /// All ranks have the same plan. rank: the caller. Throws Error(InvalidUsage) if the plan is not proven
   /// (plan/check.hpp): the message says where and what to do. Also if it has no such rank. Multicast is not used: in
-  /// place of switch channels, the memory of their members is read and written (plan/without_switches.hpp).
+  /// place of switch channels, the memory of their members is read and written (plan/without_switches.hpp). That a plan
+  /// is proven is kept in folder plans/ of MSCCLPP_CACHE_DIR: it is not checked again while the checker is the same.
   ExecutionPlan(plan::NamedPlan plan, int rank);
 
   const std::string& name() const noexcept;
