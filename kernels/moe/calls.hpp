@@ -25,6 +25,7 @@ struct MoeCall {
   std::uint32_t rowPacks;
   moe::Phase phase;
   bool isLowLatency;
+  bool copiesRows;
   int blocks;
   KernelStart start;
   CUstream_st* stream;

@@ -30,6 +30,12 @@ struct RelaxedStores : moe::StoreTransport {
   }
 };
 
+/// Flags that are set while the copies are under way.
+struct HastyCopies : moe::BulkTransport {
+  template <class CopyQueue, class Warp, class Wait>
+  static MSCCLPP_INLINE void complete(CopyQueue&, const Warp&, Wait&) {}
+};
+
 template <class Transport>
 bool isDetected(bool wrongCounts = false) {
   MoeParameters p = moeParameters(2, 2, 2, 4, 4, 4);
@@ -45,6 +51,8 @@ bool isDetected(bool wrongCounts = false) {
 TEST_CASE("moe: the checks detect mutants") {
   CHECK_FALSE(isDetected<SentinelPackets>());
   CHECK_FALSE(isDetected<moe::StoreTransport>());
+  CHECK_FALSE(isDetected<moe::BulkTransport>());
+  CHECK(isDetected<HastyCopies>());
   CHECK(isDetected<LossyStores>());
   CHECK(isDetected<LossyPackets>());
   CHECK(isDetected<OneSetPackets>());

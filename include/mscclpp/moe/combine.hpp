@@ -117,7 +117,7 @@ struct Combine {
       if (session.hasStopped() || args.dispatches.hasStopped(EpochWords::stopped - 1)) return false;
       const bool sends = args.phase != Phase::Receive;
       const bool receives = args.phase != Phase::Send;
-      const auto share = session.share(args.phase);
+      const auto share = session.share(args.phase, grid.warpCount());
       if (sends) session.enter([](int, std::uint32_t) { return 0u; });
       if constexpr (Transport::hasRowFlags) session.awaitEntries();
       if (share.sends) send(share.first, share.stride);
