@@ -30,8 +30,18 @@ struct RelaxedStores : moe::StoreTransport {
   }
 };
 
-/// Flags that are set while the copies are under way.
+/// Flags that are set while the copies are under way, which take a while.
 struct HastyCopies : moe::BulkTransport {
+  template <int destinations>
+  struct Queue : moe::BulkTransport::Queue<destinations> {
+    using Base = moe::BulkTransport::Queue<destinations>;
+    using Base::Base;
+    template <class Warp, class Wait>
+    void finish(const Warp& warp, Wait& wait) {
+      moeDelay(5'000'000);
+      Base::finish(warp, wait);
+    }
+  };
   template <class CopyQueue, class Warp, class Wait>
   static MSCCLPP_INLINE void complete(CopyQueue&, const Warp&, Wait&) {}
 };

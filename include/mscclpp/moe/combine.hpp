@@ -173,8 +173,8 @@ struct Combine {
         }
       }
     }
-    /// What this rank's experts contribute to a row that they got from a rank. One load of the warp reads all entries of
-    /// the row, and the loads of `batch` results are in flight together. Called by all lanes.
+    /// What this rank's experts contribute to a row that they got from a rank. One load of the warp reads all entries
+    /// of the row, and the loads of `batch` results are in flight together. Called by all lanes.
     MSCCLPP_INLINE Sum partOf(int from, std::uint32_t row, std::uint32_t step) const {
       constexpr int batch = Transport::hasRowFlags ? 2 : 4;  // as many as registers hold
       constexpr int held = (maxTopk + width - 1) / width;    // entries of a lane

@@ -45,12 +45,12 @@ struct DispatchArgs : CollectiveArgs<Ranks, RowSlots<Transport>> {
 /// Phase::Receive, in which the routing and the rows are not read, ends the call: what is enqueued between runs while
 /// they travel. Calls on the same scratch do not overlap in time. A wait that fails leaves its record in args.wait's
 /// control block; the output is then meaningless. So does a call in which a rank gets more rows than its output holds,
-/// on every rank, before a row is received (outcome OutputTooSmall; peer: that rank, expected: placement.capacity, seen:
-/// the rows). A rank whose output may be too small (not holdsEveryRouting()) says so at its entry, and the others await
-/// its report, which is there before its rows over a StoreTransport, and one hop after its entry else.
+/// on every rank, before a row is received (outcome OutputTooSmall; peer: that rank, expected: its placement.capacity,
+/// seen: the rows). A rank whose output may be too small (not holdsEveryRouting()) says so at its entry, and the others
+/// await its report, which is there before its rows over a StoreTransport, and one hop after its entry else.
 ///
-/// Transport: PacketTransport, StoreTransport or BulkTransport. Source: see row_source.hpp; sink: ExpertRowArray or the like. That a
-/// token travels once per rank, and the form with packets that is split into two, are DeepEP's ideas
+/// Transport: PacketTransport, StoreTransport or BulkTransport. Source: see row_source.hpp; sink: ExpertRowArray or the
+/// like. That a token travels once per rank, and the form with packets that is split into two, are DeepEP's ideas
 /// (github.com/deepseek-ai/DeepEP).
 template <class RowTransport, int Ranks = 0, class Index = std::int64_t>
 struct Dispatch {
