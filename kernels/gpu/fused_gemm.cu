@@ -21,7 +21,9 @@ using Operands = GemmOperands<bf16, KeepPairs<bf16>>;
 constexpr GemmShape narrow{.rows = 16, .columns = 64, .depth = 64, .stages = 4, .warpRows = 1, .warpColumns = 4};
 constexpr GemmShape medium{.rows = 64, .columns = 64, .depth = 64, .stages = 4, .warpRows = 2, .warpColumns = 2};
 
-using NarrowAllReduce = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::Redundant, .tile = narrow}>;
+// A part of a row for each warp: there are few rows, and every load of a warp is a trip to the memory.
+using NarrowAllReduce =
+    GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::Redundant, .tile = narrow, .packsPerLane = 1}>;
 using MediumAllReduce = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::ToAll, .tile = medium}>;
 using WideAllReduce = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::ToAll}>;
 using ReduceScatterGemm = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::ToOwner}>;

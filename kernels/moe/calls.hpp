@@ -26,6 +26,7 @@ struct MoeCall {
   moe::Phase phase;
   bool isLowLatency;
   int blocks;
+  KernelStart start;
   CUstream_st* stream;
 };
 struct MoeDispatchCall : MoeCall {
@@ -47,6 +48,7 @@ struct MoeLayoutCall {
   GridBarrier* barrier;
   BoundedWait wait;
   int blocks;
+  KernelStart start;
   CUstream_st* stream;
 };
 
@@ -58,7 +60,8 @@ struct MoeLayout {
   template <class GridType>
   static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Nothing&, const Nothing&) {
     auto wait = args.wait;
-    moe::layOutRouting(grid, args.routing, args.dimensions, args.layout, [&] { args.barrier->sync(grid, wait); });
+    moe::layOutRouting(grid, args.routing, args.dimensions, args.layout,
+                       [&] { return !grid.block().syncAny(!args.barrier->sync(grid, wait)); });
   }
 };
 

@@ -10,23 +10,25 @@ namespace {
 struct Launch {
   int blocks;
   CUstream_st* stream;
+  KernelStart start;
 
   template <class Collective, class Source, class Sink>
   int operator()(const typename Collective::Args& args, const Source& source, const Sink& sink) const {
-    return static_cast<int>(launch<Collective>({blocks, Collective::maxBlockThreads}, stream, args, source, sink));
+    return static_cast<int>(
+        launch<Collective>({blocks, Collective::maxBlockThreads}, stream, args, source, sink, start));
   }
 };
 
 }  // namespace
 
 int run(const MoeDispatchCall& call) {
-  return runMoe(call, Launch{call.blocks, call.stream});
+  return runMoe(call, Launch{call.blocks, call.stream, call.start});
 }
 int run(const MoeCombineCall& call) {
-  return runMoe(call, Launch{call.blocks, call.stream});
+  return runMoe(call, Launch{call.blocks, call.stream, call.start});
 }
 int run(const MoeLayoutCall& call) {
-  return runMoe(call, Launch{call.blocks, call.stream});
+  return runMoe(call, Launch{call.blocks, call.stream, call.start});
 }
 
 int multiprocessors() {

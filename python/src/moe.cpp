@@ -44,7 +44,8 @@ moe::ReceiveHook dispatch(moe::Buffer& self, bool isLowLatency, std::uintptr_t r
 
 moe::ReceiveHook combine(moe::Buffer& self, bool isLowLatency, std::uintptr_t results, std::uintptr_t output,
                          std::uint32_t tokens, std::uintptr_t handleMemory, std::uintptr_t stream, bool returnsHook) {
-  const auto handle = self.makeHandle(toPointer(handleMemory), tokens);
+  const auto form = isLowLatency ? moe::Form::LowLatency : moe::Form::Bandwidth;
+  const auto handle = self.restoreHandle(toPointer(handleMemory), form, tokens);
   void* const to = toPointer(output);
   const void* const from = toPointer(results);
   if (isLowLatency) return withoutLock(self.lowLatencyCombine(from, to, handle, toStream(stream), returnsHook));
@@ -76,6 +77,9 @@ void bindMoe(nb::module_& module) {
       .def_prop_ro("scale_groups", &moe::Buffer::scaleGroups)
       .def_prop_ro("largest_capacity", &moe::Buffer::largestCapacity)
       .def_prop_ro("low_latency_capacity", &moe::Buffer::lowLatencyCapacity)
+      .def_prop_ro("default_capacity", &moe::Buffer::defaultCapacity)
+      .def_prop_ro("row_bytes", &moe::Buffer::rowBytes)
+      .def_prop_ro("scratch_bytes", &moe::Buffer::scratchBytes)
       .def_prop_ro("handle_bytes", &moe::Buffer::handleBytes)
       .def(
           "get_dispatch_layout",

@@ -20,8 +20,10 @@ enum class Phase : std::uint32_t { Both, Send, Receive };
 ///
 /// 1. In the phase Send all warps enter(): they announce the call and the counts to every rank.
 /// 2. Any warp sends rows: send() of their packs, then publish(). Over a StoreTransport awaitEntries() comes before.
-/// 3. In the phase Receive all threads call awaitEntries(). Then any warp receives rows: await(), then receive().
-/// 4. All threads call finish(), or suspend() at the end of a launch that is not the call's last.
+/// 3. In the phase Receive all threads call awaitEntries(). Then a warp may report() a number, which follows from the
+///    counts, and any warp awaits those of other ranks.
+/// 4. Any warp receives rows: await(), then receive().
+/// 5. All threads call finish(), or suspend() at the end of a launch that is not the call's last.
 ///
 /// Reuse: every rank waits for the entry of every rank in every call, and a rank enters a call after it has completed
 /// the calls before. So in call k the slots that were last read in call k - 2 are free, and those of call k - 1 once
@@ -72,10 +74,12 @@ class RowSession {
     return {warp / 2 * blocks + block, (sends ? (warps + 1) / 2 : warps / 2) * blocks, sends, !sends};
   }
 
-  /// A barrier of the blocks of this launch. Called by all threads.
-  MSCCLPP_INLINE void syncGrid(GridBarrier& barrier) {
-    if (!barrier.sync(grid_, wait_)) args_.epochs.stop(epoch_);
-    grid_.block().sync();  // so that all threads of the block see that
+  /// A barrier of the blocks of this launch. Called by all threads. Returns whether it succeeded, the same in all
+  /// threads of the block; if not, the call fails.
+  MSCCLPP_INLINE bool syncGrid(GridBarrier& barrier) {
+    const bool passed = barrier.sync(grid_, wait_);
+    if (!passed) args_.epochs.stop(epoch_);
+    return !grid_.block().syncAny(!passed);
   }
 
   /// Tells every rank that this one has entered the call, and slots().countWords counts: countOf(rank, i). Called by
@@ -112,6 +116,30 @@ class RowSession {
   MSCCLPP_INLINE std::uint32_t count(int from, std::uint32_t word) const {
     return reinterpret_cast<const std::uint32_t*>(
         args_.window.at(team().rank(), args_.scratch.countOffset(epoch_, from)))[word];
+  }
+
+  /// Tells every rank, this one too, a number. Called by the warps of a block, after awaitEntries(), with the same
+  /// number if more than once in a call. Relaxed: it is valid by itself.
+  MSCCLPP_INLINE void report(std::uint32_t number) {
+    if (failed()) return;
+    for (int to = grid_.warpIndex() * width + warp_.rank(); to < team().size(); to += grid_.warpCount() * width) {
+      arch::store<arch::Order::Relaxed, arch::Scope::System>(wordAt(to, args_.scratch.reportOffset(team().rank())),
+                                                             (epoch_ << 32) | number);
+    }
+  }
+  /// Waits for what a rank reports in this call. A rank reports in the next call only when it has the entry of this
+  /// one, which has then read the word. One thread.
+  MSCCLPP_INLINE std::uint32_t awaitReport(int from) {
+    const WaitSite site{WaitOperation::Progress, team().rank(), from, static_cast<std::uint32_t>(grid_.blockIndex()),
+                        epoch_};
+    const std::uint64_t* const word = wordAt(team().rank(), args_.scratch.reportOffset(from));
+    std::uint64_t last = 0;
+    wait_.until(site, [&](std::uint64_t& seen) {
+      last = arch::load<arch::Order::Relaxed, arch::Scope::System>(word);
+      seen = last >> 32;
+      return static_cast<std::uint32_t>(seen) == static_cast<std::uint32_t>(epoch_);
+    });
+    return static_cast<std::uint32_t>(last);
   }
 
   /// Sends a pack to a slot of a rank; each slot at most once in a call. One thread.
