@@ -34,6 +34,7 @@ void FusedGemms::run(GemmCollective collective, const FusedGemmCall& call) {
     const GemmLayer layer{collective, std::bit_ceil(std::max(call.rows, fewestRows)), call.width, call.depth};
     found = bySize.emplace(layer.maxRows, makeFusedGemm(*communicator_, layer, deviceType_)).first;
   }
+  found->second->check();
   found->second->run(call);
 }
 

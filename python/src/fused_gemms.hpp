@@ -22,7 +22,8 @@ class [[gnu::visibility("default")]] FusedGemms {
   /// FusedGemm::run(). call.width and call.depth are above 0. Called by all ranks, in the same order, with the same
   /// rows, and the same width (AllReduce, ReduceScatter) or depth (AllGather). The first call of that size, and a later
   /// one with more rows than a power of two that is enough for the earlier ones, allocates scratch on all ranks: it
-  /// cannot be captured in a graph. Graphs of earlier calls stay fit for use.
+  /// cannot be captured in a graph. Graphs of earlier calls stay fit for use. After a failure throws what check()
+  /// throws.
   void run(GemmCollective collective, const FusedGemmCall& call);
   /// FusedGemm::check() of all.
   void check() const;
