@@ -1,12 +1,12 @@
 // The compiled GEMMs with a collective inside.
 #include <algorithm>
 #include <cstring>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "host/bootstrap/group_agreement.hpp"
 #include "kernels/backend.hpp"
+#include "kernels/fused_gemm.hpp"
 #include "kernels/fused_gemm_choice.hpp"
 #include "kernels/gpu/serial_gemm.hpp"
 #include "kernels/gpu_budget.hpp"
@@ -17,9 +17,8 @@
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"
 #include "mscclpp/kernel.cuh"
-#include "mscclpp/kernels/fused_gemm.hpp"
 
-namespace mscclpp {
+namespace mscclpp::kernels {
 
 namespace {
 
@@ -77,7 +76,7 @@ class KernelOf : public Kernel {
     const auto args = state_.args(maxRows);
     const std::size_t sharedBytes = C::sharedBytes(args, {});
     constexpr auto kernel = collectiveKernel<C, Operands, Result>;
-    MSCCLPP_CUDATHROW(detail::allowSharedMemory(kernel, sharedBytes));
+    MSCCLPP_CUDATHROW(mscclpp::detail::allowSharedMemory(kernel, sharedBytes));
     MSCCLPP_CUDATHROW(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_, kernel, C::maxBlockThreads, sharedBytes));
     if (blocks_ < 1) throw Error("a block of the fused GEMM does not fit on this GPU", ErrorCode::InvalidUsage);
     blocks_ = std::min(blocks_ * multiprocessorsOfGpu(), maxBlocks);
@@ -90,10 +89,10 @@ class KernelOf : public Kernel {
     const bool gathers = layer_.collective == GemmCollective::AllGather;
     const bool scatters = layer_.collective == GemmCollective::ReduceScatter;
     const Operands operands{
-        makeMatrix(static_cast<const bf16*>(call.input), gathers ? slice.size() : call.rows, layer_.depth),
-        makeMatrix(static_cast<const bf16*>(call.weight), layer_.width, layer_.depth),
+        makeMatrix(static_cast<const bf16*>(call.input), gathers ? slice.size() : call.rows, call.depth),
+        makeMatrix(static_cast<const bf16*>(call.weight), call.width, call.depth),
         {}};
-    const auto output = makeMatrix(static_cast<bf16*>(call.output), scatters ? slice.size() : call.rows, layer_.width);
+    const auto output = makeMatrix(static_cast<bf16*>(call.output), scatters ? slice.size() : call.rows, call.width);
     const LaunchShape shape{blocks > 0 ? std::min(blocks, blocks_) : blocks_, C::maxBlockThreads};
     MSCCLPP_CUDATHROW(launch<C>(shape, call.stream, args, operands, Result{output}, start));
   }
@@ -113,7 +112,7 @@ class GpuFusedGemm : public FusedGemm {
       : layer_(layer), ranks_(communicator.bootstrap()->getNranks()) {
     const int multiprocessors = multiprocessorsOfGpu();
     const int wanted = layer.maxBlocks > 0 ? std::min(layer.maxBlocks, multiprocessors) : multiprocessors;
-    share_ = kernels::reserveOnAllRanks(*communicator.bootstrap(), kernels::gpuBackend().budget(), wanted, "FusedGemm");
+    share_ = reserveOnAllRanks(*communicator.bootstrap(), gpu::currentBudget(), wanted, "FusedGemm");
     // The share counts multiprocessors. With all of them, no kernel of another object runs at the same time.
     blocks_ = share_->blocks() == multiprocessors ? 0 : share_->blocks();
     agreeOnSerialForm(*communicator.bootstrap(), std::move(collectives));
@@ -124,8 +123,8 @@ class GpuFusedGemm : public FusedGemm {
     };
     switch (layer.collective) {
       case GemmCollective::AllReduce:
-        add.template operator()<NarrowAllReduce>(kernels::narrowGemmRows);
-        add.template operator()<MediumAllReduce>(kernels::mediumGemmRows);
+        add.template operator()<NarrowAllReduce>(narrowGemmRows);
+        add.template operator()<MediumAllReduce>(mediumGemmRows);
         add.template operator()<WideAllReduce>(layer.maxRows);
         break;
       case GemmCollective::ReduceScatter:
@@ -137,23 +136,19 @@ class GpuFusedGemm : public FusedGemm {
     }
   }
 
-  void run(const FusedGemmCall& call) const override {
+  void run(const FusedGemmCall& given) const override {
+    const FusedGemmCall call = sized(given, layer_);
     if (call.rows == 0) return;
-    if (call.rows > layer_.maxRows) {
-      throw Error("a call of " + std::to_string(call.rows) + " rows of a layer of " + std::to_string(layer_.maxRows) +
-                      ": make the FusedGemm for the longest call (GemmLayer::maxRows)",
-                  ErrorCode::InvalidUsage);
-    }
     if (isSerial(call.rows)) return serial_->run(call);
     const auto isFor = [&](const Entry& entry) { return call.rows <= entry.mostRows; };
     const Entry& entry = *std::find_if(kernels_.begin(), kernels_.end(), isFor);
-    kernels::CallOrder::Turn turn = share_->begin(call.stream);
+    CallOrder::Turn turn = share_->begin(call.stream);
     entry.kernel->run(call, blocks_, share_->start());
     turn.end();
   }
   bool isSerial(std::size_t rows) const override {
     if (!serial_ || !serial_->accepts(rows)) return false;
-    const auto estimate = kernels::estimateGemm(*rates_, layer_, rows, ranks_);
+    const auto estimate = estimateGemm(gemmRates[decisive_.rates], decisive_.layer, rows, ranks_);
     return estimate.serial < estimate.fused;
   }
   void check() const override {
@@ -167,37 +162,46 @@ class GpuFusedGemm : public FusedGemm {
     std::unique_ptr<Kernel> kernel;
   };
 
-  /// All ranks take the same form of each call: the separate kernels only if all have them, by rank 0's rates.
+  /// What decides on the form of a call.
+  struct Decisive {
+    std::size_t rates;  ///< index in gemmRates
+    GemmLayer layer;
+    bool hasSerial;
+  };
+
+  /// All ranks take the same form of each call: the separate kernels only if all have them, by rank 0's rates and
+  /// layer, of which other ranks may have more or fewer columns.
   void agreeOnSerialForm(Bootstrap& bootstrap, std::shared_ptr<Collectives> collectives) {
     const mscclpp::detail::GroupAgreement agreement(bootstrap, "FusedGemm");
     const auto all = agreement.runStep("load cuBLAS for separate kernels", [&] {
-      if (collectives != nullptr) serial_ = kernels::SerialGemm::make(std::move(collectives), layer_, ranks_);
-      const auto rates = kernels::gemmRatesOf(kernels::gpuBackend().deviceName());
-      return std::vector<char>{static_cast<char>(serial_ ? 1 : 0), static_cast<char>(rates)};
+      if (collectives != nullptr) serial_ = SerialGemm::make(std::move(collectives), layer_, ranks_);
+      const Decisive own{gemmRatesOf(gpuBackend().deviceName()), layer_, serial_ != nullptr};
+      std::vector<char> bytes(sizeof(own));
+      std::memcpy(bytes.data(), &own, sizeof(own));
+      return bytes;
     });
-    for (const auto& rank : all) {
-      if (rank.at(0) == 0) serial_.reset();
+    for (const auto& bytes : all) {
+      Decisive of{};
+      if (bytes.size() == sizeof(of)) std::memcpy(&of, bytes.data(), sizeof(of));
+      if (!of.hasSerial) serial_.reset();
     }
-    rates_ = &kernels::gemmRates[static_cast<std::size_t>(all[0].at(1))];
+    if (serial_) std::memcpy(&decisive_, all[0].data(), sizeof(decisive_));
   }
 
   GemmLayer layer_;
   int ranks_;
-  std::unique_ptr<kernels::GpuBudget::Share> share_;
+  std::unique_ptr<GpuBudget::Share> share_;
   int blocks_;  ///< the most of a kernel; 0: as many as fit
-  std::unique_ptr<kernels::SerialGemm> serial_;
-  const kernels::GemmRates* rates_ = nullptr;
+  std::unique_ptr<SerialGemm> serial_;
+  Decisive decisive_{};
   std::vector<Entry> kernels_;  ///< in increasing order of rows
 };
 
 }  // namespace
 
-std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
-                                         std::shared_ptr<Collectives> collectives) {
-  if (layer.maxRows == 0 || layer.width == 0 || layer.depth == 0) {
-    throw Error("a FusedGemm needs the sizes of its layer: maxRows, width and depth above 0", ErrorCode::InvalidUsage);
-  }
+std::unique_ptr<FusedGemm> gpu::makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
+                                              std::shared_ptr<Collectives> collectives) {
   return std::make_unique<GpuFusedGemm>(communicator, layer, std::move(collectives));
 }
 
-}  // namespace mscclpp
+}  // namespace mscclpp::kernels

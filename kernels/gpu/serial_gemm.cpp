@@ -40,7 +40,7 @@ bool SerialGemm::accepts(std::size_t rows) const {
 void SerialGemm::run(const FusedGemmCall& call) const {
   CollectiveCall collective{.type = DataType::BFLOAT16, .reduction = ReduceOp::SUM, .stream = call.stream};
   const auto multiply = [&](const void* input, void* output) {
-    cublas_->multiply(input, call.weight, output, call.rows, layer_.width, layer_.depth, call.stream);
+    cublas_->multiply(input, call.weight, output, call.rows, call.width, call.depth, call.stream);
   };
   switch (layer_.collective) {
     case GemmCollective::AllReduce:

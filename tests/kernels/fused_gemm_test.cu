@@ -39,7 +39,8 @@ void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& laye
   const auto output = copyToGpu(results);
   CudaStreamWithFlags stream(cudaStreamNonBlocking);
   const Graph graph(stream, [&] {
-    for (int call = 0; call < 2; ++call) gemm.run({input.get(), weight.get(), output.get(), rows, stream});
+    for (int call = 0; call < 2; ++call)
+      gemm.run({input.get(), weight.get(), output.get(), rows, stream, layer.width, layer.depth});
   });
   graph.launch();
   MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
@@ -77,12 +78,16 @@ TEST_CASE("a rank multiplies" * doctest::skip()) {
     const GemmLayer layer{collective, 700, 136, 200};
     const auto gemm = makeFusedGemm(*rank.communicator, layer);
     for (const std::size_t rows : {1, 32, 33, 128, 129, 333, 700}) checkCall(rank, *gemm, layer, rows);
+    // What the scratch does not depend on may change.
+    GemmLayer changed = layer;
+    (collective == GemmCollective::AllGather ? changed.width : changed.depth) = 328;
+    for (const std::size_t rows : {3, 90}) checkCall(rank, *gemm, changed, rows);
     CHECK_THROWS_AS(gemm->run({nullptr, nullptr, nullptr, 701, nullptr}), Error);
     // Separate kernels, where cuBLAS is found and the model takes them; and with a few blocks, beside other calls.
     const auto collectives = std::make_shared<Collectives>(rank.communicator, DeviceType::GPU);
     GemmLayer small = layer;
     small.maxBlocks = 7;
-    const auto chosen = makeFusedGemm(*rank.communicator, layer, collectives);
+    const auto chosen = makeFusedGemm(*rank.communicator, layer, DeviceType::GPU, collectives);
     const auto fewBlocks = makeFusedGemm(*rank.communicator, small);
     for (const std::size_t rows : {64, 300, 700}) {
       checkCall(rank, *chosen, layer, rows);
