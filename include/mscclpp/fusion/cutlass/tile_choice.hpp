@@ -1,8 +1,6 @@
 // Which tile a GEMM of CUTLASS had best have for a shape: a table of tiles, and the model that chooses.
 #pragma once
 
-#include <cstddef>
-
 namespace mscclpp {
 
 enum class CutlassSchedule {
