@@ -6,7 +6,6 @@
 #include <string>
 
 #include "gemm_tester.hpp"
-#include "mscclpp/arch/backoff.hpp"
 #include "mscclpp/fusion/gemm/all_gather_gemm.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 #include "random_shapes.hpp"
@@ -48,10 +47,7 @@ struct AllGatherGemmBody {
     const std::size_t own = steppedPart(call.rows, slice, static_cast<std::size_t>(rank)).size();
     const std::size_t width = call.width / 2 * PairOp::outputs + (PairOp::outputs == 2 ? call.width % 2 : 0);
     for (int i = 0; i < call.calls * call.repeats; ++i) {
-      if (rank == slowRank) {
-        const auto start = arch::nanoseconds();
-        while (arch::nanoseconds() - start < delay) arch::backoff(200);
-      }
+      if (rank == slowRank) beLate(delay);
       const auto index = static_cast<std::size_t>(i % call.calls);
       const GemmOperands<T, PairOp> operands{
           {reinterpret_cast<const T*>(inputs.at(rank)) + index * slice * pitch, own, call.depth, pitch},
@@ -137,9 +133,7 @@ GatherOutcome runAllGatherGemm(int ranks, int blocks, const GatherCall& call, in
         }
         bound += (std::fabs(wanted) + bound) * roundingOf<T> + 1e-6;
         if (!(std::fabs(got - wanted) <= bound)) {
-          outcome.wrong = "call " + std::to_string(i) + ", rank " + std::to_string(rank) + ", row " +
-                          std::to_string(at / width) + ", column " + std::to_string(at % width) + ": " +
-                          std::to_string(got) + " instead of " + std::to_string(wanted);
+          outcome.wrong = wrongElement(i, rank, at / width, at % width, got, wanted);
         }
       }
     }

@@ -7,7 +7,6 @@
 #include <string>
 
 #include "gemm_tester.hpp"
-#include "mscclpp/arch/backoff.hpp"
 #include "mscclpp/fusion/gemm/gemm_reduce.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 #include "random_shapes.hpp"
@@ -19,10 +18,7 @@ template <class T>
 struct SlowPairs : KeepPairs<T> {
   std::uint64_t delay;  ///< nanoseconds for each tile
   MSCCLPP_HOST_DEVICE Vector<T, 2> operator()(std::size_t row, std::size_t column, float first, float second) const {
-    if (delay > 0 && column % 32 == 0) {
-      const auto start = arch::nanoseconds();
-      while (arch::nanoseconds() - start < delay) arch::backoff(200);
-    }
+    if (delay > 0 && column % 32 == 0) beLate(delay);
     return KeepPairs<T>::operator()(row, column, first, second);
   }
 };
@@ -138,10 +134,7 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
   std::vector<std::vector<T>> results;
   for (int rank = 0; rank < ranks; ++rank) results.push_back(outputs.template read<T>(rank));
   const auto note = [&](std::size_t i, int rank, std::size_t row, std::size_t column, double got, double wanted) {
-    if (!outcome.wrong.empty()) return;
-    outcome.wrong = "call " + std::to_string(i) + ", rank " + std::to_string(rank) + ", row " + std::to_string(row) +
-                    ", column " + std::to_string(column) + ": " + std::to_string(got) + " instead of " +
-                    std::to_string(wanted);
+    if (outcome.wrong.empty()) outcome.wrong = wrongElement(i, rank, row, column, got, wanted);
   };
   for (std::size_t i = 0; i < calls; ++i) {
     for (std::size_t r = 0; r < outputRows * (isScatter ? team : 1); ++r) {

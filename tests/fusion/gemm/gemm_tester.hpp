@@ -5,8 +5,11 @@
 
 #include <cmath>
 #include <random>
+#include <string>
 #include <vector>
 
+#include "mscclpp/arch/backoff.hpp"
+#include "mscclpp/arch/clock.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/collective/epoch.hpp"
 #include "mscclpp/fusion/gemm/matrix.hpp"
@@ -78,6 +81,19 @@ inline constexpr double roundingOf = sizeof(T) == 2 && std::is_same_v<T, f16> ? 
 /// The bound of the error of a sum of `terms` products in fp32 in any order, as a part of the sum of their magnitudes.
 inline double fp32Bound(std::size_t terms) {
   return static_cast<double>(terms) / (1 << 23);
+}
+
+/// Says which element of the output of a call is wrong.
+inline std::string wrongElement(std::size_t call, int rank, std::size_t row, std::size_t column, double got,
+                                double wanted) {
+  return "call " + std::to_string(call) + ", rank " + std::to_string(rank) + ", row " + std::to_string(row) +
+         ", column " + std::to_string(column) + ": " + std::to_string(got) + " instead of " + std::to_string(wanted);
+}
+
+/// Returns after so many nanoseconds: a rank that is late.
+MSCCLPP_HOST_DEVICE inline void beLate(std::uint64_t nanoseconds) {
+  const auto start = arch::nanoseconds();
+  while (arch::nanoseconds() - start < nanoseconds) arch::backoff(200);
 }
 
 /// Sets the epoch words of each rank.
