@@ -36,7 +36,8 @@ class ExecutionPlan {
   ExecutionPlan(const std::string& planPath, int rank);
   /// All ranks have the same plan. rank: the caller. Throws Error(InvalidUsage) if the plan is not proven
   /// (plan/check.hpp): the message says where and what to do. Also if it has no such rank. Multicast is not used: in
-  /// place of switch channels, the memory of their members is read and written (plan/without_switches.hpp).
+  /// place of switch channels, the memory of their members is read and written (plan/without_switches.hpp). That a plan
+  /// is proven is kept in folder plans/ of MSCCLPP_CACHE_DIR: it is not checked again while the checker is the same.
   ExecutionPlan(plan::NamedPlan plan, int rank);
 
   const std::string& name() const noexcept;
@@ -66,8 +67,8 @@ class ExecutionPlan {
 /// inputs or outputs the buffers and their sizes, otherwise a larger message than before) sets it up, together with the
 /// other ranks: they all make that call, and parameters are new on all ranks or on none. Everything that calls keep
 /// belongs to one executor, plan and stream, so that other executors and streams do not interfere. Other calls contact
-/// nobody, and graphs can capture them. Of a Custom collective that gives some rank neither input nor output, every call
-/// first states its size to that rank: it begins when all ranks have made it. Graphs can capture it too.
+/// nobody, and graphs can capture them. Of a Custom collective that gives some rank neither input nor output, every
+/// call first states its size to that rank: it begins when all ranks have made it. Graphs can capture it too.
 ///
 /// One thread at a time calls execute(), and all ranks make the same calls in the same order. On a GPU the calls of an
 /// executor run one after another, on whichever streams they are, and those of several executors as those of several
@@ -91,9 +92,9 @@ class Executor {
   /// that other ranks reach must be memory that they can map (GpuBuffer, cudaMalloc; HostBuffer on CPUs), otherwise
   /// messages are copied through such memory. They must not be freed before reset(). op: of plans that reduce.
   ///
-  /// Throws Error(InvalidUsage) before anything is enqueued if the arguments do not fit the plan, or its blocks are not
-  /// all resident at once on the GPUs, on all ranks where a set-up finds it; and what WaitMonitor::check throws if a wait of an earlier call has failed, on CPUs also of this
-  /// one.
+  /// Throws Error(InvalidUsage) before anything is enqueued if the arguments do not fit the plan, or its blocks do not
+  /// fit on the GPUs at once, on all ranks where a set-up finds it; and what WaitMonitor::check throws if a wait of an
+  /// earlier call has failed, on CPUs also of this one.
   void execute(int rank, const void* sendbuff, void* recvbuff, std::size_t sendBuffSize, std::size_t recvBuffSize,
                DataType dataType, const ExecutionPlan& plan, CUstream_st* stream,
                PacketType packetType = PacketType::LL16, ReduceOp op = ReduceOp::SUM);

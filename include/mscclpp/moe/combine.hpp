@@ -117,7 +117,7 @@ struct Combine {
       if (session.hasStopped() || args.dispatches.hasStopped(EpochWords::stopped - 1)) return false;
       const bool sends = args.phase != Phase::Receive;
       const bool receives = args.phase != Phase::Send;
-      const auto share = session.share(args.phase);
+      const auto share = session.share(args.phase, grid.warpCount());
       if (sends) session.enter([](int, std::uint32_t) { return 0u; });
       if constexpr (Transport::hasRowFlags) session.awaitEntries();
       if (share.sends) send(share.first, share.stride);
@@ -173,8 +173,8 @@ struct Combine {
         }
       }
     }
-    /// What this rank's experts contribute to a row that they got from a rank. One load of the warp reads all entries of
-    /// the row, and the loads of `batch` results are in flight together. Called by all lanes.
+    /// What this rank's experts contribute to a row that they got from a rank. One load of the warp reads all entries
+    /// of the row, and the loads of `batch` results are in flight together. Called by all lanes.
     MSCCLPP_INLINE Sum partOf(int from, std::uint32_t row, std::uint32_t step) const {
       constexpr int batch = Transport::hasRowFlags ? 2 : 4;  // as many as registers hold
       constexpr int held = (maxTopk + width - 1) / width;    // entries of a lane

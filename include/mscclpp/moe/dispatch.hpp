@@ -45,12 +45,12 @@ struct DispatchArgs : CollectiveArgs<Ranks, RowSlots<Transport>> {
 /// Phase::Receive, in which the routing and the rows are not read, ends the call: what is enqueued between runs while
 /// they travel. Calls on the same scratch do not overlap in time. A wait that fails leaves its record in args.wait's
 /// control block; the output is then meaningless. So does a call in which a rank gets more rows than its output holds,
-/// on every rank, before a row is received (outcome OutputTooSmall; peer: that rank, expected: placement.capacity, seen:
-/// the rows). A rank whose output may be too small (not holdsEveryRouting()) says so at its entry, and the others await
-/// its report, which is there before its rows over a StoreTransport, and one hop after its entry else.
+/// on every rank, before a row is received (outcome OutputTooSmall; peer: that rank, expected: its placement.capacity,
+/// seen: the rows). A rank whose output may be too small (not holdsEveryRouting()) says so at its entry, and the others
+/// await its report, which is there before its rows over a StoreTransport, and one hop after its entry else.
 ///
-/// Transport: PacketTransport or StoreTransport. Source: see row_source.hpp; sink: ExpertRowArray or the like. That a
-/// token travels once per rank, and the form with packets that is split into two, are DeepEP's ideas
+/// Transport: PacketTransport, StoreTransport or BulkTransport. Source: see row_source.hpp; sink: ExpertRowArray or the
+/// like. That a token travels once per rank, and the form with packets that is split into two, are DeepEP's ideas
 /// (github.com/deepseek-ai/DeepEP).
 template <class RowTransport, int Ranks = 0, class Index = std::int64_t>
 struct Dispatch {
@@ -75,6 +75,15 @@ struct Dispatch {
            args.placement.isValid(args.dimensions);
   }
 
+  /// Shared memory of a block for the queues of bulk copies.
+  static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args& /*args*/, LaunchShape /*shape*/) {
+    if constexpr (Transport::usesBulkCopies) {
+      return Transport::queues * sizeof(typename Transport::template Queue<destinations>::Scratch);
+    } else {
+      return 0;
+    }
+  }
+
   /// Returns whether all waits of the calling thread succeeded.
   template <class GridType, class Source, class Sink>
   static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
@@ -95,6 +104,7 @@ struct Dispatch {
     return static_cast<std::uint32_t>(topk + 2) / 2;
   }
   static constexpr std::uint32_t noExpert = 0xffffffffu;
+  static constexpr int destinations = Ranks > 0 ? Ranks : maxTeamSize;
 
   /// The count words for a rank: the tokens that it gets, the rows that this rank's output holds or noLimit, and the
   /// rows for each of its experts.
@@ -124,12 +134,17 @@ struct Dispatch {
     /// Whether the rows from this rank to itself are stored as they are sent, instead of passing through slots: the
     /// sender knows where they belong.
     static constexpr bool storesOwnRows = Transport::hasRowFlags;
+    /// Whether the rows to other ranks are sent by bulk copies.
+    static constexpr bool copiesRows =
+        Transport::usesBulkCopies && arch::hasBulkCopies && SharedMemoryGrid<GridType> && requires(const Source& from) {
+      from.row(0u);
+    };
 
     MSCCLPP_INLINE bool run() {
       if (session.hasStopped()) return false;
       const bool sends = args.phase != Phase::Receive;
       const bool receives = args.phase != Phase::Send;
-      const auto share = session.share(args.phase);
+      const auto share = session.share(args.phase, mostSenders());
       const auto end = [&] {
         if (!receives) return session.suspend();
         return session.finish([&](int from) { return session.count(from, tokenCount); });
@@ -162,9 +177,17 @@ struct Dispatch {
 
     // ---- sending ----
 
+    MSCCLPP_INLINE int mostSenders() const {
+      if constexpr (copiesRows) return Transport::queues;
+      return grid.warpCount();
+    }
     /// Sends the items first, first + stride, ...: the steps of a row, or the rows.
     MSCCLPP_INLINE void send(std::uint32_t first, std::uint32_t stride) {
       if (session.failed()) return;
+      if constexpr (copiesRows) {
+        copyRows(first, stride);
+        return;
+      }
       const std::uint32_t steps = args.scratch.steps();
       const std::uint32_t perToken = Transport::hasRowFlags ? 1 : steps;
       const auto items = static_cast<std::uint32_t>(args.count) * perToken;
@@ -173,14 +196,52 @@ struct Dispatch {
         if constexpr (Transport::hasRowFlags) {
           std::uint32_t own[maxTopk];
           for (std::uint32_t step = 0; step < steps; ++step) sendStep(token, step, step == 0, own);
-          forEachRank(token, [&](int to, std::uint32_t row) {
-            if (to != args.team.rank()) session.publish(to, row);
-          });
+          publish(token);
         } else {
           std::uint32_t none[maxTopk];
           sendStep(token, item % perToken, true, none);
         }
       }
+    }
+    /// Announces a token's row to the other ranks.
+    MSCCLPP_INLINE void publish(std::uint32_t token) const {
+      forEachRank(token, [&](int to, std::uint32_t row) {
+        if (to != args.team.rank()) session.publish(to, row);
+      });
+    }
+    /// The same by bulk copies: rows first, first + stride, ... The lanes send the headers and scales, and store this
+    /// rank's own rows.
+    MSCCLPP_INLINE void copyRows(std::uint32_t first, std::uint32_t stride) {
+      using Queue = typename Transport::template Queue<destinations>;
+      const Warp& warp = session.warp();
+      Queue queue(warp, reinterpret_cast<typename Queue::Scratch*>(grid.sharedMemory())[grid.warpIndex()]);
+      const std::uint32_t steps = args.scratch.steps();
+      const auto tokens = static_cast<std::uint32_t>(args.count);
+      const std::size_t bytes = std::size_t{args.scratch.rowPacks} * sizeof(Word128);
+      const auto forEachOfBatch = [&](std::uint32_t begin, const auto& f) {
+        for (std::uint32_t i = 0; i < Transport::rowsAtOnce; ++i) {
+          if (begin + i * stride < tokens) f(begin + i * stride);
+        }
+      };
+      for (std::uint32_t begin = first; begin < tokens; begin += Transport::rowsAtOnce * stride) {
+        forEachOfBatch(begin, [&](std::uint32_t token) {
+          const auto forEachDestination = [&](const auto& f) {
+            forEachRank(token, [&](int to, std::uint32_t row) {
+              if (to != args.team.rank()) f(session.slotAt(to, args.scratch.dataSlot(row, 0)));
+            });
+          };
+          queue.copyToEach(warp, forEachDestination, source.row(token), bytes, wait);
+        });
+        // While the copies are under way.
+        forEachOfBatch(begin, [&](std::uint32_t token) {
+          std::uint32_t own[maxTopk];
+          for (std::uint32_t step = 0; step < steps; ++step) sendStep(token, step, step == 0, own);
+        });
+        Transport::complete(queue, warp, wait);
+        if (warp.any(hasFailed(wait))) break;
+        forEachOfBatch(begin, [&](std::uint32_t token) { publish(token); });
+      }
+      queue.finish(warp, wait);
     }
     /// Calls f(rank, row) for the ranks that get a token.
     template <class F>
@@ -245,12 +306,14 @@ struct Dispatch {
         }
       }
       Word128 words[n] = {};
-      source.load(session.warp(), token, step * stepPacks, packs, words, [&](int scalePack, const auto& make) {
-        MSCCLPP_UNROLL
-        for (int q = 0; q < extras; ++q) {
-          if (extraOf(q) == header() + static_cast<std::uint32_t>(scalePack)) scales[q] = make();
-        }
-      });
+      const bool needsData = !copiesRows || args.handle.indexAt(args.dimensions, token, args.team.rank()) >= 0;
+      source.load(session.warp(), token, step * stepPacks, needsData ? packs : 0, words,
+                  [&](int scalePack, const auto& make) {
+                    MSCCLPP_UNROLL
+                    for (int q = 0; q < extras; ++q) {
+                      if (extraOf(q) == header() + static_cast<std::uint32_t>(scalePack)) scales[q] = make();
+                    }
+                  });
       forEachRank(token, [&](int to, std::uint32_t row) {
         const auto extra = [&](int q) {
           const Word128 head{wordOf(choices[q][0], extraOf(q) == 0, to), wordOf(choices[q][1], false, to)};
@@ -272,10 +335,12 @@ struct Dispatch {
             session.send(to, args.scratch.extraSlot(row, step, x), extra(q));
           }
         }
-        MSCCLPP_UNROLL
-        for (int i = 0; i < n; ++i) {
-          const auto pack = static_cast<std::uint32_t>(i * width + session.warp().rank());
-          if (pack < packs) session.send(to, args.scratch.dataSlot(row, step * stepPacks + pack), words[i]);
+        if constexpr (!copiesRows) {
+          MSCCLPP_UNROLL
+          for (int i = 0; i < n; ++i) {
+            const auto pack = static_cast<std::uint32_t>(i * width + session.warp().rank());
+            if (pack < packs) session.send(to, args.scratch.dataSlot(row, step * stepPacks + pack), words[i]);
+          }
         }
       });
     }

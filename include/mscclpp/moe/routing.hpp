@@ -131,8 +131,8 @@ MSCCLPP_INLINE std::uint32_t numberTokens(const Warp& warp, const Routing<Index>
 /// Computes the layout of a routing. Called by all threads of the grid. sync() is a barrier of all of them, which is
 /// called once or twice; after it all threads may read the layout. It returns false, the same in all threads of a
 /// block, if it failed: then layOutRouting() returns false at once, and the layout is meaningless. Indices are in the
-/// order of the tokens: the result is the same in every run. A warp scans a segment of the tokens for one expert or rank
-/// at a time; about experts + ranks warps for each segmentTokens tokens keep it short.
+/// order of the tokens: the result is the same in every run. A warp scans a segment of the tokens for one expert or
+/// rank at a time; about experts + ranks warps for each segmentTokens tokens keep it short.
 template <Grid GridType, class Index, class Sync>
 MSCCLPP_INLINE bool layOutRouting(const GridType& grid, const Routing<Index>& routing, const Dimensions& dimensions,
                                   const RoutingLayout& layout, const Sync& sync) {

@@ -57,21 +57,26 @@ class RowSession {
   MSCCLPP_INLINE int rankInOrder(int i) const { return i == team().size() - 1 ? team().rank() : team().peer(i); }
 
   /// The share of this warp of the items to send or to receive: first, first + stride, ... Where rows have flags and
-  /// the launch does both, half of the warps of each block send while the others receive, if there are warps for both.
+  /// the launch does both, some warps of each block send while the others receive, if there are warps for both: half of
+  /// them, or `most` if that is less.
   struct Share {
     std::uint32_t first, stride;
     bool sends, receives;
   };
-  MSCCLPP_INLINE Share share(Phase phase) const {
+  MSCCLPP_INLINE Share share(Phase phase, int most) const {
     const auto block = static_cast<std::uint32_t>(grid_.blockIndex());
     const auto blocks = static_cast<std::uint32_t>(grid_.blockCount());
-    const auto warp = static_cast<std::uint32_t>(grid_.warpIndex());
-    const auto warps = static_cast<std::uint32_t>(grid_.warpCount());
-    if (!Transport::hasRowFlags || phase != Phase::Both || warps == 1) {
-      return {warp * blocks + block, warps * blocks, phase != Phase::Receive, phase != Phase::Send};
-    }
-    const bool sends = warp % 2 == 0;
-    return {warp / 2 * blocks + block, (sends ? (warps + 1) / 2 : warps / 2) * blocks, sends, !sends};
+    const int warp = grid_.warpIndex();
+    const int warps = grid_.warpCount();
+    const bool isDivided = Transport::hasRowFlags && phase == Phase::Both && warps > 1;
+    const int half = isDivided ? (warps + 1) / 2 : warps;
+    const int senders = phase == Phase::Receive ? 0 : half < most ? half : most;
+    const int firstReceiver = isDivided ? senders : 0;
+    const bool sends = warp < senders;
+    const auto stride = [&](int count) { return static_cast<std::uint32_t>(count) * blocks; };
+    // A warp that does both has the same share of both.
+    if (sends) return {stride(warp) + block, stride(senders), true, phase != Phase::Send && !isDivided};
+    return {stride(warp - firstReceiver) + block, stride(warps - firstReceiver), false, phase != Phase::Send};
   }
 
   /// A barrier of the blocks of this launch. Called by all threads. Returns whether it succeeded, the same in all
@@ -145,6 +150,10 @@ class RowSession {
   /// Sends a pack to a slot of a rank; each slot at most once in a call. One thread.
   MSCCLPP_INLINE void send(int to, std::uint32_t slot, const Word128& word) const {
     Transport::write(args_.window.at(to, args_.scratch.slotsOffset(epoch_, team().rank())), slot, word, epoch_);
+  }
+  /// Where a pack is in a slot of a rank, for transports that copy rows.
+  MSCCLPP_INLINE std::byte* slotAt(int to, std::uint32_t slot) const {
+    return args_.window.at(to, args_.scratch.slotsOffset(epoch_, team().rank())) + Transport::bytes(slot);
   }
   /// Announces a row, of which this warp has sent all packs. Called by all its lanes.
   MSCCLPP_INLINE void publish([[maybe_unused]] int to, [[maybe_unused]] std::uint32_t row) const {

@@ -7,6 +7,7 @@
 
 #include "executor_cases.hpp"
 #include "kernels/plan/plan_source.hpp"
+#include "kernels/plan/proofs.hpp"
 #include "mscclpp/algorithm.hpp"
 #include "mscclpp/host/memory/host_buffer.hpp"
 #include "mscclpp/kernels/dsl_algorithm.hpp"
@@ -258,6 +259,70 @@ TEST_CASE("a plan of a file") {
   });
   std::filesystem::remove(path);
   CHECK_THROWS_WITH_AS(ExecutionPlan("no such file", 0), doctest::Contains("no such file cannot be read"), Error);
+}
+
+TEST_CASE("a plan that was proven once is not checked again, by the same checker") {
+  const std::filesystem::path folder = std::filesystem::current_path() / "executor_test_proofs";
+  std::filesystem::remove_all(folder);
+  const plan::Proofs proofs(folder);
+  plan::NamedPlan plan;
+  static_cast<plan::Plan&>(plan) = plan::twoShotPlan(3, 2);
+  const auto positions = [](const plan::Plan& of) {
+    std::vector<std::int32_t> all;
+    for (const plan::Operation& operation : of.operations) all.push_back(operation.position);
+    return all;
+  };
+  const auto expected = positions(plan);
+  for (plan::Operation& operation : plan.operations) operation.position = 0;  // the proof finds them
+  const auto files = [&] {
+    std::vector<std::filesystem::path> all;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) all.push_back(entry.path());
+    return all;
+  };
+  CHECK(positions(proofs.verified(plan)) == expected);
+  REQUIRE(files().size() == 1);
+  const std::filesystem::path proof = files()[0];
+  CHECK(positions(proofs.verified(plan)) == expected);
+
+  // A wrong plan has no proof, and is accepted only because one is put there: known plans are not checked.
+  plan::NamedPlan wrong = plan;
+  wrong.operations[3].kind = plan::OperationKind::Sync;
+  CHECK_THROWS_AS(proofs.verified(wrong), Error);
+  CHECK(files().size() == 1);
+  const jit::detail::ProgramCache cache(folder);
+  cache.store(plan::proofKeyOf(wrong), *cache.find(plan::proofKeyOf(plan)));
+  CHECK(positions(proofs.verified(wrong)) == expected);
+  std::filesystem::remove(files()[files()[0] == proof ? 1 : 0]);
+  plan::NamedPlan other = plan;
+  other.doubleScratch = true;
+  proofs.verified(other);
+  REQUIRE(files().size() == 2);
+  const std::filesystem::path otherProof = files()[files()[0] == proof ? 1 : 0];
+  std::filesystem::copy_file(proof, otherProof, std::filesystem::copy_options::overwrite_existing);
+  CHECK(positions(proofs.verified(other)) == expected);  // its name and content do not agree: proven anew
+  CHECK(files().size() == 2);
+
+  // A damaged one too.
+  std::filesystem::resize_file(proof, std::filesystem::file_size(proof) - 5);
+  CHECK(positions(proofs.verified(plan)) == expected);
+  CHECK(files().size() == 2);
+  // Differences in each list, and in what a call's correctness does not depend on, make other plans.
+  const auto digest = plan::digestOf(plan);
+  const auto differs = [&](const auto& change) {
+    plan::NamedPlan changed = plan;
+    change(changed);
+    return plan::digestOf(changed) != digest;
+  };
+  CHECK(differs([](plan::Plan& of) { of.operations[1].relaxed = true; }));
+  CHECK(differs([](plan::Plan& of) { of.operations[0].share = 1; }));
+  CHECK(differs([](plan::Plan& of) { of.operands[0].first = 7; }));
+  CHECK(differs([](plan::Plan& of) { of.channels[0].peer = 2; }));
+  CHECK(differs([](plan::Plan& of) { of.references[0] = 1; }));
+  CHECK(differs([](plan::Plan& of) { of.rankPlans[0].scratchChunks = 99; }));
+  CHECK(differs([](plan::Plan& of) { of.expectations.push_back({}); }));
+  CHECK_FALSE(differs([](plan::NamedPlan& of) { of.name = "renamed"; }));
+  CHECK(plan::checkerVersion().size() == 64);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("plans as algorithms of a collection") {

@@ -196,8 +196,8 @@ struct GemmReduce {
   };
 
   // Barriers of the producers, by which a tile passes from those that compute it to the one that announces it.
-  static constexpr int isStored = 0;
-  static constexpr int isPublished = 1;
+  static constexpr int isReady = 0;
+  static constexpr int isStored = 1;
 
   /// By the control warp of the producers, for the tiles that their workers compute. An announcement is a release of
   /// the whole block's stores, which takes as long as the link: the workers do not wait for it.
@@ -205,9 +205,9 @@ struct GemmReduce {
   static MSCCLPP_INLINE void announce(const Producers& producers, const Exchange& exchange, const GroupedTiles& order) {
     for (auto i = static_cast<std::size_t>(producers.blockIndex()); i < order.count();
          i += static_cast<std::size_t>(producers.blockCount())) {
+      producers.namedBarrierArrive(isReady);
       producers.namedBarrierWait(isStored);
       exchange.publish(producers.warp(), exchange.blockInOrder(order(i).block));
-      producers.namedBarrierArrive(isPublished);
     }
   }
 
@@ -218,7 +218,6 @@ struct GemmReduce {
                                         const GemmOperands<T, PairOp>& operands, const GroupedTiles& order) {
     const std::size_t padded = roundUp(operands.width(), packSize<T>);
     GemmTile<T, config.tile, Workers> tile(grid, shared);
-    bool hasStored = false;
     for (auto i = static_cast<std::size_t>(grid.blockIndex()); i < order.count();
          i += static_cast<std::size_t>(grid.blockCount())) {
       const TilePlace at = order(i);
@@ -237,11 +236,9 @@ struct GemmReduce {
                            slots.store(rows.byteInBlock(r, to), toWord<T>(pack));
                          });
       }
-      if (hasStored) producers.namedBarrierWait(isPublished);  // the tile before
+      producers.namedBarrierWait(isReady);  // the tile before has been announced, long ago
       producers.namedBarrierArrive(isStored);
-      hasStored = true;
     }
-    if (hasStored) producers.namedBarrierWait(isPublished);
   }
 };
 
