@@ -152,8 +152,8 @@ class Bench {
     const auto product = backend_->allocate(maxRows * layer.width * elementBytes);
     const auto output = backend_->allocate(maxRows * layer.width * elementBytes);
     const auto fused = makeFusedGemm(*communicator_, {layer.collective, maxRows, layer.width, layer.depth});
-    const auto chosen =
-        makeFusedGemm(*communicator_, {layer.collective, maxRows, layer.width, layer.depth}, DeviceType::GPU, collectives_);
+    const auto chosen = makeFusedGemm(*communicator_, {layer.collective, maxRows, layer.width, layer.depth},
+                                      DeviceType::GPU, collectives_);
     const auto gemm = makeFusedGemm(*alone_, {GemmCollective::AllGather, maxRows, layer.width, layer.depth});
     for (const int rowCount : options_.rows) {
       const auto rows = static_cast<std::size_t>(rowCount);

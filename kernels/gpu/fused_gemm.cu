@@ -76,7 +76,7 @@ class KernelOf : public Kernel {
     const auto args = state_.args(maxRows);
     const std::size_t sharedBytes = C::sharedBytes(args, {});
     constexpr auto kernel = collectiveKernel<C, Operands, Result>;
-    MSCCLPP_CUDATHROW(detail::allowSharedMemory(kernel, sharedBytes));
+    MSCCLPP_CUDATHROW(mscclpp::detail::allowSharedMemory(kernel, sharedBytes));
     MSCCLPP_CUDATHROW(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_, kernel, C::maxBlockThreads, sharedBytes));
     if (blocks_ < 1) throw Error("a block of the fused GEMM does not fit on this GPU", ErrorCode::InvalidUsage);
     blocks_ = std::min(blocks_ * multiprocessorsOfGpu(), maxBlocks);

@@ -1,5 +1,5 @@
-// Kernels of CUTLASS in bfloat16 with an all-reduce: a pingpong kernel in two hops, straight from its shared memory, one
-// with small tiles in one hop, for few rows, and a cooperative kernel.
+// Kernels of CUTLASS in bfloat16 with an all-reduce: a pingpong kernel in two hops, straight from its shared memory,
+// one with small tiles in one hop, for few rows, and a cooperative kernel.
 #include "gemm_cases.cuh"
 #include "tests/fusion/gemm/random_shapes.hpp"
 
@@ -32,11 +32,11 @@ template <CutlassTile tile, RowDelivery delivery>
 void checkRandom(unsigned seed) {
   constexpr int widths = 10;
   std::mt19937 random(seed);
-  const auto upTo = [&](int most) { return static_cast<int>(random() % static_cast<unsigned>(most)) + 1; };
+  const auto atMost = [&](int most) { return static_cast<int>(random() % static_cast<unsigned>(most)) + 1; };
   for (int i = 0; i < widths; ++i) {
     std::vector<GemmShape> shapes(static_cast<std::size_t>(std::max(1, randomShapes() / widths)));
-    const int n = 8 * upTo(50);
-    for (GemmShape& shape : shapes) shape = {upTo(300), n, 8 * upTo(9)};
+    const int n = 8 * atMost(50);
+    for (GemmShape& shape : shapes) shape = {atMost(300), n, 8 * atMost(9)};
     check<tile, delivery>(shapes);
   }
 }

@@ -58,8 +58,9 @@ struct CutlassTileRate {
 inline constexpr CutlassTileRate cutlassTileRates[cutlassTileCount] = {
     {2800, 85, 1500}, {2750, 85, 1500}, {2700, 85, 500}, {1880, 85, 2000}};
 
-/// The time that a GEMM of m x n x k with this tile takes, in nanoseconds: rounds of tiles, one for each multiprocessor.
-/// What the multiprocessors cannot hide from each other, the memory's time for the weights, is the same for all tiles.
+/// The time that a GEMM of m x n x k with this tile takes, in nanoseconds: rounds of tiles, one for each
+/// multiprocessor. What the multiprocessors cannot hide from each other, the memory's time for the weights, is the same
+/// for all tiles.
 inline double cutlassTime(int tile, int m, int n, int k, int multiprocessors) {
   const CutlassTile& shape = cutlassTiles[tile];
   const CutlassTileRate& rate = cutlassTileRates[tile];

@@ -40,8 +40,9 @@ struct GemmReduceConfig {
 /// reduce come first, and contribute them through shared memory to their owners; they never wait for other ranks. One
 /// more warp announces their tiles: it waits until the stores of a tile have arrived, while the next one is computed.
 /// The last warps reduce rows as soon as all tiles of a block of rows have arrived, transform and deliver them, while
-/// tiles are still being computed. The scratch holds the contributions of a whole call twice (collective/row_exchange.hpp). The sources of
-/// the idea are Flux (arXiv 2406.06858) and ParallelKittens (arXiv 2511.13940).
+/// tiles are still being computed. The scratch holds the contributions of a whole call twice
+/// (collective/row_exchange.hpp). The sources of the idea are Flux (arXiv 2406.06858) and ParallelKittens (arXiv
+/// 2511.13940).
 ///
 /// run() is called by all threads of a grid, on every rank with the same sizes and config. Blocks have maxBlockThreads
 /// threads, and all blocks are resident at once. args.count: rows; with none it returns at once. Sizes are any, the
