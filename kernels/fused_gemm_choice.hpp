@@ -10,18 +10,22 @@
 
 namespace mscclpp::kernels {
 
-/// What a kind of GPU reaches in GEMMs of bfloat16.
+/// The speed of a GEMM of bfloat16 on a kind of GPU.
+struct GemmSpeed {
+  double teraflops;  ///< with many rows
+  double bytes;      ///< of the weights that it reads in a microsecond, with few rows
+  double start;      ///< microseconds that it takes beside that
+};
 struct GemmRates {
   std::string_view gpu;  ///< part of the GPU's name
-  double ownTeraflops;   ///< of the library's GEMM, with many rows
-  double ownBytes;       ///< of the weights that it reads in a microsecond, with few rows
-  double cublasTeraflops;
-  double cublasBytes;
+  GemmSpeed own;         ///< of the library's kernels, the reduction of rows in their own memory included
+  GemmSpeed cublas;
 };
-/// The first one is for GPUs that are not in the table. docs/performance.md says where the numbers are from.
+/// The first one is for GPUs that are not in the table. H100: measured (bench/results/h100_gemm.txt); H200: the same
+/// with its memory.
 inline constexpr GemmRates gemmRates[] = {
-    {"H100", 400, 2.0e6, 700, 2.8e6},
-    {"H200", 400, 2.6e6, 700, 4.2e6},
+    {"H100", {250, 2.5e6, 12}, {800, 3.0e6, 4}},
+    {"H200", {250, 3.5e6, 12}, {800, 4.2e6, 4}},
 };
 
 /// The index in gemmRates for a GPU.
@@ -32,10 +36,10 @@ inline std::size_t gemmRatesOf(std::string_view gpuName) {
   return 0;
 }
 
-/// The kernels of FusedGemm for an all-reduce, by the most rows that each is for: estimates. One hop sends `ranks` - 1
-/// times the rows, but saves a hop; a wide tile needs as many rows to occupy a GPU.
-inline constexpr std::size_t narrowGemmRows = 64;
-inline constexpr std::size_t mediumGemmRows = 512;
+/// The kernels of FusedGemm for an all-reduce, by the most rows that each is for. One hop sends `ranks` - 1 times the
+/// rows, but saves a hop; a wide tile needs as many rows to occupy a GPU.
+inline constexpr std::size_t narrowGemmRows = 32;
+inline constexpr std::size_t mediumGemmRows = 128;
 
 /// Microseconds of the two forms of a call.
 struct GemmEstimate {
@@ -44,7 +48,7 @@ struct GemmEstimate {
 };
 
 inline GemmEstimate estimateGemm(const GemmRates& rates, const GemmLayer& layer, std::size_t rows, int ranks) {
-  constexpr double elementBytes = 2, linkBytes = 350e3, hop = 1.6, launch = 2.2, collective = 2.2;
+  constexpr double elementBytes = 2, linkBytes = 350e3, hop = 1.6, collective = 2.2;
   constexpr double collectiveBytes = 325e3;
   const auto d = [](std::size_t value) { return static_cast<double>(value); };
   const bool gathers = layer.collective == GemmCollective::AllGather;
@@ -52,10 +56,10 @@ inline GemmEstimate estimateGemm(const GemmRates& rates, const GemmLayer& layer,
   const bool takesOneHop = reducesToAll && rows <= narrowGemmRows;
   const double work = 2e-6 * d(rows) * d(layer.width) * d(layer.depth);  // millions of operations
   const double weights = elementBytes * d(layer.width) * d(layer.depth);
-  const auto gemm = [&](double teraflops, double bytes) {
-    return launch + std::max(work / teraflops, weights / bytes);
+  const auto gemm = [&](const GemmSpeed& speed) {
+    return speed.start + std::max(work / speed.teraflops, weights / speed.bytes);
   };
-  // What a rank sends, and how much of it can be hidden by nothing: the last rows.
+  // What a rank sends, and what of it nothing can hide: the last rows.
   const double message = elementBytes * d(rows) * d(gathers ? layer.depth : layer.width);
   const double share = d(static_cast<std::size_t>(ranks - 1)) / ranks;
   const double sent = message * share * (reducesToAll ? 2 : 1);
@@ -63,8 +67,8 @@ inline GemmEstimate estimateGemm(const GemmRates& rates, const GemmLayer& layer,
   constexpr double lastRows = 1024;
   const double last = sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes;
   const double hops = reducesToAll && !takesOneHop ? 2 : 1;
-  return {std::max(gemm(rates.ownTeraflops, rates.ownBytes), sentFused / linkBytes) + last + hops * hop,
-          gemm(rates.cublasTeraflops, rates.cublasBytes) + collective + sent / collectiveBytes};
+  return {std::max(gemm(rates.own), sentFused / linkBytes) + last + hops * hop,
+          gemm(rates.cublas) + collective + sent / collectiveBytes};
 }
 
 }  // namespace mscclpp::kernels

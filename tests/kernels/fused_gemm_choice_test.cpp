@@ -11,7 +11,8 @@ using namespace mscclpp::kernels;
 namespace {
 
 /// Rates of a GPU on which both GEMMs are equally fast.
-constexpr GemmRates equalRates{"", 700, 3e6, 700, 3e6};
+constexpr GemmSpeed speed{700, 3e6, 4};
+constexpr GemmRates equalRates{"", speed, speed};
 
 bool isSerial(const GemmRates& rates, GemmCollective collective, std::size_t rows, std::size_t width, std::size_t depth,
               int ranks = 2) {

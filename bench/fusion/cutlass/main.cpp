@@ -1,5 +1,5 @@
-// GEMMs of tensor-parallel layers in bfloat16. On one GPU: cuBLAS, CUTLASS's kernel of the tile that the library
-// chooses or of each, and the same kernel when it sends its tiles to the slots of a row exchange. On two: the kernel
+// GEMMs of tensor-parallel layers in bfloat16. On one GPU: cuBLAS, CUTLASS's kernel of the tile that is chosen for the
+// shape, or of each, and the same kernel when it sends its tiles to the slots of a row exchange. On two: the kernel
 // fused with an all-reduce, compared with cuBLAS followed by the library's all-reduce or NCCL's. One process per GPU;
 // graphs.
 #include <fmt/format.h>

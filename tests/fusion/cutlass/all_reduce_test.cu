@@ -1,5 +1,5 @@
 // Kernels of CUTLASS in bfloat16 with an all-reduce: a pingpong kernel in two hops, straight from its shared memory,
-// one with small tiles in one hop, for few rows, and a cooperative kernel.
+// one with small tiles in one hop, for few rows, and a cooperative one.
 #include "gemm_cases.cuh"
 #include "tests/fusion/gemm/random_shapes.hpp"
 

@@ -1,8 +1,6 @@
 // Which tile a GEMM of CUTLASS had best have for a shape: a table of tiles, and the model that chooses.
 #pragma once
 
-#include <cstddef>
-
 namespace mscclpp {
 
 enum class CutlassSchedule {
@@ -56,11 +54,10 @@ struct CutlassTileRate {
   double start;         ///< nanoseconds for the first operands and the last stores of a tile
 };
 inline constexpr CutlassTileRate cutlassTileRates[cutlassTileCount] = {
-    {2800, 85, 1500}, {2750, 85, 1500}, {2700, 85, 500}, {1880, 85, 2000}};
+    {2830, 85, 1500}, {2760, 85, 1500}, {2680, 85, 500}, {1880, 85, 2000}};
 
-/// The time that a GEMM of m x n x k with this tile takes, in nanoseconds: rounds of tiles, one for each
-/// multiprocessor. What the multiprocessors cannot hide from each other, the memory's time for the weights, is the same
-/// for all tiles.
+/// The nanoseconds that a GEMM of m x n x k with this tile takes: rounds of tiles, one for each multiprocessor. What
+/// the multiprocessors cannot hide from each other, the memory's time for the weights, is the same for all tiles.
 inline double cutlassTime(int tile, int m, int n, int k, int multiprocessors) {
   const CutlassTile& shape = cutlassTiles[tile];
   const CutlassTileRate& rate = cutlassTileRates[tile];
