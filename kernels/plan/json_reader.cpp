@@ -9,6 +9,7 @@
 #include "message.hpp"
 #include "mscclpp/kernels/plan/json.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
+#include "mscclpp/plan/structure.hpp"
 
 namespace mscclpp::plan {
 
@@ -16,10 +17,13 @@ namespace {
 
 using Json = nlohmann::json;
 
+/// More are not read, of chunks or of anything else that is counted.
+constexpr int mostChunks = 1 << 24;
+
 /// A value of the text and where it stands in the plan.
-class Node {
+class JsonNode {
  public:
-  Node(const Json& json, std::string place) : json_(&json), place_(std::move(place)) {}
+  JsonNode(const Json& json, std::string place) : json_(&json), place_(std::move(place)) {}
 
   const std::string& place() const { return place_; }
   template <class... Parts>
@@ -51,7 +55,7 @@ class Node {
     }
     return value.get<std::int64_t>();
   }
-  int count(const char* key, int min = 0) const { return static_cast<int>(integer(key, min, 1 << 24)); }
+  int count(const char* key, int min = 0) const { return static_cast<int>(integer(key, min, mostChunks)); }
   std::uint64_t bytes(const char* key, std::uint64_t otherwise) const {
     if (!has(key)) return otherwise;
     if (!at(key).is_number_unsigned()) failKey(key, "expected a number of bytes");
@@ -78,9 +82,9 @@ class Node {
     return list;
   }
   /// The entries of a list, whose places are this one's and `label` with their number, or, without one, this place.
-  std::vector<Node> list(const char* key, const std::string& label = "") const {
+  std::vector<JsonNode> list(const char* key, const std::string& label = "") const {
     if (!at(key).is_array()) failKey(key, "expected a list");
-    std::vector<Node> nodes;
+    std::vector<JsonNode> nodes;
     for (const Json& value : at(key)) {
       const std::string place =
           label.empty() ? textOf("key \"", key, "\", entry ", nodes.size()) : textOf(label, " ", nodes.size());
@@ -89,13 +93,16 @@ class Node {
     return nodes;
   }
   std::pair<int, int> pair() const {
-    const bool fits =
-        json_->is_array() && json_->size() == 2 && (*json_)[0].is_number_integer() && (*json_)[1].is_number_integer();
-    if (!fits) fail("expected [rank, chunk]");
+    const auto isCount = [](const Json& value) {
+      return value.is_number_unsigned() && value.get<std::uint64_t>() <= std::uint64_t{mostChunks};
+    };
+    if (!json_->is_array() || json_->size() != 2 || !isCount((*json_)[0]) || !isCount((*json_)[1])) {
+      fail("expected [rank, chunk]");
+    }
     return {(*json_)[0].get<int>(), (*json_)[1].get<int>()};
   }
-  Node named(const std::string& name) const { return Node(*json_, place_ + " (" + name + ")"); }
-  Node child(const char* key) const { return Node(at(key), place_); }
+  JsonNode named(const std::string& name) const { return JsonNode(*json_, place_ + " (" + name + ")"); }
+  JsonNode child(const char* key) const { return JsonNode(at(key), place_); }
 
  private:
   const Json& at(const char* key) const {
@@ -113,7 +120,15 @@ class Node {
   std::string place_;
 };
 
-Access accessOf(const Node& node, const char* key) {
+/// A number as operands and operations have it.
+std::int16_t shortOf(const JsonNode& node, const char* key, int value) {
+  if (value > std::numeric_limits<std::int16_t>::max()) {
+    node.failKey(key, value, " is more than ", std::numeric_limits<std::int16_t>::max());
+  }
+  return static_cast<std::int16_t>(value);
+}
+
+Access accessOf(const JsonNode& node, const char* key) {
   const std::string name = node.text(key);
   for (const Access access : {Access::Memory, Access::Port, Access::Switch}) {
     if (name == keyOf(access)) return access;
@@ -121,7 +136,7 @@ Access accessOf(const Node& node, const char* key) {
   node.failKey(key, "\"", name, "\" is no type of channel: memory, port or switch");
 }
 
-BufferKind bufferOf(const Node& node, const char* key) {
+BufferKind bufferOf(const JsonNode& node, const char* key) {
   const std::string name = node.text(key);
   for (const BufferKind buffer : {BufferKind::Input, BufferKind::Output, BufferKind::Scratch}) {
     if (name == keyOf(buffer)) return buffer;
@@ -139,36 +154,37 @@ using ListPerAccess = std::map<Access, std::vector<int>>;
 /// Reads one rank of a plan.
 class RankReader {
  public:
-  RankReader(const Node& gpu, Draft& draft, int rank) : gpu_(gpu), draft_(draft), rank_(draft.ranks[rank]), id_(rank) {}
+  RankReader(const JsonNode& gpu, Draft& draft, int rank)
+      : gpu_(gpu), draft_(draft), rank_(draft.ranks[rank]), id_(rank) {}
 
   void read() {
     readChannels();
     if (gpu_.has("semaphores")) {
-      for (const Node& semaphore : gpu_.list("semaphores")) {
+      for (const JsonNode& semaphore : gpu_.list("semaphores")) {
         semaphore.allow({"init_value"});
         rank_.semaphores.push_back(semaphore.count("init_value"));
       }
     }
     int expected = 0;
-    for (const Node& block : gpu_.list("threadblocks", "block")) {
+    for (const JsonNode& block : gpu_.list("threadblocks", "block")) {
       block.allow({"id", "ops", "channels", "remote_buffer_refs"});
       if (block.count("id") != expected++) block.failKey("id", "blocks are numbered from 0, in order");
       readReferences(block);
       steps_ = &rank_.blocks.emplace_back();
       inLoop_ = false;
-      for (const Node& operation : block.list("ops", "operation")) readOperation(operation);
+      for (const JsonNode& operation : block.list("ops", "operation")) readOperation(operation);
     }
   }
 
  private:
   void readChannels() {
     if (gpu_.has("channels")) {
-      for (const Node& entry : gpu_.list("channels")) {
+      for (const JsonNode& entry : gpu_.list("channels")) {
         entry.allow({"channel_type", "connected_to", "buffer_type", "rank_groups"});
         const Access access = accessOf(entry, "channel_type");
         if (access == Access::Switch) {
           const BufferKind buffer = bufferOf(entry, "buffer_type");
-          for (const Node& group : entry.list("rank_groups")) {
+          for (const JsonNode& group : entry.list("rank_groups")) {
             group.allow({"size", "ranks"});
             const auto members = group.integers("ranks", draft_.header.ranks - 1);
             if (group.has("size") && group.count("size") != countOf(members)) {
@@ -185,7 +201,7 @@ class RankReader {
       }
     }
     if (gpu_.has("remote_buffers")) {
-      for (const Node& entry : gpu_.list("remote_buffers")) {
+      for (const JsonNode& entry : gpu_.list("remote_buffers")) {
         entry.allow({"rank", "type", "access_channel_types"});
         remotes_.push_back(
             {static_cast<int>(entry.integer("rank", 0, draft_.header.ranks - 1)), bufferOf(entry, "type")});
@@ -198,11 +214,11 @@ class RankReader {
   }
 
   /// The channels and remote buffers that the operations of a block name by their place in these lists.
-  void readReferences(const Node& block) {
+  void readReferences(const JsonNode& block) {
     blockChannels_.clear();
     blockRemotes_.clear();
     if (block.has("channels")) {
-      for (const Node& entry : block.list("channels")) {
+      for (const JsonNode& entry : block.list("channels")) {
         entry.allow({"channel_type", "channel_ids"});
         const Access access = accessOf(entry, "channel_type");
         for (const int id : entry.integers("channel_ids", countOf(channels_[access]) - 1)) {
@@ -211,7 +227,7 @@ class RankReader {
       }
     }
     if (block.has("remote_buffer_refs")) {
-      for (const Node& entry : block.list("remote_buffer_refs")) {
+      for (const JsonNode& entry : block.list("remote_buffer_refs")) {
         entry.allow({"access_channel_type", "remote_buffer_ids"});
         const Access access = accessOf(entry, "access_channel_type");
         for (const int id : entry.integers("remote_buffer_ids", countOf(remotes_) - 1)) {
@@ -221,9 +237,9 @@ class RankReader {
     }
   }
 
-  void readOperation(const Node& unnamed) {
+  void readOperation(const JsonNode& unnamed) {
     const std::string name = unnamed.text("name");
-    const Node node = unnamed.named(name);
+    const JsonNode node = unnamed.named(name);
     if (name == "pipeline") return readLoop(node);
     for (const SynchronisationName& entry : synchronisationNames) {
       if (name == entry.name) return readSynchronisation(node, entry);
@@ -234,23 +250,25 @@ class RankReader {
     node.failKey("name", "unknown operation");
   }
 
-  void readLoop(const Node& node) {
+  void readLoop(const JsonNode& node) {
     node.allow({"name", "iter_context", "ops"});
     if (inLoop_) node.fail("loops cannot be nested");
-    const Node context = node.child("iter_context");
+    const JsonNode context = node.child("iter_context");
     context.allow({"unit_size", "num_chunks"});
     const std::uint64_t unit = context.bytes("unit_size", 0);
     const auto chunks = static_cast<std::uint64_t>(context.count("num_chunks", 1));
-    if (unit == 0) context.failKey("unit_size", "expected a positive number of bytes");
+    if (unit == 0 || unit > std::uint64_t{1} << 62) {
+      context.failKey("unit_size", "expected a number of bytes from 1 to 2^62");
+    }
     // A unit is spread over the chunks of the loop; ours are per chunk.
     steps_->push_back({{.kind = OperationKind::LoopBegin, .unitBytes = (unit + chunks - 1) / chunks}});
     inLoop_ = true;
-    for (const Node& operation : node.list("ops", "its operation")) readOperation(operation);
+    for (const JsonNode& operation : node.list("ops", "its operation")) readOperation(operation);
     inLoop_ = false;
     steps_->push_back({{.kind = OperationKind::LoopEnd}});
   }
 
-  std::vector<int> channelsOf(const Node& node, Access access) {
+  std::vector<int> channelsOf(const JsonNode& node, Access access) {
     const auto& known = blockChannels_[access];
     std::vector<int> channels;
     for (const int id : node.integers("channel_ids", 1 << 24)) {
@@ -264,7 +282,7 @@ class RankReader {
     return channels;
   }
 
-  void readSynchronisation(const Node& node, const SynchronisationName& entry) {
+  void readSynchronisation(const JsonNode& node, const SynchronisationName& entry) {
     Step step{{.kind = entry.kind, .relaxed = entry.relaxed}};
     switch (entry.kind) {
       case OperationKind::Sync:
@@ -297,18 +315,18 @@ class RankReader {
     std::vector<int> sizes;
   };
 
-  Entries readEntries(const Node& node, const char* key, bool isSource, const TransferShape& shape) {
+  Entries readEntries(const JsonNode& node, const char* key, bool isSource, const TransferShape& shape) {
     Entries entries;
     const auto nodes = node.list(key);
     if (nodes.empty()) node.failKey(key, "names no chunks");
     for (int i = 0; i < countOf(nodes); ++i) {
-      const Node& entry = nodes[i];
+      const JsonNode& entry = nodes[i];
       entry.allow({"type", "buffer_id", "switch_channel_id", "index", "size"});
       Entry expected = isSource ? (i == 0 ? shape.firstSource : shape.sources)
                                 : (i == 0 ? shape.firstDestination : shape.destinations);
       if (shape.name == std::string_view("recspkt") && !isSource && i == 1) expected = Entry::Packet;
       if (expected == Entry::None) node.failKey(key, "too many entries");
-      Operand operand{.rank = static_cast<std::int16_t>(id_), .first = entry.count("index")};
+      Operand operand{.rank = shortOf(gpu_, "id", id_), .first = entry.count("index")};
       if (expected == Entry::Packet || expected == Entry::RemotePacket || expected == Entry::SwitchPacket) {
         operand.form = Form::Packet;
       }
@@ -321,7 +339,7 @@ class RankReader {
         const int id = entry.count("switch_channel_id");
         if (id >= countOf(known)) entry.failKey("switch_channel_id", "not among the switch channels of the block");
         operand.access = Access::Switch;
-        operand.channel = static_cast<std::int16_t>(known[id]);
+        operand.channel = shortOf(entry, "switch_channel_id", known[id]);
         operand.buffer = rank_.channels[operand.channel].buffer;
         chunks = chunksOf(rank_, operand.buffer);
       } else {
@@ -332,7 +350,7 @@ class RankReader {
           entry.failKey("buffer_id", "not among the ", known.size(), " buffers that the block reaches by ",
                         keyOf(operand.access), " channels");
         }
-        operand.rank = static_cast<std::int16_t>(remotes_[known[id]].rank);
+        operand.rank = shortOf(entry, "buffer_id", remotes_[known[id]].rank);
         operand.buffer = remotes_[known[id]].buffer;
         chunks = chunksOf(draft_.ranks[operand.rank], operand.buffer);
       }
@@ -346,17 +364,17 @@ class RankReader {
     return entries;
   }
 
-  void readTransfer(const Node& node, const TransferShape& shape) {
+  void readTransfer(const JsonNode& node, const TransferShape& shape) {
     node.allow({"name", "src_buff", "dst_buff", "channel_ids", "channel_type", "tbg_info", "reduce_op"});
     if (node.has("reduce_op") && node.text("reduce_op") != "sum") {
       node.failKey("reduce_op", "the operator is an argument of the call; write sum, or leave it out");
     }
     Operation operation{.kind = OperationKind::Transfer};
     if (node.has("tbg_info")) {
-      const Node group = node.child("tbg_info");
+      const JsonNode group = node.child("tbg_info");
       group.allow({"tb_id", "tbg_size"});
-      operation.shares = static_cast<std::int16_t>(group.integer("tbg_size", 1, 1024));
-      operation.share = static_cast<std::int16_t>(group.integer("tb_id", 0, operation.shares - 1));
+      operation.shares = shortOf(group, "tbg_size", static_cast<int>(group.integer("tbg_size", 1, 1024)));
+      operation.share = shortOf(group, "tb_id", static_cast<int>(group.integer("tb_id", 0, operation.shares - 1)));
     }
     Entries sources = readEntries(node, "src_buff", true, shape);
     Entries destinations = readEntries(node, "dst_buff", false, shape);
@@ -376,7 +394,7 @@ class RankReader {
           node.failKey("channel_ids", "the channel leads to rank ", rank_.channels[*channel].peer,
                        ", the destination is at rank ", operand.rank);
         }
-        if (port) operand.channel = static_cast<std::int16_t>(*channel);
+        if (port) operand.channel = shortOf(node, "channel_ids", *channel);
         ++channel;
       }
     }
@@ -404,7 +422,7 @@ class RankReader {
     }
   }
 
-  void addPairs(const Node& node, const Operation& operation, const std::vector<Operand>& sources,
+  void addPairs(const JsonNode& node, const Operation& operation, const std::vector<Operand>& sources,
                 const std::vector<Operand>& destinations, bool port) {
     if (sources.size() != 1 && sources.size() != destinations.size()) {
       node.failKey("src_buff", "expected one source, or one for each of the ", destinations.size(), " destinations");
@@ -435,7 +453,7 @@ class RankReader {
     }
   }
 
-  const Node& gpu_;
+  const JsonNode& gpu_;
   Draft& draft_;
   DraftRank& rank_;
   int id_;
@@ -445,7 +463,7 @@ class RankReader {
   bool inLoop_ = false;
 };
 
-Draft readHeader(const Node& plan) {
+Draft readHeader(const JsonNode& plan) {
   plan.allow({"name", "collective", "protocol", "inplace", "reuse_resources", "gpus", "num_threads_per_block",
               "use_double_scratch_buffer", "buffer_alignment", "min_message_size", "max_message_size", "root",
               "expectations"});
@@ -472,12 +490,12 @@ Draft readHeader(const Node& plan) {
 }
 
 /// The buffers of all ranks, which the operations of any rank refer to.
-void readSizes(const std::vector<Node>& gpus, Draft& draft) {
+void readSizes(const std::vector<JsonNode>& gpus, Draft& draft) {
   Header& header = draft.header;
   header.ranks = countOf(gpus);
   draft.ranks.resize(gpus.size());
   for (int r = 0; r < header.ranks; ++r) {
-    const Node& gpu = gpus[r];
+    const JsonNode& gpu = gpus[r];
     gpu.allow({"id", "input_chunks", "output_chunks", "scratch_chunks", "channels", "remote_buffers", "semaphores",
                "threadblocks"});
     if (gpu.count("id") != r) gpu.failKey("id", "ranks are numbered from 0, in order");
@@ -499,10 +517,11 @@ void readSizes(const std::vector<Node>& gpus, Draft& draft) {
     if (chunks == 0) gpu.failKey("input_chunks", "the collective has at least one chunk");
     if (r == 0) header.chunksPerPart = chunks;
     const auto check = [&](const char* key, int& given, int parts) {
-      if (given == 0 && header.inPlace) given = header.chunksPerPart * parts;
-      if (given != header.chunksPerPart * parts) {
-        gpu.failKey(key, "expected ", header.chunksPerPart * parts, " chunks, for ", header.chunksPerPart,
-                    " chunks of each part");
+      const std::int64_t expected = std::int64_t{header.chunksPerPart} * parts;
+      if (expected > mostChunks) gpu.failKey(key, expected, " chunks are more than ", mostChunks);
+      if (given == 0 && header.inPlace) given = static_cast<int>(expected);
+      if (given != expected) {
+        gpu.failKey(key, "expected ", expected, " chunks, for ", header.chunksPerPart, " chunks of each part");
       }
     };
     check("input_chunks", rank.inputChunks, inputs);
@@ -510,12 +529,12 @@ void readSizes(const std::vector<Node>& gpus, Draft& draft) {
   }
 }
 
-void readExpectations(const Node& plan, Draft& draft) {
-  for (const Node& entry : plan.list("expectations")) {
+void readExpectations(const JsonNode& plan, Draft& draft) {
+  for (const JsonNode& entry : plan.list("expectations")) {
     entry.allow({"rank", "chunk", "contributions"});
     DraftExpectation expectation{static_cast<int>(entry.integer("rank", 0, draft.header.ranks - 1))};
     expectation.chunk = static_cast<int>(entry.integer("chunk", 0, draft.ranks[expectation.rank].outputChunks - 1));
-    for (const Node& pair : entry.list("contributions")) {
+    for (const JsonNode& pair : entry.list("contributions")) {
       const auto [rank, chunk] = pair.pair();
       if (rank < 0 || rank >= draft.header.ranks) pair.fail("rank ", rank, " does not exist");
       if (chunk < 0 || chunk >= draft.ranks[rank].inputChunks) pair.fail("there is no input chunk ", chunk);
@@ -534,10 +553,11 @@ NamedPlan fromJson(std::string_view text) {
   } catch (const Json::exception& error) {
     reject("plan: this is not JSON: ", error.what());
   }
-  const Node plan(json, "");
+  const JsonNode plan(json, "");
   Draft draft = readHeader(plan);
-  const std::vector<Node> gpus = plan.list("gpus", "rank");
+  const std::vector<JsonNode> gpus = plan.list("gpus", "rank");
   if (gpus.empty()) plan.failKey("gpus", "names no rank");
+  if (countOf(gpus) > maxPlanRanks) plan.failKey("gpus", "names ", gpus.size(), " ranks, at most ", maxPlanRanks);
   if (plan.has("root")) draft.header.root = static_cast<int>(plan.integer("root", 0, countOf(gpus) - 1));
   readSizes(gpus, draft);
   for (int r = 0; r < draft.header.ranks; ++r) RankReader(gpus[r], draft, r).read();

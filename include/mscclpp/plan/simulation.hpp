@@ -4,35 +4,51 @@
 // order relation; one order is simulated. Order is followed by vector clocks (as race detectors do: FastTrack, Flanagan
 // and Freund, 2009). Waits on counters with several producers or consumers count only where every execution gives them
 // the same signals.
+//
+// Packets order only what lies in messages that have them. A first simulation counts those that all messages have, and
+// notes the pairs of accesses for which that is not enough. Each pair is then simulated with the packets that lie in
+// all messages that have both accesses, and with nothing else of the data.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
-#include <numeric>
 #include <utility>
 #include <vector>
 
+#include "mscclpp/plan/cells.hpp"
 #include "mscclpp/plan/clock.hpp"
 #include "mscclpp/plan/contents.hpp"
 #include "mscclpp/plan/counter.hpp"
 #include "mscclpp/plan/fault.hpp"
+#include "mscclpp/plan/piece.hpp"
 #include "mscclpp/plan/plan.hpp"
+#include "mscclpp/plan/ports.hpp"
 #include "mscclpp/plan/structure.hpp"
 
 namespace mscclpp::plan {
 
+/// What a check may cost: a plan that needs more is not checked (FaultKind::TooLarge).
+struct CheckLimits {
+  std::uint64_t steps = std::uint64_t{1} << 36;    ///< about as many comparisons of numbers: a minute
+  std::uint64_t numbers = std::uint64_t{1} << 28;  ///< to be kept at a time: 1 GiB
+};
+
 /// One simulation of a plan that has no fault of structure.
 class Simulation {
  public:
-  /// Loops are run `iterations` times, each iteration on a part of its own of each chunk.
-  constexpr Simulation(const Plan& plan, std::int32_t calls, std::int32_t iterations)
+  /// Loops are run `iterations` times, each iteration on a part of its own of each chunk. pair: only the order of these
+  /// accesses is checked; null: everything.
+  constexpr Simulation(const Plan& plan, std::int32_t calls, std::int32_t iterations, const CheckLimits& limits,
+                       const PiecePair* pair = nullptr)
       : plan_(plan),
         calls_(calls),
-        iterations_(iterations),
-        sharesPerIteration_(leastCommonShares(plan)),
+        limits_(limits),
+        pair_(pair),
+        layout_(cellLayoutOf(plan, iterations)),
         values_(plan),
-        contents_(plan, iterations * sharesPerIteration_),
+        contents_(plan, layout_),
         positions_(plan.operations.size(), -1) {
+    for (const Operand& operand : plan.operands) hasPackets_ |= operand.form == Form::Packet;
     makeActors();
     makeCounters();
   }
@@ -50,13 +66,19 @@ class Simulation {
       for (std::int32_t block = 0; block < countOf(blocks_) && !fault_; ++block)
         while (!fault_ && step(block)) progress = true;
       if (!progress && !fault_) progress = passCompetedWaits();
+      steps_ += blocks_.size();
     }
+    if (!fault_) checkEffort();
     if (!fault_) checkEnd();
     return fault_;
   }
 
   /// After run(): for each operation of the plan the position of its data; -1: no data transfer.
   constexpr const std::vector<std::int32_t>& positions() const { return positions_; }
+  /// After run(): the accesses of the last call whose order may depend on packets that not all messages have.
+  constexpr const std::vector<PiecePair>& openPairs() const { return openPairs_; }
+  /// After run(): how much was done, see CheckLimits.
+  constexpr std::uint64_t steps() const { return steps_; }
 
  private:
   struct BlockState {
@@ -72,43 +94,56 @@ class Simulation {
     std::int32_t interval = 1;
     std::int32_t reference = 0;  ///< waits of its operation that are done
     std::int32_t snapshot = -1;  ///< of `clock`, if it has been taken
+    std::int32_t certificates = 0;
+    /// The weak order of its next accesses to a piece, where packets of the piece have told more than `clock` has since
+    /// the last Sync: the thread that reads a packet transfers the same bytes of the piece in all operations.
+    struct Known {
+      Piece piece;
+      std::vector<std::int32_t> weak;
+    };
+    std::vector<Known> known;
   };
-  /// The proxy's work for a port channel.
-  struct Port {
-    std::int32_t actor = -1;
-    std::int32_t interval = 0;
-    Clock clock;  ///< what is before its next action
+  /// What is ordered before an access: see Clock.
+  struct Order {
+    const std::vector<std::int32_t>& strong;
+    const std::vector<std::int32_t>& weak;
   };
 
-  static constexpr std::int32_t leastCommonShares(const Plan& plan) {
-    std::int32_t shares = 1;
-    for (const Operation& operation : plan.operations)
-      if (operation.kind == OperationKind::Transfer) shares = std::lcm(shares, std::int32_t{operation.shares});
-    return shares;
-  }
+  // ---- actors: blocks, ports, callers; and, when a pair is checked, certificates of blocks: that the reads of the
+  // earlier piece are complete, up to one. Packets made of what was read have them already before the next Sync.
 
-  // ---- actors: blocks, then port channels, then callers
-
-  constexpr std::int32_t callerActor(std::int32_t rank) const { return countOf(plan_.blocks) + portChannels_ + rank; }
+  constexpr std::int32_t callerActor(std::int32_t rank) const { return countOf(plan_.blocks) + ports_.count() + rank; }
+  constexpr std::int32_t certificateActor(std::int32_t block) const { return callerActor(plan_.ranks) + block; }
 
   constexpr void makeActors() {
-    ports_.resize(plan_.channels.size());
-    for (std::int32_t i = 0; i < countOf(plan_.channels); ++i)
-      if (plan_.channels[i].access == Access::Port) ports_[i].actor = countOf(plan_.blocks) + portChannels_++;
-    const std::int32_t actors = callerActor(plan_.ranks);
-    for (Port& port : ports_)
-      if (port.actor >= 0) port.clock = Clock(actors);
     blocks_.resize(plan_.blocks.size());
     for (std::int32_t rank = 0; rank < plan_.ranks; ++rank)
-      for (std::int32_t i = 0; i < plan_.rankPlans[rank].blocks.count; ++i) {
-        BlockState& block = blocks_[plan_.rankPlans[rank].blocks.first + i];
-        block.rank = rank;
-        block.clock = block.pending = Clock(actors);
-      }
+      for (std::int32_t i = 0; i < plan_.rankPlans[rank].blocks.count; ++i)
+        blocks_[plan_.rankPlans[rank].blocks.first + i].rank = rank;
+    for (std::int32_t block = 0; block < countOf(blocks_); ++block) {
+      const Range operations = plan_.blocks[block].operations;
+      for (std::int32_t i = operations.first; i < operations.first + operations.count; ++i) notePorts(block, i);
+    }
+    const std::int32_t actors = pair_ == nullptr ? callerActor(plan_.ranks) : certificateActor(countOf(blocks_));
+    ports_.start(countOf(blocks_), actors);
+    for (BlockState& block : blocks_) block.clock = block.pending = Clock(actors);
     callers_.resize(plan_.ranks, Clock(actors));
     callerCalls_.resize(plan_.ranks, 0);
     running_.resize(plan_.ranks, 0);
   }
+
+  constexpr void notePorts(std::int32_t block, std::int32_t number) {
+    const Operation& operation = plan_.operations[number];
+    const std::int32_t first = plan_.rankPlans[rankOf(block)].channels.first;
+    if (operation.kind == OperationKind::Transfer) {
+      const Operand& destination = plan_.operands[operation.destinations.first];
+      if (destination.access == Access::Port) ports_.note(first + destination.channel, block);
+    } else if (operation.kind == OperationKind::Signal || operation.kind == OperationKind::Flush) {
+      for (std::int32_t k = 0; k < operation.references.count; ++k)
+        if (isPort(channelOf(block, operation, k))) ports_.note(channelOf(block, operation, k), block);
+    }
+  }
+  constexpr bool isPort(std::int32_t channel) const { return plan_.channels[channel].access == Access::Port; }
 
   constexpr void makeCounters() {
     ends_ = otherEnds(plan_);
@@ -153,20 +188,28 @@ class Simulation {
 
   // ---- calls
 
-  /// The caller writes the inputs of its next call and launches it.
+  /// The caller writes the inputs of its next call and launches it. Its buffers may be others than before.
   constexpr void startCall(std::int32_t rank) {
     const RankPlan& of = plan_.rankPlans[rank];
     const std::int32_t call = callerCalls_[rank];
     Clock& caller = callers_[rank];
-    const DataAccess access{callerActor(rank), 2 * call + 1, ++instances_, -1, -1};
-    for (std::int32_t chunk = 0; chunk < of.inputChunks; ++chunk) {
-      const std::int32_t value = values_.addInput(call, rank, chunk);
-      Cell* cells = contents_.chunk(BufferKind::Input, rank, chunk, call);
-      for (std::int32_t i = 0; i < cellsPerChunk(); ++i) {
-        locate({BufferKind::Input, rank, chunk, call});
-        write(cells[i], access, caller, caller, value);
+    const auto fill = [&](BufferKind buffer, std::int32_t chunk, std::int32_t value) {
+      const std::int32_t index = contents_.chunk(buffer, rank, chunk, call);
+      for (std::int32_t c = 0; c < layout_.cells(); ++c) {
+        const Contents::Place place = contents_.at(index, c);
+        const Piece piece{call, chunkPosition(plan_, chunk), c};
+        place.cell = Cell();
+        place.cell.value = value;
+        place.cell.write = {callerActor(rank), 2 * call + 1, 0, -1, -1, true, piece};
+        place.strip = Strip();
+        place.strip.holds = piece;
+        place.strip.write = place.cell.write;
       }
-    }
+      steps_ += layout_.cells();
+    };
+    for (std::int32_t chunk = 0; chunk < of.outputChunks; ++chunk) fill(BufferKind::Output, chunk, -1);
+    for (std::int32_t chunk = 0; chunk < of.inputChunks; ++chunk)
+      fill(BufferKind::Input, chunk, values_.addInput(call, rank, chunk));
     caller.enter(callerActor(rank), 2 * call + 1);
     running_[rank] = of.blocks.count;
     for (std::int32_t i = 0; i < of.blocks.count; ++i) {
@@ -180,26 +223,38 @@ class Simulation {
     if (of.blocks.count == 0) endCall(rank);
   }
 
-  /// All blocks have finished: the caller reads the outputs.
+  /// All blocks have finished: the caller reads the outputs, and may do what it likes with its buffers.
   constexpr void endCall(std::int32_t rank) {
     const RankPlan& of = plan_.rankPlans[rank];
-    const std::int32_t call = callerCalls_[rank];
     Clock& caller = callers_[rank];
     for (std::int32_t i = 0; i < of.blocks.count; ++i) caller.merge(blocks_[of.blocks.first + i].clock);
-    const DataAccess access{callerActor(rank), 2 * call + 2, ++instances_, -1, -1};
-    for (std::int32_t chunk = 0; chunk < of.outputChunks && !fault_; ++chunk) {
-      std::vector<std::int32_t> expected = values_.expected(call, rank, chunk);
-      if (expected.empty()) continue;
-      Cell* cells = contents_.chunk(BufferKind::Output, rank, chunk, call);
-      for (std::int32_t i = 0; i < cellsPerChunk() && !fault_; ++i) {
-        locate({BufferKind::Output, rank, chunk, call});
-        if (cells[i].value < 0) return reportAt(FaultKind::Uninitialised, -1, rank);
-        read(cells[i], access, caller);
-        if (values_[cells[i].value].contributions != expected) reportAt(FaultKind::WrongResult, -1, rank);
-      }
-    }
-    caller.enter(callerActor(rank), 2 * call + 2);
+    for (std::int32_t chunk = 0; chunk < of.outputChunks && !fault_; ++chunk) endUse(BufferKind::Output, rank, chunk);
+    for (std::int32_t chunk = 0; chunk < of.inputChunks && !fault_; ++chunk) endUse(BufferKind::Input, rank, chunk);
+    caller.enter(callerActor(rank), 2 * callerCalls_[rank] + 2);
     if (++callerCalls_[rank] < calls_ && !fault_) startCall(rank);
+  }
+
+  constexpr void endUse(BufferKind buffer, std::int32_t rank, std::int32_t chunk) {
+    const std::int32_t call = callerCalls_[rank], position = chunkPosition(plan_, chunk);
+    if (pair_ != nullptr && !pair_->later.isSameData({call, position, 0})) return;
+    const Order order{callers_[rank].strong, callers_[rank].weak};
+    std::vector<std::int32_t> expected;
+    if (buffer == BufferKind::Output) expected = values_.expected(call, rank, chunk);
+    const std::int32_t index = contents_.chunk(buffer, rank, chunk, call);
+    locate({buffer, rank, chunk, call});
+    for (std::int32_t c = 0; c < layout_.cells() && !fault_; ++c) {
+      const Piece piece{call, position, c};
+      if (!isChecked(piece)) continue;
+      const DataAccess access{callerActor(rank), 2 * call + 2, ++instances_, -1, -1, false, piece};
+      const Cell& cell = contents_.at(index, c).cell;
+      if (!expected.empty() && cell.value < 0) return reportAt(FaultKind::Uninitialised, -1, rank);
+      if (!isOrdered(cell.write, access, order))
+        reportOrder(expected.empty() ? FaultKind::AccessAfterCall : FaultKind::ReadBeforeWrite, access, cell.write);
+      for (const DataAccess& earlier : cell.reads)
+        if (!isOrdered(earlier, access, order)) reportOrder(FaultKind::AccessAfterCall, access, earlier);
+      if (pair_ == nullptr && !expected.empty() && values_[cell.value].contributions != expected)
+        reportAt(FaultKind::WrongResult, -1, rank);
+    }
   }
 
   // ---- operations
@@ -215,6 +270,8 @@ class Simulation {
       if (--running_[block.rank] == 0) endCall(block.rank);
       return true;
     }
+    checkEffort();
+    if (fault_) return false;
     const Operation& operation = plan_.operations[operations.first + block.next];
     switch (operation.kind) {
       case OperationKind::Transfer:
@@ -232,7 +289,7 @@ class Simulation {
         break;
       case OperationKind::Flush:
         for (std::int32_t k = 0; k < operation.references.count; ++k)
-          block.pending.merge(ports_[channelOf(index, operation, k)].clock);
+          block.pending.merge(push(index, channelOf(index, operation, k)).clock);
         break;
       case OperationKind::Sync:
         synchronise(index);
@@ -245,7 +302,7 @@ class Simulation {
         block.loopStart = block.next;
         break;
       case OperationKind::LoopEnd:
-        if (++block.iteration < iterations_)
+        if (++block.iteration < layout_.iterations())
           block.next = block.loopStart;
         else
           block.iteration = -1;
@@ -264,6 +321,12 @@ class Simulation {
     block.clock.merge(block.pending);
     block.clock.enter(index, block.interval++);
     block.snapshot = -1;
+    block.known.clear();
+  }
+
+  constexpr Port& push(std::int32_t index, std::int32_t channel) {
+    steps_ += blocks_[index].clock.size();
+    return ports_.push(channel, index, blocks_[index].clock, snapshots_);
   }
 
   constexpr bool barrier(std::int32_t index, const Operation& operation) {
@@ -282,6 +345,7 @@ class Simulation {
     for (const std::int32_t i : arrived) {
       synchronise(i);
       all.merge(blocks_[i].clock);
+      steps_ += all.size();
     }
     for (const std::int32_t i : arrived) {
       blocks_[i].clock = all;
@@ -295,18 +359,17 @@ class Simulation {
   constexpr void raise(std::int32_t index, const Operation& operation, std::int32_t k) {
     BlockState& block = blocks_[index];
     std::int32_t clock = -1;
-    if (operation.kind == OperationKind::Signal) {
-      Port& port = ports_[channelOf(index, operation, k)];
-      if (port.actor >= 0) {  // the proxy signals after what it has written
-        port.clock.merge(block.clock);
-        clock = snapshots_.add(port.clock);
-      }
+    if (operation.kind == OperationKind::Signal && isPort(channelOf(index, operation, k))) {
+      Port& port = push(index, channelOf(index, operation, k));  // the proxy signals after what it has written
+      clock = snapshots_.add(port.clock);
+      ports_.finish(port, block.interval, snapshots_);
     }
     if (clock < 0) clock = snapshotOf(block);
     counters_[counterOf(index, operation, k)].raises.push_back({clock, operation.relaxed, index, block.next});
   }
 
   constexpr void acquire(BlockState& block, const Operation& operation, const Counter::Raise& raise) {
+    steps_ += block.clock.size();
     if (operation.relaxed || raise.relaxed)
       block.pending.mergeWeak(snapshots_[raise.clock]);
     else
@@ -392,156 +455,286 @@ class Simulation {
   };
   constexpr void locate(const Location& location) { location_ = location; }
 
-  constexpr std::int32_t cellsPerChunk() const { return iterations_ * sharesPerIteration_; }
+  /// Whether accesses to the piece are checked.
+  constexpr bool isChecked(const Piece& piece) const {
+    return pair_ == nullptr || piece == pair_->earlier || piece == pair_->later;
+  }
+  /// Whether all messages that are considered have bytes there.
+  constexpr bool isPresent(const Piece& piece) const {
+    return piece.isAlwaysPresent() || (pair_ != nullptr && pair_->implies(piece));
+  }
+  /// What a transfer moves as cell `cell` of its i-th chunks.
+  constexpr Piece pieceOf(const BlockState& block, const Operation& operation, std::int32_t i,
+                          std::int32_t cell) const {
+    return {block.call, (operation.position + i) % plan_.chunksPerPart, cell};
+  }
 
-  /// Calls f(cells) for each chunk `i` of an operand: the chunk at its rank, or at each member of its switch channel.
+  /// Calls f(index of the chunk, rank) for chunk i of an operand: at its rank, or at each member of its switch channel.
   template <class F>
   constexpr void forEachPlace(const BlockState& block, const Operand& operand, std::int32_t i, F&& f) {
     const std::int32_t chunk = operand.first + i;
-    if (operand.access != Access::Switch) {
-      locate({operand.buffer, operand.rank, chunk, block.call});
-      return f(contents_.chunk(operand.buffer, operand.rank, chunk, block.call));
-    }
+    const auto visit = [&](std::int32_t rank) {
+      locate({operand.buffer, rank, chunk, block.call});
+      f(contents_.chunk(operand.buffer, rank, chunk, block.call), rank);
+    };
+    if (operand.access != Access::Switch) return visit(operand.rank);
     const Channel& channel = plan_.channels[plan_.rankPlans[block.rank].channels.first + operand.channel];
-    for (std::int32_t k = 0; k < channel.members.count; ++k) {
-      const std::int32_t member = plan_.references[channel.members.first + k];
-      locate({operand.buffer, member, chunk, block.call});
-      f(contents_.chunk(operand.buffer, member, chunk, block.call));
-    }
+    for (std::int32_t k = 0; k < channel.members.count; ++k) visit(plan_.references[channel.members.first + k]);
+  }
+  template <class F>
+  constexpr void forEachOperand(Range range, F&& f) {
+    for (std::int32_t i = range.first; i < range.first + range.count && !fault_; ++i) f(plan_.operands[i]);
   }
 
   constexpr bool transfer(std::int32_t index, const Operation& operation) {
     BlockState& block = blocks_[index];
-    // Its cells of each chunk: its share, in a loop of this iteration's part.
-    const bool inLoop = block.iteration >= 0;
-    const std::int32_t span = inLoop ? sharesPerIteration_ : cellsPerChunk();
-    const std::int32_t start = inLoop ? block.iteration * sharesPerIteration_ : 0;
-    const std::int32_t firstCell = start + span * operation.share / operation.shares;
-    const std::int32_t lastCell = start + span * (operation.share + 1) / operation.shares;
-    const auto forEachSource = [&](std::int32_t i, auto&& f) {
-      for (std::int32_t s = 0; s < operation.sources.count; ++s) {
-        const Operand& operand = plan_.operands[operation.sources.first + s];
-        forEachPlace(block, operand, i, [&](Cell* cells) { f(operand, cells); });
-      }
-    };
-
-    bool arrived = true;
-    for (std::int32_t i = 0; i < operation.chunks && arrived; ++i)
-      forEachSource(i, [&](const Operand& operand, const Cell* cells) {
-        if (operand.form == Form::Packet)
-          for (std::int32_t c = firstCell; c < lastCell; ++c) arrived &= cells[c].packetCall >= block.call;
-      });
-    if (!arrived) return false;
-
+    const std::vector<std::int32_t> cells = layout_.select(block.iteration, operation.share, operation.shares);
+    if (!havePacketsArrived(block, operation, cells)) return false;
     const Operand& destination = plan_.operands[operation.destinations.first];
-    const bool throughPort = destination.access == Access::Port;
-    Port* const port =
-        throughPort ? &ports_[plan_.rankPlans[block.rank].channels.first + destination.channel] : nullptr;
-    if (throughPort) port->clock.merge(block.clock);
-    DataAccess access{index, block.interval, ++instances_, index, block.next};
-    if (throughPort) {
-      access.actor = port->actor;
-      access.interval = ++port->interval;
-    }
-    const Clock& clock = throughPort ? port->clock : block.clock;
-    std::int32_t& position = positions_[plan_.blocks[index].operations.first + block.next];
-
-    for (std::int32_t i = 0; i < operation.chunks && !fault_; ++i) {
-      bool readsPackets = false;
-      Clock order;  // `clock` with what the packets tell, if it reads packets
-      std::vector<std::int32_t> results;
-      for (std::int32_t c = firstCell; c < lastCell && !fault_; ++c) {
-        std::vector<std::int32_t> terms;
-        forEachSource(i, [&](const Operand& operand, Cell* cells) {
-          if (fault_) return;
-          Cell& cell = cells[c];
-          if (cell.value < 0) return report(FaultKind::Uninitialised, index, block.next);
-          if (operand.form == Form::Packet && !throughPort) {
-            if (cell.packetCall > block.call)  // a later call has overwritten them
-              return reportConflict(FaultKind::WriteBeforeRead, access, cell.write);
-            if (!readsPackets) order = clock;
-            readsPackets = true;
-            order.mergeWeak(snapshots_[cell.packetClock]);
-            cell.reads.push_back(access);
-          } else {
-            read(cell, access, clock);
-          }
-          terms.push_back(cell.value);
-        });
-        if (fault_) break;
-        for (const std::int32_t term : terms) {
-          const std::int32_t expected = (values_[terms[0]].position) % plan_.chunksPerPart;
-          if (values_[term].position != expected) return report(FaultKind::MixedPositions, index, block.next), false;
-        }
-        results.push_back(values_.sum(terms));
+    Port* port = nullptr;
+    if (destination.access == Access::Port) {
+      if (plan_.operands[operation.sources.first].form == Form::Packet) {
+        // The threads wait for the packets, then for each other.
+        for (std::int32_t i = 0; i < operation.chunks; ++i)
+          for (const std::int32_t c : cells) readPackets(block, operation, i, pieceOf(block, operation, i, c));
+        synchronise(index);
       }
-      if (fault_) return false;
-      const std::int32_t first = plan_.chunksPerPart + values_[results[0]].position - i % plan_.chunksPerPart;
-      const std::int32_t found = first % plan_.chunksPerPart;
-      if (position < 0) position = found;
-      if (position != found) return report(FaultKind::MixedPositions, index, block.next), false;
-      if (checkPositions_ && operation.position != found)
-        return report(FaultKind::WrongPosition, index, block.next), false;
-      if (readsPackets) block.pending.mergeWeak(order);
-      const Clock& before = readsPackets ? order : clock;
-      std::int32_t packetClock = -1;
-      for (std::int32_t d = 0; d < operation.destinations.count && !fault_; ++d) {
-        const Operand& operand = plan_.operands[operation.destinations.first + d];
-        const std::int32_t target = (position + i) % plan_.chunksPerPart;
-        if (operand.buffer != BufferKind::Scratch && chunkPosition(plan_, operand.first + i) != target)
-          return locate({operand.buffer, operand.rank, operand.first + i, block.call}),
-                 reportAt(FaultKind::MixedPositions, index, block.rank), false;
-        forEachPlace(block, operand, i, [&](Cell* cells) {
-          for (std::int32_t c = firstCell; c < lastCell && !fault_; ++c) {
-            const std::int32_t value = results[c - firstCell];
-            if (operand.buffer == BufferKind::Input && !plan_.inPlace)
-              return reportAt(FaultKind::InputOverwritten, index, block.rank);
-            if (operand.form == Form::Packet && cells[c].packetCall >= block.call)
-              return reportConflict(FaultKind::PacketWrittenTwice, access, cells[c].write);
-            write(cells[c], access, clock, before, value);
-            if (operand.form != Form::Packet) continue;
-            if (packetClock < 0) packetClock = readsPackets || throughPort ? snapshots_.add(before) : snapshotOf(block);
-            cells[c].packetCall = block.call;
-            cells[c].packetClock = packetClock;
-          }
-        });
-      }
+      port = &push(index, plan_.rankPlans[block.rank].channels.first + destination.channel);
+      ++port->interval;
     }
-    if (throughPort) port->clock.enter(access.actor, access.interval);
+    const std::int32_t instance = ++instances_;
+    for (std::int32_t i = 0; i < operation.chunks; ++i)
+      for (const std::int32_t c : cells)
+        if (!fault_) transferCell(index, operation, i, c, instance, port);
+    if (port != nullptr) {
+      port->clock.enter(port->actor, port->interval);
+      ports_.finish(*port, block.interval, snapshots_);
+    }
     return !fault_;
   }
 
-  constexpr void read(Cell& cell, const DataAccess& access, const Clock& clock) {
-    if (!isOrdered(cell.write, access, clock.strong)) reportConflict(FaultKind::ReadBeforeWrite, access, cell.write);
-    cell.reads.push_back(access);
+  constexpr bool havePacketsArrived(const BlockState& block, const Operation& operation,
+                                    const std::vector<std::int32_t>& cells) {
+    bool arrived = true;
+    forEachOperand(operation.sources, [&](const Operand& operand) {
+      if (operand.form != Form::Packet) return;
+      for (std::int32_t i = 0; i < operation.chunks && arrived; ++i)
+        forEachPlace(block, operand, i, [&](std::int32_t chunk, std::int32_t) {
+          for (const std::int32_t c : cells)
+            if (pair_ == nullptr || isPresent(pieceOf(block, operation, i, c)))
+              arrived &= contents_.at(chunk, c).cell.packetCall >= block.call;
+        });
+    });
+    return arrived;
   }
 
-  /// `clock`: what is ordered before the operation; `order`: with the packets that it has read.
-  constexpr void write(Cell& cell, const DataAccess& access, const Clock& clock, const Clock& order,
-                       std::int32_t value) {
+  /// What the packets tell that the transfer reads.
+  constexpr void readPackets(BlockState& block, const Operation& operation, std::int32_t i, const Piece& piece) {
+    if (!isPresent(piece)) return;
+    forEachOperand(operation.sources, [&](const Operand& operand) {
+      if (operand.form != Form::Packet) return;
+      forEachPlace(block, operand, i, [&](std::int32_t chunk, std::int32_t) {
+        const std::int32_t clock = contents_.at(chunk, piece.cell).cell.packetClock;
+        if (clock < 0) return;
+        const auto isOfPiece = [&](const BlockState::Known& known) { return known.piece == piece; };
+        auto known = std::find_if(block.known.begin(), block.known.end(), isOfPiece);
+        if (known == block.known.end()) known = block.known.insert(known, {piece, block.clock.weak});
+        Clock::raise(known->weak, snapshots_[clock].weak);
+        block.pending.mergeWeak(snapshots_[clock]);
+        steps_ += 2 * block.clock.size();
+      });
+    });
+  }
+  constexpr const std::vector<std::int32_t>& weakOf(const BlockState& block, const Piece& piece) const {
+    for (const auto& known : block.known)
+      if (known.piece == piece) return known.weak;
+    return block.clock.weak;
+  }
+
+  constexpr void transferCell(std::int32_t index, const Operation& operation, std::int32_t i, std::int32_t c,
+                              std::int32_t instance, Port* port) {
+    BlockState& block = blocks_[index];
+    Piece piece = pieceOf(block, operation, i, c);
+    std::int32_t value = 0;
+    if (pair_ == nullptr) {
+      value = resultOf(index, operation, i, piece);
+      if (fault_) return;
+    } else if (!isPresent(piece)) {
+      return;
+    }
+    DataAccess access{index, block.interval, instance, index, block.next, false, piece};
+    if (port != nullptr) {
+      access.actor = port->actor;
+      access.interval = port->interval;
+    } else {
+      readPackets(block, operation, i, piece);
+      if (pair_ != nullptr && piece == pair_->earlier) access.certificate = ++block.certificates;
+    }
+    const Order order{port != nullptr ? port->clock.strong : block.clock.strong,
+                      port != nullptr ? port->clock.weak : weakOf(block, piece)};
+
+    if (isChecked(piece))
+      forEachOperand(operation.sources, [&](const Operand& operand) {
+        forEachPlace(block, operand, i, [&](std::int32_t chunk, std::int32_t rank) {
+          requireCall(operand, rank, access, order);
+          read(contents_.at(chunk, c), operand.form == Form::Packet, access, order);
+        });
+      });
+    access.isWrite = true;
+    std::int32_t packetClock = -1;
+    forEachOperand(operation.destinations, [&](const Operand& operand) {
+      forEachPlace(block, operand, i, [&](std::int32_t chunk, std::int32_t rank) {
+        Cell& cell = contents_.at(chunk, c).cell;
+        const bool isPacket = operand.form == Form::Packet;
+        if (operand.buffer == BufferKind::Input && !plan_.inPlace)
+          return reportAt(FaultKind::InputOverwritten, index, block.rank);
+        if (pair_ == nullptr && isPacket && cell.packetCall >= block.call)
+          return reportConflict(FaultKind::PacketWrittenTwice, access, cell.write);
+        if (isChecked(piece)) {
+          requireCall(operand, rank, access, order);
+          write(chunk, access, order, value);
+        }
+        if (!isPacket) return;
+        if (packetClock < 0 && isPresent(piece)) packetClock = packetSnapshot(block, order, access);
+        cell.packetCall = block.call;
+        cell.packetClock = packetClock;
+      });
+    });
+  }
+
+  /// The value that a transfer stores in a cell of its i-th chunks. Sets the position of `piece` to that of the data.
+  constexpr std::int32_t resultOf(std::int32_t index, const Operation& operation, std::int32_t i, Piece& piece) {
+    const BlockState& block = blocks_[index];
+    std::vector<std::int32_t> terms;
+    forEachOperand(operation.sources, [&](const Operand& operand) {
+      forEachPlace(block, operand, i, [&](std::int32_t chunk, std::int32_t rank) {
+        const Contents::Place place = contents_.at(chunk, piece.cell);
+        requireRunning(operand, rank, index);
+        if (fault_) return;
+        // What is wrong with data of a later call is told when it is read.
+        if (place.cell.value < 0 || place.cell.write.piece.call < block.call)
+          return report(FaultKind::Uninitialised, index, block.next);
+        terms.push_back(place.cell.value);
+      });
+    });
+    if (fault_) return -1;
+    piece.position = values_[terms[0]].position;
+    for (const std::int32_t term : terms)
+      if (values_[term].position != piece.position) return report(FaultKind::MixedPositions, index, block.next), -1;
+    const std::int32_t found = (plan_.chunksPerPart + piece.position - i % plan_.chunksPerPart) % plan_.chunksPerPart;
+    std::int32_t& position = positions_[plan_.blocks[index].operations.first + block.next];
+    if (position < 0) position = found;
+    if (position != found) return report(FaultKind::MixedPositions, index, block.next), -1;
+    if (checkPositions_ && operation.position != found) return report(FaultKind::WrongPosition, index, block.next), -1;
+    forEachOperand(operation.destinations, [&](const Operand& operand) {
+      if (operand.buffer == BufferKind::Scratch || chunkPosition(plan_, operand.first + i) == piece.position) return;
+      locate({operand.buffer, operand.rank, operand.first + i, block.call});
+      reportAt(FaultKind::MixedPositions, index, block.rank);
+    });
+    return values_.sum(terms);
+  }
+
+  /// What is told by packets that a transfer writes.
+  constexpr std::int32_t packetSnapshot(BlockState& block, const Order& order, const DataAccess& access) {
+    if (&order.weak == &block.clock.weak && access.certificate == 0) return snapshotOf(block);
+    Clock clock;
+    clock.weak = order.weak;
+    if (access.certificate > 0) clock.weak[certificateActor(access.block)] = access.certificate;
+    return snapshots_.add(clock);
+  }
+
+  /// Another rank's input and output may be accessed while its call runs.
+  constexpr void requireRunning(const Operand& operand, std::int32_t rank, std::int32_t index) {
+    const std::int32_t call = blocks_[index].call;
+    if (operand.buffer == BufferKind::Scratch || callerCalls_[rank] == call) return;
+    reportAt(callerCalls_[rank] < call ? FaultKind::AccessBeforeCall : FaultKind::AccessAfterCall, index,
+             rankOf(index));
+  }
+  constexpr void requireCall(const Operand& operand, std::int32_t rank, const DataAccess& access, const Order& order) {
+    const std::int32_t call = access.piece.call;
+    if (operand.buffer == BufferKind::Scratch || rank == rankOf(access.block)) return;
+    requireRunning(operand, rank, access.block);
+    if (fault_) return;
+    const DataAccess begin{callerActor(rank), 2 * call + 1, 0, -1, -1, false, access.piece};
+    if (!isOrdered(begin, access, order)) reportOrder(FaultKind::AccessBeforeCall, access, begin);
+  }
+
+  constexpr void read(const Contents::Place& place, bool isPacket, const DataAccess& access, const Order& order) {
+    if (fault_) return;
+    if (!place.strip.holds.isSameData(access.piece)) {
+      if (place.strip.holds.call < access.piece.call)
+        return report(FaultKind::Uninitialised, access.block, access.operation);
+      if (!isPacket && !isOrdered(place.strip.write, access, order))
+        return reportConflict(FaultKind::ReadBeforeWrite, access, place.strip.write);
+      return reportConflict(FaultKind::WriteBeforeRead, place.strip.write, access);
+    }
+    if (!isPacket && !isOrdered(place.cell.write, access, order))
+      reportOrder(FaultKind::ReadBeforeWrite, access, place.cell.write);
+    place.cell.reads.push_back(access);
+    ++steps_;
+  }
+
+  constexpr void write(std::int32_t chunk, const DataAccess& access, const Order& order, std::int32_t value) {
+    if (fault_) return;
+    const Contents::Place place = contents_.at(chunk, access.piece.cell);
+    Cell& cell = place.cell;
+    Strip& strip = place.strip;
+    if (!strip.holds.isSameData(access.piece)) {
+      if (strip.holds.call > access.piece.call) return reportConflict(FaultKind::WriteBeforeWrite, access, strip.write);
+      beginData(chunk, access, strip);
+    }
+    for (const DataAccess& earlier : strip.before)
+      if (!isOrdered(earlier, access, order))
+        reportOrder(earlier.isWrite ? FaultKind::WriteBeforeWrite : FaultKind::WriteBeforeRead, access, earlier);
     bool wasRead = false;  // a write after a read of the old write comes after that write
     for (const DataAccess& earlier : cell.reads) {
       if (earlier.instance == access.instance) continue;
-      if (!isOrdered(earlier, access, order.weak)) return reportConflict(FaultKind::WriteBeforeRead, access, earlier);
+      if (!isOrdered(earlier, access, order)) reportOrder(FaultKind::WriteBeforeRead, access, earlier);
       wasRead = true;
     }
-    if (cell.value >= 0 && !wasRead &&
-        (cell.write.instance == access.instance || !isOrdered(cell.write, access, clock.strong)))
-      return reportConflict(FaultKind::WriteBeforeWrite, access, cell.write);
+    if (cell.value >= 0 && !wasRead && cell.write.piece.isSameData(access.piece)) {
+      if (cell.write.instance == access.instance)
+        return reportConflict(FaultKind::WriteBeforeWrite, access, cell.write);
+      if (!isOrdered(cell.write, access, order)) reportOrder(FaultKind::WriteBeforeWrite, access, cell.write);
+    }
+    steps_ += 1 + strip.before.size() + cell.reads.size();
     cell.reads.clear();
     cell.write = access;
     cell.value = value;
     cell.packetCall = -1;
   }
 
-  static constexpr bool isOrdered(const DataAccess& earlier, const DataAccess& later,
-                                  const std::vector<std::int32_t>& clock) {
-    return earlier.instance == later.instance || clock[earlier.actor] >= earlier.interval;
+  /// A strip gets data of another call or position than before, whose cells lie differently: what was accessed before,
+  /// in all cells, comes before each write.
+  constexpr void beginData(std::int32_t chunk, const DataAccess& access, Strip& strip) {
+    Cell* const cells = contents_.stripOf(chunk, access.piece.cell);
+    for (std::int32_t k = 0; k < layout_.cells() / layout_.iterations(); ++k) {
+      if (cells[k].value < 0 || !cells[k].write.piece.isSameData(strip.holds)) continue;
+      if (cells[k].reads.empty()) strip.before.push_back(cells[k].write);
+      strip.before.insert(strip.before.end(), cells[k].reads.begin(), cells[k].reads.end());
+      cells[k].reads.clear();
+    }
+    strip.holds = access.piece;
+    strip.write = access;
+  }
+
+  /// Whether an access is ordered before another, about which `order` is known: a write is also visible.
+  constexpr bool isOrdered(const DataAccess& earlier, const DataAccess& later, const Order& order) const {
+    if (earlier.instance == later.instance) return true;
+    if (earlier.isWrite) return order.strong[earlier.actor] >= earlier.interval;
+    return order.weak[earlier.actor] >= earlier.interval ||
+           (earlier.certificate > 0 && order.weak[certificateActor(earlier.block)] >= earlier.certificate);
+  }
+
+  constexpr void checkEffort() {
+    if (steps_ > limits_.steps || snapshots_.numbers() + values_.terms() > limits_.numbers)
+      fault_ = {.kind = FaultKind::TooLarge};
   }
 
   // ---- the end
 
   constexpr void checkEnd() {
+    if (pair_ != nullptr) return;
     for (std::int32_t index = 0; index < countOf(blocks_); ++index) {
       const BlockState& block = blocks_[index];
       if (callerCalls_[block.rank] >= calls_ || block.finished) continue;
@@ -615,18 +808,28 @@ class Simulation {
     }
   }
 
+  /// The order of a pair of accesses is missing. It is what packets may give that not all messages have: then the pair
+  /// is noted, if it ends in the last call; those of the calls before are the same.
+  constexpr void reportOrder(FaultKind kind, const DataAccess& access, const DataAccess& earlier) {
+    const PiecePair pair{earlier.piece, access.piece};
+    if (!hasPackets_ || (pair_ != nullptr && pair == *pair_)) return reportConflict(kind, access, earlier);
+    if (pair_ != nullptr || pair.later.call != calls_ - 1) return;
+    if (std::find(openPairs_.begin(), openPairs_.end(), pair) == openPairs_.end()) openPairs_.push_back(pair);
+  }
+
   const Plan& plan_;
   std::int32_t calls_;
-  std::int32_t iterations_;
-  std::int32_t sharesPerIteration_;
+  CheckLimits limits_;
+  const PiecePair* pair_;
+  CellLayout layout_;
+  bool hasPackets_ = false;
   Values values_;
   Contents contents_;
   std::vector<std::int32_t> positions_;
   bool checkPositions_ = true;
 
   std::vector<BlockState> blocks_;
-  std::vector<Port> ports_;  // of each channel; unused for those of other kinds
-  std::int32_t portChannels_ = 0;
+  Ports ports_;
   std::vector<Clock> callers_;
   std::vector<std::int32_t> callerCalls_;  // which call each rank is in
   std::vector<std::int32_t> running_;      // blocks of each rank that have not finished their call
@@ -634,6 +837,8 @@ class Simulation {
   std::vector<Counter> counters_;
   Snapshots snapshots_;
   std::int32_t instances_ = 0;
+  std::vector<PiecePair> openPairs_;
+  std::uint64_t steps_ = 0;
 
   Location location_;  // of the cells that are looked at
   Fault fault_;
