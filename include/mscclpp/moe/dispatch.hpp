@@ -158,7 +158,7 @@ struct Dispatch {
       // Packets leave before this rank knows that others have entered; stores need it.
       if (share.sends && !storesOwnRows) send(share.first, share.stride);
       if (receives || storesOwnRows) {
-        session.awaitEntries();
+        if (!session.awaitEntries()) return end();
         fits = makeTable();
       }
       if (share.sends && storesOwnRows) send(share.first, share.stride);
@@ -377,7 +377,6 @@ struct Dispatch {
     /// offsets, and reports how many rows there are. Called by all threads. Returns whether the output holds them: the
     /// same in all lanes of a warp.
     MSCCLPP_INLINE bool makeTable() {
-      const bool hasFailed = session.failed();
       const auto block = grid.block();
       const Warp& warp = session.warp();
       const ExpertPlacement& placement = args.placement;
@@ -433,9 +432,9 @@ struct Dispatch {
         for (int from = block.rank(); from < args.team.size(); from += block.size()) {
           args.handle.received[from] = session.count(from, tokenCount);
         }
-        if (!hasFailed) session.report(*end);
+        session.report(*end);
       }
-      return !hasFailed && *end <= placement.capacity;
+      return *end <= placement.capacity;
     }
     /// Waits until every rank has reported whether its output holds its rows. Called by all lanes of a warp; the same
     /// in all of them.

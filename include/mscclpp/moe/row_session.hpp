@@ -112,14 +112,15 @@ class RowSession {
       }
     }
   }
-  /// Waits until every rank has entered the call. Called by all threads of each block; they may read all counts then.
-  MSCCLPP_INLINE void awaitEntries() {
+  /// Waits until every rank has entered the call. Called by all threads of each block. Returns whether all have, the
+  /// same in all threads of the block: they may read all counts then. If not, the call fails.
+  MSCCLPP_INLINE bool awaitEntries() {
     const auto block = grid_.block();
     for (int from = block.rank(); from < team().size(); from += block.size()) {
       awaitWord(args_.scratch.entryOffset(from), from);
     }
     if (hasFailed(wait_)) args_.epochs.stop(epoch_);
-    block.sync();
+    return !block.syncAny(hasFailed(wait_));
   }
   /// A count that rank `from` has sent.
   MSCCLPP_INLINE std::uint32_t count(int from, std::uint32_t word) const {
