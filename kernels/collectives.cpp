@@ -104,7 +104,8 @@ class Collectives::State {
     std::erase_if(inUse, [&](const auto& each) { return !isAvailable(algorithmTable[each.algorithm]); });
     if (const auto budget = backend_.budget()) {
       // An exchange has a block at least for each pair of ranks and direction.
-      share_ = reserveOnAllRanks(*communicator_->bootstrap(), budget, std::max(maxBlocks_, 2 * ranks_ - 1));
+      share_ =
+          reserveOnAllRanks(*communicator_->bootstrap(), budget, std::max(maxBlocks_, 2 * ranks_ - 1), "Collectives");
       maxBlocks_ = std::min(maxBlocks_, share_->blocks());
     }
     regions_.emplace(*communicator_, deviceType, backend_, inUse, maxBlocks_);

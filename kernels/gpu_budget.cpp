@@ -38,13 +38,17 @@ std::shared_ptr<GpuBudget> GpuBudget::of(int device, const std::function<std::sh
 }
 
 std::unique_ptr<GpuBudget::Share> GpuBudget::reserve(const std::shared_ptr<GpuBudget>& budget, int blocks) {
-  std::unique_ptr<Share> share(new Share(budget, blocks));
+  std::unique_ptr<Share> share(new Share(budget));
   const std::lock_guard lock(budget->mutex_);
-  const int wanted = budget->concurrentSlots_ + 2 * blocks;
-  share->isConcurrent_ = wanted <= budget->slots_ / 2 && wanted + budget->largestChained() <= budget->slots_;
-  if (!share->isConcurrent_) share->blocks_ = std::min(blocks, budget->slots_ - budget->concurrentSlots_);
-  budget->add(*share);
+  budget->grant(*share, blocks);
   return share;
+}
+
+void GpuBudget::grant(Share& share, int blocks) {
+  const int wanted = concurrentSlots_ + 2 * blocks;
+  share.isConcurrent_ = wanted <= slots_ / 2 && wanted + largestChained() <= slots_;
+  share.blocks_ = share.isConcurrent_ ? blocks : std::min(blocks, slots_ - concurrentSlots_);
+  add(share);
 }
 
 void GpuBudget::add(const Share& share) {
@@ -71,6 +75,13 @@ GpuBudget::Share::~Share() {
   budget_->remove(*this);
 }
 
+void GpuBudget::Share::resize(int blocks) {
+  const std::lock_guard lock(budget_->mutex_);
+  hasUnchainedCalls_ = hasUnchainedCalls_ || isConcurrent_;
+  budget_->remove(*this);
+  budget_->grant(*this, blocks);
+}
+
 void GpuBudget::Share::chain(int blocks) {
   const std::lock_guard lock(budget_->mutex_);
   budget_->remove(*this);
@@ -81,6 +92,8 @@ void GpuBudget::Share::chain(int blocks) {
 
 CallOrder::Turn GpuBudget::Share::begin(CUstream_st* stream) {
   if (isConcurrent_) return own_.begin(stream, GraphLaunches::Unordered);
+  // Ends at once: this call is none of them.
+  if (hasUnchainedCalls_) static_cast<void>(own_.begin(stream, GraphLaunches::Unordered));
   bool isAlone = false;
   {
     const std::lock_guard lock(budget_->mutex_);
@@ -96,13 +109,16 @@ KernelStart GpuBudget::Share::start() const {
   return isAlone ? KernelStart::Early : KernelStart::InOrder;
 }
 
-std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const std::shared_ptr<GpuBudget>& budget,
-                                                    int blocks) {
-  std::unique_ptr<GpuBudget::Share> share;
-  const mscclpp::detail::GroupAgreement agreement(bootstrap, "Collectives");
+namespace {
+
+/// Reserves on each rank by `reserve`, and makes the shares equal. reserve: returns the share.
+void agreeOnShare(Bootstrap& bootstrap, const std::string& who, const GpuBudget* budget, int blocks,
+                  const std::function<GpuBudget::Share&()>& reserve) {
+  GpuBudget::Share* share = nullptr;
+  const mscclpp::detail::GroupAgreement agreement(bootstrap, who);
   const auto all = agreement.runStep("reserve blocks on its GPU", [&] {
-    share = GpuBudget::reserve(budget, blocks);
-    const RankShare own{static_cast<std::uint64_t>(::getpid()), reinterpret_cast<std::uintptr_t>(budget.get()),
+    share = &reserve();
+    const RankShare own{static_cast<std::uint64_t>(::getpid()), reinterpret_cast<std::uintptr_t>(budget),
                         share->isConcurrent() ? 1 : 0, share->blocks()};
     std::vector<char> bytes(sizeof(own));
     std::memcpy(bytes.data(), &own, sizeof(own));
@@ -114,15 +130,14 @@ std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const 
   for (const auto& bytes : all) {
     RankShare each{};
     if (bytes.size() != sizeof(each)) {
-      throw Error(
-          "Collectives: a rank states its blocks in another format: use the same version of mscclpp on all ranks",
-          ErrorCode::InvalidUsage);
+      throw Error(who + ": a rank states its blocks in another format: use the same version of mscclpp on all ranks",
+                  ErrorCode::InvalidUsage);
     }
     std::memcpy(&each, bytes.data(), sizeof(each));
     const auto rank = static_cast<int>(ranks.size());
     const auto other = ranks.emplace(std::pair(each.process, each.budget), rank);
     if (!other.second) {
-      throw Error("Collectives: ranks " + std::to_string(other.first->second) + " and " + std::to_string(rank) +
+      throw Error(who + ": ranks " + std::to_string(other.first->second) + " and " + std::to_string(rank) +
                       " of one process use the same GPU: make a GPU of its own current in each",
                   ErrorCode::InvalidUsage);
     }
@@ -130,7 +145,25 @@ std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const 
     fewest = std::min(fewest, each.blocks);
   }
   if (!isConcurrent) share->chain(fewest);
+}
+
+}  // namespace
+
+std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const std::shared_ptr<GpuBudget>& budget,
+                                                    int blocks, const std::string& who) {
+  std::unique_ptr<GpuBudget::Share> share;
+  agreeOnShare(bootstrap, who, budget.get(), blocks, [&]() -> GpuBudget::Share& {
+    share = GpuBudget::reserve(budget, blocks);
+    return *share;
+  });
   return share;
+}
+
+void resizeOnAllRanks(Bootstrap& bootstrap, GpuBudget::Share& share, int blocks, const std::string& who) {
+  agreeOnShare(bootstrap, who, share.budget(), blocks, [&]() -> GpuBudget::Share& {
+    share.resize(blocks);
+    return share;
+  });
 }
 
 }  // namespace mscclpp::kernels

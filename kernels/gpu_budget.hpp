@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <set>
+#include <string>
 
 #include "call_order.hpp"
 #include "host/base/process_identity.hpp"
@@ -42,9 +43,13 @@ class GpuBudget {
     Share(const Share&) = delete;
     Share& operator=(const Share&) = delete;
 
+    const GpuBudget* budget() const noexcept { return budget_.get(); }
     bool isConcurrent() const noexcept { return isConcurrent_; }
     /// The most blocks of its kernels: as many as were asked for or, if it is chained, as there are.
     int blocks() const noexcept { return blocks_; }
+    /// Reserves anew, for kernels of up to `blocks` blocks, as if it were destroyed and made again. Its later eager
+    /// calls run after its earlier ones; calls that were captured before keep the order that they had then.
+    void resize(int blocks);
     /// Makes it a chained one of `blocks` blocks, at most as many as it has: for what other ranks have.
     void chain(int blocks);
 
@@ -58,20 +63,22 @@ class GpuBudget {
 
    private:
     friend class GpuBudget;
-    Share(std::shared_ptr<GpuBudget> budget, int blocks)
-        : budget_(std::move(budget)), blocks_(blocks), own_(budget_->events_) {}
+    explicit Share(std::shared_ptr<GpuBudget> budget) : budget_(std::move(budget)), own_(budget_->events_) {}
 
     const mscclpp::detail::OwnerProcess owner_;  // a forked child's copy has a copy of the lock
     const std::shared_ptr<GpuBudget> budget_;
-    int blocks_;
+    int blocks_ = 0;
     bool isConcurrent_ = false;
-    CallOrder own_;  ///< of the calls of a concurrent object
+    bool hasUnchainedCalls_ = false;  ///< there may be calls in own_ although it is chained
+    CallOrder own_;                   ///< of the calls of a concurrent object
   };
 
   /// A share for an object whose kernels have up to `blocks` blocks.
   static std::unique_ptr<Share> reserve(const std::shared_ptr<GpuBudget>& budget, int blocks);
 
  private:
+  /// Decides what a share that has nothing gets.
+  void grant(Share& share, int blocks);
   void add(const Share& share);
   void remove(const Share& share);
   int largestChained() const { return chained_.empty() ? 0 : *chained_.rbegin(); }
@@ -86,8 +93,15 @@ class GpuBudget {
 };
 
 /// The same share on all ranks: concurrent if it is on every rank, else chained, with the fewest blocks of any. Called
-/// by all ranks with the same number of blocks.
+/// by all ranks with the same number of blocks. who: begins the messages of errors.
 std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const std::shared_ptr<GpuBudget>& budget,
-                                                    int blocks);
+                                                    int blocks, const std::string& who);
+/// Share::resize() likewise.
+void resizeOnAllRanks(Bootstrap& bootstrap, GpuBudget::Share& share, int blocks, const std::string& who);
+
+namespace gpu {
+/// The budget of the current GPU. Throws CudaError.
+std::shared_ptr<GpuBudget> currentBudget();
+}  // namespace gpu
 
 }  // namespace mscclpp::kernels

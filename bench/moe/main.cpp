@@ -38,6 +38,7 @@ struct Options {
   int lowLatencyBlocks = 0;
   bool bf16 = false;
   bool quantise = false;
+  bool bulk = false;
   bool nccl = false;
   std::string ncclLibrary;
   bool json = false;
@@ -62,6 +63,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
       .range(0, 511);
   commandLine.add("--low-latency-blocks", options.lowLatencyBlocks, "the same of the low-latency form; 0: 64")
       .range(0, 511);
+  commandLine.addFlag("--bulk", options.bulk, "the bandwidth form sends by bulk copies, if it does not quantise");
   commandLine.addFlag("--bf16", options.bf16, "dispatch bf16; default: fp8 with scales");
   commandLine.addFlag("--quantise", options.quantise, "dispatch fp8 that is quantised from bf16 in the kernel");
   commandLine.add("--calls", options.timing.calls, "calls per measurement, in one graph").range(1, 10'000);
@@ -133,7 +135,8 @@ class Bench {
             .hidden = static_cast<std::uint32_t>(options.hidden),
             .format = options.format(),
             .blocks = options.blocks,
-            .lowLatencyBlocks = options.lowLatencyBlocks};
+            .lowLatencyBlocks = options.lowLatencyBlocks,
+            .bulkCopies = options.bulk};
   }
   int rank() const { return bootstrap_->getRank(); }
 

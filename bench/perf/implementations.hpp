@@ -3,10 +3,12 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "buffers.hpp"
+#include "comparison.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 #include "nccl.hpp"
 #include "options.hpp"
@@ -25,7 +27,8 @@ struct Implementation {
   std::function<void()> check;
   bool roundsEachAddition;
   bool canRecord;
-  bool isRegistered = false;  ///< its buffers are registered on all ranks
+  bool isRegistered = false;      ///< its buffers are registered on all ranks
+  std::optional<Goal> goal = {};  ///< of a plan: compared with the first implementation
   std::shared_ptr<void> inputs;
   std::shared_ptr<void> outputs;
 

@@ -200,9 +200,11 @@ std::size_t measure(const Options& options, std::shared_ptr<Bootstrap> bootstrap
   if (group.rank() == 0) {
     report = std::make_unique<Report>(options, group.size(),
                                       device.backend.description() + (nccl ? ", NCCL " + nccl->version() : ""));
+    if (!options.plans.empty() && !collectives.isConcurrent()) report->printTurns();
   }
 
   kernels::TuningTable fastest;
+  ComparedImplementations compared;
   std::size_t totalWrong = 0;
   std::size_t measured = 0;
   for (std::size_t s = 0; s < shapes.size(); ++s) {
@@ -228,7 +230,15 @@ std::size_t measure(const Options& options, std::shared_ptr<Bootstrap> bootstrap
       }
       if (report) {
         const std::string algorithm = implementation.algorithmOf(bench.call(implementation, shape));
-        report->add({implementation.name, algorithm, shape, timings[i], wrong[i]});
+        Row row{implementation.name, algorithm, shape, timings[i], wrong[i]};
+        if (implementation.goal && !supported.front()->goal) {
+          row.comparison =
+              compare(*implementation.goal, timings[i].slowest,
+                      supported.front()->algorithmOf(bench.call(*supported.front(), shape)), timings.front().slowest);
+          compared.try_emplace(implementation.name, ComparedSizes{*implementation.goal})
+              .first->second.add(*row.comparison, shape.size() * sizeOf(options.type));
+        }
+        report->add(row);
         if (!implementation.algorithm.empty() && wrong[i] == 0) {
           CollectiveShape longest = shape;
           longest.count = std::size_t{1} << 45;
@@ -248,7 +258,10 @@ std::size_t measure(const Options& options, std::shared_ptr<Bootstrap> bootstrap
   if (report && !options.tuningFile.empty()) {
     fastest.writeTo(options.tuningFile, device.backend.deviceName(), group.size(), options.collective);
   }
-  if (report) report->printVerdict(totalWrong);
+  if (report) {
+    report->printComparison(compared);
+    report->printVerdict(totalWrong);
+  }
   return totalWrong;
 }
 

@@ -8,6 +8,10 @@ namespace mscclpp::perf {
 
 namespace {
 
+constexpr Goal goalOf(PlanCode code) {
+  return code == PlanCode::Specialised ? Goal{1.02, 0.05} : Goal{1.04, 0.7};
+}
+
 void requireSuitable(const Options& options, const std::string& file, const ExecutionPlan& plan, int ranks) {
   const auto require = [&](bool suits, const std::string& why) {
     if (!suits) throw Error("--plan " + file + ": the plan is " + why, ErrorCode::InvalidUsage);
@@ -29,8 +33,9 @@ std::vector<Implementation> planImplementations(const Options& options,
   const int rank = communicator->bootstrap()->getRank();
   const int ranks = communicator->bootstrap()->getNranks();
   for (const std::string& file : options.plans) {
-    const ExecutionPlan plan(file, rank);
-    requireSuitable(options, file, plan, ranks);
+    const ExecutionPlan ofFirst(file, 0);
+    requireSuitable(options, file, ofFirst, ranks);
+    const ExecutionPlan plan = ofFirst.forRank(rank);
     for (const PlanCode code : {PlanCode::Specialised, PlanCode::Interpreted}) {
       if (device == DeviceType::CPU && code == PlanCode::Specialised) continue;
       const auto executor = std::make_shared<Executor>(communicator, Executor::DefaultScratchBufferSize, device, code);
@@ -50,6 +55,7 @@ std::vector<Implementation> planImplementations(const Options& options,
       implementation.check = [executor] { executor->check(); };
       implementation.roundsEachAddition = true;
       implementation.canRecord = false;
+      implementation.goal = goalOf(code);
       all.push_back(implementation);
     }
   }

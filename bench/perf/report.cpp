@@ -54,6 +54,14 @@ Report::Report(const Options& options, int ranks, const std::string& backend)
   std::fflush(stdout);
 }
 
+void Report::printTurns() const {
+  if (options_.json) return;
+  fmt::print(
+      "# The blocks of all do not fit on a GPU at once, so that each call waits for the one before to end. "
+      "--max-blocks "
+      "16 or less leaves room for plans of up to 8.\n");
+}
+
 void Report::progress(std::size_t index, std::size_t of, std::size_t bytes) const {
   if (!isTerminal_) return;
   fmt::print(stderr, "\r[{}/{}] {} bytes\x1b[K", index + 1, of, bytes);
@@ -70,10 +78,14 @@ void Report::add(const Row& row) const {
   if (options_.json) {
     printJson(row, bytes, algorithmBandwidth, busBandwidth);
   } else {
-    fmt::print("{:>14} {:>12} {:>9} {:>6} {:>5} {:>10.2f} {:>9.2f} {:>9.2f} {:>7}  {}\n", bytes, row.shape.count,
+    const auto beside = [](const Comparison& c) {
+      return fmt::format(": {:.3f} of {}, {:+.2f} us", c.ratio, c.with, c.microseconds);
+    };
+    fmt::print("{:>14} {:>12} {:>9} {:>6} {:>5} {:>10.2f} {:>9.2f} {:>9.2f} {:>7}  {}{}\n", bytes, row.shape.count,
                nameOf(options_.type), hasReduction(options_.collective) ? nameOf(options_.op) : "none",
                hasRoot(options_.collective) ? options_.root : -1, microseconds, algorithmBandwidth, busBandwidth,
-               options_.check ? std::to_string(row.wrong) : "N/A", row.algorithm);
+               options_.check ? std::to_string(row.wrong) : "N/A", row.algorithm,
+               row.comparison ? beside(*row.comparison) : "");
   }
   std::fflush(stdout);
 }
@@ -95,6 +107,12 @@ void Report::printJson(const Row& row, std::size_t bytes, double algorithmBandwi
   if (options_.mode == TimingMode::Skewed) line.add("fastestUs", row.timing.fastest);
   line.add("algbw", algorithmBandwidth).add("busbw", busBandwidth);
   if (options_.check) line.add("wrong", row.wrong);
+  if (row.comparison) {
+    line.add("comparedWith", row.comparison->with)
+        .add("ratio", row.comparison->ratio)
+        .add("differenceUs", row.comparison->microseconds)
+        .add("goalReached", row.comparison->isReached);
+  }
   fmt::print("{}\n", line.text());
 }
 
@@ -102,6 +120,15 @@ void Report::printTraceSummary(std::uint64_t lost) const {
   if (options_.json) return;
   fmt::print("# trace of {} calls of each size: {}{}\n", options_.tracedCalls, options_.traceFile,
              lost == 0 ? "" : fmt::format(", {} events dropped because a buffer was full", lost));
+}
+
+void Report::printComparison(const ComparedImplementations& implementations) const {
+  if (options_.json) return;
+  for (const auto& [name, compared] : implementations) {
+    fmt::print("# {}: {} of {} sizes within {:.0f}% or {:.2f} us; the worst: {:.3f} of {}, {:+.2f} us, at {} B\n", name,
+               compared.reached, compared.sizes, (compared.goal.ratio - 1) * 100, compared.goal.microseconds,
+               compared.worst.ratio, compared.worst.with, compared.worst.microseconds, compared.worstBytes);
+  }
 }
 
 void Report::printVerdict(std::size_t wrong) const {

@@ -3,9 +3,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "collective_shape.hpp"
+#include "comparison.hpp"
 #include "options.hpp"
 #include "timing_modes.hpp"
 
@@ -17,16 +19,20 @@ struct Row {
   CollectiveShape shape;
   Timing timing;
   std::size_t wrong;
+  std::optional<Comparison> comparison = {};
 };
 
 /// Used by rank 0 only.
 class Report {
  public:
   Report(const Options& options, int ranks, const std::string& backend);
+  /// The library's calls and plans share a GPU only by taking turns.
+  void printTurns() const;
   void progress(std::size_t index, std::size_t of, std::size_t bytes) const;
   void add(const Row& row) const;
   /// The trace has been written; `lost` events were dropped.
   void printTraceSummary(std::uint64_t lost) const;
+  void printComparison(const ComparedImplementations& implementations) const;
   /// `wrong`: number of wrong elements in all rows.
   void printVerdict(std::size_t wrong) const;
 

@@ -17,7 +17,7 @@ template <int Ranks, GemmShape tile>
 using Layer = GemmReduce<
     bf16,
     GemmReduceConfig{
-        .delivery = RowDelivery::ToAll, .tile = tile, .reducerWarps = (tile.warps() > 1 ? 4 : 1), .ranks = Ranks},
+        .delivery = RowDelivery::ToAll, .tile = tile, .reducerWarps = (tile.warps() > 1 ? 3 : 1), .ranks = Ranks},
     NormRows<bf16>>;
 
 /// The slice of the inner dimension that a rank multiplies. All arrays are row-major.

@@ -97,15 +97,7 @@ const Backend& gpuBackend() {
         return gpu::makeAllReduceFp8<float>(communicator, monitor);
       },
       gpu::launchClockSync,
-      [] {
-        const int device = mscclpp::detail::currentGpu();
-        return GpuBudget::of(device, [&] {
-          int multiprocessors = 0;
-          MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
-          // Two are for kernels of one block that have no share, the barriers of movers that users make.
-          return std::make_shared<GpuBudget>(std::max(multiprocessors - 2, 4), gpu::streamEvents());
-        });
-      }};
+      gpu::currentBudget};
   return backend;
 }
 

@@ -1,8 +1,8 @@
 // Replaces kernels/gpu/ in a build without the CUDA toolkit.
 #include "kernels/backend.hpp"
+#include "kernels/fused_gemm.hpp"
 #include "kernels/timed_calls.hpp"
 #include "mscclpp/host/base/error.hpp"
-#include "mscclpp/kernels/fused_gemm.hpp"
 
 namespace mscclpp::kernels {
 
@@ -23,8 +23,8 @@ std::unique_ptr<TimedCall> gpuTimedCall(CUstream_st*, const Call&, const TimingO
   throwNoCuda();
 }
 
-}  // namespace mscclpp::kernels
-
-std::unique_ptr<mscclpp::FusedGemm> mscclpp::makeFusedGemm(Communicator&, const GemmLayer&) {
-  kernels::throwNoCuda();
+std::unique_ptr<FusedGemm> gpu::makeFusedGemm(Communicator&, const GemmLayer&, std::shared_ptr<Collectives>) {
+  throwNoCuda();
 }
+
+}  // namespace mscclpp::kernels

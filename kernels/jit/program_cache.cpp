@@ -42,7 +42,7 @@ std::string textOf(const std::vector<char>& bytes) {
 void warnOnce(const std::string& what) {
   static std::atomic<bool> warned = false;
   if (warned.exchange(true)) return;
-  logMessage(LogLevel::Warn, LogSubsystem::Gpu, "kernels compiled at run time are not kept: ", what,
+  logMessage(LogLevel::Warn, LogSubsystem::Gpu, "kernels compiled at run time and proofs of plans are not kept: ", what,
              "; set MSCCLPP_CACHE_DIR to a folder of your own");
 }
 

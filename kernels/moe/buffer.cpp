@@ -1,9 +1,12 @@
 #include <algorithm>
+#include <array>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "host/memory/device_memory.hpp"
+#include "kernels/gpu_budget.hpp"
 #include "kernels/moe/calls.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
@@ -21,12 +24,22 @@ namespace {
 void require(bool condition, const std::string& otherwise) {
   if (!condition) throwInvalidUsage(otherwise);
 }
-void requireArray(const void* array, const char* name) {
+void requireAligned(const void* array, std::size_t alignment, const char* name) {
+  require(reinterpret_cast<std::uintptr_t>(array) % alignment == 0,
+          std::string(name) + " is not at a multiple of " + std::to_string(alignment) + " bytes");
+}
+template <class T>
+void requireArray(const T* array, const char* name) {
   require(array != nullptr, std::string(name) + " is null");
+  requireAligned(array, alignof(T), name);
 }
 void requireRows(const void* rows, const char* name) {
-  requireArray(rows, name);
-  require(reinterpret_cast<std::uintptr_t>(rows) % 16 == 0, std::string(name) + " is not at a multiple of 16 bytes");
+  require(rows != nullptr, std::string(name) + " is null");
+  requireAligned(rows, 16, name);
+}
+
+const char* nameOf(Form form) {
+  return form == Form::LowLatency ? "low-latency" : "bandwidth";
 }
 
 /// Takes parts of an allocation, one after the other.
@@ -50,8 +63,33 @@ T* at(void* memory, std::size_t offset) {
 
 }  // namespace
 
+std::size_t rowBytes(const BufferConfig& config) {
+  const bool isQuantised = config.format != RowFormat::Bf16;
+  return config.hidden * (isQuantised ? 1u : 2u) +
+         (isQuantised ? (config.hidden + quantisationGroup - 1) / quantisationGroup * sizeof(float) : 0u);
+}
+std::uint32_t defaultCapacity(const BufferConfig& config, int ranks) {
+  constexpr std::uint64_t bytes = std::uint64_t{256} << 20;
+  const Dimensions sizes{config.maxTokens, config.topk, config.experts, ranks};
+  const std::uint64_t even = std::uint64_t{config.maxTokens} * static_cast<std::uint64_t>(config.topk) +
+                             static_cast<std::uint64_t>(sizes.expertsPerRank()) * (config.alignment - 1);
+  return static_cast<std::uint32_t>(std::min<std::uint64_t>(ExpertPlacement::largestCapacity(sizes, config.alignment),
+                                                            std::max(bytes / rowBytes(config), 2 * even)));
+}
+
+struct DispatchHandle::Record {
+  Handle view;
+  std::weak_ptr<const Buffer::State> buffer;
+  std::shared_ptr<void> memory;  ///< null: the caller's
+  Form form;
+  std::uint32_t tokens;
+  bool isComplete;  ///< a dispatch with this handle has been received
+};
+
 class Buffer::State {
  public:
+  using Record = DispatchHandle::Record;
+
   State(Communicator& communicator, DeviceType where, const BufferConfig& config, std::shared_ptr<WaitMonitor> monitor)
       : config_(valid(config, communicator.bootstrap()->getNranks(), where)),
         where_(where),
@@ -61,13 +99,23 @@ class Buffer::State {
       monitor_ = std::make_shared<WaitMonitor>(communicator, where);
       monitor_->setTeamIsJob();
     }
-    const int sms = where == DeviceType::GPU ? kernels::gpu::multiprocessors() : 1;
-    blocks_ = std::min(config.blocks > 0 ? config.blocks : sms, sms);
-    lowLatencyBlocks_ = std::min(config.lowLatencyBlocks > 0 ? config.lowLatencyBlocks : 64, sms);
-    if (config.maxTokens > 0) makeForm<StoreTransport>(communicator, dimensions(false), bandwidth_);
-    if (config.maxLowLatencyTokens > 0) makeForm<kernels::LowLatencyRows>(communicator, dimensions(true), lowLatency_);
+    blocks_ = lowLatencyBlocks_ = 1;
+    if (where == DeviceType::GPU) {
+      const int sms = kernels::gpu::multiprocessors();
+      copiesRows_ = config.bulkCopies && kernels::gpu::hasBulkCopies();
+      blocks_ = std::min(config.blocks > 0 ? config.blocks : sms, sms);
+      lowLatencyBlocks_ = std::min(config.lowLatencyBlocks > 0 ? config.lowLatencyBlocks : 64, sms);
+      share_ =
+          kernels::reserveOnAllRanks(*communicator.bootstrap(), kernels::gpu::currentBudget(),
+                                     std::max(config.maxTokens > 0 ? blocks_ : 0, lowLatencyBlocks_), "moe::Buffer");
+      blocks_ = std::min(blocks_, share_->blocks());
+      lowLatencyBlocks_ = std::min(lowLatencyBlocks_, share_->blocks());
+    }
+    if (config.maxTokens > 0) makeForm<StoreTransport>(communicator, Form::Bandwidth);
+    if (config.maxLowLatencyTokens > 0) makeForm<kernels::LowLatencyRows>(communicator, Form::LowLatency);
 
-    const Dimensions longest = dimensions(config.maxTokens < config.maxLowLatencyTokens);
+    const Dimensions longest =
+        dimensions(config.maxTokens < config.maxLowLatencyTokens ? Form::LowLatency : Form::Bandwidth);
     Parts parts;
     const auto experts = static_cast<std::size_t>(config.experts);
     const std::size_t tokensPerExpert = parts.add<std::uint32_t>(experts);
@@ -81,6 +129,7 @@ class Buffer::State {
     const std::size_t table =
         parts.add<std::uint32_t>(DispatchWorkspace::tableWords(longest) * static_cast<std::size_t>(tables));
     memory_ = detail::allocatePrivateMemory(where, parts.bytes());
+    scratchBytes_ += parts.bytes();
     workspace_ = {
         {at<std::uint32_t>(memory_.get(), tokensPerExpert), at<std::uint32_t>(memory_.get(), tokensPerRank), nullptr,
          at<std::int32_t>(memory_.get(), expertIndex), at<std::uint32_t>(memory_.get(), segmentCounts)},
@@ -98,8 +147,13 @@ class Buffer::State {
     return isQuantised() ? (dispatchPacks() + groupPacks - 1) / static_cast<std::uint32_t>(groupPacks) : 0;
   }
   std::uint32_t stride() const { return static_cast<std::uint32_t>(ranks()) * config_.maxLowLatencyTokens; }
-  Dimensions dimensions(bool isLowLatency) const {
-    return {isLowLatency ? config_.maxLowLatencyTokens : config_.maxTokens, config_.topk, config_.experts, ranks()};
+  Dimensions dimensions(Form form) const {
+    return {form == Form::LowLatency ? config_.maxLowLatencyTokens : config_.maxTokens, config_.topk, config_.experts,
+            ranks()};
+  }
+  std::size_t scratchBytes() const { return scratchBytes_; }
+  std::uint32_t largestCapacity() const {
+    return static_cast<std::uint32_t>(ExpertPlacement::largestCapacity(dimensions(Form::Bandwidth), config_.alignment));
   }
   void check() const { monitor_->check(); }
 
@@ -121,6 +175,7 @@ class Buffer::State {
   std::shared_ptr<void> allocate(std::size_t bytes) const { return detail::allocatePrivateMemory(where_, bytes); }
 
   void layOut(const Tokens& tokens, const TokenLayout& layout, CUstream_st* stream) {
+    check();
     if (tokens.tokens > 0) requireArray(tokens.experts, "Tokens::experts");
     requireArray(layout.tokensPerRank, "TokenLayout::tokensPerRank");
     requireArray(layout.tokensPerExpert, "TokenLayout::tokensPerExpert");
@@ -128,66 +183,149 @@ class Buffer::State {
       requireArray(layout.rankIndex, "TokenLayout::rankIndex");
       requireArray(layout.expertIndex, "TokenLayout::expertIndex");
     }
-    enqueue(kernels::MoeLayoutCall{{tokens.experts, tokens.weights, tokens.tokens},
-                                   dimensions(false),
-                                   {layout.tokensPerExpert, layout.tokensPerRank, layout.rankIndex, layout.expertIndex,
-                                    workspace_.layout.segmentCounts},
-                                   workspace_.barrier,
-                                   {monitor_->deviceControl(), static_cast<std::uint64_t>(monitor_->timeout().count())},
-                                   blocks_,
-                                   stream});
+    kernels::MoeLayoutCall call{};
+    call.routing = {tokens.experts, tokens.weights, tokens.tokens};
+    call.dimensions = dimensions(Form::Bandwidth);
+    call.layout = {layout.tokensPerExpert, layout.tokensPerRank, layout.rankIndex, layout.expertIndex,
+                   workspace_.layout.segmentCounts};
+    call.barrier = workspace_.barrier;
+    call.wait = wait();
+    call.blocks = blocks_;
+    call.stream = stream;
+    enqueue(call);
   }
 
-  void dispatch(const Tokens& tokens, const ExpertBatch& batch, const Handle& handle, CUstream_st* stream, Phase phase,
-                bool isLowLatency) {
+  /// Returns the number of the call, for receiveDispatch().
+  std::uint64_t dispatch(const Tokens& tokens, const ExpertBatch& batch, const std::shared_ptr<Record>& handle,
+                         CUstream_st* stream, Phase phase, Form form) {
     check();
+    requireOwn(handle.get());
     kernels::MoeDispatchCall call{};
-    fill(call, isLowLatency, handle, tokens.tokens, dispatchPacks(), stream, phase);
+    fill(call, form, handle->view, tokens.tokens, dispatchPacks(), stream, phase);
     if (tokens.tokens > 0) {
       requireRows(tokens.rows, "Tokens::rows");
       requireArray(tokens.experts, "Tokens::experts");
       if (config_.format == RowFormat::Fp8) requireArray(tokens.scales, "Tokens::scales");
+      requireAligned(tokens.weights, alignof(float), "Tokens::weights");
     }
     requireRows(batch.rows, "ExpertBatch::rows");
     requireArray(batch.counts, "ExpertBatch::counts");
     requireArray(batch.offsets, "ExpertBatch::offsets");
     if (isQuantised()) requireArray(batch.scales, "ExpertBatch::scales");
-    call.window = formOf(isLowLatency).dispatch->scratch().window();
-    call.epochs = {formOf(isLowLatency).dispatch->epochs()};
+    requireAligned(batch.origins, alignof(RowOrigin), "ExpertBatch::origins");
+    call.window = formOf(form).dispatch->scratch().window();
+    call.epochs = {formOf(form).dispatch->epochs()};
     call.format = config_.format;
+    call.copiesRows = copiesRows_;
     call.input = tokens;
     call.output = {static_cast<std::byte*>(batch.rows), dispatchPacks(), batch.scales, scaleGroups()};
+    const bool isLowLatency = form == Form::LowLatency;
     call.placement = {
         batch.capacity, isLowLatency ? 1 : config_.alignment, isLowLatency ? stride() : 0, batch.counts, batch.offsets,
         batch.origins};
     require(call.placement.isValid(call.dimensions), "ExpertBatch::capacity is " + std::to_string(batch.capacity) +
                                                          "; low-latency calls need lowLatencyCapacity() rows");
     call.workspace = workspace_;
-    call.workspace.layout.rankIndex = handle.rankIndex;
+    call.workspace.layout.rankIndex = handle->view.rankIndex;
+    const SentDispatch arguments{tokens, batch, handle.get()};
+    Sent<SentDispatch>& sent = sentDispatches_[static_cast<std::size_t>(form)];
+    requireOrder(sent, arguments, phase, "dispatch");
+    requireNoUse(handle->view, phase == Phase::Receive ? &sent : nullptr);
     enqueue(call);
+    handle->form = form;
+    handle->tokens = tokens.tokens;
+    handle->isComplete = phase != Phase::Send;
+    return advance(sent, arguments, handle->view, phase);
   }
 
-  void combine(const void* results, void* output, const Handle& handle, std::uint32_t tokens, CUstream_st* stream,
-               Phase phase, bool isLowLatency) {
+  std::uint64_t combine(const void* results, void* output, const std::shared_ptr<Record>& handle, CUstream_st* stream,
+                        Phase phase, Form form) {
     check();
+    requireOwn(handle.get());
+    Sent<SentCombine>& sent = sentCombines_[static_cast<std::size_t>(form)];
+    const SentCombine arguments{results, output, handle.get()};
+    requireOrder(sent, arguments, phase, "combine");
+    requireNoUse(handle->view, phase == Phase::Receive ? &sent : nullptr);
+    require(handle->isComplete, "no dispatch with this handle has been received: make one first, and call its hook");
+    require(handle->form == form, std::string("the handle is of a dispatch of the ") + nameOf(handle->form) +
+                                      " form: combine in the same form");
     kernels::MoeCombineCall call{};
-    fill(call, isLowLatency, handle, tokens, config_.hidden / 8, stream, phase);
+    fill(call, form, handle->view, handle->tokens, config_.hidden / 8, stream, phase);
     requireRows(results, "results");
-    if (tokens > 0) requireRows(output, "output");
-    const Form& form = formOf(isLowLatency);
-    call.window = form.combine->scratch().window();
-    call.epochs = {form.combine->epochs()};
-    call.dispatches = {form.dispatch->epochs()};
+    if (handle->tokens > 0) requireRows(output, "output");
+    call.window = formOf(form).combine->scratch().window();
+    call.epochs = {formOf(form).combine->epochs()};
+    call.dispatches = {formOf(form).dispatch->epochs()};
     call.results = results;
     call.output = output;
     enqueue(call);
+    return advance(sent, arguments, handle->view, phase);
+  }
+
+  /// Whether the call with this number still has to be received.
+  bool isSent(std::uint64_t number) const {
+    const auto is = [&](const auto& sent) { return sent.number == number; };
+    return std::any_of(sentDispatches_.begin(), sentDispatches_.end(), is) ||
+           std::any_of(sentCombines_.begin(), sentCombines_.end(), is);
   }
 
  private:
   /// The scratch of a form, on all ranks.
-  struct Form {
+  struct FormMemory {
     std::unique_ptr<detail::CollectiveMemory> dispatch, combine;
   };
+
+  struct SentDispatch {
+    Tokens tokens;
+    ExpertBatch batch;
+    const Record* handle;
+    friend bool operator==(const SentDispatch&, const SentDispatch&) = default;
+  };
+  struct SentCombine {
+    const void* results;
+    void* output;
+    const Record* handle;
+    friend bool operator==(const SentCombine&, const SentCombine&) = default;
+  };
+  /// The call of a kind and form of which the second part is missing.
+  template <class Arguments>
+  struct Sent {
+    std::uint64_t number = 0;  ///< 0: none
+    Arguments arguments{};
+    const std::int32_t* handle = nullptr;  ///< its memory
+  };
+
+  void requireOwn(const Record* handle) const {
+    require(handle != nullptr, "the handle is empty: get one from makeHandle()");
+    require(handle->buffer.lock().get() == this, "the handle is of another buffer: use one of this buffer's");
+  }
+  /// No call that has been sent uses the handle, but for `own`.
+  void requireNoUse(const Handle& handle, const void* own) const {
+    const auto check = [&](const auto& sent, const char* kind) {
+      require(sent.number == 0 || &sent == own || sent.handle != handle.rankIndex,
+              std::string("a ") + kind + " with this handle has been sent and not received: call its hook first");
+    };
+    for (const auto& sent : sentDispatches_) check(sent, "dispatch");
+    for (const auto& sent : sentCombines_) check(sent, "combine");
+  }
+  template <class Arguments>
+  static void requireOrder(const Sent<Arguments>& sent, const Arguments& arguments, Phase phase, const char* kind) {
+    if (phase != Phase::Receive) {
+      require(sent.number == 0, std::string("the ") + kind +
+                                    " before has been sent and not received: call its hook, or make the call with "
+                                    "Phase::Receive, before the next one of this form");
+      return;
+    }
+    require(sent.number != 0, std::string("there is no ") + kind + " to receive: make the call with Phase::Send first");
+    require(sent.arguments == arguments,
+            std::string("the ") + kind + " was sent with other arguments: receive it with the same ones");
+  }
+  template <class Arguments>
+  std::uint64_t advance(Sent<Arguments>& sent, const Arguments& arguments, const Handle& handle, Phase phase) {
+    sent = {};
+    if (phase == Phase::Send) sent = {++calls_, arguments, handle.rankIndex};
+    return sent.number;
+  }
 
   static const BufferConfig& valid(const BufferConfig& config, int ranks, DeviceType where) {
     require(where == DeviceType::CPU || where == DeviceType::GPU, "the device type must be CPU or GPU");
@@ -204,21 +342,26 @@ class Buffer::State {
     require(config.experts / ranks <= 65535, "a rank has at most 65535 experts");
     require(config.alignment > 0 && config.alignment <= 65536, "alignment is 1 (none) to 65536 rows");
     require(config.blocks >= 0 && config.lowLatencyBlocks >= 0, "the number of blocks is negative");
+    const Dimensions many{config.maxTokens, config.topk, config.experts, ranks};
+    const auto few = std::uint64_t{config.maxLowLatencyTokens} * static_cast<std::uint64_t>(config.experts);
+    require(ExpertPlacement::largestCapacity(many, config.alignment) <= 0xffffffffu && few <= 0xffffffffu,
+            "the output would have more than 2^32 rows: give fewer tokens or experts, or a smaller alignment");
     return config;
   }
 
   template <class Transport>
-  void makeForm(Communicator& communicator, const Dimensions& dimensions, Form& form) {
+  void makeForm(Communicator& communicator, Form form) {
     using DispatchOf = Dispatch<Transport, 0, std::int64_t>;
     using CombineOf = Combine<bf16, Transport>;
-    form.dispatch = makeMemory<DispatchOf>(communicator, dimensions,
-                                           DispatchOf::scratchFor(dimensions, dispatchPacks(), isQuantised()));
-    form.combine =
-        makeMemory<CombineOf>(communicator, dimensions, CombineOf::scratchFor(dimensions, config_.hidden / 8));
+    const Dimensions sizes = dimensions(form);
+    auto& memory = forms_[static_cast<std::size_t>(form)];
+    memory.dispatch =
+        makeMemory<DispatchOf>(communicator, sizes, DispatchOf::scratchFor(sizes, dispatchPacks(), isQuantised()));
+    memory.combine = makeMemory<CombineOf>(communicator, sizes, CombineOf::scratchFor(sizes, config_.hidden / 8));
   }
   template <class Collective, class Scratch>
   std::unique_ptr<detail::CollectiveMemory> makeMemory(Communicator& communicator, const Dimensions& dimensions,
-                                                       const Scratch& scratch) const {
+                                                       const Scratch& scratch) {
     require(scratch.isValid(), "maxTokens * hidden is too large");
     const detail::CollectiveStateRequest request{where_,
                                                  detail::typeNumber<Collective>(),
@@ -229,20 +372,24 @@ class Buffer::State {
                                                  Scratch::firstEpoch,
                                                  0,
                                                  true};
+    scratchBytes_ += scratch.windowBytes();
     return std::make_unique<detail::CollectiveMemory>(communicator, request, monitor_);
   }
-  const Form& formOf(bool isLowLatency) const { return isLowLatency ? lowLatency_ : bandwidth_; }
+  const FormMemory& formOf(Form form) const { return forms_[static_cast<std::size_t>(form)]; }
+  BoundedWait wait() const {
+    return {monitor_->deviceControl(), static_cast<std::uint64_t>(monitor_->timeout().count())};
+  }
 
-  void fill(kernels::MoeCall& call, bool isLowLatency, const Handle& handle, std::uint32_t tokens, std::uint32_t packs,
+  void fill(kernels::MoeCall& call, Form form, const Handle& handle, std::uint32_t tokens, std::uint32_t packs,
             CUstream_st* stream, Phase phase) const {
-    const Dimensions sizes = dimensions(isLowLatency);
+    const Dimensions sizes = dimensions(form);
+    const bool isLowLatency = form == Form::LowLatency;
     require(sizes.maxTokens > 0, isLowLatency ? "maxLowLatencyTokens is 0: there is no low-latency form"
                                               : "maxTokens is 0: there are low-latency calls only");
     require(tokens <= sizes.maxTokens, std::to_string(tokens) + " tokens, but the buffer is for " +
                                            std::to_string(sizes.maxTokens) + " in a call");
-    require(handle.rankIndex != nullptr, "the handle is empty: get one from makeHandle()");
     call.team = team_;
-    call.wait = {monitor_->deviceControl(), static_cast<std::uint64_t>(monitor_->timeout().count())};
+    call.wait = wait();
     call.dimensions = sizes;
     call.handle = handle;
     call.tokens = tokens;
@@ -252,9 +399,18 @@ class Buffer::State {
     call.blocks = isLowLatency ? lowLatencyBlocks_ : blocks_;
     call.stream = stream;
   }
+  /// The call runs after those of the other objects of its chain (kernels/gpu_budget.hpp).
   template <class Call>
-  void enqueue(const Call& call) const {
-    const int error = where_ == DeviceType::GPU ? kernels::gpu::run(call) : kernels::cpu::run(call);
+  void enqueue(Call& call) const {
+    int error = 0;
+    if (where_ == DeviceType::GPU) {
+      kernels::CallOrder::Turn turn = share_->begin(call.stream);
+      call.start = share_->start();
+      error = kernels::gpu::run(call);
+      turn.end();
+    } else {
+      error = kernels::cpu::run(call);
+    }
     if (error != 0) {
       throw CudaError("moe::Buffer: launch of a kernel", error);
     }
@@ -265,16 +421,22 @@ class Buffer::State {
   const DeviceType where_;
   const Team<> team_;
   std::shared_ptr<WaitMonitor> monitor_;
+  std::unique_ptr<kernels::GpuBudget::Share> share_;  ///< null on CPUs
   int blocks_ = 1;
   int lowLatencyBlocks_ = 1;
-  Form bandwidth_, lowLatency_;
+  bool copiesRows_ = false;          ///< in dispatch()
+  std::array<FormMemory, 2> forms_;  ///< by Form
   std::shared_ptr<void> memory_;
+  std::size_t scratchBytes_ = 0;
   DispatchWorkspace workspace_{};
+  std::array<Sent<SentDispatch>, 2> sentDispatches_;  ///< by Form
+  std::array<Sent<SentCombine>, 2> sentCombines_;
+  std::uint64_t calls_ = 0;  ///< that were sent without being received at once
 };
 
 Buffer::Buffer(Communicator& communicator, DeviceType where, const BufferConfig& config,
                std::shared_ptr<WaitMonitor> monitor)
-    : state_(std::make_unique<State>(communicator, where, config, std::move(monitor))) {}
+    : state_(std::make_shared<State>(communicator, where, config, std::move(monitor))) {}
 Buffer::~Buffer() = default;
 
 const BufferConfig& Buffer::config() const noexcept {
@@ -290,23 +452,44 @@ std::uint32_t Buffer::scaleGroups() const noexcept {
   return state_->scaleGroups();
 }
 std::uint32_t Buffer::largestCapacity() const noexcept {
-  return static_cast<std::uint32_t>(
-      ExpertPlacement::largestCapacity(state_->dimensions(false), state_->config().alignment));
+  return state_->largestCapacity();
 }
 std::uint32_t Buffer::lowLatencyCapacity() const noexcept {
-  return state_->stride() * static_cast<std::uint32_t>(state_->dimensions(true).expertsPerRank());
+  return state_->stride() * static_cast<std::uint32_t>(state_->dimensions(Form::LowLatency).expertsPerRank());
+}
+std::uint32_t Buffer::defaultCapacity() const noexcept {
+  return moe::defaultCapacity(config(), ranks());
+}
+std::size_t Buffer::rowBytes() const noexcept {
+  return moe::rowBytes(config());
+}
+std::size_t Buffer::scratchBytes() const noexcept {
+  return state_->scratchBytes();
+}
+
+const Handle& DispatchHandle::view() const {
+  require(record_ != nullptr, "the handle is empty: get one from makeHandle()");
+  return record_->view;
 }
 DispatchHandle Buffer::makeHandle() const {
   std::shared_ptr<void> memory = state_->allocate(handleBytes());
   DispatchHandle handle = makeHandle(memory.get());
-  handle.memory_ = std::move(memory);
+  handle.record_->memory = std::move(memory);
   return handle;
 }
-DispatchHandle Buffer::makeHandle(void* memory, std::uint32_t tokens) const {
-  DispatchHandle handle;
+DispatchHandle Buffer::makeHandle(void* memory) const {
+  requireRows(memory, "the handle's memory");
   std::size_t bytes = 0;
-  handle.view_ = state_->handleIn(memory, bytes);
-  handle.tokens_ = tokens;
+  DispatchHandle handle;
+  handle.record_ = std::make_shared<DispatchHandle::Record>(
+      DispatchHandle::Record{state_->handleIn(memory, bytes), state_, nullptr, Form::Bandwidth, 0, false});
+  return handle;
+}
+DispatchHandle Buffer::restoreHandle(void* memory, Form form, std::uint32_t tokens) const {
+  DispatchHandle handle = makeHandle(memory);
+  handle.record_->form = form;
+  handle.record_->tokens = tokens;
+  handle.record_->isComplete = true;
   return handle;
 }
 std::size_t Buffer::handleBytes() const noexcept {
@@ -319,28 +502,40 @@ void Buffer::getDispatchLayout(const Tokens& tokens, const TokenLayout& layout, 
 }
 void Buffer::dispatch(const Tokens& tokens, const ExpertBatch& batch, DispatchHandle& handle, CUstream_st* stream,
                       Phase phase) {
-  handle.tokens_ = tokens.tokens;
-  state_->dispatch(tokens, batch, handle.view_, stream, phase, false);
+  state_->dispatch(tokens, batch, handle.record_, stream, phase, Form::Bandwidth);
 }
 void Buffer::combine(const void* results, void* output, const DispatchHandle& handle, CUstream_st* stream,
                      Phase phase) {
-  state_->combine(results, output, handle.view_, handle.tokens_, stream, phase, false);
+  state_->combine(results, output, handle.record_, stream, phase, Form::Bandwidth);
+}
+
+/// receive(state) makes the second part of the call with that number.
+template <class Receive>
+ReceiveHook Buffer::hookFor(std::uint64_t number, const Receive& receive) const {
+  return [number, receive, weak = std::weak_ptr<State>(state_)] {
+    const auto state = weak.lock();
+    require(state != nullptr, "a hook is called after its buffer has been destroyed: keep the buffer");
+    require(state->isSent(number), "a hook is called twice: it receives its own call, once");
+    receive(*state);
+  };
 }
 ReceiveHook Buffer::lowLatencyDispatch(const Tokens& tokens, const ExpertBatch& batch, DispatchHandle& handle,
                                        CUstream_st* stream, bool returnsHook) {
-  handle.tokens_ = tokens.tokens;
-  const Handle view = handle.view_;
-  state_->dispatch(tokens, batch, view, stream, returnsHook ? Phase::Send : Phase::Both, true);
+  const auto record = handle.record_;
+  const auto phase = returnsHook ? Phase::Send : Phase::Both;
+  const std::uint64_t number = state_->dispatch(tokens, batch, record, stream, phase, Form::LowLatency);
   if (!returnsHook) return {};
-  return [=, state = state_.get()] { state->dispatch(tokens, batch, view, stream, Phase::Receive, true); };
+  return hookFor(
+      number, [=](State& state) { state.dispatch(tokens, batch, record, stream, Phase::Receive, Form::LowLatency); });
 }
 ReceiveHook Buffer::lowLatencyCombine(const void* results, void* output, const DispatchHandle& handle,
                                       CUstream_st* stream, bool returnsHook) {
-  const Handle view = handle.view_;
-  const std::uint32_t tokens = handle.tokens_;
-  state_->combine(results, output, view, tokens, stream, returnsHook ? Phase::Send : Phase::Both, true);
+  const auto record = handle.record_;
+  const auto phase = returnsHook ? Phase::Send : Phase::Both;
+  const std::uint64_t number = state_->combine(results, output, record, stream, phase, Form::LowLatency);
   if (!returnsHook) return {};
-  return [=, state = state_.get()] { state->combine(results, output, view, tokens, stream, Phase::Receive, true); };
+  return hookFor(
+      number, [=](State& state) { state.combine(results, output, record, stream, Phase::Receive, Form::LowLatency); });
 }
 void Buffer::check() const {
   state_->check();

@@ -26,10 +26,12 @@ struct MoeCall {
   moe::Phase phase;
   bool isLowLatency;
   int blocks;
+  KernelStart start;
   CUstream_st* stream;
 };
 struct MoeDispatchCall : MoeCall {
   moe::RowFormat format;
+  bool copiesRows;  ///< by bulk copies, in the bandwidth form
   moe::Tokens input;
   moe::ExpertRowArray output;
   moe::ExpertPlacement placement;
@@ -47,6 +49,7 @@ struct MoeLayoutCall {
   GridBarrier* barrier;
   BoundedWait wait;
   int blocks;
+  KernelStart start;
   CUstream_st* stream;
 };
 
@@ -58,7 +61,8 @@ struct MoeLayout {
   template <class GridType>
   static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Nothing&, const Nothing&) {
     auto wait = args.wait;
-    moe::layOutRouting(grid, args.routing, args.dimensions, args.layout, [&] { args.barrier->sync(grid, wait); });
+    moe::layOutRouting(grid, args.routing, args.dimensions, args.layout,
+                       [&] { return !grid.block().syncAny(!args.barrier->sync(grid, wait)); });
   }
 };
 
@@ -72,8 +76,9 @@ namespace gpu {
 int run(const MoeDispatchCall& call);
 int run(const MoeCombineCall& call);
 int run(const MoeLayoutCall& call);
-/// Multiprocessors of the current device.
+/// Multiprocessors of the current device, and whether it has bulk copies.
 int multiprocessors();
+bool hasBulkCopies();
 }  // namespace gpu
 
 template <class Args>
@@ -106,8 +111,12 @@ int runDispatch(const MoeDispatchCall& call, const Launch& launch) {
     case moe::RowFormat::QuantiseBf16:
       break;
   }
-  const moe::QuantisedRows<bf16> values{static_cast<const bf16*>(call.input.rows), call.rowPacks};
-  return launch.template operator()<Collective>(args, values, call.output);
+  if constexpr (Transport::usesBulkCopies) {
+    return runDispatch<moe::StoreTransport>(call, launch);  // there is no array to copy
+  } else {
+    const moe::QuantisedRows<bf16> values{static_cast<const bf16*>(call.input.rows), call.rowPacks};
+    return launch.template operator()<Collective>(args, values, call.output);
+  }
 }
 
 template <class Transport, class Launch>
@@ -125,7 +134,11 @@ int runCombine(const MoeCombineCall& call, const Launch& launch) {
 /// Calls launch.operator()<Collective>(args, source, sink) with the collective for a call.
 template <class Launch>
 int runMoe(const MoeDispatchCall& call, const Launch& launch) {
-  return call.isLowLatency ? runDispatch<LowLatencyRows>(call, launch) : runDispatch<moe::StoreTransport>(call, launch);
+  if (call.isLowLatency) return runDispatch<LowLatencyRows>(call, launch);
+  if constexpr (Launch::hasSharedMemory) {
+    if (call.copiesRows) return runDispatch<moe::BulkTransport>(call, launch);
+  }
+  return runDispatch<moe::StoreTransport>(call, launch);
 }
 template <class Launch>
 int runMoe(const MoeCombineCall& call, const Launch& launch) {

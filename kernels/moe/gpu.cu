@@ -8,33 +8,43 @@ namespace mscclpp::kernels::gpu {
 namespace {
 
 struct Launch {
+  static constexpr bool hasSharedMemory = true;
   int blocks;
   CUstream_st* stream;
+  KernelStart start;
 
   template <class Collective, class Source, class Sink>
   int operator()(const typename Collective::Args& args, const Source& source, const Sink& sink) const {
-    return static_cast<int>(launch<Collective>({blocks, Collective::maxBlockThreads}, stream, args, source, sink));
+    return static_cast<int>(
+        launch<Collective>({blocks, Collective::maxBlockThreads}, stream, args, source, sink, start));
   }
 };
+
+int attribute(cudaDeviceAttr which) {
+  int device = 0;
+  int value = 0;
+  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
+  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
 
 }  // namespace
 
 int run(const MoeDispatchCall& call) {
-  return runMoe(call, Launch{call.blocks, call.stream});
+  return runMoe(call, Launch{call.blocks, call.stream, call.start});
 }
 int run(const MoeCombineCall& call) {
-  return runMoe(call, Launch{call.blocks, call.stream});
+  return runMoe(call, Launch{call.blocks, call.stream, call.start});
 }
 int run(const MoeLayoutCall& call) {
-  return runMoe(call, Launch{call.blocks, call.stream});
+  return runMoe(call, Launch{call.blocks, call.stream, call.start});
 }
 
 int multiprocessors() {
-  int device = 0;
-  int count = 0;
-  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
-  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  return count;
+  return attribute(cudaDevAttrMultiProcessorCount);
+}
+bool hasBulkCopies() {
+  return attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
 }
 
 }  // namespace mscclpp::kernels::gpu

@@ -24,16 +24,16 @@ template <class... Parts>
   plan::reject(origin.text, origin.text.empty() ? "" : ": ", why...);
 }
 
-struct Slot {
-  int version = 0;
-  bool filled = false;
-};
-
 }  // namespace
 
 /// What a program has done so far.
 class ProgramTrace {
  public:
+  struct Slot {
+    int version = 0;
+    bool filled = false;
+  };
+
   ProgramTrace(const ProgramOptions& given, const Origin& origin) : options(given) {
     const Collective& collective = options.collective;
     if (collective.ranks < 1) fail(origin, "the collective has ", collective.ranks, " ranks");

@@ -5,6 +5,7 @@
 
 #include "message.hpp"
 #include "mscclpp/plan/assembler.hpp"
+#include "mscclpp/plan/overlap.hpp"
 
 namespace mscclpp::plan {
 
@@ -120,17 +121,9 @@ int chunksOf(const DraftRank& rank, BufferKind buffer) {
                                      : (buffer == BufferKind::Output ? rank.outputChunks : rank.scratchChunks);
 }
 
-Operand canonical(const Draft& draft, Operand operand) {
-  const Header& header = draft.header;
-  if (!header.inPlace || operand.buffer != BufferKind::Output) return operand;
-  int input = operand.first;
-  const int own = operand.rank * header.chunksPerPart;
-  if (header.collective == CollectiveKind::AllGather || header.collective == CollectiveKind::Gather) input -= own;
-  if (header.collective == CollectiveKind::ReduceScatter || header.collective == CollectiveKind::Scatter) input += own;
-  if (input < 0 || input >= draft.ranks[operand.rank].inputChunks) return operand;
-  operand.buffer = BufferKind::Input;
-  operand.first = input;
-  return operand;
+Operand canonical(const Draft& draft, const Operand& operand) {
+  return canonical(
+      draft.header, [&](int rank) { return draft.ranks[rank].inputChunks; }, operand);
 }
 
 }  // namespace mscclpp::plan

@@ -71,6 +71,6 @@ int chunksOf(const DraftRank& rank, BufferKind buffer);
 
 /// The chunk that a chunk of a call's output is if the call is in place: of the input, where that is the same memory.
 /// The same operand otherwise.
-Operand canonical(const Draft& draft, Operand operand);
+Operand canonical(const Draft& draft, const Operand& operand);
 
 }  // namespace mscclpp::plan

@@ -1,62 +1,18 @@
 // Plans that can be executed.
+#include <cstring>
 #include <fstream>
 #include <iterator>
 #include <utility>
 
+#include "kernels/plan/proofs.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/executor.hpp"
 #include "mscclpp/kernels/plan/json.hpp"
-#include "mscclpp/kernels/plan/verify.hpp"
 #include "mscclpp/kernels/plan/without_switches.hpp"
 
 namespace mscclpp {
 
 namespace {
-
-/// FNV-1a over values.
-class ContentHash {
- public:
-  template <class... Values>
-  void add(Values... values) {
-    (addOne(static_cast<std::uint64_t>(values)), ...);
-  }
-  void add(const plan::Range& range) { add(range.first, range.count); }
-  std::uint64_t value() const { return value_; }
-
- private:
-  void addOne(std::uint64_t value) {
-    for (int byte = 0; byte < 8; ++byte) value_ = (value_ ^ (value >> (8 * byte) & 0xff)) * 1099511628211u;
-  }
-  std::uint64_t value_ = 14695981039346656037u;
-};
-
-std::uint64_t hashOf(const plan::Plan& plan) {
-  ContentHash hash;
-  hash.add(plan.collective, plan.ranks, plan.root, plan.chunksPerPart, plan.inPlace, plan.threadsPerBlock,
-           plan.alignment, plan.doubleScratch, plan.reuseResources);
-  for (const plan::RankPlan& rank : plan.rankPlans) {
-    hash.add(rank.inputChunks, rank.outputChunks, rank.scratchChunks);
-    hash.add(rank.blocks);
-    hash.add(rank.channels);
-    hash.add(rank.semaphores);
-  }
-  for (const plan::Block& block : plan.blocks) hash.add(block.operations);
-  for (const plan::Operation& operation : plan.operations) {
-    hash.add(operation.kind, operation.relaxed, operation.chunks, operation.position, operation.index, operation.blocks,
-             operation.share, operation.shares, operation.unitBytes);
-    hash.add(operation.sources);
-    hash.add(operation.destinations);
-    hash.add(operation.references);
-  }
-  for (const plan::Operand& operand : plan.operands)
-    hash.add(operand.buffer, operand.form, operand.access, operand.rank, operand.channel, operand.first);
-  for (const plan::Channel& channel : plan.channels) {
-    hash.add(channel.access, channel.peer, channel.buffer);
-    hash.add(channel.members);
-  }
-  for (const std::int32_t reference : plan.references) hash.add(reference);
-  return hash.value();
-}
 
 void requireRank(const plan::NamedPlan& plan, int rank) {
   if (rank >= 0 && rank < plan.ranks) return;
@@ -78,9 +34,10 @@ ExecutionPlan::ExecutionPlan(const std::string& planPath, int rank)
     : ExecutionPlan(plan::fromJson(contentOf(planPath)), rank) {}
 
 ExecutionPlan::ExecutionPlan(plan::NamedPlan plan, int rank) : rank_(rank) {
-  plan = plan::verified(plan::withoutSwitches(std::move(plan)));
+  plan = plan::Proofs::ofUser().verified(plan::withoutSwitches(std::move(plan)));
   requireRank(plan, rank);
-  contentHash_ = hashOf(plan);
+  const auto digest = plan::digestOf(plan);
+  std::memcpy(&contentHash_, digest.data(), sizeof(contentHash_));
   plan_ = std::make_shared<const plan::NamedPlan>(std::move(plan));
 }
 

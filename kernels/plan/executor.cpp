@@ -45,6 +45,19 @@ bool overlap(const void* a, std::size_t aBytes, const void* b, std::size_t bByte
   return aBytes != 0 && bBytes != 0 && first < second + bBytes && second < first + aBytes;
 }
 
+/// Which buffers a call uses, and of what size.
+struct CallIdentity {
+  std::uint64_t partBytes;  ///< 0: nothing is to be done
+  std::uint64_t input;      ///< addresses
+  std::uint64_t output;
+  std::uint64_t hasData;  ///< of the rank that states it
+};
+
+CallIdentity identityOf(const PlanCall& call, const plan::Message& message) {
+  return {message.partBytes, reinterpret_cast<std::uintptr_t>(call.input),
+          reinterpret_cast<std::uintptr_t>(call.output), 1};
+}
+
 /// What a rank is about to set up; all ranks must be about to set up the same.
 struct SetupRequest {
   std::uint64_t contentHash;
@@ -55,6 +68,14 @@ struct SetupRequest {
   std::uint32_t inPlace;
   std::uint32_t code;  ///< the type and the operator of the code
 };
+
+/// A value as ranks exchange it.
+template <class T>
+std::vector<char> bytesOf(const T& value) {
+  std::vector<char> bytes(sizeof(value));
+  std::memcpy(bytes.data(), &value, sizeof(value));
+  return bytes;
+}
 
 }  // namespace
 
@@ -95,7 +116,13 @@ class Executor::State {
 
   void execute(int rank, PlanCall call, const ExecutionPlan& plan, CUstream_st* stream, plan::PacketFormat format) {
     check();
-    if (isEmpty(call)) return;
+    const bool isAnnounced = !allRanksHaveData(plan.plan());
+    if (isEmpty(call) && !isAnnounced) return;
+    CallIdentity identity{};
+    if (isAnnounced) {
+      identity = announce(rank, call, plan);
+      if (identity.partBytes == 0) return;
+    }
     const auto known = programs_.find(plan.contentHash());
     const bool isSetUp = known != programs_.end() && known->second.isSetUp;
     plan::Message message{};
@@ -103,6 +130,7 @@ class Executor::State {
     Program* found = nullptr;
     try {
       message = validate(rank, call, plan);
+      if (isAnnounced) message = kernels::messageOf(plan.plan(), call.type, identity.partBytes);
       found = known != programs_.end() ? &known->second : &addProgram(plan);
       slotBytes = slotBytesFor(plan, found->rank, message, format);
     } catch (...) {
@@ -117,7 +145,9 @@ class Executor::State {
     auto context = contexts_.find(key);
     const bool needsContext = context == contexts_.end();
     const bool usesBuffers = program.rank.reachesUserBuffers || program.rank.usesPorts;
-    const BufferKey bufferKey = usesBuffers ? BufferKey{call.input, call.output, message.partBytes} : BufferKey{};
+    if (!isAnnounced) identity = identityOf(call, message);
+    const BufferKey bufferKey =
+        usesBuffers ? BufferKey{identity.input, identity.output, identity.partBytes} : BufferKey{};
     const bool needsBuffers = usesBuffers && (needsContext || !context->second.buffers.contains(bufferKey));
     const CodeKey codeKey{plan.contentHash(), static_cast<int>(format), call.type,
                           program.reduces ? call.op : ReduceOp::SUM};
@@ -130,6 +160,7 @@ class Executor::State {
                     (needsContext ? 1u : 0u) + (needsBuffers ? 2u : 0u) + (needsCode ? 4u : 0u), request.inPlace,
                     static_cast<std::uint32_t>(call.type) << 8 | static_cast<std::uint32_t>(std::get<3>(codeKey))});
       if (needsCode) kernels_.emplace(codeKey, compile(plan, program.rank, codeKey));
+      if (needsContext) reserveBlocks(plan);
       if (program.rank.usesPorts) startProxy();
       if (needsContext) {
         context = contexts_
@@ -163,7 +194,7 @@ class Executor::State {
   using ContextKey = std::tuple<std::uint64_t, int, CUstream_st*, std::size_t>;
   /// Plan, packet format, type of elements, operator.
   using CodeKey = std::tuple<std::uint64_t, int, DataType, ReduceOp>;
-  using BufferKey = std::tuple<const void*, void*, std::uint64_t>;
+  using BufferKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
   struct Context {
     std::unique_ptr<PlanMemory> memory;
     std::map<BufferKey, std::unique_ptr<UserBuffers>> buffers;
@@ -181,8 +212,7 @@ class Executor::State {
 
   void agreeOnSetup(const ExecutionPlan& plan, const SetupRequest& request) const {
     const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
-    const auto* bytes = reinterpret_cast<const char*>(&request);
-    const std::vector<char> own(bytes, bytes + sizeof(request));
+    const std::vector<char> own = bytesOf(request);
     const auto all = agreement.runStep("set up the plan \"" + plan.name() + "\"", [&] { return own; });
     for (std::size_t r = 0; r < all.size(); ++r) {
       if (all[r] == own) continue;
@@ -190,6 +220,38 @@ class Executor::State {
                              " set up different calls: all ranks must execute the same plan, with messages of the "
                              "same size, in place or not, and use a new stream or new buffers in the same call");
     }
+  }
+
+  /// A step that all ranks take before each call of a plan that gives some of them no data: these learn from the others
+  /// how long the message is, and whether the buffers are new.
+  CallIdentity announce(int rank, const PlanCall& call, const ExecutionPlan& plan) const {
+    const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
+    CallIdentity own{};
+    const auto all = agreement.runStep("call the plan \"" + plan.name() + "\"", [&] {
+      const bool isOwn = hasData(plan.plan(), rank_);
+      PlanCall copy = call;
+      if (!isOwn || !isEmpty(call)) own = identityOf(call, validate(rank, copy, plan));
+      own.hasData = isOwn ? 1 : 0;
+      return bytesOf(own);
+    });
+    int first = -1;  // of the ranks with data
+    CallIdentity stated{};
+    for (int r = 0; r < ranks_; ++r) {
+      CallIdentity other{};
+      std::memcpy(&other, all[static_cast<std::size_t>(r)].data(), sizeof(other));
+      if (other.hasData == 0) continue;
+      if (first < 0) {
+        first = r;
+        stated = other;
+      }
+      if (other.partBytes != stated.partBytes) {
+        throwInvalid(plan, "rank " + std::to_string(first) + " calls it with chunks of " +
+                               std::to_string(stated.partBytes) + " bytes, and rank " + std::to_string(r) +
+                               " with chunks of " + std::to_string(other.partBytes) +
+                               ": all ranks must pass messages of the same size");
+      }
+    }
+    return own.hasData != 0 ? own : stated;
   }
 
   plan::Message validate(int rank, PlanCall& call, const ExecutionPlan& plan) const {
@@ -269,6 +331,12 @@ class Executor::State {
     const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
     const auto all = agreement.runStep("compile the plan \"" + plan.name() + "\"", [&] {
       try {
+        const int transfers = transfersOf(program);
+        if (transfers > mostCompiledTransfers) {
+          throw Error("its blocks have " + std::to_string(transfers) + " different transfers, of which at most " +
+                          std::to_string(mostCompiledTransfers) + " are compiled",
+                      ErrorCode::InvalidUsage);
+        }
         const auto& [hash, format, type, op] = key;
         const std::string source = sourceOf(
             program, {type, op, static_cast<plan::PacketFormat>(format), plan.plan().chunksPerPart, mostThreads});
@@ -281,6 +349,24 @@ class Executor::State {
     for (const auto& ofRank : all)
       if (ofRank.at(0) == 0) kernel.reset();
     return kernel;
+  }
+
+  /// All blocks of a plan's kernel must be resident at once, on all ranks.
+  void reserveBlocks(const ExecutionPlan& plan) {
+    const auto budget = backend_.budget();
+    const int blocks = mostBlocksOf(plan.plan());
+    if (budget == nullptr || (share_ != nullptr && blocks <= share_->blocks())) return;
+    Bootstrap& bootstrap = *communicator_->bootstrap();
+    if (share_ == nullptr) {
+      share_ = reserveOnAllRanks(bootstrap, budget, blocks, "Executor");
+    } else {
+      resizeOnAllRanks(bootstrap, *share_, blocks, "Executor");
+    }
+    if (blocks <= share_->blocks()) return;
+    throwInvalid(plan, "it has " + std::to_string(blocks) + " blocks, which must be resident on a GPU at once, but " +
+                           std::to_string(share_->blocks()) +
+                           " are left: make it with fewer blocks or instances, or give other objects of these GPUs "
+                           "fewer (maxBlocks of Collectives)");
   }
 
   void startProxy() {
@@ -319,19 +405,25 @@ class Executor::State {
         std::memcpy(to, from, bytes);
       }
     };
+    CallOrder::Turn turn = share_ != nullptr ? share_->begin(stream) : CallOrder::Turn();
     if (isCopied) move(input.base[rank_], request.input, request.inputBytes);
-    const PlanLaunch launch{memory.blocks(), plan.plan().threadsPerBlock, memory.sharedBytes(), stream};
+    // A copy is no kernel that the next one could start beside.
+    const KernelStart start = share_ != nullptr && !isCopied ? share_->start() : KernelStart::InOrder;
+    const PlanLaunch launch{memory.blocks(), plan.plan().threadsPerBlock, memory.sharedBytes(), stream, start};
     if (launch.blocks == 0) {
       // This rank does nothing in the plan.
     } else if (kernel != nullptr) {
-      kernel->launch(
-          {.shape = {launch.blocks, std::clamp(launch.threads / 32 * 32, 32, mostThreads)}, .stream = stream}, args);
+      kernel->launch({.shape = {launch.blocks, std::clamp(launch.threads / 32 * 32, 32, mostThreads)},
+                      .stream = stream,
+                      .overlapPrevious = launch.start == KernelStart::Early},
+                     args);
     } else if (where_ == DeviceType::GPU) {
       gpu::interpret(call.type, launch, args);
     } else {
       cpu::interpret(call.type, launch, args);
     }
     if (isCopied) move(request.output, output.base[rank_], request.outputBytes);
+    turn.end();
   }
 
   std::shared_ptr<Communicator> communicator_;
@@ -343,6 +435,7 @@ class Executor::State {
   int ranks_;
   std::shared_ptr<WaitMonitor> monitor_;
   std::shared_ptr<WideProxyService> service_;
+  std::unique_ptr<GpuBudget::Share> share_;  ///< for the plan with the most blocks; null on CPUs
   std::map<std::uint64_t, Program> programs_;
   std::map<ContextKey, Context> contexts_;
   std::map<CodeKey, std::optional<jit::Kernel>> kernels_;  ///< empty: interpreted

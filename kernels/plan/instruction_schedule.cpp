@@ -14,7 +14,7 @@ namespace mscclpp::plan {
 namespace {
 
 /// An instruction before it has a block.
-struct Node {
+struct Scheduled {
   Instruction instruction;
   int rank = 0;
   int from = -1, to = -1;        ///< peers
@@ -45,7 +45,7 @@ class Scheduler {
 
  private:
   template <class... Parts>
-  [[noreturn]] void fail(const Node& node, const Parts&... why) const {
+  [[noreturn]] void fail(const Scheduled& node, const Parts&... why) const {
     const int origin = node.instruction.origin;
     reject(origin >= 0 ? program_.origins[origin] + ": " : "", why...);
   }
@@ -65,7 +65,7 @@ class Scheduler {
   }
 
   void use(int n, const ChunkPlace& place, bool reads, bool writes) {
-    Node& node = nodes_[n];
+    Scheduled& node = nodes_[n];
     for (int i = 0; i < node.instruction.count; ++i) {
       auto& uses = uses_[slotOf(node.rank, place, i)];
       // After the last write, and a write also after the reads since.
@@ -79,7 +79,7 @@ class Scheduler {
     node.after.erase(std::unique(node.after.begin(), node.after.end()), node.after.end());
   }
 
-  int add(Node node) {
+  int add(Scheduled node) {
     nodes_.push_back(std::move(node));
     return countOf(nodes_) - 1;
   }
@@ -94,16 +94,16 @@ class Scheduler {
       return Instruction{kind, from, to, operation.count, {}, operation.origin};
     };
     if (local) {
-      Node node{make(reduces ? K::Reduce : K::Copy, source.place, destination.place), source.rank};
+      Scheduled node{make(reduces ? K::Reduce : K::Copy, source.place, destination.place), source.rank};
       node.block = operation.sendBlock >= 0 ? operation.sendBlock : operation.receiveBlock;
       const int n = add(std::move(node));
       use(n, source.place, true, false);
       use(n, destination.place, reduces, true);
       return;
     }
-    Node sender{make(K::Send, source.place, source.place), source.rank};
-    Node receiver{make(reduces ? K::ReceiveReduceCopy : K::Receive, destination.place, destination.place),
-                  destination.rank};
+    Scheduled sender{make(K::Send, source.place, source.place), source.rank};
+    Scheduled receiver{make(reduces ? K::ReceiveReduceCopy : K::Receive, destination.place, destination.place),
+                       destination.rank};
     sender.to = destination.rank;
     receiver.from = source.rank;
     sender.block = operation.sendBlock;
@@ -137,8 +137,8 @@ class Scheduler {
   }
 
   bool fits(int r, int s) const {
-    const Node& receiver = nodes_[r];
-    const Node& sender = nodes_[s];
+    const Scheduled& receiver = nodes_[r];
+    const Scheduled& sender = nodes_[s];
     if (sender.instruction.kind != InstructionKind::Send || sender.fused) return false;
     return sender.after == std::vector{r} && sender.instruction.count == receiver.instruction.count &&
            slotOf(sender.rank, sender.instruction.source, 0) ==
@@ -147,8 +147,8 @@ class Scheduler {
   }
 
   void join(int r, int s) {
-    Node& receiver = nodes_[r];
-    Node& sender = nodes_[s];
+    Scheduled& receiver = nodes_[r];
+    Scheduled& sender = nodes_[s];
     const bool reduces = receiver.instruction.kind == InstructionKind::ReceiveReduceCopy;
     bool isDead = reduces;  // nobody else reads the sum
     for (int i = 0; i < receiver.instruction.count && isDead; ++i) {
@@ -176,8 +176,8 @@ class Scheduler {
   void separate(int r) {
     const int s = joined_.at(r);
     joined_.erase(r);
-    Node& receiver = nodes_[r];
-    Node& sender = nodes_[s];
+    Scheduled& receiver = nodes_[r];
+    Scheduled& sender = nodes_[s];
     receiver.instruction.kind = receiver.instruction.kind == InstructionKind::ReceiveCopySend
                                     ? InstructionKind::Receive
                                     : InstructionKind::ReceiveReduceCopy;
@@ -228,7 +228,7 @@ class Scheduler {
     channels_.assign(nodes_.size(), -1);
     std::map<std::pair<std::set<Hop>, int>, int> channelOfFlow;  // with the number of a separated message
     std::map<Hop, std::set<int>> used;
-    for (const Node& node : nodes_) {
+    for (const Scheduled& node : nodes_) {
       if (!node.fused && node.channel >= 0 && node.to >= 0) used[{node.rank, node.to}].insert(node.channel);
     }
     for (const int first : order_) {
@@ -284,7 +284,7 @@ class Scheduler {
       return false;
     }
     for (const int n : order_) {
-      const Node& node = nodes_[n];
+      const Scheduled& node = nodes_[n];
       if (node.from >= 0 && node.to >= 0) continue;
       if (node.from < 0 && node.to < 0) {
         block_[n] = blockOfLocal(n);
@@ -339,7 +339,7 @@ class Scheduler {
   }
 
   void place(int n) {
-    const Node& node = nodes_[n];
+    const Scheduled& node = nodes_[n];
     if (node.block < 0) fail(node, "the program assigns blocks itself, but this operation names none (sendtb, recvtb)");
     auto& blocks = blocks_[node.rank];
     if (countOf(blocks) <= node.block) blocks.resize(node.block + 1);
@@ -440,7 +440,7 @@ class Scheduler {
   InstructionProgram& program_;
   const Draft& buffers_;
   ScheduleOptions options_;
-  std::vector<Node> nodes_;
+  std::vector<Scheduled> nodes_;
   std::map<Slot, std::vector<SlotUse>> uses_;
   std::map<int, int> joined_;  ///< receivers, and the senders that were joined to them
   std::map<int, int> moved_;   ///< senders whose messages take a channel of their own: how often moved

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "mscclpp/basic/data_type.hpp"
+#include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/plan/execution.hpp"
 
 struct CUstream_st;
@@ -16,6 +17,7 @@ struct PlanLaunch {
   int threads;  ///< per block, on GPUs: rounded down to what the kernel allows
   std::size_t sharedBytes;
   CUstream_st* stream;
+  KernelStart start;  ///< on GPUs
 };
 
 namespace cpu {

@@ -21,9 +21,9 @@ using Json = nlohmann::json;
 constexpr int mostChunks = 1 << 24;
 
 /// A value of the text and where it stands in the plan.
-class Node {
+class JsonNode {
  public:
-  Node(const Json& json, std::string place) : json_(&json), place_(std::move(place)) {}
+  JsonNode(const Json& json, std::string place) : json_(&json), place_(std::move(place)) {}
 
   const std::string& place() const { return place_; }
   template <class... Parts>
@@ -82,9 +82,9 @@ class Node {
     return list;
   }
   /// The entries of a list, whose places are this one's and `label` with their number, or, without one, this place.
-  std::vector<Node> list(const char* key, const std::string& label = "") const {
+  std::vector<JsonNode> list(const char* key, const std::string& label = "") const {
     if (!at(key).is_array()) failKey(key, "expected a list");
-    std::vector<Node> nodes;
+    std::vector<JsonNode> nodes;
     for (const Json& value : at(key)) {
       const std::string place =
           label.empty() ? textOf("key \"", key, "\", entry ", nodes.size()) : textOf(label, " ", nodes.size());
@@ -101,8 +101,8 @@ class Node {
     }
     return {(*json_)[0].get<int>(), (*json_)[1].get<int>()};
   }
-  Node named(const std::string& name) const { return Node(*json_, place_ + " (" + name + ")"); }
-  Node child(const char* key) const { return Node(at(key), place_); }
+  JsonNode named(const std::string& name) const { return JsonNode(*json_, place_ + " (" + name + ")"); }
+  JsonNode child(const char* key) const { return JsonNode(at(key), place_); }
 
  private:
   const Json& at(const char* key) const {
@@ -121,14 +121,14 @@ class Node {
 };
 
 /// A number as operands and operations have it.
-std::int16_t shortOf(const Node& node, const char* key, int value) {
+std::int16_t shortOf(const JsonNode& node, const char* key, int value) {
   if (value > std::numeric_limits<std::int16_t>::max()) {
     node.failKey(key, value, " is more than ", std::numeric_limits<std::int16_t>::max());
   }
   return static_cast<std::int16_t>(value);
 }
 
-Access accessOf(const Node& node, const char* key) {
+Access accessOf(const JsonNode& node, const char* key) {
   const std::string name = node.text(key);
   for (const Access access : {Access::Memory, Access::Port, Access::Switch}) {
     if (name == keyOf(access)) return access;
@@ -136,7 +136,7 @@ Access accessOf(const Node& node, const char* key) {
   node.failKey(key, "\"", name, "\" is no type of channel: memory, port or switch");
 }
 
-BufferKind bufferOf(const Node& node, const char* key) {
+BufferKind bufferOf(const JsonNode& node, const char* key) {
   const std::string name = node.text(key);
   for (const BufferKind buffer : {BufferKind::Input, BufferKind::Output, BufferKind::Scratch}) {
     if (name == keyOf(buffer)) return buffer;
@@ -154,36 +154,37 @@ using ListPerAccess = std::map<Access, std::vector<int>>;
 /// Reads one rank of a plan.
 class RankReader {
  public:
-  RankReader(const Node& gpu, Draft& draft, int rank) : gpu_(gpu), draft_(draft), rank_(draft.ranks[rank]), id_(rank) {}
+  RankReader(const JsonNode& gpu, Draft& draft, int rank)
+      : gpu_(gpu), draft_(draft), rank_(draft.ranks[rank]), id_(rank) {}
 
   void read() {
     readChannels();
     if (gpu_.has("semaphores")) {
-      for (const Node& semaphore : gpu_.list("semaphores")) {
+      for (const JsonNode& semaphore : gpu_.list("semaphores")) {
         semaphore.allow({"init_value"});
         rank_.semaphores.push_back(semaphore.count("init_value"));
       }
     }
     int expected = 0;
-    for (const Node& block : gpu_.list("threadblocks", "block")) {
+    for (const JsonNode& block : gpu_.list("threadblocks", "block")) {
       block.allow({"id", "ops", "channels", "remote_buffer_refs"});
       if (block.count("id") != expected++) block.failKey("id", "blocks are numbered from 0, in order");
       readReferences(block);
       steps_ = &rank_.blocks.emplace_back();
       inLoop_ = false;
-      for (const Node& operation : block.list("ops", "operation")) readOperation(operation);
+      for (const JsonNode& operation : block.list("ops", "operation")) readOperation(operation);
     }
   }
 
  private:
   void readChannels() {
     if (gpu_.has("channels")) {
-      for (const Node& entry : gpu_.list("channels")) {
+      for (const JsonNode& entry : gpu_.list("channels")) {
         entry.allow({"channel_type", "connected_to", "buffer_type", "rank_groups"});
         const Access access = accessOf(entry, "channel_type");
         if (access == Access::Switch) {
           const BufferKind buffer = bufferOf(entry, "buffer_type");
-          for (const Node& group : entry.list("rank_groups")) {
+          for (const JsonNode& group : entry.list("rank_groups")) {
             group.allow({"size", "ranks"});
             const auto members = group.integers("ranks", draft_.header.ranks - 1);
             if (group.has("size") && group.count("size") != countOf(members)) {
@@ -200,7 +201,7 @@ class RankReader {
       }
     }
     if (gpu_.has("remote_buffers")) {
-      for (const Node& entry : gpu_.list("remote_buffers")) {
+      for (const JsonNode& entry : gpu_.list("remote_buffers")) {
         entry.allow({"rank", "type", "access_channel_types"});
         remotes_.push_back(
             {static_cast<int>(entry.integer("rank", 0, draft_.header.ranks - 1)), bufferOf(entry, "type")});
@@ -213,11 +214,11 @@ class RankReader {
   }
 
   /// The channels and remote buffers that the operations of a block name by their place in these lists.
-  void readReferences(const Node& block) {
+  void readReferences(const JsonNode& block) {
     blockChannels_.clear();
     blockRemotes_.clear();
     if (block.has("channels")) {
-      for (const Node& entry : block.list("channels")) {
+      for (const JsonNode& entry : block.list("channels")) {
         entry.allow({"channel_type", "channel_ids"});
         const Access access = accessOf(entry, "channel_type");
         for (const int id : entry.integers("channel_ids", countOf(channels_[access]) - 1)) {
@@ -226,7 +227,7 @@ class RankReader {
       }
     }
     if (block.has("remote_buffer_refs")) {
-      for (const Node& entry : block.list("remote_buffer_refs")) {
+      for (const JsonNode& entry : block.list("remote_buffer_refs")) {
         entry.allow({"access_channel_type", "remote_buffer_ids"});
         const Access access = accessOf(entry, "access_channel_type");
         for (const int id : entry.integers("remote_buffer_ids", countOf(remotes_) - 1)) {
@@ -236,9 +237,9 @@ class RankReader {
     }
   }
 
-  void readOperation(const Node& unnamed) {
+  void readOperation(const JsonNode& unnamed) {
     const std::string name = unnamed.text("name");
-    const Node node = unnamed.named(name);
+    const JsonNode node = unnamed.named(name);
     if (name == "pipeline") return readLoop(node);
     for (const SynchronisationName& entry : synchronisationNames) {
       if (name == entry.name) return readSynchronisation(node, entry);
@@ -249,10 +250,10 @@ class RankReader {
     node.failKey("name", "unknown operation");
   }
 
-  void readLoop(const Node& node) {
+  void readLoop(const JsonNode& node) {
     node.allow({"name", "iter_context", "ops"});
     if (inLoop_) node.fail("loops cannot be nested");
-    const Node context = node.child("iter_context");
+    const JsonNode context = node.child("iter_context");
     context.allow({"unit_size", "num_chunks"});
     const std::uint64_t unit = context.bytes("unit_size", 0);
     const auto chunks = static_cast<std::uint64_t>(context.count("num_chunks", 1));
@@ -262,12 +263,12 @@ class RankReader {
     // A unit is spread over the chunks of the loop; ours are per chunk.
     steps_->push_back({{.kind = OperationKind::LoopBegin, .unitBytes = (unit + chunks - 1) / chunks}});
     inLoop_ = true;
-    for (const Node& operation : node.list("ops", "its operation")) readOperation(operation);
+    for (const JsonNode& operation : node.list("ops", "its operation")) readOperation(operation);
     inLoop_ = false;
     steps_->push_back({{.kind = OperationKind::LoopEnd}});
   }
 
-  std::vector<int> channelsOf(const Node& node, Access access) {
+  std::vector<int> channelsOf(const JsonNode& node, Access access) {
     const auto& known = blockChannels_[access];
     std::vector<int> channels;
     for (const int id : node.integers("channel_ids", 1 << 24)) {
@@ -281,7 +282,7 @@ class RankReader {
     return channels;
   }
 
-  void readSynchronisation(const Node& node, const SynchronisationName& entry) {
+  void readSynchronisation(const JsonNode& node, const SynchronisationName& entry) {
     Step step{{.kind = entry.kind, .relaxed = entry.relaxed}};
     switch (entry.kind) {
       case OperationKind::Sync:
@@ -314,12 +315,12 @@ class RankReader {
     std::vector<int> sizes;
   };
 
-  Entries readEntries(const Node& node, const char* key, bool isSource, const TransferShape& shape) {
+  Entries readEntries(const JsonNode& node, const char* key, bool isSource, const TransferShape& shape) {
     Entries entries;
     const auto nodes = node.list(key);
     if (nodes.empty()) node.failKey(key, "names no chunks");
     for (int i = 0; i < countOf(nodes); ++i) {
-      const Node& entry = nodes[i];
+      const JsonNode& entry = nodes[i];
       entry.allow({"type", "buffer_id", "switch_channel_id", "index", "size"});
       Entry expected = isSource ? (i == 0 ? shape.firstSource : shape.sources)
                                 : (i == 0 ? shape.firstDestination : shape.destinations);
@@ -363,14 +364,14 @@ class RankReader {
     return entries;
   }
 
-  void readTransfer(const Node& node, const TransferShape& shape) {
+  void readTransfer(const JsonNode& node, const TransferShape& shape) {
     node.allow({"name", "src_buff", "dst_buff", "channel_ids", "channel_type", "tbg_info", "reduce_op"});
     if (node.has("reduce_op") && node.text("reduce_op") != "sum") {
       node.failKey("reduce_op", "the operator is an argument of the call; write sum, or leave it out");
     }
     Operation operation{.kind = OperationKind::Transfer};
     if (node.has("tbg_info")) {
-      const Node group = node.child("tbg_info");
+      const JsonNode group = node.child("tbg_info");
       group.allow({"tb_id", "tbg_size"});
       operation.shares = shortOf(group, "tbg_size", static_cast<int>(group.integer("tbg_size", 1, 1024)));
       operation.share = shortOf(group, "tb_id", static_cast<int>(group.integer("tb_id", 0, operation.shares - 1)));
@@ -421,7 +422,7 @@ class RankReader {
     }
   }
 
-  void addPairs(const Node& node, const Operation& operation, const std::vector<Operand>& sources,
+  void addPairs(const JsonNode& node, const Operation& operation, const std::vector<Operand>& sources,
                 const std::vector<Operand>& destinations, bool port) {
     if (sources.size() != 1 && sources.size() != destinations.size()) {
       node.failKey("src_buff", "expected one source, or one for each of the ", destinations.size(), " destinations");
@@ -452,7 +453,7 @@ class RankReader {
     }
   }
 
-  const Node& gpu_;
+  const JsonNode& gpu_;
   Draft& draft_;
   DraftRank& rank_;
   int id_;
@@ -462,7 +463,7 @@ class RankReader {
   bool inLoop_ = false;
 };
 
-Draft readHeader(const Node& plan) {
+Draft readHeader(const JsonNode& plan) {
   plan.allow({"name", "collective", "protocol", "inplace", "reuse_resources", "gpus", "num_threads_per_block",
               "use_double_scratch_buffer", "buffer_alignment", "min_message_size", "max_message_size", "root",
               "expectations"});
@@ -489,12 +490,12 @@ Draft readHeader(const Node& plan) {
 }
 
 /// The buffers of all ranks, which the operations of any rank refer to.
-void readSizes(const std::vector<Node>& gpus, Draft& draft) {
+void readSizes(const std::vector<JsonNode>& gpus, Draft& draft) {
   Header& header = draft.header;
   header.ranks = countOf(gpus);
   draft.ranks.resize(gpus.size());
   for (int r = 0; r < header.ranks; ++r) {
-    const Node& gpu = gpus[r];
+    const JsonNode& gpu = gpus[r];
     gpu.allow({"id", "input_chunks", "output_chunks", "scratch_chunks", "channels", "remote_buffers", "semaphores",
                "threadblocks"});
     if (gpu.count("id") != r) gpu.failKey("id", "ranks are numbered from 0, in order");
@@ -528,12 +529,12 @@ void readSizes(const std::vector<Node>& gpus, Draft& draft) {
   }
 }
 
-void readExpectations(const Node& plan, Draft& draft) {
-  for (const Node& entry : plan.list("expectations")) {
+void readExpectations(const JsonNode& plan, Draft& draft) {
+  for (const JsonNode& entry : plan.list("expectations")) {
     entry.allow({"rank", "chunk", "contributions"});
     DraftExpectation expectation{static_cast<int>(entry.integer("rank", 0, draft.header.ranks - 1))};
     expectation.chunk = static_cast<int>(entry.integer("chunk", 0, draft.ranks[expectation.rank].outputChunks - 1));
-    for (const Node& pair : entry.list("contributions")) {
+    for (const JsonNode& pair : entry.list("contributions")) {
       const auto [rank, chunk] = pair.pair();
       if (rank < 0 || rank >= draft.header.ranks) pair.fail("rank ", rank, " does not exist");
       if (chunk < 0 || chunk >= draft.ranks[rank].inputChunks) pair.fail("there is no input chunk ", chunk);
@@ -552,9 +553,9 @@ NamedPlan fromJson(std::string_view text) {
   } catch (const Json::exception& error) {
     reject("plan: this is not JSON: ", error.what());
   }
-  const Node plan(json, "");
+  const JsonNode plan(json, "");
   Draft draft = readHeader(plan);
-  const std::vector<Node> gpus = plan.list("gpus", "rank");
+  const std::vector<JsonNode> gpus = plan.list("gpus", "rank");
   if (gpus.empty()) plan.failKey("gpus", "names no rank");
   if (countOf(gpus) > maxPlanRanks) plan.failKey("gpus", "names ", gpus.size(), " ranks, at most ", maxPlanRanks);
   if (plan.has("root")) draft.header.root = static_cast<int>(plan.integer("root", 0, countOf(gpus) - 1));

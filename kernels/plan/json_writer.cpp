@@ -12,7 +12,7 @@ namespace mscclpp::plan {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 /// The reference's arrays of operands and channels of an operation have eight entries.
 constexpr std::size_t maxEntries = 8;
@@ -42,24 +42,24 @@ class RankWriter {
  public:
   RankWriter(const Draft& draft, int rank) : draft_(draft), rank_(draft.ranks[rank]), id_(rank) {}
 
-  Json write() {
-    Json gpu{{"id", id_},
-             {"input_chunks", rank_.inputChunks},
-             {"output_chunks", rank_.outputChunks},
-             {"scratch_chunks", rank_.scratchChunks}};
-    Json blocks = Json::array();
+  OrderedJson write() {
+    OrderedJson gpu{{"id", id_},
+                    {"input_chunks", rank_.inputChunks},
+                    {"output_chunks", rank_.outputChunks},
+                    {"scratch_chunks", rank_.scratchChunks}};
+    OrderedJson blocks = OrderedJson::array();
     numberChannels();
     for (int b = 0; b < countOf(rank_.blocks); ++b) blocks.push_back(writeBlock(b));
     gpu["channels"] = writeChannels();
-    gpu["remote_buffers"] = Json::array();
+    gpu["remote_buffers"] = OrderedJson::array();
     for (std::size_t i = 0; i < remotes_.size(); ++i) {
-      Json access = Json::array();
+      OrderedJson access = OrderedJson::array();
       for (const Access type : remoteAccess_[static_cast<int>(i)]) access.push_back(keyOf(type));
       gpu["remote_buffers"].push_back({{"rank", remotes_[i].first},
                                        {"type", keyOf(remotes_[i].second)},
                                        {"access_channel_types", std::move(access)}});
     }
-    gpu["semaphores"] = Json::array();
+    gpu["semaphores"] = OrderedJson::array();
     for (const int value : rank_.semaphores) gpu["semaphores"].push_back({{"init_value", value}});
     gpu["threadblocks"] = std::move(blocks);
     return gpu;
@@ -83,17 +83,17 @@ class RankWriter {
     }
   }
 
-  Json writeChannels() const {
-    Json channels = Json::array();
+  OrderedJson writeChannels() const {
+    OrderedJson channels = OrderedJson::array();
     for (const Access access : {Access::Memory, Access::Port}) {
-      Json peers = Json::array();
+      OrderedJson peers = OrderedJson::array();
       for (const DraftChannel& channel : rank_.channels) {
         if (channel.access == access) peers.push_back(channel.peer);
       }
       if (!peers.empty()) channels.push_back({{"channel_type", keyOf(access)}, {"connected_to", std::move(peers)}});
     }
     for (const BufferKind buffer : {BufferKind::Input, BufferKind::Output, BufferKind::Scratch}) {
-      Json groups = Json::array();
+      OrderedJson groups = OrderedJson::array();
       for (const DraftChannel& channel : rank_.channels) {
         if (channel.access != Access::Switch || channel.buffer != buffer) continue;
         groups.push_back({{"size", channel.members.size()}, {"ranks", channel.members}});
@@ -106,14 +106,14 @@ class RankWriter {
     return channels;
   }
 
-  Json writeBlock(int block) {
+  OrderedJson writeBlock(int block) {
     block_ = block;
     channels_.clear();
     blockRemotes_.clear();
     const auto& steps = rank_.blocks[block];
-    Json operations = Json::array();
-    Json* target = &operations;
-    Json loop;
+    OrderedJson operations = OrderedJson::array();
+    OrderedJson* target = &operations;
+    OrderedJson loop;
     for (next_ = 0; next_ < countOf(steps);) {
       const int at = next_++;
       const Step& step = steps[at];
@@ -123,7 +123,7 @@ class RankWriter {
             {"name", "pipeline"},
             {"iter_context",
              {{"unit_size", step.operation.unitBytes * static_cast<std::uint64_t>(chunks)}, {"num_chunks", chunks}}},
-            {"ops", Json::array()}};
+            {"ops", OrderedJson::array()}};
         target = &loop["ops"];
       } else if (step.operation.kind == OperationKind::LoopEnd) {
         operations.push_back(loop);
@@ -134,9 +134,9 @@ class RankWriter {
         writeSynchronisation(step, *target);
       }
     }
-    Json channels = Json::array(), remotes = Json::array();
+    OrderedJson channels = OrderedJson::array(), remotes = OrderedJson::array();
     for (const auto& [access, list] : channels_) {
-      Json ids = Json::array();
+      OrderedJson ids = OrderedJson::array();
       for (const int channel : list) ids.push_back(ids_[channel]);
       channels.push_back({{"channel_type", keyOf(access)}, {"channel_ids", std::move(ids)}});
     }
@@ -159,20 +159,20 @@ class RankWriter {
     return chunks;
   }
 
-  Json channelIds(const std::vector<int>& channels) {
-    Json ids = Json::array();
+  OrderedJson channelIds(const std::vector<int>& channels) {
+    OrderedJson ids = OrderedJson::array();
     for (const int channel : channels) {
       ids.push_back(indexIn(channels_[rank_.channels[channel].access], channel));
     }
     return ids;
   }
 
-  void writeSynchronisation(const Step& step, Json& operations) {
+  void writeSynchronisation(const Step& step, OrderedJson& operations) {
     const Operation& operation = step.operation;
     const auto named = std::find_if(synchronisationNames.begin(), synchronisationNames.end(), [&](const auto& entry) {
       return entry.kind == operation.kind && entry.relaxed == operation.relaxed;
     });
-    Json json{{"name", named->name}};
+    OrderedJson json{{"name", named->name}};
     switch (operation.kind) {
       case OperationKind::Sync:
         break;
@@ -204,8 +204,8 @@ class RankWriter {
     operations.push_back(std::move(json));
   }
 
-  Json entry(const Operand& operand, int chunks) {
-    Json json;
+  OrderedJson entry(const Operand& operand, int chunks) {
+    OrderedJson json;
     if (operand.access == Access::Local) {
       json["type"] = keyOf(operand.buffer);
     } else if (operand.access == Access::Switch) {
@@ -220,9 +220,9 @@ class RankWriter {
     return json;
   }
 
-  Json named(const char* name, const Operation& operation, const std::vector<Operand>& sources,
-             const std::vector<Operand>& destinations) {
-    Json json{{"name", name}, {"src_buff", Json::array()}, {"dst_buff", Json::array()}};
+  OrderedJson named(const char* name, const Operation& operation, const std::vector<Operand>& sources,
+                    const std::vector<Operand>& destinations) {
+    OrderedJson json{{"name", name}, {"src_buff", OrderedJson::array()}, {"dst_buff", OrderedJson::array()}};
     std::optional<Access> remote;
     std::vector<int> ports;
     for (const Operand& operand : sources) {
@@ -245,7 +245,7 @@ class RankWriter {
            ": the reference's JSON schema has no such operation; the text form can hold every plan");
   }
 
-  void writeTransfer(int at, Json& operations) {
+  void writeTransfer(int at, OrderedJson& operations) {
     const Step& step = rank_.blocks[block_][at];
     if (step.sources.size() == 1) {
       writeCopies(at, step, operations);
@@ -255,7 +255,7 @@ class RankWriter {
   }
 
   /// One source: an operation for each kind of destination, with a source for each destination.
-  void writeCopies(int at, const Step& step, Json& operations) {
+  void writeCopies(int at, const Step& step, OrderedJson& operations) {
     const Operand& source = step.sources.front();
     if (source.access == Access::Switch) return writeSwitchReduction(at, step, operations);
     if (step.destinations.front().access == Access::Port) return writePort(at, operations);
@@ -280,7 +280,7 @@ class RankWriter {
     }
   }
 
-  void writeSwitchReduction(int at, const Step& step, Json& operations) {
+  void writeSwitchReduction(int at, const Step& step, OrderedJson& operations) {
     const Entry first = entryOf(step.destinations.front());
     if (step.destinations.size() != 1 || (first != Entry::SwitchPlain && first != Entry::Plain)) {
       fail(at, "a switch's reduction to several destinations");
@@ -290,7 +290,7 @@ class RankWriter {
   }
 
   /// Port transfers that follow each other, with the signals and the flush after them.
-  void writePort(int at, Json& operations) {
+  void writePort(int at, OrderedJson& operations) {
     const auto& steps = rank_.blocks[block_];
     const auto isPort = [&](int i) {
       return i < countOf(steps) && steps[i].operation.kind == OperationKind::Transfer &&
@@ -325,7 +325,7 @@ class RankWriter {
     next_ = last + (flushes ? 2 : 1);
   }
 
-  void writeReduction(int at, const Step& step, Json& operations) {
+  void writeReduction(int at, const Step& step, OrderedJson& operations) {
     const auto toFront = [](std::vector<Operand>& list) {
       const auto local = std::find_if(list.begin(), list.end(),
                                       [](const Operand& operand) { return entryOf(operand) == Entry::Plain; });
@@ -466,22 +466,23 @@ bool usesPackets(const Plan& plan) {
 std::string toJson(const NamedPlan& plan) {
   Draft draft = draftOf(plan);
   for (int r = 0; r < plan.ranks; ++r) FittingReductions(draft.ranks[r], r).run();
-  Json json{{"name", plan.name},
-            {"collective", keyOf(plan.collective)},
-            {"protocol", usesPackets(plan) ? "LL" : "Simple"},
-            {"inplace", plan.inPlace},
-            {"reuse_resources", plan.reuseResources},
-            {"gpus", Json::array()},
-            {"num_threads_per_block", plan.threadsPerBlock},
-            {"use_double_scratch_buffer", plan.doubleScratch},
-            {"buffer_alignment", plan.alignment},
-            {"min_message_size", plan.minBytes},
-            {"max_message_size", plan.maxBytes}};
+  OrderedJson json{{"name", plan.name},
+                   {"collective", keyOf(plan.collective)},
+                   {"protocol", usesPackets(plan) ? "LL" : "Simple"},
+                   {"inplace", plan.inPlace},
+                   {"reuse_resources", plan.reuseResources},
+                   {"gpus", OrderedJson::array()},
+                   {"num_threads_per_block", plan.threadsPerBlock},
+                   {"use_double_scratch_buffer", plan.doubleScratch},
+                   {"buffer_alignment", plan.alignment},
+                   {"min_message_size", plan.minBytes},
+                   {"max_message_size", plan.maxBytes}};
   for (int r = 0; r < plan.ranks; ++r) json["gpus"].push_back(RankWriter(draft, r).write());
   if (plan.root != 0) json["root"] = plan.root;
   for (const DraftExpectation& expectation : draft.expectations) {
-    Json contributions = Json::array();
-    for (const auto& [rank, chunk] : expectation.contributions) contributions.push_back(Json::array({rank, chunk}));
+    OrderedJson contributions = OrderedJson::array();
+    for (const auto& [rank, chunk] : expectation.contributions)
+      contributions.push_back(OrderedJson::array({rank, chunk}));
     json["expectations"].push_back(
         {{"rank", expectation.rank}, {"chunk", expectation.chunk}, {"contributions", std::move(contributions)}});
   }

@@ -23,7 +23,7 @@ struct Message {
   int connection = 0;
 };
 
-struct Node {
+struct Lowered {
   int rank = 0, block = 0, step = 0;
   int in = -1, out = -1;  ///< messages
 };
@@ -57,7 +57,7 @@ class Lowering {
 
  private:
   const Instruction& instruction(int node) const {
-    const Node& at = nodes_[node];
+    const Lowered& at = nodes_[node];
     return program_.ranks[at.rank].blocks[at.block].steps[at.step];
   }
   const InstructionBlock& blockOf(int node) const {
@@ -65,7 +65,7 @@ class Lowering {
   }
   template <class... Parts>
   [[noreturn]] void fail(int node, const Parts&... why) const {
-    const Node& at = nodes_[node];
+    const Lowered& at = nodes_[node];
     const int origin = instruction(node).origin;
     reject(origin >= 0 ? program_.origins[origin] + ": " : "", "rank ", at.rank, ", block ", at.block, ", step ",
            at.step, ": ", why...);
@@ -139,7 +139,7 @@ class Lowering {
   }
 
   std::vector<int> predecessors(int n) const {
-    const Node& node = nodes_[n];
+    const Lowered& node = nodes_[n];
     std::vector<int> list;
     if (node.step > 0) list.push_back(n - 1);
     if (node.in >= 0) list.push_back(messages_[node.in].sender);
@@ -279,7 +279,7 @@ class Lowering {
     std::map<int, std::vector<int>> releases;
     std::map<int, std::vector<int>> acquires;
     for (int n = 0; n < countOf(nodes_); ++n) {
-      const Node& node = nodes_[n];
+      const Lowered& node = nodes_[n];
       if (node.step == 0) known_.clear();
       for (const auto& [block, step] : instruction(n).dependences) {
         if (block == node.block) continue;
@@ -298,7 +298,7 @@ class Lowering {
     }
     for (DraftRank& rank : draft_.ranks) rank.blocks.resize(program_.ranks[&rank - draft_.ranks.data()].blocks.size());
     for (int n = 0; n < countOf(nodes_); ++n) {
-      const Node& node = nodes_[n];
+      const Lowered& node = nodes_[n];
       steps_ = &draft_.ranks[node.rank].blocks[node.block];
       origin_ = instruction(n).origin;
       if (node.step == 0) announce(node);
@@ -325,7 +325,7 @@ class Lowering {
   }
 
   /// At the start of a receiving block: the sender may begin.
-  void announce(const Node& node) {
+  void announce(const Lowered& node) {
     for (const Connection& connection : connections_) {
       const InstructionBlock& block = program_.ranks[node.rank].blocks[node.block];
       if (!connection.ready || connection.to != node.rank || connection.from != block.receive) continue;
@@ -334,7 +334,7 @@ class Lowering {
     }
   }
   void emitInstruction(int n) {
-    const Node& node = nodes_[n];
+    const Lowered& node = nodes_[n];
     const Instruction& at = instruction(n);
     const Operand source = operand(node.rank, at.source), destination = operand(node.rank, at.destination);
     std::vector<Operand> sources, destinations;
@@ -425,7 +425,7 @@ class Lowering {
 
   const InstructionProgram& program_;
   Draft draft_;
-  std::vector<Node> nodes_;
+  std::vector<Lowered> nodes_;
   std::vector<std::vector<int>> firsts_;  ///< of each rank and block: its first node
   std::vector<Message> messages_;
   std::vector<Connection> connections_;

@@ -5,6 +5,9 @@
 
 #include "json_schema.hpp"
 #include "message.hpp"
+#include "mscclpp/plan/assembler.hpp"
+#include "mscclpp/plan/overlap.hpp"
+#include "mscclpp/plan/structure.hpp"
 
 namespace mscclpp::plan {
 
@@ -126,62 +129,11 @@ bool storesPackets(const Step& step) {
                      [](const Operand& operand) { return operand.form == Form::Packet; });
 }
 
-/// The transfers of a block since its last Sync.
-class Pending {
- public:
-  explicit Pending(const Draft& draft) : draft_(draft) {}
-
-  bool conflicts(const Step& step) const {
-    const int chunks = step.operation.chunks;
-    for (const Step* earlier : steps_) {
-      const int before = earlier->operation.chunks;
-      if (anyOverlap(draft_, earlier->destinations, before, step.destinations, chunks) ||
-          anyOverlap(draft_, earlier->sources, before, step.destinations, chunks) || readsUnordered(*earlier, step)) {
-        return true;
-      }
-    }
-    return false;
-  }
-  void add(const Step& step) { steps_.push_back(&step); }
-  void clear() { steps_.clear(); }
-  bool empty() const { return steps_.empty(); }
-
- private:
-  /// Reads of packets wait for what packet writes of the block store.
-  bool readsUnordered(const Step& earlier, const Step& step) const {
-    const auto plain = [](const std::vector<Operand>& list, Form form) {
-      std::vector<Operand> some;
-      std::copy_if(list.begin(), list.end(), std::back_inserter(some),
-                   [&](const Operand& o) { return o.form == form; });
-      return some;
-    };
-    const int before = earlier.operation.chunks, chunks = step.operation.chunks;
-    return anyOverlap(draft_, plain(earlier.destinations, Form::Plain), before, step.sources, chunks) ||
-           anyOverlap(draft_, earlier.destinations, before, plain(step.sources, Form::Plain), chunks);
-  }
-
-  const Draft& draft_;
-  std::vector<const Step*> steps_;
-};
-
 }  // namespace
 
 bool overlap(const Draft& draft, const Operand& a, int aChunks, const Operand& b, int bChunks) {
-  if (a.rank != b.rank) return false;
-  if (a.buffer == b.buffer) return a.first < b.first + bChunks && b.first < a.first + aChunks;
-  if (!draft.header.inPlace) return false;
-  for (int i = 0; i < aChunks; ++i) {
-    Operand x = a;
-    x.first += i;
-    x = canonical(draft, x);
-    for (int k = 0; k < bChunks; ++k) {
-      Operand y = b;
-      y.first += k;
-      y = canonical(draft, y);
-      if (x.buffer == y.buffer && x.first == y.first) return true;
-    }
-  }
-  return false;
+  const auto inputChunks = [&](int rank) { return draft.ranks[rank].inputChunks; };
+  return overlap(draft.header, inputChunks, a, aChunks, b, bChunks);
 }
 
 std::vector<Step> fuse(const Draft& draft, const std::vector<Step>& steps) {
@@ -218,48 +170,35 @@ std::vector<Step> fuse(const Draft& draft, const std::vector<Step>& steps) {
 }
 
 std::vector<Step> insertSyncs(const Draft& draft, const std::vector<Step>& steps, SyncScope scope) {
-  std::vector<Step> ordered;
-  Pending pending(draft);
-  bool waited = false;  // since the last Sync
-  const auto reset = [&] {
-    pending.clear();
-    waited = false;
+  std::vector<Operand> operands;
+  std::vector<Operation> operations;
+  const auto append = [&](const std::vector<Operand>& list) {
+    const Range range{countOf(operands), 0};
+    for (const Operand& operand : list) {
+      const std::vector<Operand> all = places(draft, operand);
+      operands.insert(operands.end(), all.begin(), all.end());
+    }
+    return Range{range.first, countOf(operands) - range.first};
   };
   for (const Step& step : steps) {
-    bool needed = false;
-    switch (step.operation.kind) {
-      case OperationKind::Transfer:
-        needed = pending.conflicts(step) || waited;
-        break;
-      case OperationKind::Signal:
-      case OperationKind::Release:
-      case OperationKind::Flush:
-      case OperationKind::LoopBegin:
-      case OperationKind::LoopEnd:
-        needed = scope == SyncScope::Publish && (!pending.empty() || waited);
-        break;
-      default:
-        break;
-    }
-    const OperationKind kind = step.operation.kind;
-    // Needless: at the start of a block, and after another one.
-    const bool ordersNothing = ordered.empty() || ordered.back().operation.kind == OperationKind::Sync ||
-                               ordered.back().operation.kind == OperationKind::Barrier;
-    if (kind == OperationKind::Sync && ordersNothing) continue;
-    if (needed) {
-      ordered.push_back({{.kind = OperationKind::Sync, .origin = step.operation.origin}});
-      reset();
-    }
-    ordered.push_back(step);
-    if (kind == OperationKind::Sync || kind == OperationKind::Barrier) reset();
-    if (kind == OperationKind::Transfer) pending.add(step);
-    if (scope == SyncScope::Publish &&
-        (kind == OperationKind::Wait || kind == OperationKind::Acquire || kind == OperationKind::Flush)) {
-      waited = true;
+    operations.push_back(step.operation);
+    operations.back().sources = append(step.sources);
+    operations.back().destinations = append(step.destinations);
+  }
+  const auto overlaps = [&](const Operand& a, int aChunks, const Operand& b, int bChunks) {
+    return overlap(draft, a, aChunks, b, bChunks);
+  };
+  SyncInsertion syncs(operands, scope, overlaps);
+  std::vector<Step> ordered;
+  const std::vector<std::int32_t> order = syncs.run(operations);
+  for (std::size_t i = 0; i < order.size(); ++i) {
+    if (order[i] != syncs.sync) {
+      ordered.push_back(steps[static_cast<std::size_t>(order[i])]);
+    } else {
+      const Step& next = steps[static_cast<std::size_t>(order[i + 1])];
+      ordered.push_back({{.kind = OperationKind::Sync, .origin = next.operation.origin}});
     }
   }
-  // The end of the kernel orders what comes after it.
-  while (!ordered.empty() && ordered.back().operation.kind == OperationKind::Sync) ordered.pop_back();
   return ordered;
 }
 
@@ -360,25 +299,30 @@ Draft replicate(const Draft& draft, int instances, Replication replication) {
   return result;
 }
 
-int otherEnd(const Draft& draft, int rank, int channel) {
-  const DraftChannel& end = draft.ranks[rank].channels[channel];
-  int number = 0;
-  for (int i = 0; i < channel; ++i) {
-    const DraftChannel& other = draft.ranks[rank].channels[i];
-    number += other.access == end.access && other.peer == end.peer;
+std::vector<std::vector<int>> otherEnds(const Draft& draft) {
+  Assembler assembler(draft.header);
+  for (int r = 0; r < countOf(draft.ranks); ++r) {
+    for (const DraftChannel& channel : draft.ranks[r].channels) assembler.addChannel(r, channel.access, channel.peer);
   }
-  const auto& candidates = draft.ranks[end.peer].channels;
-  for (int i = 0; i < countOf(candidates); ++i) {
-    if (candidates[i].access == end.access && candidates[i].peer == rank && number-- == 0) return i;
+  const Plan plan = assembler.finish();
+  const std::vector<std::int32_t> ends = otherEnds(plan);
+  std::vector<std::vector<int>> ofRanks;
+  for (const RankPlan& rank : plan.rankPlans) {
+    auto& others = ofRanks.emplace_back();
+    for (int c = rank.channels.first; c < rank.channels.first + rank.channels.count; ++c) {
+      const int first = plan.rankPlans[plan.channels[c].peer].channels.first;
+      others.push_back(ends[c] < 0 ? -1 : ends[c] - first);
+    }
   }
-  return -1;
+  return ofRanks;
 }
 
 void completeChannels(Draft& draft) {
-  for (int r = 0; r < countOf(draft.ranks); ++r) {
-    for (int c = 0; c < countOf(draft.ranks[r].channels); ++c) {
+  const std::vector<std::vector<int>> ends = otherEnds(draft);
+  for (int r = 0; r < countOf(ends); ++r) {
+    for (int c = 0; c < countOf(ends[r]); ++c) {
       const DraftChannel channel = draft.ranks[r].channels[c];
-      if (channel.access == Access::Switch || otherEnd(draft, r, c) >= 0) continue;
+      if (channel.access == Access::Switch || ends[r][c] >= 0) continue;
       draft.ranks[channel.peer].channels.push_back({channel.access, r});
     }
   }
@@ -401,11 +345,12 @@ void requireMatchedSignals(const Draft& draft, const std::vector<std::vector<std
       }
     }
   }
+  const std::vector<std::vector<int>> ends = otherEnds(draft);
   for (int r = 0; r < countOf(draft.ranks); ++r) {
     for (int c = 0; c < countOf(draft.ranks[r].channels); ++c) {
       const DraftChannel& channel = draft.ranks[r].channels[c];
       if (channel.access == Access::Switch) continue;
-      const int other = otherEnd(draft, r, c);
+      const int other = ends[r][c];
       for (const int inLoop : {0, 1}) {
         const int signals = counts[r][c][0][inLoop];
         const int waits = other < 0 ? 0 : counts[channel.peer][other][1][inLoop];

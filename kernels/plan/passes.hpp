@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "draft.hpp"
+#include "mscclpp/plan/syncs.hpp"
 
 namespace mscclpp::plan {
 
@@ -15,12 +16,6 @@ bool overlap(const Draft& draft, const Operand& a, int aChunks, const Operand& b
 /// channels; copies of one source; sums into one accumulator; a transfer and the copies of what it stores (to peers, as
 /// packets, through a switch); these also where only waits lie between, which then come first.
 std::vector<Step> fuse(const Draft& draft, const std::vector<Step>& steps);
-
-/// What insertSyncs orders.
-enum class SyncScope {
-  Data,    ///< accesses to the same data by different transfers of a block
-  Publish  ///< also transfers and the signals after them, waits and the operations that rely on them
-};
 
 /// Adds a Sync wherever two operations of a block need one, and drops those that order nothing.
 std::vector<Step> insertSyncs(const Draft& draft, const std::vector<Step>& steps, SyncScope scope);
@@ -37,8 +32,8 @@ Draft replicate(const Draft& draft, int instances, Replication replication);
 /// Interleaved unless an operation has several chunks.
 Replication fittingReplication(const Draft& draft);
 
-/// The other end of a channel of a rank: an index into the channels of its peer; -1 if there is none.
-int otherEnd(const Draft& draft, int rank, int channel);
+/// Of each channel of each rank, the other end: an index into the channels of its peer; -1 if there is none.
+std::vector<std::vector<int>> otherEnds(const Draft& draft);
 /// Adds what is missing so that each channel has another end.
 void completeChannels(Draft& draft);
 

@@ -1,5 +1,6 @@
 #include "plan_call.hpp"
 
+#include <algorithm>
 #include <string>
 
 #include "mscclpp/host/base/error.hpp"
@@ -19,6 +20,23 @@ bool reduces(const plan::Plan& plan) {
   for (const plan::Operation& operation : plan.operations)
     if (operation.kind == plan::OperationKind::Transfer && operation.sources.count > 1) return true;
   return false;
+}
+
+bool hasData(const plan::Plan& plan, int rank) {
+  const plan::RankPlan& of = plan.rankPlans[static_cast<std::size_t>(rank)];
+  return of.inputChunks != 0 || of.outputChunks != 0;
+}
+
+bool allRanksHaveData(const plan::Plan& plan) {
+  for (int rank = 0; rank < plan.ranks; ++rank)
+    if (!hasData(plan, rank)) return false;
+  return true;
+}
+
+int mostBlocksOf(const plan::Plan& plan) {
+  int most = 0;
+  for (const plan::RankPlan& rank : plan.rankPlans) most = std::max(most, rank.blocks.count);
+  return most;
 }
 
 bool isEmpty(const PlanCall& call) {
@@ -72,7 +90,11 @@ plan::Message messageOf(const ExecutionPlan& executionPlan, const PlanCall& call
   };
   requireAddress("input", call.input, inputParts * partBytes);
   requireAddress("output", call.output, outputBytes);
-  return plan::messageOf(partBytes, size, plan.chunksPerPart, static_cast<std::uint64_t>(plan.alignment));
+  return messageOf(plan, call.type, partBytes);
+}
+
+plan::Message messageOf(const plan::Plan& plan, DataType type, std::size_t partBytes) {
+  return plan::messageOf(partBytes, sizeOf(type), plan.chunksPerPart, static_cast<std::uint64_t>(plan.alignment));
 }
 
 }  // namespace mscclpp::kernels

@@ -21,12 +21,22 @@ struct PlanCall {
 /// Whether the plan has a reduction, so that its calls need an operator.
 bool reduces(const plan::Plan& plan);
 
+/// Whether the plan gives a rank an input or an output: of Custom collectives, a rank may have neither.
+bool hasData(const plan::Plan& plan, int rank);
+bool allRanksHaveData(const plan::Plan& plan);
+
+/// The blocks of the rank that has the most.
+int mostBlocksOf(const plan::Plan& plan);
+
 /// Whether the message of the call is empty, so that nothing is to be done.
 bool isEmpty(const PlanCall& call);
 
 /// The message of a call. Throws Error(InvalidUsage) with a sentence if the sizes, addresses, type or operator do not
 /// fit the plan. ranks: of the communicator.
 plan::Message messageOf(const ExecutionPlan& plan, const PlanCall& call, int rank, int ranks);
+
+/// The message whose parts have so many bytes.
+plan::Message messageOf(const plan::Plan& plan, DataType type, std::size_t partBytes);
 
 /// Bytes of the rank's part of the plan's input or output that the message has.
 std::size_t inputBytesOf(const plan::Plan& plan, const plan::Message& message, int rank);

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <map>
+#include <string>
 
 #include "host/bootstrap/group_agreement.hpp"
 #include "mscclpp/basic/partition.hpp"
+#include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/plan/interpreter.hpp"
 
@@ -14,6 +16,8 @@ namespace {
 
 /// Counters that peers increment lie this far apart, so that they share no line.
 constexpr std::size_t counterPitch = 128;
+/// Of a program in shared memory: every GPU since sm_80 has more per block. Longer ones are copied in parts.
+constexpr std::size_t mostSharedBytes = std::size_t{96} << 10;
 /// Of the connections and semaphores of Port channels, of which each pair of ranks makes the same ones in order.
 constexpr int portTag = 32001;
 
@@ -122,10 +126,16 @@ PlanMemory::PlanMemory(Communicator& communicator, DeviceType where, const Backe
 
     std::vector<plan::BlockProgram> programs;
     for (const plan::BlockLists& block : program.blocks) {
+      const plan::ProgramWindow window = plan::windowOf(plan::viewOf(block), mostSharedBytes);
+      if (window.bytes > mostSharedBytes) {
+        throw Error("Executor: an operation of the plan has too many operands: " + std::to_string(window.bytes) +
+                        " bytes, of at most " + std::to_string(mostSharedBytes) + "; divide it",
+                    ErrorCode::InvalidUsage);
+      }
+      sharedBytes_ = std::max(sharedBytes_, window.bytes);
       programs.push_back({upload(backend, block.operations), upload(backend, block.operands),
                           upload(backend, block.references), plan::countOf(block.operations),
-                          plan::countOf(block.operands), plan::countOf(block.references)});
-      sharedBytes_ = std::max(sharedBytes_, plan::sharedBytesOf(programs.back()));
+                          plan::countOf(block.operands), plan::countOf(block.references), window.operations});
     }
     args_.programs = upload(backend, programs);
     return std::vector<char>();

@@ -187,6 +187,15 @@ std::vector<RoleBlocks> rolesOf(const plan::RankProgram& program) {
   return roles;
 }
 
+int transfersOf(const plan::RankProgram& program) {
+  int transfers = 0;
+  for (const RoleBlocks& role : rolesOf(program)) {
+    for (const Operation& operation : program.blocks[static_cast<std::size_t>(role.first)].operations)
+      transfers += operation.kind == plan::OperationKind::Transfer ? 1 : 0;
+  }
+  return transfers;
+}
+
 std::string sourceOf(const plan::RankProgram& program, const PlanVariant& variant) {
   std::ostringstream out;
   out << "#include <mscclpp/arch/launch.hpp>\n#include <mscclpp/plan/specialised.hpp>\n"

@@ -20,6 +20,10 @@ struct RoleBlocks {
 /// The fewest roles of the blocks of a rank, in order.
 std::vector<RoleBlocks> rolesOf(const plan::RankProgram& program);
 
+/// The transfers of all roles: NVRTC takes about 0.3 s for each, and more for each of many.
+int transfersOf(const plan::RankProgram& program);
+inline constexpr int mostCompiledTransfers = 64;
+
 /// What the code of a plan depends on beside the rank's program.
 struct PlanVariant {
   DataType type;

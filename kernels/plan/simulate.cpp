@@ -9,6 +9,7 @@
 
 #include "message.hpp"
 #include "mscclpp/plan/fault_message.hpp"
+#include "mscclpp/plan/message.hpp"
 #include "mscclpp/plan/structure.hpp"
 
 namespace mscclpp::plan {
@@ -35,10 +36,8 @@ class Run {
                          plan.collective == CollectiveKind::ReduceScatter ||
                          plan.collective == CollectiveKind::AllToAll || plan.collective == CollectiveKind::Gather ||
                          plan.collective == CollectiveKind::Scatter;
-    part_ = perRank ? bytes / static_cast<std::uint64_t>(plan.ranks) : bytes;
-    const auto count = static_cast<std::uint64_t>(plan.chunksPerPart),
-               unit = static_cast<std::uint64_t>(plan.alignment);
-    pitch_ = ((part_ + count - 1) / count + unit - 1) / unit * unit;
+    message_ = messageOf(perRank ? bytes / static_cast<std::uint64_t>(plan.ranks) : bytes, 1, plan.chunksPerPart,
+                         static_cast<std::uint64_t>(plan.alignment));
     blocks_.resize(plan.blocks.size());
     for (int rank = 0; rank < plan.ranks; ++rank) {
       const Range range = plan.rankPlans[rank].blocks;
@@ -201,7 +200,7 @@ class Run {
         break;
       case OperationKind::LoopEnd:
         duration = 0;
-        if (++block.iteration * unitOf(index, block) < pitch_)
+        if (++block.iteration < iterationsOf(message_, unitOf(index, block)))
           block.next = block.loop;
         else
           block.loop = -1;
@@ -231,15 +230,13 @@ class Run {
   }
 
   double bytesOf(const BlockState& block, const Operation& operation) const {
+    const std::uint64_t unit = block.loop < 0 ? 0 : unitOf(static_cast<int>(&block - blocks_.data()), block);
     std::uint64_t bytes = 0;
-    const std::uint64_t unit = block.loop < 0 ? pitch_ : unitOf(static_cast<int>(&block - blocks_.data()), block);
     for (int i = 0; i < operation.chunks; ++i) {
-      const auto k = static_cast<std::uint64_t>((operation.position + i) % plan_.chunksPerPart);
-      const std::uint64_t start = k * pitch_ + (block.loop < 0 ? 0 : block.iteration * unit);
-      const std::uint64_t end = std::min({part_, (k + 1) * pitch_, start + unit});
-      if (end > start) bytes += end - start;
+      const std::uint64_t chunk = message_.bytesAt((operation.position + i) % plan_.chunksPerPart);
+      bytes += shareOf(iterationOf(chunk, unit, block.iteration), operation.share, operation.shares).size;
     }
-    return static_cast<double>(bytes) / operation.shares;
+    return static_cast<double>(bytes);
   }
 
   /// Occupies a link from a time on; returns when the last byte has left.
@@ -306,7 +303,7 @@ class Run {
   const Plan& plan_;
   const Topology& topology_;
   std::vector<std::int32_t> ends_;
-  std::uint64_t part_ = 0, pitch_ = 0;
+  Message message_{};
   std::vector<BlockState> blocks_;
   using Turn = std::pair<double, int>;
   std::priority_queue<Turn, std::vector<Turn>, std::greater<>> ready_;
@@ -320,6 +317,7 @@ class Run {
 };
 
 LinkModel readLink(const Json& json, const std::string& key, LinkModel link) {
+  if (!json.is_object()) reject("topology: key \"", key, "\": expected an object with us and GBps");
   for (const auto& item : json.items()) {
     const bool isEnd = item.key() == "from" || item.key() == "to";
     if (!item.value().is_number()) reject("topology: key \"", key, "\": \"", item.key(), "\": expected a number");

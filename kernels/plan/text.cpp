@@ -156,7 +156,7 @@ class Line {
 
 constexpr std::int16_t maxShort = std::numeric_limits<std::int16_t>::max();
 
-class Reader {
+class TextReader {
  public:
   Draft read(std::string_view text) {
     int number = 0;
@@ -420,7 +420,7 @@ std::string toText(const NamedPlan& plan) {
 }
 
 NamedPlan fromText(std::string_view text) {
-  return lower(Reader().read(text));
+  return lower(TextReader().read(text));
 }
 
 }  // namespace mscclpp::plan

@@ -77,9 +77,9 @@ class Element {
 
 constexpr int maxCount = 1 << 24;
 
-class Reader {
+class XmlReader {
  public:
-  explicit Reader(const Element& algo) : algo_(algo) {}
+  explicit XmlReader(const Element& algo) : algo_(algo) {}
 
   InstructionProgram read() {
     Header& header = program_.header;
@@ -201,7 +201,7 @@ NamedPlan fromXml(std::string_view text) {
   const pugi::xml_node root = document.child("algo");
   if (root.empty()) reject("MSCCL algorithm: there is no element <algo>");
   const Element algo(root, "");
-  return compileInstructions(Reader(algo).read());
+  return compileInstructions(XmlReader(algo).read());
 }
 
 namespace {

@@ -7,7 +7,7 @@
 import atexit
 import pathlib
 
-from . import _mscclpp, ext, language, numa, utils
+from . import _mscclpp, ext, language, numa, plans, utils
 from ._mscclpp import (
     Algorithm,
     AlgorithmBuilder,
@@ -39,6 +39,8 @@ from ._mscclpp import (
     ExecutionPlan,
     Executor,
     Fifo,
+    FusedGemms,
+    GemmCollective,
     GpuBufferGranularity,
     Host2DeviceSemaphore,
     Host2HostSemaphore,
@@ -143,6 +145,8 @@ __all__ = [
     "Executor",
     "ext",
     "Fifo",
+    "FusedGemms",
+    "GemmCollective",
     "get_include",
     "get_lib",
     "GpuBuffer",
@@ -167,6 +171,7 @@ __all__ = [
     "PacketType",
     "Plan",
     "PlanCode",
+    "plans",
     "PortChannel",
     "pre_mul_sum",
     "ProxyService",

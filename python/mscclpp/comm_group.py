@@ -11,8 +11,19 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any
 
-from ._mscclpp import Bootstrap, Collectives, Communicator, DeviceType, HostBuffer, RawGpuBuffer, TcpBootstrap, size_of
+from ._mscclpp import (
+    Bootstrap,
+    Collectives,
+    Communicator,
+    DeviceType,
+    FusedGemms,
+    HostBuffer,
+    RawGpuBuffer,
+    TcpBootstrap,
+    size_of,
+)
 from .array_collectives import ArrayCollectives
+from .array_gemms import ArrayGemms
 from .arrays import view
 from .channel_setup import ChannelSetup
 from .dtypes import to_dtype
@@ -22,7 +33,7 @@ from .tuning import Tuner
 open_groups: weakref.WeakSet[CommGroup] = weakref.WeakSet()
 
 
-class CommGroup(ChannelSetup, ArrayCollectives, Tuner):
+class CommGroup(ChannelSetup, ArrayCollectives, ArrayGemms, Tuner):
     """This process as one rank of a group; `mscclpp.init()` makes one from what the launcher has set.
 
     By hand, with one of: `mpi_comm`, a communicator of mpi4py; `torch_group`, a group of torch.distributed;
@@ -43,6 +54,7 @@ class CommGroup(ChannelSetup, ArrayCollectives, Tuner):
         self.nranks = bootstrap.get_n_ranks()
         self.nranks_per_node = bootstrap.get_n_ranks_per_node()
         self._collectives = {}
+        self._fused_gemms: dict[DeviceType, FusedGemms] = {}
         self._buffers: dict[int, Any] = {}
         self._closing: list[Callable[[], None]] = []
         self._is_inherited = False  # from the process that this one was forked from
@@ -70,6 +82,13 @@ class CommGroup(ChannelSetup, ArrayCollectives, Tuner):
         if device_type not in self._collectives:
             self._collectives[device_type] = Collectives(self.communicator, device_type)
         return self._collectives[device_type]
+
+    def fused_gemms(self, device_type: DeviceType) -> FusedGemms:
+        """The FusedGemms for buffers of a device type."""
+        self._require_open()
+        if device_type not in self._fused_gemms:
+            self._fused_gemms[device_type] = FusedGemms(self.communicator, device_type)
+        return self._fused_gemms[device_type]
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = "float32", device: str | None = None) -> Any:
         """An array in memory that all ranks have mapped, which collectives write without a copy; zero-filled.
@@ -122,13 +141,14 @@ class CommGroup(ChannelSetup, ArrayCollectives, Tuner):
                 registration.end()
             self._buffers.clear()
             self._collectives.clear()
+            self._fused_gemms.clear()
             self.communicator = None  # type: ignore[assignment]
             self.bootstrap = None  # type: ignore[assignment]
             open_groups.discard(self)
 
     def _leave_to_parent(self) -> None:
         # The child shares sockets and memory with its parent, and has none of the threads: it lets go of all of them.
-        self._buffers, self._collectives = {}, {}
+        self._buffers, self._collectives, self._fused_gemms = {}, {}, {}
         self._closing.clear()
         if self._group is not None:
             self._group.clear()

@@ -34,6 +34,7 @@ class Handle(NamedTuple):
     memory: torch.Tensor
     tokens: int
     low_latency: bool
+    buffer: str  # the name of the buffer that dispatched
 
 
 class Buffer:
@@ -42,13 +43,17 @@ class Buffer:
     All ranks make it together, with the same arguments, and make the same calls. max_tokens: the most tokens of a rank
     in dispatch(); max_low_latency_tokens: in low_latency_dispatch(); 0: without that form. experts: of all ranks.
     format: "bf16"; "fp8", rows of float8_e4m3fn with a scale for each 128 values, passed as a pair; or "quantise",
-    bf16 that is delivered as fp8. capacity: rows of the output of dispatch(); by default enough for every routing. A
-    call that needs more fails, and check() raises.
+    bf16 that is delivered as fp8. capacity: rows of the output of dispatch(). By default enough for every routing where
+    they take up to 256 MiB; else those of 256 MiB or, if that is more, twice as many as a routing needs that treats all
+    ranks alike. If a rank gets more, the call fails on all ranks, and check() raises an error that names it.
+    blocks, low_latency_blocks: the most blocks of a kernel. bulk_copies: dispatch() sends rows that are not quantised
+    by bulk copies, for few blocks.
     """
 
     def __init__(self, group: CommGroup, *, experts: int, hidden: int, topk: int = 8, max_tokens: int = 0,
                  max_low_latency_tokens: int = 0, format: str = "bf16", alignment: int = 1, capacity: int = 0,
-                 blocks: int = 0, low_latency_blocks: int = 0, device: str = "cuda") -> None:  # fmt: skip
+                 blocks: int = 0, low_latency_blocks: int = 0, bulk_copies: bool = False,
+                 device: str = "cuda") -> None:  # fmt: skip
         if format not in _FORMATS:
             raise InvalidUsage(f"format is {format!r}: use one of {', '.join(_FORMATS)}")
         if device not in ("cpu", "cuda"):
@@ -58,8 +63,8 @@ class Buffer:
         self.experts, self.hidden, self.topk, self.format = experts, hidden, topk, format
         self.device = torch.device("cuda", torch.cuda.current_device()) if device == "cuda" else torch.device("cpu")
         self._buffer = MoeBuffer(group.communicator, where, max_tokens, max_low_latency_tokens, topk, experts, hidden,
-                                 _FORMATS[format], alignment, blocks, low_latency_blocks)  # fmt: skip
-        self.capacity = capacity or self._buffer.largest_capacity
+                                 _FORMATS[format], alignment, blocks, low_latency_blocks, bulk_copies)  # fmt: skip
+        self.capacity = capacity or self._buffer.default_capacity
         self.name = f"moe{next(_numbers)}"  # what the operators take
         _buffers[self.name] = self
 
@@ -80,6 +85,10 @@ class Buffer:
 
     def combine(self, x: torch.Tensor, handle: Handle) -> torch.Tensor:
         """The weighted sums of the experts' results x, bf16, which are placed as the rows of the dispatch were."""
+        return self._combine(x, handle, low_latency=False)
+
+    def _combine(self, x, handle, low_latency):
+        self._require_handle(handle, low_latency)
         return torch.ops.mscclpp_moe.combine(x, handle.memory, handle.tokens, self.name, handle.low_latency)
 
     def low_latency_dispatch(self, x, topk_idx: torch.Tensor, topk_weights: torch.Tensor | None = None,
@@ -91,13 +100,14 @@ class Buffer:
         values, scales = x if isinstance(x, tuple) else (x, None)
         *rows, memory, hook = self._run_dispatch(values, scales, topk_idx, topk_weights, True, True)
         receive = functools.partial(_receive, hook, (self, x, topk_idx, topk_weights, rows, memory))
-        return ExpertRows(*rows), Handle(memory, values.shape[0], True), receive
+        return ExpertRows(*rows), Handle(memory, values.shape[0], True, self.name), receive
 
     def low_latency_combine(self, x: torch.Tensor, handle: Handle, return_recv_hook: bool = False,
                             ) -> tuple[torch.Tensor, Callable[[], None] | None]:  # fmt: skip
         """The same as combine() for a low-latency dispatch."""
         if not return_recv_hook:
-            return self.combine(x, handle), None
+            return self._combine(x, handle, low_latency=True), None
+        self._require_handle(handle, low_latency=True)
         output, hook = self._run_combine(x, handle.memory, handle.tokens, handle.low_latency, True)
         return output, functools.partial(_receive, hook, (self, x, handle.memory, output))
 
@@ -108,7 +118,7 @@ class Buffer:
     def _dispatch(self, x, topk_idx, topk_weights, low_latency):
         values, scales = x if isinstance(x, tuple) else (x, None)
         *rows, memory = torch.ops.mscclpp_moe.dispatch(values, scales, topk_idx, topk_weights, self.name, low_latency)
-        return ExpertRows(*rows), Handle(memory, values.shape[0], low_latency)
+        return ExpertRows(*rows), Handle(memory, values.shape[0], low_latency, self.name)
 
     def _empty(self, dtype, *shape):
         return torch.empty(shape, dtype=dtype, device=self.device)
@@ -132,10 +142,18 @@ class Buffer:
     def _require(self, tensor, dtype, name, columns):
         right = tensor.dim() == 2 and tensor.shape[1] == columns and tensor.dtype == dtype
         if not right or tensor.device != self.device or not tensor.is_contiguous():
+            strided = "" if tensor.is_contiguous() else ", not contiguous,"
             raise InvalidUsage(
-                f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)} on {tensor.device}: it must be a contiguous "
-                f"tensor of {dtype} with {columns} columns on {self.device}"
+                f"{name} is {tensor.dtype} of shape {tuple(tensor.shape)}{strided} on {tensor.device}: it must be a "
+                f"contiguous tensor of {dtype} with {columns} columns on {self.device} (see .to() and .contiguous())"
             )
+
+    def _require_handle(self, handle, low_latency):
+        if handle.buffer != self.name:
+            raise InvalidUsage("the handle is of another buffer: combine with the one that dispatched")
+        if handle.low_latency != low_latency:
+            form = "low_latency_combine" if handle.low_latency else "combine"
+            raise InvalidUsage(f"the handle is of a dispatch of the other form: use {form}()")
 
     def _run_dispatch(self, x, scales, topk_idx, topk_weights, low_latency, returns_hook):
         self._require(x, torch.float8_e4m3fn if self.format == "fp8" else torch.bfloat16, "x", self.hidden)
@@ -159,6 +177,15 @@ class Buffer:
 
     def _run_combine(self, x, memory, tokens, low_latency, returns_hook):
         self._require(x, torch.bfloat16, "x", self.hidden)
+        rows = self._buffer.low_latency_capacity if low_latency else self.capacity
+        if x.shape[0] != rows:
+            raise InvalidUsage(
+                f"x has {x.shape[0]} rows: pass a result for each of the {rows} of the dispatch's output, in the same "
+                "places; those that no expert has may have any value"
+            )
+        right = memory.dtype == torch.uint8 and memory.shape == (self._buffer.handle_bytes,)
+        if not right or memory.device != self.device or not memory.is_contiguous():
+            raise InvalidUsage("the handle's memory is not that of a dispatch of this buffer: pass Handle.memory")
         output = self._empty(torch.bfloat16, tokens, self.hidden)
         hook = self._buffer.combine(low_latency, x.data_ptr(), output.data_ptr(), tokens, memory.data_ptr(),
                                     self._stream(), returns_hook)  # fmt: skip

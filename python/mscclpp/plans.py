@@ -1,11 +1,21 @@
-"""Algorithms of programs in MSCCL++'s language and in MSCCL's."""
+"""Plans: those of the library, and algorithms of programs in MSCCL++'s language and in MSCCL's."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ._mscclpp import Algorithm, DeviceType, ExecutionPlan, Plan, make_dsl_algorithm
+from ._mscclpp import (
+    Algorithm,
+    ChunkProtocol,
+    DeviceType,
+    ExecutionPlan,
+    LibraryPlan,
+    Plan,
+    library_plans,
+    make_dsl_algorithm,
+    make_library_plan,
+)
 from .errors import InvalidUsage
 from .language import AlgoSpec, CollectiveProgram
 
@@ -37,3 +47,23 @@ def make_algorithm(plan: Plan, rank: int, *, name: str | None = None, tags: Mapp
     """
     constraint = Algorithm.Constraint(plan.ranks, nranks_per_node)
     return make_dsl_algorithm(name or plan.name, ExecutionPlan(plan, rank), dict(tags or {}), constraint, device_type)
+
+
+def library() -> list[LibraryPlan]:
+    """The plans of the library, with name, description and collective. Each can be made for any ranks that suit it."""
+    return library_plans()
+
+
+def make(name: str, ranks: int, *, ranks_per_node: int = 0, instances: int = 1,
+         protocol: str = "Simple", in_place: bool = False) -> Plan:  # fmt: skip
+    """The plan of the library of that name, proven to be right.
+
+    ranks_per_node: the ranks of each node, where messages between nodes go through ports; 0: there is one node.
+    instances: so many copies of the program share the data, with blocks of their own. protocol: "Simple", data and
+    signals; or "LL", packets. in_place: for calls whose input and output are one buffer. Raises InvalidUsage if there
+    is none of the name, or if it cannot be made with these arguments: LibraryPlan.refuses() says why.
+    """
+    protocols = {kind.name: kind for kind in ChunkProtocol}
+    if protocol not in protocols:
+        raise InvalidUsage(f'protocol is "{protocol}"; it is one of {", ".join(protocols)}')
+    return make_library_plan(name, ranks, ranks_per_node, instances, protocols[protocol], in_place)

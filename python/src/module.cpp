@@ -14,6 +14,7 @@ NB_MODULE(_mscclpp, module) {
   bindMemory(module);
   bindTrace(module);
   bindCollectives(module);
+  bindFusedGemms(module);
   bindTuning(module);
   bindAlgorithms(module);
   bindNamedGroups(module);
@@ -25,5 +26,6 @@ NB_MODULE(_mscclpp, module) {
   bindPlans(module);
   bindPlanLanguage(module);
   bindPlanChunks(module);
+  bindPlanLibrary(module);
   bindExecutor(module);
 }

@@ -76,6 +76,7 @@ void bindCommunicator(nb::module_& module);
 void bindMemory(nb::module_& module);
 void bindTrace(nb::module_& module);
 void bindCollectives(nb::module_& module);
+void bindFusedGemms(nb::module_& module);
 void bindTuning(nb::module_& module);
 void bindAlgorithms(nb::module_& module);
 void bindNamedGroups(nb::module_& module);
@@ -86,6 +87,7 @@ void bindJit(nb::module_& module);
 void bindPlans(nb::module_& module);
 void bindPlanLanguage(nb::module_& module);
 void bindPlanChunks(nb::module_& module);
+void bindPlanLibrary(nb::module_& module);
 void bindExecutor(nb::module_& module);
 void bindMoe(nb::module_& module);
 

@@ -44,7 +44,8 @@ moe::ReceiveHook dispatch(moe::Buffer& self, bool isLowLatency, std::uintptr_t r
 
 moe::ReceiveHook combine(moe::Buffer& self, bool isLowLatency, std::uintptr_t results, std::uintptr_t output,
                          std::uint32_t tokens, std::uintptr_t handleMemory, std::uintptr_t stream, bool returnsHook) {
-  const auto handle = self.makeHandle(toPointer(handleMemory), tokens);
+  const auto form = isLowLatency ? moe::Form::LowLatency : moe::Form::Bandwidth;
+  const auto handle = self.restoreHandle(toPointer(handleMemory), form, tokens);
   void* const to = toPointer(output);
   const void* const from = toPointer(results);
   if (isLowLatency) return withoutLock(self.lowLatencyCombine(from, to, handle, toStream(stream), returnsHook));
@@ -63,19 +64,24 @@ void bindMoe(nb::module_& module) {
                           "Dispatch and combine of a mixture of experts; mscclpp.moe.Buffer takes tensors.")
       .def(nb::new_([](std::shared_ptr<Communicator> communicator, DeviceType deviceType, std::uint32_t maxTokens,
                        std::uint32_t maxLowLatencyTokens, int topk, int experts, std::uint32_t hidden,
-                       moe::RowFormat format, std::uint32_t alignment, int blocks, int lowLatencyBlocks) {
+                       moe::RowFormat format, std::uint32_t alignment, int blocks, int lowLatencyBlocks,
+                       bool bulkCopies) {
              return unlocked([&] {
-               return makeShared<moe::Buffer>(*communicator, deviceType,
-                                              moe::BufferConfig{maxTokens, maxLowLatencyTokens, topk, experts, hidden,
-                                                                format, alignment, blocks, lowLatencyBlocks});
+               return makeShared<moe::Buffer>(
+                   *communicator, deviceType,
+                   moe::BufferConfig{maxTokens, maxLowLatencyTokens, topk, experts, hidden, format, alignment, blocks,
+                                     lowLatencyBlocks, bulkCopies});
              });
            }),
            "communicator"_a, "device_type"_a, "max_tokens"_a, "max_low_latency_tokens"_a, "topk"_a, "experts"_a,
            "hidden"_a, "format"_a, "alignment"_a = 1, "blocks"_a = 0, "low_latency_blocks"_a = 0,
-           nb::keep_alive<1, 2>())
+           "bulk_copies"_a = false, nb::keep_alive<1, 2>())
       .def_prop_ro("scale_groups", &moe::Buffer::scaleGroups)
       .def_prop_ro("largest_capacity", &moe::Buffer::largestCapacity)
       .def_prop_ro("low_latency_capacity", &moe::Buffer::lowLatencyCapacity)
+      .def_prop_ro("default_capacity", &moe::Buffer::defaultCapacity)
+      .def_prop_ro("row_bytes", &moe::Buffer::rowBytes)
+      .def_prop_ro("scratch_bytes", &moe::Buffer::scratchBytes)
       .def_prop_ro("handle_bytes", &moe::Buffer::handleBytes)
       .def(
           "get_dispatch_layout",

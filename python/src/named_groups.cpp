@@ -24,7 +24,8 @@ Registry& registry() {
 }
 
 // Python calls that end with the last copy of the function, on any thread.
-NamedGroup::Make toMake(nb::callable function) {
+template <class T>
+typename OfDevices<T>::Make toMake(nb::callable function) {
   auto* const held = new nb::callable(std::move(function));
   const std::shared_ptr<nb::callable> shared(held, [](nb::callable* object) {
     if (!nb::is_alive()) return;  // the interpreter has ended, and its objects with it
@@ -33,12 +34,13 @@ NamedGroup::Make toMake(nb::callable function) {
   });
   return [shared](DeviceType type) {
     const nb::gil_scoped_acquire acquire;
-    return nb::cast<std::shared_ptr<Collectives>>((*shared)(type));
+    return nb::cast<std::shared_ptr<T>>((*shared)(type));
   };
 }
 
-void add(const std::string& name, int ranks, nb::callable make) {
-  auto group = std::make_shared<NamedGroup>(name, ranks, toMake(std::move(make)));
+void add(const std::string& name, int ranks, nb::callable collectives, nb::callable gemms) {
+  auto group = std::make_shared<NamedGroup>(name, ranks, toMake<Collectives>(std::move(collectives)),
+                                            toMake<FusedGemms>(std::move(gemms)));
   const nb::gil_scoped_release release;
   const std::unique_lock lock(registry().mutex);
   if (!registry().groups.emplace(name, std::move(group)).second) {
@@ -58,22 +60,13 @@ void remove(const std::string& name) {
 
 }  // namespace
 
-Collectives& NamedGroup::onCpu() {
-  if (cpu_ == nullptr) cpu_ = make_(DeviceType::CPU);
-  return *cpu_;
-}
-
-Collectives& NamedGroup::onGpu(int device) {
-  if (gpu_ == nullptr) {
-    gpu_ = make_(DeviceType::GPU);
-    device_ = device;
-  }
-  if (device != device_) {
-    throw Error("group '" + name_ + "' uses GPU " + std::to_string(device_) + " on this rank, the tensor is on GPU " +
-                    std::to_string(device) + ": move the tensor",
+void NamedGroup::requireGpu(int gpu) {
+  if (!gpu_) gpu_ = gpu;
+  if (gpu != *gpu_) {
+    throw Error("group '" + name_ + "' uses GPU " + std::to_string(*gpu_) + " on this rank, the tensor is on GPU " +
+                    std::to_string(gpu) + ": move the tensor",
                 ErrorCode::InvalidUsage);
   }
-  return *gpu_;
 }
 
 std::shared_ptr<NamedGroup> findGroup(std::string_view name) {
@@ -93,9 +86,9 @@ std::shared_ptr<NamedGroup> findGroup(std::string_view name) {
 }
 
 void bindNamedGroups(nb::module_& module) {
-  module.def("register_group", &add, "name"_a, "ranks"_a, "make"_a,
-             "Registers a group of so many ranks for operators of PyTorch. make: returns the Collectives for a "
-             "DeviceType. Raises InvalidUsage if the name is in use.");
+  module.def("register_group", &add, "name"_a, "ranks"_a, "collectives"_a, "gemms"_a,
+             "Registers a group of so many ranks for operators of PyTorch. collectives, gemms: return the Collectives, "
+             "the FusedGemms for a DeviceType. Raises InvalidUsage if the name is in use.");
   module.def("unregister_group", &remove, "name"_a, Unlocked(), "Ends a registration; unknown names are ignored.");
   module.def(
       "group_size", [](const std::string& name) { return findGroup(name)->ranks(); }, "name"_a, Unlocked(),

@@ -2,25 +2,36 @@
 // this rank. The functions are exported, for the module of these operators.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
+#include "fused_gemms.hpp"
 #include "host/base/process_identity.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 
 namespace mscclpp::python {
 
+/// What a group has for buffers of a device type: its first use makes it, together with the other ranks.
+template <class T>
+struct OfDevices {
+  using Make = std::function<std::shared_ptr<T>(DeviceType)>;
+
+  Make make;
+  std::shared_ptr<T> onCpu = nullptr;
+  std::shared_ptr<T> onGpu = nullptr;
+};
+
 /// A group of ranks under its name.
 class [[gnu::visibility("default")]] NamedGroup {
  public:
-  /// The collectives of this rank for buffers of a device type.
-  using Make = std::function<std::shared_ptr<Collectives>(DeviceType)>;
-
-  NamedGroup(std::string name, int ranks, Make make)
-      : name_(std::move(name)), ranks_(static_cast<std::size_t>(ranks)), make_(std::move(make)) {}
+  NamedGroup(std::string name, int ranks, OfDevices<Collectives>::Make collectives, OfDevices<FusedGemms>::Make gemms)
+      : name_(std::move(name)),
+        ranks_(static_cast<std::size_t>(ranks)),
+        collectives_{std::move(collectives)},
+        gemms_{std::move(gemms)} {}
 
   const std::string& name() const noexcept {
     return name_;
@@ -33,18 +44,30 @@ class [[gnu::visibility("default")]] NamedGroup {
     return !owner_.isCurrent();
   }
 
-  /// The collectives for CPU ranks. The first call makes them, together with the other ranks.
-  Collectives& onCpu();
-  /// The same for a GPU, which is the current one. Throws Error(InvalidUsage) if an earlier call was for another GPU.
-  Collectives& onGpu(int device);
+  // For a GPU, which is the current one, or without a number for CPU ranks. Throws Error(InvalidUsage) if an earlier
+  // call was for another GPU.
+  Collectives& collectives(std::optional<int> gpu) {
+    return get(collectives_, gpu);
+  }
+  FusedGemms& gemms(std::optional<int> gpu) {
+    return get(gemms_, gpu);
+  }
 
  private:
+  template <class T>
+  T& get(OfDevices<T> & devices, std::optional<int> gpu) {
+    if (gpu) requireGpu(*gpu);
+    auto& made = gpu ? devices.onGpu : devices.onCpu;
+    if (made == nullptr) made = devices.make(gpu ? DeviceType::GPU : DeviceType::CPU);
+    return *made;
+  }
+  void requireGpu(int gpu);
+
   const std::string name_;
   const std::size_t ranks_;
-  const Make make_;
-  std::shared_ptr<Collectives> cpu_;
-  std::shared_ptr<Collectives> gpu_;
-  int device_ = -1;
+  OfDevices<Collectives> collectives_;
+  OfDevices<FusedGemms> gemms_;
+  std::optional<int> gpu_;
   const detail::OwnerProcess owner_;
 };
 

@@ -9,6 +9,7 @@
 #include "mscclpp/kernels/plan/verify.hpp"
 #include "mscclpp/kernels/plan/xml.hpp"
 #include "mscclpp/plan/plan.hpp"
+#include "plan_classes.hpp"
 
 namespace mscclpp::python {
 
@@ -26,8 +27,8 @@ int blocksOf(const NamedPlan& self, int rank) {
 }  // namespace
 
 void bindPlans(nb::module_& module) {
-  nb::class_<NamedPlan>(module, "Plan", "What the blocks of all ranks do; docs/plans.md.")
-      .def_static("from_json", &plan::fromJson, "text"_a, Unlocked(),
+  nb::class_<NamedPlan> plan(module, "Plan", "What the blocks of all ranks do; docs/plans.md.");
+  plan.def_static("from_json", &plan::fromJson, "text"_a, Unlocked(),
                   "Reads a plan in MSCCL++'s schema. Raises InvalidUsage with rank, block, operation and key for other "
                   "text. It is not proven: verified().")
       .def_static("from_xml", &plan::fromXml, "text"_a, Unlocked(), "The same in the XML of MSCCL's runtime.")
@@ -43,6 +44,7 @@ void bindPlans(nb::module_& module) {
       .def("to_text", &plan::toText, Unlocked(), "The plan for reading: one line for each operation.")
       .def("verified", &plan::verified, Unlocked(),
            "The same plan, proven to be right. Raises InvalidUsage with rank, block, operation and line if it is not.");
+  bindSimulation(module, plan);
 }
 
 }  // namespace mscclpp::python

@@ -14,6 +14,7 @@ import tempfile
 
 import mscclpp
 import torch
+from gemm_reference import operand, product, require_close
 from torch import distributed as dist
 
 CASES = []
@@ -145,6 +146,91 @@ def check_graph(ops, group, partial, residual, weight):
         wanted, wanted_residual = ops.all_reduce_rms_norm(partial * step, residual, weight, group)
         check_equal(updated, wanted_residual)
         check_equal(hidden, ops.all_reduce(wanted, group))
+
+
+@case
+def fused_gemms(comm, device):
+    """Products with communication inside, of few and of many rows, eager and in a graph."""
+    import mscclpp.torch
+
+    group = mscclpp.torch.register(comm)
+    rank, ranks, width, depth = comm.my_rank, comm.nranks, 136, 264
+    for rows in (2 * ranks, 300 * ranks):
+        inputs = [operand(rows, depth, other) for other in range(ranks)]
+        weights = [operand(width, depth, other + 100) for other in range(ranks)]
+        input, weight = inputs[rank].to(device), weights[rank].to(device)
+        slices = [slice(rows // ranks * other, rows // ranks * (other + 1)) for other in range(ranks)]
+        products = [product(*pair) for pair in zip(inputs, weights)]
+        result = comm.gemm_all_reduce(input, weight)
+        require_close(result, products)
+        part = torch.ops.mscclpp.gemm_reduce_scatter(input, weight, group)
+        require_close(part, [(exact[slices[rank]], bound[slices[rank]]) for exact, bound in products])
+        whole = torch.ops.mscclpp.all_gather_gemm(input[slices[rank]], weight, group)
+        gathered = torch.cat([each[slices[other]] for other, each in enumerate(inputs)])
+        require_close(whole, [product(gathered, weights[rank])])
+        if device.type == "cuda":
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph):
+                again = torch.ops.mscclpp.gemm_all_reduce(input, weight, group)
+            for _ in range(3):
+                again.zero_()
+                graph.replay()
+                check_equal(again, result)
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    comm.fused_gemms(mscclpp.DeviceType.GPU if device.type == "cuda" else mscclpp.DeviceType.CPU).check()
+
+
+@case
+def experts(comm, device):
+    """Dispatch and combine as operators, with experts that return what they get."""
+    from mscclpp import moe
+
+    rank, ranks, hidden, tokens = comm.my_rank, comm.nranks, 256, 6
+    most = {"max_tokens": tokens, "max_low_latency_tokens": tokens}
+    buffer = moe.Buffer(comm, experts=2 * ranks, hidden=hidden, topk=2, **most, device=device.type)
+    x = values(rank, tokens * hidden, device, torch.bfloat16).view(tokens, hidden)
+    first = torch.arange(tokens, device=device) % (2 * ranks)
+    choices = torch.stack([first, (first + 1) % (2 * ranks)], 1)
+    weights = torch.tensor([0.5, 0.25], device=device).expand(tokens, 2).contiguous()
+
+    def layer():
+        rows, handle = buffer.dispatch(x, choices, weights)
+        few, few_handle, _ = buffer.low_latency_dispatch(x, choices, weights)
+        return buffer.combine(rows.rows, handle), buffer.low_latency_combine(few.rows, few_handle)[0]
+
+    for output in layer():
+        check_equal(output, x * 0.75)
+    if device.type == "cuda":
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            outputs = layer()
+        for step in range(3):
+            x.fill_(step + rank)
+            graph.replay()
+            for output in outputs:
+                check_equal(output, x * 0.75)
+        torch.cuda.synchronize()
+    buffer.check()
+
+
+@case
+def library_plan(comm, device):
+    """Plans of the library, executed: data and signals, and packets."""
+    rank, ranks, count = comm.my_rank, comm.nranks, 1001
+    gpu = device.type == "cuda"
+    device_type = mscclpp.DeviceType.GPU if gpu else mscclpp.DeviceType.CPU
+    stream = torch.cuda.current_stream().cuda_stream if gpu else 0
+    for name in ("all_reduce_ring", "all_reduce_packets"):
+        algorithm = mscclpp.make_algorithm(mscclpp.plans.make(name, ranks), rank, device_type=device_type)
+        executor = mscclpp.Executor(comm.communicator, device_type=device_type)
+        source, target = values(rank, count, device), torch.zeros(count, device=device)
+        code = algorithm.execute(comm.communicator, source.data_ptr(), target.data_ptr(), source.nbytes, target.nbytes,
+                                 mscclpp.DataType.float32, stream=stream, executor=executor)  # fmt: skip
+        assert code == mscclpp.CommResult.CommSuccess
+        check_equal(target, total(ranks, count, device))  # waits for the stream
+        comm.barrier()
+        executor.reset()
 
 
 @case

@@ -2,7 +2,7 @@
 
 import mscclpp
 import pytest
-from rank_threads import run_threads
+from rank_threads import lone_bootstrap, run_threads
 
 torch = pytest.importorskip("torch")
 moe = pytest.importorskip("mscclpp.moe")
@@ -96,8 +96,47 @@ def test_fake_kernels_and_errors():
             buffer.dispatch(x, experts[:4].contiguous())
         with pytest.raises(mscclpp.InvalidUsage, match="maxLowLatencyTokens is 0"):
             buffer.low_latency_dispatch(x, experts)
+        with pytest.raises(mscclpp.InvalidUsage, match="x is torch.bfloat16 of shape .8, 256., not contiguous"):
+            buffer.dispatch(x.t().contiguous().t(), experts)
+        with pytest.raises(mscclpp.InvalidUsage, match="with 256 columns"):
+            buffer.dispatch(x[:, :128].contiguous(), experts)
+        with pytest.raises(mscclpp.InvalidUsage, match="at a multiple of 16 bytes"):
+            buffer.dispatch(torch.empty(8 * HIDDEN + 4, dtype=torch.bfloat16)[4:].view(8, HIDDEN), experts)
+        with pytest.raises(mscclpp.InvalidUsage, match=f"x has 5 rows: pass a result for each of the {8 * TOPK}"):
+            buffer.combine(results[:5], handle)
+        with pytest.raises(mscclpp.InvalidUsage, match="with 256 columns"):
+            buffer.combine(results[:, :16].contiguous(), handle)
+        with pytest.raises(mscclpp.InvalidUsage, match="of the other form: use combine"):
+            buffer.low_latency_combine(results, handle)
+        with pytest.raises(mscclpp.InvalidUsage, match="of another buffer"):
+            buffer.combine(results, handle._replace(buffer="moe-none"))
+        with pytest.raises(mscclpp.InvalidUsage, match="the handle's memory is not that of a dispatch"):
+            combine(results, handle.memory[:-1], 8, buffer.name, False)
+        with pytest.raises(mscclpp.InvalidUsage, match="9 tokens, but the buffer is for 8"):
+            combine(results, handle.memory, 9, buffer.name, False)
         with pytest.raises(mscclpp.InvalidUsage, match="no longer exists"):
             combine(results, handle.memory, 8, "moe-none", False)
         return True
 
-    assert run_threads(1, body, timeout=120) == [True]
+    assert body(lone_bootstrap())
+
+
+def test_order_of_calls_and_capacity():
+    def body(bootstrap):
+        comm = mscclpp.CommGroup(bootstrap=bootstrap)
+        buffer = moe.Buffer(comm, experts=LOCAL, hidden=HIDDEN, topk=TOPK, max_tokens=8, max_low_latency_tokens=8,
+                            capacity=11, device="cpu")  # fmt: skip
+        x, experts, weights = inputs(0, 1, 8)
+        rows, handle, hook = buffer.low_latency_dispatch(x, experts, weights, return_recv_hook=True)
+        with pytest.raises(mscclpp.InvalidUsage, match="a dispatch with this handle has been sent and not received"):
+            buffer.low_latency_combine(torch.zeros(rows.rows.shape, dtype=torch.bfloat16), handle)
+        with pytest.raises(mscclpp.InvalidUsage, match="the dispatch before has been sent and not received"):
+            buffer.low_latency_dispatch(x, experts, weights)
+        hook()
+        with pytest.raises(mscclpp.InvalidUsage, match="a hook is called twice"):
+            hook()
+        with pytest.raises(mscclpp.InvalidUsage, match="output of rank 0 for the rows of its experts holds 11 rows"):
+            buffer.dispatch(x, torch.arange(TOPK).expand(8, TOPK).contiguous())
+        return True
+
+    assert body(lone_bootstrap())

@@ -23,7 +23,8 @@ NAMES = {
     "mscclpp.utils": "torch_dtype_to_mscclpp_dtype",
     "mscclpp.CommGroup": """barrier bootstrap communicator my_rank nranks nranks_per_node
         all_reduce all_gather reduce_scatter all_to_all broadcast reduce gather scatter send recv send_recv
-        all_gather_v reduce_scatter_v all_to_all_v group empty free tune close collectives""",
+        all_gather_v reduce_scatter_v all_to_all_v group empty free tune close collectives
+        gemm_all_reduce gemm_reduce_scatter all_gather_gemm fused_gemms""",
     "mscclpp.TcpBootstrap": """create create_unique_id get_unique_id initialize get_rank get_n_ranks
         get_n_ranks_per_node get_n_ranks_per_ipc_domain
         send recv all_gather barrier group_barrier abort failure set_timeout""",
@@ -47,9 +48,12 @@ NAMES = {
         set_fallback_algorithm_selector build build_default_algorithms""",
     "mscclpp.Executor": "execute check reset",
     "mscclpp.ExecutionPlan": "name collective rank min_message_size max_message_size is_in_place",
-    "mscclpp.Plan": "from_json from_xml from_text to_json to_text verified name ranks in_place message_range blocks",
+    "mscclpp.Plan": """from_json from_xml from_text to_json to_text to_svg simulate verified name ranks in_place
+        message_range blocks""",
+    "mscclpp.plans": "compile make_algorithm library make",
     "mscclpp.Collectives": """run exchange check algorithms supports selected_algorithm register_buffer is_concurrent
         memory_bytes make_trace record""",
+    "mscclpp.FusedGemms": "run check",
 }  # fmt: skip
 # Modules whose inner functions have no types.
 UNTYPED = {"c10d", "kernels", "moe", "native", "native_cache", "native_toolchain"}
@@ -67,7 +71,8 @@ def test_names(owner):
 
 def test_all_is_complete():
     """So that `from mscclpp import *` and type checkers see every name."""
-    modules = {path.stem for path in pathlib.Path(mscclpp.__file__).parent.glob("*.py")} - {"ext", "numa", "utils"}
+    modules = {path.stem for path in pathlib.Path(mscclpp.__file__).parent.glob("*.py")}
+    modules -= {"ext", "numa", "plans", "utils"}
     public = {name for name in dir(mscclpp) if not name.startswith("_")} - modules - {"atexit", "pathlib", "torch"}
     assert set(mscclpp.__all__) == public | {"__version__"}
     assert len(set(mscclpp.__all__)) == len(mscclpp.__all__)

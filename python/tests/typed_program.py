@@ -23,6 +23,7 @@ def work(comm: mscclpp.CommGroup, scale: float) -> float:
     print(limit, algorithm.upper())
     with mscclpp.trace("trace.json", comm) as running, running.span("step", 3):
         comm.barrier()
+    comm.gemm_all_reduce(comm.empty((2, 8), "bfloat16"), comm.empty((4, 8), "bfloat16"), out=None)
     array = comm.empty((2, 3), "float32")
     comm.free(array)
     return float(total[0])
@@ -85,5 +86,8 @@ def as_a_plan(comm: mscclpp.CommGroup, buffer: mscclpp.HostBuffer) -> mscclpp.Co
         assert reference is not None
         reference.copy(0, msccl.Buffer.output, 0, ch=1).split(1)[0].group(reference)
     print(program.compile().verified().to_text())
+    plan: mscclpp.Plan = mscclpp.plans.make(mscclpp.plans.library()[0].name, 8, instances=2)
+    predicted: float = plan.simulate(1 << 20, {"memory": {"us": 0.8, "GBps": 400}}).seconds
+    print(f"{predicted * 1e6} us", plan.to_svg())
     return algorithm.execute(comm.communicator, buffer.data(), buffer.data() + 32, 32, 32, mscclpp.DataType.float32,
                              executor=executor)  # fmt: skip

@@ -39,6 +39,7 @@ struct MinimalWarp : MinimalGroup {
   std::uint32_t shuffle(std::uint32_t, int) const;
   bool all(bool) const;
   bool any(bool) const;
+  std::uint32_t ballot(bool) const;
 };
 static_assert(WarpGroup<MinimalWarp>);
 

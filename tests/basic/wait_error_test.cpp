@@ -37,6 +37,10 @@ TEST_CASE("wait_error: a wrong call names the difference, and what to do") {
       sentence(WaitOutcome::OtherGrid, 2 + 65536 * 64, 1 + 65536 * 32) ==
       "rank 5 calls a collective with 1 blocks of 32 threads, rank 3 with 2 blocks of 64 threads: all ranks must call "
       "it with the same numbers of blocks and threads");
+  CHECK(sentence(WaitOutcome::OutputTooSmall, 100, 137) ==
+        "the output of rank 5 for the rows of its experts holds 100 rows, and a dispatch sends it 137, padding "
+        "included: give every rank an output of at least as many rows, or of as many as every routing needs "
+        "(moe::Buffer::largestCapacity())");
   const auto starts = [](const std::string& text, const std::string& start) { return text.rfind(start, 0) == 0; };
   CHECK(starts(sentence(WaitOutcome::OtherCollective, 1, 2),
                "rank 5 calls another collective than rank 3 on the same scratch: all ranks must make the same calls"));

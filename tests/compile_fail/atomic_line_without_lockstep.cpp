@@ -11,6 +11,7 @@ struct Lanes {
   std::uint32_t shuffle(std::uint32_t, int) const;
   bool all(bool) const;
   bool any(bool) const;
+  std::uint32_t ballot(bool) const;
 };
 
 #ifdef CORRECT

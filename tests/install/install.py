@@ -18,7 +18,8 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 CONSUMER = HERE / "consumer"
 PACKAGES = {"headers_only": "mscclpp", "with_host": "mscclpp-host", "with_kernels": "mscclpp-kernels",
-            "with_jit": "mscclpp-jit", "with_nccl_names": "mscclpp-nccl", "with_mscclpp_names": "mscclpp-compat"}
+            "with_jit": "mscclpp-jit", "with_plan": "mscclpp-executor",
+            "with_nccl_names": "mscclpp-nccl", "with_mscclpp_names": "mscclpp-compat"}
 
 
 def install(meson, build, folder):

@@ -38,7 +38,8 @@ void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& laye
   const auto output = copyToGpu(results);
   CudaStreamWithFlags stream(cudaStreamNonBlocking);
   const Graph graph(stream, [&] {
-    for (int call = 0; call < 2; ++call) gemm.run({input.get(), weight.get(), output.get(), rows, stream});
+    for (int call = 0; call < 2; ++call)
+      gemm.run({input.get(), weight.get(), output.get(), rows, stream, layer.width, layer.depth});
   });
   graph.launch();
   MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
@@ -76,6 +77,10 @@ TEST_CASE("a rank multiplies" * doctest::skip()) {
     const GemmLayer layer{collective, 700, 136, 200};
     const auto gemm = makeFusedGemm(*rank.communicator, layer);
     for (const std::size_t rows : {1, 64, 65, 333, 513, 700}) checkCall(rank, *gemm, layer, rows);
+    // What the scratch does not depend on may change.
+    GemmLayer changed = layer;
+    (collective == GemmCollective::AllGather ? changed.width : changed.depth) = 328;
+    for (const std::size_t rows : {3, 90}) checkCall(rank, *gemm, changed, rows);
     CHECK_THROWS_AS(gemm->run({nullptr, nullptr, nullptr, 701, nullptr}), Error);
     const GemmLayer odd{collective, 90, 77, 51};
     const auto oddGemm = makeFusedGemm(*rank.communicator, odd);

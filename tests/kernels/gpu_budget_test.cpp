@@ -147,6 +147,7 @@ TEST_CASE("budget: whatever is reserved and left in whatever order, the slots su
       concurrent += shares.back()->isConcurrent() ? 1 : 0;
       shrunk += shares.back()->blocks() < blocks ? 1 : 0;
       if (below(4) == 0) shares.back()->chain(1 + below(60));
+      if (below(4) == 0) shares[static_cast<std::size_t>(below(static_cast<unsigned>(shares.size())))]->resize(blocks);
     }
     int used = 0;
     int largest = 0;
@@ -162,6 +163,35 @@ TEST_CASE("budget: whatever is reserved and left in whatever order, the slots su
   }
   CHECK(concurrent > 100);
   CHECK(shrunk > 100);
+}
+
+TEST_CASE("budget: a share that is resized is as one that is made anew, beside the others") {
+  StreamModel streams;
+  const auto budget = std::make_shared<GpuBudget>(130, streams);
+  const auto share = GpuBudget::reserve(budget, 8);
+  share->resize(32);
+  CHECK(share->isConcurrent());
+  CHECK(share->blocks() == 32);
+  CHECK_FALSE(GpuBudget::reserve(budget, 1)->isConcurrent());
+  share->resize(128);
+  CHECK_FALSE(share->isConcurrent());
+  CHECK(share->blocks() == 128);
+  share->resize(200);
+  CHECK(share->blocks() == 130);
+  share->resize(8);
+  CHECK(share->isConcurrent());
+  CHECK(GpuBudget::reserve(budget, 24)->isConcurrent());
+  // Calls before and after it are in order, on whichever streams.
+  const auto call = [&](int stream, int number) {
+    auto turn = share->begin(StreamModel::stream(stream));
+    const auto before = streams.call(StreamModel::stream(stream), number);
+    turn.end();
+    return before;
+  };
+  call(1, 1);
+  share->resize(128);
+  CHECK(call(2, 2) == StreamModel::Calls{1});
+  CHECK(streams.errors == 0);
 }
 
 TEST_CASE("budget: one for each GPU, as long as it is in use") {
@@ -198,7 +228,7 @@ std::vector<Granted> reserveOn(const std::vector<int>& slots, const std::vector<
     const auto budget = std::make_shared<GpuBudget>(slots[rank], streams);
     std::vector<SharePointer> shares;
     for (const int each : blocks) {
-      shares.push_back(reserveOnAllRanks(*bootstrap, budget, each));
+      shares.push_back(reserveOnAllRanks(*bootstrap, budget, each, "Object"));
       granted[rank].push_back({shares.back()->isConcurrent(), shares.back()->blocks()});
     }
   });
@@ -217,6 +247,18 @@ TEST_CASE("budget: all ranks get the share of the smallest GPU") {
   CHECK(reserveOn({130, 80}, {16, 16, 128}) == std::vector<Granted>{{true, 16}, {false, 16}, {false, 48}});
 }
 
+TEST_CASE("budget: a share is resized on all ranks") {
+  runAsThreads(3, [](std::shared_ptr<Bootstrap> bootstrap) {
+    StreamModel streams;
+    const auto budget = std::make_shared<GpuBudget>(bootstrap->getRank() == 1 ? 100 : 130, streams);
+    const auto share = reserveOnAllRanks(*bootstrap, budget, 16, "Executor");
+    CHECK(share->isConcurrent());
+    resizeOnAllRanks(*bootstrap, *share, 120, "Executor");
+    CHECK_FALSE(share->isConcurrent());
+    CHECK(share->blocks() == 100);
+  });
+}
+
 TEST_CASE("budget: objects over other ranks count too") {
   std::vector<Granted> granted(2);
   runAsThreads(2, [&](std::shared_ptr<Bootstrap> bootstrap) {
@@ -224,7 +266,7 @@ TEST_CASE("budget: objects over other ranks count too") {
     StreamModel streams;
     const auto budget = std::make_shared<GpuBudget>(130, streams);
     const auto others = rank == 1 ? GpuBudget::reserve(budget, 30) : nullptr;
-    const auto share = reserveOnAllRanks(*bootstrap, budget, 16);
+    const auto share = reserveOnAllRanks(*bootstrap, budget, 16, "Object");
     granted[rank] = {share->isConcurrent(), share->blocks()};
     // A share that another rank has chained takes no concurrent slots here.
     CHECK(GpuBudget::reserve(budget, rank == 0 ? 32 : 2)->isConcurrent());
@@ -239,7 +281,7 @@ TEST_CASE("budget: two ranks of a process on one GPU are an error on all ranks")
   const auto own = std::make_shared<GpuBudget>(130, streams);
   runAsThreads(3, [&](std::shared_ptr<Bootstrap> bootstrap) {
     try {
-      static_cast<void>(reserveOnAllRanks(*bootstrap, bootstrap->getRank() == 1 ? own : shared, 16));
+      static_cast<void>(reserveOnAllRanks(*bootstrap, bootstrap->getRank() == 1 ? own : shared, 16, "Object"));
       FAIL_CHECK("no exception was thrown");
     } catch (const Error& error) {
       CHECK(error.getErrorCode() == ErrorCode::InvalidUsage);

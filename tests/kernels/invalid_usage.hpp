@@ -17,7 +17,8 @@ inline void expectInvalidUsage(const std::string& part, const std::function<void
     FAIL_CHECK("no exception was thrown; expected \"" << part << "\"");
   } catch (const Error& error) {
     CHECK(error.getErrorCode() == ErrorCode::InvalidUsage);
-    CHECK_MESSAGE(std::string(error.what()).find(part) != std::string::npos, error.what());
+    const std::string message = error.what();
+    CHECK_MESSAGE(message.find(part) != std::string::npos, message);
   }
 }
 

@@ -3,6 +3,8 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -235,20 +237,118 @@ inline void checkMoeMisuse(Communicator& communicator, const MoeMemory& memory) 
   expect("must be a multiple of the", [](moe::BufferConfig& config) { config.experts = 7; });
   expect("maxTokens and maxLowLatencyTokens are 0",
          [](moe::BufferConfig& config) { config.maxTokens = config.maxLowLatencyTokens = 0; });
+  expect("more than 2^32 rows", [&](moe::BufferConfig& config) {
+    config.experts = ranks * 65535;
+    config.maxLowLatencyTokens = 65535;
+  });
   moe::Buffer buffer(communicator, memory.where, moeConfig(ranks, moe::RowFormat::Bf16));
-  moe::DispatchHandle handle = buffer.makeHandle(), empty;
-  const auto data = memory.allocate(4096);
-  auto* const words = static_cast<std::uint32_t*>(data.get());
-  const moe::ExpertBatch batch{data.get(), nullptr, words, words, nullptr, 1000};
-  const moe::Tokens tokens{data.get(), nullptr, static_cast<std::int64_t*>(data.get()), nullptr, 31};
-  expectInvalidUsage("31 tokens, but the buffer is for 30", [&] { buffer.dispatch(tokens, batch, handle); });
+  const moe::Buffer other(communicator, memory.where, moeConfig(ranks, moe::RowFormat::Bf16));
+  moe::DispatchHandle handle = buffer.makeHandle(), second = buffer.makeHandle(), foreign = other.makeHandle(), empty;
+  const std::uint32_t capacity = std::max(buffer.largestCapacity(), buffer.lowLatencyCapacity());
+  const auto data = memory.allocate(capacity * buffer.rowBytes() + 16);
+  const auto words = memory.allocate(1024);
+  auto* const counts = static_cast<std::uint32_t*>(words.get());
+  const moe::ExpertBatch batch{data.get(), nullptr, counts, counts + 64, nullptr, capacity};
+  const auto misaligned = [](void* address) {
+    return reinterpret_cast<moe::RowOrigin*>(static_cast<char*>(address) + 8);
+  };
+  const moe::Tokens many{data.get(), nullptr, static_cast<std::int64_t*>(data.get()), nullptr, 31};
+  expectInvalidUsage("31 tokens, but the buffer is for 30", [&] { buffer.dispatch(many, batch, handle); });
   const moe::Tokens none{};
   expectInvalidUsage("the handle is empty", [&] { buffer.dispatch(none, batch, empty); });
+  expectInvalidUsage("the handle is empty", [&] { static_cast<void>(empty.view()); });
+  expectInvalidUsage("the handle is of another buffer", [&] { buffer.dispatch(none, batch, foreign); });
+  expectInvalidUsage("the handle's memory is not at a multiple of 16",
+                     [&] { buffer.makeHandle(misaligned(data.get())); });
   expectInvalidUsage("ExpertBatch::rows is null", [&] { buffer.dispatch(none, {}, handle); });
-  expectInvalidUsage("low-latency calls need", [&] {
-    buffer.lowLatencyDispatch(none, {data.get(), nullptr, words, words, nullptr, 3}, handle);
+  expectInvalidUsage("ExpertBatch::origins is not at a multiple of 16 bytes", [&] {
+    buffer.dispatch(none, {data.get(), nullptr, counts, counts, misaligned(data.get()), capacity}, handle);
   });
+  expectInvalidUsage("Tokens::rows is not at a multiple of 16 bytes", [&] {
+    buffer.dispatch({misaligned(data.get()), nullptr, many.experts, nullptr, 1}, batch, handle);
+  });
+  expectInvalidUsage("low-latency calls need", [&] {
+    buffer.lowLatencyDispatch(none, {data.get(), nullptr, counts, counts, nullptr, 3}, handle);
+  });
+
+  // The order of the calls. The wrong ones have no effect: all ranks go on.
+  const auto combine = [&](const moe::DispatchHandle& of) { buffer.combine(data.get(), data.get(), of); };
+  const auto fastCombine = [&](const moe::DispatchHandle& of, bool isSplit = false) {
+    return buffer.lowLatencyCombine(data.get(), data.get(), of, nullptr, isSplit);
+  };
+  expectInvalidUsage("no dispatch with this handle has been received", [&] { combine(handle); });
+  expectInvalidUsage("there is no dispatch to receive",
+                     [&] { buffer.dispatch(none, batch, handle, nullptr, moe::Phase::Receive); });
+  auto hook = buffer.lowLatencyDispatch(none, batch, handle, nullptr, true);
+  expectInvalidUsage("the dispatch before has been sent and not received",
+                     [&] { buffer.lowLatencyDispatch(none, batch, second); });
+  expectInvalidUsage("a dispatch with this handle has been sent and not received", [&] { fastCombine(handle); });
+  expectInvalidUsage("a dispatch with this handle has been sent and not received",
+                     [&] { buffer.dispatch(none, batch, handle); });
+  buffer.dispatch(none, batch, second);  // of the other form: in between
+  hook();
+  expectInvalidUsage("a hook is called twice", hook);
+  expectInvalidUsage("the handle is of a dispatch of the low-latency form", [&] { combine(handle); });
+  expectInvalidUsage("the handle is of a dispatch of the bandwidth form", [&] { fastCombine(second); });
+  hook = fastCombine(handle, true);
+  expectInvalidUsage("the combine before has been sent and not received", [&] { fastCombine(handle); });
+  expectInvalidUsage("a combine with this handle has been sent and not received",
+                     [&] { buffer.lowLatencyDispatch(none, batch, handle); });
+  hook();
+  buffer.dispatch(none, batch, handle, nullptr, moe::Phase::Send);
+  moe::ExpertBatch smaller = batch;
+  --smaller.capacity;
+  expectInvalidUsage("the dispatch was sent with other arguments",
+                     [&] { buffer.dispatch(none, smaller, handle, nullptr, moe::Phase::Receive); });
+  buffer.dispatch(none, batch, handle, nullptr, moe::Phase::Receive);
+  combine(handle);
+  combine(buffer.restoreHandle(const_cast<std::int32_t*>(handle.view().rankIndex), moe::Form::Bandwidth, 0));
+  memory.synchronise();
+  buffer.check();
+  {
+    moe::Buffer brief(communicator, memory.where, moeConfig(ranks, moe::RowFormat::Bf16));
+    moe::DispatchHandle own = brief.makeHandle();
+    hook = brief.lowLatencyDispatch(none, batch, own, nullptr, true);
+    memory.synchronise();
+    communicator.bootstrap()->barrier();
+  }
+  expectInvalidUsage("a hook is called after its buffer has been destroyed", hook);
   communicator.bootstrap()->barrier();
+}
+
+/// The output of one rank is too small: every rank gets an error that names it, long before a wait times out.
+inline void checkSmallMoeOutput(Communicator& communicator, const MoeMemory& memory) {
+  const int ranks = communicator.bootstrap()->getNranks();
+  for (const bool isSplit : {false, true}) {
+    moe::Buffer buffer(communicator, memory.where, moeConfig(ranks, moe::RowFormat::Bf16));
+    const bool isSmall = buffer.rank() == 1;
+    const std::uint32_t count = 5;
+    std::vector<std::int64_t> chosen;
+    for (std::uint32_t i = 0; i < count * 3; ++i) chosen.push_back(4 + i % 3);  // experts of rank 1
+    const auto rows = memory.allocate(count * buffer.rowBytes()), experts = memory.of(chosen);
+    const auto received = memory.allocate(buffer.largestCapacity() * buffer.rowBytes());
+    const auto words = memory.allocate(1024);
+    auto* const counts = static_cast<std::uint32_t*>(words.get());
+    const moe::Tokens tokens{rows.get(), nullptr, static_cast<std::int64_t*>(experts.get()), nullptr, count};
+    const moe::ExpertBatch batch{received.get(), nullptr, counts,
+                                 counts + 64,    nullptr, isSmall ? 9u : buffer.largestCapacity()};
+    moe::DispatchHandle handle = buffer.makeHandle();
+    const auto start = std::chrono::steady_clock::now();
+    // 5 tokens of each rank for 3 experts each, padded to 8.
+    const std::string needed = std::to_string(3 * ((5 * ranks + 7) / 8 * 8));
+    const std::string sentence =
+        "the output of rank 1 for the rows of its experts holds 9 rows, and a dispatch sends it " + needed;
+    expectInvalidUsage(sentence.c_str(), [&] {
+      buffer.dispatch(tokens, batch, handle, nullptr, isSplit ? moe::Phase::Send : moe::Phase::Both);
+      if (isSplit) buffer.dispatch(tokens, batch, handle, nullptr, moe::Phase::Receive);
+      memory.synchronise();
+      buffer.check();
+    });
+    expectInvalidUsage("the output of rank 1", [&] { buffer.combine(received.get(), received.get(), handle); });
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    CHECK(taken.count() < 10);
+    communicator.bootstrap()->barrier();
+  }
 }
 
 }  // namespace mscclpp::test

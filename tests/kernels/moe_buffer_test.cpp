@@ -35,3 +35,37 @@ TEST_CASE("wrong configurations and arguments of a buffer") {
     checkMoeMisuse(communicator, cpuMemory);
   });
 }
+
+TEST_CASE("an output that is too small is named on all ranks") {
+  runAsThreads(3, [](std::shared_ptr<Bootstrap> bootstrap) {
+    Communicator communicator(bootstrap);
+    checkSmallMoeOutput(communicator, cpuMemory);
+  });
+}
+
+TEST_CASE("the memory that a buffer takes") {
+  runAsThreads(2, [](std::shared_ptr<Bootstrap> bootstrap) {
+    Communicator communicator(bootstrap);
+    const moe::BufferConfig config{
+        .maxTokens = 64, .topk = 8, .experts = 16, .hidden = 7168, .format = moe::RowFormat::Fp8};
+    const moe::Buffer small(communicator, DeviceType::CPU, config);
+    CHECK(small.rowBytes() == 7168 + 56 * 4);
+    CHECK(small.defaultCapacity() == 64 * 8 * 2);  // of both ranks: every routing
+    CHECK(small.defaultCapacity() == small.largestCapacity());
+    // Slots for a row of each token, in steps of 2 KB with 5 packs of choices each and 1 of scales; twice for bf16.
+    const std::size_t slots = 2 * 64 * ((448 + 4 * 9 + 7) / 8 * 8 + 896) * 16;
+    CHECK(small.scratchBytes() >= slots);
+    CHECK(small.scratchBytes() < slots + slots / 4);
+  });
+}
+
+TEST_CASE("the rows that are proposed for an output") {
+  moe::BufferConfig config{.maxTokens = 20, .topk = 8, .experts = 64, .hidden = 1 << 19, .alignment = 3};  // 1 MiB
+  CHECK(moe::rowBytes(config) == 1 << 20);
+  CHECK(moe::defaultCapacity(config, 1) == 20 * 8 + 64 * 2);       // every routing
+  CHECK(moe::defaultCapacity(config, 8) == 2 * (20 * 8 + 8 * 2));  // twice an even one: more than 256 MiB
+  config.maxTokens = 10;
+  CHECK(moe::defaultCapacity(config, 8) == 256);  // 256 MiB: more than twice an even one
+  config.format = moe::RowFormat::Fp8;
+  CHECK(moe::rowBytes(config) == (1 << 19) + (1 << 12) * 4);
+}

@@ -24,6 +24,8 @@ void checkRanks() {
     if (ranks == 2) p.alignment = 4;
     if (ranks == 4) p.stride = 4 * p.dimensions.maxTokens;
     if (ranks == 1) p.dimensions.experts = 70;
+    // A row less than every routing needs: all ranks await the report of each.
+    if (ranks == 3) p.capacity = static_cast<std::uint32_t>(moe::ExpertPlacement::largestCapacity(p.dimensions, 1)) - 1;
     checkMoe<Transport, kind>(p, ranks > 3 ? 1 : 2, 2, seed);
   }
 }
@@ -34,8 +36,8 @@ TEST_CASE("moe: dispatch and combine by packets") {
 TEST_CASE("moe: dispatch and combine by stores") {
   checkRanks<moe::StoreTransport, RowKind::Plain>();
 }
-TEST_CASE("moe: fp8 rows with their scales") {
-  checkRanks<moe::StoreTransport, RowKind::Scaled>();
+TEST_CASE("moe: fp8 rows with their scales, by bulk copies") {
+  checkRanks<moe::BulkTransport, RowKind::Scaled>();
 }
 TEST_CASE("moe: rows that are quantised on the way") {
   checkRanks<SentinelPackets, RowKind::Quantised>();
@@ -55,13 +57,14 @@ void checkLongRows() {
 }
 TEST_CASE("moe: long rows") {
   checkLongRows<SentinelPackets, RowKind::Quantised>();
-  checkLongRows<moe::StoreTransport, RowKind::Scaled>();
+  checkLongRows<moe::BulkTransport, RowKind::Scaled>();
 }
 
 TEST_CASE("moe: more tokens than lanes, warps and blocks") {
   MoeParameters p = moeParameters(2, 8, 8, 150, 4, 3);
   checkMoe<SentinelPackets, RowKind::Plain>(p, 3, 1, 3);
   checkMoe<moe::StoreTransport, RowKind::Plain>(p, 1, 3, 3);
+  checkMoe<moe::BulkTransport, RowKind::Scaled>(p, 1, 4, 3);
 }
 
 TEST_CASE("moe: so many tokens that they are scanned in segments") {
@@ -109,15 +112,22 @@ TEST_CASE("moe: a rank that is absent is named") {
   CHECK(outcome.record->peer == 1);
 }
 
-TEST_CASE("moe: more rows than there is room for") {
-  MoeParameters p = moeParameters(2, 2, 2, 8, 1, 1);
+/// Only one rank's output is too small: the record says whose, whichever rank leaves it.
+template <class Transport>
+void checkSmallOutput() {
+  MoeParameters p = moeParameters(3, 2, 2, 8, 1, 1);
   for (auto& tokens : p.tokens[0]) tokens = 8;
-  p.capacity = 1;
-  const auto outcome = MoeTester<moe::StoreTransport, RowKind::Plain>(p, 1).run(2, 2, 1'000'000'000);
+  p.smallRank = 1;
+  const auto outcome = MoeTester<Transport, RowKind::Plain>(p, 1).run(2, 2, 5'000'000'000);
   REQUIRE(outcome.record);
-  CHECK(outcome.record->outcome == WaitOutcome::InvalidCall);
+  CHECK(outcome.record->outcome == WaitOutcome::OutputTooSmall);
+  CHECK(outcome.record->peer == 1);
   CHECK(outcome.record->expected == 1);
   CHECK(outcome.record->seen > 1);
+}
+TEST_CASE("moe: more rows than a rank's output holds") {
+  checkSmallOutput<SentinelPackets>();
+  checkSmallOutput<moe::StoreTransport>();
 }
 
 }  // namespace mscclpp::test

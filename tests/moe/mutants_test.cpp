@@ -30,6 +30,22 @@ struct RelaxedStores : moe::StoreTransport {
   }
 };
 
+/// Flags that are set while the copies are under way, which take a while.
+struct HastyCopies : moe::BulkTransport {
+  template <int destinations>
+  struct Queue : moe::BulkTransport::Queue<destinations> {
+    using Base = moe::BulkTransport::Queue<destinations>;
+    using Base::Base;
+    template <class Warp, class Wait>
+    void finish(const Warp& warp, Wait& wait) {
+      moeDelay(5'000'000);
+      Base::finish(warp, wait);
+    }
+  };
+  template <class CopyQueue, class Warp, class Wait>
+  static MSCCLPP_INLINE void complete(CopyQueue&, const Warp&, Wait&) {}
+};
+
 template <class Transport>
 bool isDetected(bool wrongCounts = false) {
   MoeParameters p = moeParameters(2, 2, 2, 4, 4, 4);
@@ -45,6 +61,8 @@ bool isDetected(bool wrongCounts = false) {
 TEST_CASE("moe: the checks detect mutants") {
   CHECK_FALSE(isDetected<SentinelPackets>());
   CHECK_FALSE(isDetected<moe::StoreTransport>());
+  CHECK_FALSE(isDetected<moe::BulkTransport>());
+  CHECK(isDetected<HastyCopies>());
   CHECK(isDetected<LossyStores>());
   CHECK(isDetected<LossyPackets>());
   CHECK(isDetected<OneSetPackets>());

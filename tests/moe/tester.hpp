@@ -54,6 +54,7 @@ struct MoeParameters {
   int slowRank;       ///< -1: none; sleeps in the middle of its receptions
   std::uint64_t slowness;
   int absentRank;  ///< -1: none; makes no call
+  int smallRank;   ///< -1: none; says that its output holds one row
   int maxBlocks;
   Window<> dispatchScratch, combineScratch, epochs, memory;
   MoeOffsets at;
@@ -155,7 +156,7 @@ struct MoeBody {
       if (p.wrongCounts && rank == 1) {
         dispatch.workspace.layout.tokensPerRank = local<std::uint32_t>(rank, p.at.tokensPerExpert);
       }
-      dispatch.placement = {p.capacity,
+      dispatch.placement = {rank == p.smallRank ? 1 : p.capacity,
                             p.alignment,
                             p.stride,
                             local<std::uint32_t>(rank, p.at.counts + shift),
@@ -293,7 +294,7 @@ class MoeTester {
     p.memory = memory.window();
     p.wait = backend.wait(timeout);
     MoeOutcome outcome;
-    outcome.record = backend.run({ranks, blocks, warps}, Body{p});
+    outcome.record = backend.run({ranks, blocks, warps, Body::Dispatch::sharedBytes({}, {})}, Body{p});
     for (int rank = 0; rank < ranks && outcome.error.empty(); ++rank) {
       const auto bytes = memory.template read<std::byte>(rank);
       for (int call = 0; call < p_.calls && outcome.error.empty(); ++call) {
@@ -545,7 +546,7 @@ inline MoeParameters moeParameters(int ranks, int expertsPerRank, int topk, std:
   p.resultPacks = 2;
   p.alignment = 1;
   p.hasWeights = true;
-  p.slowRank = p.absentRank = -1;
+  p.slowRank = p.absentRank = p.smallRank = -1;
   p.maxBlocks = 4;
   std::mt19937 random(seed);
   for (int call = 0; call < calls; ++call) {

@@ -14,9 +14,11 @@
 namespace mscclpp::plan {
 
 /// Ranks of a plan without ports. Scratch chunks have room for chunks of up to `slotBytes` bytes of data.
+/// mostSharedBytes: of a program; longer ones are copied in parts.
 class EmulatedPlan {
  public:
-  EmulatedPlan(const Plan& plan, std::uint64_t slotBytes, PacketFormat format, std::uint64_t firstEpoch = 1)
+  EmulatedPlan(const Plan& plan, std::uint64_t slotBytes, PacketFormat format, std::uint64_t firstEpoch = 1,
+               std::size_t mostSharedBytes = std::size_t{48} << 10)
       : plan_(plan), format_(format), slotPitch_(packetBytes(format, (slotBytes + 15) / 16 * 16)) {
     for (int rank = 0; rank < plan.ranks; ++rank) programs_.push_back(programOf(plan, rank));
     const auto halves = plan.doubleScratch ? 2u : 1u;
@@ -30,9 +32,10 @@ class EmulatedPlan {
       memory.inbound.resize(program.channels.size());
       memory.consumed.resize(program.channels.size());
       for (const BlockLists& block : program.blocks) {
-        memory.programs.push_back({block.operations.data(), block.operands.data(), block.references.data(),
-                                   countOf(block.operations), countOf(block.operands), countOf(block.references)});
-        sharedBytes_ = std::max(sharedBytes_, sharedBytesOf(memory.programs.back()));
+        memory.programs.push_back(viewOf(block));
+        const ProgramWindow window = windowOf(memory.programs.back(), mostSharedBytes);
+        memory.programs.back().window = window.operations;
+        sharedBytes_ = std::max(sharedBytes_, window.bytes);
       }
     }
     for (int rank = 0; rank < plan.ranks; ++rank) {

@@ -99,6 +99,33 @@ TEST_CASE("every plan with every count") {
   }
 }
 
+TEST_CASE("programs longer than the shared memory are copied to it in parts, and loops go back to parts before") {
+  for (const SamplePlan& sample : samplePlans(3)) {
+    CAPTURE(sample.name);
+    for (const std::size_t mostSharedBytes : {1, 400, 900}) {
+      EmulatedPlan emulated(sample.plan, 2048, PacketFormat::LL16, 1, mostSharedBytes);
+      unsigned seed = 7;
+      for (const std::size_t count : {1, 501, 64})
+        checkCall<float, Sum>(emulated, sample.plan, exactInputs<float>(count, 3, ++seed), 2, 0, sample.plan.inPlace);
+    }
+  }
+  const Plan plan = longPlan(2, 2000, 1000);
+  CHECK(describe(plan, check(plan)) == "");
+  EmulatedPlan emulated(plan, 2048, PacketFormat::LL16);
+  CHECK(emulated.shape(1).sharedBytes <= std::size_t{48} << 10);
+  for (unsigned seed = 0; seed < 3; ++seed)
+    checkCall<float, Sum>(emulated, plan, exactInputs<float>(100 + seed, 2, seed), 2, 0);
+
+  const RankProgram program = programOf(plan, 0);
+  const BlockProgram whole = viewOf(program.blocks[0]);
+  CHECK(whole.operationCount > 2000);
+  const ProgramWindow fits = windowOf(whole, std::size_t{1} << 20);
+  CHECK(fits.operations == whole.operationCount);
+  CHECK(windowOf(whole, fits.bytes).operations == whole.operationCount);
+  CHECK(windowOf(whole, fits.bytes - 1).operations == (whole.operationCount + 1) / 2);
+  CHECK(windowOf(whole, 0).operations == 1);
+}
+
 template <class T>
 void checkType() {
   CAPTURE(sizeof(T));
@@ -162,6 +189,54 @@ TEST_CASE("plans that are constants are executed as code") {
   checkSpecialised<staticTwoShot>();
   checkSpecialised<staticPackets>();
   checkSpecialised<staticGather>();
+}
+
+/// The order in which code executes its operations, which are barriers and loops of two iterations.
+struct RecordedExecution {
+  std::vector<int> order;
+
+  std::uint64_t iterations(std::uint64_t) const { return 2; }
+  void setIteration(std::uint64_t, std::uint64_t) {}
+  void endLoop() { order.push_back(-1); }
+  void barrier(const Operation&, int index) { order.push_back(index); }
+};
+template <int... loops>  // where each begins, and where it ends, in turn
+struct LongRole {
+  static constexpr int operationCount = 2000;
+  struct Operations {
+    Operation entries[operationCount];
+    constexpr const Operation& operator[](int i) const { return entries[i]; }
+  };
+  static constexpr Operations make() {
+    Operations made;
+    for (Operation& operation : made.entries) operation.kind = OperationKind::Barrier;
+    OperationKind kind = OperationKind::LoopEnd;
+    for (const int i : {loops...})
+      made.entries[i].kind = kind = kind == OperationKind::LoopEnd ? OperationKind::LoopBegin : OperationKind::LoopEnd;
+    return made;
+  }
+  static constexpr Operations operations = make();
+  static constexpr Operation operationSteps[operationCount] = {};
+};
+
+template <class Role>
+void checkOrder() {
+  std::vector<int> expected;
+  for (int i = 0, begin = -1; i < Role::operationCount; ++i) {
+    const OperationKind kind = Role::operations[i].kind;
+    if (kind == OperationKind::LoopBegin) begin = i;
+    if (kind == OperationKind::Barrier) expected.push_back(i);
+    if (kind != OperationKind::LoopEnd) continue;
+    for (int again = begin + 1; again < i; ++again) expected.push_back(again);
+    expected.push_back(-1);
+  }
+  RecordedExecution execution;
+  detail::runOperations<Role, 0, Role::operationCount>(execution, 0);
+  CHECK(execution.order == expected);
+}
+
+TEST_CASE("code of 2,000 operations, which is deeper than compilers nest templates if it is not halved") {
+  checkOrder<LongRole<0, 9, 10, 11, 990, 1001, 1003, 1980>>();
 }
 
 TEST_CASE("in place") {

@@ -244,6 +244,31 @@ constexpr Plan gatherByReadingPlan(int ranks, bool usesSemaphores) {
   return assembler.finish();
 }
 
+/// All-gather, of so many operations at least in each block, nearly all of which copy within the scratch or, between
+/// `copies` copies, sync only.
+constexpr Plan longPlan(int ranks, int operations, int copies) {
+  Assembler assembler({.collective = CollectiveKind::AllGather, .ranks = ranks, .threadsPerBlock = 256});
+  for (int rank = 0; rank < ranks; ++rank) {
+    SampleRank self(assembler, rank);
+    assembler.setScratchChunks(rank, 2);
+    std::vector<int> channels;
+    std::vector<Operand> outputs;
+    for (int peer = 0; peer < ranks; ++peer) {
+      if (peer != rank) channels.push_back(assembler.addChannel(rank, Access::Memory, peer));
+      outputs.push_back(self.at(peer, BufferKind::Output, rank));
+    }
+    self.transfer(0, {self.own(BufferKind::Input, 0)}, {self.own(BufferKind::Scratch, 0)}, 0);
+    for (int copy = 0; copy < copies; ++copy) {
+      for (int sync = 0; sync < operations / copies - 1 || sync == 0; ++sync) self.sync(0);
+      self.transfer(0, {self.own(BufferKind::Scratch, copy % 2)}, {self.own(BufferKind::Scratch, 1 - copy % 2)}, 0);
+    }
+    self.exchangeSignals(0, channels, channels);
+    self.transfer(0, {self.own(BufferKind::Scratch, copies % 2)}, outputs, 0);
+    self.exchangeSignals(0, channels, channels);
+  }
+  return assembler.finish();
+}
+
 struct SamplePlan {
   std::string name;
   Plan plan;

@@ -24,6 +24,8 @@ __global__ void warp(std::uint32_t* words, std::uint32_t mask) {
   // PTX: vote\.sync\.all\.pred
   words[35] = arch::warpAny(mask, value == 3);
   // PTX: vote\.sync\.any\.pred
+  words[36] = static_cast<std::uint32_t>(arch::countBits(value));
+  // PTX: popc\.b32
 }
 
 // A whole warp's mask is a constant; a tile of 8 lanes has its own (255, moved) and its own segments (6175 = 24 << 8 |
@@ -45,11 +47,12 @@ __global__ void barriers(int* words) {
   arch::blockSync();
   words[1] = 1;
   arch::namedBarrierSync(3, 64);
-  words[2] = 1;
+  words[2] = arch::namedBarrierSyncAny(4, 96, words[3] == 1);
   // PTX: st\.(global\.)?(b|u)32
   // PTX: bar(rier\.cta)?\.sync 0
   // PTX: st\.(global\.)?(b|u)32
   // PTX: barrier\.cta\.sync %r\d+, %r\d+
+  // PTX: barrier\.cta\.red\.or\.pred any, %r\d+, %r\d+, vote
   // PTX: st\.(global\.)?(b|u)32
 }
 

@@ -29,6 +29,24 @@ MSCCLPP_INLINE void namedBarrierSync([[maybe_unused]] int id, [[maybe_unused]] i
 #endif
 }
 
+/// The same; returns whether `vote` is true in any of the threads.
+MSCCLPP_INLINE bool namedBarrierSyncAny([[maybe_unused]] int id, [[maybe_unused]] int threads, bool vote) {
+#if defined(__CUDA_ARCH__)
+  unsigned any;
+  asm volatile(
+      "{\n.reg .pred vote;\n.reg .pred any;\n"
+      "setp.ne.u32 vote, %3, 0;\n"
+      "barrier.cta.red.or.pred any, %1, %2, vote;\n"
+      "selp.u32 %0, 1, 0, any;\n}"
+      : "=r"(any)
+      : "r"(id), "r"(threads), "r"(vote ? 1u : 0u)
+      : "memory");
+  return any != 0;
+#else
+  return vote;
+#endif
+}
+
 /// Arrives at barrier `id` without waiting. The threads that wait in namedBarrierSync() see what the caller wrote
 /// before. threads: as for namedBarrierSync(), the arriving threads included.
 MSCCLPP_INLINE void namedBarrierArrive([[maybe_unused]] int id, [[maybe_unused]] int threads) {

@@ -40,6 +40,15 @@ MSCCLPP_INLINE std::uint32_t warpBallot([[maybe_unused]] std::uint32_t mask, boo
 #endif
 }
 
+/// The number of bits that are set, as in a ballot.
+MSCCLPP_INLINE int countBits(std::uint32_t word) {
+#if defined(__CUDA_ARCH__)
+  return __popc(word);
+#else
+  return __builtin_popcount(word);
+#endif
+}
+
 /// Whether predicate holds on every lane of mask.
 MSCCLPP_INLINE bool warpAll([[maybe_unused]] std::uint32_t mask, bool predicate) {
 #if defined(__CUDA_ARCH__)

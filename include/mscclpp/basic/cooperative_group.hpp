@@ -42,6 +42,7 @@ class CooperativeWarp : public CooperativeGroup<Tile> {
   }
   MSCCLPP_DEVICE __forceinline__ bool all(bool predicate) const { return this->group_.all(predicate) != 0; }
   MSCCLPP_DEVICE __forceinline__ bool any(bool predicate) const { return this->group_.any(predicate) != 0; }
+  MSCCLPP_DEVICE __forceinline__ std::uint32_t ballot(bool predicate) const { return this->group_.ballot(predicate); }
 };
 
 }  // namespace mscclpp::gpu

@@ -63,6 +63,14 @@ struct WarpTile {
   }
   MSCCLPP_DEVICE __forceinline__ bool all(bool predicate) const { return arch::warpAll(mask(), predicate); }
   MSCCLPP_DEVICE __forceinline__ bool any(bool predicate) const { return arch::warpAny(mask(), predicate); }
+  MSCCLPP_DEVICE __forceinline__ std::uint32_t ballot(bool predicate) const {
+    const std::uint32_t lanes = arch::warpBallot(mask(), predicate);
+    if constexpr (Width == 32) {
+      return lanes;
+    } else {
+      return lanes >> (threadInBlock() % 32 / Width * Width);
+    }
+  }
 
  private:
   MSCCLPP_DEVICE __forceinline__ std::uint32_t mask() const {
@@ -84,13 +92,16 @@ class WarpRange {
   MSCCLPP_DEVICE __forceinline__ int rank() const { return static_cast<int>(threadInBlock()) - first_ * 32; }
   MSCCLPP_DEVICE __forceinline__ int size() const { return count_ * 32; }
   MSCCLPP_DEVICE __forceinline__ void sync() const { arch::namedBarrierSync(barrier_, count_ * 32); }
+  MSCCLPP_DEVICE __forceinline__ bool syncAny(bool vote) const {
+    return arch::namedBarrierSyncAny(barrier_, count_ * 32, vote);
+  }
 
  private:
   int first_;
   int count_;
   int barrier_;
 };
-static_assert(ThreadGroup<WarpRange>);
+static_assert(VotingGroup<WarpRange>);
 
 /// All threads of the block.
 struct Block {

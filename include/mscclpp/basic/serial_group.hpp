@@ -18,6 +18,7 @@ struct SerialGroup {
   MSCCLPP_INLINE std::uint32_t shuffle(std::uint32_t value, int /*source*/) const { return value; }
   MSCCLPP_INLINE bool all(bool predicate) const { return predicate; }
   MSCCLPP_INLINE bool any(bool predicate) const { return predicate; }
+  MSCCLPP_INLINE std::uint32_t ballot(bool predicate) const { return predicate ? 1u : 0u; }
 };
 static_assert(WarpGroup<SerialGroup> && VotingGroup<SerialGroup>);
 

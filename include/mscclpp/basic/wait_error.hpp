@@ -67,7 +67,8 @@ inline std::string gridText(std::uint64_t word) {
 /// Whether the record is of a wrong call, and not of a wait that ended.
 inline bool isInvalidCall(const WaitRecord& record) {
   return record.outcome == WaitOutcome::InvalidCall || record.outcome == WaitOutcome::OtherCollective ||
-         record.outcome == WaitOutcome::OtherCount || record.outcome == WaitOutcome::OtherGrid;
+         record.outcome == WaitOutcome::OtherCount || record.outcome == WaitOutcome::OtherGrid ||
+         record.outcome == WaitOutcome::OutputTooSmall;
 }
 
 /// The record as a sentence: who waited for whom and for what, or which call was wrong, and what to do.
@@ -93,6 +94,11 @@ inline std::string sentenceOf(const WaitRecord& record) {
     case WaitOutcome::OtherGrid:
       return peer + " calls a collective with " + detail::gridText(record.seen) + ", " + own + " with " +
              detail::gridText(record.expected) + ": all ranks must call it with the same numbers of blocks and threads";
+    case WaitOutcome::OutputTooSmall:
+      return "the output of " + peer + " for the rows of its experts holds " + std::to_string(record.expected) +
+             " rows, and a dispatch sends it " + std::to_string(record.seen) +
+             ", padding included: give every rank an output of at least as many rows, or of as many as every routing "
+             "needs (moe::Buffer::largestCapacity())";
     case WaitOutcome::Deadline:
       end = " past its deadline";
       break;

@@ -271,8 +271,24 @@ class RowExchange : public RowContribution<Ranks, Scratch> {
         for (int r = 0; r < Ranks; ++r) words[r] = term(r);
         pack = fromWord<T>(reduceWords<T>(words, op_));
       } else {
-        PackReducer<T, Op> reducer(fromWord<T>(term(0)), op_);
-        for (int r = 1; r < team().size(); ++r) reducer.add(fromWord<T>(term(r)));
+        // The same for groups of ranks: one after the other, each load would take a trip to the memory.
+        constexpr int atOnce = n <= 4 ? 4 : 2;
+        Word128 words[atOnce];
+        const auto loadFrom = [&](int rank) {
+          MSCCLPP_UNROLL
+          for (int i = 0; i < atOnce; ++i) {
+            if (rank + i < team().size()) words[i] = term(rank + i);
+          }
+        };
+        loadFrom(0);
+        PackReducer<T, Op> reducer(fromWord<T>(words[0]), op_);
+        for (int rank = 0; rank < team().size(); rank += atOnce) {
+          if (rank > 0) loadFrom(rank);
+          MSCCLPP_UNROLL
+          for (int i = 0; i < atOnce; ++i) {
+            if (rank + i > 0 && rank + i < team().size()) reducer.add(fromWord<T>(words[i]));
+          }
+        }
         pack = reducer.finish(team().size());
       }
     });

@@ -75,6 +75,13 @@ class Warp {
     }
     return false;
   }
+  std::uint32_t ballot(bool predicate) const {
+    static_assert(Width <= 32);
+    const std::uint32_t* const votes = publish(predicate);
+    std::uint32_t lanes = 0;
+    for (int lane = 0; lane < Width; ++lane) lanes |= votes[lane] << lane;
+    return lanes;
+  }
   /// Emulation only: word i of lane l is at [l * N + i], valid until this lane's exchange after the next. Instructions
   /// by which lanes exchange many registers would need a shuffle for each.
   template <int N>

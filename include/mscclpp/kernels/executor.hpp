@@ -21,8 +21,9 @@ enum class PacketType { LL8, LL16 };
 /// How plans are executed on GPUs; on CPUs they are interpreted.
 enum class PlanCode {
   /// By code that NVRTC compiles for the plan, the rank, the type and the operator, in the set-up of their first call,
-  /// which takes a second or, with the cache of jit/cache.hpp, some milliseconds. Where NVRTC is missing on any rank,
-  /// and for types and operators that a captured call is the first to use: interpreted.
+  /// which takes seconds or, with the cache of jit/cache.hpp, some milliseconds. Where NVRTC is missing on any rank,
+  /// for plans of more than 64 transfers that differ between the blocks of a rank, which would take minutes, and for
+  /// types and operators that a captured call is the first to use: interpreted.
   Specialised,
   Interpreted  ///< by compiled kernels that read the operations from memory
 };
@@ -35,7 +36,8 @@ class ExecutionPlan {
   ExecutionPlan(const std::string& planPath, int rank);
   /// All ranks have the same plan. rank: the caller. Throws Error(InvalidUsage) if the plan is not proven
   /// (plan/check.hpp): the message says where and what to do. Also if it has no such rank. Multicast is not used: in
-  /// place of switch channels, the memory of their members is read and written (plan/without_switches.hpp).
+  /// place of switch channels, the memory of their members is read and written (plan/without_switches.hpp). That a plan
+  /// is proven is kept in folder plans/ of MSCCLPP_CACHE_DIR: it is not checked again while the checker is the same.
   ExecutionPlan(plan::NamedPlan plan, int rank);
 
   const std::string& name() const noexcept;
@@ -65,10 +67,12 @@ class ExecutionPlan {
 /// inputs or outputs the buffers and their sizes, otherwise a larger message than before) sets it up, together with the
 /// other ranks: they all make that call, and parameters are new on all ranks or on none. Everything that calls keep
 /// belongs to one executor, plan and stream, so that other executors and streams do not interfere. Other calls contact
-/// nobody, and graphs can capture them.
+/// nobody, and graphs can capture them. Of a Custom collective that gives some rank neither input nor output, every
+/// call first states its size to that rank: it begins when all ranks have made it. Graphs can capture it too.
 ///
-/// One thread at a time calls execute(), and all ranks make the same calls in the same order. On a GPU all blocks of
-/// the plans that execute at a time must be resident.
+/// One thread at a time calls execute(), and all ranks make the same calls in the same order. On a GPU the calls of an
+/// executor run one after another, on whichever streams they are, and those of several executors as those of several
+/// Collectives do (docs/collectives.md): an executor reserves as many blocks as its plan with the most has.
 class Executor {
  public:
   static constexpr std::size_t DefaultScratchBufferSize = std::size_t{128} << 20;
@@ -88,9 +92,9 @@ class Executor {
   /// that other ranks reach must be memory that they can map (GpuBuffer, cudaMalloc; HostBuffer on CPUs), otherwise
   /// messages are copied through such memory. They must not be freed before reset(). op: of plans that reduce.
   ///
-  /// Throws Error(InvalidUsage) before anything is enqueued if the arguments do not fit the plan, on all ranks where a
-  /// set-up finds it; and what WaitMonitor::check throws if a wait of an earlier call has failed, on CPUs also of this
-  /// one.
+  /// Throws Error(InvalidUsage) before anything is enqueued if the arguments do not fit the plan, or its blocks do not
+  /// fit on the GPUs at once, on all ranks where a set-up finds it; and what WaitMonitor::check throws if a wait of an
+  /// earlier call has failed, on CPUs also of this one.
   void execute(int rank, const void* sendbuff, void* recvbuff, std::size_t sendBuffSize, std::size_t recvBuffSize,
                DataType dataType, const ExecutionPlan& plan, CUstream_st* stream,
                PacketType packetType = PacketType::LL16, ReduceOp op = ReduceOp::SUM);

@@ -23,6 +23,12 @@ enum class RowFormat {
   QuantiseBf16  ///< rows of bf16, delivered as e4m3 values and their scales (moe/row_source.hpp states the error)
 };
 
+/// The two forms of calls (docs/moe.md).
+enum class Form {
+  Bandwidth,  ///< dispatch() and combine()
+  LowLatency  ///< lowLatencyDispatch() and lowLatencyCombine()
+};
+
 /// What a Buffer is made for; the same on all ranks.
 struct BufferConfig {
   std::uint32_t maxTokens = 0;            ///< the most tokens of a rank in dispatch(); 0: only low-latency calls
@@ -32,9 +38,18 @@ struct BufferConfig {
   std::uint32_t hidden = 0;               ///< elements of a row, a multiple of 16
   RowFormat format = RowFormat::Bf16;
   std::uint32_t alignment = 1;  ///< of the rows of an expert, as dispatch() places them
-  int blocks = 0;               ///< the most blocks of a kernel; 0: one for each multiprocessor
+  int blocks = 0;               ///< the most blocks of a kernel; 0: one for each multiprocessor that is free
   int lowLatencyBlocks = 0;     ///< the same of low-latency calls; 0: 64
+  /// dispatch() sends rows that are not quantised by bulk copies, on GPUs of sm_90 and newer: for few blocks.
+  bool bulkCopies = false;
 };
+
+/// Bytes of a row of a dispatch's output, scales included.
+std::size_t rowBytes(const BufferConfig& config);
+
+/// Rows for the output of dispatch() if nothing else is known: enough for every routing where they take up to 256 MiB;
+/// else those of 256 MiB or, if that is more, twice as many as a routing needs that treats all ranks alike.
+std::uint32_t defaultCapacity(const BufferConfig& config, int ranks);
 
 /// This rank's tokens. Arrays on the buffer's device, rows at multiples of 16 bytes.
 struct Tokens {
@@ -43,6 +58,8 @@ struct Tokens {
   const std::int64_t* experts = nullptr;  ///< [tokens][topk]; -1: a dropped choice
   const float* weights = nullptr;         ///< [tokens][topk]; null: all 1
   std::uint32_t tokens = 0;               ///< may be 0
+
+  friend bool operator==(const Tokens&, const Tokens&) = default;
 };
 
 /// Where a rank gets the rows of its experts: see ExpertPlacement. Arrays on the buffer's device.
@@ -51,8 +68,10 @@ struct ExpertBatch {
   float* scales = nullptr;           ///< [capacity][scaleGroups()], but for RowFormat::Bf16
   std::uint32_t* counts = nullptr;   ///< [experts of the rank]: rows of each
   std::uint32_t* offsets = nullptr;  ///< [experts of the rank + 1]: first row of each
-  RowOrigin* origins = nullptr;      ///< [capacity]; null: not written
-  std::uint32_t capacity = 0;        ///< rows; a call that needs more fails: check() throws
+  RowOrigin* origins = nullptr;      ///< [capacity], at a multiple of 16 bytes; null: not written
+  std::uint32_t capacity = 0;        ///< rows; if a rank gets more, the call fails on all: check() names it and throws
+
+  friend bool operator==(const ExpertBatch&, const ExpertBatch&) = default;
 };
 
 /// Who gets this rank's tokens. Arrays on the buffer's device.
@@ -63,35 +82,40 @@ struct TokenLayout {
   std::int32_t* expertIndex = nullptr;       ///< [tokens][topk]: see RoutingLayout
 };
 
-/// What a combine has to know of its dispatch. A handle may be used again for another dispatch, once the combine of the
-/// one before has been enqueued on the same stream.
+class Buffer;
+
+/// What a combine has to know of its dispatch: the buffer, the form, and arrays on the device. It may be used again for
+/// another dispatch, once the combine of the one before has been received. Copies are the same handle.
 class DispatchHandle {
  public:
-  const Handle& view() const noexcept { return view_; }
+  /// The arrays. Throws Error(InvalidUsage) if the handle is empty.
+  const Handle& view() const;
 
  private:
   friend class Buffer;
-  Handle view_{};
-  std::uint32_t tokens_ = 0;
-  std::shared_ptr<void> memory_;
+  struct Record;
+  std::shared_ptr<Record> record_;
 };
 
 /// The second half of a low-latency call: what is enqueued before it is called runs while the rows travel. Called once,
-/// before the next call of the buffer; empty if the call was not split.
+/// before the next call of the same kind and form, such as the next lowLatencyDispatch(): that one throws otherwise,
+/// and so does a second call of the hook, or one after the buffer is gone. Empty if the call was not split.
 using ReceiveHook = std::function<void()>;
 
 /// Owns the scratch of dispatches and combines on all ranks. Each kind of call has its own, so that a dispatch may
 /// follow another before their combines. All ranks make the same calls in the same order, also ranks without tokens. On
 /// DeviceType::GPU a call enqueues a kernel on the stream; it neither waits nor allocates, and graphs can capture and
-/// replay it. All its blocks must be resident at once: it waits for the other ranks' kernels, and other work must not
-/// occupy the multiprocessors for ever. On DeviceType::CPU the calling thread does the work.
+/// replay it. All its blocks must be resident at once: it waits for the other ranks' kernels. The buffer shares the
+/// multiprocessors of its GPU with the Collectives and other buffers of the process, as docs/collectives.md says
+/// ("Several objects on a GPU"); kernels of others must end by themselves. On DeviceType::CPU the calling thread does
+/// the work.
 ///
 /// The two forms differ in where the rows of experts are placed: dispatch() packs them, aligned to config.alignment;
 /// lowLatencyDispatch() begins expert e at row e * ranks * maxLowLatencyTokens.
 ///
-/// Methods throw Error(InvalidUsage) for wrong arguments, CudaError, and after a failure what check() throws. One
-/// stream, or one thread, at a time. The object must outlive its calls, on all ranks: synchronise before it is
-/// destroyed.
+/// Methods throw Error(InvalidUsage) for wrong arguments and calls in a wrong order, CudaError, and after a failure
+/// what check() throws. One stream, or one thread, at a time. The object must outlive its calls, on all ranks:
+/// synchronise before it is destroyed.
 class Buffer {
  public:
   /// Collective: called by all ranks of the communicator, which are on one host; on GPUs this rank uses the current
@@ -107,15 +131,21 @@ class Buffer {
   int ranks() const noexcept;
   /// Scales of a row.
   std::uint32_t scaleGroups() const noexcept;
-  /// Rows that are enough for every routing.
+  /// Rows that are enough for every routing, in dispatch() and in lowLatencyDispatch(), which needs as many.
   std::uint32_t largestCapacity() const noexcept;
   std::uint32_t lowLatencyCapacity() const noexcept;
+  /// moe::defaultCapacity() and moe::rowBytes() of this buffer.
+  std::uint32_t defaultCapacity() const noexcept;
+  std::size_t rowBytes() const noexcept;
+  /// Bytes that the buffer itself has allocated on this rank's device.
+  std::size_t scratchBytes() const noexcept;
 
   /// Memory for the handle of a dispatch of either form. Allocates.
   DispatchHandle makeHandle() const;
-  /// The same in memory of the caller's, of handleBytes() bytes at a multiple of 128, which must outlive the handle.
-  /// tokens: of the dispatch, where the handle is for a combine.
-  DispatchHandle makeHandle(void* memory, std::uint32_t tokens = 0) const;
+  /// The same in memory of the caller's, of handleBytes() bytes at a multiple of 16, which must outlive the handle.
+  DispatchHandle makeHandle(void* memory) const;
+  /// The handle of a dispatch of `tokens` tokens that has been received with a handle in that memory, for its combine.
+  DispatchHandle restoreHandle(void* memory, Form form, std::uint32_t tokens) const;
   std::size_t handleBytes() const noexcept;
 
   /// Computes who gets tokens.experts; the other members of `tokens` are not used but for the count. No communication:
@@ -123,7 +153,7 @@ class Buffer {
   void getDispatchLayout(const Tokens& tokens, const TokenLayout& layout, CUstream_st* stream = nullptr);
 
   /// The bandwidth form, for many tokens (Dispatch and Combine over StoreTransport). With Phase::Send and then
-  /// Phase::Receive a call is in two parts, with the same arguments.
+  /// Phase::Receive a call is in two parts, with the same arguments, and no other call of its kind between them.
   void dispatch(const Tokens& tokens, const ExpertBatch& batch, DispatchHandle& handle, CUstream_st* stream = nullptr,
                 Phase phase = Phase::Both);
   /// results: [capacity][hidden] of bf16, rows as dispatch() placed them. output: [tokens][hidden] of bf16.
@@ -141,8 +171,11 @@ class Buffer {
   void check() const;
 
  private:
+  friend class DispatchHandle;  // its record knows the state
   class State;
-  std::unique_ptr<State> state_;
+  template <class Receive>
+  ReceiveHook hookFor(std::uint64_t number, const Receive& receive) const;
+  std::shared_ptr<State> state_;  // hooks and handles know whether it exists
 };
 
 }  // namespace mscclpp::moe

@@ -117,7 +117,7 @@ struct Combine {
       if (session.hasStopped() || args.dispatches.hasStopped(EpochWords::stopped - 1)) return false;
       const bool sends = args.phase != Phase::Receive;
       const bool receives = args.phase != Phase::Send;
-      const auto share = session.share(args.phase);
+      const auto share = session.share(args.phase, grid.warpCount());
       if (sends) session.enter([](int, std::uint32_t) { return 0u; });
       if constexpr (Transport::hasRowFlags) session.awaitEntries();
       if (share.sends) send(share.first, share.stride);
@@ -173,28 +173,61 @@ struct Combine {
         }
       }
     }
-    /// What this rank's experts contribute to a row that they got from a rank.
+    /// What this rank's experts contribute to a row that they got from a rank. One load of the warp reads all entries
+    /// of the row, and the loads of `batch` results are in flight together. Called by all lanes.
     MSCCLPP_INLINE Sum partOf(int from, std::uint32_t row, std::uint32_t step) const {
+      constexpr int batch = Transport::hasRowFlags ? 2 : 4;  // as many as registers hold
+      constexpr int held = (maxTopk + width - 1) / width;    // entries of a lane
+      static_assert(maxTopk % batch == 0);
+      const auto& warp = session.warp();
       const std::size_t entry = Handle::entry(args.dimensions, from, row);
+      std::uint32_t positions[held];
+      std::uint32_t weights[held];
+      MSCCLPP_UNROLL
+      for (int q = 0; q < held; ++q) {
+        const int choice = q * width + warp.rank();
+        const std::size_t at = entry + static_cast<std::size_t>(choice);
+        const bool isEntry = choice < args.dimensions.topk;
+        positions[q] = static_cast<std::uint32_t>(isEntry ? args.handle.positions[at] : -1);
+        weights[q] = isEntry ? arch::bitCast<std::uint32_t>(args.handle.weights[at]) : 0u;
+      }
       Sum sum = {};
-      for (int choice = 0; choice < args.dimensions.topk; ++choice) {
-        const std::int32_t position = args.handle.positions[entry + static_cast<std::size_t>(choice)];
-        if (position < 0) break;
-        const float weight = args.handle.weights[entry + static_cast<std::size_t>(choice)];
-        Pack<T> packs[n];
+      MSCCLPP_NO_UNROLL
+      for (int first = 0; first < args.dimensions.topk; first += batch) {
+        std::uint32_t position[batch];
+        float weight[batch];
+        bool isPresent[batch];
+        Word128 words[batch][n];
         MSCCLPP_UNROLL
-        for (int i = 0; i < n; ++i) {
-          const std::uint32_t pack = packOf(step, i);
-          if (pack < args.scratch.rowPacks) packs[i] = source(static_cast<std::uint32_t>(position), pack);
+        for (int c = 0; c < batch; ++c) {
+          const int choice = first + c;
+          position[c] = warp.shuffle(positions[choice / width], choice % width);
+          weight[c] = arch::bitCast<float>(warp.shuffle(weights[choice / width], choice % width));
+          // What follows the first -1 is of earlier calls.
+          isPresent[c] = static_cast<std::int32_t>(position[c]) >= 0 && (c == 0 || isPresent[c > 0 ? c - 1 : 0]);
         }
         MSCCLPP_UNROLL
-        for (int i = 0; i < n; ++i) {
-          if (packOf(step, i) >= args.scratch.rowPacks) continue;
+        for (int c = 0; c < batch; ++c) {
           MSCCLPP_UNROLL
-          for (int k = 0; k < packSize<T>; ++k) {
-            sum.at[i][k] = arch::multiplyAdd(weight, widen<T>(packs[i][k]), sum.at[i][k]);
+          for (int i = 0; i < n; ++i) {
+            const std::uint32_t pack = packOf(step, i);
+            words[c][i] = {0, 0};
+            if (isPresent[c] && pack < args.scratch.rowPacks) words[c][i] = toWord<T>(source(position[c], pack));
           }
         }
+        MSCCLPP_UNROLL
+        for (int c = 0; c < batch; ++c) {
+          MSCCLPP_UNROLL
+          for (int i = 0; i < n; ++i) {
+            if (!isPresent[c]) continue;
+            const Pack<T> pack = fromWord<T>(words[c][i]);
+            MSCCLPP_UNROLL
+            for (int k = 0; k < packSize<T>; ++k) {
+              sum.at[i][k] = arch::multiplyAdd(weight[c], widen<T>(pack[k]), sum.at[i][k]);
+            }
+          }
+        }
+        if (!isPresent[batch - 1]) break;
       }
       return sum;
     }

@@ -20,7 +20,7 @@ struct DispatchWorkspace {
   int blocks;             ///< the most blocks of a launch
 
   static MSCCLPP_HOST_DEVICE std::size_t tableWords(const Dimensions& dimensions) {
-    return static_cast<std::size_t>(dimensions.expertsPerRank()) * (static_cast<std::size_t>(dimensions.ranks) + 1) + 1;
+    return static_cast<std::size_t>(dimensions.expertsPerRank()) * (static_cast<std::size_t>(dimensions.ranks) + 2) + 1;
   }
 };
 
@@ -44,11 +44,13 @@ struct DispatchArgs : CollectiveArgs<Ranks, RowSlots<Transport>> {
 /// blocks are resident at once. With Phase::Send it ends when this rank's rows are on their way, and a launch with
 /// Phase::Receive, in which the routing and the rows are not read, ends the call: what is enqueued between runs while
 /// they travel. Calls on the same scratch do not overlap in time. A wait that fails leaves its record in args.wait's
-/// control block, and so does a call that needs more rows than placement.capacity (outcome InvalidCall; expected: the
-/// capacity, seen: the rows needed); the output is then meaningless.
+/// control block; the output is then meaningless. So does a call in which a rank gets more rows than its output holds,
+/// on every rank, before a row is received (outcome OutputTooSmall; peer: that rank, expected: its placement.capacity,
+/// seen: the rows). A rank whose output may be too small (not holdsEveryRouting()) says so at its entry, and the others
+/// await its report, which is there before its rows over a StoreTransport, and one hop after its entry else.
 ///
-/// Transport: PacketTransport or StoreTransport. Source: see row_source.hpp; sink: ExpertRowArray or the like. That a
-/// token travels once per rank, and the form with packets that is split into two, are DeepEP's ideas
+/// Transport: PacketTransport, StoreTransport or BulkTransport. Source: see row_source.hpp; sink: ExpertRowArray or the
+/// like. That a token travels once per rank, and the form with packets that is split into two, are DeepEP's ideas
 /// (github.com/deepseek-ai/DeepEP).
 template <class RowTransport, int Ranks = 0, class Index = std::int64_t>
 struct Dispatch {
@@ -62,7 +64,7 @@ struct Dispatch {
     return {.maxRows = dimensions.maxTokens,
             .rowPacks = rowPacks,
             .extraPacks = headerPacks(dimensions.topk) + (hasScales ? stepScalePacks : 0u),
-            .countWords = 1 + static_cast<std::uint32_t>(dimensions.expertsPerRank()),
+            .countWords = firstCount + static_cast<std::uint32_t>(dimensions.expertsPerRank()),
             .ranks = dimensions.ranks};
   }
 
@@ -71,6 +73,15 @@ struct Dispatch {
            args.dimensions.isValid() && args.dimensions.ranks == args.team.size() && args.scratch.isValid() &&
            args.count == args.routing.tokens && args.count <= args.dimensions.maxTokens &&
            args.placement.isValid(args.dimensions);
+  }
+
+  /// Shared memory of a block for the queues of bulk copies.
+  static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args& /*args*/, LaunchShape /*shape*/) {
+    if constexpr (Transport::usesBulkCopies) {
+      return Transport::queues * sizeof(typename Transport::template Queue<destinations>::Scratch);
+    } else {
+      return 0;
+    }
   }
 
   /// Returns whether all waits of the calling thread succeeded.
@@ -93,6 +104,14 @@ struct Dispatch {
     return static_cast<std::uint32_t>(topk + 2) / 2;
   }
   static constexpr std::uint32_t noExpert = 0xffffffffu;
+  static constexpr int destinations = Ranks > 0 ? Ranks : maxTeamSize;
+
+  /// The count words for a rank: the tokens that it gets, the rows that this rank's output holds or noLimit, and the
+  /// rows for each of its experts.
+  static constexpr std::uint32_t tokenCount = 0;
+  static constexpr std::uint32_t rowLimit = 1;
+  static constexpr std::uint32_t firstCount = 2;
+  static constexpr std::uint32_t noLimit = 0xffffffffu;
 
   template <class GridType, class Source, class Sink>
   struct Call {
@@ -110,25 +129,31 @@ struct Dispatch {
     const Sink& sink;
     Session session;
     BoundedWait& wait;
-    bool fits;  ///< there is room for the rows
+    bool fits;  ///< this rank's output holds its rows
 
     /// Whether the rows from this rank to itself are stored as they are sent, instead of passing through slots: the
     /// sender knows where they belong.
     static constexpr bool storesOwnRows = Transport::hasRowFlags;
+    /// Whether the rows to other ranks are sent by bulk copies.
+    static constexpr bool copiesRows =
+        Transport::usesBulkCopies && arch::hasBulkCopies && SharedMemoryGrid<GridType> && requires(const Source& from) {
+      from.row(0u);
+    };
 
     MSCCLPP_INLINE bool run() {
       if (session.hasStopped()) return false;
       const bool sends = args.phase != Phase::Receive;
       const bool receives = args.phase != Phase::Send;
-      const auto share = session.share(args.phase);
+      const auto share = session.share(args.phase, mostSenders());
+      const auto end = [&] {
+        if (!receives) return session.suspend();
+        return session.finish([&](int from) { return session.count(from, tokenCount); });
+      };
       if (sends) {
-        layOutRouting(grid, args.routing, args.dimensions, args.workspace.layout,
-                      [&] { session.syncGrid(*args.workspace.barrier); });
-        session.enter([&](int to, std::uint32_t word) {
-          const int first = to * args.dimensions.expertsPerRank();
-          const auto& layout = args.workspace.layout;
-          return word == 0 ? layout.tokensPerRank[to] : layout.tokensPerExpert[first + static_cast<int>(word) - 1];
-        });
+        const bool isLaidOut = layOutRouting(grid, args.routing, args.dimensions, args.workspace.layout,
+                                             [&] { return session.syncGrid(*args.workspace.barrier); });
+        if (!isLaidOut) return end();
+        session.enter([&](int to, std::uint32_t word) { return countFor(to, word); });
       }
       // Packets leave before this rank knows that others have entered; stores need it.
       if (share.sends && !storesOwnRows) send(share.first, share.stride);
@@ -137,16 +162,32 @@ struct Dispatch {
         fits = makeTable();
       }
       if (share.sends && storesOwnRows) send(share.first, share.stride);
-      if (share.receives && fits) receive(share.first, share.stride);
-      if (!receives) return session.suspend();
-      return session.finish([&](int from) { return session.count(from, 0); });
+      if (share.receives && allFit()) receive(share.first, share.stride);
+      return end();
+    }
+
+    MSCCLPP_INLINE std::uint32_t countFor(int to, std::uint32_t word) const {
+      const auto& layout = args.workspace.layout;
+      if (word == tokenCount) return layout.tokensPerRank[to];
+      if (word == rowLimit) {
+        return args.placement.holdsEveryRouting(args.dimensions) ? noLimit : args.placement.capacity;
+      }
+      return layout.tokensPerExpert[to * args.dimensions.expertsPerRank() + static_cast<int>(word - firstCount)];
     }
 
     // ---- sending ----
 
+    MSCCLPP_INLINE int mostSenders() const {
+      if constexpr (copiesRows) return Transport::queues;
+      return grid.warpCount();
+    }
     /// Sends the items first, first + stride, ...: the steps of a row, or the rows.
     MSCCLPP_INLINE void send(std::uint32_t first, std::uint32_t stride) {
       if (session.failed()) return;
+      if constexpr (copiesRows) {
+        copyRows(first, stride);
+        return;
+      }
       const std::uint32_t steps = args.scratch.steps();
       const std::uint32_t perToken = Transport::hasRowFlags ? 1 : steps;
       const auto items = static_cast<std::uint32_t>(args.count) * perToken;
@@ -155,14 +196,52 @@ struct Dispatch {
         if constexpr (Transport::hasRowFlags) {
           std::uint32_t own[maxTopk];
           for (std::uint32_t step = 0; step < steps; ++step) sendStep(token, step, step == 0, own);
-          forEachRank(token, [&](int to, std::uint32_t row) {
-            if (to != args.team.rank()) session.publish(to, row);
-          });
+          publish(token);
         } else {
           std::uint32_t none[maxTopk];
           sendStep(token, item % perToken, true, none);
         }
       }
+    }
+    /// Announces a token's row to the other ranks.
+    MSCCLPP_INLINE void publish(std::uint32_t token) const {
+      forEachRank(token, [&](int to, std::uint32_t row) {
+        if (to != args.team.rank()) session.publish(to, row);
+      });
+    }
+    /// The same by bulk copies: rows first, first + stride, ... The lanes send the headers and scales, and store this
+    /// rank's own rows.
+    MSCCLPP_INLINE void copyRows(std::uint32_t first, std::uint32_t stride) {
+      using Queue = typename Transport::template Queue<destinations>;
+      const Warp& warp = session.warp();
+      Queue queue(warp, reinterpret_cast<typename Queue::Scratch*>(grid.sharedMemory())[grid.warpIndex()]);
+      const std::uint32_t steps = args.scratch.steps();
+      const auto tokens = static_cast<std::uint32_t>(args.count);
+      const std::size_t bytes = std::size_t{args.scratch.rowPacks} * sizeof(Word128);
+      const auto forEachOfBatch = [&](std::uint32_t begin, const auto& f) {
+        for (std::uint32_t i = 0; i < Transport::rowsAtOnce; ++i) {
+          if (begin + i * stride < tokens) f(begin + i * stride);
+        }
+      };
+      for (std::uint32_t begin = first; begin < tokens; begin += Transport::rowsAtOnce * stride) {
+        forEachOfBatch(begin, [&](std::uint32_t token) {
+          const auto forEachDestination = [&](const auto& f) {
+            forEachRank(token, [&](int to, std::uint32_t row) {
+              if (to != args.team.rank()) f(session.slotAt(to, args.scratch.dataSlot(row, 0)));
+            });
+          };
+          queue.copyToEach(warp, forEachDestination, source.row(token), bytes, wait);
+        });
+        // While the copies are under way.
+        forEachOfBatch(begin, [&](std::uint32_t token) {
+          std::uint32_t own[maxTopk];
+          for (std::uint32_t step = 0; step < steps; ++step) sendStep(token, step, step == 0, own);
+        });
+        Transport::complete(queue, warp, wait);
+        if (warp.any(hasFailed(wait))) break;
+        forEachOfBatch(begin, [&](std::uint32_t token) { publish(token); });
+      }
+      queue.finish(warp, wait);
     }
     /// Calls f(rank, row) for the ranks that get a token.
     template <class F>
@@ -227,12 +306,14 @@ struct Dispatch {
         }
       }
       Word128 words[n] = {};
-      source.load(session.warp(), token, step * stepPacks, packs, words, [&](int scalePack, const auto& make) {
-        MSCCLPP_UNROLL
-        for (int q = 0; q < extras; ++q) {
-          if (extraOf(q) == header() + static_cast<std::uint32_t>(scalePack)) scales[q] = make();
-        }
-      });
+      const bool needsData = !copiesRows || args.handle.indexAt(args.dimensions, token, args.team.rank()) >= 0;
+      source.load(session.warp(), token, step * stepPacks, needsData ? packs : 0, words,
+                  [&](int scalePack, const auto& make) {
+                    MSCCLPP_UNROLL
+                    for (int q = 0; q < extras; ++q) {
+                      if (extraOf(q) == header() + static_cast<std::uint32_t>(scalePack)) scales[q] = make();
+                    }
+                  });
       forEachRank(token, [&](int to, std::uint32_t row) {
         const auto extra = [&](int q) {
           const Word128 head{wordOf(choices[q][0], extraOf(q) == 0, to), wordOf(choices[q][1], false, to)};
@@ -254,10 +335,12 @@ struct Dispatch {
             session.send(to, args.scratch.extraSlot(row, step, x), extra(q));
           }
         }
-        MSCCLPP_UNROLL
-        for (int i = 0; i < n; ++i) {
-          const auto pack = static_cast<std::uint32_t>(i * width + session.warp().rank());
-          if (pack < packs) session.send(to, args.scratch.dataSlot(row, step * stepPacks + pack), words[i]);
+        if constexpr (!copiesRows) {
+          MSCCLPP_UNROLL
+          for (int i = 0; i < n; ++i) {
+            const auto pack = static_cast<std::uint32_t>(i * width + session.warp().rank());
+            if (pack < packs) session.send(to, args.scratch.dataSlot(row, step * stepPacks + pack), words[i]);
+          }
         }
       });
     }
@@ -268,51 +351,70 @@ struct Dispatch {
       return args.workspace.tables +
              static_cast<std::size_t>(grid.blockIndex()) * DispatchWorkspace::tableWords(args.dimensions);
     }
-    /// Computes where the rows from each rank for each expert begin, in a table of the block, and writes the counts and
-    /// offsets. Called by all threads. Returns whether there is room for the rows: the same in all lanes of a warp.
+    /// Computes where the rows from each rank for each expert begin, in a table of the block, writes the counts and
+    /// offsets, and reports how many rows there are. Called by all threads. Returns whether the output holds them: the
+    /// same in all lanes of a warp.
     MSCCLPP_INLINE bool makeTable() {
       const auto block = grid.block();
       const int experts = args.dimensions.expertsPerRank();
+      const ExpertPlacement& placement = args.placement;
       std::uint32_t* const begins = table();  // [ranks][experts]
       std::uint32_t* const totals = begins + static_cast<std::size_t>(experts * args.dimensions.ranks);
-      std::uint32_t* const end = totals + experts;
+      std::uint32_t* const starts = totals + experts;
+      std::uint32_t* const end = starts + experts;
       for (int expert = block.rank(); expert < experts; expert += block.size()) {
         std::uint32_t total = 0;
         for (int from = 0; from < args.team.size(); ++from) {
           begins[from * experts + expert] = total;
-          total += session.count(from, 1 + static_cast<std::uint32_t>(expert));
+          total += session.count(from, firstCount + static_cast<std::uint32_t>(expert));
         }
         totals[expert] = total;
       }
       block.sync();
-      const ExpertPlacement& placement = args.placement;
-      for (int expert = block.rank(); expert < experts; expert += block.size()) {
-        std::uint32_t begin = static_cast<std::uint32_t>(expert) * placement.stride;
-        if (placement.stride == 0) {
-          for (int before = 0; before < expert; ++before) begin += aligned(totals[before]);
+      if (grid.warpIndex() == 0) {
+        const Warp& warp = session.warp();
+        std::uint32_t start = 0;
+        for (int first = 0; first < experts; first += width) {
+          const int expert = first + warp.rank();
+          std::uint32_t rows = 0;
+          if (expert < experts) rows = placement.stride > 0 ? placement.stride : aligned(totals[expert]);
+          std::uint32_t sum = 0;
+          const std::uint32_t before = scan::sumOfLanesBefore(warp, rows, sum);
+          if (expert < experts) starts[expert] = start + before;
+          start += sum;
         }
-        for (int from = 0; from < args.team.size(); ++from) begins[from * experts + expert] += begin;
-        if (expert == experts - 1) *end = begin + (placement.stride > 0 ? placement.stride : aligned(totals[expert]));
-        if (grid.blockIndex() == 0) {
-          placement.counts[expert] = totals[expert];
-          placement.offsets[expert] = begin;
-          if (expert == experts - 1) placement.offsets[experts] = *end;
-        }
-      }
-      if (grid.blockIndex() == 0) {
-        for (int from = block.rank(); from < args.team.size(); from += block.size()) {
-          args.handle.received[from] = session.count(from, 0);
-        }
+        if (warp.rank() == 0) *end = start;
       }
       block.sync();
-      if (session.failed()) return false;
-      if (*end <= placement.capacity) return true;
-      if (block.rank() == 0) {
-        const WaitSite site{WaitOperation::Call, args.team.rank(), -1, static_cast<std::uint32_t>(grid.blockIndex()),
-                            placement.capacity};
-        wait.fail(site, WaitOutcome::InvalidCall, *end);
+      for (int i = block.rank(); i < experts * args.team.size(); i += block.size()) begins[i] += starts[i % experts];
+      if (grid.blockIndex() == 0) {
+        for (int expert = block.rank(); expert < experts; expert += block.size()) {
+          placement.counts[expert] = totals[expert];
+          placement.offsets[expert] = starts[expert];
+          if (expert == experts - 1) placement.offsets[experts] = *end;
+        }
+        for (int from = block.rank(); from < args.team.size(); from += block.size()) {
+          args.handle.received[from] = session.count(from, tokenCount);
+        }
+        session.report(*end);
       }
-      return false;
+      block.sync();
+      return !session.failed() && *end <= placement.capacity;
+    }
+    /// Waits until every rank has reported whether its output holds its rows. Called by all lanes of a warp; the same
+    /// in all of them.
+    MSCCLPP_INLINE bool allFit() {
+      if (session.failed()) return false;
+      for (int from = session.warp().rank(); from < args.team.size(); from += width) {
+        const std::uint32_t limit = session.count(from, rowLimit);
+        if (limit == noLimit) continue;
+        const std::uint32_t rows = session.awaitReport(from);
+        if (hasFailed(wait) || rows <= limit) continue;
+        const WaitSite site{WaitOperation::Call, args.team.rank(), from, static_cast<std::uint32_t>(grid.blockIndex()),
+                            limit};
+        wait.fail(site, WaitOutcome::OutputTooSmall, rows);
+      }
+      return !session.warp().any(hasFailed(wait));
     }
     MSCCLPP_INLINE std::uint32_t aligned(std::uint32_t rows) const {
       return (rows + args.placement.alignment - 1) / args.placement.alignment * args.placement.alignment;
@@ -327,7 +429,7 @@ struct Dispatch {
       // This rank's own rows arrive first.
       for (int i = args.team.size() - (storesOwnRows ? 2 : 1); i >= 0; --i) {
         const int from = session.rankInOrder(i);
-        const std::uint32_t items = session.count(from, 0) * perRow;
+        const std::uint32_t items = session.count(from, tokenCount) * perRow;
         for (; item < items; item += stride) {
           const std::uint32_t row = item / perRow;
           std::uint32_t positions[maxTopk];

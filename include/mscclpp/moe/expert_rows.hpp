@@ -20,7 +20,7 @@ struct alignas(16) RowOrigin {
 /// How the rows of this rank's experts are placed. Expert e has rows [offsets[e], offsets[e] + counts[e]), ordered by
 /// rank and then token: the placement is the same in every run.
 struct ExpertPlacement {
-  std::uint32_t capacity;   ///< rows that the output has room for; a call that needs more fails
+  std::uint32_t capacity;   ///< rows that the output has room for; a call that needs more on a rank fails on all
   std::uint32_t alignment;  ///< offsets are multiples of it: the padding of a grouped GEMM; at least 1
   std::uint32_t stride;     ///< > 0: expert e begins at row e * stride, at least ranks * maxTokens; alignment is 1
   std::uint32_t* counts;    ///< [expertsPerRank()]
@@ -30,8 +30,13 @@ struct ExpertPlacement {
   MSCCLPP_HOST_DEVICE bool isValid(const Dimensions& dimensions) const {
     if (alignment == 0 || (stride > 0 && alignment != 1)) return false;
     const auto ranks = static_cast<std::uint64_t>(dimensions.ranks);
-    return stride == 0 || (stride >= ranks * dimensions.maxTokens &&
-                           std::uint64_t{stride} * static_cast<std::uint64_t>(dimensions.expertsPerRank()) <= capacity);
+    if (stride == 0) return largestCapacity(dimensions, alignment) <= 0xffffffffu;  // rows have 32-bit numbers
+    return stride >= ranks * dimensions.maxTokens &&
+           std::uint64_t{stride} * static_cast<std::uint64_t>(dimensions.expertsPerRank()) <= capacity;
+  }
+  /// Whether there is room for the rows of every routing.
+  MSCCLPP_HOST_DEVICE bool holdsEveryRouting(const Dimensions& dimensions) const {
+    return stride > 0 || capacity >= largestCapacity(dimensions, alignment);
   }
   /// A capacity without stride that is enough for every routing.
   static MSCCLPP_HOST_DEVICE std::uint64_t largestCapacity(const Dimensions& dimensions, std::uint32_t alignment) {

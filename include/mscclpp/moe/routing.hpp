@@ -2,6 +2,7 @@
 // get.
 #pragma once
 
+#include "mscclpp/arch/warp.hpp"
 #include "mscclpp/arch/word.hpp"
 #include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/config.hpp"
@@ -66,49 +67,60 @@ MSCCLPP_INLINE std::uint32_t sumOfLanesBefore(const Warp& warp, std::uint32_t va
   return sum - value;
 }
 
-/// The choice of a token that is in [first, end), -1 if none is: the first.
-template <class Index>
-MSCCLPP_INLINE int choiceWithin(const Index* choices, int topk, int first, int end) {
-  int match = -1;
-  MSCCLPP_UNROLL
-  for (int j = maxTopk - 1; j >= 0; --j) {
-    if (j < topk && choices[j] >= static_cast<Index>(first) && choices[j] < static_cast<Index>(end)) match = j;
-  }
-  return match;
-}
-
 /// Numbers the tokens in [begin, end) of which a choice is in [firstExpert, endExpert): calls number(token, choice,
-/// index) for every token, with choice -1 for those that have none. Returns how many have one. Called by all lanes.
+/// index) once for every token, with the first such choice, or -1 if it has none. Returns how many have one. Called by
+/// all lanes. Consecutive lanes read consecutive choices, so that a load of the warp touches few lines, and many loads
+/// are in flight together.
 template <WarpGroup Warp, class Index, class Number>
 MSCCLPP_INLINE std::uint32_t numberTokens(const Warp& warp, const Routing<Index>& routing, int topk,
                                           std::uint32_t begin, std::uint32_t end, int firstExpert, int endExpert,
                                           const Number& number) {
-  // Several tokens of a lane at once, with their loads in flight together; their sums over the lanes share a word.
-  constexpr int batch = 4;
-  constexpr auto width = static_cast<std::uint32_t>(Warp::width);
+  constexpr int width = Warp::width;
+  constexpr int passes = (maxTopk + width - 1) / width;  // over the choices of a token: one on a GPU
+  constexpr int chunks = passes > 1 ? 2 : 16;            // in flight together
+  const int lanes = topk < width ? topk : width;         // of a token
+  const int tokens = width / lanes;                      // of a chunk
+  const int place = warp.rank() / lanes;                 // of the lane's token in the chunk
+  const int first = place * lanes;                       // lane of that token
+  const std::uint32_t before = (1u << warp.rank()) - 1;  // lanes
+  const std::uint32_t sameToken = place < tokens ? ((1u << lanes) - 1) << first : 0;
   std::uint32_t count = 0;
-  for (std::uint32_t first = begin; first < end; first += batch * width) {
-    int matches[batch];
-    std::uint32_t found = 0;
+  MSCCLPP_NO_UNROLL
+  for (std::uint32_t chunk = begin; chunk < end; chunk += static_cast<std::uint32_t>(chunks * tokens)) {
+    Index chosen[chunks][passes];
     MSCCLPP_UNROLL
-    for (int b = 0; b < batch; ++b) {
-      const std::uint32_t token =
-          first + static_cast<std::uint32_t>(b) * width + static_cast<std::uint32_t>(warp.rank());
-      matches[b] = -1;
-      if (token < end) {
-        matches[b] = choiceWithin(routing.experts + std::size_t{token} * static_cast<std::size_t>(topk), topk,
-                                  firstExpert, endExpert);
+    for (int c = 0; c < chunks; ++c) {
+      const std::uint32_t token = chunk + static_cast<std::uint32_t>(c * tokens + place);
+      MSCCLPP_UNROLL
+      for (int p = 0; p < passes; ++p) {
+        const int choice = p * lanes + warp.rank() - first;
+        chosen[c][p] = -1;
+        if (place < tokens && token < end && choice < topk) {
+          chosen[c][p] =
+              routing.experts[std::size_t{token} * static_cast<std::size_t>(topk) + static_cast<std::size_t>(choice)];
+        }
       }
-      found |= (matches[b] >= 0 ? 1u : 0u) << (8 * b);
     }
-    std::uint32_t totals = 0;
-    const std::uint32_t before = sumOfLanesBefore(warp, found, totals);
     MSCCLPP_UNROLL
-    for (int b = 0; b < batch; ++b) {
-      const std::uint32_t token =
-          first + static_cast<std::uint32_t>(b) * width + static_cast<std::uint32_t>(warp.rank());
-      if (token < end) number(token, matches[b], count + (before >> (8 * b) & 0xffu));
-      count += totals >> (8 * b) & 0xffu;
+    for (int c = 0; c < chunks; ++c) {
+      const std::uint32_t token = chunk + static_cast<std::uint32_t>(c * tokens + place);
+      int choice = -1;  // that this lane numbers: the first match of its token
+      bool hasMatch = false;
+      MSCCLPP_UNROLL
+      for (int p = 0; p < passes; ++p) {
+        const Index expert = chosen[c][p];
+        const bool matches = expert >= static_cast<Index>(firstExpert) && expert < static_cast<Index>(endExpert);
+        const std::uint32_t matching = warp.ballot(matches) & sameToken;
+        if (!hasMatch && matches && (matching & before) == 0) choice = p * lanes + warp.rank() - first;
+        hasMatch = hasMatch || matching != 0;
+      }
+      const std::uint32_t numbered = warp.ballot(choice >= 0);
+      if (choice >= 0) {
+        number(token, choice, count + static_cast<std::uint32_t>(arch::countBits(numbered & before)));
+      } else if (!hasMatch && warp.rank() == first && place < tokens && token < end) {
+        number(token, -1, 0u);
+      }
+      count += static_cast<std::uint32_t>(arch::countBits(numbered));
     }
   }
   return count;
@@ -117,11 +129,12 @@ MSCCLPP_INLINE std::uint32_t numberTokens(const Warp& warp, const Routing<Index>
 }  // namespace scan
 
 /// Computes the layout of a routing. Called by all threads of the grid. sync() is a barrier of all of them, which is
-/// called once or twice; after it all threads may read the layout. Indices are in the order of the tokens: the result
-/// is the same in every run. A warp scans a segment of the tokens for one expert or rank at a time; about experts +
-/// ranks warps for each segmentTokens tokens keep it short.
+/// called once or twice; after it all threads may read the layout. It returns false, the same in all threads of a
+/// block, if it failed: then layOutRouting() returns false at once, and the layout is meaningless. Indices are in the
+/// order of the tokens: the result is the same in every run. A warp scans a segment of the tokens for one expert or
+/// rank at a time; about experts + ranks warps for each segmentTokens tokens keep it short.
 template <Grid GridType, class Index, class Sync>
-MSCCLPP_INLINE void layOutRouting(const GridType& grid, const Routing<Index>& routing, const Dimensions& dimensions,
+MSCCLPP_INLINE bool layOutRouting(const GridType& grid, const Routing<Index>& routing, const Dimensions& dimensions,
                                   const RoutingLayout& layout, const Sync& sync) {
   const auto warp = grid.warp();
   const int topk = dimensions.topk;
@@ -176,8 +189,8 @@ MSCCLPP_INLINE void layOutRouting(const GridType& grid, const Routing<Index>& ro
         bin < dimensions.experts ? layout.tokensPerExpert + bin : layout.tokensPerRank + (bin - dimensions.experts);
     *(segments == 1 ? totals : layout.segmentCounts + segment * static_cast<std::uint32_t>(counted) + bin) = count;
   }
-  sync();
-  if (segments == 1) return;
+  if (!sync()) return false;
+  if (segments == 1) return true;
 
   // What the segments before have is added, and the totals are computed.
   const auto blockThreads = grid.block();
@@ -209,7 +222,7 @@ MSCCLPP_INLINE void layOutRouting(const GridType& grid, const Routing<Index>& ro
     layout.rankIndex[i] += static_cast<std::int32_t>(
         before(static_cast<std::uint32_t>(i / ranks) / length, dimensions.experts + static_cast<int>(i % ranks)));
   }
-  sync();
+  return sync();
 }
 
 }  // namespace mscclpp::moe

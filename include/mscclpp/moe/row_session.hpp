@@ -20,8 +20,10 @@ enum class Phase : std::uint32_t { Both, Send, Receive };
 ///
 /// 1. In the phase Send all warps enter(): they announce the call and the counts to every rank.
 /// 2. Any warp sends rows: send() of their packs, then publish(). Over a StoreTransport awaitEntries() comes before.
-/// 3. In the phase Receive all threads call awaitEntries(). Then any warp receives rows: await(), then receive().
-/// 4. All threads call finish(), or suspend() at the end of a launch that is not the call's last.
+/// 3. In the phase Receive all threads call awaitEntries(). Then a warp may report() a number, which follows from the
+///    counts, and any warp awaits those of other ranks.
+/// 4. Any warp receives rows: await(), then receive().
+/// 5. All threads call finish(), or suspend() at the end of a launch that is not the call's last.
 ///
 /// Reuse: every rank waits for the entry of every rank in every call, and a rank enters a call after it has completed
 /// the calls before. So in call k the slots that were last read in call k - 2 are free, and those of call k - 1 once
@@ -55,27 +57,34 @@ class RowSession {
   MSCCLPP_INLINE int rankInOrder(int i) const { return i == team().size() - 1 ? team().rank() : team().peer(i); }
 
   /// The share of this warp of the items to send or to receive: first, first + stride, ... Where rows have flags and
-  /// the launch does both, half of the warps of each block send while the others receive, if there are warps for both.
+  /// the launch does both, some warps of each block send while the others receive, if there are warps for both: half of
+  /// them, or `most` if that is less.
   struct Share {
     std::uint32_t first, stride;
     bool sends, receives;
   };
-  MSCCLPP_INLINE Share share(Phase phase) const {
+  MSCCLPP_INLINE Share share(Phase phase, int most) const {
     const auto block = static_cast<std::uint32_t>(grid_.blockIndex());
     const auto blocks = static_cast<std::uint32_t>(grid_.blockCount());
-    const auto warp = static_cast<std::uint32_t>(grid_.warpIndex());
-    const auto warps = static_cast<std::uint32_t>(grid_.warpCount());
-    if (!Transport::hasRowFlags || phase != Phase::Both || warps == 1) {
-      return {warp * blocks + block, warps * blocks, phase != Phase::Receive, phase != Phase::Send};
-    }
-    const bool sends = warp % 2 == 0;
-    return {warp / 2 * blocks + block, (sends ? (warps + 1) / 2 : warps / 2) * blocks, sends, !sends};
+    const int warp = grid_.warpIndex();
+    const int warps = grid_.warpCount();
+    const bool isDivided = Transport::hasRowFlags && phase == Phase::Both && warps > 1;
+    const int half = isDivided ? (warps + 1) / 2 : warps;
+    const int senders = phase == Phase::Receive ? 0 : half < most ? half : most;
+    const int firstReceiver = isDivided ? senders : 0;
+    const bool sends = warp < senders;
+    const auto stride = [&](int count) { return static_cast<std::uint32_t>(count) * blocks; };
+    // A warp that does both has the same share of both.
+    if (sends) return {stride(warp) + block, stride(senders), true, phase != Phase::Send && !isDivided};
+    return {stride(warp - firstReceiver) + block, stride(warps - firstReceiver), false, phase != Phase::Send};
   }
 
-  /// A barrier of the blocks of this launch. Called by all threads.
-  MSCCLPP_INLINE void syncGrid(GridBarrier& barrier) {
-    if (!barrier.sync(grid_, wait_)) args_.epochs.stop(epoch_);
-    grid_.block().sync();  // so that all threads of the block see that
+  /// A barrier of the blocks of this launch. Called by all threads. Returns whether it succeeded, the same in all
+  /// threads of the block; if not, the call fails.
+  MSCCLPP_INLINE bool syncGrid(GridBarrier& barrier) {
+    const bool passed = barrier.sync(grid_, wait_);
+    if (!passed) args_.epochs.stop(epoch_);
+    return !grid_.block().syncAny(!passed);
   }
 
   /// Tells every rank that this one has entered the call, and slots().countWords counts: countOf(rank, i). Called by
@@ -114,9 +123,37 @@ class RowSession {
         args_.window.at(team().rank(), args_.scratch.countOffset(epoch_, from)))[word];
   }
 
+  /// Tells every rank, this one too, a number. Called by the warps of a block, after awaitEntries(), with the same
+  /// number if more than once in a call. Relaxed: it is valid by itself.
+  MSCCLPP_INLINE void report(std::uint32_t number) {
+    if (failed()) return;
+    for (int to = grid_.warpIndex() * width + warp_.rank(); to < team().size(); to += grid_.warpCount() * width) {
+      arch::store<arch::Order::Relaxed, arch::Scope::System>(wordAt(to, args_.scratch.reportOffset(team().rank())),
+                                                             (epoch_ << 32) | number);
+    }
+  }
+  /// Waits for what a rank reports in this call. A rank reports in the next call only when it has the entry of this
+  /// one, which has then read the word. One thread.
+  MSCCLPP_INLINE std::uint32_t awaitReport(int from) {
+    const WaitSite site{WaitOperation::Progress, team().rank(), from, static_cast<std::uint32_t>(grid_.blockIndex()),
+                        epoch_};
+    const std::uint64_t* const word = wordAt(team().rank(), args_.scratch.reportOffset(from));
+    std::uint64_t last = 0;
+    wait_.until(site, [&](std::uint64_t& seen) {
+      last = arch::load<arch::Order::Relaxed, arch::Scope::System>(word);
+      seen = last >> 32;
+      return static_cast<std::uint32_t>(seen) == static_cast<std::uint32_t>(epoch_);
+    });
+    return static_cast<std::uint32_t>(last);
+  }
+
   /// Sends a pack to a slot of a rank; each slot at most once in a call. One thread.
   MSCCLPP_INLINE void send(int to, std::uint32_t slot, const Word128& word) const {
     Transport::write(args_.window.at(to, args_.scratch.slotsOffset(epoch_, team().rank())), slot, word, epoch_);
+  }
+  /// Where a pack is in a slot of a rank, for transports that copy rows.
+  MSCCLPP_INLINE std::byte* slotAt(int to, std::uint32_t slot) const {
+    return args_.window.at(to, args_.scratch.slotsOffset(epoch_, team().rank())) + Transport::bytes(slot);
   }
   /// Announces a row, of which this warp has sent all packs. Called by all its lanes.
   MSCCLPP_INLINE void publish([[maybe_unused]] int to, [[maybe_unused]] std::uint32_t row) const {

@@ -43,10 +43,12 @@ struct RowSlots {
   MSCCLPP_HOST_DEVICE std::size_t entryOffset(int from) const {
     return static_cast<std::size_t>(from) * sizeof(std::uint64_t);
   }
+  /// Offset of the 64-bit word with what rank `from` has reported in a call: RowSession::report().
+  MSCCLPP_HOST_DEVICE std::size_t reportOffset(int from) const { return entryOffset(ranks + from); }
   /// Offset of the count words of rank `from`, in two sets.
   MSCCLPP_HOST_DEVICE std::size_t countOffset(std::uint64_t epoch, int from) const {
     const auto place = (epoch % 2) * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from);
-    return roundUp(entryOffset(ranks), 128) + place * countBytes();
+    return roundUp(reportOffset(ranks), 128) + place * countBytes();
   }
   /// Offset of the 64-bit word with the last call in which a row from a rank was complete.
   MSCCLPP_HOST_DEVICE std::size_t flagOffset(int from, std::uint32_t row) const {

@@ -36,8 +36,8 @@ struct PortMemory {
   MemoryId id;
 };
 
-/// The operations of a block; they refer to the operands and references that follow. References of Signal, Wait and
-/// Flush are indices into ExecutionArgs::channels.
+/// The operations of a block; they refer to the operands and references that follow, each to those behind its
+/// predecessor's. References of Signal, Wait and Flush are indices into ExecutionArgs::channels.
 struct BlockProgram {
   const Operation* operations;
   const Operand* operands;
@@ -45,6 +45,7 @@ struct BlockProgram {
   std::int32_t operationCount;
   std::int32_t operandCount;
   std::int32_t referenceCount;
+  std::int32_t window;  ///< so many operations are in shared memory at a time: ProgramWindow
 };
 
 /// What calls keep, in this rank's memory, for one executor and stream: never shared. All words are 0 at first, but the

@@ -15,13 +15,46 @@ MSCCLPP_HOST_DEVICE constexpr std::size_t bytesInProgram(std::int32_t count) {
   return (static_cast<std::size_t>(count) * sizeof(T) + 15) / 16 * 16;
 }
 
+/// The part of a program from operation `first` on, `program.window` operations at most.
+MSCCLPP_HOST_DEVICE constexpr BlockProgram partOf(const BlockProgram& program, std::int32_t first) {
+  const bool isLast = program.operationCount - first <= program.window;
+  const Operation& begin = program.operations[first];
+  const Operation& end = program.operations[isLast ? first : first + program.window];
+  const std::int32_t operandEnd = isLast ? program.operandCount : end.sources.first;
+  const std::int32_t referenceEnd = isLast ? program.referenceCount : end.references.first;
+  return {program.operations + first,
+          program.operands + begin.sources.first,
+          program.references + begin.references.first,
+          isLast ? program.operationCount - first : program.window,
+          operandEnd - begin.sources.first,
+          referenceEnd - begin.references.first,
+          program.window};
+}
+
+MSCCLPP_HOST_DEVICE constexpr std::size_t sharedBytesOf(const BlockProgram& part) {
+  return bytesInProgram<Operation>(part.operationCount) + bytesInProgram<Operand>(part.operandCount) +
+         bytesInProgram<std::int32_t>(part.referenceCount);
+}
+
 }  // namespace detail
 
-/// Bytes of shared memory that the copy of a program takes.
-MSCCLPP_HOST_DEVICE constexpr std::size_t sharedBytesOf(const BlockProgram& program) {
-  return detail::bytesInProgram<Operation>(program.operationCount) +
-         detail::bytesInProgram<Operand>(program.operandCount) +
-         detail::bytesInProgram<std::int32_t>(program.referenceCount);
+/// How a program is copied to shared memory: `operations` of it at a time, which take `bytes` at most.
+struct ProgramWindow {
+  std::int32_t operations;
+  std::size_t bytes;
+};
+
+/// The largest window that takes `mostBytes` at most, or one operation; the whole program if it fits. The arrays are
+/// read: in the memory of the caller.
+constexpr ProgramWindow windowOf(BlockProgram program, std::size_t mostBytes) {
+  for (program.window = program.operationCount;; program.window = (program.window + 1) / 2) {
+    std::size_t bytes = 0;
+    for (std::int32_t first = 0; first < program.operationCount; first += program.window) {
+      const std::size_t needed = detail::sharedBytesOf(detail::partOf(program, first));
+      if (needed > bytes) bytes = needed;
+    }
+    if (bytes <= mostBytes || program.window <= 1) return {program.window, bytes};
+  }
 }
 
 namespace detail {
@@ -34,30 +67,43 @@ MSCCLPP_INLINE const Entry* loadArray(const Group& group, const Entry* array, st
   return reinterpret_cast<const Entry*>(to);
 }
 
-/// Copies a program to shared memory, which is close to all threads. Called by all threads of the block; syncs.
+/// Copies a part of a program to shared memory, which is close to all threads. Called by all threads of the block;
+/// syncs.
 template <ThreadGroup Group>
-MSCCLPP_INLINE BlockProgram loadProgram(const Group& group, const BlockProgram& program, std::byte* shared) {
-  BlockProgram copied = program;
-  copied.operations = loadArray(group, program.operations, program.operationCount, shared);
-  copied.operands = loadArray(group, program.operands, program.operandCount, shared);
-  copied.references = loadArray(group, program.references, program.referenceCount, shared);
+MSCCLPP_INLINE BlockProgram loadProgram(const Group& group, const BlockProgram& part, std::byte* shared) {
+  BlockProgram copied = part;
+  copied.operations = loadArray(group, part.operations, part.operationCount, shared);
+  copied.operands = loadArray(group, part.operands, part.operandCount, shared);
+  copied.references = loadArray(group, part.references, part.referenceCount, shared);
   group.sync();
   return copied;
 }
 
+/// The loop that a block is in.
+struct LoopState {
+  int begin;  ///< the LoopBegin
+  std::uint64_t unit;
+  std::uint64_t iteration;
+  std::uint64_t iterations;
+};
+
+/// Interprets a part of a program, whose first operation is the program's operation `base`, from operation `from` of
+/// the program on. Returns the operation to go on with: the first behind the part, or one before it.
 template <class T, class Execution>
-MSCCLPP_INLINE void interpret(Execution& execution, const BlockProgram& program) {
-  std::uint64_t iteration = 0;
-  std::uint64_t iterations = 0;
-  int loop = 0;
+MSCCLPP_INLINE int interpretPart(Execution& execution, const BlockProgram& part, int base, int from, LoopState& loop) {
+  if (part.operationCount == 0) return base;
+  const int firstOperand = part.operations[0].sources.first;
+  const int firstReference = part.operations[0].references.first;
+  int i = from;
   MSCCLPP_NO_UNROLL
-  for (int i = 0; i < program.operationCount; ++i) {
-    const Operation& operation = program.operations[i];
+  for (; i < base + part.operationCount; ++i) {
+    const Operation& operation = part.operations[i - base];
     const auto operand = [&](int j) -> const Operand& {
       const int sources = operation.sources.count;
-      return program.operands[j < sources ? operation.sources.first + j : operation.destinations.first + j - sources];
+      const int index = j < sources ? operation.sources.first + j : operation.destinations.first + j - sources;
+      return part.operands[index - firstOperand];
     };
-    const auto reference = [&](int j) { return program.references[operation.references.first + j]; };
+    const auto reference = [&](int j) { return part.references[operation.references.first + j - firstReference]; };
     switch (operation.kind) {
       case OperationKind::Transfer:
         if (operand(operation.sources.count).access == Access::Port) {
@@ -88,38 +134,45 @@ MSCCLPP_INLINE void interpret(Execution& execution, const BlockProgram& program)
         execution.release(operation, reference);
         break;
       case OperationKind::LoopBegin:
-        loop = i;
-        iteration = 0;
-        iterations = execution.iterations(operation.unitBytes);
-        execution.setIteration(operation.unitBytes, 0);
+        loop = {i, operation.unitBytes, 0, execution.iterations(operation.unitBytes)};
+        execution.setIteration(loop.unit, 0);
         break;
       case OperationKind::LoopEnd:
-        if (++iteration < iterations) {
-          execution.setIteration(program.operations[loop].unitBytes, iteration);
-          i = loop;
+        if (++loop.iteration < loop.iterations) {
+          execution.setIteration(loop.unit, loop.iteration);
+          i = loop.begin;
+          if (i < base) return i + 1;
         } else {
           execution.endLoop();
         }
         break;
     }
   }
+  return i;
 }
 
 }  // namespace detail
 
 /// Executes a plan: the blocks of the grid are those of args.rank. Called by all threads of the grid, whose blocks are
-/// all resident at once. T: the type of the elements. On a grid with shared memory, which has room for the longest of
-/// the programs (sharedBytesOf), they are copied there.
+/// all resident at once. T: the type of the elements. On a grid with shared memory, which has room for the largest
+/// window of the programs (windowOf), they are copied there, window by window.
 template <class T, class GridType>
 MSCCLPP_INLINE void interpret(const GridType& grid, const ExecutionArgs& args) {
   const auto block = grid.block();
   BlockExecution<T, decltype(grid.block()), RuntimeOp> execution(block, grid.blockIndex(), args, args.op);
   if (!execution.begin()) return;
   const BlockProgram& program = args.programs[grid.blockIndex()];
+  detail::LoopState loop{};
   if constexpr (SharedMemoryGrid<GridType>) {
-    detail::interpret<T>(execution, detail::loadProgram(block, program, grid.sharedMemory()));
+    MSCCLPP_NO_UNROLL
+    for (int i = 0; i < program.operationCount;) {
+      if (i != 0) block.sync();  // the part before is not read any more
+      const int base = i - i % program.window;
+      const BlockProgram part = detail::loadProgram(block, detail::partOf(program, base), grid.sharedMemory());
+      i = detail::interpretPart<T>(execution, part, base, i, loop);
+    }
   } else {
-    detail::interpret<T>(execution, program);
+    detail::interpretPart<T>(execution, program, 0, 0, loop);
   }
   execution.end();
 }

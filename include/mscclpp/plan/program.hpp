@@ -10,6 +10,7 @@
 
 #include "mscclpp/plan/assembler.hpp"
 #include "mscclpp/plan/check.hpp"
+#include "mscclpp/plan/overlap.hpp"
 #include "mscclpp/plan/syncs.hpp"
 
 namespace mscclpp::plan {
@@ -180,15 +181,26 @@ class Program {
   /// The plan. Scratch is as large as its chunks that are named.
   constexpr Plan finish() const {
     Assembler assembler(header_);
+    const auto inputChunks = [this](int rank) { return ranks_[rank].inputChunks; };
+    const auto overlaps = [&](const Operand& a, int chunksOfA, const Operand& b, int chunksOfB) {
+      return overlap(header_, inputChunks, a, chunksOfA, b, chunksOfB);
+    };
     for (int rank = 0; rank < header_.ranks; ++rank) {
       const Rank& of = ranks_[rank];
       assembler.setChunks(rank, of.inputChunks, of.outputChunks);
       assembler.setScratchChunks(rank, of.scratchChunks);
       for (const Connection& channel : of.channels) assembler.addChannel(rank, channel.access, channel.peer);
       for (const int initialValue : of.semaphores) assembler.addSemaphore(rank, initialValue);
-      SyncInsertion syncs(operands_, header_.inPlace);
-      for (int block = 0; block < countOf(of.blocks); ++block)
-        for (const Operation& operation : syncs.run(of.blocks[block])) add(assembler, rank, block, operation);
+      SyncInsertion syncs(operands_, SyncScope::Publish, overlaps);
+      for (int block = 0; block < countOf(of.blocks); ++block) {
+        const std::vector<Operation>& operations = of.blocks[block];
+        for (const std::int32_t i : syncs.run(operations)) {
+          if (i == syncs.sync)
+            assembler.add(rank, block, {.kind = OperationKind::Sync});
+          else
+            add(assembler, rank, block, operations[i]);
+        }
+      }
     }
     for (const auto& [chunks, contributions] : expectations_) {
       std::vector<std::pair<int, int>> pairs;

@@ -4,7 +4,9 @@
 #include <cstdint>
 #include <vector>
 
+#include "mscclpp/plan/execution.hpp"
 #include "mscclpp/plan/plan.hpp"
+#include "mscclpp/plan/structure.hpp"
 
 namespace mscclpp::plan {
 
@@ -14,6 +16,12 @@ struct BlockLists {
   std::vector<Operand> operands;
   std::vector<std::int32_t> references;
 };
+
+/// The lists as an interpreter reads them, where they lie; the whole program is one window.
+constexpr BlockProgram viewOf(const BlockLists& lists) {
+  return {lists.operations.data(), lists.operands.data(),     lists.references.data(),  countOf(lists.operations),
+          countOf(lists.operands), countOf(lists.references), countOf(lists.operations)};
+}
 
 /// The blocks of a rank, and the sizes of what they share.
 struct RankProgram {
@@ -29,24 +37,6 @@ struct RankProgram {
   bool reachesUserBuffers = false;
   std::int32_t scratchChunks = 0;  ///< the largest of all ranks
 };
-
-/// The index of the other end of a Memory or Port channel among the channels of the peer; -1: it has none.
-constexpr std::int32_t peerChannelOf(const Plan& plan, std::int32_t rank, std::int32_t channel) {
-  const Range own = plan.rankPlans[rank].channels;
-  const Channel& from = plan.channels[own.first + channel];
-  if (from.peer < 0 || from.peer >= plan.ranks) return -1;
-  std::int32_t number = 0;  // among those of the kind to the peer
-  for (std::int32_t c = 0; c < channel; ++c) {
-    const Channel& other = plan.channels[own.first + c];
-    if (other.access == from.access && other.peer == from.peer) ++number;
-  }
-  const Range theirs = plan.rankPlans[from.peer].channels;
-  for (std::int32_t c = 0; c < theirs.count; ++c) {
-    const Channel& to = plan.channels[theirs.first + c];
-    if (to.access == from.access && to.peer == rank && number-- == 0) return c;
-  }
-  return -1;
-}
 
 namespace detail {
 
@@ -81,10 +71,12 @@ constexpr std::vector<std::int32_t> packetWriters(const Plan& plan, std::int32_t
 constexpr RankProgram programOf(const Plan& plan, std::int32_t rank) {
   RankProgram program;
   const RankPlan& own = plan.rankPlans[rank];
-  for (std::int32_t c = 0; c < own.channels.count; ++c) {
-    program.channels.push_back(plan.channels[own.channels.first + c]);
-    program.peerChannels.push_back(program.channels.back().access == Access::Switch ? -1
-                                                                                    : peerChannelOf(plan, rank, c));
+  const std::vector<std::int32_t> ends = otherEnds(plan);
+  for (std::int32_t c = own.channels.first; c < own.channels.first + own.channels.count; ++c) {
+    const Channel& channel = plan.channels[c];
+    program.channels.push_back(channel);
+    program.peerChannels.push_back(
+        channel.access == Access::Switch ? -1 : ends[c] - plan.rankPlans[channel.peer].channels.first);
   }
   for (std::int32_t s = 0; s < own.semaphores.count; ++s)
     program.semaphores.push_back(plan.references[own.semaphores.first + s]);

@@ -130,24 +130,39 @@ MSCCLPP_INLINE void runOperation(Execution& execution, int block) {
   }
 }
 
-/// Operations [begin, end).
+/// Where operations [begin, end), more than one, are divided: near the middle, and not in a loop. `end` if they are one
+/// loop.
+template <class Role>
+constexpr int middleOf(int begin, int end) {
+  const int half = begin + (end - begin) / 2;
+  int before = begin;
+  for (int i = begin; i < half;) {
+    before = i;
+    i = Role::operations[i].kind == OperationKind::LoopBegin ? endOfLoop<Role>(i) + 1 : i + 1;
+    if (i >= half && i < end) return i;
+  }
+  return before > begin ? before : end;
+}
+
+/// Operations [begin, end). Halved, so that templates are nested as deep as the logarithm of their number.
 template <class Role, int begin, int end, class Execution>
 MSCCLPP_INLINE void runOperations(Execution& execution, int block) {
-  if constexpr (begin < end) {
-    if constexpr (Role::operations[begin].kind == OperationKind::LoopBegin) {
-      constexpr int last = endOfLoop<Role>(begin);
+  if constexpr (end - begin == 1) {
+    runOperation<Role, begin>(execution, block);
+  } else if constexpr (begin < end) {
+    constexpr int middle = middleOf<Role>(begin, end);
+    if constexpr (middle < end) {
+      runOperations<Role, begin, middle>(execution, block);
+      runOperations<Role, middle, end>(execution, block);
+    } else {
       constexpr std::uint64_t unit = Role::operations[begin].unitBytes;
       const std::uint64_t iterations = execution.iterations(unit);
       MSCCLPP_NO_UNROLL
       for (std::uint64_t iteration = 0; iteration < iterations; ++iteration) {
         execution.setIteration(unit, iteration);
-        runOperations<Role, begin + 1, last>(execution, block);
+        runOperations<Role, begin + 1, end - 1>(execution, block);
       }
       execution.endLoop();
-      runOperations<Role, last + 1, end>(execution, block);
-    } else {
-      runOperation<Role, begin>(execution, block);
-      runOperations<Role, begin + 1, end>(execution, block);
     }
   }
 }

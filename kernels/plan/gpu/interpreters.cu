@@ -39,6 +39,11 @@ void interpret(DataType type, const PlanLaunch& launch, const plan::ExecutionArg
   config.blockDim = dim3(static_cast<unsigned>(std::clamp(launch.threads / 32 * 32, 32, maxThreads)));
   config.dynamicSmemBytes = launch.sharedBytes;
   config.stream = launch.stream;
+  cudaLaunchAttribute overlap[1] = {};
+  overlap[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+  overlap[0].val.programmaticStreamSerializationAllowed = 1;
+  config.attrs = overlap;
+  config.numAttrs = launch.start == KernelStart::Early ? 1 : 0;
   MSCCLPP_CUDATHROW(cudaLaunchKernelEx(&config, kernel, args));
 }
 

@@ -2,13 +2,7 @@
 
 namespace mscclpp::plan::library {
 
-using msccl::ChunkRef;
-using msccl::MSCCLProgram;
-
 namespace {
-
-constexpr auto input = BufferKind::Input;
-constexpr auto output = BufferKind::Output;
 
 /// Chunks of a rank's input that sums may be added to: in place they are the output.
 ChunkRef accumulator(const MSCCLProgram& program, int rank, int index, int size = 1) {

@@ -2,13 +2,7 @@
 
 namespace mscclpp::plan::library {
 
-using msccl::ChunkRef;
-using msccl::MSCCLProgram;
-
 namespace {
-
-constexpr auto input = BufferKind::Input;
-constexpr auto output = BufferKind::Output;
 
 /// Chunk `to` of a rank's input is for rank `to`.
 MSCCLProgram makeAllToAll(const LibraryArguments& arguments, const char* name) {

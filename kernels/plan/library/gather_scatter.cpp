@@ -2,13 +2,7 @@
 
 namespace mscclpp::plan::library {
 
-using msccl::ChunkRef;
-using msccl::MSCCLProgram;
-
 namespace {
-
-constexpr auto input = BufferKind::Input;
-constexpr auto output = BufferKind::Output;
 
 /// With each rank's input where it belongs in its output.
 MSCCLProgram makeAllGather(const LibraryArguments& arguments, const char* name) {

@@ -80,7 +80,8 @@ NamedPlan makeLibraryPlan(const std::string& name, const LibraryArguments& argum
   const auto& plans = libraryPlans();
   const auto found =
       std::find_if(plans.begin(), plans.end(), [&](const LibraryPlan& plan) { return name == plan.name; });
-  if (found == plans.end()) reject("there is no plan \"", name, "\" in the library; `mscclpp-plan list` names all");
+  if (found == plans.end())
+    reject("there is no plan \"", name, "\" in the library; `mscclpp-plan list` and mscclpp.plans.library() name all");
   if (arguments.ranks < 2) reject(name, ": a plan is for at least two ranks, not ", arguments.ranks);
   const std::string reason = found->refuses(arguments);
   if (!reason.empty()) reject(name, ": ", reason);

@@ -36,6 +36,12 @@ NamedPlan portAllGather(const LibraryArguments& arguments);
 NamedPlan packetAllReduce(const LibraryArguments& arguments);
 NamedPlan switchAllReduce(const LibraryArguments& arguments);
 
+using msccl::ChunkRef;
+using msccl::MSCCLProgram;
+
+inline constexpr auto input = BufferKind::Input;
+inline constexpr auto output = BufferKind::Output;
+
 /// The options of a chunk program.
 inline msccl::ProgramOptions optionsOf(const LibraryArguments& arguments, const char* name,
                                        const Collective& collective) {

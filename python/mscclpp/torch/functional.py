@@ -63,6 +63,61 @@ class _AllToAll(torch.autograd.Function):
         return _ops.all_to_all(gradient, ctx.group), None
 
 
+class _GemmAllReduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, input, weight, group):
+        ctx.save_for_backward(input, weight)
+        ctx.group = group
+        return _ops.gemm_all_reduce(input, weight, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return *_gradients(ctx, _ops.all_reduce(gradient, ctx.group)), None
+
+
+class _GemmReduceScatter(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, input, weight, group):
+        ctx.save_for_backward(input, weight)
+        ctx.group = group
+        return _ops.gemm_reduce_scatter(input, weight, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return *_gradients(ctx, _ops.all_gather(gradient, ctx.group)), None
+
+
+class _AllGatherGemm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, input, weight, group):
+        ctx.save_for_backward(input, weight)
+        ctx.group = group
+        return _ops.all_gather_gemm(input, weight, group)
+
+    @staticmethod
+    def backward(ctx, gradient):
+        input, weight = ctx.saved_tensors
+        of_input = of_weight = None
+        if ctx.needs_input_grad[0]:
+            of_input = _ops.gemm_reduce_scatter(gradient, weight.t(), ctx.group)
+        if ctx.needs_input_grad[1]:
+            of_weight = _of_weight(gradient, _ops.all_gather(input, ctx.group))
+        return of_input, of_weight, None
+
+
+def _gradients(ctx, gradient):
+    """Those of input and weight, from that of a product."""
+    input, weight = ctx.saved_tensors
+    return (
+        gradient @ weight if ctx.needs_input_grad[0] else None,
+        _of_weight(gradient, input) if ctx.needs_input_grad[1] else None,
+    )
+
+
+def _of_weight(gradient, input):
+    return gradient.flatten(0, -2).t() @ input.flatten(0, -2)
+
+
 def all_reduce(tensor: torch.Tensor, group: str, op: str = "sum") -> torch.Tensor:
     """Reduces over all ranks, which all get the same bits. op: "sum" or "avg"."""
     _require_linear("all_reduce", op)
@@ -83,3 +138,20 @@ def reduce_scatter(tensor: torch.Tensor, group: str, op: str = "sum") -> torch.T
 def all_to_all(tensor: torch.Tensor, group: str) -> torch.Tensor:
     """Part r goes to rank r, into the part of its result for this rank: (ranks * d, ...) keeps its shape."""
     return _AllToAll.apply(tensor, group)
+
+
+def gemm_all_reduce(input: torch.Tensor, weight: torch.Tensor, group: str) -> torch.Tensor:
+    """The sum over the ranks of input * transpose of weight, of bfloat16: (..., depth) and (width, depth) give
+    (..., width)."""
+    return _GemmAllReduce.apply(input, weight, group)
+
+
+def gemm_reduce_scatter(input: torch.Tensor, weight: torch.Tensor, group: str) -> torch.Tensor:
+    """Of that sum, rank r gets part r of the first dimension: (ranks * d, ..., depth) gives (d, ..., width)."""
+    return _GemmReduceScatter.apply(input, weight, group)
+
+
+def all_gather_gemm(input: torch.Tensor, weight: torch.Tensor, group: str) -> torch.Tensor:
+    """The product of the inputs of all ranks: (d, ..., depth) gives (ranks * d, ..., width). Its backward pass is a
+    gemm_reduce_scatter."""
+    return _AllGatherGemm.apply(input, weight, group)

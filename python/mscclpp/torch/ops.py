@@ -41,7 +41,12 @@ def register(comm: CommGroup, name: str | None = None) -> str:
     comm._require_open()
     full_name = f"{name or f'group{next(_numbers)}'}:{comm.nranks}"
     group = weakref.ref(comm)
-    register_group(full_name, comm.nranks, lambda device_type: _open(group, full_name).collectives(device_type))
+    register_group(
+        full_name,
+        comm.nranks,
+        lambda device_type: _open(group, full_name).collectives(device_type),
+        lambda device_type: _open(group, full_name).fused_gemms(device_type),
+    )
     comm.at_close(weakref.finalize(comm, unregister_group, full_name))
     return full_name
 
@@ -66,6 +71,15 @@ def _part(tensor, group):
             "parts of one size"
         )
     return tensor.new_empty((tensor.shape[0] // ranks, *tensor.shape[1:]))
+
+
+def _product(input, weight):
+    if input.dim() < 2 or weight.dim() != 2 or input.shape[-1] != weight.shape[1]:
+        raise InvalidUsage(
+            f"input has shape {tuple(input.shape)} and weight {tuple(weight.shape)}; they are (..., depth), with two "
+            "dimensions or more, and (width, depth)"
+        )
+    return input.new_empty((*input.shape[:-1], weight.shape[0]))
 
 
 def _quantised(tensor, residual, weight, group, quantisation, scale=None, epsilon=1e-6):
@@ -98,6 +112,9 @@ _FAKES = {
     ),
     "all_reduce_rms_norm_": lambda tensor, residual, weight, group, epsilon=1e-6: None,
     "all_reduce_rms_norm_quantised": _quantised,
+    "gemm_all_reduce": lambda input, weight, group: _product(input, weight),
+    "gemm_reduce_scatter": lambda input, weight, group: _part(_product(input, weight), group),
+    "all_gather_gemm": lambda input, weight, group: _gathered(_product(input, weight), group),
 }
 for _name, _fake in _FAKES.items():
     torch.library.register_fake(f"mscclpp::{_name}", _fake)

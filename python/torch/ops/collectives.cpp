@@ -1,5 +1,6 @@
 #include "collectives.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -16,8 +17,9 @@ Shape copyOf(std::span<const std::int64_t> shape) {
 }
 
 Shape gatheredShape(const Tensor& tensor, const NamedGroup& group) {
-  Shape shape = copyOf(shapeOf(tensor));
-  if (shape.empty()) shape.push_back(1);
+  const std::span<const std::int64_t> part = shapeOf(tensor);
+  Shape shape(std::max<std::size_t>(part.size(), 1), 1);
+  std::copy(part.begin(), part.end(), shape.begin());
   shape[0] *= static_cast<std::int64_t>(group.ranks());
   return shape;
 }
@@ -26,10 +28,7 @@ Shape gatheredShape(const Tensor& tensor, const NamedGroup& group) {
 Shape partShape(const char* op, const Tensor& tensor, const NamedGroup& group) {
   Shape shape = copyOf(shapeOf(tensor));
   const auto ranks = static_cast<std::int64_t>(group.ranks());
-  if (shape.empty() || shape[0] % ranks != 0) {
-    throwInvalid(op, "the first dimension of shape " + toString(shapeOf(tensor)) + " is not divisible by the " +
-                         std::to_string(ranks) + " ranks, which have parts of one size");
-  }
+  if (shape.empty() || shape[0] % ranks != 0) throwIndivisible(op, tensor, group);
   shape[0] /= ranks;
   return shape;
 }
@@ -158,6 +157,11 @@ auto into(const char* name, const Tensor& out, const Tensor& tensor) {
 }
 
 }  // namespace
+
+void throwIndivisible(const char* op, const Tensor& tensor, const NamedGroup& group) {
+  throwInvalid(op, "the first dimension of shape " + toString(shapeOf(tensor)) + " is not divisible by the " +
+                       std::to_string(group.ranks()) + " ranks, which have parts of one size");
+}
 
 Tensor allReduce(const Tensor& tensor, const std::string& group, const std::string& op) {
   const Tensor source = toContiguous(tensor);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "python/src/named_groups.hpp"
@@ -28,14 +29,23 @@ void reduceScatterInto(const Tensor& out, const Tensor& tensor, const std::strin
 void allToAllInto(const Tensor& out, const Tensor& tensor, const std::string& group);
 void broadcastInPlace(const Tensor& tensor, const std::string& group, std::int64_t root);
 
-/// Calls f(collectives, stream) with the collectives of a group for the device of the tensor, which is the current one
-/// meanwhile, and its current stream; null for a CPU.
+/// Throws Error(InvalidUsage): the first dimension of the tensor is no multiple of the ranks.
+[[noreturn]] void throwIndivisible(const char* op, const Tensor& tensor, const NamedGroup& group);
+
+/// Calls f(gpu, stream) with what finds the objects of a NamedGroup for the tensor, whose GPU is the current one
+/// meanwhile, and its current stream; nothing and null for a CPU.
 template <class F>
-void withCollectives(NamedGroup& group, const Tensor& tensor, const F& f) {
-  if (tensor.is_cpu()) return f(group.onCpu(), nullptr);
+void onDeviceOf(const Tensor& tensor, const F& f) {
+  if (tensor.is_cpu()) return f(std::optional<int>(), nullptr);
   const int device = tensor.get_device_index();
   const torch::stable::accelerator::DeviceGuard guard(device);
-  f(group.onGpu(device), currentStream(device));
+  f(std::optional(device), currentStream(device));
+}
+
+/// Calls f(collectives, stream) with those of a group for the tensor.
+template <class F>
+void withCollectives(NamedGroup& group, const Tensor& tensor, const F& f) {
+  onDeviceOf(tensor, [&](std::optional<int> gpu, CUstream_st* stream) { f(group.collectives(gpu), stream); });
 }
 
 }  // namespace mscclpp::python::ops

@@ -2,6 +2,7 @@
 #include <torch/csrc/stable/library.h>
 
 #include "collectives.hpp"
+#include "fused_gemm.hpp"
 #include "rms_norm.hpp"
 
 namespace ops = mscclpp::python::ops;
@@ -29,6 +30,9 @@ STABLE_TORCH_LIBRARY(mscclpp, library) {
   library.def(
       "all_reduce_rms_norm_quantised(Tensor tensor, Tensor? residual, Tensor weight, str group, str quantisation, "
       "Tensor? scale=None, float epsilon=1e-6) -> (Tensor, Tensor, Tensor)");
+  library.def("gemm_all_reduce(Tensor input, Tensor weight, str group) -> Tensor");
+  library.def("gemm_reduce_scatter(Tensor input, Tensor weight, str group) -> Tensor");
+  library.def("all_gather_gemm(Tensor input, Tensor weight, str group) -> Tensor");
 }
 
 namespace {
@@ -49,6 +53,9 @@ void addKernels(torch::stable::detail::StableLibrary& library) {
   library.impl("all_reduce_rms_norm", TORCH_BOX(&ops::allReduceRmsNorm));
   library.impl("all_reduce_rms_norm_", TORCH_BOX(&ops::allReduceRmsNormInPlace));
   library.impl("all_reduce_rms_norm_quantised", TORCH_BOX(&ops::allReduceRmsNormQuantised));
+  library.impl("gemm_all_reduce", TORCH_BOX(&ops::gemmAllReduce));
+  library.impl("gemm_reduce_scatter", TORCH_BOX(&ops::gemmReduceScatter));
+  library.impl("all_gather_gemm", TORCH_BOX(&ops::allGatherGemm));
 }
 
 }  // namespace

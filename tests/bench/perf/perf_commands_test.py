@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Runs every command of mscclpp-perf on CPU ranks, checks what it reports, and tries wrong options.
 
-usage: perf_commands_test.py PROGRAM
+usage: perf_commands_test.py PROGRAM PLAN_PROGRAM
 """
 
 import json
 import os
 import subprocess
 import sys
+import tempfile
 
 # Command: (bus bandwidth over algorithm bandwidth, for n ranks; whether the size is of all ranks' parts together)
 COMMANDS = {
@@ -64,7 +65,32 @@ def check_rejected(program, command, arguments, reason):
     assert reason in text, (command, arguments, text)
 
 
-def main(program):
+def check_plan(program, plan_program):
+    """A plan is measured beside an algorithm, and compared with it."""
+    with tempfile.TemporaryDirectory() as folder:
+        plan = os.path.join(folder, "plan.json")
+        subprocess.run([plan_program, "make", "all_reduce_two_shot", "--ranks", "2", "--out", plan], check=True)
+        options = ["-n", "2", "--sizes", "1K,20K", "-a", "two_shot_ll16", "--plan", plan]
+        result = run(program, "all_reduce", *options, "--json")
+        assert result.returncode == 0, result.stderr
+        rows = [json.loads(line) for line in result.stdout.splitlines()]
+        assert len(rows) == 4 and all(row["wrong"] == 0 for row in rows), rows
+        for native, of_plan in zip(rows[::2], rows[1::2]):
+            assert native["algorithm"] == of_plan["comparedWith"] == "two_shot_ll16" and "ratio" not in native, rows
+            assert of_plan["implementation"] == "plan all_reduce_two_shot interpreted", of_plan
+            assert abs(of_plan["ratio"] * native["us"] - of_plan["us"]) < 1e-6 * of_plan["us"], (native, of_plan)
+            assert abs(native["us"] + of_plan["differenceUs"] - of_plan["us"]) < 1e-6 * of_plan["us"], (native, of_plan)
+            reached = of_plan["ratio"] <= 1.04 or of_plan["differenceUs"] <= 0.7
+            assert of_plan["goalReached"] == reached, of_plan
+        table = run(program, "all_reduce", *options)
+        verdicts = [line for line in table.stdout.splitlines() if "of 2 sizes within 4% or 0.70 us" in line]
+        assert len(verdicts) == 1 and " of two_shot_ll16, " in verdicts[0], table.stdout
+        check_rejected(program, "all_gather", ["-n", "2", "--plan", plan], "of the collective allreduce, not allgather")
+        check_rejected(program, "all_reduce", ["-n", "3", "--plan", plan], "for 2 ranks: use -n 2")
+
+
+def main(program, plan_program):
+    check_plan(program, plan_program)
     for command in COMMANDS:
         for ranks in (2, 3):
             check_command(program, command, ranks)
@@ -103,4 +129,4 @@ def main(program):
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

@@ -6,6 +6,8 @@
 #include <thread>
 
 #include "executor_cases.hpp"
+#include "kernels/plan/plan_source.hpp"
+#include "kernels/plan/proofs.hpp"
 #include "mscclpp/algorithm.hpp"
 #include "mscclpp/host/memory/host_buffer.hpp"
 #include "mscclpp/kernels/dsl_algorithm.hpp"
@@ -173,6 +175,61 @@ TEST_CASE("in place, a rank's part lies at its own place, in buffers that are re
   });
 }
 
+/// Rank 0 sends its input to rank 1; `relays`: through the scratch of rank 2, which otherwise does nothing.
+plan::Plan sendToRankOne(bool relays) {
+  plan::Program program({.collective = plan::CollectiveKind::Custom, .ranks = 3});
+  program.setChunks(0, 1, 0);
+  program.setChunks(1, 0, 1);
+  program.setChunks(2, 0, 0);
+  program.expect(plan::output(1, 0), {plan::input(0, 0)});
+  auto sender = program.block(0, 0), receiver = program.block(1, 0);
+  if (relays) {
+    auto relay = program.block(2, 0);
+    relay.signal(0);
+    sender.wait(2).copy(plan::input(0, 0), plan::scratch(2, 0)).signal(2);
+    receiver.signal(2);
+    relay.wait(0).wait(1).copy(plan::scratch(2, 0), plan::output(1, 0)).signal(1);
+    receiver.wait(2);
+  } else {
+    receiver.signal(0);
+    sender.wait(1).copy(plan::input(0, 0), plan::output(1, 0)).signal(1);
+    receiver.wait(0);
+  }
+  return program.finish();
+}
+
+TEST_CASE("a rank without data takes part in calls whose sizes it does not know") {
+  for (const bool relays : {false, true}) {
+    onRanks(3, [&](const Rank& rank) {
+      Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
+      const ExecutionPlan plan = executionPlan(sendToRankOne(relays), rank.rank);
+      HostBuffer first(1 << 18), second(1 << 18);
+      const auto call = [&](HostBuffer& buffer, std::size_t count) {
+        auto* const data = static_cast<float*>(buffer.data());
+        for (std::size_t i = 0; i < count; ++i) data[i] = rank.rank == 0 ? static_cast<float>(i + count) : -1.0f;
+        const std::size_t in = rank.rank == 0 ? 4 * count : 0, out = rank.rank == 1 ? 4 * count : 0;
+        executor.execute(rank.rank, in != 0 ? data : nullptr, out != 0 ? data : nullptr, in, out, DataType::FLOAT32,
+                         plan, nullptr);
+        bool isRight = true;
+        for (std::size_t i = 0; i < count; ++i) isRight = isRight && data[i] == static_cast<float>(i + count);
+        CHECK(isRight == (rank.rank != 2 || count == 0));
+      };
+      for (const std::size_t count : {100, 100, 30000, 5, 0, 65536}) {
+        call(first, count);
+        call(second, count);
+      }
+      CHECK_THROWS_WITH_AS(executor.execute(rank.rank, first.data(), first.data(), rank.rank == 0 ? 8 : 0,
+                                            rank.rank == 1 ? 4 : 0, DataType::FLOAT32, plan, nullptr),
+                           doctest::Contains("all ranks must pass messages of the same size"), Error);
+      CHECK_THROWS_WITH_AS(executor.execute(rank.rank, first.data(), first.data(), rank.rank == 0 ? 7 : 0,
+                                            rank.rank == 1 ? 8 : 0, DataType::FLOAT32, plan, nullptr),
+                           doctest::Contains(rank.rank == 0 ? "the input has 7 bytes" : "rank 0"), Error);
+      call(first, 64);
+      rank.bootstrap.barrier();
+    });
+  }
+}
+
 TEST_CASE("repeated calls, and the set-up again after reset()") {
   onRanks(2, [&](const Rank& rank) {
     Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
@@ -202,6 +259,70 @@ TEST_CASE("a plan of a file") {
   });
   std::filesystem::remove(path);
   CHECK_THROWS_WITH_AS(ExecutionPlan("no such file", 0), doctest::Contains("no such file cannot be read"), Error);
+}
+
+TEST_CASE("a plan that was proven once is not checked again, by the same checker") {
+  const std::filesystem::path folder = std::filesystem::current_path() / "executor_test_proofs";
+  std::filesystem::remove_all(folder);
+  const plan::Proofs proofs(folder);
+  plan::NamedPlan plan;
+  static_cast<plan::Plan&>(plan) = plan::twoShotPlan(3, 2);
+  const auto positions = [](const plan::Plan& of) {
+    std::vector<std::int32_t> all;
+    for (const plan::Operation& operation : of.operations) all.push_back(operation.position);
+    return all;
+  };
+  const auto expected = positions(plan);
+  for (plan::Operation& operation : plan.operations) operation.position = 0;  // the proof finds them
+  const auto files = [&] {
+    std::vector<std::filesystem::path> all;
+    for (const auto& entry : std::filesystem::directory_iterator(folder)) all.push_back(entry.path());
+    return all;
+  };
+  CHECK(positions(proofs.verified(plan)) == expected);
+  REQUIRE(files().size() == 1);
+  const std::filesystem::path proof = files()[0];
+  CHECK(positions(proofs.verified(plan)) == expected);
+
+  // A wrong plan has no proof, and is accepted only because one is put there: known plans are not checked.
+  plan::NamedPlan wrong = plan;
+  wrong.operations[3].kind = plan::OperationKind::Sync;
+  CHECK_THROWS_AS(proofs.verified(wrong), Error);
+  CHECK(files().size() == 1);
+  const jit::detail::ProgramCache cache(folder);
+  cache.store(plan::proofKeyOf(wrong), *cache.find(plan::proofKeyOf(plan)));
+  CHECK(positions(proofs.verified(wrong)) == expected);
+  std::filesystem::remove(files()[files()[0] == proof ? 1 : 0]);
+  plan::NamedPlan other = plan;
+  other.doubleScratch = true;
+  proofs.verified(other);
+  REQUIRE(files().size() == 2);
+  const std::filesystem::path otherProof = files()[files()[0] == proof ? 1 : 0];
+  std::filesystem::copy_file(proof, otherProof, std::filesystem::copy_options::overwrite_existing);
+  CHECK(positions(proofs.verified(other)) == expected);  // its name and content do not agree: proven anew
+  CHECK(files().size() == 2);
+
+  // A damaged one too.
+  std::filesystem::resize_file(proof, std::filesystem::file_size(proof) - 5);
+  CHECK(positions(proofs.verified(plan)) == expected);
+  CHECK(files().size() == 2);
+  // Differences in each list, and in what a call's correctness does not depend on, make other plans.
+  const auto digest = plan::digestOf(plan);
+  const auto differs = [&](const auto& change) {
+    plan::NamedPlan changed = plan;
+    change(changed);
+    return plan::digestOf(changed) != digest;
+  };
+  CHECK(differs([](plan::Plan& of) { of.operations[1].relaxed = true; }));
+  CHECK(differs([](plan::Plan& of) { of.operations[0].share = 1; }));
+  CHECK(differs([](plan::Plan& of) { of.operands[0].first = 7; }));
+  CHECK(differs([](plan::Plan& of) { of.channels[0].peer = 2; }));
+  CHECK(differs([](plan::Plan& of) { of.references[0] = 1; }));
+  CHECK(differs([](plan::Plan& of) { of.rankPlans[0].scratchChunks = 99; }));
+  CHECK(differs([](plan::Plan& of) { of.expectations.push_back({}); }));
+  CHECK_FALSE(differs([](plan::NamedPlan& of) { of.name = "renamed"; }));
+  CHECK(plan::checkerVersion().size() == 64);
+  std::filesystem::remove_all(folder);
 }
 
 TEST_CASE("plans as algorithms of a collection") {
@@ -249,6 +370,22 @@ TEST_CASE("plans as algorithms of a collection") {
     rank.bootstrap.barrier();
   });
   algorithm->reset();
+}
+
+TEST_CASE("a plan of 2,000 operations, which is interpreted in parts and not compiled") {
+  const plan::Plan plan = plan::longPlan(2, 2000, 1000);
+  onRanks(2, [&](const Rank& rank) {
+    Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
+    Buffers buffers(1 << 14, true);
+    for (const unsigned count : {1, 1000}) {
+      buffers.check<float>(executor, rank, executionPlan(plan, rank.rank), count, count);
+    }
+  });
+  CHECK(kernels::transfersOf(plan::programOf(plan, 0)) > kernels::mostCompiledTransfers);
+  // Blocks of one shape are compiled once.
+  const plan::RankProgram alike = plan::programOf(plan::twoShotPlan(8, 8), 3);
+  CHECK(kernels::rolesOf(alike).size() == 1);
+  CHECK(kernels::transfersOf(alike) == 8);
 }
 
 TEST_CASE("two executors at once") {

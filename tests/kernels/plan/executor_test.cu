@@ -99,6 +99,15 @@ TEST_CASE("plans on GPUs: a rank" * doctest::skip()) {
     }
     const auto ports = executionPlan(plan::twoShotPlan(rank.ranks, 2, 0, plan::Access::Port), rank.rank, "ports");
     for (const std::size_t count : {10, 5003}) calls.check(executor, ports, count, ++seed, true);
+    const auto longest = executionPlan(plan::longPlan(rank.ranks, 2000, 1000), rank.rank, "long");
+    calls.check(executor, longest, 5003, ++seed, true);
+    // More blocks than a GPU has multiprocessors; then what was set up before, again.
+    const auto wide = executionPlan(plan::oneShotPacketPlan(rank.ranks, 200), rank.rank, "wide");
+    CHECK_THROWS_WITH_AS(calls.check(executor, wide, 5003, ++seed, false), doctest::Contains("it has 200 blocks"),
+                         Error);
+    calls.check(executor, longest, 5003, ++seed, true);
+    calls.check(executor, executionPlan(plan::oneShotPacketPlan(rank.ranks, 100), rank.rank, "100 blocks"), 5003,
+                ++seed, true);
     rank.sockets->barrier();
   }
   rank.report("plans, specialised and interpreted, in graphs");

@@ -117,7 +117,8 @@ class GatheringMainloop : public Stock {
 
   /// Waits for all blocks of rows of other ranks that a row of tiles overlaps. All lanes of a warp. After a failure
   /// they go on with meaningless data.
-  CUTLASS_DEVICE static void awaitRows(const GatherArgs& args, std::size_t tile, std::uint64_t epoch) {
+  CUTLASS_DEVICE void awaitRows(const GatherArgs& args, std::size_t tile, std::uint64_t epoch) {
+    if (hasFailed_) return;  // a call ends within one time limit, however many tiles it has
     const gpu::WarpTile<> warp;
     const auto& scratch = args.scratch;
     const int own = args.team.rank();
@@ -141,12 +142,13 @@ class GatheringMainloop : public Stock {
       const std::size_t endOfBlock = (block + 1) * perBlock < scratch.slice ? (block + 1) * perBlock : scratch.slice;
       row = static_cast<std::size_t>(from) * scratch.slice + endOfBlock;
     }
-    warp.sync();
+    hasFailed_ = warp.any(hasFailed(wait));
     arch::bulkFenceAll();  // TMA reads what ordinary stores wrote
-    if (hasFailed(wait)) args.epochs.stop(epoch);
+    if (hasFailed_) args.epochs.stop(epoch);
   }
 
   bool hasSent_ = false;
+  bool hasFailed_ = false;  ///< a wait of the loading warp
 };
 
 }  // namespace mscclpp

@@ -20,9 +20,10 @@ struct GemmReduceConfig {
   /// ToOwner: a reduce-scatter. ToAll: an all-reduce in two hops. Redundant: in one hop, for few rows.
   RowDelivery delivery = RowDelivery::ToAll;
   GemmShape tile{};
-  int reducerWarps = 4;  ///< of each block, which reduce rows while the others compute tiles
-  int groupBlocks = 8;   ///< blocks of rows whose tiles are computed together (GroupedTiles)
-  int ranks = 0;         ///< > 0: fixed at compile time; 0: known at run time
+  /// Of each block, which reduce rows while the others compute tiles. Warps get registers in fours: count one more.
+  int reducerWarps = 3;
+  int groupBlocks = 8;  ///< blocks of rows whose tiles are computed together (GroupedTiles)
+  int ranks = 0;        ///< > 0: fixed at compile time; 0: known at run time
   /// The packs of a row that a lane holds in registers; 0: 4, or, where rows are transformed as a whole, 32, which is
   /// enough for rows of 8192 elements.
   int packsPerLane = 0;
@@ -36,10 +37,12 @@ struct GemmReduceConfig {
 /// may be shorter or empty. Row i of its output is row r * s + i. Otherwise every rank gets all rows.
 ///
 /// A warp-specialised kernel. The first warps of each block compute tiles in an order in which those that other ranks
-/// reduce come first, and contribute them through shared memory to their owners; they never wait. The last warps reduce
-/// rows as soon as all tiles of a block of rows have arrived, transform and deliver them, while tiles are still being
-/// computed. The scratch holds the contributions of a whole call twice (collective/row_exchange.hpp). The sources of
-/// the idea are Flux (arXiv 2406.06858) and ParallelKittens (arXiv 2511.13940).
+/// reduce come first, and contribute them through shared memory to their owners; they never wait for other ranks. One
+/// more warp announces their tiles: it waits until the stores of a tile have arrived, while the next one is computed.
+/// The last warps reduce rows as soon as all tiles of a block of rows have arrived, transform and deliver them, while
+/// tiles are still being computed. The scratch holds the contributions of a whole call twice
+/// (collective/row_exchange.hpp). The sources of the idea are Flux (arXiv 2406.06858) and ParallelKittens (arXiv
+/// 2511.13940).
 ///
 /// run() is called by all threads of a grid, on every rank with the same sizes and config. Blocks have maxBlockThreads
 /// threads, and all blocks are resident at once. args.count: rows; with none it returns at once. Sizes are any, the
@@ -52,7 +55,7 @@ struct GemmReduce {
   static constexpr RowDelivery delivery = config.delivery;
   using Scratch = RowScratch<T, delivery>;
   using Args = CollectiveArgs<config.ranks, Scratch>;
-  static constexpr int maxBlockThreads = (config.tile.warps() + config.reducerWarps) * 32;
+  static constexpr int maxBlockThreads = (config.tile.warps() + 1 + config.reducerWarps) * 32;
   static constexpr int packsPerLane = config.packsPerLane > 0 ? config.packsPerLane : Result::wholeRows ? 32 : 4;
 
   /// Rows of the slice of a rank, but for the last ones.
@@ -96,14 +99,22 @@ struct GemmReduce {
     auto wait = tracedWait(args.wait, trace);
     const std::size_t tiles = ceilDivide(operands.weight.rows, static_cast<std::size_t>(config.tile.columns));
     // Each kind of warps has code of its own, with constant barriers, and few registers in common.
-    const auto producers = grid.warps(0, config.tile.warps(), BarrierIds{1});
+    const auto producers = grid.warps(0, config.tile.warps() + 1, BarrierIds{1});  // the last one announces
     if (producers.isMember()) {
       const auto exchange = makeRowExchange(producers, args, rows.exchangeCount(), wait, trace, Sum{});
-      if (!exchange.hasStopped()) contribute(producers, grid.sharedMemory(), exchange, rows, operands, tiles);
+      const GroupedTiles order{exchange.blocks(), tiles, static_cast<std::size_t>(config.groupBlocks)};
+      if (exchange.hasStopped()) {
+        // Nothing is contributed.
+      } else if (producers.isControlWarp()) {
+        announce(producers, exchange, order);
+      } else {
+        const auto workers = grid.warps(0, config.tile.warps(), BarrierIds{1});
+        contribute(workers, producers, grid.sharedMemory(), exchange, rows, operands, order);
+      }
       grid.block().sync();  // the epoch, which the reducers advance, has been read
       return true;
     }
-    const auto reducers = grid.warps(config.tile.warps(), config.reducerWarps, BarrierIds{1 + BarrierIds::count});
+    const auto reducers = grid.warps(config.tile.warps() + 1, config.reducerWarps, BarrierIds{1 + BarrierIds::count});
     auto exchange = makeRowExchange(reducers, args, rows.exchangeCount(), wait, trace, Sum{});
     const auto transform = [&](const auto& warp, std::size_t row, auto& packs, const auto& output) {
       if (rows.isPresent(row)) result.transform(warp, rows.part(row), packs, output);
@@ -185,12 +196,29 @@ struct GemmReduce {
     }
   };
 
-  template <class Producers, class Exchange, class PairOp>
-  static MSCCLPP_INLINE void contribute(const Producers& grid, std::byte* shared, const Exchange& exchange,
-                                        const Rows& rows, const GemmOperands<T, PairOp>& operands, std::size_t tiles) {
-    const GroupedTiles order{exchange.blocks(), tiles, static_cast<std::size_t>(config.groupBlocks)};
+  // Barriers of the producers, by which a tile passes from those that compute it to the one that announces it.
+  static constexpr int isReady = 0;
+  static constexpr int isStored = 1;
+
+  /// By the control warp of the producers, for the tiles that their workers compute. An announcement is a release of
+  /// the whole block's stores, which takes as long as the link: the workers do not wait for it.
+  template <class Producers, class Exchange>
+  static MSCCLPP_INLINE void announce(const Producers& producers, const Exchange& exchange, const GroupedTiles& order) {
+    for (auto i = static_cast<std::size_t>(producers.blockIndex()); i < order.count();
+         i += static_cast<std::size_t>(producers.blockCount())) {
+      producers.namedBarrierArrive(isReady);
+      producers.namedBarrierWait(isStored);
+      exchange.publish(producers.warp(), exchange.blockInOrder(order(i).block));
+    }
+  }
+
+  /// By the workers of the producers.
+  template <class Workers, class Producers, class Exchange, class PairOp>
+  static MSCCLPP_INLINE void contribute(const Workers& grid, const Producers& producers, std::byte* shared,
+                                        const Exchange& exchange, const Rows& rows,
+                                        const GemmOperands<T, PairOp>& operands, const GroupedTiles& order) {
     const std::size_t padded = roundUp(operands.width(), packSize<T>);
-    GemmTile<T, config.tile, Producers> tile(grid, shared);
+    GemmTile<T, config.tile, Workers> tile(grid, shared);
     for (auto i = static_cast<std::size_t>(grid.blockIndex()); i < order.count();
          i += static_cast<std::size_t>(grid.blockCount())) {
       const TilePlace at = order(i);
@@ -209,7 +237,8 @@ struct GemmReduce {
                            slots.store(rows.byteInBlock(r, to), toWord<T>(pack));
                          });
       }
-      exchange.publish(grid.block(), block);
+      producers.namedBarrierWait(isReady);  // the tile before has been announced, long ago
+      producers.namedBarrierArrive(isStored);
     }
   }
 };

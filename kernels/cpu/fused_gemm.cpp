@@ -1,0 +1,151 @@
+// GEMMs with a collective inside on a CPU, in the calling thread: the product is the source of a collective, or of its
+// result.
+#include "kernels/fused_gemm.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "mscclpp/basic/partition.hpp"
+#include "mscclpp/basic/serial_group.hpp"
+#include "mscclpp/basic/source_sink.hpp"
+#include "mscclpp/collective/all_gather.hpp"
+#include "mscclpp/collective/all_reduce.hpp"
+#include "mscclpp/collective/reduce_scatter.hpp"
+#include "mscclpp/host/communicator/collective_state.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
+
+namespace mscclpp::kernels {
+
+namespace {
+
+using SumOfAll = AllReduce<bf16, Sum, AllReduceConfig{.protocol = Protocol::Simple, .pattern = Pattern::TwoShot}>;
+using SumOfSlice = ReduceScatter<bf16, Sum, CollectiveConfig{.protocol = Protocol::Simple}>;
+using Gather = AllGather<bf16, CollectiveConfig{.protocol = Protocol::Simple}>;
+
+/// input * transpose of weight, row by row; what is beyond its last row is 0. Each element is accumulated in fp32, in
+/// an order that depends on the depth alone, and rounded.
+class Product {
+ public:
+  Product(const bf16* input, std::size_t rows, const FusedGemmCall& call)
+      : input_(input),
+        weight_(static_cast<const bf16*>(call.weight)),
+        rows_(rows),
+        width_(call.width),
+        depth_(call.depth) {}
+
+  Pack<bf16> operator()(std::size_t first, int valid) const {
+    Pack<bf16> pack = fromWord<bf16>(Word128{0, 0});
+    std::size_t row = first / width_, column = first % width_;
+    for (int i = 0; i < valid && row < rows_; ++i) {
+      pack[i] = narrow<bf16>(dot(input_ + row * depth_, weight_ + column * depth_));
+      if (++column == width_) {
+        column = 0;
+        ++row;
+      }
+    }
+    return pack;
+  }
+
+ private:
+  float dot(const bf16* a, const bf16* b) const {
+    constexpr std::size_t lanes = 16;  // for the compiler's vectors
+    float sums[lanes] = {};
+    std::size_t k = 0;
+    for (; k + lanes <= depth_; k += lanes) {
+      for (std::size_t i = 0; i < lanes; ++i) sums[i] += widen<bf16>(a[k + i]) * widen<bf16>(b[k + i]);
+    }
+    for (std::size_t i = 0; k < depth_; ++i, ++k) sums[i] += widen<bf16>(a[k]) * widen<bf16>(b[k]);
+    float sum = 0.0f;
+    for (const float each : sums) sum += each;
+    return sum;
+  }
+
+  const bf16* input_;
+  const bf16* weight_;
+  std::size_t rows_, width_, depth_;
+};
+
+/// The rows of a rank, where they are divided.
+Range sliceOf(const FusedGemmCall& call, const Team<>& team) {
+  return steppedPart(call.rows, ceilDivide(call.rows, static_cast<std::size_t>(team.size())),
+                     static_cast<std::size_t>(team.rank()));
+}
+/// Elements of a slice of `columns` columns, but for the last ranks, whose slices are shorter.
+std::size_t sliceCount(const FusedGemmCall& call, int ranks, std::size_t columns) {
+  return ceilDivide(call.rows, static_cast<std::size_t>(ranks)) * columns;
+}
+
+void run(const CollectiveState<SumOfAll>& state, const FusedGemmCall& call) {
+  SumOfAll::run(mscclpp::cpu::SerialGrid(), state.args(call.rows * call.width),
+                Product(static_cast<const bf16*>(call.input), call.rows, call),
+                ArraySink<bf16>(static_cast<bf16*>(call.output)));
+}
+
+void run(const CollectiveState<SumOfSlice>& state, const FusedGemmCall& call) {
+  const Team<> team = state.args(0).team;
+  const std::size_t present = sliceOf(call, team).size() * call.width;
+  const ArraySink<bf16> output(static_cast<bf16*>(call.output));
+  const auto sink = [&](std::size_t first, const Pack<bf16>& pack, int valid) {
+    if (first < present) output(first, pack, static_cast<int>(std::min<std::size_t>(valid, present - first)));
+  };
+  SumOfSlice::run(mscclpp::cpu::SerialGrid(), state.args(sliceCount(call, team.size(), call.width)),
+                  Product(static_cast<const bf16*>(call.input), call.rows, call), sink);
+}
+
+void run(const CollectiveState<Gather>& state, const FusedGemmCall& call) {
+  const Team<> team = state.args(0).team;
+  const std::size_t present = sliceOf(call, team).size() * call.depth;
+  const std::size_t count = sliceCount(call, team.size(), call.depth);
+  const ArraySource<bf16> input(static_cast<const bf16*>(call.input));
+  const auto source = [&](std::size_t first, int valid) {
+    return input(first, first < present ? static_cast<int>(std::min<std::size_t>(valid, present - first)) : 0);
+  };
+  std::vector<bf16> gathered(count * static_cast<std::size_t>(team.size()));
+  Gather::run(mscclpp::cpu::SerialGrid(), state.args(count), source, ArraySink<bf16>(gathered.data()));
+  const Product product(gathered.data(), call.rows, call);
+  const ArraySink<bf16> output(static_cast<bf16*>(call.output));
+  const std::size_t results = call.rows * call.width;
+  for (std::size_t first = 0; first < results; first += packSize<bf16>) {
+    const int valid = static_cast<int>(std::min<std::size_t>(packSize<bf16>, results - first));
+    output(first, product(first, valid), valid);
+  }
+}
+
+/// The calls of a collective C. maxCount: its elements in the longest one.
+template <class C>
+class CpuFusedGemm : public FusedGemm {
+ public:
+  CpuFusedGemm(Communicator& communicator, const GemmLayer& layer, std::size_t maxCount)
+      : layer_(layer), state_(communicator, DeviceType::CPU, maxCount) {}
+
+  void run(const FusedGemmCall& given) const override {
+    const FusedGemmCall call = sized(given, layer_);
+    check();
+    if (call.rows == 0) return;
+    kernels::run(state_, call);
+    check();
+  }
+  bool isSerial(std::size_t) const override { return false; }
+  void check() const override {
+    if (state_.monitor().failed()) state_.check();
+  }
+
+ private:
+  GemmLayer layer_;
+  CollectiveState<C> state_;
+};
+
+}  // namespace
+
+std::unique_ptr<FusedGemm> cpu::makeFusedGemm(Communicator& communicator, const GemmLayer& layer) {
+  switch (layer.collective) {
+    case GemmCollective::AllReduce:
+      return std::make_unique<CpuFusedGemm<SumOfAll>>(communicator, layer, layer.maxRows * layer.width);
+    case GemmCollective::ReduceScatter:
+      return std::make_unique<CpuFusedGemm<SumOfSlice>>(communicator, layer, layer.maxRows * layer.width);
+    default:
+      return std::make_unique<CpuFusedGemm<Gather>>(communicator, layer, layer.maxRows * layer.depth);
+  }
+}
+
+}  // namespace mscclpp::kernels

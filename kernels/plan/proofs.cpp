@@ -1,0 +1,117 @@
+#include "kernels/plan/proofs.hpp"
+
+#include <chrono>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "mscclpp/host/base/env.hpp"
+#include "mscclpp/kernels/plan/verify.hpp"
+
+namespace mscclpp::plan {
+
+namespace {
+
+using jit::detail::ContentHash;
+
+/// For other processes that prove the same plan.
+constexpr std::chrono::minutes lockTimeout(1);
+
+/// All numbers of a plan, in order.
+class Content {
+ public:
+  template <class... Values>
+  void add(Values... values) {
+    (numbers_.push_back(static_cast<std::int64_t>(values)), ...);
+  }
+  void add(const Range& range) { add(range.first, range.count); }
+  template <class List, class Add>
+  void addList(const List& list, const Add& addEntry) {
+    add(list.size());
+    for (const auto& entry : list) addEntry(entry);
+  }
+  std::string_view bytes() const {
+    return {reinterpret_cast<const char*>(numbers_.data()), numbers_.size() * sizeof(std::int64_t)};
+  }
+
+ private:
+  std::vector<std::int64_t> numbers_;
+};
+
+std::string positionsOf(const Plan& plan) {
+  std::vector<std::int32_t> positions;
+  for (const Operation& operation : plan.operations) positions.push_back(operation.position);
+  return {reinterpret_cast<const char*>(positions.data()), positions.size() * sizeof(std::int32_t)};
+}
+
+/// False if these are not those of the plan's operations.
+bool setPositions(Plan& plan, const std::string& bytes) {
+  if (bytes.size() != plan.operations.size() * sizeof(std::int32_t)) return false;
+  for (std::size_t i = 0; i < plan.operations.size(); ++i)
+    std::memcpy(&plan.operations[i].position, bytes.data() + i * sizeof(std::int32_t), sizeof(std::int32_t));
+  return true;
+}
+
+}  // namespace
+
+ContentHash::Digest digestOf(const Plan& plan) {
+  Content content;
+  content.add(plan.collective, plan.ranks, plan.root, plan.chunksPerPart, plan.inPlace, plan.threadsPerBlock,
+              plan.alignment, plan.minBytes, plan.maxBytes, plan.doubleScratch, plan.reuseResources);
+  content.addList(plan.rankPlans, [&](const RankPlan& rank) {
+    content.add(rank.inputChunks, rank.outputChunks, rank.scratchChunks);
+    content.add(rank.blocks);
+    content.add(rank.channels);
+    content.add(rank.semaphores);
+  });
+  content.addList(plan.blocks, [&](const Block& block) { content.add(block.operations); });
+  content.addList(plan.operations, [&](const Operation& operation) {
+    content.add(operation.kind, operation.relaxed, operation.chunks, operation.position, operation.index,
+                operation.blocks, operation.share, operation.shares, operation.unitBytes);
+    content.add(operation.sources);
+    content.add(operation.destinations);
+    content.add(operation.references);
+  });
+  content.addList(plan.operands, [&](const Operand& operand) {
+    content.add(operand.buffer, operand.form, operand.access, operand.rank, operand.channel, operand.first);
+  });
+  content.addList(plan.channels, [&](const Channel& channel) {
+    content.add(channel.access, channel.peer, channel.buffer);
+    content.add(channel.members);
+  });
+  content.addList(plan.references, [&](std::int32_t reference) { content.add(reference); });
+  content.addList(plan.expectations, [&](const Expectation& expectation) {
+    content.add(expectation.rank, expectation.chunk);
+    content.add(expectation.contributions);
+  });
+  return ContentHash().add(content.bytes()).finish();
+}
+
+std::string proofKeyOf(const Plan& plan) {
+  const ContentHash::Digest digest = digestOf(plan);
+  ContentHash hash;
+  hash.add(checkerVersion()).add({reinterpret_cast<const char*>(digest.data()), digest.size()});
+  return hash.finishAsText();
+}
+
+Proofs Proofs::ofUser() {
+  return Proofs(std::filesystem::path(env()->cacheDir) / "plans");
+}
+
+NamedPlan Proofs::verified(NamedPlan plan) const {
+  const std::string key = proofKeyOf(plan);
+  const auto isKnown = [&] {
+    const std::optional<jit::detail::CachedProgram> found = cache_.find(key);
+    return found && setPositions(plan, found->image);
+  };
+  if (isKnown()) return plan;
+  const auto lock = cache_.lock(key, mscclpp::detail::Deadline::after(lockTimeout));
+  if (isKnown()) return plan;
+  plan = plan::verified(std::move(plan));
+  cache_.store(key, {positionsOf(plan), {}, {}});
+  return plan;
+}
+
+}  // namespace mscclpp::plan

@@ -1,0 +1,39 @@
+// Proofs that are kept: a plan that was proven once need not be proven again by each process that executes it.
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "kernels/jit/content_hash.hpp"
+#include "kernels/jit/program_cache.hpp"
+#include "mscclpp/plan/plan.hpp"
+
+namespace mscclpp::plan {
+
+/// A digest of the checker's source: proofs of another one do not count. Written by checker_version.py.
+std::string_view checkerVersion();
+
+/// A digest of all of a plan but its names: equal for equal plans only.
+jit::detail::ContentHash::Digest digestOf(const Plan& plan);
+
+/// The name under which the proof of a plan is kept: of this checker.
+std::string proofKeyOf(const Plan& plan);
+
+/// The proofs in a folder, which processes share. A proof is a file: the positions of a plan's data
+/// (Operation::position), under the digest of the plan and of the checker.
+class Proofs {
+ public:
+  explicit Proofs(std::filesystem::path folder) : cache_(std::move(folder)) {}
+  /// Those of folder plans/ of MSCCLPP_CACHE_DIR.
+  static Proofs ofUser();
+
+  /// As plan::verified() (kernels/plan/verify.hpp), but a plan of which there is a proof is not checked again.
+  NamedPlan verified(NamedPlan plan) const;
+
+ private:
+  jit::detail::ProgramCache cache_;
+};
+
+}  // namespace mscclpp::plan

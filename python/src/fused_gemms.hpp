@@ -1,0 +1,40 @@
+// The fused GEMMs of a group, for calls of any size. Exported, for the module of PyTorch's operators.
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <utility>
+
+#include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/kernels/fused_gemm.hpp"
+
+namespace mscclpp::python {
+
+/// Fused GEMMs on one kind of device, made as calls need them and kept. One thread at a time calls an object.
+class [[gnu::visibility("default")]] FusedGemms {
+ public:
+  FusedGemms(std::shared_ptr<Communicator> communicator, DeviceType deviceType)
+      : communicator_(std::move(communicator)), deviceType_(deviceType) {}
+  FusedGemms(const FusedGemms&) = delete;
+  FusedGemms& operator=(const FusedGemms&) = delete;
+
+  /// FusedGemm::run(). call.width and call.depth are above 0. Called by all ranks, in the same order, with the same
+  /// rows, and the same width (AllReduce, ReduceScatter) or depth (AllGather). The first call of that size, and a later
+  /// one with more rows than a power of two that is enough for the earlier ones, allocates scratch on all ranks: it
+  /// cannot be captured in a graph. Graphs of earlier calls stay fit for use. After a failure throws what check()
+  /// throws.
+  void run(GemmCollective collective, const FusedGemmCall& call);
+  /// FusedGemm::check() of all.
+  void check() const;
+
+ private:
+  /// What the scratch depends on, the same on all ranks: the columns of the rows that travel.
+  using Key = std::pair<GemmCollective, std::size_t>;
+
+  std::shared_ptr<Communicator> communicator_;
+  DeviceType deviceType_;
+  std::map<Key, std::map<std::size_t, std::unique_ptr<FusedGemm>>> gemms_;  // by the most rows
+};
+
+}  // namespace mscclpp::python

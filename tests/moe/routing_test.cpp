@@ -1,0 +1,126 @@
+// The layout of a routing, for warps of several widths, against one that is computed token by token.
+#include "mscclpp/moe/routing.hpp"
+
+#include <doctest/doctest.h>
+
+#include <random>
+#include <vector>
+
+#include "mscclpp/basic/serial_group.hpp"
+#include "mscclpp/basic/wait.hpp"
+#include "mscclpp/emulation/launch.hpp"
+#include "mscclpp/sync/grid_barrier.hpp"
+
+using namespace mscclpp;
+
+namespace {
+
+struct Layout {
+  std::vector<std::uint32_t> perExpert, perRank, segmentCounts;
+  std::vector<std::int32_t> rankIndex, expertIndex;
+
+  Layout(const moe::Dimensions& d, std::uint32_t tokens)
+      : perExpert(static_cast<std::size_t>(d.experts), 7),
+        perRank(static_cast<std::size_t>(d.ranks), 7),
+        segmentCounts(moe::maxSegments * static_cast<std::size_t>(d.experts + d.ranks), 7),
+        rankIndex(std::size_t{tokens} * static_cast<std::size_t>(d.ranks), 7),
+        expertIndex(std::size_t{tokens} * static_cast<std::size_t>(d.topk), 7) {}
+  moe::RoutingLayout view() {
+    return {perExpert.data(), perRank.data(), rankIndex.data(), expertIndex.data(), segmentCounts.data()};
+  }
+};
+
+std::vector<std::int32_t> randomExperts(const moe::Dimensions& d, std::uint32_t tokens) {
+  std::mt19937 random(static_cast<unsigned>(d.topk * 100 + d.experts) + tokens);
+  std::vector<std::int32_t> experts;
+  for (std::size_t i = 0; i < std::size_t{tokens} * static_cast<std::size_t>(d.topk); ++i) {
+    // Dropped, out of range, and often the same.
+    experts.push_back(static_cast<std::int32_t>(random() % static_cast<unsigned>(d.experts + 3)) - 1);
+    if (random() % 4 == 0 && i > 0) experts.back() = experts[i - 1];
+  }
+  return experts;
+}
+
+Layout expected(const moe::Dimensions& d, const std::vector<std::int32_t>& experts, std::uint32_t tokens) {
+  Layout layout(d, tokens);
+  layout.perExpert.assign(layout.perExpert.size(), 0);
+  layout.perRank.assign(layout.perRank.size(), 0);
+  layout.rankIndex.assign(layout.rankIndex.size(), -1);
+  layout.expertIndex.assign(layout.expertIndex.size(), -1);
+  for (std::uint32_t token = 0; token < tokens; ++token) {
+    std::vector<bool> isChosen(static_cast<std::size_t>(d.experts));
+    for (std::size_t j = 0; j < static_cast<std::size_t>(d.topk); ++j) {
+      const std::size_t at = token * static_cast<std::size_t>(d.topk) + j;
+      const std::int32_t expert = experts[at];
+      if (expert < 0 || expert >= d.experts || isChosen[static_cast<std::size_t>(expert)]) continue;
+      isChosen[static_cast<std::size_t>(expert)] = true;
+      layout.expertIndex[at] = static_cast<std::int32_t>(layout.perExpert[static_cast<std::size_t>(expert)]++);
+      const auto rank = static_cast<std::size_t>(expert / d.expertsPerRank());
+      std::int32_t& index = layout.rankIndex[token * static_cast<std::size_t>(d.ranks) + rank];
+      if (index < 0) index = static_cast<std::int32_t>(layout.perRank[rank]++);
+    }
+  }
+  return layout;
+}
+
+template <int Width>
+void checkLayout(int blocks, int topk, std::uint32_t tokens) {
+  CAPTURE(Width);
+  CAPTURE(topk);
+  CAPTURE(tokens);
+  const moe::Dimensions d{tokens + 1, topk, 12, 3};
+  const auto experts = randomExperts(d, tokens);
+  const moe::Routing<std::int32_t> routing{experts.data(), nullptr, tokens};
+  Layout layout(d, tokens);
+  const moe::RoutingLayout view = layout.view();
+  if constexpr (Width == 1) {
+    CHECK(moe::layOutRouting(cpu::SerialGrid(), routing, d, view, [] { return true; }));
+  } else {
+    GridBarrier barrier{};
+    emulation::launch<Width>({.blocks = blocks, .threads = 2 * Width}, [&](int, const auto& grid) {
+      BoundedWait wait(nullptr, 10'000'000'000);
+      moe::layOutRouting(grid, routing, d, view, [&] { return !grid.block().syncAny(!barrier.sync(grid, wait)); });
+    });
+  }
+  const Layout wanted = expected(d, experts, tokens);
+  CHECK(layout.perExpert == wanted.perExpert);
+  CHECK(layout.perRank == wanted.perRank);
+  CHECK(layout.rankIndex == wanted.rankIndex);
+  CHECK(layout.expertIndex == wanted.expertIndex);
+}
+
+}  // namespace
+
+TEST_CASE("routing: every number of choices, with warps that hold less than a token, one and several") {
+  for (int topk = 1; topk <= moe::maxTopk; ++topk) {
+    for (const std::uint32_t tokens : {0u, 1u, 5u, 131u}) {
+      checkLayout<1>(1, topk, tokens);
+      checkLayout<4>(1, topk, tokens);
+      checkLayout<16>(1, topk, tokens);
+    }
+  }
+  checkLayout<16>(3, 7, 1400);  // in segments
+}
+
+TEST_CASE("routing: nothing goes on after a barrier that failed") {
+  const std::uint32_t tokens = 3 * moe::segmentTokens;
+  const moe::Dimensions d{tokens, 2, 12, 3};
+  const auto experts = randomExperts(d, tokens);
+  Layout layout(d, tokens);
+  layout.perExpert.assign(layout.perExpert.size(), 12345);
+  const moe::RoutingLayout view = layout.view();
+  int barriers[3] = {};
+  bool results[3];
+  emulation::launch<1>({.blocks = 3, .threads = 1}, [&](int, const auto& grid) {
+    results[grid.blockIndex()] =
+        moe::layOutRouting(grid, moe::Routing<std::int32_t>{experts.data(), nullptr, tokens}, d, view, [&] {
+          ++barriers[grid.blockIndex()];
+          return false;
+        });
+  });
+  for (int block = 0; block < 3; ++block) {
+    CHECK(barriers[block] == 1);
+    CHECK_FALSE(results[block]);
+  }
+  for (const std::uint32_t count : layout.perExpert) CHECK(count == 12345);  // what follows the barrier would set it
+}
