@@ -11,7 +11,8 @@
 namespace mscclpp::perf {
 
 /// An implementation for each of the files of options.plans; on GPUs two, specialised and interpreted. `like` gives the
-/// buffers. Their goals are those of plans of the same algorithm as the first implementation. Throws Error(InvalidUsage) for a file that is no plan, or none of this collective and number of ranks.
+/// buffers. Their goals are those of plans of the same algorithm as the first implementation. Throws
+/// Error(InvalidUsage) for a file that is no plan, or none of this collective and number of ranks.
 std::vector<Implementation> planImplementations(const Options& options,
                                                 const std::shared_ptr<Communicator>& communicator, DeviceType device,
                                                 const Implementation& like);
