@@ -77,22 +77,15 @@ CollectiveAlgorithmOptions optionsOf(const KnownName& known) {
 }  // namespace
 
 CollectiveAlgorithm::CollectiveAlgorithm(std::shared_ptr<SharedCollectives> shared, CollectiveAlgorithmOptions options)
-    : shared_(std::move(shared)),
-      options_(std::move(options)),
-      collective_(algorithmApiNameOf(options_.collective)),
-      bufferMode_(options_.collective == CollectiveType::AllToAll ? CollectiveBufferMode::OutOfPlace
-                                                                  : CollectiveBufferMode::Any),
-      tags_(options_.needsSymmetricMemory ? Tags{{"symmetricMemory", 1}} : Tags{}),
-      messageRange_(0, options_.maxMessageSize) {}
-
-void CollectiveAlgorithm::setMessageSizeRange(std::size_t minMessageSize, std::size_t maxMessageSize) {
-  if (minMessageSize > maxMessageSize) {
-    throw Error("algorithm " + options_.name + ": the shortest message, " + std::to_string(minMessageSize) +
-                    " bytes, is longer than the longest, " + std::to_string(maxMessageSize),
-                ErrorCode::InvalidUsage);
-  }
-  messageRange_ = {minMessageSize, maxMessageSize};
-}
+    : DescribedAlgorithm({options.name,
+                          algorithmApiNameOf(options.collective),
+                          {0, options.maxMessageSize},
+                          options.collective == CollectiveType::AllToAll ? CollectiveBufferMode::OutOfPlace
+                                                                         : CollectiveBufferMode::Any,
+                          options.needsSymmetricMemory ? Tags{{"symmetricMemory", 1}} : Tags{},
+                          {}}),
+      shared_(std::move(shared)),
+      options_(std::move(options)) {}
 
 CommResult CollectiveAlgorithm::execute(std::shared_ptr<Communicator> communicator, const void* input, void* output,
                                         std::size_t inputSize, std::size_t outputSize, DataType dtype, ReduceOp op,

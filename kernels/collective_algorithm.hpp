@@ -71,18 +71,11 @@ struct CollectiveAlgorithmOptions {
 };
 
 /// An algorithm that runs a compiled collective. Docs of the extras that it takes: docs/algorithms.md.
-class CollectiveAlgorithm : public mscclpp::Algorithm {
+class CollectiveAlgorithm : public DescribedAlgorithm {
  public:
   CollectiveAlgorithm(std::shared_ptr<SharedCollectives> shared, CollectiveAlgorithmOptions options);
 
-  const std::string& name() const override { return options_.name; }
-  const std::string& collective() const override { return collective_; }
-  const std::pair<std::size_t, std::size_t>& messageRange() const override { return messageRange_; }
-  const std::unordered_map<std::string, std::uint64_t>& tags() const override { return tags_; }
-  const CollectiveBufferMode& bufferMode() const override { return bufferMode_; }
   AlgorithmType type() const override { return AlgorithmType::Native; }
-  Constraint constraint() const override { return {}; }
-  void setMessageSizeRange(std::size_t minMessageSize, std::size_t maxMessageSize) override;
 
   CommResult execute(std::shared_ptr<Communicator> communicator, const void* input, void* output, std::size_t inputSize,
                      std::size_t outputSize, DataType dtype, ReduceOp op, CUstream_st* stream,
@@ -101,10 +94,6 @@ class CollectiveAlgorithm : public mscclpp::Algorithm {
 
   const std::shared_ptr<SharedCollectives> shared_;
   const CollectiveAlgorithmOptions options_;
-  const std::string collective_;
-  const CollectiveBufferMode bufferMode_;
-  const std::unordered_map<std::string, std::uint64_t> tags_;
-  std::pair<std::size_t, std::size_t> messageRange_;
 };
 
 /// A collection of all compiled collectives, without selectors. Throws Error(InvalidUsage) for an unknown device type,

@@ -21,19 +21,6 @@ namespace mscclpp {
 
 using namespace kernels;
 
-namespace {
-
-std::pair<std::size_t, std::size_t> rangeOf(const std::string& name, std::size_t shortest, std::size_t longest) {
-  if (shortest > longest) {
-    throw Error("algorithm " + name + ": the shortest message, " + std::to_string(shortest) +
-                    " bytes, is longer than the longest, " + std::to_string(longest),
-                ErrorCode::InvalidUsage);
-  }
-  return {shortest, longest};
-}
-
-}  // namespace
-
 class NativeAlgorithm::Contexts : public ContextTable<AlgorithmCtxKey, void> {};
 
 NativeAlgorithm::NativeAlgorithm(std::string name, std::string collective, InitFunc initFunc, KernelFunc kernelFunc,
@@ -41,33 +28,29 @@ NativeAlgorithm::NativeAlgorithm(std::string name, std::string collective, InitF
                                  std::size_t minMessageSize, std::size_t maxMessageSize,
                                  CollectiveBufferMode bufferMode, std::unordered_map<std::string, std::uint64_t> tags,
                                  Constraint constraint)
-    : name_(std::move(name)),
-      collective_(std::move(collective)),
+    : DescribedAlgorithm({std::move(name),
+                          std::move(collective),
+                          {minMessageSize, maxMessageSize},
+                          bufferMode,
+                          std::move(tags),
+                          constraint}),
       initFunc_(std::move(initFunc)),
       kernelFunc_(std::move(kernelFunc)),
       contextInitFunc_(std::move(contextInitFunc)),
       contextKeyGenFunc_(std::move(contextKeyGenFunc)),
-      messageRange_(rangeOf(name_, minMessageSize, maxMessageSize)),
-      bufferMode_(bufferMode),
-      tags_(std::move(tags)),
-      constraint_(constraint),
       contexts_(std::make_unique<Contexts>()) {
-  if (name_.empty() || collective_.empty() || !kernelFunc_) {
-    throw Error("NativeAlgorithm: give it a name, a collective and a kernel function", ErrorCode::InvalidUsage);
+  if (!kernelFunc_) {
+    throw Error("NativeAlgorithm: the kernel function of \"" + this->name() + "\" is empty", ErrorCode::InvalidUsage);
   }
 }
 NativeAlgorithm::~NativeAlgorithm() = default;
-
-void NativeAlgorithm::setMessageSizeRange(std::size_t minMessageSize, std::size_t maxMessageSize) {
-  messageRange_ = rangeOf(name_, minMessageSize, maxMessageSize);
-}
 
 CommResult NativeAlgorithm::execute(std::shared_ptr<Communicator> communicator, const void* input, void* output,
                                     std::size_t inputSize, std::size_t outputSize, DataType dtype, ReduceOp op,
                                     CUstream_st* stream, std::shared_ptr<Executor>, int nBlocks, int nThreads,
                                     bool symmetricMemory, const std::unordered_map<std::string, std::uintptr_t>& extras,
                                     DataType accumDtype) {
-  return resultOf(name_, [&] {
+  return resultOf(name(), [&] {
     requireAccepted(*this, communicator, {input, output, inputSize, outputSize});
     const AlgorithmCtxKey key = contextKeyGenFunc_
                                     ? contextKeyGenFunc_(input, output, inputSize, outputSize, dtype, symmetricMemory)

@@ -52,7 +52,7 @@ struct Options {
 /// Returns the exit code if the program ends here.
 std::optional<int> parse(int argc, char** argv, Options& options) {
   cli::CommandLine commandLine("Times dispatch and combine of a mixture of experts.");
-  commandLine.add("-n,--ranks", options.ranks, "GPUs; default: all").range(2, 64);
+  commandLine.add("-n,--ranks", options.ranks, "GPUs; default: all; 1: what a rank does by itself").range(1, 64);
   commandLine.add("--tokens", options.tokens, "tokens of a rank, such as 1,128,4096").range(1, 65535);
   commandLine.add("--max-low-latency", options.maxLowLatencyTokens, "the most tokens of the low-latency form")
       .range(1, 65535);
@@ -73,6 +73,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   commandLine.add("--nccl-library", options.ncclLibrary, "path of NCCL; default: libnccl.so.2 as the loader finds it");
   commandLine.addFlag("--json", options.json, "print one line of JSON per measurement instead of the table");
   if (const auto exitCode = commandLine.parse(argc, argv)) return exitCode;
+  if (options.ranks == 1 && options.nccl) return commandLine.reject("--nccl", "needs at least two ranks");
   if (options.hidden % 16 != 0) return commandLine.reject("--hidden", "must be a multiple of 16");
   return std::nullopt;
 }

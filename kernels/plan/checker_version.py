@@ -12,7 +12,8 @@ import sys
 def main(sources, output, dependencies):
     sources = pathlib.Path(sources).resolve()
     headers = sources / "include" / "mscclpp" / "plan"
-    inputs = [*sorted(headers.glob("*.hpp")), sources / "kernels" / "plan" / "verify.cpp"]
+    compiled = [sources / "kernels" / "plan" / name for name in ("completions.cpp", "simulate.cpp", "verify.cpp")]
+    inputs = [*sorted(headers.glob("*.hpp")), *compiled]
     digest = hashlib.sha256()
     for path in inputs:
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

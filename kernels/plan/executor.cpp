@@ -32,9 +32,6 @@ namespace {
 /// The least room of a scratch chunk: so many messages are not set up one by one.
 constexpr std::size_t leastSlotBytes = std::size_t{16} << 10;
 
-/// Of the code of plans, per block: enough to saturate a link, with registers for loads of several packs.
-constexpr int mostThreads = 512;
-
 [[noreturn]] void throwInvalid(const ExecutionPlan& plan, const std::string& why) {
   throw Error("plan \"" + plan.name() + "\": " + why, ErrorCode::InvalidUsage);
 }
@@ -339,7 +336,7 @@ class Executor::State {
         }
         const auto& [hash, format, type, op] = key;
         const std::string source = sourceOf(
-            program, {type, op, static_cast<plan::PacketFormat>(format), plan.plan().chunksPerPart, mostThreads});
+            program, {type, op, static_cast<plan::PacketFormat>(format), plan.plan().chunksPerPart, mostPlanThreads});
         kernel = jit::compile({.source = source, .name = "plan.cu", .kernels = {planKernelName}}).kernel();
       } catch (const BaseError& error) {
         logMessage(LogLevel::Warn, LogSubsystem::Exec, "plan ", plan.name(), " is interpreted: ", error.what());
@@ -413,7 +410,7 @@ class Executor::State {
     if (launch.blocks == 0) {
       // This rank does nothing in the plan.
     } else if (kernel != nullptr) {
-      kernel->launch({.shape = {launch.blocks, std::clamp(launch.threads / 32 * 32, 32, mostThreads)},
+      kernel->launch({.shape = {launch.blocks, std::clamp(launch.threads / 32 * 32, 32, mostPlanThreads)},
                       .stream = stream,
                       .overlapPrevious = launch.start == KernelStart::Early},
                      args);

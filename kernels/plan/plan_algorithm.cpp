@@ -14,34 +14,23 @@ class DslAlgorithm::Executors : public ContextTable<int, Executor> {};
 
 DslAlgorithm::DslAlgorithm(std::string id, ExecutionPlan plan, std::unordered_map<std::string, std::uint64_t> tags,
                            Constraint constraint, DeviceType where)
-    : id_(std::move(id)),
-      collective_(plan.collective()),
+    : DescribedAlgorithm(
+          {std::move(id),
+           plan.collective(),
+           {plan.minMessageSize(), plan.maxMessageSize()},
+           plan.isInPlace() ? CollectiveBufferMode::InPlace : CollectiveBufferMode::OutOfPlace,
+           std::move(tags),
+           constraint.worldSize != 0 ? constraint : Constraint{plan.plan().ranks, constraint.nRanksPerNode}}),
       plan_(std::move(plan)),
-      messageRange_(plan_.minMessageSize(), plan_.maxMessageSize()),
-      bufferMode_(plan_.isInPlace() ? CollectiveBufferMode::InPlace : CollectiveBufferMode::OutOfPlace),
-      tags_(std::move(tags)),
-      constraint_(constraint),
       where_(where),
-      executors_(std::make_unique<Executors>()) {
-  if (id_.empty()) throw Error("DslAlgorithm: give it a name", ErrorCode::InvalidUsage);
-  if (constraint_.worldSize == 0) constraint_.worldSize = plan_.plan().ranks;
-}
+      executors_(std::make_unique<Executors>()) {}
 DslAlgorithm::~DslAlgorithm() = default;
-
-void DslAlgorithm::setMessageSizeRange(std::size_t minMessageSize, std::size_t maxMessageSize) {
-  if (minMessageSize > maxMessageSize) {
-    throw Error("algorithm " + id_ + ": the shortest message, " + std::to_string(minMessageSize) +
-                    " bytes, is longer than the longest, " + std::to_string(maxMessageSize),
-                ErrorCode::InvalidUsage);
-  }
-  messageRange_ = {minMessageSize, maxMessageSize};
-}
 
 CommResult DslAlgorithm::execute(std::shared_ptr<Communicator> communicator, const void* input, void* output,
                                  std::size_t inputSize, std::size_t outputSize, DataType dtype, ReduceOp op,
                                  CUstream_st* stream, std::shared_ptr<Executor> executor, int, int, bool,
                                  const std::unordered_map<std::string, std::uintptr_t>& extras, DataType) {
-  return resultOf(id_, [&] {
+  return resultOf(name(), [&] {
     requireAccepted(*this, communicator, {input, output, inputSize, outputSize});
     const int rank = communicator->bootstrap()->getRank();
     if (executor == nullptr) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "kernels/plan/completions.hpp"
 #include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::kernels {
@@ -63,9 +64,9 @@ plan::Message messageOf(const ExecutionPlan& executionPlan, const PlanCall& call
   require(size != 0, std::string("data type ") + nameOf(call.type) + " is not supported");
   if (reduces(plan)) {
     require(RuntimeOp{call.op}.isValid(), std::string("operator ") + nameOf(call.op) + " is not supported");
-    require(call.op != ReduceOp::AVG,
-            "an average is not supported: a plan does not say which of its reductions is the last; reduce by SUM and "
-            "divide");
+    require(call.op != ReduceOp::AVG || plan::canAverage(plan),
+            "it cannot average: it is of a custom collective, or reduces partial and whole sums in one operation; "
+            "reduce by SUM and divide");
   }
 
   const plan::RankPlan& own = plan.rankPlans[rank];

@@ -92,6 +92,8 @@ const char* operatorName(ReduceOp op) {
       return "Max";
     case ReduceOp::MIN:
       return "Min";
+    case ReduceOp::AVG:
+      return "Average";
     default:
       return "Sum";
   }
@@ -103,9 +105,10 @@ std::ostream& operator<<(std::ostream& out, const plan::Range& range) {
 
 void write(std::ostream& out, const Operation& operation) {
   out << "{OperationKind(" << static_cast<int>(operation.kind) << "), " << (operation.relaxed ? "true" : "false")
-      << ", " << operation.chunks << ", " << operation.position << ", " << operation.sources << ", "
-      << operation.destinations << ", " << operation.references << ", " << operation.index << ", " << operation.blocks
-      << ", " << operation.share << ", " << operation.shares << ", " << operation.unitBytes << "ull}";
+      << ", " << (operation.completes ? "true" : "false") << ", " << operation.chunks << ", " << operation.position
+      << ", " << operation.sources << ", " << operation.destinations << ", " << operation.references << ", "
+      << operation.index << ", " << operation.blocks << ", " << operation.share << ", " << operation.shares << ", "
+      << operation.unitBytes << "ull}";
 }
 void write(std::ostream& out, const Operand& operand) {
   out << "{BufferKind(" << static_cast<int>(operand.buffer) << "), Form(" << static_cast<int>(operand.form)

@@ -33,6 +33,8 @@ struct PlanVariant {
   int threads;  ///< the most per block
 };
 
+/// The most threads of a block: enough to saturate a link, with registers for loads of several packs.
+inline constexpr int mostPlanThreads = 512;
 /// The name of the kernel in the text.
 inline constexpr const char* planKernelName = "mscclpp::plan::rankKernel";
 

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/plan/completions.hpp"
 #include "mscclpp/host/base/env.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
 
@@ -40,17 +41,28 @@ class Content {
   std::vector<std::int64_t> numbers_;
 };
 
-std::string positionsOf(const Plan& plan) {
-  std::vector<std::int32_t> positions;
-  for (const Operation& operation : plan.operations) positions.push_back(operation.position);
-  return {reinterpret_cast<const char*>(positions.data()), positions.size() * sizeof(std::int32_t)};
+/// What is found out of each operation when a plan is proven.
+struct Finding {
+  std::int32_t position;
+  std::int32_t completes;
+};
+
+std::string findingsOf(const Plan& plan) {
+  std::vector<Finding> findings;
+  for (const Operation& operation : plan.operations)
+    findings.push_back({operation.position, operation.completes ? 1 : 0});
+  return {reinterpret_cast<const char*>(findings.data()), findings.size() * sizeof(Finding)};
 }
 
 /// False if these are not those of the plan's operations.
-bool setPositions(Plan& plan, const std::string& bytes) {
-  if (bytes.size() != plan.operations.size() * sizeof(std::int32_t)) return false;
-  for (std::size_t i = 0; i < plan.operations.size(); ++i)
-    std::memcpy(&plan.operations[i].position, bytes.data() + i * sizeof(std::int32_t), sizeof(std::int32_t));
+bool setFindings(Plan& plan, const std::string& bytes) {
+  if (bytes.size() != plan.operations.size() * sizeof(Finding)) return false;
+  for (std::size_t i = 0; i < plan.operations.size(); ++i) {
+    Finding finding{};
+    std::memcpy(&finding, bytes.data() + i * sizeof(Finding), sizeof(Finding));
+    plan.operations[i].position = finding.position;
+    plan.operations[i].completes = finding.completes != 0;
+  }
   return true;
 }
 
@@ -104,13 +116,14 @@ NamedPlan Proofs::verified(NamedPlan plan) const {
   const std::string key = proofKeyOf(plan);
   const auto isKnown = [&] {
     const std::optional<jit::detail::CachedProgram> found = cache_.find(key);
-    return found && setPositions(plan, found->image);
+    return found && setFindings(plan, found->image);
   };
   if (isKnown()) return plan;
   const auto lock = cache_.lock(key, mscclpp::detail::Deadline::after(lockTimeout));
   if (isKnown()) return plan;
   plan = plan::verified(std::move(plan));
-  cache_.store(key, {positionsOf(plan), {}, {}});
+  setCompletions(plan);
+  cache_.store(key, {findingsOf(plan), {}, {}});
   return plan;
 }
 

@@ -21,15 +21,15 @@ jit::detail::ContentHash::Digest digestOf(const Plan& plan);
 /// The name under which the proof of a plan is kept: of this checker.
 std::string proofKeyOf(const Plan& plan);
 
-/// The proofs in a folder, which processes share. A proof is a file: the positions of a plan's data
-/// (Operation::position), under the digest of the plan and of the checker.
+/// The proofs in a folder, which processes share. A proof is a file: Operation::position and Operation::completes of a
+/// plan, under the digest of the plan and of the checker.
 class Proofs {
  public:
   explicit Proofs(std::filesystem::path folder) : cache_(std::move(folder)) {}
   /// Those of folder plans/ of MSCCLPP_CACHE_DIR.
   static Proofs ofUser();
 
-  /// As plan::verified() (kernels/plan/verify.hpp), but a plan of which there is a proof is not checked again.
+  /// As plan::verified() (kernels/plan/verify.hpp) and setCompletions(), but a plan of which there is a proof is not checked again.
   NamedPlan verified(NamedPlan plan) const;
 
  private:

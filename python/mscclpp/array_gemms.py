@@ -19,9 +19,9 @@ class ArrayGemms:
     overlap the operands. The first call with a width (a depth: all_gather_gemm), or with more rows than before,
     allocates scratch on all ranks. docs/fusing.md.
 
-    On GPUs a call is one kernel, enqueued on `stream`, and uses the whole GPU; calls of a group do not overlap in time:
-    use one stream. Calls raise InvalidUsage for arrays that do not fit, RemoteError if another rank has failed, and
-    Timeout.
+    On GPUs a call is enqueued on `stream`: one kernel, which uses the whole GPU, or a GEMM of cuBLAS and a collective
+    where a model estimates that to be faster. Calls of a group do not overlap in time: use one stream. Calls raise
+    InvalidUsage for arrays that do not fit, RemoteError if another rank has failed, and Timeout.
     """
 
     nranks: int

@@ -53,8 +53,8 @@ bool isDetected(bool wrongCounts = false) {
   p.wrongCounts = wrongCounts;
   p.dispatchOnly = true;  // otherwise a combine, which every rank takes part in, keeps the dispatches apart
   p.slowRank = 1;
-  p.slowness = 3'000'000;
-  const auto outcome = MoeTester<Transport, RowKind::Plain>(p, 2).run(1, 2, 200'000'000);
+  p.slowness = 25'000'000;  // long enough for the other rank to get a turn on a busy machine
+  const auto outcome = MoeTester<Transport, RowKind::Plain>(p, 2).run(1, 2, 1'000'000'000);
   return outcome.record || !outcome.error.empty();
 }
 

@@ -161,6 +161,23 @@ TEST_CASE("results in packets tell that the packets they are made of have been r
   CHECK(faultOfPlan(make(false)) == FaultKind::WriteBeforeRead);
 }
 
+TEST_CASE("what packets tell a thread is known to others of its block after a sync") {
+  // The peer has read its chunk 1 when its packets arrive. Other threads than wait for them store the second share.
+  const auto make = [](int shares, bool withSync) {
+    return exchange({.doubleScratch = true}, [&](Program& program, int rank, int peer) {
+      auto first = program.block(rank, 0), second = program.block(rank, 1);
+      first.copy(input(rank, 0), scratch(rank, 1)).copy(scratch(rank, 1), output(rank, rank));
+      first.barrier(0, 1).copy(input(rank, 0), scratch(peer, 0).packets());
+      second.copy(scratch(rank, 0).packets(), output(rank, peer));
+      if (withSync) second.barrier(1, 1);
+      second.share(shares - 1, shares).copy(input(rank, 0), scratch(peer, 1)).signal(peer).wait(peer);
+    });
+  };
+  CHECK(faultOfPlan(make(1, false)) == FaultKind::None);
+  CHECK(faultOfPlan(make(2, true)) == FaultKind::None);
+  CHECK(faultOfPlan(make(2, false)) == FaultKind::WriteBeforeRead);
+}
+
 TEST_CASE("packets that have arrived are forwarded through port channels") {
   const auto make = [](bool flush) {
     Program program({.collective = CollectiveKind::Broadcast, .ranks = 3, .doubleScratch = true});

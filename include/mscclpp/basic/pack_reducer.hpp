@@ -59,13 +59,13 @@ class PackReducer {
   [[no_unique_address]] Op op_;
 };
 
-/// The reduction of the packs of n ranks, in rank order.
+/// The reduction of the packs of n ranks, in rank order. ranks: by how many an average divides.
 template <class T, int n, class Op>
-MSCCLPP_INLINE Word128 reduceWords(const Word128 (&words)[n], const Op& op) {
+MSCCLPP_INLINE Word128 reduceWords(const Word128 (&words)[n], const Op& op, int ranks = n) {
   PackReducer<T, Op> reducer(fromWord<T>(words[0]), op);
   MSCCLPP_UNROLL
   for (int r = 1; r < n; ++r) reducer.add(fromWord<T>(words[r]));
-  return toWord<T>(reducer.finish(n));
+  return toWord<T>(reducer.finish(ranks));
 }
 
 /// The reduction of the arrays of `ranks` ranks, of `bytes` bytes each, in rank order; by one thread, without a branch

@@ -96,6 +96,35 @@ class Algorithm {
   virtual void reset() = 0;
 };
 
+/// What an algorithm says of itself.
+struct AlgorithmDescription {
+  std::string name;
+  std::string collective;
+  std::pair<std::size_t, std::size_t> messageRange = {0, SIZE_MAX};
+  CollectiveBufferMode bufferMode = CollectiveBufferMode::Any;
+  std::unordered_map<std::string, std::uint64_t> tags = {};
+  Algorithm::Constraint constraint = {};
+};
+
+/// An algorithm that keeps its description: what the library's kinds of algorithms have in common.
+class DescribedAlgorithm : public Algorithm {
+ public:
+  const std::string& name() const override { return description_.name; }
+  const std::string& collective() const override { return description_.collective; }
+  const std::pair<std::size_t, std::size_t>& messageRange() const override { return description_.messageRange; }
+  const std::unordered_map<std::string, std::uint64_t>& tags() const override { return description_.tags; }
+  const CollectiveBufferMode& bufferMode() const override { return description_.bufferMode; }
+  Constraint constraint() const override { return description_.constraint; }
+  void setMessageSizeRange(std::size_t minMessageSize, std::size_t maxMessageSize) override;
+
+ protected:
+  /// Throws Error(InvalidUsage) for an empty name or collective, or a minimum above the maximum.
+  explicit DescribedAlgorithm(AlgorithmDescription description);
+
+ private:
+  AlgorithmDescription description_;
+};
+
 /// The name of the PyCapsule in which a Python module passes on a std::shared_ptr<Algorithm>.
 inline constexpr const char* ALGORITHM_NATIVE_CAPSULE_NAME = "mscclpp::AlgorithmPtr";
 
@@ -135,7 +164,7 @@ concept EarlierContextKeyGenFunc =
 /// An algorithm of functions: the way to register a kernel of one's own. What its calls need, such as scratch and
 /// channels, is a context of the user's type. There is one for each communicator and key; it lives until reset(), until
 /// the algorithm is destroyed, or until the communicator is gone and another one is used.
-class NativeAlgorithm : public Algorithm {
+class NativeAlgorithm : public DescribedAlgorithm {
  public:
   /// Called once for each communicator, before its first context is made. May communicate; may be empty.
   using InitFunc = std::function<void(std::shared_ptr<Communicator>)>;
@@ -185,14 +214,7 @@ class NativeAlgorithm : public Algorithm {
   NativeAlgorithm(const NativeAlgorithm&) = delete;
   NativeAlgorithm& operator=(const NativeAlgorithm&) = delete;
 
-  const std::string& name() const override { return name_; }
-  const std::string& collective() const override { return collective_; }
-  const std::pair<std::size_t, std::size_t>& messageRange() const override { return messageRange_; }
-  const std::unordered_map<std::string, std::uint64_t>& tags() const override { return tags_; }
-  const CollectiveBufferMode& bufferMode() const override { return bufferMode_; }
   AlgorithmType type() const override { return AlgorithmType::Native; }
-  Constraint constraint() const override { return constraint_; }
-  void setMessageSizeRange(std::size_t minMessageSize, std::size_t maxMessageSize) override;
 
   /// Refuses a null communicator, and what does not agree with constraint(), messageRange() and bufferMode(); else
   /// returns the kernel function's result. Exceptions of the functions become results.
@@ -206,16 +228,10 @@ class NativeAlgorithm : public Algorithm {
  private:
   class Contexts;
 
-  std::string name_;
-  std::string collective_;
   InitFunc initFunc_;
   KernelFunc kernelFunc_;
   ContextInitFunc contextInitFunc_;
   ContextKeyGenFunc contextKeyGenFunc_;
-  std::pair<std::size_t, std::size_t> messageRange_;
-  CollectiveBufferMode bufferMode_;
-  std::unordered_map<std::string, std::uint64_t> tags_;
-  Constraint constraint_;
   std::unique_ptr<Contexts> contexts_;
 };
 

@@ -18,7 +18,7 @@ namespace mscclpp {
 /// constraint the plan's number of ranks unless another one is given. In a collection without a selector of users, one
 /// whose range, mode and constraint suit the call is taken before the library's algorithms; of several the first by
 /// name.
-class DslAlgorithm : public Algorithm {
+class DslAlgorithm : public DescribedAlgorithm {
  public:
   /// where: of the executors that execute() makes if none is passed. Throws Error(InvalidUsage) for an empty id.
   DslAlgorithm(std::string id, ExecutionPlan plan, std::unordered_map<std::string, std::uint64_t> tags = {},
@@ -27,14 +27,7 @@ class DslAlgorithm : public Algorithm {
   DslAlgorithm(const DslAlgorithm&) = delete;
   DslAlgorithm& operator=(const DslAlgorithm&) = delete;
 
-  const std::string& name() const override { return id_; }
-  const std::string& collective() const override { return collective_; }
-  const std::pair<std::size_t, std::size_t>& messageRange() const override { return messageRange_; }
-  const std::unordered_map<std::string, std::uint64_t>& tags() const override { return tags_; }
-  const CollectiveBufferMode& bufferMode() const override { return bufferMode_; }
   AlgorithmType type() const override { return AlgorithmType::DSL; }
-  Constraint constraint() const override { return constraint_; }
-  void setMessageSizeRange(std::size_t minMessageSize, std::size_t maxMessageSize) override;
 
   /// Executes the plan for the communicator's rank. executor: of this communicator; null: one that the algorithm keeps.
   /// nBlocks and nThreads are the plan's. op: NOP is SUM. extras: "packetType" (a PacketType).
@@ -49,13 +42,7 @@ class DslAlgorithm : public Algorithm {
  private:
   class Executors;
 
-  std::string id_;
-  std::string collective_;
   ExecutionPlan plan_;
-  std::pair<std::size_t, std::size_t> messageRange_;
-  CollectiveBufferMode bufferMode_;
-  std::unordered_map<std::string, std::uint64_t> tags_;
-  Constraint constraint_;
   DeviceType where_;
   std::unique_ptr<Executors> executors_;
 };

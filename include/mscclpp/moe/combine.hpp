@@ -119,22 +119,28 @@ struct Combine {
       const bool receives = args.phase != Phase::Send;
       const auto share = session.share(args.phase, grid.warpCount());
       if (sends) session.enter([](int, std::uint32_t) { return 0u; });
-      if constexpr (Transport::hasRowFlags) session.awaitEntries();
+      const auto end = [&] {
+        if (!receives) return session.suspend();
+        return session.finish([&](int from) { return rowsFrom(from); });
+      };
+      if constexpr (Transport::hasRowFlags) {
+        if (!session.awaitEntries()) return end();
+      }
       if (share.sends) send(share.first, share.stride);
       if constexpr (!Transport::hasRowFlags) {
-        if (receives) session.awaitEntries();
+        if (receives && !session.awaitEntries()) return end();
       }
-      if (!receives) return session.suspend();
       if (share.receives) receive(share.first, share.stride);
-      return session.finish([&](int from) {
-        std::uint32_t rows = 0;
-        for (std::uint32_t token = 0; token < args.count; ++token) {
-          rows += args.handle.indexAt(args.dimensions, token, from) >= 0 ? 1 : 0;
-        }
-        return rows;
-      });
+      return end();
     }
 
+    MSCCLPP_INLINE std::uint32_t rowsFrom(int from) const {
+      std::uint32_t rows = 0;
+      for (std::uint32_t token = 0; token < args.count; ++token) {
+        rows += args.handle.indexAt(args.dimensions, token, from) >= 0 ? 1 : 0;
+      }
+      return rows;
+    }
     MSCCLPP_INLINE std::uint32_t packOf(std::uint32_t step, int i) const {
       return step * stepPacks + static_cast<std::uint32_t>(i * width + session.warp().rank());
     }

@@ -67,16 +67,20 @@ class RowSession {
     const auto block = static_cast<std::uint32_t>(grid_.blockIndex());
     const auto blocks = static_cast<std::uint32_t>(grid_.blockCount());
     const int warp = grid_.warpIndex();
-    const int warps = grid_.warpCount();
-    const bool isDivided = Transport::hasRowFlags && phase == Phase::Both && warps > 1;
-    const int half = isDivided ? (warps + 1) / 2 : warps;
-    const int senders = phase == Phase::Receive ? 0 : half < most ? half : most;
-    const int firstReceiver = isDivided ? senders : 0;
-    const bool sends = warp < senders;
+    const int sending = senders(phase, most);
+    const int firstReceiver = isDivided(phase) ? sending : 0;
     const auto stride = [&](int count) { return static_cast<std::uint32_t>(count) * blocks; };
     // A warp that does both has the same share of both.
-    if (sends) return {stride(warp) + block, stride(senders), true, phase != Phase::Send && !isDivided};
-    return {stride(warp - firstReceiver) + block, stride(warps - firstReceiver), false, phase != Phase::Send};
+    if (warp < sending)
+      return {stride(warp) + block, stride(sending), true, phase == Phase::Both && firstReceiver == 0};
+    return {stride(warp - firstReceiver) + block, stride(grid_.warpCount() - firstReceiver), false,
+            phase != Phase::Send};
+  }
+  /// The warps of a block that send: the first ones.
+  MSCCLPP_INLINE int senders(Phase phase, int most) const {
+    if (phase == Phase::Receive) return 0;
+    const int can = isDivided(phase) ? (grid_.warpCount() + 1) / 2 : grid_.warpCount();
+    return can < most ? can : most;
   }
 
   /// A barrier of the blocks of this launch. Called by all threads. Returns whether it succeeded, the same in all
@@ -108,14 +112,15 @@ class RowSession {
       }
     }
   }
-  /// Waits until every rank has entered the call. Called by all threads of each block; they may read all counts then.
-  MSCCLPP_INLINE void awaitEntries() {
+  /// Waits until every rank has entered the call. Called by all threads of each block. Returns whether all have, the
+  /// same in all threads of the block: they may read all counts then. If not, the call fails.
+  MSCCLPP_INLINE bool awaitEntries() {
     const auto block = grid_.block();
     for (int from = block.rank(); from < team().size(); from += block.size()) {
       awaitWord(args_.scratch.entryOffset(from), from);
     }
     if (hasFailed(wait_)) args_.epochs.stop(epoch_);
-    block.sync();
+    return !block.syncAny(hasFailed(wait_));
   }
   /// A count that rank `from` has sent.
   MSCCLPP_INLINE std::uint32_t count(int from, std::uint32_t word) const {
@@ -125,8 +130,7 @@ class RowSession {
 
   /// Tells every rank, this one too, a number. Called by the warps of a block, after awaitEntries(), with the same
   /// number if more than once in a call. Relaxed: it is valid by itself.
-  MSCCLPP_INLINE void report(std::uint32_t number) {
-    if (failed()) return;
+  MSCCLPP_INLINE void report(std::uint32_t number) const {
     for (int to = grid_.warpIndex() * width + warp_.rank(); to < team().size(); to += grid_.warpCount() * width) {
       arch::store<arch::Order::Relaxed, arch::Scope::System>(wordAt(to, args_.scratch.reportOffset(team().rank())),
                                                              (epoch_ << 32) | number);
@@ -203,6 +207,9 @@ class RowSession {
   }
 
  private:
+  MSCCLPP_INLINE bool isDivided(Phase phase) const {
+    return Transport::hasRowFlags && phase == Phase::Both && grid_.warpCount() > 1;
+  }
   MSCCLPP_INLINE std::uint64_t* wordAt(int rank, std::size_t offset) const {
     return reinterpret_cast<std::uint64_t*>(args_.window.at(rank, offset));
   }

@@ -62,7 +62,8 @@ class BlockExecution {
   template <int Sources, int Destinations, bool HasPackets = true, class OperandAt>
   MSCCLPP_INLINE void transfer(const Operation& operation, const OperandAt& operand, int index) {
     if (hasToSkip()) return;
-    const TransferSettings<Op> settings{op_, format(), flagOf(epoch_), siteOf(index)};
+    const TransferSettings<Op> settings{op_, format(), flagOf(epoch_), operation.completes ? args_.ranks : 1,
+                                        siteOf(index)};
     MSCCLPP_NO_UNROLL
     for (std::int32_t i = 0; i < operation.chunks; ++i) {
       const ByteSpan span = spanOf(operation, i);
@@ -74,15 +75,15 @@ class BlockExecution {
       if constexpr (Sources > 0 && HasPackets) {
         transferPacks<Sources, Destinations, T>(group_, sources, destinations, find, span.size, pack, settings, wait_);
       } else if constexpr (Sources > 0) {
-        pack = transferAlignedPacks<Sources, Destinations, T>(group_, find, span.size, op_);
+        pack = transferAlignedPacks<Sources, Destinations, T>(group_, find, span.size, op_, settings.divisor);
         transferPacks<0, 0, T>(group_, sources, destinations, find, span.size, pack, settings, wait_);
       } else {
         if (sources == 1 && destinations == 1) {
-          pack = transferAlignedPacks<1, 1, T>(group_, find, span.size, op_);
+          pack = transferAlignedPacks<1, 1, T>(group_, find, span.size, op_, settings.divisor);
         } else if (sources == 2 && destinations == 1) {
-          pack = transferAlignedPacks<2, 1, T>(group_, find, span.size, op_);
+          pack = transferAlignedPacks<2, 1, T>(group_, find, span.size, op_, settings.divisor);
         } else if (sources == 2 && destinations == 2) {
-          pack = transferAlignedPacks<2, 2, T>(group_, find, span.size, op_);
+          pack = transferAlignedPacks<2, 2, T>(group_, find, span.size, op_, settings.divisor);
         }
         transferPacks<0, 0, T>(group_, sources, destinations, find, span.size, pack, settings, wait_);
       }

@@ -151,15 +151,10 @@ class Contents {
     std::int32_t next = 0;
     for (const RankPlan& rank : plan.rankPlans) {
       firsts_.push_back(next);
-      next += rank.inputChunks + rank.outputChunks + scratchSets(plan) * rank.scratchChunks;
+      next += rank.inputChunks + rank.outputChunks + scratchSets() * rank.scratchChunks;
     }
     cells_.resize(static_cast<std::size_t>(next) * layout.cells());
     strips_.resize(static_cast<std::size_t>(next) * layout.iterations());
-  }
-
-  /// How many chunks lie in the buffers of a rank.
-  static constexpr std::int64_t chunksOf(const Plan& plan, const RankPlan& rank) {
-    return std::int64_t{rank.inputChunks} + rank.outputChunks + std::int64_t{scratchSets(plan)} * rank.scratchChunks;
   }
 
   /// Where a chunk lies for an operation of call `call`.
@@ -174,7 +169,7 @@ class Contents {
     }
     std::int32_t index = firsts_[rank] + chunk;
     if (buffer != BufferKind::Input) index += of.inputChunks;
-    if (buffer == BufferKind::Scratch) index += of.outputChunks + (call % scratchSets(plan_)) * of.scratchChunks;
+    if (buffer == BufferKind::Scratch) index += of.outputChunks + (call % scratchSets()) * of.scratchChunks;
     return index;
   }
   /// A cell of the chunk with this index.
@@ -189,7 +184,7 @@ class Contents {
   }
 
  private:
-  static constexpr std::int32_t scratchSets(const Plan& plan) { return plan.doubleScratch ? 2 : 1; }
+  constexpr std::int32_t scratchSets() const { return plan_.doubleScratch ? 2 : 1; }
 
   /// In a call in place: the input chunk that is the output chunk, or -1.
   constexpr std::int32_t inputOfOutput(std::int32_t rank, std::int32_t chunk) const {

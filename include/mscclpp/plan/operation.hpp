@@ -69,7 +69,9 @@ enum class OperationKind : std::uint8_t {
 /// One step of a block.
 struct Operation {
   OperationKind kind = OperationKind::Sync;
-  bool relaxed = false;  ///< Signal, Wait: without order, for flags beside packets
+  bool relaxed = false;    ///< Signal, Wait: without order, for flags beside packets
+  bool completes = false;  ///< Transfer: its result is the reduction of all ranks' data, which an average divides; set
+                           ///< by the executor
 
   std::int32_t chunks = 0;  ///< Transfer: how many chunks each operand has
   /// Transfer: the position in the message, within a part (see Plan::chunksPerPart), of the first chunk's data: chunks

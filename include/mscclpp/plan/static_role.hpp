@@ -58,6 +58,11 @@ struct ShapeOf {
   static constexpr int format = -1;
 };
 
+template <class Op>
+inline constexpr bool isAverage = false;
+template <>
+inline constexpr bool isAverage<Average> = true;
+
 template <class T, class Op, class PlanOf, int rank, class GridType, int... blocks>
 MSCCLPP_INLINE void executeStatic(const GridType& grid, const ExecutionArgs& args, IntegerSequence<blocks...>) {
   executeRoles<T, Op, ShapeOf<PlanOf>, StaticRole<PlanOf, rank, blocks>...>(grid, args);
@@ -68,6 +73,7 @@ MSCCLPP_INLINE void executeStatic(const GridType& grid, const ExecutionArgs& arg
 /// Executes rank `rank` of a plan that is a constant: all its operations are code. Arguments as for executeRoles().
 template <class T, class Op, class PlanOf, int rank, class GridType>
 MSCCLPP_INLINE void executeStatic(const GridType& grid, const ExecutionArgs& args) {
+  static_assert(!detail::isAverage<Op>, "which reduction is the last is not known here: use Sum and divide");
   detail::executeStatic<T, Op, PlanOf, rank>(
       grid, args, detail::MakeSequence<PlanOf::value.rankPlans.entries[rank].blocks.count>{});
 }

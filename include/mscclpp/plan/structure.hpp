@@ -5,7 +5,6 @@
 #include <vector>
 
 #include "mscclpp/plan/cells.hpp"
-#include "mscclpp/plan/contents.hpp"
 #include "mscclpp/plan/fault.hpp"
 #include "mscclpp/plan/plan.hpp"
 
@@ -323,7 +322,9 @@ class StructureCheck {
   constexpr void checkSize() {
     where_ = {};
     std::int64_t chunks = 0;
-    for (const RankPlan& rank : plan_.rankPlans) chunks += Contents::chunksOf(plan_, rank);
+    for (const RankPlan& rank : plan_.rankPlans)
+      chunks += std::int64_t{rank.inputChunks} + rank.outputChunks +
+                (plan_.doubleScratch ? 2 : 1) * std::int64_t{rank.scratchChunks};
     if (chunks > maxCells / (layout_.cells() * (unitBytes_ == 0 ? 1 : loopIterations))) report(FaultKind::TooLarge);
   }
 

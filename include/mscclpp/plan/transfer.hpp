@@ -14,6 +14,7 @@ struct TransferSettings {
   Op op;
   PacketFormat format;
   std::uint32_t flag;  ///< of the packets of this call
+  int divisor;         ///< of averages: 1 for partial sums
   PlanSite site;
 };
 
@@ -109,7 +110,7 @@ MSCCLPP_INLINE void transferPack(const OperandsOf& operands, std::uint64_t offse
       if (OperandsOf::sources > 0 || first >= sources) break;
       load(first);
     }
-    result = toWord<T>(reducer.finish(sources));
+    result = toWord<T>(reducer.finish(settings.divisor));
   }
   if (!arrived) return;
   const auto store = [&](int i) {
@@ -134,7 +135,7 @@ MSCCLPP_INLINE void transferPack(const OperandsOf& operands, std::uint64_t offse
 /// remains. The numbers of operands are known at compile time.
 template <int Unroll, class T, class OperandsOf, class Op>
 MSCCLPP_INLINE std::uint64_t transferAligned(const OperandsOf& operands, std::uint64_t first, std::uint64_t step,
-                                             std::uint64_t packs, const Op& op) {
+                                             std::uint64_t packs, const Op& op, int divisor) {
   constexpr int sources = OperandsOf::sources;
   std::uint64_t i = first;
   for (; i + (Unroll - 1) * step < packs; i += Unroll * step) {
@@ -148,7 +149,7 @@ MSCCLPP_INLINE std::uint64_t transferAligned(const OperandsOf& operands, std::ui
     MSCCLPP_UNROLL
     for (int u = 0; u < Unroll; ++u) {
       Word128 result = words[u][0];
-      if constexpr (sources > 1) result = reduceWords<T>(words[u], op);
+      if constexpr (sources > 1) result = reduceWords<T>(words[u], op, divisor);
       MSCCLPP_UNROLL
       for (int d = 0; d < OperandsOf::destinations; ++d)
         arch::storeWide(operands.at(sources + d).address + (i + u * step) * sizeof(Word128), result);
@@ -164,7 +165,7 @@ MSCCLPP_INLINE std::uint64_t transferAligned(const OperandsOf& operands, std::ui
 /// or not aligned. Arguments as for transferPacks().
 template <int Sources, int Destinations, class T, ThreadGroup Group, class Find, class Op>
 MSCCLPP_INLINE std::uint64_t transferAlignedPacks(const Group& group, const Find& find, std::uint64_t bytes,
-                                                  const Op& op) {
+                                                  const Op& op, int divisor) {
   static_assert(Sources > 0 && Destinations > 0, "the numbers of operands are known at compile time");
   const detail::Operands<Sources, Destinations, Find> operands(find, Sources, Destinations);
   const auto step = static_cast<std::uint64_t>(group.size());
@@ -176,8 +177,8 @@ MSCCLPP_INLINE std::uint64_t transferAlignedPacks(const Group& group, const Find
   if (!isAligned) return pack;
   constexpr int unroll = Sources >= 4 ? 1 : 4 / Sources;
   const std::uint64_t whole = bytes / sizeof(Word128);
-  pack = detail::transferAligned<unroll, T>(operands, pack, step, whole, op);
-  if constexpr (unroll > 1) pack = detail::transferAligned<1, T>(operands, pack, step, whole, op);
+  pack = detail::transferAligned<unroll, T>(operands, pack, step, whole, op, divisor);
+  if constexpr (unroll > 1) pack = detail::transferAligned<1, T>(operands, pack, step, whole, op, divisor);
   return pack;
 }
 

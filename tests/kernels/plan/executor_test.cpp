@@ -12,6 +12,7 @@
 #include "mscclpp/host/memory/host_buffer.hpp"
 #include "mscclpp/kernels/dsl_algorithm.hpp"
 #include "mscclpp/kernels/plan/json.hpp"
+#include "mscclpp/kernels/plan/library.hpp"
 #include "mscclpp/plan/program.hpp"
 #include "tests/host/spawned_ranks.hpp"
 #include "tests/kernels/element_types.hpp"
@@ -121,6 +122,27 @@ TEST_CASE("every type and operator") {
           [] {});
     }
   });
+}
+
+TEST_CASE("averages divide once, in the last reduction") {
+  for (const int ranks : {2, 4}) {
+    onRanks(ranks, [&](const Rank& rank) {
+      Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
+      Buffers buffers(1 << 15, true);
+      unsigned seed = 0;
+      const auto check = [&](plan::Plan plan, const char* name) {
+        const ExecutionPlan named = executionPlan(plan, rank.rank, name);
+        for (const std::size_t count : {1, 64, 1001})
+          buffers.check<double, Average>(executor, rank, named, count, ++seed);
+      };
+      for (const plan::SamplePlan& sample : plan::samplePlans(ranks)) {
+        if (sample.plan.collective == plan::CollectiveKind::AllReduce) check(sample.plan, sample.name.c_str());
+      }
+      for (const char* name : {"all_reduce_tree", "all_reduce_halving_doubling", "all_reduce_double_tree"}) {
+        check(plan::makeLibraryPlan(name, {.ranks = ranks}), name);
+      }
+    });
+  }
 }
 
 TEST_CASE("plans with port channels") {
@@ -365,8 +387,11 @@ TEST_CASE("plans as algorithms of a collection") {
     CHECK(algorithm->execute(rank.communicator, &one, &sum, 4, 4, DataType::FLOAT32, ReduceOp::SUM, nullptr,
                              executor) == CommResult::CommSuccess);
     CHECK(sum == 2);
+    CHECK(algorithm->execute(rank.communicator, &one, &sum, 4, 4, DataType::FLOAT32, ReduceOp::NOP, nullptr,
+                             executor) == CommResult::CommSuccess);
     CHECK(algorithm->execute(rank.communicator, &one, &sum, 4, 4, DataType::FLOAT32, ReduceOp::AVG, nullptr,
-                             executor) == CommResult::CommInvalidArgument);
+                             executor) == CommResult::CommSuccess);
+    CHECK(sum == 1);
     rank.bootstrap.barrier();
   });
   algorithm->reset();
@@ -444,6 +469,19 @@ TEST_CASE("a switch channel's reduction and broadcast are those of its members' 
   });
 }
 
+/// An all-reduce as a custom collective.
+plan::Plan customSum() {
+  plan::Program program({.collective = plan::CollectiveKind::Custom, .ranks = 2, .doubleScratch = true});
+  for (int rank = 0; rank < 2; ++rank) {
+    program.setChunks(rank, 1, 1);
+    program.expect(plan::output(rank, 0), {plan::input(0, 0), plan::input(1, 0)});
+    program.block(rank, 0)
+        .copy(plan::input(rank, 0), plan::scratch(1 - rank, 0).packets())
+        .reduce({plan::input(rank, 0), plan::scratch(rank, 0).packets()}, {plan::output(rank, 0)});
+  }
+  return program.finish();
+}
+
 TEST_CASE("wrong calls") {
   onRanks(2, [&](const Rank& rank) {
     Executor executor(rank.communicator, 64 << 10, DeviceType::CPU);
@@ -468,7 +506,7 @@ TEST_CASE("wrong calls") {
     refused("equal parts of elements of 4 bytes", plan, 15, 15);
     refused("data type fp8_e4m3b15 is not supported", plan, 16, 16, DataType::FLOAT8_E4M3B15);
     refused("operator nop is not supported", plan, 16, 16, DataType::FLOAT32, ReduceOp::NOP);
-    refused("an average is not supported", plan, 16, 16, DataType::FLOAT32, ReduceOp::AVG);
+    refused("it cannot average", executionPlan(customSum(), rank.rank), 16, 16, DataType::FLOAT32, ReduceOp::AVG);
     refused("the input is not aligned", plan, 16, 16, DataType::FLOAT32, ReduceOp::SUM, 0, 2);
     refused("pass a larger defaultScratchBufferSize", plan, 1 << 20, 1 << 20);
     refused("it is made for calls in place", executionPlan(plan::ringPlan(2, true), rank.rank), 16, 16);
