@@ -37,7 +37,7 @@ MSCCLPP_INLINE bool namedBarrierSyncAny([[maybe_unused]] int id, [[maybe_unused]
       "{\n.reg .pred vote;\n.reg .pred any;\n"
       "setp.ne.u32 vote, %3, 0;\n"
       "barrier.cta.red.or.pred any, %1, %2, vote;\n"
-      "selp.u32 %0, 1, 0, any;\n}"
+      "selp.u32 %0, 1, 0, any; }"
       : "=r"(any)
       : "r"(id), "r"(threads), "r"(vote ? 1u : 0u)
       : "memory");
