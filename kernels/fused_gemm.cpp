@@ -1,6 +1,7 @@
 #include "fused_gemm.hpp"
 
 #include <string>
+#include <utility>
 
 #include "mscclpp/host/base/error.hpp"
 
@@ -29,11 +30,12 @@ FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer) {
 
 }  // namespace kernels
 
-std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer, DeviceType deviceType) {
+std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer, DeviceType deviceType,
+                                         std::shared_ptr<Collectives> collectives) {
   if (layer.maxRows == 0 || layer.width == 0 || layer.depth == 0) {
     throw Error("a FusedGemm needs the sizes of its layer: maxRows, width and depth above 0", ErrorCode::InvalidUsage);
   }
-  return deviceType == DeviceType::GPU ? kernels::gpu::makeFusedGemm(communicator, layer)
+  return deviceType == DeviceType::GPU ? kernels::gpu::makeFusedGemm(communicator, layer, std::move(collectives))
                                        : kernels::cpu::makeFusedGemm(communicator, layer);
 }
 

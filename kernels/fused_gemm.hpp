@@ -12,7 +12,8 @@ FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer);
 
 // Of each backend: makeFusedGemm() for a layer with sizes above 0.
 namespace gpu {
-std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer);
+std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
+                                         std::shared_ptr<Collectives> collectives);
 }  // namespace gpu
 namespace cpu {
 std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer);

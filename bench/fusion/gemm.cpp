@@ -1,5 +1,6 @@
 // GEMMs of bf16 with communication inside, beside cuBLAS followed or preceded by a collective, the library's and
-// NCCL's, and beside the GEMM alone. One process per GPU; shapes of language models.
+// NCCL's, and beside the GEMM alone; and the form that the library chooses. One process per GPU; shapes of language
+// models. With one rank, the GEMMs without communication.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,8 +13,8 @@
 
 #include "backend.hpp"
 #include "bench/json_line.hpp"
-#include "cublas.hpp"
 #include "gpu_main.hpp"
+#include "kernels/gpu/cublas.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/launch/process_group.hpp"
 #include "mscclpp/kernels/collectives.hpp"
@@ -49,9 +50,9 @@ struct Options {
 /// Returns the exit code if the program ends here.
 std::optional<int> parse(int argc, char** argv, Options& options) {
   cli::CommandLine commandLine("Times GEMMs with communication inside, and with separate collectives.");
-  commandLine.add("-n,--ranks", options.ranks, "GPUs; default: all").range(2, 64);
+  commandLine.add("-n,--ranks", options.ranks, "GPUs; default: all").range(1, 64);
   commandLine.add("--split", options.split, "ranks by which the layers' sizes are divided; default: the GPUs")
-      .range(2, 64);
+      .range(1, 64);
   commandLine.add("--rows", options.rows, "tokens, such as 1,64,8192").range(1, 1 << 16);
   commandLine.add("--calls", options.timing.calls, "calls per measurement, in one graph").range(1, 10'000);
   commandLine.add("--repeats", options.timing.repeats, "number of measurements; their median is reported")
@@ -95,7 +96,7 @@ class Bench {
         backend_(perf::makeGpuBackend(group.localRank())),
         bootstrap_(group.connect()),
         communicator_(std::make_shared<Communicator>(bootstrap_)),
-        collectives_(communicator_, DeviceType::GPU),
+        collectives_(std::make_shared<Collectives>(communicator_, DeviceType::GPU)),
         cublas_(options.cublasLibrary) {
     if (options.nccl) nccl_ = std::make_unique<perf::Nccl>(options.ncclLibrary, *bootstrap_);
     auto own = std::make_shared<TcpBootstrap>(0, 1);
@@ -108,14 +109,15 @@ class Bench {
       fmt::print("# {} GPUs, bf16; {}; {}{} calls in a graph, median of {}, maximum over the ranks; us per call\n",
                  ranks(), backend_->description(), nccl_ ? "NCCL " + nccl_->version() + "; " : "",
                  options_.timing.calls, options_.timing.repeats);
-      fmt::print("# {:<32} {:>6} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>8} {:>5}\n", "layer", "rows", "width",
-                 "depth", "cuBLAS", "own GEMM", "fused", "serial", "NCCL", "speedup", "right");
+      fmt::print("# {:<32} {:>6} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>8} {:>5}\n", "layer", "rows",
+                 "width", "depth", "cuBLAS", "own GEMM", "fused", "serial", "NCCL", "chosen", "form", "speedup",
+                 "right");
     }
     const std::size_t split = options_.split > 0 ? static_cast<std::size_t>(options_.split) : ranks();
     for (const Model& model : models) {
       for (const Layer& layer : layersOf(model, split)) measureLayer(layer);
     }
-    collectives_.check();
+    collectives_->check();
     bootstrap_->barrier();
     if (isWrong_) throw Error("the outputs of the implementations differ", ErrorCode::InternalError);
   }
@@ -150,6 +152,8 @@ class Bench {
     const auto product = backend_->allocate(maxRows * layer.width * elementBytes);
     const auto output = backend_->allocate(maxRows * layer.width * elementBytes);
     const auto fused = makeFusedGemm(*communicator_, {layer.collective, maxRows, layer.width, layer.depth});
+    const auto chosen = makeFusedGemm(*communicator_, {layer.collective, maxRows, layer.width, layer.depth},
+                                      DeviceType::GPU, collectives_);
     const auto gemm = makeFusedGemm(*alone_, {GemmCollective::AllGather, maxRows, layer.width, layer.depth});
     for (const int rowCount : options_.rows) {
       const auto rows = static_cast<std::size_t>(rowCount);
@@ -185,10 +189,15 @@ class Bench {
           (layer.collective == GemmCollective::ReduceScatter ? rows / ranks() : rows) * layer.width;
       expected_.clear();
       const Result separate =
-          time(serial([&](const CollectiveCall& call) { collectives_.run(call); }), output.get(), results);
+          time(serial([&](const CollectiveCall& call) { collectives_->run(call); }), output.get(), results);
       const Result together = time(
           [&](cudaStream_t stream) {
             fused->run({input.get(), weight.get(), output.get(), rows, stream});
+          },
+          output.get(), results);
+      const Result called = time(
+          [&](cudaStream_t stream) {
+            chosen->run({input.get(), weight.get(), output.get(), rows, stream});
           },
           output.get(), results);
       Result nccl;
@@ -202,18 +211,26 @@ class Bench {
             gemm->run({whole, weight.get(), product.get(), rows, stream});
           },
           product.get(), rows * layer.width);
-      const bool isRight = together.isRight && own.isRight;
+      const bool isRight = together.isRight && called.isRight && own.isRight;
       isWrong_ = isWrong_ || !isRight;
-      if (rank() == 0) report(layer, rows, cublas.us, own.us, together.us, separate.us, nccl.us, isRight);
+      if (rank() == 0) {
+        report(layer, rows,
+               {cublas.us, own.us, together.us, separate.us, nccl.us, called.us, chosen->isSerial(rows), isRight});
+      }
     }
     fused->check();
+    chosen->check();
     gemm->check();
     bootstrap_->barrier();
   }
 
-  void report(const Layer& layer, std::size_t rows, double cublas, double own, double fused, double serial, double nccl,
-              bool isRight) const {
-    const double baseline = nccl > 0 ? std::min(serial, nccl) : serial;
+  struct Times {
+    double cublas, own, fused, serial, nccl, chosen;  ///< us
+    bool isSerial, isRight;
+  };
+  void report(const Layer& layer, std::size_t rows, const Times& times) const {
+    const double baseline = times.nccl > 0 ? std::min(times.serial, times.nccl) : times.serial;
+    const char* const form = times.isSerial ? "serial" : "fused";
     if (options_.json) {
       fmt::print("{}\n", bench::JsonLine()
                              .add("layer", layer.name)
@@ -221,18 +238,21 @@ class Bench {
                              .add("rows", std::uint64_t{rows})
                              .add("width", std::uint64_t{layer.width})
                              .add("depth", std::uint64_t{layer.depth})
-                             .add("cublas_us", cublas)
-                             .add("own_gemm_us", own)
-                             .add("fused_us", fused)
-                             .add("serial_us", serial)
-                             .add("nccl_us", nccl)
-                             .add("speedup", baseline / fused)
-                             .add("right", isRight)
+                             .add("cublas_us", times.cublas)
+                             .add("own_gemm_us", times.own)
+                             .add("fused_us", times.fused)
+                             .add("serial_us", times.serial)
+                             .add("nccl_us", times.nccl)
+                             .add("chosen_us", times.chosen)
+                             .add("chosen", std::string(form))
+                             .add("speedup", baseline / times.chosen)
+                             .add("right", times.isRight)
                              .text());
     } else {
-      fmt::print("{:<34} {:>6} {:>6} {:>6} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9} {:>8.2f} {:>5}\n", layer.name,
-                 rows, layer.width, layer.depth, cublas, own, fused, serial,
-                 nccl > 0 ? fmt::format("{:.2f}", nccl) : std::string("-"), baseline / fused, isRight ? "yes" : "NO");
+      fmt::print("{:<34} {:>6} {:>6} {:>6} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9} {:>9.2f} {:>6} {:>8.2f} {:>5}\n",
+                 layer.name, rows, layer.width, layer.depth, times.cublas, times.own, times.fused, times.serial,
+                 times.nccl > 0 ? fmt::format("{:.2f}", times.nccl) : std::string("-"), times.chosen, form,
+                 baseline / times.chosen, times.isRight ? "yes" : "NO");
     }
     std::fflush(stdout);
   }
@@ -272,8 +292,8 @@ class Bench {
   std::shared_ptr<Bootstrap> bootstrap_;
   std::shared_ptr<Communicator> communicator_;
   std::unique_ptr<Communicator> alone_;  ///< of this rank only
-  Collectives collectives_;
-  Cublas cublas_;
+  std::shared_ptr<Collectives> collectives_;
+  kernels::Cublas cublas_;
   std::unique_ptr<perf::Nccl> nccl_;
   std::vector<std::uint16_t> expected_;
   bool isWrong_ = false;

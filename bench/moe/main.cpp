@@ -38,6 +38,7 @@ struct Options {
   int lowLatencyBlocks = 0;
   bool bf16 = false;
   bool quantise = false;
+  bool bulk = false;
   bool nccl = false;
   std::string ncclLibrary;
   bool json = false;
@@ -51,7 +52,7 @@ struct Options {
 /// Returns the exit code if the program ends here.
 std::optional<int> parse(int argc, char** argv, Options& options) {
   cli::CommandLine commandLine("Times dispatch and combine of a mixture of experts.");
-  commandLine.add("-n,--ranks", options.ranks, "GPUs; default: all").range(2, 64);
+  commandLine.add("-n,--ranks", options.ranks, "GPUs; default: all; 1: what a rank does by itself").range(1, 64);
   commandLine.add("--tokens", options.tokens, "tokens of a rank, such as 1,128,4096").range(1, 65535);
   commandLine.add("--max-low-latency", options.maxLowLatencyTokens, "the most tokens of the low-latency form")
       .range(1, 65535);
@@ -62,6 +63,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
       .range(0, 511);
   commandLine.add("--low-latency-blocks", options.lowLatencyBlocks, "the same of the low-latency form; 0: 64")
       .range(0, 511);
+  commandLine.addFlag("--bulk", options.bulk, "the bandwidth form sends by bulk copies, if it does not quantise");
   commandLine.addFlag("--bf16", options.bf16, "dispatch bf16; default: fp8 with scales");
   commandLine.addFlag("--quantise", options.quantise, "dispatch fp8 that is quantised from bf16 in the kernel");
   commandLine.add("--calls", options.timing.calls, "calls per measurement, in one graph").range(1, 10'000);
@@ -71,6 +73,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   commandLine.add("--nccl-library", options.ncclLibrary, "path of NCCL; default: libnccl.so.2 as the loader finds it");
   commandLine.addFlag("--json", options.json, "print one line of JSON per measurement instead of the table");
   if (const auto exitCode = commandLine.parse(argc, argv)) return exitCode;
+  if (options.ranks == 1 && options.nccl) return commandLine.reject("--nccl", "needs at least two ranks");
   if (options.hidden % 16 != 0) return commandLine.reject("--hidden", "must be a multiple of 16");
   return std::nullopt;
 }
@@ -133,7 +136,8 @@ class Bench {
             .hidden = static_cast<std::uint32_t>(options.hidden),
             .format = options.format(),
             .blocks = options.blocks,
-            .lowLatencyBlocks = options.lowLatencyBlocks};
+            .lowLatencyBlocks = options.lowLatencyBlocks,
+            .bulkCopies = options.bulk};
   }
   int rank() const { return bootstrap_->getRank(); }
 

@@ -15,7 +15,7 @@ namespace mscclpp::perf {
 
 /// Parses the command line, then calls run(options, group) in a process for each of `options.ranks` GPUs, 0: all.
 /// parse(argc, argv, options) returns the exit code if the program ends there. Returns the exit code: 77 (skipped) with
-/// fewer than two GPUs, 1 after an error, which is printed with the name of the program.
+/// fewer than two GPUs, unless one rank is asked for, 1 after an error, which is printed with the name of the program.
 template <class Options, class Parse, class Run>
 int mainOnGpus(const char* name, int argc, char** argv, const Parse& parse, const Run& run) {
   constexpr int exitSkipped = 77;
@@ -24,7 +24,7 @@ int mainOnGpus(const char* name, int argc, char** argv, const Parse& parse, cons
     if (const auto exitCode = parse(argc, argv, options)) return *exitCode;
     std::string reason;
     const int gpus = gpuCount(reason);
-    if (gpus < 2) {
+    if (gpus < (options.ranks == 1 ? 1 : 2)) {
       fmt::print(stderr, "{}: needs at least two GPUs, found {}{}\n", name, gpus, reason.empty() ? "" : ": " + reason);
       return exitSkipped;
     }

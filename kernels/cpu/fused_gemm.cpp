@@ -125,6 +125,7 @@ class CpuFusedGemm : public FusedGemm {
     kernels::run(state_, call);
     check();
   }
+  bool isSerial(std::size_t) const override { return false; }
   void check() const override {
     if (state_.monitor().failed()) state_.check();
   }

@@ -1,8 +1,15 @@
 // The compiled GEMMs with a collective inside.
 #include <algorithm>
+#include <cstring>
+#include <string>
 #include <vector>
 
+#include "host/bootstrap/group_agreement.hpp"
+#include "kernels/backend.hpp"
 #include "kernels/fused_gemm.hpp"
+#include "kernels/fused_gemm_choice.hpp"
+#include "kernels/gpu/serial_gemm.hpp"
+#include "kernels/gpu_budget.hpp"
 #include "mscclpp/fusion/gemm/all_gather_gemm.hpp"
 #include "mscclpp/fusion/gemm/gemm_reduce.hpp"
 #include "mscclpp/host/base/error.hpp"
@@ -29,11 +36,6 @@ using WideAllReduce = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery:
 using ReduceScatterGemm = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::ToOwner}>;
 using GatherGemm = AllGatherGemm<bf16, AllGatherGemmConfig{}>;
 
-// The most rows for which a kernel is chosen. Estimates: one hop sends `ranks` - 1 times the rows, but saves a hop; a
-// wide tile needs as many rows to occupy a GPU.
-constexpr std::size_t narrowRows = 64;
-constexpr std::size_t mediumRows = 512;
-
 /// Where a collective stores its rows.
 template <class C>
 struct ResultOf {
@@ -44,10 +46,19 @@ struct ResultOf<AllGatherGemm<bf16, config>> {
   using Type = Matrix<bf16>;
 };
 
+int multiprocessorsOfGpu() {
+  int device = 0;
+  int count = 0;
+  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
+  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+  return count;
+}
+
 class Kernel {
  public:
   virtual ~Kernel() = default;
-  virtual void run(const FusedGemmCall& call) const = 0;
+  /// blocks: the most, one on a multiprocessor; 0: as many as fit on the GPU.
+  virtual void run(const FusedGemmCall& call, int blocks, KernelStart start) const = 0;
   virtual void check() const = 0;
 };
 
@@ -65,17 +76,13 @@ class KernelOf : public Kernel {
     const auto args = state_.args(maxRows);
     const std::size_t sharedBytes = C::sharedBytes(args, {});
     constexpr auto kernel = collectiveKernel<C, Operands, Result>;
-    int device = 0;
-    int multiprocessors = 0;
-    MSCCLPP_CUDATHROW(cudaGetDevice(&device));
-    MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
-    MSCCLPP_CUDATHROW(detail::allowSharedMemory(kernel, sharedBytes));
+    MSCCLPP_CUDATHROW(mscclpp::detail::allowSharedMemory(kernel, sharedBytes));
     MSCCLPP_CUDATHROW(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_, kernel, C::maxBlockThreads, sharedBytes));
     if (blocks_ < 1) throw Error("a block of the fused GEMM does not fit on this GPU", ErrorCode::InvalidUsage);
-    blocks_ = std::min(blocks_ * multiprocessors, maxBlocks);
+    blocks_ = std::min(blocks_ * multiprocessorsOfGpu(), maxBlocks);
   }
 
-  void run(const FusedGemmCall& call) const override {
+  void run(const FusedGemmCall& call, int blocks, KernelStart start) const override {
     const auto args = state_.args(call.rows);
     const auto slice =
         steppedPart(call.rows, C::sliceRows(call.rows, args.team.size()), static_cast<std::size_t>(args.team.rank()));
@@ -86,7 +93,8 @@ class KernelOf : public Kernel {
         makeMatrix(static_cast<const bf16*>(call.weight), call.width, call.depth),
         {}};
     const auto output = makeMatrix(static_cast<bf16*>(call.output), scatters ? slice.size() : call.rows, call.width);
-    MSCCLPP_CUDATHROW(launch<C>({blocks_, C::maxBlockThreads}, call.stream, args, operands, Result{output}));
+    const LaunchShape shape{blocks > 0 ? std::min(blocks, blocks_) : blocks_, C::maxBlockThreads};
+    MSCCLPP_CUDATHROW(launch<C>(shape, call.stream, args, operands, Result{output}, start));
   }
   void check() const override { state_.check(); }
 
@@ -100,7 +108,14 @@ class KernelOf : public Kernel {
 
 class GpuFusedGemm : public FusedGemm {
  public:
-  GpuFusedGemm(Communicator& communicator, const GemmLayer& layer) : layer_(layer) {
+  GpuFusedGemm(Communicator& communicator, const GemmLayer& layer, std::shared_ptr<Collectives> collectives)
+      : layer_(layer), ranks_(communicator.bootstrap()->getNranks()) {
+    const int multiprocessors = multiprocessorsOfGpu();
+    const int wanted = layer.maxBlocks > 0 ? std::min(layer.maxBlocks, multiprocessors) : multiprocessors;
+    share_ = reserveOnAllRanks(*communicator.bootstrap(), gpu::currentBudget(), wanted, "FusedGemm");
+    // The share counts multiprocessors. With all of them, no kernel of another object runs at the same time.
+    blocks_ = share_->blocks() == multiprocessors ? 0 : share_->blocks();
+    agreeOnSerialForm(*communicator.bootstrap(), std::move(collectives));
     const auto add = [&]<class C>(std::size_t mostRows) {
       if (!kernels_.empty() && kernels_.back().mostRows >= layer.maxRows) return;
       const std::size_t rows = std::min(mostRows, layer.maxRows);
@@ -108,8 +123,8 @@ class GpuFusedGemm : public FusedGemm {
     };
     switch (layer.collective) {
       case GemmCollective::AllReduce:
-        add.template operator()<NarrowAllReduce>(narrowRows);
-        add.template operator()<MediumAllReduce>(mediumRows);
+        add.template operator()<NarrowAllReduce>(narrowGemmRows);
+        add.template operator()<MediumAllReduce>(mediumGemmRows);
         add.template operator()<WideAllReduce>(layer.maxRows);
         break;
       case GemmCollective::ReduceScatter:
@@ -124,12 +139,21 @@ class GpuFusedGemm : public FusedGemm {
   void run(const FusedGemmCall& given) const override {
     const FusedGemmCall call = sized(given, layer_);
     if (call.rows == 0) return;
-    for (const auto& entry : kernels_) {
-      if (call.rows <= entry.mostRows) return entry.kernel->run(call);
-    }
+    if (isSerial(call.rows)) return serial_->run(call);
+    const auto isFor = [&](const Entry& entry) { return call.rows <= entry.mostRows; };
+    const Entry& entry = *std::find_if(kernels_.begin(), kernels_.end(), isFor);
+    CallOrder::Turn turn = share_->begin(call.stream);
+    entry.kernel->run(call, blocks_, share_->start());
+    turn.end();
+  }
+  bool isSerial(std::size_t rows) const override {
+    if (!serial_ || !serial_->accepts(rows)) return false;
+    const auto estimate = estimateGemm(gemmRates[decisive_.rates], decisive_.layer, rows, ranks_);
+    return estimate.serial < estimate.fused;
   }
   void check() const override {
     for (const auto& entry : kernels_) entry.kernel->check();
+    if (serial_) serial_->check();
   }
 
  private:
@@ -137,14 +161,47 @@ class GpuFusedGemm : public FusedGemm {
     std::size_t mostRows;
     std::unique_ptr<Kernel> kernel;
   };
+
+  /// What decides on the form of a call.
+  struct Decisive {
+    std::size_t rates;  ///< index in gemmRates
+    GemmLayer layer;
+    bool hasSerial;
+  };
+
+  /// All ranks take the same form of each call: the separate kernels only if all have them, by rank 0's rates and
+  /// layer, of which other ranks may have more or fewer columns.
+  void agreeOnSerialForm(Bootstrap& bootstrap, std::shared_ptr<Collectives> collectives) {
+    const mscclpp::detail::GroupAgreement agreement(bootstrap, "FusedGemm");
+    const auto all = agreement.runStep("load cuBLAS for separate kernels", [&] {
+      if (collectives != nullptr) serial_ = SerialGemm::make(std::move(collectives), layer_, ranks_);
+      const Decisive own{gemmRatesOf(gpuBackend().deviceName()), layer_, serial_ != nullptr};
+      std::vector<char> bytes(sizeof(own));
+      std::memcpy(bytes.data(), &own, sizeof(own));
+      return bytes;
+    });
+    for (const auto& bytes : all) {
+      Decisive of{};
+      if (bytes.size() == sizeof(of)) std::memcpy(&of, bytes.data(), sizeof(of));
+      if (!of.hasSerial) serial_.reset();
+    }
+    if (serial_) std::memcpy(&decisive_, all[0].data(), sizeof(decisive_));
+  }
+
   GemmLayer layer_;
+  int ranks_;
+  std::unique_ptr<GpuBudget::Share> share_;
+  int blocks_;  ///< the most of a kernel; 0: as many as fit
+  std::unique_ptr<SerialGemm> serial_;
+  Decisive decisive_{};
   std::vector<Entry> kernels_;  ///< in increasing order of rows
 };
 
 }  // namespace
 
-std::unique_ptr<FusedGemm> gpu::makeFusedGemm(Communicator& communicator, const GemmLayer& layer) {
-  return std::make_unique<GpuFusedGemm>(communicator, layer);
+std::unique_ptr<FusedGemm> gpu::makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
+                                              std::shared_ptr<Collectives> collectives) {
+  return std::make_unique<GpuFusedGemm>(communicator, layer, std::move(collectives));
 }
 
 }  // namespace mscclpp::kernels

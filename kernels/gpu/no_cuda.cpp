@@ -23,7 +23,7 @@ std::unique_ptr<TimedCall> gpuTimedCall(CUstream_st*, const Call&, const TimingO
   throwNoCuda();
 }
 
-std::unique_ptr<FusedGemm> gpu::makeFusedGemm(Communicator&, const GemmLayer&) {
+std::unique_ptr<FusedGemm> gpu::makeFusedGemm(Communicator&, const GemmLayer&, std::shared_ptr<Collectives>) {
   throwNoCuda();
 }
 

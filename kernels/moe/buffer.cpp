@@ -102,6 +102,7 @@ class Buffer::State {
     blocks_ = lowLatencyBlocks_ = 1;
     if (where == DeviceType::GPU) {
       const int sms = kernels::gpu::multiprocessors();
+      copiesRows_ = config.bulkCopies && kernels::gpu::hasBulkCopies();
       blocks_ = std::min(config.blocks > 0 ? config.blocks : sms, sms);
       lowLatencyBlocks_ = std::min(config.lowLatencyBlocks > 0 ? config.lowLatencyBlocks : 64, sms);
       share_ =
@@ -215,6 +216,7 @@ class Buffer::State {
     call.window = formOf(form).dispatch->scratch().window();
     call.epochs = {formOf(form).dispatch->epochs()};
     call.format = config_.format;
+    call.copiesRows = copiesRows_;
     call.input = tokens;
     call.output = {static_cast<std::byte*>(batch.rows), dispatchPacks(), batch.scales, scaleGroups()};
     const bool isLowLatency = form == Form::LowLatency;
@@ -422,6 +424,7 @@ class Buffer::State {
   std::unique_ptr<kernels::GpuBudget::Share> share_;  ///< null on CPUs
   int blocks_ = 1;
   int lowLatencyBlocks_ = 1;
+  bool copiesRows_ = false;          ///< in dispatch()
   std::array<FormMemory, 2> forms_;  ///< by Form
   std::shared_ptr<void> memory_;
   std::size_t scratchBytes_ = 0;

@@ -31,6 +31,7 @@ struct MoeCall {
 };
 struct MoeDispatchCall : MoeCall {
   moe::RowFormat format;
+  bool copiesRows;  ///< by bulk copies, in the bandwidth form
   moe::Tokens input;
   moe::ExpertRowArray output;
   moe::ExpertPlacement placement;
@@ -75,8 +76,9 @@ namespace gpu {
 int run(const MoeDispatchCall& call);
 int run(const MoeCombineCall& call);
 int run(const MoeLayoutCall& call);
-/// Multiprocessors of the current device.
+/// Multiprocessors of the current device, and whether it has bulk copies.
 int multiprocessors();
+bool hasBulkCopies();
 }  // namespace gpu
 
 template <class Args>
@@ -109,8 +111,12 @@ int runDispatch(const MoeDispatchCall& call, const Launch& launch) {
     case moe::RowFormat::QuantiseBf16:
       break;
   }
-  const moe::QuantisedRows<bf16> values{static_cast<const bf16*>(call.input.rows), call.rowPacks};
-  return launch.template operator()<Collective>(args, values, call.output);
+  if constexpr (Transport::usesBulkCopies) {
+    return runDispatch<moe::StoreTransport>(call, launch);  // there is no array to copy
+  } else {
+    const moe::QuantisedRows<bf16> values{static_cast<const bf16*>(call.input.rows), call.rowPacks};
+    return launch.template operator()<Collective>(args, values, call.output);
+  }
 }
 
 template <class Transport, class Launch>
@@ -128,7 +134,11 @@ int runCombine(const MoeCombineCall& call, const Launch& launch) {
 /// Calls launch.operator()<Collective>(args, source, sink) with the collective for a call.
 template <class Launch>
 int runMoe(const MoeDispatchCall& call, const Launch& launch) {
-  return call.isLowLatency ? runDispatch<LowLatencyRows>(call, launch) : runDispatch<moe::StoreTransport>(call, launch);
+  if (call.isLowLatency) return runDispatch<LowLatencyRows>(call, launch);
+  if constexpr (Launch::hasSharedMemory) {
+    if (call.copiesRows) return runDispatch<moe::BulkTransport>(call, launch);
+  }
+  return runDispatch<moe::StoreTransport>(call, launch);
 }
 template <class Launch>
 int runMoe(const MoeCombineCall& call, const Launch& launch) {

@@ -7,6 +7,8 @@ namespace mscclpp::kernels::cpu {
 namespace {
 
 struct Launch {
+  static constexpr bool hasSharedMemory = false;
+
   template <class Collective, class Source, class Sink>
   int operator()(const typename Collective::Args& args, const Source& source, const Sink& sink) const {
     Collective::run(mscclpp::cpu::SerialGrid(), args, source, sink);

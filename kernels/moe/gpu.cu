@@ -8,6 +8,7 @@ namespace mscclpp::kernels::gpu {
 namespace {
 
 struct Launch {
+  static constexpr bool hasSharedMemory = true;
   int blocks;
   CUstream_st* stream;
   KernelStart start;
@@ -18,6 +19,14 @@ struct Launch {
         launch<Collective>({blocks, Collective::maxBlockThreads}, stream, args, source, sink, start));
   }
 };
+
+int attribute(cudaDeviceAttr which) {
+  int device = 0;
+  int value = 0;
+  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
+  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
 
 }  // namespace
 
@@ -32,11 +41,10 @@ int run(const MoeLayoutCall& call) {
 }
 
 int multiprocessors() {
-  int device = 0;
-  int count = 0;
-  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
-  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  return count;
+  return attribute(cudaDevAttrMultiProcessorCount);
+}
+bool hasBulkCopies() {
+  return attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
 }
 
 }  // namespace mscclpp::kernels::gpu

@@ -25,5 +25,8 @@ int run(const MoeLayoutCall& /*call*/) {
 int multiprocessors() {
   throwWithoutCuda();
 }
+bool hasBulkCopies() {
+  throwWithoutCuda();
+}
 
 }  // namespace mscclpp::kernels::gpu

@@ -9,12 +9,16 @@
 #include "message.hpp"
 #include "mscclpp/kernels/plan/json.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
+#include "mscclpp/plan/structure.hpp"
 
 namespace mscclpp::plan {
 
 namespace {
 
 using Json = nlohmann::json;
+
+/// More are not read, of chunks or of anything else that is counted.
+constexpr int mostChunks = 1 << 24;
 
 /// A value of the text and where it stands in the plan.
 class JsonNode {
@@ -51,7 +55,7 @@ class JsonNode {
     }
     return value.get<std::int64_t>();
   }
-  int count(const char* key, int min = 0) const { return static_cast<int>(integer(key, min, 1 << 24)); }
+  int count(const char* key, int min = 0) const { return static_cast<int>(integer(key, min, mostChunks)); }
   std::uint64_t bytes(const char* key, std::uint64_t otherwise) const {
     if (!has(key)) return otherwise;
     if (!at(key).is_number_unsigned()) failKey(key, "expected a number of bytes");
@@ -89,9 +93,12 @@ class JsonNode {
     return nodes;
   }
   std::pair<int, int> pair() const {
-    const bool fits =
-        json_->is_array() && json_->size() == 2 && (*json_)[0].is_number_integer() && (*json_)[1].is_number_integer();
-    if (!fits) fail("expected [rank, chunk]");
+    const auto isCount = [](const Json& value) {
+      return value.is_number_unsigned() && value.get<std::uint64_t>() <= std::uint64_t{mostChunks};
+    };
+    if (!json_->is_array() || json_->size() != 2 || !isCount((*json_)[0]) || !isCount((*json_)[1])) {
+      fail("expected [rank, chunk]");
+    }
     return {(*json_)[0].get<int>(), (*json_)[1].get<int>()};
   }
   JsonNode named(const std::string& name) const { return JsonNode(*json_, place_ + " (" + name + ")"); }
@@ -112,6 +119,14 @@ class JsonNode {
   const Json* json_;
   std::string place_;
 };
+
+/// A number as operands and operations have it.
+std::int16_t shortOf(const JsonNode& node, const char* key, int value) {
+  if (value > std::numeric_limits<std::int16_t>::max()) {
+    node.failKey(key, value, " is more than ", std::numeric_limits<std::int16_t>::max());
+  }
+  return static_cast<std::int16_t>(value);
+}
 
 Access accessOf(const JsonNode& node, const char* key) {
   const std::string name = node.text(key);
@@ -242,7 +257,9 @@ class RankReader {
     context.allow({"unit_size", "num_chunks"});
     const std::uint64_t unit = context.bytes("unit_size", 0);
     const auto chunks = static_cast<std::uint64_t>(context.count("num_chunks", 1));
-    if (unit == 0) context.failKey("unit_size", "expected a positive number of bytes");
+    if (unit == 0 || unit > std::uint64_t{1} << 62) {
+      context.failKey("unit_size", "expected a number of bytes from 1 to 2^62");
+    }
     // A unit is spread over the chunks of the loop; ours are per chunk.
     steps_->push_back({{.kind = OperationKind::LoopBegin, .unitBytes = (unit + chunks - 1) / chunks}});
     inLoop_ = true;
@@ -309,7 +326,7 @@ class RankReader {
                                 : (i == 0 ? shape.firstDestination : shape.destinations);
       if (shape.name == std::string_view("recspkt") && !isSource && i == 1) expected = Entry::Packet;
       if (expected == Entry::None) node.failKey(key, "too many entries");
-      Operand operand{.rank = static_cast<std::int16_t>(id_), .first = entry.count("index")};
+      Operand operand{.rank = shortOf(gpu_, "id", id_), .first = entry.count("index")};
       if (expected == Entry::Packet || expected == Entry::RemotePacket || expected == Entry::SwitchPacket) {
         operand.form = Form::Packet;
       }
@@ -322,7 +339,7 @@ class RankReader {
         const int id = entry.count("switch_channel_id");
         if (id >= countOf(known)) entry.failKey("switch_channel_id", "not among the switch channels of the block");
         operand.access = Access::Switch;
-        operand.channel = static_cast<std::int16_t>(known[id]);
+        operand.channel = shortOf(entry, "switch_channel_id", known[id]);
         operand.buffer = rank_.channels[operand.channel].buffer;
         chunks = chunksOf(rank_, operand.buffer);
       } else {
@@ -333,7 +350,7 @@ class RankReader {
           entry.failKey("buffer_id", "not among the ", known.size(), " buffers that the block reaches by ",
                         keyOf(operand.access), " channels");
         }
-        operand.rank = static_cast<std::int16_t>(remotes_[known[id]].rank);
+        operand.rank = shortOf(entry, "buffer_id", remotes_[known[id]].rank);
         operand.buffer = remotes_[known[id]].buffer;
         chunks = chunksOf(draft_.ranks[operand.rank], operand.buffer);
       }
@@ -356,8 +373,8 @@ class RankReader {
     if (node.has("tbg_info")) {
       const JsonNode group = node.child("tbg_info");
       group.allow({"tb_id", "tbg_size"});
-      operation.shares = static_cast<std::int16_t>(group.integer("tbg_size", 1, 1024));
-      operation.share = static_cast<std::int16_t>(group.integer("tb_id", 0, operation.shares - 1));
+      operation.shares = shortOf(group, "tbg_size", static_cast<int>(group.integer("tbg_size", 1, 1024)));
+      operation.share = shortOf(group, "tb_id", static_cast<int>(group.integer("tb_id", 0, operation.shares - 1)));
     }
     Entries sources = readEntries(node, "src_buff", true, shape);
     Entries destinations = readEntries(node, "dst_buff", false, shape);
@@ -377,7 +394,7 @@ class RankReader {
           node.failKey("channel_ids", "the channel leads to rank ", rank_.channels[*channel].peer,
                        ", the destination is at rank ", operand.rank);
         }
-        if (port) operand.channel = static_cast<std::int16_t>(*channel);
+        if (port) operand.channel = shortOf(node, "channel_ids", *channel);
         ++channel;
       }
     }
@@ -500,10 +517,11 @@ void readSizes(const std::vector<JsonNode>& gpus, Draft& draft) {
     if (chunks == 0) gpu.failKey("input_chunks", "the collective has at least one chunk");
     if (r == 0) header.chunksPerPart = chunks;
     const auto check = [&](const char* key, int& given, int parts) {
-      if (given == 0 && header.inPlace) given = header.chunksPerPart * parts;
-      if (given != header.chunksPerPart * parts) {
-        gpu.failKey(key, "expected ", header.chunksPerPart * parts, " chunks, for ", header.chunksPerPart,
-                    " chunks of each part");
+      const std::int64_t expected = std::int64_t{header.chunksPerPart} * parts;
+      if (expected > mostChunks) gpu.failKey(key, expected, " chunks are more than ", mostChunks);
+      if (given == 0 && header.inPlace) given = static_cast<int>(expected);
+      if (given != expected) {
+        gpu.failKey(key, "expected ", expected, " chunks, for ", header.chunksPerPart, " chunks of each part");
       }
     };
     check("input_chunks", rank.inputChunks, inputs);
@@ -539,6 +557,7 @@ NamedPlan fromJson(std::string_view text) {
   Draft draft = readHeader(plan);
   const std::vector<JsonNode> gpus = plan.list("gpus", "rank");
   if (gpus.empty()) plan.failKey("gpus", "names no rank");
+  if (countOf(gpus) > maxPlanRanks) plan.failKey("gpus", "names ", gpus.size(), " ranks, at most ", maxPlanRanks);
   if (plan.has("root")) draft.header.root = static_cast<int>(plan.integer("root", 0, countOf(gpus) - 1));
   readSizes(gpus, draft);
   for (int r = 0; r < draft.header.ranks; ++r) RankReader(gpus[r], draft, r).read();

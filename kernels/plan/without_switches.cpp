@@ -5,6 +5,8 @@
 #include "draft.hpp"
 #include "message.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
+#include "mscclpp/plan/fault_message.hpp"
+#include "mscclpp/plan/structure.hpp"
 
 namespace mscclpp::plan {
 
@@ -72,6 +74,8 @@ void removeSwitches(DraftRank& rank) {
 NamedPlan withoutSwitches(NamedPlan plan) {
   const auto isSwitch = [](const Channel& channel) { return channel.access == Access::Switch; };
   if (std::none_of(plan.channels.begin(), plan.channels.end(), isSwitch)) return plan;
+  // What it names is looked up below.
+  if (const Fault fault = StructureCheck(plan).run()) reject(describe(plan, fault));
   Draft draft = draftOf(plan);
   for (int rank = 0; rank < plan.ranks; ++rank) {
     auto& blocks = draft.ranks[rank].blocks;

@@ -15,12 +15,13 @@ class ArrayGemms:
     Every rank calls them, in the same order, with arrays of bfloat16 as of ArrayCollectives. input: (..., depth), with
     at least two dimensions; weight: (width, depth), as torch.nn.Linear has it; a product is input * transpose of
     weight, and all dimensions but the last are its rows. The other ranks' inputs have the same shape but for the depth
-    (gemm_all_reduce, gemm_reduce_scatter), and their weights but for the width (all_gather_gemm). The first call with a
-    width (a depth: all_gather_gemm), or with more rows than before, allocates scratch on all ranks. docs/fusing.md.
+    (gemm_all_reduce, gemm_reduce_scatter), and their weights but for the width (all_gather_gemm). `out` does not
+    overlap the operands. The first call with a width (a depth: all_gather_gemm), or with more rows than before,
+    allocates scratch on all ranks. docs/fusing.md.
 
-    On GPUs a call is one kernel, enqueued on `stream`, and uses the whole GPU; calls of a group do not overlap in time:
-    use one stream. Calls raise InvalidUsage for arrays that do not fit, RemoteError if another rank has failed, and
-    Timeout.
+    On GPUs a call is enqueued on `stream`: one kernel, which uses the whole GPU, or a GEMM of cuBLAS and a collective
+    where a model estimates that to be faster. Calls of a group do not overlap in time: use one stream. Calls raise
+    InvalidUsage for arrays that do not fit, RemoteError if another rank has failed, and Timeout.
     """
 
     nranks: int

@@ -84,10 +84,11 @@ class CommGroup(ChannelSetup, ArrayCollectives, ArrayGemms, Tuner):
         return self._collectives[device_type]
 
     def fused_gemms(self, device_type: DeviceType) -> FusedGemms:
-        """The FusedGemms for buffers of a device type."""
+        """The FusedGemms for buffers of a device type; all ranks make it together, at the first call for that type."""
         self._require_open()
         if device_type not in self._fused_gemms:
-            self._fused_gemms[device_type] = FusedGemms(self.communicator, device_type)
+            collectives = self.collectives(device_type)
+            self._fused_gemms[device_type] = FusedGemms(self.communicator, device_type, collectives)
         return self._fused_gemms[device_type]
 
     def empty(self, shape: int | tuple[int, ...], dtype: Any = "float32", device: str | None = None) -> Any:
@@ -140,8 +141,8 @@ class CommGroup(ChannelSetup, ArrayCollectives, ArrayGemms, Tuner):
             for _, registration in self._buffers.values():
                 registration.end()
             self._buffers.clear()
-            self._collectives.clear()
             self._fused_gemms.clear()
+            self._collectives.clear()
             self.communicator = None  # type: ignore[assignment]
             self.bootstrap = None  # type: ignore[assignment]
             open_groups.discard(self)

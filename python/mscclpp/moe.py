@@ -46,11 +46,14 @@ class Buffer:
     bf16 that is delivered as fp8. capacity: rows of the output of dispatch(). By default enough for every routing where
     they take up to 256 MiB; else those of 256 MiB or, if that is more, twice as many as a routing needs that treats all
     ranks alike. If a rank gets more, the call fails on all ranks, and check() raises an error that names it.
+    blocks, low_latency_blocks: the most blocks of a kernel. bulk_copies: dispatch() sends rows that are not quantised
+    by bulk copies, for few blocks.
     """
 
     def __init__(self, group: CommGroup, *, experts: int, hidden: int, topk: int = 8, max_tokens: int = 0,
                  max_low_latency_tokens: int = 0, format: str = "bf16", alignment: int = 1, capacity: int = 0,
-                 blocks: int = 0, low_latency_blocks: int = 0, device: str = "cuda") -> None:  # fmt: skip
+                 blocks: int = 0, low_latency_blocks: int = 0, bulk_copies: bool = False,
+                 device: str = "cuda") -> None:  # fmt: skip
         if format not in _FORMATS:
             raise InvalidUsage(f"format is {format!r}: use one of {', '.join(_FORMATS)}")
         if device not in ("cpu", "cuda"):
@@ -60,7 +63,7 @@ class Buffer:
         self.experts, self.hidden, self.topk, self.format = experts, hidden, topk, format
         self.device = torch.device("cuda", torch.cuda.current_device()) if device == "cuda" else torch.device("cpu")
         self._buffer = MoeBuffer(group.communicator, where, max_tokens, max_low_latency_tokens, topk, experts, hidden,
-                                 _FORMATS[format], alignment, blocks, low_latency_blocks)  # fmt: skip
+                                 _FORMATS[format], alignment, blocks, low_latency_blocks, bulk_copies)  # fmt: skip
         self.capacity = capacity or self._buffer.default_capacity
         self.name = f"moe{next(_numbers)}"  # what the operators take
         _buffers[self.name] = self
@@ -176,8 +179,10 @@ class Buffer:
         self._require(x, torch.bfloat16, "x", self.hidden)
         rows = self._buffer.low_latency_capacity if low_latency else self.capacity
         if x.shape[0] != rows:
-            raise InvalidUsage(f"x has {x.shape[0]} rows: pass a result for each of the {rows} of the dispatch's output, "
-                               "in the same places; those that no expert has may have any value")  # fmt: skip
+            raise InvalidUsage(
+                f"x has {x.shape[0]} rows: pass a result for each of the {rows} of the dispatch's output, in the same "
+                "places; those that no expert has may have any value"
+            )
         right = memory.dtype == torch.uint8 and memory.shape == (self._buffer.handle_bytes,)
         if not right or memory.device != self.device or not memory.is_contiguous():
             raise InvalidUsage("the handle's memory is not that of a dispatch of this buffer: pass Handle.memory")

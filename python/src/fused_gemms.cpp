@@ -32,8 +32,9 @@ void FusedGemms::run(GemmCollective collective, const FusedGemmCall& call) {
   auto found = bySize.lower_bound(call.rows);
   if (found == bySize.end()) {
     const GemmLayer layer{collective, std::bit_ceil(std::max(call.rows, fewestRows)), call.width, call.depth};
-    found = bySize.emplace(layer.maxRows, makeFusedGemm(*communicator_, layer, deviceType_)).first;
+    found = bySize.emplace(layer.maxRows, makeFusedGemm(*communicator_, layer, deviceType_, collectives_)).first;
   }
+  found->second->check();
   found->second->run(call);
 }
 
@@ -52,10 +53,14 @@ void bindFusedGemms(nb::module_& module) {
       module, "FusedGemms",
       "Matrix multiplications of bfloat16 with a collective inside, of one group and kind of device; "
       "CommGroup has them on arrays.")
-      .def(nb::new_([](std::shared_ptr<Communicator> communicator, DeviceType deviceType) {
-             return makeShared<FusedGemms>(std::move(communicator), deviceType);
-           }),
-           "communicator"_a, "device_type"_a)
+      .def(
+          nb::new_([](std::shared_ptr<Communicator> communicator, DeviceType deviceType,
+                      std::shared_ptr<Collectives> collectives) {
+            return makeShared<FusedGemms>(std::move(communicator), deviceType, std::move(collectives));
+          }),
+          "communicator"_a, "device_type"_a, "collectives"_a = nb::none(),
+          "collectives: of the same communicator; with them a call on GPUs takes cuBLAS and a collective where a model "
+          "estimates that to be faster.")
       .def(
           "run", &runGemm, "collective"_a, "input"_a, "weight"_a, "output"_a, "rows"_a, "width"_a, "depth"_a,
           "stream"_a = 0, Unlocked(),

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/kernels/collectives.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 
 namespace mscclpp::python {
@@ -14,15 +15,18 @@ namespace mscclpp::python {
 /// Fused GEMMs on one kind of device, made as calls need them and kept. One thread at a time calls an object.
 class [[gnu::visibility("default")]] FusedGemms {
  public:
-  FusedGemms(std::shared_ptr<Communicator> communicator, DeviceType deviceType)
-      : communicator_(std::move(communicator)), deviceType_(deviceType) {}
+  /// collectives: makeFusedGemm()'s, or null.
+  FusedGemms(std::shared_ptr<Communicator> communicator, DeviceType deviceType,
+             std::shared_ptr<Collectives> collectives)
+      : communicator_(std::move(communicator)), deviceType_(deviceType), collectives_(std::move(collectives)) {}
   FusedGemms(const FusedGemms&) = delete;
   FusedGemms& operator=(const FusedGemms&) = delete;
 
   /// FusedGemm::run(). call.width and call.depth are above 0. Called by all ranks, in the same order, with the same
   /// rows, and the same width (AllReduce, ReduceScatter) or depth (AllGather). The first call of that size, and a later
   /// one with more rows than a power of two that is enough for the earlier ones, allocates scratch on all ranks: it
-  /// cannot be captured in a graph. Graphs of earlier calls stay fit for use.
+  /// cannot be captured in a graph. Graphs of earlier calls stay fit for use, on the stream of the later ones. After a
+  /// failure throws what check() throws.
   void run(GemmCollective collective, const FusedGemmCall& call);
   /// FusedGemm::check() of all.
   void check() const;
@@ -33,6 +37,7 @@ class [[gnu::visibility("default")]] FusedGemms {
 
   std::shared_ptr<Communicator> communicator_;
   DeviceType deviceType_;
+  std::shared_ptr<Collectives> collectives_;
   std::map<Key, std::map<std::size_t, std::unique_ptr<FusedGemm>>> gemms_;  // by the most rows
 };
 

@@ -64,16 +64,18 @@ void bindMoe(nb::module_& module) {
                           "Dispatch and combine of a mixture of experts; mscclpp.moe.Buffer takes tensors.")
       .def(nb::new_([](std::shared_ptr<Communicator> communicator, DeviceType deviceType, std::uint32_t maxTokens,
                        std::uint32_t maxLowLatencyTokens, int topk, int experts, std::uint32_t hidden,
-                       moe::RowFormat format, std::uint32_t alignment, int blocks, int lowLatencyBlocks) {
+                       moe::RowFormat format, std::uint32_t alignment, int blocks, int lowLatencyBlocks,
+                       bool bulkCopies) {
              return unlocked([&] {
-               return makeShared<moe::Buffer>(*communicator, deviceType,
-                                              moe::BufferConfig{maxTokens, maxLowLatencyTokens, topk, experts, hidden,
-                                                                format, alignment, blocks, lowLatencyBlocks});
+               return makeShared<moe::Buffer>(
+                   *communicator, deviceType,
+                   moe::BufferConfig{maxTokens, maxLowLatencyTokens, topk, experts, hidden, format, alignment, blocks,
+                                     lowLatencyBlocks, bulkCopies});
              });
            }),
            "communicator"_a, "device_type"_a, "max_tokens"_a, "max_low_latency_tokens"_a, "topk"_a, "experts"_a,
            "hidden"_a, "format"_a, "alignment"_a = 1, "blocks"_a = 0, "low_latency_blocks"_a = 0,
-           nb::keep_alive<1, 2>())
+           "bulk_copies"_a = false, nb::keep_alive<1, 2>())
       .def_prop_ro("scale_groups", &moe::Buffer::scaleGroups)
       .def_prop_ro("largest_capacity", &moe::Buffer::largestCapacity)
       .def_prop_ro("low_latency_capacity", &moe::Buffer::lowLatencyCapacity)

@@ -182,6 +182,58 @@ def fused_gemms(comm, device):
 
 
 @case
+def experts(comm, device):
+    """Dispatch and combine as operators, with experts that return what they get."""
+    from mscclpp import moe
+
+    rank, ranks, hidden, tokens = comm.my_rank, comm.nranks, 256, 6
+    most = {"max_tokens": tokens, "max_low_latency_tokens": tokens}
+    buffer = moe.Buffer(comm, experts=2 * ranks, hidden=hidden, topk=2, **most, device=device.type)
+    x = values(rank, tokens * hidden, device, torch.bfloat16).view(tokens, hidden)
+    first = torch.arange(tokens, device=device) % (2 * ranks)
+    choices = torch.stack([first, (first + 1) % (2 * ranks)], 1)
+    weights = torch.tensor([0.5, 0.25], device=device).expand(tokens, 2).contiguous()
+
+    def layer():
+        rows, handle = buffer.dispatch(x, choices, weights)
+        few, few_handle, _ = buffer.low_latency_dispatch(x, choices, weights)
+        return buffer.combine(rows.rows, handle), buffer.low_latency_combine(few.rows, few_handle)[0]
+
+    for output in layer():
+        check_equal(output, x * 0.75)
+    if device.type == "cuda":
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            outputs = layer()
+        for step in range(3):
+            x.fill_(step + rank)
+            graph.replay()
+            for output in outputs:
+                check_equal(output, x * 0.75)
+        torch.cuda.synchronize()
+    buffer.check()
+
+
+@case
+def library_plan(comm, device):
+    """Plans of the library, executed: data and signals, and packets."""
+    rank, ranks, count = comm.my_rank, comm.nranks, 1001
+    gpu = device.type == "cuda"
+    device_type = mscclpp.DeviceType.GPU if gpu else mscclpp.DeviceType.CPU
+    stream = torch.cuda.current_stream().cuda_stream if gpu else 0
+    for name in ("all_reduce_ring", "all_reduce_packets"):
+        algorithm = mscclpp.make_algorithm(mscclpp.plans.make(name, ranks), rank, device_type=device_type)
+        executor = mscclpp.Executor(comm.communicator, device_type=device_type)
+        source, target = values(rank, count, device), torch.zeros(count, device=device)
+        code = algorithm.execute(comm.communicator, source.data_ptr(), target.data_ptr(), source.nbytes, target.nbytes,
+                                 mscclpp.DataType.float32, stream=stream, executor=executor)  # fmt: skip
+        assert code == mscclpp.CommResult.CommSuccess
+        check_equal(target, total(ranks, count, device))  # waits for the stream
+        comm.barrier()
+        executor.reset()
+
+
+@case
 def memory_pool(comm, device):
     if device.type == "cpu":
         return

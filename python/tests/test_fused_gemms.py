@@ -97,6 +97,26 @@ def test_on_ranks(ranks):
     run_threads(ranks, in_thread, timeout=120)
 
 
+def call_alone(bootstrap):
+    """The sentences of two calls of rank 0 that rank 1 does not make."""
+    comm = mscclpp.CommGroup(bootstrap=bootstrap)
+    comm.communicator.set_wait_timeout(1)
+    input, weight = operand(4, 16, 0), operand(24, 16, 0)
+    comm.gemm_all_reduce(input, weight)
+    sentences = []
+    for _ in range(2 if comm.my_rank == 0 else 0):
+        with pytest.raises(mscclpp.Error) as caught:
+            comm.gemm_all_reduce(input, weight)
+        sentences.append(str(caught.value))
+    comm.barrier()
+    return sentences
+
+
+def test_a_rank_that_does_not_call():
+    first, second = run_threads(2, call_alone, timeout=60)[0]
+    assert "rank 1" in first and second == first
+
+
 def check_operators(comm, group):
     for name in NAMES:
         operator = getattr(torch.ops.mscclpp, name)
@@ -161,9 +181,20 @@ def check_gradients(comm, group):
         loss.backward()
         for found, wanted in zip((input, weight), leaves[comm.my_rank]):
             torch.testing.assert_close(found.grad.double(), wanted.grad, rtol=0.03, atol=0.15)
+        function = getattr(mscclpp.torch.functional, name)
         only_input = each[comm.my_rank][0].clone().requires_grad_()
-        getattr(mscclpp.torch.functional, name)(only_input, each[comm.my_rank][1], group).backward(factors)
+        function(only_input, each[comm.my_rank][1], group).backward(factors)
         assert torch.equal(only_input.grad, input.grad)
+
+    def every(*pair):
+        return sum(getattr(mscclpp.torch.functional, name)(*pair, group).float().square().sum() for name in NAMES)
+
+    found = []
+    for run in (every, torch.compile(every, fullgraph=True, backend="aot_eager")):
+        leaves = operand(4, 20, comm.my_rank).requires_grad_(), operand(12, 20, 7).requires_grad_()
+        run(*leaves).backward()
+        found.append([leaf.grad for leaf in leaves])
+    assert all(torch.equal(*pair) for pair in zip(*found))
 
 
 def with_operators(comm):

@@ -113,7 +113,7 @@ def test_simulated_operations():
 def test_topologies_that_are_none():
     plan = plans.make("all_gather_ring", 2)
     for topology, sentence in (
-        ({"links": {"us": 1}}, 'key "memroy" is unknown'),
+        ({"links": {"us": 1}}, 'key "links" is unknown'),
         ({"memory": {"us": "1"}}, '"us": expected a number'),
         ({"memory": {"GBps": 0}}, "expected a positive number"),
         ({"memory": 5}, "expected an object with us and GBps"),

@@ -22,7 +22,7 @@ constexpr int rowsPerBlock = 6;
 
 Scratch scratchFor(std::size_t maxRows, std::size_t rows, int ranks) {
   const auto team = static_cast<std::size_t>(ranks);
-  return {ceilDivide(maxRows, team), columns, rowsPerBlock, 2, ranks, ceilDivide(rows, team)};
+  return {{ceilDivide(maxRows, team), columns, rowsPerBlock, 2, ranks}, ceilDivide(rows, team)};
 }
 
 /// Sends this rank's rows, and copies those of all ranks to the output as they arrive, each block of rows by one warp.

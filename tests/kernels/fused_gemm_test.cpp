@@ -6,7 +6,6 @@
 #include <cmath>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <vector>
 
 #include "mscclpp/basic/partition.hpp"
@@ -25,7 +24,7 @@ constexpr GemmCollective collectives[] = {GemmCollective::AllReduce, GemmCollect
 
 /// One call of random matrices; checks every element, and what is behind the output.
 void checkCall(const FusedGemm& gemm, GemmCollective collective, int rank, int ranks, const FusedGemmCall& sizes) {
-  const auto [rows, width, depth] = std::tuple(sizes.rows, sizes.width, sizes.depth);
+  const std::size_t rows = sizes.rows, width = sizes.width, depth = sizes.depth;
   const std::string where = "rank " + std::to_string(rank) + " of " + std::to_string(ranks) + ", " +
                             std::to_string(rows) + " x " + std::to_string(width) + " x " + std::to_string(depth);
   CAPTURE(where);

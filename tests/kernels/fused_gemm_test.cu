@@ -6,6 +6,7 @@
 #include "gpu_rank.cuh"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
+#include "mscclpp/kernels/collectives.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 #include "tests/fusion/gemm/gemm_tester.hpp"
 
@@ -38,7 +39,8 @@ void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& laye
   const auto output = copyToGpu(results);
   CudaStreamWithFlags stream(cudaStreamNonBlocking);
   const Graph graph(stream, [&] {
-    for (int call = 0; call < 2; ++call) gemm.run({input.get(), weight.get(), output.get(), rows, stream});
+    for (int call = 0; call < 2; ++call)
+      gemm.run({input.get(), weight.get(), output.get(), rows, stream, layer.width, layer.depth});
   });
   graph.launch();
   MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
@@ -75,8 +77,23 @@ TEST_CASE("a rank multiplies" * doctest::skip()) {
        {GemmCollective::AllReduce, GemmCollective::ReduceScatter, GemmCollective::AllGather}) {
     const GemmLayer layer{collective, 700, 136, 200};
     const auto gemm = makeFusedGemm(*rank.communicator, layer);
-    for (const std::size_t rows : {1, 64, 65, 333, 513, 700}) checkCall(rank, *gemm, layer, rows);
+    for (const std::size_t rows : {1, 32, 33, 128, 129, 333, 700}) checkCall(rank, *gemm, layer, rows);
+    // What the scratch does not depend on may change.
+    GemmLayer changed = layer;
+    (collective == GemmCollective::AllGather ? changed.width : changed.depth) = 328;
+    for (const std::size_t rows : {3, 90}) checkCall(rank, *gemm, changed, rows);
     CHECK_THROWS_AS(gemm->run({nullptr, nullptr, nullptr, 701, nullptr}), Error);
+    // Separate kernels, where cuBLAS is found and the model takes them; and with a few blocks, beside other calls.
+    const auto collectives = std::make_shared<Collectives>(rank.communicator, DeviceType::GPU);
+    GemmLayer small = layer;
+    small.maxBlocks = 7;
+    const auto chosen = makeFusedGemm(*rank.communicator, layer, DeviceType::GPU, collectives);
+    const auto fewBlocks = makeFusedGemm(*rank.communicator, small);
+    for (const std::size_t rows : {64, 300, 700}) {
+      checkCall(rank, *chosen, layer, rows);
+      checkCall(rank, *fewBlocks, layer, rows);
+    }
+    CHECK_FALSE(gemm->isSerial(700));
     const GemmLayer odd{collective, 90, 77, 51};
     const auto oddGemm = makeFusedGemm(*rank.communicator, odd);
     for (const std::size_t rows : {2, 65, 90}) checkCall(rank, *oddGemm, odd, rows);

@@ -37,7 +37,20 @@ TEST_CASE("a rank with buffers of every format" * doctest::skip()) {
     large.hidden = 7168;
     large.blocks = large.lowLatencyBlocks = 0;
     checkMoeBuffer(*rank.communicator, gpuMemory(), large);
+    large.blocks = 16;
+    large.bulkCopies = true;
+    checkMoeBuffer(*rank.communicator, gpuMemory(), large);
   }
+  rank.bootstrap->barrier();
+}
+
+TEST_CASE("wrong arguments, a wrong order of calls and an output that is too small on GPUs") {
+  runOnAllGpus("a rank with wrong calls");
+}
+TEST_CASE("a rank with wrong calls" * doctest::skip()) {
+  GpuRank rank;
+  checkMoeMisuse(*rank.communicator, gpuMemory());
+  checkSmallMoeOutput(*rank.communicator, gpuMemory());
   rank.bootstrap->barrier();
 }
 

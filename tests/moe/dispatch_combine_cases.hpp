@@ -36,8 +36,8 @@ TEST_CASE("moe: dispatch and combine by packets") {
 TEST_CASE("moe: dispatch and combine by stores") {
   checkRanks<moe::StoreTransport, RowKind::Plain>();
 }
-TEST_CASE("moe: fp8 rows with their scales") {
-  checkRanks<moe::StoreTransport, RowKind::Scaled>();
+TEST_CASE("moe: fp8 rows with their scales, by bulk copies") {
+  checkRanks<moe::BulkTransport, RowKind::Scaled>();
 }
 TEST_CASE("moe: rows that are quantised on the way") {
   checkRanks<SentinelPackets, RowKind::Quantised>();
@@ -57,13 +57,14 @@ void checkLongRows() {
 }
 TEST_CASE("moe: long rows") {
   checkLongRows<SentinelPackets, RowKind::Quantised>();
-  checkLongRows<moe::StoreTransport, RowKind::Scaled>();
+  checkLongRows<moe::BulkTransport, RowKind::Scaled>();
 }
 
 TEST_CASE("moe: more tokens than lanes, warps and blocks") {
   MoeParameters p = moeParameters(2, 8, 8, 150, 4, 3);
   checkMoe<SentinelPackets, RowKind::Plain>(p, 3, 1, 3);
   checkMoe<moe::StoreTransport, RowKind::Plain>(p, 1, 3, 3);
+  checkMoe<moe::BulkTransport, RowKind::Scaled>(p, 1, 4, 3);
 }
 
 TEST_CASE("moe: so many tokens that they are scanned in segments") {

@@ -30,6 +30,22 @@ struct RelaxedStores : moe::StoreTransport {
   }
 };
 
+/// Flags that are set while the copies are under way, which take a while.
+struct HastyCopies : moe::BulkTransport {
+  template <int destinations>
+  struct Queue : moe::BulkTransport::Queue<destinations> {
+    using Base = moe::BulkTransport::Queue<destinations>;
+    using Base::Base;
+    template <class Warp, class Wait>
+    void finish(const Warp& warp, Wait& wait) {
+      moeDelay(5'000'000);
+      Base::finish(warp, wait);
+    }
+  };
+  template <class CopyQueue, class Warp, class Wait>
+  static MSCCLPP_INLINE void complete(CopyQueue&, const Warp&, Wait&) {}
+};
+
 template <class Transport>
 bool isDetected(bool wrongCounts = false) {
   MoeParameters p = moeParameters(2, 2, 2, 4, 4, 4);
@@ -37,14 +53,16 @@ bool isDetected(bool wrongCounts = false) {
   p.wrongCounts = wrongCounts;
   p.dispatchOnly = true;  // otherwise a combine, which every rank takes part in, keeps the dispatches apart
   p.slowRank = 1;
-  p.slowness = 3'000'000;
-  const auto outcome = MoeTester<Transport, RowKind::Plain>(p, 2).run(1, 2, 200'000'000);
+  p.slowness = 25'000'000;  // long enough for the other rank to get a turn on a busy machine
+  const auto outcome = MoeTester<Transport, RowKind::Plain>(p, 2).run(1, 2, 1'000'000'000);
   return outcome.record || !outcome.error.empty();
 }
 
 TEST_CASE("moe: the checks detect mutants") {
   CHECK_FALSE(isDetected<SentinelPackets>());
   CHECK_FALSE(isDetected<moe::StoreTransport>());
+  CHECK_FALSE(isDetected<moe::BulkTransport>());
+  CHECK(isDetected<HastyCopies>());
   CHECK(isDetected<LossyStores>());
   CHECK(isDetected<LossyPackets>());
   CHECK(isDetected<OneSetPackets>());

@@ -294,7 +294,7 @@ class MoeTester {
     p.memory = memory.window();
     p.wait = backend.wait(timeout);
     MoeOutcome outcome;
-    outcome.record = backend.run({ranks, blocks, warps}, Body{p});
+    outcome.record = backend.run({ranks, blocks, warps, Body::Dispatch::sharedBytes({}, {})}, Body{p});
     for (int rank = 0; rank < ranks && outcome.error.empty(); ++rank) {
       const auto bytes = memory.template read<std::byte>(rank);
       for (int call = 0; call < p_.calls && outcome.error.empty(); ++call) {

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <vector>
 
 #include "tests/host/ranks.hpp"
 #include "tests/nccl/gpu_client.hpp"
@@ -55,6 +56,7 @@ TEST_CASE("graphs replay puts and waits") {
 TEST_CASE("calls on several streams are not ordered: a wait does not hold up a put") {
   onRanks<GpuClient>(gpuRanks(), [](GpuRank& c) {
     const int next = (c.rank + 1) % c.ranks, previous = (c.rank + c.ranks - 1) % c.ranks;
+    const ScopedWindow<GpuClient> window(c.comm, 4096, 0);  // without one there are no signals
     GpuClient::Stream other;
     ncclWaitSignalDesc_t arrival{1, previous, 0, 0};
     require(ncclWaitSignal(1, &arrival, c.comm, c.stream.get()), "ncclWaitSignal");
@@ -68,6 +70,15 @@ TEST_CASE("an abort ends a kernel that waits for a signal") {
   const int ranks = gpuRanks();
   std::vector<ncclComm_t> comms(static_cast<std::size_t>(ranks));
   require(ncclCommInitAll(comms.data(), ranks, nullptr), "ncclCommInitAll");
+  std::vector<void*> memory(comms.size());
+  std::vector<ncclWindow_t> windows(comms.size());
+  require(ncclGroupStart(), "ncclGroupStart");
+  for (std::size_t i = 0; i < comms.size(); ++i) {
+    GpuClient::setDevice(static_cast<int>(i));
+    require(ncclMemAlloc(&memory[i], 4096), "ncclMemAlloc");
+    require(ncclCommWindowRegister(comms[i], memory[i], 4096, &windows[i], 0), "ncclCommWindowRegister");
+  }
+  require(ncclGroupEnd(), "ncclGroupEnd");
   GpuClient::setDevice(0);
   const GpuClient::Stream stream;
   ncclWaitSignalDesc_t never{1, ranks - 1, 0, 0};
@@ -77,4 +88,5 @@ TEST_CASE("an abort ends a kernel that waits for a signal") {
   for (const ncclComm_t comm : comms) CHECK(ncclCommAbort(comm) == ncclSuccess);
   stream.synchronize();
   CHECK(secondsSince(start) < 2);
+  for (void* each : memory) CHECK(ncclMemFree(each) == ncclSuccess);
 }

@@ -7,6 +7,7 @@
 
 #include "all_pairs.hpp"
 #include "mscclpp/plan/fault_message.hpp"
+#include "sample_plans.hpp"
 
 namespace mscclpp::plan {
 namespace {
@@ -20,6 +21,11 @@ FaultKind faultOfPlan(const Plan& plan) {
   const Fault fault = check(plan);
   if (fault) CHECK(describe(plan, fault).size() > 20);
   return fault.kind;
+}
+
+/// Whether a read and the write of what it is to read are in no order: which of them is first is the checker's choice.
+bool isUnorderedRead(FaultKind kind) {
+  return kind == FaultKind::ReadBeforeWrite || kind == FaultKind::Uninitialised;
 }
 
 /// An operation that does nothing, in place of one that is left out.
@@ -92,6 +98,101 @@ TEST_CASE("packets need no signals, but room of their own for two calls") {
   CHECK(fault.buffer == BufferKind::Scratch);
 }
 
+TEST_CASE("packets of chunks that may be empty order nothing else") {
+  // Rank `peer` has begun its call, if the packets arrive.
+  const auto make = [](int position, int dataPosition) {
+    return exchange({.chunksPerPart = 2, .doubleScratch = true}, [&](Program& program, int rank, int peer) {
+      auto block = program.block(rank, 0);
+      block.copy(input(rank, 0, 2), output(rank, 2 * rank, 2));
+      block.copy(input(rank, position), scratch(peer, 0).packets());
+      block.copy(scratch(rank, 0).packets(), scratch(rank, 1)).barrier(0, 1);
+      const int first = dataPosition, last = 1 - first;
+      block.copy(input(rank, first), output(peer, 2 * rank + first)).signal(peer).wait(peer);
+      block.copy(input(rank, last), output(peer, 2 * rank + last)).signal(peer).wait(peer);
+    });
+  };
+  CHECK(faultOfPlan(make(0, 0)) == FaultKind::None);
+  CHECK(faultOfPlan(make(0, 1)) == FaultKind::None);
+  CHECK(faultOfPlan(make(1, 0)) == FaultKind::AccessBeforeCall);
+  CHECK(faultOfPlan(make(1, 1)) == FaultKind::None);  // if there is data to write, there are packets
+}
+
+TEST_CASE("packets of a share order nothing else") {
+  // Block 1 reads a chunk of scratch and sends packets; block 0 sends the first share. Block 2 of the peer then
+  // overwrites the chunk: in short messages all packets that there are come from block 0.
+  const auto make = [](bool withBarrier) {
+    return exchange({.doubleScratch = true}, [&](Program& program, int rank, int peer) {
+      auto first = program.block(rank, 0), second = program.block(rank, 1), third = program.block(rank, 2);
+      second.copy(input(rank, 0), scratch(rank, 1)).copy(scratch(rank, 1), output(rank, rank));
+      if (withBarrier) first.barrier(0, 2);
+      second.barrier(0, withBarrier ? 2 : 1);
+      first.share(0, 2).copy(input(rank, 0), scratch(peer, 0).packets());
+      second.share(1, 2).copy(input(rank, 0), scratch(peer, 0).packets());
+      third.reduce({scratch(rank, 0).packets()}, {output(rank, peer), scratch(peer, 1)}).signal(peer).wait(peer);
+    });
+  };
+  CHECK(faultOfPlan(make(true)) == FaultKind::None);
+  CHECK(faultOfPlan(make(false)) == FaultKind::WriteBeforeRead);
+}
+
+TEST_CASE("results in packets tell that the packets they are made of have been read") {
+  for (const int blocks : {1, 2}) {
+    Plan plan = twoShotPacketPlan(3, blocks);
+    CHECK(faultOfPlan(plan) == FaultKind::None);
+    plan.doubleScratch = false;
+    CHECK(faultOfPlan(plan) == FaultKind::None);
+  }
+  // The result in one block, and the packets in another: these tell nothing of the other block, unless it goes before.
+  const auto make = [](bool withBarrier) {
+    Program program({.collective = CollectiveKind::AllReduce, .ranks = 2, .chunksPerPart = 2});
+    for (int rank = 0; rank < 2; ++rank) {
+      const int peer = 1 - rank;
+      const Chunks parts[] = {input(rank, rank), scratch(rank, 0).packets()};
+      const Chunks result = output(rank, rank), sent = scratch(peer, 1).packets();
+      auto first = program.block(rank, 0), second = program.block(rank, 1);
+      first.copy(input(rank, peer), scratch(peer, 0).packets()).reduce(parts, {&result, 1});
+      if (withBarrier) first.barrier(0, 2);
+      if (withBarrier) second.barrier(0, 2);
+      second.reduce(parts, {&sent, 1}).copy(scratch(rank, 1).packets(), output(rank, peer));
+    }
+    return program.finish();
+  };
+  CHECK(faultOfPlan(make(true)) == FaultKind::None);
+  CHECK(faultOfPlan(make(false)) == FaultKind::WriteBeforeRead);
+}
+
+TEST_CASE("what packets tell a thread is known to others of its block after a sync") {
+  // The peer has read its chunk 1 when its packets arrive. Other threads than wait for them store the second share.
+  const auto make = [](int shares, bool withSync) {
+    return exchange({.doubleScratch = true}, [&](Program& program, int rank, int peer) {
+      auto first = program.block(rank, 0), second = program.block(rank, 1);
+      first.copy(input(rank, 0), scratch(rank, 1)).copy(scratch(rank, 1), output(rank, rank));
+      first.barrier(0, 1).copy(input(rank, 0), scratch(peer, 0).packets());
+      second.copy(scratch(rank, 0).packets(), output(rank, peer));
+      if (withSync) second.barrier(1, 1);
+      second.share(shares - 1, shares).copy(input(rank, 0), scratch(peer, 1)).signal(peer).wait(peer);
+    });
+  };
+  CHECK(faultOfPlan(make(1, false)) == FaultKind::None);
+  CHECK(faultOfPlan(make(2, true)) == FaultKind::None);
+  CHECK(faultOfPlan(make(2, false)) == FaultKind::WriteBeforeRead);
+}
+
+TEST_CASE("packets that have arrived are forwarded through port channels") {
+  const auto make = [](bool flush) {
+    Program program({.collective = CollectiveKind::Broadcast, .ranks = 3, .doubleScratch = true});
+    program.block(0, 0).copy(input(0, 0), output(0, 0)).copy(input(0, 0), scratch(1, 0).packets()).wait(1);
+    auto block = program.block(1, 0);
+    block.copy(scratch(1, 0).packets(), output(1, 0)).copyThroughPort(scratch(1, 0).packets(), scratch(2, 0).packets());
+    if (flush) block.flush(2);
+    block.signal(0).wait(2);
+    program.block(2, 0).copy(scratch(2, 0).packets(), output(2, 0)).signal(1);
+    return program.finish();
+  };
+  CHECK(faultOfPlan(make(true)) == FaultKind::None);
+  CHECK(faultOfPlan(make(false)) == FaultKind::WriteBeforeRead);
+}
+
 TEST_CASE("packets are written once a call") {
   const Plan plan = exchange({.doubleScratch = true}, [](Program& program, int rank, int peer) {
     copyOwn(program, rank);
@@ -136,8 +237,24 @@ TEST_CASE("stores into a peer's output wait until its caller has read the last r
   };
   CHECK(faultOfPlan(make(true)) == FaultKind::None);
   const Fault fault = check(make(false));
-  CHECK((fault.kind == FaultKind::WriteBeforeRead || fault.kind == FaultKind::ReadBeforeWrite));
-  CHECK((fault.block == -1 || fault.otherBlock == -1));  // the caller
+  CHECK(fault.kind == FaultKind::AccessBeforeCall);
+  CHECK(fault.buffer == BufferKind::Output);
+  CHECK(fault.bufferRank == 1 - fault.rank);
+}
+
+TEST_CASE("loads from a peer's output, or input, end before the peer's call") {
+  const auto make = [](bool ofOutput, bool withEnd) {
+    return exchange({}, [&](Program& program, int rank, int peer) {
+      auto block = program.block(rank, 0);
+      block.signal(peer).wait(peer).copy(input(rank, 0), output(rank, rank)).signal(peer).wait(peer);
+      block.copy(ofOutput ? output(peer, peer) : input(peer, 0), output(rank, peer));
+      if (withEnd) block.signal(peer).wait(peer);
+    });
+  };
+  for (const bool ofOutput : {false, true}) {
+    CHECK(faultOfPlan(make(ofOutput, true)) == FaultKind::None);
+    CHECK(faultOfPlan(make(ofOutput, false)) == FaultKind::AccessAfterCall);
+  }
 }
 
 TEST_CASE("the same through port channels, whose sources are flushed") {
@@ -152,7 +269,26 @@ TEST_CASE("the same through port channels, whose sources are flushed") {
     });
   };
   CHECK(faultOfPlan(make(true)) == FaultKind::None);
-  CHECK(faultOfPlan(make(false)) == FaultKind::WriteBeforeRead);  // the caller writes its next input
+  CHECK(faultOfPlan(make(false)) == FaultKind::AccessAfterCall);  // the caller writes its next input
+}
+
+TEST_CASE("what several blocks push to a port channel is ordered only where the blocks are") {
+  const auto make = [](bool withBarrier, bool flushesBoth) {
+    return exchange({.chunksPerPart = 2}, [&](Program& program, int rank, int peer) {
+      for (int b = 0; b < 2; ++b) {
+        auto block = program.block(rank, b);
+        block.copy(input(rank, b), output(rank, 2 * rank + b)).signal(peer).wait(peer).channel(0);
+        block.copyThroughPort(input(rank, b), output(peer, 2 * rank + b));
+        if (b == 0 && flushesBoth) block.flush(peer);
+        if (withBarrier) block.barrier(1, 2);
+        if (b == 1) block.signalThroughPort(peer).flush(peer).waitThroughPort(peer);
+      }
+    });
+  };
+  for (const bool flushesBoth : {false, true}) {
+    CHECK(faultOfPlan(make(true, flushesBoth)) == FaultKind::None);
+    CHECK(isUnorderedRead(faultOfPlan(make(false, flushesBoth))));
+  }
 }
 
 TEST_CASE("blocks of a rank are ordered by barriers") {
@@ -166,8 +302,7 @@ TEST_CASE("blocks of a rank are ordered by barriers") {
   };
   CHECK(faultOfPlan(make(2)) == FaultKind::None);
   CHECK(faultOfPlan(make(3)) == FaultKind::WrongBarrier);
-  const FaultKind without = faultOfPlan(make(0));
-  CHECK((without == FaultKind::ReadBeforeWrite || without == FaultKind::Uninitialised));
+  CHECK(isUnorderedRead(faultOfPlan(make(0))));
 }
 
 TEST_CASE("blocks of a rank are ordered by device semaphores") {
@@ -260,6 +395,59 @@ TEST_CASE("blocks that share a transfer do all of it") {
   CHECK(faultOfPlan(make(4)) == FaultKind::Uninitialised);
   CHECK(faultOfPlan(make(2)) == FaultKind::WriteBeforeWrite);
   CHECK(faultOfPlan(make(0)) == FaultKind::WrongShare);
+}
+
+TEST_CASE("shares of different numbers may overlap wherever they lie") {
+  const auto make = [](int shares, bool together) {
+    Program program({.collective = CollectiveKind::AllReduce, .ranks = 1});
+    for (int b = 0; b < 4; ++b) {  // blocks 0 and 2 store halves, and half of the blocks wait for each
+      auto block = program.block(0, b);
+      if (b % 2 == 0) block.share(b / 2, 2).copy(input(0, 0), scratch(0, 0));
+      block.barrier(together ? 0 : b / 2, together ? 4 : 2);
+      if (shares == 4 || b % 2 == 0) block.share(b * shares / 4, shares).copy(scratch(0, 0), output(0, 0));
+    }
+    return program.finish();
+  };
+  CHECK(faultOfPlan(make(2, false)) == FaultKind::None);
+  CHECK(faultOfPlan(make(4, true)) == FaultKind::None);
+  CHECK(isUnorderedRead(faultOfPlan(make(4, false))));
+}
+
+TEST_CASE("shares of chunks of different sizes overlap in scratch") {
+  const auto make = [](bool withBarrier) {
+    Program program({.collective = CollectiveKind::AllReduce, .ranks = 1, .chunksPerPart = 2});
+    for (int b = 0; b < 2; ++b) {
+      auto block = program.block(0, b).share(b, 2);
+      block.copy(input(0, 0), scratch(0, 0)).copy(scratch(0, 0), output(0, 0));
+      if (withBarrier) block.barrier(0, 2);
+      block.copy(input(0, 1), scratch(0, 0)).copy(scratch(0, 0), output(0, 1));
+    }
+    return program.finish();
+  };
+  CHECK(faultOfPlan(make(true)) == FaultKind::None);
+  CHECK(faultOfPlan(make(false)) == FaultKind::WriteBeforeRead);
+}
+
+TEST_CASE("what is too large is not checked") {
+  const auto doubled = [](int times, int result) {
+    Program program({.collective = CollectiveKind::AllReduce, .ranks = 1});
+    auto block = program.block(0, 0);
+    block.copy(input(0, 0), scratch(0, 0));
+    for (int i = 0; i < times; ++i) block.reduce({scratch(0, i), scratch(0, i)}, {scratch(0, i + 1)});
+    block.copy(scratch(0, result), output(0, 0));
+    return program.finish();
+  };
+  CHECK(faultOfPlan(doubled(100, 0)) == FaultKind::None);  // a sum of 2^100 inputs
+  CHECK(faultOfPlan(doubled(100, 100)) == FaultKind::WrongResult);
+  CHECK(faultOfPlan(doubled(1, 1)) == FaultKind::WrongResult);
+  Plan plan = doubled(1, 0);
+  for (const int chunks : {1 << 23, 1 << 30}) {
+    plan.rankPlans[0].scratchChunks = chunks;
+    CHECK(faultOfPlan(plan) == FaultKind::TooLarge);
+  }
+  plan = twoShotAllReduce(4);
+  CHECK(check(plan, {.steps = 100}).kind == FaultKind::TooLarge);
+  CHECK(check(plan, {.numbers = 100}).kind == FaultKind::TooLarge);
 }
 
 TEST_CASE("an input is written only in place") {

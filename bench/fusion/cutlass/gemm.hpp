@@ -8,6 +8,7 @@
 #include <memory>
 
 #include "mscclpp/basic/wait.hpp"
+#include "mscclpp/fusion/cutlass/tile_choice.hpp"
 #include "mscclpp/sync/window.hpp"
 
 namespace mscclpp::cutlassbench {
@@ -27,9 +28,6 @@ class Gemm {
   virtual void enqueue(cudaStream_t stream) const = 0;
 };
 
-/// CUTLASS's kernel.
-std::unique_ptr<Gemm> makeStock(const Problem& problem);
-
 /// The state of the exchange of the fused kernels, for 2 ranks.
 struct Exchange {
   int rank;
@@ -38,13 +36,21 @@ struct Exchange {
   BoundedWait wait;
 };
 inline constexpr int exchangeRanks = 2;
-std::size_t exchangeBytes(int m, int n);
 inline constexpr std::uint64_t firstEpoch = 1;
 
-/// The kernel fused with an all-reduce; out is the sum.
-std::unique_ptr<Gemm> makeFused(const Problem& problem, const Exchange& exchange);
-/// The same without the reduction at its end, so that it waits for nobody: the GEMM inside, which writes to the slots
-/// of both ranks.
-std::unique_ptr<Gemm> makeInside(const Problem& problem, const Exchange& exchange);
+/// The kernels of one tile. The all-reduce takes one hop where tiles are for few rows, else two.
+struct Kernels {
+  /// CUTLASS's kernel.
+  std::unique_ptr<Gemm> (*makeStock)(const Problem& problem);
+  /// The kernel fused with an all-reduce; out is the sum.
+  std::unique_ptr<Gemm> (*makeFused)(const Problem& problem, const Exchange& exchange);
+  /// The same without the reduction at its end, so that it waits for nobody: the GEMM inside, which writes to the slots
+  /// of both ranks.
+  std::unique_ptr<Gemm> (*makeInside)(const Problem& problem, const Exchange& exchange);
+  std::size_t (*exchangeBytes)(int m, int n);
+};
+/// The kernels of cutlassTiles[tile].
+template <int tile>
+Kernels kernelsOf();
 
 }  // namespace mscclpp::cutlassbench

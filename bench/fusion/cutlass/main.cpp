@@ -1,6 +1,7 @@
-// GEMMs of tensor-parallel layers in bfloat16. On one GPU: cuBLAS, CUTLASS's kernel, and the same kernel when it sends
-// its tiles to the slots of a row exchange. On two: the kernel fused with an all-reduce, compared with cuBLAS followed
-// by the library's all-reduce or NCCL's. One process per GPU; graphs.
+// GEMMs of tensor-parallel layers in bfloat16. On one GPU: cuBLAS, CUTLASS's kernel of the tile that is chosen for the
+// shape, or of each, and the same kernel when it sends its tiles to the slots of a row exchange. On two: the kernel
+// fused with an all-reduce, compared with cuBLAS followed by the library's all-reduce or NCCL's. One process per GPU;
+// graphs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -10,18 +11,20 @@
 #include <cstring>
 #include <exception>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "backend.hpp"
-#include "bench/fusion/cublas.hpp"
 #include "bench/json_line.hpp"
 #include "gemm.hpp"
+#include "kernels/gpu/cublas.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/collective/epoch.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
 #include "mscclpp/host/communicator/wait_monitor.hpp"
+#include "mscclpp/host/cuda/gpu.hpp"
 #include "mscclpp/host/launch/process_group.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 #include "nccl.hpp"
@@ -37,6 +40,7 @@ struct Options {
   int tensorParallel = 2;
   std::vector<int> rows{128, 1024, 4096, 8192};
   int swizzle = 4;
+  bool everyTile = false;
   bool nccl = false;
   std::string ncclLibrary, cuBlasLibrary;
   bool json = false;
@@ -63,6 +67,8 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   commandLine.add("--rows", options.rows, "rows (tokens), such as 128,4096").range(1, 1 << 16);
   commandLine.add("--swizzle", options.swizzle, "the most rows of tiles between which a kernel of CUTLASS alternates")
       .range(1, 8);
+  commandLine.addFlag("--every-tile", options.everyTile,
+                      "measure every tile, not the one that is chosen for the shape");
   commandLine.add("--calls", options.timing.calls, "calls per measurement, in one graph").range(1, 10'000);
   commandLine.add("--repeats", options.timing.repeats, "number of measurements; their median is reported")
       .range(1, 10'000);
@@ -110,13 +116,19 @@ class Bench {
       fmt::print("# {} GPU(s), bfloat16, TP{}; {}; {}{} calls in a graph, median of {}, maximum over the ranks\n",
                  bootstrap_->getNranks(), options_.tensorParallel, backend_->description(),
                  nccl_ ? "NCCL " + nccl_->version() + "; " : "", options_.timing.calls, options_.timing.repeats);
-      fmt::print("# {:<22} {:>6} {:>6} {:>6} {:>9} {:>9} {:>9} {:>7} {:>7} {:>7}", "us per call", "m", "n", "k",
-                 "cuBLAS", "CUTLASS", "inside", "TFLOP/s", "cu/stock", "st/ins");
+      fmt::print("# {:<22} {:>6} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>7} {:>7} {:>7}", "us per call", "m", "n", "k",
+                 "tile", "cuBLAS", "CUTLASS", "inside", "TFLOP/s", "cu/stock", "st/ins");
       if (isFused()) fmt::print(" {:>9} {:>9} {:>9} {:>7}", "fused", "serial", "NCCL", "speedup");
       fmt::print("\n");
     }
     for (const Layer& layer : layers) {
-      for (const int rows : options_.rows) measure(layer, rows);
+      for (const int rows : options_.rows) {
+        const int n = layer.outputs, k = layer.inputs / options_.tensorParallel;
+        const int chosen = cutlassTileFor(rows, n, k, multiprocessors_);
+        for (int tile = 0; tile < cutlassTileCount; ++tile) {
+          if (options_.everyTile || tile == chosen) measure(layer, {rows, n, k}, tile);
+        }
+      }
     }
     monitor_.check();
     bootstrap_->barrier();
@@ -126,8 +138,13 @@ class Bench {
  private:
   bool isFused() const { return bootstrap_->getNranks() == exchangeRanks; }
 
-  void measure(const Layer& layer, int rows) {
-    const int n = layer.outputs, k = layer.inputs / options_.tensorParallel;
+  struct Sizes {
+    int rows, n, k;
+  };
+
+  void measure(const Layer& layer, const Sizes& sizes, int tile) {
+    const auto [rows, n, k] = sizes;
+    const Kernels& kernels = kernels_[static_cast<std::size_t>(tile)];
     const auto outputCount = static_cast<std::size_t>(rows) * static_cast<std::size_t>(n);
     const int rank = bootstrap_->getRank();
     const auto a = randomMatrix(*backend_, static_cast<std::size_t>(rows) * static_cast<std::size_t>(k),
@@ -138,7 +155,7 @@ class Bench {
     const Problem problem{rows, n, k, a.get(), b.get(), out.get(), options_.swizzle};
 
     // Slots for two ranks on this GPU: what the GEMM inside takes without the link.
-    const std::size_t bytes = exchangeBytes(rows, n);
+    const std::size_t bytes = kernels.exchangeBytes(rows, n);
     const std::array<std::shared_ptr<void>, exchangeRanks> slots{backend_->allocate(bytes), backend_->allocate(bytes)};
     Exchange local{.rank = 0, .window = {}, .epochs = nullptr, .wait = wait()};
     for (std::size_t i = 0; i < exchangeRanks; ++i) {
@@ -148,8 +165,8 @@ class Bench {
     const auto localEpochs = epochs();
     local.epochs = static_cast<std::uint64_t*>(localEpochs.get());
 
-    const auto stock = makeStock(problem);
-    const auto inside = makeInside(problem, local);
+    const auto stock = kernels.makeStock(problem);
+    const auto inside = kernels.makeInside(problem, local);
     const auto cuBlasCall = [&](cudaStream_t stream) {
       cublas_.multiply(problem.a, problem.b, problem.out, static_cast<std::size_t>(problem.m),
                        static_cast<std::size_t>(problem.n), static_cast<std::size_t>(problem.k), stream);
@@ -171,10 +188,10 @@ class Bench {
     if (isFused()) {
       const SymmetricMemory memory(*communicator_, bytes, DeviceType::GPU);
       const auto ownEpochs = epochs();
-      const auto fused = makeFused(problem, {.rank = rank,
-                                             .window = memory.window<exchangeRanks>(),
-                                             .epochs = static_cast<std::uint64_t*>(ownEpochs.get()),
-                                             .wait = wait()});
+      const auto fused = kernels.makeFused(problem, {.rank = rank,
+                                                     .window = memory.window<exchangeRanks>(),
+                                                     .epochs = static_cast<std::uint64_t*>(ownEpochs.get()),
+                                                     .wait = wait()});
       const CollectiveCall allReduce{.collective = CollectiveType::AllReduce,
                                      .input = out.get(),
                                      .output = out.get(),
@@ -208,6 +225,8 @@ class Bench {
                              .add("m", rows)
                              .add("n", n)
                              .add("k", k)
+                             .add("tile_rows", cutlassTiles[tile].rows)
+                             .add("tile_columns", cutlassTiles[tile].columns)
                              .add("cublas_us", cuBlasTime)
                              .add("stock_us", stockTime)
                              .add("inside_us", insideTime)
@@ -220,8 +239,9 @@ class Bench {
                              .add("speedup", speedup)
                              .text());
     } else {
-      fmt::print("{:<24} {:>6} {:>6} {:>6} {:>9.2f} {:>9.2f} {:>9.2f} {:>7.0f} {:>7.3f} {:>7.3f}", layer.name, rows, n,
-                 k, cuBlasTime, stockTime, insideTime, teraflops, cuBlasTime / stockTime, stockTime / insideTime);
+      fmt::print("{:<24} {:>6} {:>6} {:>6} {:>9} {:>9.2f} {:>9.2f} {:>9.2f} {:>7.0f} {:>7.3f} {:>7.3f}", layer.name,
+                 rows, n, k, fmt::format("{}x{}", cutlassTiles[tile].rows, cutlassTiles[tile].columns), cuBlasTime,
+                 stockTime, insideTime, teraflops, cuBlasTime / stockTime, stockTime / insideTime);
       if (isFused()) fmt::print(" {:>9.2f} {:>9.2f} {:>9.2f} {:>7.2f}", fusedTime, serialTime, ncclTime, speedup);
       fmt::print("\n");
     }
@@ -276,12 +296,26 @@ class Bench {
     return *std::max_element(all.begin(), all.end());
   }
 
+  template <int... tiles>
+  static std::array<Kernels, sizeof...(tiles)> allKernels(std::integer_sequence<int, tiles...> /*tiles*/) {
+    return {kernelsOf<tiles>()...};
+  }
+  static int multiprocessorsOfGpu() {
+    int device = 0, count = 0;
+    MSCCLPP_CUDATHROW(cudaGetDevice(&device));
+    MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
+    return count;
+  }
+
   const Options& options_;
+  const std::array<Kernels, cutlassTileCount> kernels_ =
+      allKernels(std::make_integer_sequence<int, cutlassTileCount>());
   std::unique_ptr<perf::Backend> backend_;
+  int multiprocessors_ = multiprocessorsOfGpu();
   std::shared_ptr<Bootstrap> bootstrap_;
   std::shared_ptr<Communicator> communicator_;
   WaitMonitor monitor_;
-  fusionbench::Cublas cublas_;
+  kernels::Cublas cublas_;
   std::unique_ptr<Collectives> collectives_;
   std::unique_ptr<perf::Nccl> nccl_;
   bool differs_ = false;

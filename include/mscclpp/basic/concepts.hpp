@@ -55,8 +55,8 @@ concept SingleThread = ThreadGroup<G> && requires {
 };
 
 /// A group whose threads (lanes) can exchange registers. width: the number of lanes, a compile-time constant to use in
-/// place of 32, at most that. ballot(): bit l is the predicate of lane l. lockstepStores: whether a store by all lanes to one aligned 128-byte line may reach memory as one
-/// transaction, which only GPU warps do.
+/// place of 32, at most that. ballot(): bit l is the predicate of lane l. lockstepStores: whether a store by all lanes
+/// to one aligned 128-byte line may reach memory as one transaction, which only GPU warps do.
 template <class G>
 concept WarpGroup = ThreadGroup<G> && requires(const G& warp, std::uint32_t value, bool predicate) {
   { G::width } -> detail::ConvertibleTo<int>;

@@ -10,6 +10,7 @@
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/collective/collective.hpp"
+#include "mscclpp/collective/gather_blocks.hpp"
 #include "mscclpp/config.hpp"
 
 namespace mscclpp {
@@ -17,25 +18,10 @@ namespace mscclpp {
 /// The window of a row gather of elements T: the rows of all peers, and for each part of a block of rows a 64-bit word
 /// with the last call in which it has arrived.
 template <class T>
-struct GatherScratch {
-  using Element = T;
-  static constexpr int initialByte = 0;  ///< value of every byte of the window before the first call
-  static constexpr std::uint64_t firstEpoch = 1;
-
-  std::size_t rows;     ///< the most rows of a rank
-  std::size_t columns;  ///< elements between rows; rowBytes() is a multiple of 16
-  int rowsPerBlock;     ///< consecutive rows of a rank that are awaited together
-  int rowsPerPart;      ///< rows of a block that one warp sends; a block has at most 32 parts
-  int ranks;
-
-  MSCCLPP_HOST_DEVICE std::size_t rowBytes() const { return columns * sizeof(T); }
-  MSCCLPP_HOST_DEVICE int partsPerBlock() const { return (rowsPerBlock + rowsPerPart - 1) / rowsPerPart; }
-  MSCCLPP_HOST_DEVICE std::size_t blocks() const { return ceilDivide(rows, static_cast<std::size_t>(rowsPerBlock)); }
-  /// Whether slices of this size fit.
-  MSCCLPP_HOST_DEVICE bool accepts(std::size_t rowsOfRank) const {
-    return rowsOfRank <= rows && rowsPerBlock > 0 && rowsPerPart > 0 && partsPerBlock() <= 32 &&
-           rowBytes() % sizeof(Word128) == 0;
-  }
+struct GatherScratch : GatherBlocks<T> {
+  using GatherBlocks<T>::ranks;
+  using GatherBlocks<T>::rowBytes;
+  using GatherBlocks<T>::rows;
 
   /// Offset in the window of rank `at`, in bytes, of the rows of rank `from`, another one.
   MSCCLPP_HOST_DEVICE std::size_t rowOffset(int at, int from, std::size_t row) const {
@@ -43,19 +29,18 @@ struct GatherScratch {
   }
   /// Of the word of a part of a block of rows.
   MSCCLPP_HOST_DEVICE std::size_t readyOffset(int at, int from, std::size_t block, int part) const {
-    const std::size_t index = static_cast<std::size_t>(peerIndex(at, from)) * blocks() + block;
-    return readyStart() + (index * static_cast<std::size_t>(partsPerBlock()) + static_cast<std::size_t>(part)) * 8;
+    return readyStart() + this->readyIndex(peerIndex(at, from), block, part) * 8;
   }
   /// Of the 64-bit word with the last call that rank `from` has entered.
   MSCCLPP_HOST_DEVICE std::size_t entryOffset(int from) const {
-    return roundUp(readyStart() + peers() * blocks() * static_cast<std::size_t>(partsPerBlock()) * 8, 128) +
-           static_cast<std::size_t>(from) * 8;
+    return roundUp(readyStart() + this->readyBytes(ranks - 1), 128) + static_cast<std::size_t>(from) * 8;
   }
   MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return entryOffset(ranks); }
 
  private:
-  MSCCLPP_HOST_DEVICE std::size_t peers() const { return static_cast<std::size_t>(ranks - 1); }
-  MSCCLPP_HOST_DEVICE std::size_t readyStart() const { return roundUp(peers() * rows * rowBytes(), 128); }
+  MSCCLPP_HOST_DEVICE std::size_t readyStart() const {
+    return roundUp(static_cast<std::size_t>(ranks - 1) * rows * rowBytes(), 128);
+  }
 };
 
 /// One call of a row gather of args.count rows, of which rank r has [r * s, (r + 1) * s) with s = slice(): the last

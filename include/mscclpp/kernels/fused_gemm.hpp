@@ -10,6 +10,7 @@ struct CUstream_st;
 
 namespace mscclpp {
 
+class Collectives;
 class Communicator;
 
 /// What a FusedGemm does, on every rank with its own arrays; a product is input * transpose of weight.
@@ -25,6 +26,7 @@ struct GemmLayer {
   std::size_t maxRows = 0;  ///< of all ranks, in the longest call
   std::size_t width = 0;    ///< rows of this rank's weights: columns of the output; with AllGather it may differ
   std::size_t depth = 0;    ///< columns of input and weights; with AllReduce and ReduceScatter it may differ
+  int maxBlocks = 0;  ///< the most blocks of a kernel, for calls beside others; 0: as many as the GPU has room for
 };
 
 /// A call: row-major arrays of bfloat16 on the current GPU, or of a CPU rank, at any address; fastest if it is a
@@ -44,8 +46,9 @@ struct FusedGemmCall {
 /// ranks the product is a source of the library's collectives, which run in the calling thread.
 ///
 /// One sequence of calls, which must not overlap in time; all ranks make the same ones. It must outlive them, on all
-/// ranks: synchronise before it is destroyed. The kernels occupy the whole GPU: beside other kernels that wait for
-/// peers they may not all be resident.
+/// ranks: synchronise before it is destroyed. Calls of other objects, on other streams, may overlap: the kernels share
+/// the blocks that fit on the GPU with those of Collectives, and calls of objects for which there is no room at once
+/// run one after another. Enqueue calls on several streams in the same order on all ranks.
 class FusedGemm {
  public:
   virtual ~FusedGemm() = default;
@@ -56,6 +59,8 @@ class FusedGemm {
   /// Error(InvalidUsage) for more rows than the layer has and for another width or depth where it is the layer's,
   /// CudaError, and on CPU ranks what check() throws.
   virtual void run(const FusedGemmCall& call) const = 0;
+  /// Whether a call with so many rows is a GEMM of cuBLAS and a call of the Collectives. The same on all ranks.
+  virtual bool isSerial(std::size_t rows) const = 0;
   /// After calls have ended: throws what WaitMonitor::check throws if one of their waits failed. Then it is unfit for
   /// use.
   virtual void check() const = 0;
@@ -67,7 +72,13 @@ class FusedGemm {
 /// Collective: called by all ranks of the communicator, on GPUs each with its own one current, with the same layer.
 /// Allocates the scratch of the longest call (docs/fusing.md), on CPU ranks less than a MiB. Throws Error(InvalidUsage)
 /// on all ranks if they differ, or for sizes of 0, and for GPUs in a build without CUDA.
+///
+/// collectives: of the same communicator, if given on all ranks, and if all of them find cuBLAS: then a call on GPUs
+/// runs as a GEMM of cuBLAS and a collective where a model estimates that to be faster (docs/fusing.md). Their order is
+/// that of the other calls of `collectives`. The bits of a call depend on which form it takes, and so on its number of
+/// rows.
 std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
-                                         DeviceType deviceType = DeviceType::GPU);
+                                         DeviceType deviceType = DeviceType::GPU,
+                                         std::shared_ptr<Collectives> collectives = nullptr);
 
 }  // namespace mscclpp

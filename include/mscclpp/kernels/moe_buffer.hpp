@@ -40,6 +40,8 @@ struct BufferConfig {
   std::uint32_t alignment = 1;  ///< of the rows of an expert, as dispatch() places them
   int blocks = 0;               ///< the most blocks of a kernel; 0: one for each multiprocessor that is free
   int lowLatencyBlocks = 0;     ///< the same of low-latency calls; 0: 64
+  /// dispatch() sends rows that are not quantised by bulk copies, on GPUs of sm_90 and newer: for few blocks.
+  bool bulkCopies = false;
 };
 
 /// Bytes of a row of a dispatch's output, scales included.
@@ -96,8 +98,8 @@ class DispatchHandle {
 };
 
 /// The second half of a low-latency call: what is enqueued before it is called runs while the rows travel. Called once,
-/// before the next call of the same kind and form, such as the next lowLatencyDispatch(): that one throws otherwise, and
-/// so does a second call of the hook, or one after the buffer is gone. Empty if the call was not split.
+/// before the next call of the same kind and form, such as the next lowLatencyDispatch(): that one throws otherwise,
+/// and so does a second call of the hook, or one after the buffer is gone. Empty if the call was not split.
 using ReceiveHook = std::function<void()>;
 
 /// Owns the scratch of dispatches and combines on all ranks. Each kind of call has its own, so that a dispatch may
@@ -111,10 +113,9 @@ using ReceiveHook = std::function<void()>;
 /// The two forms differ in where the rows of experts are placed: dispatch() packs them, aligned to config.alignment;
 /// lowLatencyDispatch() begins expert e at row e * ranks * maxLowLatencyTokens.
 ///
-/// Methods throw Error(InvalidUsage) for wrong arguments and calls in a wrong order, CudaError, and after a failure what
-/// check() throws. One
-/// stream, or one thread, at a time. The object must outlive its calls, on all ranks: synchronise before it is
-/// destroyed.
+/// Methods throw Error(InvalidUsage) for wrong arguments and calls in a wrong order, CudaError, and after a failure
+/// what check() throws. One stream, or one thread, at a time. The object must outlive its calls, on all ranks:
+/// synchronise before it is destroyed.
 class Buffer {
  public:
   /// Collective: called by all ranks of the communicator, which are on one host; on GPUs this rank uses the current

@@ -117,24 +117,30 @@ struct Combine {
       if (session.hasStopped() || args.dispatches.hasStopped(EpochWords::stopped - 1)) return false;
       const bool sends = args.phase != Phase::Receive;
       const bool receives = args.phase != Phase::Send;
-      const auto share = session.share(args.phase);
+      const auto share = session.share(args.phase, grid.warpCount());
       if (sends) session.enter([](int, std::uint32_t) { return 0u; });
-      if constexpr (Transport::hasRowFlags) session.awaitEntries();
+      const auto end = [&] {
+        if (!receives) return session.suspend();
+        return session.finish([&](int from) { return rowsFrom(from); });
+      };
+      if constexpr (Transport::hasRowFlags) {
+        if (!session.awaitEntries()) return end();
+      }
       if (share.sends) send(share.first, share.stride);
       if constexpr (!Transport::hasRowFlags) {
-        if (receives) session.awaitEntries();
+        if (receives && !session.awaitEntries()) return end();
       }
-      if (!receives) return session.suspend();
       if (share.receives) receive(share.first, share.stride);
-      return session.finish([&](int from) {
-        std::uint32_t rows = 0;
-        for (std::uint32_t token = 0; token < args.count; ++token) {
-          rows += args.handle.indexAt(args.dimensions, token, from) >= 0 ? 1 : 0;
-        }
-        return rows;
-      });
+      return end();
     }
 
+    MSCCLPP_INLINE std::uint32_t rowsFrom(int from) const {
+      std::uint32_t rows = 0;
+      for (std::uint32_t token = 0; token < args.count; ++token) {
+        rows += args.handle.indexAt(args.dimensions, token, from) >= 0 ? 1 : 0;
+      }
+      return rows;
+    }
     MSCCLPP_INLINE std::uint32_t packOf(std::uint32_t step, int i) const {
       return step * stepPacks + static_cast<std::uint32_t>(i * width + session.warp().rank());
     }
@@ -173,8 +179,8 @@ struct Combine {
         }
       }
     }
-    /// What this rank's experts contribute to a row that they got from a rank. One load of the warp reads all entries of
-    /// the row, and the loads of `batch` results are in flight together. Called by all lanes.
+    /// What this rank's experts contribute to a row that they got from a rank. One load of the warp reads all entries
+    /// of the row, and the loads of `batch` results are in flight together. Called by all lanes.
     MSCCLPP_INLINE Sum partOf(int from, std::uint32_t row, std::uint32_t step) const {
       constexpr int batch = Transport::hasRowFlags ? 2 : 4;  // as many as registers hold
       constexpr int held = (maxTopk + width - 1) / width;    // entries of a lane

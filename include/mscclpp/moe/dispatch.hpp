@@ -20,7 +20,7 @@ struct DispatchWorkspace {
   int blocks;             ///< the most blocks of a launch
 
   static MSCCLPP_HOST_DEVICE std::size_t tableWords(const Dimensions& dimensions) {
-    return static_cast<std::size_t>(dimensions.expertsPerRank()) * (static_cast<std::size_t>(dimensions.ranks) + 2) + 1;
+    return static_cast<std::size_t>(dimensions.expertsPerRank()) * (static_cast<std::size_t>(dimensions.ranks) + 3) + 1;
   }
 };
 
@@ -45,12 +45,12 @@ struct DispatchArgs : CollectiveArgs<Ranks, RowSlots<Transport>> {
 /// Phase::Receive, in which the routing and the rows are not read, ends the call: what is enqueued between runs while
 /// they travel. Calls on the same scratch do not overlap in time. A wait that fails leaves its record in args.wait's
 /// control block; the output is then meaningless. So does a call in which a rank gets more rows than its output holds,
-/// on every rank, before a row is received (outcome OutputTooSmall; peer: that rank, expected: placement.capacity, seen:
-/// the rows). A rank whose output may be too small (not holdsEveryRouting()) says so at its entry, and the others await
-/// its report, which is there before its rows over a StoreTransport, and one hop after its entry else.
+/// on every rank, before a row is received (outcome OutputTooSmall; peer: that rank, expected: its placement.capacity,
+/// seen: the rows). A rank whose output may be too small (not holdsEveryRouting()) says so at its entry, and the others
+/// await its report, which is there before its rows over a StoreTransport, and one hop after its entry else.
 ///
-/// Transport: PacketTransport or StoreTransport. Source: see row_source.hpp; sink: ExpertRowArray or the like. That a
-/// token travels once per rank, and the form with packets that is split into two, are DeepEP's ideas
+/// Transport: PacketTransport, StoreTransport or BulkTransport. Source: see row_source.hpp; sink: ExpertRowArray or the
+/// like. That a token travels once per rank, and the form with packets that is split into two, are DeepEP's ideas
 /// (github.com/deepseek-ai/DeepEP).
 template <class RowTransport, int Ranks = 0, class Index = std::int64_t>
 struct Dispatch {
@@ -75,6 +75,15 @@ struct Dispatch {
            args.placement.isValid(args.dimensions);
   }
 
+  /// Shared memory of a block for the queues of bulk copies.
+  static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args& /*args*/, LaunchShape /*shape*/) {
+    if constexpr (Transport::usesBulkCopies) {
+      return Transport::queues * sizeof(typename Transport::template Queue<destinations>::Scratch);
+    } else {
+      return 0;
+    }
+  }
+
   /// Returns whether all waits of the calling thread succeeded.
   template <class GridType, class Source, class Sink>
   static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const Source& source, const Sink& sink) {
@@ -95,6 +104,7 @@ struct Dispatch {
     return static_cast<std::uint32_t>(topk + 2) / 2;
   }
   static constexpr std::uint32_t noExpert = 0xffffffffu;
+  static constexpr int destinations = Ranks > 0 ? Ranks : maxTeamSize;
 
   /// The count words for a rank: the tokens that it gets, the rows that this rank's output holds or noLimit, and the
   /// rows for each of its experts.
@@ -124,12 +134,17 @@ struct Dispatch {
     /// Whether the rows from this rank to itself are stored as they are sent, instead of passing through slots: the
     /// sender knows where they belong.
     static constexpr bool storesOwnRows = Transport::hasRowFlags;
+    /// Whether the rows to other ranks are sent by bulk copies.
+    static constexpr bool copiesRows =
+        Transport::usesBulkCopies && arch::hasBulkCopies && SharedMemoryGrid<GridType> && requires(const Source& from) {
+      from.row(0u);
+    };
 
     MSCCLPP_INLINE bool run() {
       if (session.hasStopped()) return false;
       const bool sends = args.phase != Phase::Receive;
       const bool receives = args.phase != Phase::Send;
-      const auto share = session.share(args.phase);
+      const auto share = session.share(args.phase, mostSenders());
       const auto end = [&] {
         if (!receives) return session.suspend();
         return session.finish([&](int from) { return session.count(from, tokenCount); });
@@ -143,11 +158,14 @@ struct Dispatch {
       // Packets leave before this rank knows that others have entered; stores need it.
       if (share.sends && !storesOwnRows) send(share.first, share.stride);
       if (receives || storesOwnRows) {
-        session.awaitEntries();
+        if (!session.awaitEntries()) return end();
         fits = makeTable();
       }
       if (share.sends && storesOwnRows) send(share.first, share.stride);
-      if (share.receives && allFit()) receive(share.first, share.stride);
+      if constexpr (copiesRows) {
+        if (sends && fits) storeOwnRows(args.phase);
+      }
+      if (share.receives && allFit() && fits) receive(share.first, share.stride);
       return end();
     }
 
@@ -162,9 +180,17 @@ struct Dispatch {
 
     // ---- sending ----
 
+    MSCCLPP_INLINE int mostSenders() const {
+      if constexpr (copiesRows) return Transport::queues;
+      return grid.warpCount();
+    }
     /// Sends the items first, first + stride, ...: the steps of a row, or the rows.
     MSCCLPP_INLINE void send(std::uint32_t first, std::uint32_t stride) {
       if (session.failed()) return;
+      if constexpr (copiesRows) {
+        copyRows(first, stride);
+        return;
+      }
       const std::uint32_t steps = args.scratch.steps();
       const std::uint32_t perToken = Transport::hasRowFlags ? 1 : steps;
       const auto items = static_cast<std::uint32_t>(args.count) * perToken;
@@ -173,14 +199,68 @@ struct Dispatch {
         if constexpr (Transport::hasRowFlags) {
           std::uint32_t own[maxTopk];
           for (std::uint32_t step = 0; step < steps; ++step) sendStep(token, step, step == 0, own);
-          forEachRank(token, [&](int to, std::uint32_t row) {
-            if (to != args.team.rank()) session.publish(to, row);
-          });
+          publish(token);
         } else {
           std::uint32_t none[maxTopk];
           sendStep(token, item % perToken, true, none);
         }
       }
+    }
+    /// Announces a token's row to the other ranks.
+    MSCCLPP_INLINE void publish(std::uint32_t token) const {
+      forEachRank(token, [&](int to, std::uint32_t row) {
+        if (to != args.team.rank()) session.publish(to, row);
+      });
+    }
+    /// Stores the rows from this rank to itself, in all warps that do not send, or in all if every one does.
+    MSCCLPP_INLINE void storeOwnRows(Phase phase) {
+      const int warps = grid.warpCount();
+      const int others = warps - session.senders(phase, mostSenders());
+      const int first = others > 0 ? grid.warpIndex() - (warps - others) : grid.warpIndex();
+      if (first < 0) return;
+      const auto blocks = static_cast<std::uint32_t>(grid.blockCount());
+      const std::uint32_t stride = static_cast<std::uint32_t>(others > 0 ? others : warps) * blocks;
+      for (auto token = static_cast<std::uint32_t>(first) * blocks + static_cast<std::uint32_t>(grid.blockIndex());
+           token < args.count; token += stride) {
+        std::uint32_t own[maxTopk];
+        if (args.handle.indexAt(args.dimensions, token, args.team.rank()) < 0) continue;
+        for (std::uint32_t step = 0; step < args.scratch.steps(); ++step) {
+          sendStep<Part::Own>(token, step, step == 0, own);
+        }
+      }
+    }
+    /// send() by bulk copies: the rows first, first + stride, ... to other ranks. The lanes send headers and scales.
+    MSCCLPP_INLINE void copyRows(std::uint32_t first, std::uint32_t stride) {
+      using Queue = typename Transport::template Queue<destinations>;
+      const Warp& warp = session.warp();
+      Queue queue(warp, reinterpret_cast<typename Queue::Scratch*>(grid.sharedMemory())[grid.warpIndex()]);
+      const std::uint32_t steps = args.scratch.steps();
+      const auto tokens = static_cast<std::uint32_t>(args.count);
+      const std::size_t bytes = std::size_t{args.scratch.rowPacks} * sizeof(Word128);
+      const auto forEachOfBatch = [&](std::uint32_t begin, const auto& f) {
+        for (std::uint32_t i = 0; i < Transport::rowsAtOnce; ++i) {
+          if (begin + i * stride < tokens) f(begin + i * stride);
+        }
+      };
+      for (std::uint32_t begin = first; begin < tokens; begin += Transport::rowsAtOnce * stride) {
+        forEachOfBatch(begin, [&](std::uint32_t token) {
+          const auto forEachDestination = [&](const auto& f) {
+            forEachRank(token, [&](int to, std::uint32_t row) {
+              if (to != args.team.rank()) f(session.slotAt(to, args.scratch.dataSlot(row, 0)));
+            });
+          };
+          queue.copyToEach(warp, forEachDestination, source.row(token), bytes, wait);
+        });
+        // While the copies are under way.
+        forEachOfBatch(begin, [&](std::uint32_t token) {
+          std::uint32_t none[maxTopk];
+          for (std::uint32_t step = 0; step < steps; ++step) sendStep<Part::Remote>(token, step, step == 0, none);
+        });
+        Transport::complete(queue, warp, wait);
+        if (warp.any(hasFailed(wait))) break;
+        forEachOfBatch(begin, [&](std::uint32_t token) { publish(token); });
+      }
+      queue.finish(warp, wait);
     }
     /// Calls f(rank, row) for the ranks that get a token.
     template <class F>
@@ -229,7 +309,10 @@ struct Dispatch {
       return static_cast<std::uint64_t>(choice.weight) << 32 | place;
     }
 
+    /// The ranks to which sendStep() sends: all, those but this one, of which the data is copied, or this one alone.
+    enum class Part { All, Remote, Own };
     /// own: the rows of the token on this rank, which its first step determines.
+    template <Part part = Part::All>
     MSCCLPP_INLINE void sendStep(std::uint32_t token, std::uint32_t step, bool hasHeader,
                                  std::uint32_t (&own)[maxTopk]) {
       const std::uint32_t packs = packsOf(step);
@@ -245,18 +328,20 @@ struct Dispatch {
         }
       }
       Word128 words[n] = {};
-      source.load(session.warp(), token, step * stepPacks, packs, words, [&](int scalePack, const auto& make) {
-        MSCCLPP_UNROLL
-        for (int q = 0; q < extras; ++q) {
-          if (extraOf(q) == header() + static_cast<std::uint32_t>(scalePack)) scales[q] = make();
-        }
-      });
+      source.load(session.warp(), token, step * stepPacks, part == Part::Remote ? 0 : packs, words,
+                  [&](int scalePack, const auto& make) {
+                    MSCCLPP_UNROLL
+                    for (int q = 0; q < extras; ++q) {
+                      if (extraOf(q) == header() + static_cast<std::uint32_t>(scalePack)) scales[q] = make();
+                    }
+                  });
       forEachRank(token, [&](int to, std::uint32_t row) {
+        if (part != Part::All && (to == args.team.rank()) != (part == Part::Own)) return;
         const auto extra = [&](int q) {
           const Word128 head{wordOf(choices[q][0], extraOf(q) == 0, to), wordOf(choices[q][1], false, to)};
           return extraOf(q) < header() ? head : scales[q];
         };
-        if constexpr (storesOwnRows) {
+        if constexpr (storesOwnRows && part != Part::Remote) {
           if (to == args.team.rank()) {
             Word128 all[n + extras];
             MSCCLPP_UNROLL
@@ -272,10 +357,12 @@ struct Dispatch {
             session.send(to, args.scratch.extraSlot(row, step, x), extra(q));
           }
         }
-        MSCCLPP_UNROLL
-        for (int i = 0; i < n; ++i) {
-          const auto pack = static_cast<std::uint32_t>(i * width + session.warp().rank());
-          if (pack < packs) session.send(to, args.scratch.dataSlot(row, step * stepPacks + pack), words[i]);
+        if constexpr (part == Part::All) {
+          MSCCLPP_UNROLL
+          for (int i = 0; i < n; ++i) {
+            const auto pack = static_cast<std::uint32_t>(i * width + session.warp().rank());
+            if (pack < packs) session.send(to, args.scratch.dataSlot(row, step * stepPacks + pack), words[i]);
+          }
         }
       });
     }
@@ -291,55 +378,67 @@ struct Dispatch {
     /// same in all lanes of a warp.
     MSCCLPP_INLINE bool makeTable() {
       const auto block = grid.block();
-      const int experts = args.dimensions.expertsPerRank();
+      const Warp& warp = session.warp();
       const ExpertPlacement& placement = args.placement;
+      const int experts = args.dimensions.expertsPerRank();
       std::uint32_t* const begins = table();  // [ranks][experts]
-      std::uint32_t* const totals = begins + static_cast<std::size_t>(experts * args.dimensions.ranks);
-      std::uint32_t* const starts = totals + experts;
-      std::uint32_t* const end = starts + experts;
-      for (int expert = block.rank(); expert < experts; expert += block.size()) {
+      std::uint32_t* const starts = begins + static_cast<std::size_t>(experts * args.dimensions.ranks);
+      std::uint32_t* const totals = starts + experts;
+      std::uint32_t* const sums = totals + experts;  // of the experts of a warp
+      std::uint32_t* const end = sums + experts;
+      const auto forEachChunk = [&](const auto& f) {
+        for (int chunk = grid.warpIndex(); chunk * width < experts; chunk += grid.warpCount()) {
+          const int expert = chunk * width + warp.rank();
+          f(chunk, expert, expert < experts);
+        }
+      };
+      forEachChunk([&](int chunk, int expert, bool isExpert) {
         std::uint32_t total = 0;
-        for (int from = 0; from < args.team.size(); ++from) {
+        for (int from = 0; isExpert && from < args.team.size(); ++from) {
           begins[from * experts + expert] = total;
           total += session.count(from, firstCount + static_cast<std::uint32_t>(expert));
         }
-        totals[expert] = total;
-      }
+        std::uint32_t sum = 0;
+        const std::uint32_t rows = !isExpert ? 0 : placement.stride > 0 ? placement.stride : aligned(total);
+        const std::uint32_t before = scan::sumOfLanesBefore(warp, rows, sum);
+        if (isExpert) {
+          starts[expert] = before;
+          totals[expert] = total;
+        }
+        if (warp.rank() == 0) sums[chunk] = sum;
+      });
       block.sync();
-      if (grid.warpIndex() == 0) {
-        const Warp& warp = session.warp();
-        std::uint32_t start = 0;
-        for (int first = 0; first < experts; first += width) {
-          const int expert = first + warp.rank();
-          std::uint32_t rows = 0;
-          if (expert < experts) rows = placement.stride > 0 ? placement.stride : aligned(totals[expert]);
+      std::uint32_t start = 0;
+      int counted = 0;  // chunks
+      forEachChunk([&](int chunk, int expert, bool isExpert) {
+        for (; counted < chunk; counted += width) {
+          const int other = counted + warp.rank();
           std::uint32_t sum = 0;
-          const std::uint32_t before = scan::sumOfLanesBefore(warp, rows, sum);
-          if (expert < experts) starts[expert] = start + before;
+          scan::sumOfLanesBefore(warp, other < chunk ? sums[other] : 0u, sum);
           start += sum;
         }
-        if (warp.rank() == 0) *end = start;
-      }
+        counted = chunk;
+        if (!isExpert) return;
+        const std::uint32_t first = start + starts[expert];
+        for (int from = 0; from < args.team.size(); ++from) begins[from * experts + expert] += first;
+        if (expert == experts - 1) *end = first + (placement.stride > 0 ? placement.stride : aligned(totals[expert]));
+        if (grid.blockIndex() != 0) return;
+        placement.counts[expert] = totals[expert];
+        placement.offsets[expert] = first;
+        if (expert == experts - 1) placement.offsets[experts] = *end;
+      });
       block.sync();
-      for (int i = block.rank(); i < experts * args.team.size(); i += block.size()) begins[i] += starts[i % experts];
       if (grid.blockIndex() == 0) {
-        for (int expert = block.rank(); expert < experts; expert += block.size()) {
-          placement.counts[expert] = totals[expert];
-          placement.offsets[expert] = starts[expert];
-          if (expert == experts - 1) placement.offsets[experts] = *end;
-        }
         for (int from = block.rank(); from < args.team.size(); from += block.size()) {
           args.handle.received[from] = session.count(from, tokenCount);
         }
         session.report(*end);
       }
-      block.sync();
-      return !session.failed() && *end <= placement.capacity;
+      return *end <= placement.capacity;
     }
     /// Waits until every rank has reported whether its output holds its rows. Called by all lanes of a warp; the same
     /// in all of them.
     MSCCLPP_INLINE bool allFit() {
-      if (session.failed()) return false;
       for (int from = session.warp().rank(); from < args.team.size(); from += width) {
         const std::uint32_t limit = session.count(from, rowLimit);
         if (limit == noLimit) continue;

@@ -131,8 +131,8 @@ MSCCLPP_INLINE std::uint32_t numberTokens(const Warp& warp, const Routing<Index>
 /// Computes the layout of a routing. Called by all threads of the grid. sync() is a barrier of all of them, which is
 /// called once or twice; after it all threads may read the layout. It returns false, the same in all threads of a
 /// block, if it failed: then layOutRouting() returns false at once, and the layout is meaningless. Indices are in the
-/// order of the tokens: the result is the same in every run. A warp scans a segment of the tokens for one expert or rank
-/// at a time; about experts + ranks warps for each segmentTokens tokens keep it short.
+/// order of the tokens: the result is the same in every run. A warp scans a segment of the tokens for one expert or
+/// rank at a time; about experts + ranks warps for each segmentTokens tokens keep it short.
 template <Grid GridType, class Index, class Sync>
 MSCCLPP_INLINE bool layOutRouting(const GridType& grid, const Routing<Index>& routing, const Dimensions& dimensions,
                                   const RoutingLayout& layout, const Sync& sync) {
@@ -148,14 +148,30 @@ MSCCLPP_INLINE bool layOutRouting(const GridType& grid, const Routing<Index>& ro
   segments = segments > blocks ? blocks : segments;
   const std::uint32_t length = (routing.tokens + segments - 1) / segments;
 
-  // The warps of a block scan the same segment, so that it stays in the multiprocessor's cache. Experts, then ranks,
-  // then one more for the choices that do not count.
+  // The choices that do not count, each by one thread. No early exit: the loads are in flight together.
+  const auto blockThreads = grid.block();
+  const auto thread =
+      block * static_cast<std::uint32_t>(blockThreads.size()) + static_cast<std::uint32_t>(blockThreads.rank());
+  const auto threads = blocks * static_cast<std::uint32_t>(blockThreads.size());
+  for (std::size_t i = thread; i < routing.tokens * choices; i += threads) {
+    const auto choice = static_cast<int>(i % choices);
+    const Index expert = routing.experts[i];
+    bool counts = expert >= 0 && expert < static_cast<Index>(dimensions.experts);
+    MSCCLPP_UNROLL
+    for (int before = 1; before < maxTopk; ++before) {
+      const Index other = before <= choice ? routing.experts[i - static_cast<std::size_t>(before)] : Index{-1};
+      counts &= other != expert;
+    }
+    if (!counts) layout.expertIndex[i] = -1;
+  }
+
+  // The warps of a block scan the same segment, so that it stays in the multiprocessor's cache. Experts, then ranks.
   const std::uint32_t segment = block % segments;
   const std::uint32_t begin = segment * length < routing.tokens ? segment * length : routing.tokens;
   const std::uint32_t end = begin + length < routing.tokens ? begin + length : routing.tokens;
   const auto blocksOfSegment = static_cast<int>((blocks - segment + segments - 1) / segments);
   const int first = grid.warpIndex() * blocksOfSegment + static_cast<int>(block / segments);
-  for (int bin = first; bin <= counted; bin += grid.warpCount() * blocksOfSegment) {
+  for (int bin = first; bin < counted; bin += grid.warpCount() * blocksOfSegment) {
     std::uint32_t count = 0;
     if (bin < dimensions.experts) {
       count = scan::numberTokens(
@@ -163,7 +179,7 @@ MSCCLPP_INLINE bool layOutRouting(const GridType& grid, const Routing<Index>& ro
             if (choice < 0) return;
             layout.expertIndex[token * choices + static_cast<std::size_t>(choice)] = static_cast<std::int32_t>(index);
           });
-    } else if (bin < counted) {
+    } else {
       const int rank = bin - dimensions.experts;
       const int firstExpert = rank * dimensions.expertsPerRank();
       count =
@@ -172,17 +188,6 @@ MSCCLPP_INLINE bool layOutRouting(const GridType& grid, const Routing<Index>& ro
                                layout.rankIndex[token * ranks + static_cast<std::size_t>(rank)] =
                                    choice >= 0 ? static_cast<std::int32_t>(index) : -1;
                              });
-    } else {
-      for (std::uint32_t token = begin + static_cast<std::uint32_t>(warp.rank()); token < end;
-           token += static_cast<std::uint32_t>(warp.size())) {
-        const Index* const chosen = routing.experts + token * choices;
-        for (int j = 0; j < topk; ++j) {
-          bool counts = chosen[j] >= 0 && chosen[j] < static_cast<Index>(dimensions.experts);
-          for (int before = 0; before < j; ++before) counts = counts && chosen[before] != chosen[j];
-          if (!counts) layout.expertIndex[token * choices + static_cast<std::size_t>(j)] = -1;
-        }
-      }
-      continue;
     }
     if (warp.rank() != 0) continue;
     std::uint32_t* const totals =
@@ -193,10 +198,6 @@ MSCCLPP_INLINE bool layOutRouting(const GridType& grid, const Routing<Index>& ro
   if (segments == 1) return true;
 
   // What the segments before have is added, and the totals are computed.
-  const auto blockThreads = grid.block();
-  const auto thread =
-      block * static_cast<std::uint32_t>(blockThreads.size()) + static_cast<std::uint32_t>(blockThreads.rank());
-  const auto threads = blocks * static_cast<std::uint32_t>(blockThreads.size());
   const auto before = [&](std::uint32_t segmentsBefore, int bin) {
     std::uint32_t sum = 0;
     for (std::uint32_t s = 0; s < segmentsBefore; ++s) {

@@ -57,21 +57,30 @@ class RowSession {
   MSCCLPP_INLINE int rankInOrder(int i) const { return i == team().size() - 1 ? team().rank() : team().peer(i); }
 
   /// The share of this warp of the items to send or to receive: first, first + stride, ... Where rows have flags and
-  /// the launch does both, half of the warps of each block send while the others receive, if there are warps for both.
+  /// the launch does both, some warps of each block send while the others receive, if there are warps for both: half of
+  /// them, or `most` if that is less.
   struct Share {
     std::uint32_t first, stride;
     bool sends, receives;
   };
-  MSCCLPP_INLINE Share share(Phase phase) const {
+  MSCCLPP_INLINE Share share(Phase phase, int most) const {
     const auto block = static_cast<std::uint32_t>(grid_.blockIndex());
     const auto blocks = static_cast<std::uint32_t>(grid_.blockCount());
-    const auto warp = static_cast<std::uint32_t>(grid_.warpIndex());
-    const auto warps = static_cast<std::uint32_t>(grid_.warpCount());
-    if (!Transport::hasRowFlags || phase != Phase::Both || warps == 1) {
-      return {warp * blocks + block, warps * blocks, phase != Phase::Receive, phase != Phase::Send};
-    }
-    const bool sends = warp % 2 == 0;
-    return {warp / 2 * blocks + block, (sends ? (warps + 1) / 2 : warps / 2) * blocks, sends, !sends};
+    const int warp = grid_.warpIndex();
+    const int sending = senders(phase, most);
+    const int firstReceiver = isDivided(phase) ? sending : 0;
+    const auto stride = [&](int count) { return static_cast<std::uint32_t>(count) * blocks; };
+    // A warp that does both has the same share of both.
+    if (warp < sending)
+      return {stride(warp) + block, stride(sending), true, phase == Phase::Both && firstReceiver == 0};
+    return {stride(warp - firstReceiver) + block, stride(grid_.warpCount() - firstReceiver), false,
+            phase != Phase::Send};
+  }
+  /// The warps of a block that send: the first ones.
+  MSCCLPP_INLINE int senders(Phase phase, int most) const {
+    if (phase == Phase::Receive) return 0;
+    const int can = isDivided(phase) ? (grid_.warpCount() + 1) / 2 : grid_.warpCount();
+    return can < most ? can : most;
   }
 
   /// A barrier of the blocks of this launch. Called by all threads. Returns whether it succeeded, the same in all
@@ -103,14 +112,15 @@ class RowSession {
       }
     }
   }
-  /// Waits until every rank has entered the call. Called by all threads of each block; they may read all counts then.
-  MSCCLPP_INLINE void awaitEntries() {
+  /// Waits until every rank has entered the call. Called by all threads of each block. Returns whether all have, the
+  /// same in all threads of the block: they may read all counts then. If not, the call fails.
+  MSCCLPP_INLINE bool awaitEntries() {
     const auto block = grid_.block();
     for (int from = block.rank(); from < team().size(); from += block.size()) {
       awaitWord(args_.scratch.entryOffset(from), from);
     }
     if (hasFailed(wait_)) args_.epochs.stop(epoch_);
-    block.sync();
+    return !block.syncAny(hasFailed(wait_));
   }
   /// A count that rank `from` has sent.
   MSCCLPP_INLINE std::uint32_t count(int from, std::uint32_t word) const {
@@ -120,8 +130,7 @@ class RowSession {
 
   /// Tells every rank, this one too, a number. Called by the warps of a block, after awaitEntries(), with the same
   /// number if more than once in a call. Relaxed: it is valid by itself.
-  MSCCLPP_INLINE void report(std::uint32_t number) {
-    if (failed()) return;
+  MSCCLPP_INLINE void report(std::uint32_t number) const {
     for (int to = grid_.warpIndex() * width + warp_.rank(); to < team().size(); to += grid_.warpCount() * width) {
       arch::store<arch::Order::Relaxed, arch::Scope::System>(wordAt(to, args_.scratch.reportOffset(team().rank())),
                                                              (epoch_ << 32) | number);
@@ -145,6 +154,10 @@ class RowSession {
   /// Sends a pack to a slot of a rank; each slot at most once in a call. One thread.
   MSCCLPP_INLINE void send(int to, std::uint32_t slot, const Word128& word) const {
     Transport::write(args_.window.at(to, args_.scratch.slotsOffset(epoch_, team().rank())), slot, word, epoch_);
+  }
+  /// Where a pack is in a slot of a rank, for transports that copy rows.
+  MSCCLPP_INLINE std::byte* slotAt(int to, std::uint32_t slot) const {
+    return args_.window.at(to, args_.scratch.slotsOffset(epoch_, team().rank())) + Transport::bytes(slot);
   }
   /// Announces a row, of which this warp has sent all packs. Called by all its lanes.
   MSCCLPP_INLINE void publish([[maybe_unused]] int to, [[maybe_unused]] std::uint32_t row) const {
@@ -194,6 +207,9 @@ class RowSession {
   }
 
  private:
+  MSCCLPP_INLINE bool isDivided(Phase phase) const {
+    return Transport::hasRowFlags && phase == Phase::Both && grid_.warpCount() > 1;
+  }
   MSCCLPP_INLINE std::uint64_t* wordAt(int rank, std::size_t offset) const {
     return reinterpret_cast<std::uint64_t*>(args_.window.at(rank, offset));
   }

@@ -24,20 +24,25 @@ inline constexpr int stepScalePacks = stepGroups / 4;
 // stepScalePacks; the lane that needs pack x of the step's scales calls makePack(). Scales are floats: value = scale *
 // fp8 value.
 
+// A source may have row(token), the address of a token's packs, for transports that copy rows.
+
 /// Rows of 16-byte packs, sent as they are: bf16 or any other type.
 struct RowArray {
   static constexpr bool hasScales = false;
   const std::byte* rows;   ///< [tokens], 16-byte aligned
   std::uint32_t rowPacks;  ///< packs of a row: RowSlots::rowPacks
 
+  MSCCLPP_INLINE const std::byte* row(std::uint32_t token) const {
+    return rows + std::size_t{token} * rowPacks * sizeof(Word128);
+  }
   template <class Warp, int n, class Scales>
   MSCCLPP_INLINE void load(const Warp& warp, std::uint32_t token, std::uint32_t firstPack, std::uint32_t packs,
                            Word128 (&words)[n], const Scales&) const {
-    const std::byte* const row = rows + (std::size_t{token} * rowPacks + firstPack) * sizeof(Word128);
+    const std::byte* const from = row(token) + std::size_t{firstPack} * sizeof(Word128);
     MSCCLPP_UNROLL
     for (int i = 0; i < n; ++i) {
       const auto pack = static_cast<std::uint32_t>(i * Warp::width + warp.rank());
-      if (pack < packs) words[i] = arch::loadWide(row + pack * sizeof(Word128));
+      if (pack < packs) words[i] = arch::loadWide(from + pack * sizeof(Word128));
     }
   }
 };
@@ -49,6 +54,7 @@ struct ScaledRowArray {
   const float* scales;  ///< [tokens][groups()]
 
   MSCCLPP_HOST_DEVICE std::uint32_t groups() const { return (values.rowPacks + groupPacks - 1) / groupPacks; }
+  MSCCLPP_INLINE const std::byte* row(std::uint32_t token) const { return values.row(token); }
 
   template <class Warp, int n, class Scales>
   MSCCLPP_INLINE void load(const Warp& warp, std::uint32_t token, std::uint32_t firstPack, std::uint32_t packs,

@@ -1,9 +1,10 @@
-// How a row of a token travels to another rank: as packets, which carry their own flags, or by stores that a flag of
-// the row publishes.
+// How a row of a token travels to another rank: as packets, which carry their own flags, or by stores or bulk copies
+// that a flag of the row publishes.
 #pragma once
 
 #include "mscclpp/arch/memory.hpp"
 #include "mscclpp/arch/wide.hpp"
+#include "mscclpp/basic/bulk_copy.hpp"
 #include "mscclpp/basic/serial_group.hpp"
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/collective/rows.hpp"
@@ -21,6 +22,7 @@ struct PacketTransport {
   static_assert(!P::needsFullWarp, "use Sentinel, or PacketRows of LL16Packet or LL8Packet: LL128 sends whole lines");
   using Protocol = P;
   static constexpr bool hasRowFlags = false;
+  static constexpr bool usesBulkCopies = false;
   static constexpr std::uint64_t sets = 2;
   static constexpr int initialByte = P::initialByte;
 
@@ -49,6 +51,7 @@ struct PacketTransport {
 /// acquires the flag. The slots are in one set: a rank writes those of another once that one has entered the call.
 struct StoreTransport {
   static constexpr bool hasRowFlags = true;
+  static constexpr bool usesBulkCopies = false;
   static constexpr std::uint64_t sets = 1;
   static constexpr int initialByte = 0;
 
@@ -74,6 +77,26 @@ struct StoreTransport {
       if (isPresent[i]) words[i] = arch::loadWide(slots[i] + std::size_t{slot[i]} * sizeof(Word128));
     }
     return true;
+  }
+};
+
+/// StoreTransport, but dispatch sends rows that are arrays by bulk copies: the copy engine reads a row once, and writes
+/// it to each rank. For few multiprocessors. The receiver, and a sender with another source, before sm_90 or without
+/// shared memory, does as with StoreTransport, and ranks may differ in which of the two they use.
+struct BulkTransport : StoreTransport {
+  static constexpr bool usesBulkCopies = true;
+  static constexpr int queues = 4;      ///< warps of a block that send, each with a queue of copies
+  static constexpr int rowsAtOnce = 8;  ///< that a warp sends before it waits for the copies
+
+  /// destinations: the most ranks of the team.
+  template <int destinations>
+  using Queue = BulkCopier<BulkCopyConfig{
+      .chunkBytes = 8 << 10, .chunks = 4, .prefetchDepth = 2, .quantum = 1, .destinations = destinations}>;
+
+  /// Waits until the copies of a queue have completed. Called by all lanes; the first may then announce the rows.
+  template <class CopyQueue, class Warp, WaitPolicy Wait>
+  static MSCCLPP_INLINE void complete(CopyQueue& queue, const Warp& warp, Wait& wait) {
+    queue.flush(warp, wait);
   }
 };
 

@@ -8,21 +8,41 @@
 
 namespace mscclpp::plan {
 
+namespace detail {
+
+/// The first fault that a simulation finds; in plans with packets also those of each pair that it leaves open.
+constexpr Fault checkOrder(const Plan& plan, std::int32_t iterations, CheckLimits limits) {
+  constexpr std::int32_t calls = 3;
+  Simulation all(plan, calls, iterations, limits);
+  if (const Fault fault = all.run(true)) return fault;
+  limits.steps -= all.steps();
+  for (const PiecePair& pair : all.openPairs()) {
+    Simulation ofPair(plan, calls, iterations, limits, &pair);
+    if (const Fault fault = ofPair.run(true)) return fault;
+    limits.steps -= ofPair.steps();
+  }
+  return {};
+}
+
+}  // namespace detail
+
 /// The first fault of a plan; FaultKind::None if it is proven that, for messages of any size and in every execution of
 /// any number of successive calls: no access leaves its buffer, no block waits for ever, every read is ordered after
 /// the write whose value it is to see, no data is overwritten while somebody may read it (the caller's included, who
-/// writes inputs and reads outputs between calls), all signals are waited for, and all outputs hold what the collective
-/// defines. What is assumed of operations is written at OperationKind; docs/plans.md lists what the model does not see.
+/// writes inputs and reads outputs between calls), other ranks' inputs and outputs are accessed during their calls
+/// only, all signals are waited for, and all outputs hold what the collective defines. What is assumed of operations is
+/// written at OperationKind; docs/plans.md lists what the model does not see. A plan whose check would exceed `limits`
+/// gets FaultKind::TooLarge.
 ///
 /// Three calls are simulated: scratch is used by each second or each call in the same way, so that the third relates to
 /// those before as every later one does. Loops run once, and three times, on parts of the chunks that are disjoint: the
 /// third iteration relates to the second as every later one to its predecessor.
 /// In constant expressions g++ wants -fconstexpr-ops-limit=... beyond about 8 ranks with 8 blocks each.
-constexpr Fault check(const Plan& plan) {
+constexpr Fault check(const Plan& plan, const CheckLimits& limits = {}) {
   if (const Fault fault = StructureCheck(plan).run()) return fault;
-  if (const Fault fault = Simulation(plan, 3, 1).run(true)) return fault;
+  if (const Fault fault = detail::checkOrder(plan, 1, limits)) return fault;
   for (const Operation& operation : plan.operations)
-    if (operation.kind == OperationKind::LoopBegin) return Simulation(plan, 3, 3).run(true);
+    if (operation.kind == OperationKind::LoopBegin) return detail::checkOrder(plan, loopIterations, limits);
   return {};
 }
 
@@ -30,7 +50,7 @@ constexpr Fault check(const Plan& plan) {
 /// positions of operations that the data did not reach are then left alone.
 constexpr Fault setPositions(Plan& plan) {
   if (const Fault fault = StructureCheck(plan).run()) return fault;
-  Simulation simulation(plan, 1, 1);
+  Simulation simulation(plan, 1, 1, {});
   const Fault fault = simulation.run(false);
   for (std::int32_t i = 0; i < countOf(plan.operations); ++i)
     if (simulation.positions()[i] >= 0) plan.operations[i].position = simulation.positions()[i];

@@ -19,6 +19,7 @@ struct Clock {
   constexpr Clock() = default;
   constexpr explicit Clock(std::int32_t actors) : strong(actors, 0), weak(actors, 0) {}
 
+  constexpr std::size_t size() const { return weak.size(); }
   constexpr void mergeWeak(const Clock& other) { raise(weak, other.weak); }
   constexpr void merge(const Clock& other) {
     raise(strong, other.strong);
@@ -29,7 +30,6 @@ struct Clock {
     weak[actor] = std::max(weak[actor], interval);
   }
 
- private:
   static constexpr void raise(std::vector<std::int32_t>& to, const std::vector<std::int32_t>& from) {
     for (std::size_t i = 0; i < to.size(); ++i)
       if (from[i] > to[i]) to[i] = from[i];
@@ -40,13 +40,17 @@ struct Clock {
 class Snapshots {
  public:
   constexpr std::int32_t add(const Clock& clock) {
+    numbers_ += clock.strong.size() + clock.weak.size();
     clocks_.push_back(clock);
     return static_cast<std::int32_t>(clocks_.size()) - 1;
   }
+  /// How many numbers they are, in all.
+  constexpr std::uint64_t numbers() const { return numbers_; }
   constexpr const Clock& operator[](std::int32_t number) const { return clocks_[number]; }
 
  private:
   std::vector<Clock> clocks_;
+  std::uint64_t numbers_ = 0;
 };
 
 }  // namespace mscclpp::plan

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "mscclpp/plan/cells.hpp"
+#include "mscclpp/plan/piece.hpp"
 #include "mscclpp/plan/plan.hpp"
 
 namespace mscclpp::plan {
@@ -16,6 +18,9 @@ struct DataAccess {
   std::int32_t instance = -1;  ///< which execution of which operation
   std::int32_t block = -1;     ///< of the plan; -1: the caller
   std::int32_t operation = -1;
+  bool isWrite = false;
+  Piece piece;
+  std::int32_t certificate = 0;  ///< see Simulation: of those of its block; 0: none
 };
 
 /// A part of a chunk that operations read and write whole.
@@ -27,6 +32,14 @@ struct Cell {
   std::int32_t packetCall = -1;   ///< -1: plain data
 };
 
+/// The cells of an iteration of a chunk. Scratch holds data of several calls and positions, whose cells lie in it in
+/// different ways, since messages and chunks differ in size.
+struct Strip {
+  Piece holds;                     ///< call and position of its latest data
+  DataAccess write;                ///< the first of that data
+  std::vector<DataAccess> before;  ///< accesses to earlier data
+};
+
 /// Sums of input chunks.
 class Values {
  public:
@@ -36,8 +49,10 @@ class Values {
     std::int32_t position = 0;
   };
 
-  constexpr explicit Values(const Plan& plan) : plan_(plan) {
+  constexpr explicit Values(const Plan& plan) : plan_(plan), mostTerms_(plan.ranks) {
     for (const RankPlan& rank : plan.rankPlans) inputChunks_ = std::max(inputChunks_, rank.inputChunks);
+    for (const Expectation& expectation : plan.expectations)
+      mostTerms_ = std::max(mostTerms_, expectation.contributions.count / 2);
   }
 
   constexpr std::int32_t input(std::int32_t call, std::int32_t rank, std::int32_t chunk) const {
@@ -50,19 +65,26 @@ class Values {
   constexpr std::int32_t addInput(std::int32_t call, std::int32_t rank, std::int32_t chunk) {
     return add({{input(call, rank, chunk)}, chunkPosition(plan_, chunk)});
   }
-  /// Requires equal positions.
+  /// Requires equal positions. Of what has more contributions than any output is to have, only that is remembered.
   constexpr std::int32_t sum(const std::vector<std::int32_t>& terms) {
     if (terms.size() == 1) return terms[0];
     Value value;
     value.position = values_[terms[0]].position;
     for (const std::int32_t term : terms) {
       const auto& more = values_[term].contributions;
+      if (more == tooMany || countOf(value.contributions) + countOf(more) > mostTerms_) {
+        value.contributions = tooMany;
+        break;
+      }
       value.contributions.insert(value.contributions.end(), more.begin(), more.end());
     }
+    terms_ += value.contributions.size();
     std::sort(value.contributions.begin(), value.contributions.end());
     return add(std::move(value));
   }
   constexpr const Value& operator[](std::int32_t value) const { return values_[value]; }
+  /// The contributions of all values, about.
+  constexpr std::uint64_t terms() const { return terms_ + values_.size(); }
 
   /// The contributions that output chunk `chunk` of `rank` is to hold; empty: the collective does not define it.
   constexpr std::vector<std::int32_t> expected(std::int32_t call, std::int32_t rank, std::int32_t chunk) const {
@@ -109,24 +131,34 @@ class Values {
 
  private:
   const Plan& plan_;
+  const std::vector<std::int32_t> tooMany{-1};
+  std::int32_t mostTerms_;
   std::int32_t inputChunks_ = 1;
+  std::uint64_t terms_ = 0;
   std::vector<Value> values_;
 };
 
 /// The cells of all buffers of all ranks.
 class Contents {
  public:
-  constexpr Contents(const Plan& plan, std::int32_t cellsPerChunk) : plan_(plan), cellsPerChunk_(cellsPerChunk) {
+  /// A cell, and where it lies.
+  struct Place {
+    Cell& cell;
+    Strip& strip;
+  };
+
+  constexpr Contents(const Plan& plan, const CellLayout& layout) : plan_(plan), layout_(layout) {
     std::int32_t next = 0;
     for (const RankPlan& rank : plan.rankPlans) {
       firsts_.push_back(next);
       next += rank.inputChunks + rank.outputChunks + scratchSets() * rank.scratchChunks;
     }
-    cells_.resize(static_cast<std::size_t>(next) * cellsPerChunk);
+    cells_.resize(static_cast<std::size_t>(next) * layout.cells());
+    strips_.resize(static_cast<std::size_t>(next) * layout.iterations());
   }
 
-  /// The cells of a chunk for an operation of call `call`.
-  constexpr Cell* chunk(BufferKind buffer, std::int32_t rank, std::int32_t chunk, std::int32_t call) {
+  /// Where a chunk lies for an operation of call `call`.
+  constexpr std::int32_t chunk(BufferKind buffer, std::int32_t rank, std::int32_t chunk, std::int32_t call) const {
     const RankPlan& of = plan_.rankPlans[rank];
     if (buffer == BufferKind::Output && plan_.inPlace) {
       const std::int32_t input = inputOfOutput(rank, chunk);
@@ -138,7 +170,17 @@ class Contents {
     std::int32_t index = firsts_[rank] + chunk;
     if (buffer != BufferKind::Input) index += of.inputChunks;
     if (buffer == BufferKind::Scratch) index += of.outputChunks + (call % scratchSets()) * of.scratchChunks;
-    return cells_.data() + static_cast<std::size_t>(index) * cellsPerChunk_;
+    return index;
+  }
+  /// A cell of the chunk with this index.
+  constexpr Place at(std::int32_t index, std::int32_t cell) {
+    return {cells_[static_cast<std::size_t>(index) * layout_.cells() + cell],
+            strips_[static_cast<std::size_t>(index) * layout_.iterations() + layout_.iterationOf(cell)]};
+  }
+  /// The first of the cells that lie in the strip of a cell.
+  constexpr Cell* stripOf(std::int32_t index, std::int32_t cell) {
+    const std::int32_t perIteration = layout_.cells() / layout_.iterations();
+    return &cells_[static_cast<std::size_t>(index) * layout_.cells() + cell / perIteration * perIteration];
   }
 
  private:
@@ -155,9 +197,10 @@ class Contents {
   }
 
   const Plan& plan_;
-  std::int32_t cellsPerChunk_;
+  const CellLayout& layout_;
   std::vector<std::int32_t> firsts_;
   std::vector<Cell> cells_;
+  std::vector<Strip> strips_;
 };
 
 }  // namespace mscclpp::plan

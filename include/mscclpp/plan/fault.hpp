@@ -25,10 +25,11 @@ enum class FaultKind : std::uint8_t {
   WrongPortTransfer,    ///< other than one local source and one destination of the same form
   WrongSwitchTransfer,  ///< through a switch channel of another buffer, or of which the rank is no member
   WrongTransfer,        ///< no chunks, no source or no destination
-  WrongShare,           ///< share outside of shares, or so many that the check cannot divide a chunk by all
+  WrongShare,           ///< share outside of shares, or more combinations of shares than the check can follow
   WrongBarrier,         ///< a barrier that another number of blocks names than it says
   WrongLoop,            ///< loops that are nested, not closed, or of pieces of zero or of different bytes
   WrongExpectation,     ///< an expectation that names chunks which do not exist
+  TooLarge,             ///< too many chunks, or too many operations, to be checked
 
   // The order of its operations (plan/simulation.hpp).
   Deadlock,             ///< the block waits for ever
@@ -40,6 +41,8 @@ enum class FaultKind : std::uint8_t {
   WriteBeforeWrite,     ///< two writes without order
   Uninitialised,        ///< a read of data that nobody wrote
   PacketWrittenTwice,   ///< packets of the same call in one place: the flags do not tell them apart
+  AccessBeforeCall,     ///< an access to a peer's input or output that is not ordered after the begin of its call
+  AccessAfterCall,      ///< an access to a peer's input or output that is not ordered before the end of its call
   InputOverwritten,     ///< a write to the input of a call that is not in place
 
   // Its data.

@@ -73,8 +73,8 @@ class FaultMessage {
       case FaultKind::WrongTransfer:
         return "a transfer needs chunks, a source and a destination";
       case FaultKind::WrongShare:
-        return "the shares of a transfer are not numbered from 0 to their number, or the numbers of shares in the plan "
-               "have too large a common multiple";
+        return "the shares of a transfer are not numbered from 0 to their number, or the plan has too many different "
+               "numbers of shares";
       case FaultKind::WrongBarrier:
         return "barrier " + number + " is not named by as many blocks as it says";
       case FaultKind::WrongLoop:
@@ -82,6 +82,8 @@ class FaultMessage {
                "loop";
       case FaultKind::WrongExpectation:
         return "expectation " + number + " names chunks that do not exist, or the collective is not a custom one";
+      case FaultKind::TooLarge:
+        return "it is too large to be checked: use fewer chunks, blocks, shares or operations";
       case FaultKind::Deadlock:
         return "the block waits for ever" +
                (fault_.otherRank >= 0 ? " for a signal of rank " + std::to_string(fault_.otherRank) : std::string());
@@ -106,6 +108,17 @@ class FaultMessage {
       case FaultKind::PacketWrittenTwice:
         return chunk() + " gets packets twice in one call (before: " + other +
                "), which their flags do not tell apart; use another chunk";
+      case FaultKind::AccessBeforeCall:
+        return "the operation accesses " + chunk() + " before the call of rank " + std::to_string(fault_.bufferRank) +
+               " is known to have begun, while its caller may still use the buffer: wait for a signal of that rank "
+               "first" +
+               call();
+      case FaultKind::AccessAfterCall:
+        return (namesCaller() ? other : "the operation") + " may still access " + chunk() + " when the call of rank " +
+               std::to_string(fault_.bufferRank) +
+               " has ended and its caller uses the buffer: let that rank wait for a signal, or a flush, after the "
+               "access" +
+               call();
       case FaultKind::InputOverwritten:
         return chunk() + " is written, but the plan is not in place";
       case FaultKind::MixedPositions:

@@ -2,16 +2,20 @@
 #pragma once
 
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
+#include "mscclpp/plan/cells.hpp"
 #include "mscclpp/plan/fault.hpp"
 #include "mscclpp/plan/plan.hpp"
 
 namespace mscclpp::plan {
 
-/// Chunks are followed in parts that all shares divide; more than this are not checked.
-inline constexpr int maxCellsPerChunk = 1024;
+/// The ranks that a plan has at most.
+inline constexpr int maxPlanRanks = 4096;
+/// The cells of the buffers of all ranks that are followed; a plan with more is not checked.
+inline constexpr std::int64_t maxCells = std::int64_t{1} << 22;
+/// Iterations of a loop that are followed.
+inline constexpr int loopIterations = 3;
 
 /// For each channel of the plan, the index (in Plan::channels) of its other end, or -1; -1 for switch channels.
 constexpr std::vector<std::int32_t> otherEnds(const Plan& plan) {
@@ -56,10 +60,12 @@ class StructureCheck {
     checkHeader();
     if (fault_) return fault_;
     for (std::int32_t rank = 0; rank < plan_.ranks && !fault_; ++rank) checkRank(rank);
+    if (!fault_) checkSize();
     if (fault_) return fault_;
     checkChannels();
     for (std::int32_t rank = 0; rank < plan_.ranks && !fault_; ++rank) checkOperations(rank);
     if (!fault_) checkExpectations();
+    if (!fault_) checkSize();
     return fault_;
   }
 
@@ -88,7 +94,7 @@ class StructureCheck {
   }
 
   constexpr void checkHeader() {
-    const bool possible = plan_.ranks > 0 && plan_.ranks <= 4096 && countOf(plan_.rankPlans) == plan_.ranks &&
+    const bool possible = plan_.ranks > 0 && plan_.ranks <= maxPlanRanks && countOf(plan_.rankPlans) == plan_.ranks &&
                           plan_.root >= 0 && plan_.root < plan_.ranks && plan_.chunksPerPart > 0 &&
                           plan_.threadsPerBlock > 0 && plan_.threadsPerBlock <= 1024 && plan_.alignment > 0 &&
                           (plan_.alignment & (plan_.alignment - 1)) == 0 && plan_.minBytes <= plan_.maxBytes &&
@@ -169,7 +175,7 @@ class StructureCheck {
         const Operation& operation = plan_.operations[operations.first + i];
         switch (operation.kind) {
           case OperationKind::Transfer:
-            checkTransfer(rank, operation);
+            checkTransfer(rank, operation, inLoop);
             break;
           case OperationKind::Signal:
           case OperationKind::Wait:
@@ -231,14 +237,13 @@ class StructureCheck {
     }
   }
 
-  constexpr void checkTransfer(std::int32_t rank, const Operation& operation) {
+  constexpr void checkTransfer(std::int32_t rank, const Operation& operation, bool inLoop) {
     if (operation.chunks <= 0 || operation.sources.count <= 0 || operation.destinations.count <= 0)
       return report(FaultKind::WrongTransfer);
     if (operation.position < 0 || operation.position >= plan_.chunksPerPart) return report(FaultKind::WrongPosition);
     if (operation.shares < 1 || operation.share < 0 || operation.share >= operation.shares)
       return report(FaultKind::WrongShare);
-    shares_ = std::lcm(shares_, static_cast<std::int64_t>(operation.shares));
-    if (shares_ > maxCellsPerChunk) return report(FaultKind::WrongShare);
+    if (!layout_.divide(inLoop, operation.shares)) return report(FaultKind::WrongShare);
     bool throughPort = false;
     for (std::int32_t i = 0; i < operation.sources.count; ++i)
       checkOperand(rank, operation, plan_.operands[operation.sources.first + i], false, throughPort);
@@ -314,10 +319,19 @@ class StructureCheck {
     }
   }
 
+  constexpr void checkSize() {
+    where_ = {};
+    std::int64_t chunks = 0;
+    for (const RankPlan& rank : plan_.rankPlans)
+      chunks += std::int64_t{rank.inputChunks} + rank.outputChunks +
+                (plan_.doubleScratch ? 2 : 1) * std::int64_t{rank.scratchChunks};
+    if (chunks > maxCells / (layout_.cells() * (unitBytes_ == 0 ? 1 : loopIterations))) report(FaultKind::TooLarge);
+  }
+
   const Plan& plan_;
   Fault fault_;
   Fault where_;
-  std::int64_t shares_ = 1;
+  CellLayout layout_{1};
   std::uint64_t unitBytes_ = 0;           // of all loops
   std::vector<std::vector<char>> forms_;  // of each scratch chunk of each rank: 0 unknown, 1 plain, 2 packets
 };

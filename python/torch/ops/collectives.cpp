@@ -1,5 +1,6 @@
 #include "collectives.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -16,8 +17,9 @@ Shape copyOf(std::span<const std::int64_t> shape) {
 }
 
 Shape gatheredShape(const Tensor& tensor, const NamedGroup& group) {
-  Shape shape = copyOf(shapeOf(tensor));
-  if (shape.empty()) shape.push_back(1);
+  const std::span<const std::int64_t> part = shapeOf(tensor);
+  Shape shape(std::max<std::size_t>(part.size(), 1), 1);
+  std::copy(part.begin(), part.end(), shape.begin());
   shape[0] *= static_cast<std::int64_t>(group.ranks());
   return shape;
 }

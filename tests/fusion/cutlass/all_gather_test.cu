@@ -1,4 +1,6 @@
 // A pingpong kernel of CUTLASS in bfloat16 whose rows of A come from all ranks.
+#include <chrono>
+
 #include "gemm_cases.cuh"
 #include "mscclpp/fusion/cutlass/all_gather_gemm_kernel.cuh"
 
@@ -8,21 +10,10 @@ using namespace mscclpp::test;
 namespace {
 
 using cutlass::bfloat16_t;
-using cutlass::layout::ColumnMajor;
-using cutlass::layout::RowMajor;
-using TileShape = cute::Shape<cute::_128, cute::_128, cute::_64>;
-using ClusterShape = cute::Shape<cute::_2, cute::_1, cute::_1>;
-using Epilogue =
-    cutlass::epilogue::collective::CollectiveBuilder<cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape,
-                                                     ClusterShape, cutlass::epilogue::collective::EpilogueTileAuto,
-                                                     float, float, void, RowMajor, 8, bfloat16_t, RowMajor, 8,
-                                                     cutlass::epilogue::TmaWarpSpecialized>::CollectiveOp;
-using Mainloop = cutlass::gemm::collective::CollectiveBuilder<
-    cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, bfloat16_t, RowMajor, 8, bfloat16_t, ColumnMajor, 8, float,
-    TileShape, ClusterShape,
-    cutlass::gemm::collective::StageCountAutoCarveout<sizeof(typename Epilogue::SharedStorage) + 256>,
-    cutlass::gemm::KernelTmaWarpSpecializedPingpong>::CollectiveOp;
-using Stock = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop, Epilogue>;
+constexpr int reservedBytes = 256;  // for the gather
+using Stock =
+    StockGemm<cutlassTiles[2], bfloat16_t, bfloat16_t,
+              cutlass::epilogue::fusion::LinearCombination<bfloat16_t, float, void, float>, reservedBytes>::Type;
 
 constexpr int ranks = 2;
 using Kernel = AllGatherGemmKernel<Stock, ranks>;
@@ -114,4 +105,43 @@ void checkGather(const std::vector<GemmShape>& shapes) {
 TEST_CASE("CUTLASS: all-gather and GEMM") {
   // Slices that are a multiple of a tile and none, a slice that is empty.
   checkGather({{512, 256, 192}, {1000, 328, 192}, {257, 128, 192}, {1, 256, 192}, {1700, 1032, 192}});
+}
+
+// On one rank alone. Without a control block, in which the first failure would end the others, each wait of a tile has
+// its own limit.
+TEST_CASE("CUTLASS: an all-gather whose other rank does not call ends within one time limit") {
+  constexpr std::size_t rows = 2048, columns = 256, depth = 64;  // 16 rows of tiles, of which a block has several
+  constexpr std::uint64_t limit = 400'000'000;
+  GpuBackend backend;
+  const auto scratch = Kernel::scratchFor(rows, rows, depth);
+  auto windows = backend.allocate(ranks, scratch.windowBytes(), Kernel::Scratch::initialByte);
+  auto epochs = backend.allocate(ranks, epochWords * sizeof(std::uint64_t), 0);
+  epochs.write(0, std::vector<std::uint64_t>(epochWords, Kernel::Scratch::firstEpoch));
+  auto weights = backend.allocate(ranks, columns * depth * sizeof(bf16), 0);
+  auto outputs = backend.allocate(ranks, rows * columns * sizeof(bf16), 0);
+  typename Gemm::Arguments arguments{};
+  arguments.mode = cutlass::gemm::GemmUniversalMode::kGemm;
+  arguments.problem_shape = {static_cast<int>(rows), static_cast<int>(columns), static_cast<int>(depth), 1};
+  arguments.mainloop.ptr_B = reinterpret_cast<const bfloat16_t*>(weights.window().at(0));
+  arguments.mainloop.dB = {static_cast<int>(depth), cute::Int<1>{}, 0};
+  auto& gather = arguments.mainloop.gather;
+  gather.team = Team<ranks>(0, ranks);
+  gather.window = makeWindow<ranks>(windows.window().base, ranks);
+  gather.epochs = {reinterpret_cast<std::uint64_t*>(epochs.window().at(0))};
+  gather.scratch = scratch;
+  gather.count = rows;
+  gather.wait = {nullptr, limit};
+  arguments.epilogue.thread.alpha = 1.0f;
+  arguments.epilogue.ptr_D = reinterpret_cast<bfloat16_t*>(outputs.window().at(0));
+  arguments.epilogue.dD = {static_cast<int>(columns), cute::Int<1>{}, 0};
+  arguments.hw_info.sm_count = 2;
+  setDeviceOfRank(0);
+  Gemm gemm;
+  REQUIRE(gemm.initialize(arguments) == cutlass::Status::kSuccess);
+  const auto start = std::chrono::steady_clock::now();
+  REQUIRE(gemm.run() == cutlass::Status::kSuccess);
+  checkCuda(cudaDeviceSynchronize(), "GEMM");
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  CHECK(seconds.count() > limit / 1e9);
+  CHECK(seconds.count() < 2 * limit / 1e9);
 }

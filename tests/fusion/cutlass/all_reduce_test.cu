@@ -1,5 +1,7 @@
-// A pingpong kernel of CUTLASS in bfloat16 with an all-reduce in two hops, straight from its shared memory.
+// Kernels of CUTLASS in bfloat16 with an all-reduce: a pingpong kernel in two hops, straight from its shared memory,
+// one with small tiles in one hop, for few rows, and a cooperative one.
 #include "gemm_cases.cuh"
+#include "tests/fusion/gemm/random_shapes.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -7,33 +9,52 @@ using namespace mscclpp::test;
 namespace {
 
 using cutlass::bfloat16_t;
-using cutlass::layout::ColumnMajor;
-using cutlass::layout::RowMajor;
-using TileShape = cute::Shape<cute::_128, cute::_128, cute::_64>;
-using ClusterShape = cute::Shape<cute::_2, cute::_1, cute::_1>;
-using Epilogue =
-    cutlass::epilogue::collective::CollectiveBuilder<cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape,
-                                                     ClusterShape, cutlass::epilogue::collective::EpilogueTileAuto,
-                                                     float, float, void, RowMajor, 8, bfloat16_t, RowMajor, 8,
-                                                     cutlass::epilogue::TmaWarpSpecialized>::CollectiveOp;
-using Mainloop = cutlass::gemm::collective::CollectiveBuilder<
-    cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, bfloat16_t, RowMajor, 8, bfloat16_t, ColumnMajor, 8, float,
-    TileShape, ClusterShape,
-    cutlass::gemm::collective::StageCountAutoCarveout<sizeof(typename Epilogue::SharedStorage)>,
-    cutlass::gemm::KernelTmaWarpSpecializedPingpong>::CollectiveOp;
-using Stock = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop, Epilogue>;
-
 constexpr int ranks = 2;
-using Fused = GemmRowExchange<Stock, ranks, RowDelivery::ToAll>;
+constexpr CutlassTile smallTile{.rows = 64,
+                                .columns = 64,
+                                .depth = 64,
+                                .clusterRows = 1,
+                                .clusterColumns = 1,
+                                .schedule = CutlassSchedule::Pingpong};
+constexpr CutlassTile narrowTile = cutlassTiles[3];
+
+template <CutlassTile tile, RowDelivery delivery>
+using Fused = GemmRowExchange<typename StockGemm<tile, bfloat16_t, bfloat16_t>::Type, ranks, delivery>;
 
 const auto alphaOne = [](auto& thread, const float*, const float*) { thread.alpha = 1.0f; };
+
+template <CutlassTile tile, RowDelivery delivery>
+void check(const std::vector<GemmShape>& shapes) {
+  checkGemm<Fused<tile, delivery>, ranks>(shapes, false, alphaOne);
+}
+/// Few steps each: what varies are edges, and the numbers of tiles. The columns of a scratch are fixed.
+template <CutlassTile tile, RowDelivery delivery>
+void checkRandom(unsigned seed) {
+  constexpr int widths = 10;
+  std::mt19937 random(seed);
+  const auto atMost = [&](int most) { return static_cast<int>(random() % static_cast<unsigned>(most)) + 1; };
+  for (int i = 0; i < widths; ++i) {
+    std::vector<GemmShape> shapes(static_cast<std::size_t>(std::max(1, randomShapes() / widths)));
+    const int n = 8 * atMost(50);
+    for (GemmShape& shape : shapes) shape = {atMost(300), n, 8 * atMost(9)};
+    check<tile, delivery>(shapes);
+  }
+}
 
 }  // namespace
 
 TEST_CASE("CUTLASS: GEMM and all-reduce, whole tiles and edges") {
-  checkGemm<Fused, ranks>({{256, 2048, 128}, {300, 2048, 264}, {1, 2048, 8}, {640, 2048, 72}}, false, alphaOne);
+  check<cutlassTiles[2], RowDelivery::ToAll>({{256, 2048, 128}, {300, 2048, 264}, {1, 2048, 8}, {640, 2048, 72}});
 }
-
 TEST_CASE("CUTLASS: GEMM and all-reduce, columns that are no multiple of a tile, many tiles for each block") {
-  checkGemm<Fused, ranks>({{1500, 904, 192}, {129, 904, 512}}, false, alphaOne);
+  check<cutlassTiles[2], RowDelivery::ToAll>({{1500, 904, 192}, {129, 904, 512}});
+}
+TEST_CASE("CUTLASS: GEMM and all-reduce, random shapes") {
+  checkRandom<cutlassTiles[2], RowDelivery::ToAll>(1);
+}
+TEST_CASE("CUTLASS: GEMM and all-reduce in one hop") {
+  check<smallTile, RowDelivery::Redundant>({{16, 1000, 256}, {1, 1000, 512}, {200, 1000, 72}});
+}
+TEST_CASE("CUTLASS: a cooperative GEMM and all-reduce in one hop, random shapes") {
+  checkRandom<narrowTile, RowDelivery::Redundant>(2);
 }

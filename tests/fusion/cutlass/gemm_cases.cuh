@@ -7,15 +7,12 @@
 
 #include <cmath>
 #include <cstring>
-#include <cute/tensor.hpp>
-#include <cutlass/epilogue/collective/collective_builder.hpp>
-#include <cutlass/gemm/collective/collective_builder.hpp>
-#include <cutlass/gemm/kernel/gemm_universal.hpp>
 #include <random>
 #include <vector>
 
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/fusion/cutlass/gemm_row_exchange.cuh"
+#include "mscclpp/fusion/cutlass/stock_gemm.cuh"
 #include "tests/backend/gpu.cuh"
 #include "tests/backend/test_data.hpp"
 

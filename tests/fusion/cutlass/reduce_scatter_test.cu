@@ -9,10 +9,7 @@ namespace {
 namespace fusion = cutlass::epilogue::fusion;
 using cutlass::bfloat16_t;
 using cutlass::float_e4m3_t;
-using cutlass::layout::ColumnMajor;
-using cutlass::layout::RowMajor;
 using TileShape = cute::Shape<cute::_128, cute::_128, cute::_128>;
-using ClusterShape = cute::Shape<cute::_1, cute::_2, cute::_1>;
 constexpr auto nearest = cutlass::FloatRoundStyle::round_to_nearest;
 
 // columnScale * (rowScale * accumulator)
@@ -23,16 +20,13 @@ using Scaled =
 using Scales =
     fusion::Sm90EVT<fusion::Sm90Compute<cutlass::multiplies, bfloat16_t, float, nearest>, ColumnScales, Scaled>;
 
-using Epilogue = cutlass::epilogue::collective::CollectiveBuilder<
-    cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape,
-    cutlass::epilogue::collective::EpilogueTileAuto, float, float, void, RowMajor, 8, bfloat16_t, RowMajor, 8,
-    cutlass::epilogue::TmaWarpSpecializedCooperative, Scales>::CollectiveOp;
-using Mainloop = cutlass::gemm::collective::CollectiveBuilder<
-    cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, float_e4m3_t, RowMajor, 16, float_e4m3_t, ColumnMajor, 16,
-    float, TileShape, ClusterShape,
-    cutlass::gemm::collective::StageCountAutoCarveout<sizeof(typename Epilogue::SharedStorage)>,
-    cutlass::gemm::KernelTmaWarpSpecializedCooperative>::CollectiveOp;
-using Stock = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop, Epilogue>;
+constexpr CutlassTile tile{.rows = 128,
+                           .columns = 128,
+                           .depth = 128,
+                           .clusterRows = 1,
+                           .clusterColumns = 2,
+                           .schedule = CutlassSchedule::Cooperative};
+using Stock = StockGemm<tile, float_e4m3_t, bfloat16_t, Scales>::Type;
 
 constexpr int ranks = 2;
 using Fused = GemmRowExchange<Stock, ranks, RowDelivery::ToOwner>;

@@ -10,6 +10,7 @@
 #include "mscclpp/arch/backoff.hpp"
 #include "mscclpp/fusion/gemm/gemm_reduce.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
+#include "random_shapes.hpp"
 
 namespace mscclpp::test {
 
@@ -202,9 +203,10 @@ void checkSizes() {
   checkGemmReduce<T, config>(2, 1, {37, 51, 45, 0, 3});
   checkGemmReduce<T, config>(3, 1, {2, 270, 24, 8, 2});  // an empty slice; rows in two parts
   std::mt19937 random(static_cast<unsigned>(delivery) + 7);
-  for (int i = 0; i < (Backend<32>::onGpu ? 40 : 2); ++i) {
-    const GemmCall call{random() % 70 + 1, random() % 70 + 1, random() % 70 + 1, random() % 3 * 4, 2};
-    checkGemmReduce<T, config>(static_cast<int>(random() % 3) + 2, 1, call);
+  for (int i = 0; i < randomShapes(); ++i) {
+    const GemmCall call{random() % 70 + 1, random() % 70 + 1, random() % 70 + 1, random() % 3 * 4, 1};
+    const int ranks = i % 4 == 0 ? static_cast<int>(random() % 2) + 3 : 2;
+    checkGemmReduce<T, config>(ranks, static_cast<int>(random() % 2) + 1, call);
   }
 }
 
@@ -217,7 +219,12 @@ void checkSmall(int ranks, int blocks, const GemmCall& call) {
 TEST_CASE("GEMM and all-reduce, tiles of several warps") {
   constexpr GemmReduceConfig config{.tile = sharedTile, .reducerWarps = 1};
   checkGemmReduce<bf16, config>(2, 1, {45, 70, 130, 0, 1});
-  if (Backend<32>::onGpu) checkGemmReduce<bf16, config>(2, 8, {700, 1100, 264, 0, 2});
+  if (!Backend<32>::onGpu) return;
+  checkGemmReduce<bf16, config>(2, 8, {700, 1100, 264, 0, 2});
+  std::mt19937 random(17);
+  for (int i = 0; i < randomShapes() / 10; ++i) {
+    checkGemmReduce<bf16, config>(2, 8, {random() % 400 + 1, random() % 400 + 1, random() % 90 + 1, 0, 1});
+  }
 }
 TEST_CASE("GEMM of one rank") {
   checkSmall<RowDelivery::ToAll>(1, 1, {18, 33, 16, 0, 2});

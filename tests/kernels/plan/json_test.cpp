@@ -10,6 +10,7 @@
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/plan/library.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
+#include "mscclpp/kernels/plan/without_switches.hpp"
 #include "tests/plan/all_pairs.hpp"
 
 namespace mscclpp::plan {
@@ -343,6 +344,19 @@ TEST_CASE("what has no name in the schema is refused with its place") {
   }
 }
 
+TEST_CASE("a plan with a switch channel that does not exist is refused before it is rewritten") {
+  NamedPlan plan = makeLibraryPlan("all_reduce_switch", {.ranks = 2, .inPlace = true});
+  withoutSwitches(plan);
+  for (Operand& operand : plan.operands)
+    if (operand.access == Access::Switch) operand.channel = 10000;
+  try {
+    withoutSwitches(plan);
+    CHECK(false);
+  } catch (const Error& error) {
+    CHECK(std::string(error.what()).find("the rank has no channel 10000; at rank 0, block 0") != std::string::npos);
+  }
+}
+
 TEST_CASE("malformed plans are refused with rank, block, operation and key") {
   using Change = void (*)(Json&);
   const struct {
@@ -358,11 +372,23 @@ TEST_CASE("malformed plans are refused with rank, block, operation and key") {
       {[](Json& json) { json["max_message_size"] = -1; }, "key \"max_message_size\""},
       {[](Json& json) { json["min_message_size"] = 2, json["max_message_size"] = 1; }, "key \"min_message_size\""},
       {[](Json& json) { json["gpus"] = Json::array(); }, "key \"gpus\""},
+      {[](Json& json) { json["gpus"] = std::vector(5000, json["gpus"][0]); }, "key \"gpus\": names 5000 ranks"},
       {[](Json& json) { json["gpus"][1]["id"] = 2; }, "rank 1: key \"id\""},
       {[](Json& json) { json["gpus"][1]["input_chunks"] = 9; }, "rank 1: key \"input_chunks\": expected 8"},
       {[](Json& json) { json["gpus"][1]["scratch_chunks"] = "many"; }, "rank 1: key \"scratch_chunks\""},
       {[](Json& json) { json["gpus"][1]["channels"][0]["connected_to"][1] = 2; }, "integers from 0 to 1"},
       {[](Json& json) { json["gpus"][1]["channels"][0]["connected_to"][1] = 1; }, "no channel to itself"},
+      {[](Json& json) {
+         Json& gpu = json["gpus"][0];
+         gpu["channels"][0]["connected_to"] = std::vector<int>(40000, 1);
+         gpu["threadblocks"][0]["ops"][0] = data("put", {local("i", 2)}, {remote(0, 5)}, "port", {0});
+       },
+       "key \"channel_ids\": 40000 is more than 32767"},
+      {[](Json& json) {
+         json["collective"] = "allgather", json["inplace"] = true;
+         json["gpus"][0]["input_chunks"] = 1 << 24, json["gpus"][0]["output_chunks"] = 0;
+       },
+       "rank 0: key \"output_chunks\": 33554432 chunks are more than 16777216"},
       {[](Json& json) { json["gpus"][1]["channels"][0]["channel_type"] = "wire"; }, "no type of channel"},
       {[](Json& json) { json["gpus"][1]["channels"][2]["rank_groups"][0]["size"] = 3; }, "key \"size\""},
       {[](Json& json) { json["gpus"][1]["remote_buffers"][0]["type"] = "x"; }, "\"x\" is no buffer"},
@@ -395,6 +421,11 @@ TEST_CASE("malformed plans are refused with rank, block, operation and key") {
       {[](Json& json) { json["gpus"][0]["threadblocks"][0]["ops"][2]["iter_context"]["unit_size"] = 0; },
        "operation 2 (pipeline): key \"unit_size\""},
       {[](Json& json) {
+         json["gpus"][0]["threadblocks"][0]["ops"][2]["iter_context"] = {{"unit_size", ~std::uint64_t{0}},
+                                                                         {"num_chunks", 2}};
+       },
+       "operation 2 (pipeline): key \"unit_size\""},
+      {[](Json& json) {
          json["gpus"][0]["threadblocks"][0]["ops"][2]["ops"][0] = {{"name", "what"}};
        },
        "operation 2 (pipeline), its operation 0 (what)"},
@@ -417,6 +448,12 @@ TEST_CASE("malformed plans are refused with rank, block, operation and key") {
     mistake.change(plan);
     const std::string message = errorOf(plan);
     CHECK_MESSAGE(message.find(mistake.message) != std::string::npos, message, " / ", mistake.message);
+  }
+  Json custom = planWith({});
+  custom["collective"] = "custom";
+  for (const std::int64_t chunk : {std::int64_t{1}, std::int64_t{1} << 32, std::int64_t{-1}}) {
+    custom["expectations"] = {{{"rank", 0}, {"chunk", 0}, {"contributions", {{1, chunk}}}}};
+    CHECK((errorOf(custom).find("expected [rank, chunk]") != std::string::npos) == (chunk != 1));
   }
   CHECK_THROWS_AS(fromJson("{\"name\": "), Error);
   CHECK_THROWS_AS(fromJson("[]"), Error);

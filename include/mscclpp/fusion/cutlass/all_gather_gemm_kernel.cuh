@@ -19,7 +19,7 @@ struct WithGatheringMainloop {
 template <class Problem, class Mainloop, class Epilogue, int Ranks>
 struct WithGatheringMainloop<cutlass::gemm::kernel::GemmUniversal<Problem, Mainloop, Epilogue, void, void>, Ranks> {
   using Type = cutlass::gemm::kernel::GemmUniversal<Problem, GatheringMainloop<Mainloop, Ranks>, Epilogue,
-                                                    OrderedTiles<GatheredRowsFirst>>;
+                                                    OrderedTiles<GatheredRowsFirst<Ranks>>>;
 };
 }  // namespace detail
 
@@ -47,14 +47,13 @@ class AllGatherGemmKernel : public detail::WithGatheringMainloop<Stock, Ranks>::
   /// The scratch for problems of up to `maxRows` rows of `columns` elements; of one call with `rows` rows.
   static Scratch scratchFor(std::size_t maxRows, std::size_t rows, std::size_t columns) {
     constexpr int rowsPerPart = 8;
-    return {ceilDivide(maxRows, std::size_t{Ranks}), columns, Mainloop::tileRows, rowsPerPart, Ranks,
+    return {{ceilDivide(maxRows, std::size_t{Ranks}), columns, Mainloop::tileRows, rowsPerPart, Ranks},
             ceilDivide(rows, std::size_t{Ranks})};
   }
 
   static Params to_underlying_arguments(const Arguments& arguments, void* workspace) {
     Arguments ordered = arguments;
     ordered.scheduler.rank = arguments.mainloop.gather.team.rank();
-    ordered.scheduler.ranks = Ranks;
     return Base::to_underlying_arguments(ordered, workspace);
   }
 

@@ -4,7 +4,9 @@
 #include <cute/tensor.hpp>
 #include <cutlass/epilogue/collective/collective_epilogue.hpp>
 
+#include "mscclpp/arch/barrier.hpp"
 #include "mscclpp/arch/bulk.hpp"
+#include "mscclpp/basic/barrier_ids.hpp"
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/collective/row_contribution.hpp"
@@ -16,37 +18,41 @@ namespace mscclpp {
 namespace detail {
 
 /// The collective epilogue `Stock` with the callbacks in coordinates of slots.
-template <class Stock, class Blocks>
+template <class Stock, class Blocks, int Ranks>
 struct InSlotCoordinates {
   static_assert(sizeof(Stock) == 0,
                 "the epilogue must be one of cutlass::epilogue::collective::CollectiveBuilder for Sm90 with the "
                 "schedule TmaWarpSpecialized or TmaWarpSpecializedCooperative");
 };
 template <class Policy, class Tile, class EpilogueTile, class ElementC, class StrideC, class ElementD, class StrideD,
-          class Fusion, class... Rest, class Blocks>
+          class Fusion, class... Rest, class Blocks, int Ranks>
 struct InSlotCoordinates<cutlass::epilogue::collective::CollectiveEpilogue<Policy, Tile, EpilogueTile, ElementC,
                                                                            StrideC, ElementD, StrideD, Fusion, Rest...>,
-                         Blocks> {
+                         Blocks, Ranks> {
   using Type =
       cutlass::epilogue::collective::CollectiveEpilogue<Policy, Tile, EpilogueTile, ElementC, StrideC, ElementD,
-                                                        StrideD, SlotCoordinates<Fusion, Blocks>, Rest...>;
+                                                        StrideD, SlotCoordinates<Fusion, Blocks, Ranks>, Rest...>;
 };
 
-/// The warps of the consumers of a warp-specialised kernel of CUTLASS, whose first warp group loads, as a grid with the
-/// last hardware barriers. CUTLASS uses those below 8.
+/// The last hardware barriers; CUTLASS uses those below 8.
+MSCCLPP_DEVICE __forceinline__ BarrierIds consumerBarriers() {
+  return BarrierIds{16 - BarrierIds::count};
+}
+/// The warps of the consumers of a warp-specialised kernel of CUTLASS, whose first warp group loads, as a grid.
 MSCCLPP_DEVICE __forceinline__ gpu::WarpGrid consumerGrid() {
   constexpr int producerWarps = 4;
   const gpu::Grid grid;
-  return grid.warps(producerWarps, grid.warpCount() - producerWarps, BarrierIds{16 - BarrierIds::count});
+  return grid.warps(producerWarps, grid.warpCount() - producerWarps, consumerBarriers());
 }
 
 }  // namespace detail
 
 /// The collective epilogue `Stock` with its output sent into the slots of a row exchange: same registers, same shared
 /// memory, same TMA stores, to the rank that reduces the tile's rows (with RowDelivery::Redundant, to every rank, one
-/// after the other). The warp that issues a tile's stores publishes the tile, as one part of its block of rows, once
-/// they are complete: after the tile in a pingpong kernel, where the other warp group computes meanwhile; in a
-/// cooperative kernel before the stores of its next tile, so that the tensor cores do not wait for the link.
+/// after the other). The warp that loads C in other epilogues publishes each tile, as one part of its block of rows: a
+/// release takes as long as the link, and no other warp waits for it. The warp that issues a tile's stores tells it
+/// when they are complete: after the tile in a pingpong kernel, where the other warp group computes meanwhile; in a
+/// cooperative kernel before the stores of its next tile.
 ///
 /// Stock has no source C (ElementC is void: what is added once is added after the reduction), no callbacks that load
 /// tiles, and a row-major output of Scratch::Element. Ranks: the number of ranks, fixed. Result: what becomes of the
@@ -54,9 +60,10 @@ MSCCLPP_DEVICE __forceinline__ gpu::WarpGrid consumerGrid() {
 /// of one tile, and each row of the output consists of one or several rows of the scratch.
 template <class Stock, int Ranks, class Scratch, class Result>
 class ContributingEpilogue
-    : public detail::InSlotCoordinates<Stock, TileBlocks<Scratch::delivery, typename Scratch::Owners>>::Type {
+    : public detail::InSlotCoordinates<Stock, TileBlocks<Scratch::delivery, typename Scratch::Owners>, Ranks>::Type {
  public:
-  using Base = typename detail::InSlotCoordinates<Stock, TileBlocks<Scratch::delivery, typename Scratch::Owners>>::Type;
+  using Base =
+      typename detail::InSlotCoordinates<Stock, TileBlocks<Scratch::delivery, typename Scratch::Owners>, Ranks>::Type;
   using Fusion = typename Stock::FusionCallbacks;
   using ExchangeArgs = CollectiveArgs<Ranks, Scratch>;
   using typename Base::CtaTileMNK;
@@ -101,6 +108,7 @@ class ContributingEpilogue
     typename Base::Params owners[Ranks];
     ExchangeArgs exchange;
     Result result;
+    int slotRows;  ///< of the slots of a rank in a call; it takes divisions
     std::uint32_t tma_transaction_bytes;
   };
 
@@ -114,13 +122,13 @@ class ContributingEpilogue
       slots.ptr_D = reinterpret_cast<ElementD*>(arguments.exchange.window.base[owner]);
       slots.dD = strideOf(shape, arguments.exchange.scratch);
       auto& to = params.owners[owner];
-      to = Base::to_underlying_arguments(slotShape(shape, arguments.exchange.scratch), slots, workspace);
+      to = Base::to_underlying_arguments(slotShape(shape, slotRowsOf(arguments.exchange.scratch)), slots, workspace);
       to.thread = Base::FusionCallbacks::to_underlying_arguments(problem, arguments.thread, workspace);
       to.thread.owner = owner;
-      to.thread.ranks = Ranks;
     }
     params.exchange = arguments.exchange;
     params.result = arguments.result;
+    params.slotRows = slotRowsOf(arguments.exchange.scratch);
     params.tma_transaction_bytes = params.owners[0].tma_transaction_bytes;
     return params;
   }
@@ -141,7 +149,7 @@ class ContributingEpilogue
     typename Base::Arguments slots{};
     slots.thread = arguments.thread;
     slots.dD = strideOf(shape, scratch);
-    return Base::can_implement(slotShape(shape, scratch), slots);
+    return Base::can_implement(slotShape(shape, slotRowsOf(scratch)), slots);
   }
   template <class ProblemShape>
   static std::size_t get_workspace_size(const ProblemShape& problem, const Arguments& arguments) {
@@ -161,7 +169,25 @@ class ContributingEpilogue
         params_(params),
         contribution_(makeRowContribution(detail::consumerGrid(), params.exchange)) {}
 
-  CUTLASS_DEVICE bool is_producer_load_needed() const { return false; }
+  /// There is nothing to load; the warp publishes.
+  CUTLASS_DEVICE bool is_producer_load_needed() const { return true; }
+  template <class LoadPipeline, class LoadState, class ProblemShape, class TileShape, class TileCoordinates,
+            class TiledMma>
+  CUTLASS_DEVICE auto load(LoadPipeline /*pipeline*/, LoadState state, ProblemShape problem, TileShape /*tile*/,
+                           TileCoordinates at, TiledMma /*tiledMma*/, int /*thread*/, TensorStorage& /*shared*/,
+                           int /*subtile*/ = -1) {
+    const int group = static_cast<int>(tiles_++ % storingGroups<TiledMma>);
+    if (!contributes(problem, at)) return state;
+    arch::namedBarrierArrive(isReady(group), handoverThreads);
+    arch::namedBarrierSync(isStored(group), handoverThreads);
+    const auto tile = static_cast<std::uint32_t>(cute::get<0>(at));
+    contribution_.publish(gpu::WarpTile<>{}, blocksOf(params_.exchange.count).blockOf(tile));
+    return state;
+  }
+  template <class LoadPipeline, class LoadState>
+  CUTLASS_DEVICE auto load_tail(LoadPipeline /*pipeline*/, LoadState state) {
+    return state;
+  }
 
   /// As the epilogue's of CUTLASS, by the warps that hold the accumulators.
   template <class LoadPipeline, class LoadState, class StorePipeline, class StoreState, class ProblemShape,
@@ -170,56 +196,68 @@ class ContributingEpilogue
                             StoreState storeState, ProblemShape problem, TileShape tileShape, TileCoordinates at,
                             const Accumulators& accumulators, TiledMma tiledMma, int thread, TensorStorage& shared,
                             int subtile = -1) {
-    const auto& scratch = params_.exchange.scratch;
     const auto tile = static_cast<std::uint32_t>(cute::get<0>(at));
     const auto blocks = blocksOf(params_.exchange.count);
-    // A cluster may have blocks beyond the edges of the problem.
-    if (tile >= blocks.tiles || cute::get<1>(at) * tileColumns >= cute::get<1>(problem) || contribution_.hasStopped()) {
-      return cute::make_tuple(loadState, storeState);
-    }
+    if (!contributes(problem, at)) return cute::make_tuple(loadState, storeState);
     const std::size_t block = blocks.blockOf(tile);
     const auto slotAt = cute::make_coord(static_cast<int>(blocks.slotOf(tile)), static_cast<int>(cute::get<1>(at)),
                                          cute::_, static_cast<int>(contribution_.slotSet()));
     constexpr bool isRedundant = Scratch::delivery == RowDelivery::Redundant;
     const int first = isRedundant ? params_.exchange.team.rank() : contribution_.owner(block);
-    publishPending();
+    handOver();
     MSCCLPP_NO_UNROLL
     for (int i = 0; i < (isRedundant ? Ranks : 1); ++i) {
       Base toOwner(params_.owners[first + i < Ranks ? first + i : first + i - Ranks], shared);
       auto [nextLoad, nextStore] =
-          toOwner.store(loadPipeline, loadState, storePipeline, storeState, slotShape(problem, scratch), tileShape,
-                        slotAt, accumulators, tiledMma, thread, shared, subtile);
+          toOwner.store(loadPipeline, loadState, storePipeline, storeState, slotShape(problem, params_.slotRows),
+                        tileShape, slotAt, accumulators, tiledMma, thread, shared, subtile);
       loadState = nextLoad;
       storeState = nextStore;
     }
     // The warp that issues the stores is the first one.
-    if (thread < gpu::WarpTile<>::width) pending_ = static_cast<int>(block);
+    hasStored_ = thread < gpu::WarpTile<>::width;
+    group_ = storingGroups<TiledMma> == 1 ? 0 : cutlass::canonical_warp_group_idx() - 1;
     return cute::make_tuple(loadState, storeState);
   }
   template <class LoadPipeline, class LoadState, class StorePipeline, class StoreState>
   CUTLASS_DEVICE auto store_tail(LoadPipeline loadPipeline, LoadState loadState, StorePipeline storePipeline,
                                  StoreState storeState) {
-    publishPending();
+    handOver();
     return Base::store_tail(loadPipeline, loadState, storePipeline, storeState);
   }
 
  private:
-  static constexpr int nothing = -1;
+  // Barriers by which a tile passes from the warp that stored it to the one that publishes it. Two groups of warps take
+  // turns with tiles in a pingpong kernel, where one has 128 threads.
+  static constexpr int handoverThreads = 2 * gpu::WarpTile<>::width;
+  static CUTLASS_DEVICE int isReady(int group) { return detail::consumerBarriers().specialized(group); }
+  static CUTLASS_DEVICE int isStored(int group) { return detail::consumerBarriers().specialized(2 + group); }
+  template <class TiledMma>
+  static constexpr int storingGroups = cute::size(TiledMma{}) == 128 ? 2 : 1;
 
-  /// Waits for the stores of the last tile and publishes it. All lanes of a warp.
-  CUTLASS_DEVICE void publishPending() {
-    if (pending_ == nothing) return;
+  /// Whether the tile is part of the problem: a cluster may have blocks beyond its edges.
+  template <class ProblemShape, class TileCoordinates>
+  CUTLASS_DEVICE bool contributes(const ProblemShape& problem, const TileCoordinates& at) const {
+    return static_cast<std::uint32_t>(cute::get<0>(at)) < blocksOf(params_.exchange.count).tiles &&
+           cute::get<1>(at) * tileColumns < cute::get<1>(problem) && !contribution_.hasStopped();
+  }
+  /// By the warp that issued the stores of the last tile, when it has waited for them: it is to be published. Only the
+  /// thread that issued them can wait for them.
+  CUTLASS_DEVICE void handOver() {
+    if (!hasStored_) return;
+    hasStored_ = false;
     arch::bulkWait<0>();
-    contribution_.publish(gpu::WarpTile<>{}, static_cast<std::size_t>(pending_));
-    pending_ = nothing;
+    arch::namedBarrierSync(isReady(group_), handoverThreads);  // the tile before has been published, long ago
+    arch::namedBarrierArrive(isStored(group_), handoverThreads);
   }
 
   /// Rows, columns and sets of the slots of one owner: two calls, the contributions of each rank.
   template <class Shape>
-  static CUTLASS_HOST_DEVICE auto slotShape(const Shape& shape, const Scratch& scratch) {
-    return cute::make_shape(static_cast<int>(scratch.reducedBlocks() * tileRows), static_cast<int>(cute::get<1>(shape)),
-                            static_cast<int>(cute::get<2>(shape)), 2 * Ranks);
+  static CUTLASS_HOST_DEVICE auto slotShape(const Shape& shape, int slotRows) {
+    return cute::make_shape(slotRows, static_cast<int>(cute::get<1>(shape)), static_cast<int>(cute::get<2>(shape)),
+                            2 * Ranks);
   }
+  static int slotRowsOf(const Scratch& scratch) { return static_cast<int>(scratch.reducedBlocks() * tileRows); }
   template <class Shape>
   static StrideD strideOf(const Shape& shape, const Scratch& scratch) {
     StrideD stride{};
@@ -230,7 +268,9 @@ class ContributingEpilogue
   }
   const Params& params_;
   const RowContribution<Ranks, Scratch> contribution_;
-  int pending_ = nothing;  ///< the block of rows of a tile that this warp has stored and not published
+  bool hasStored_ = false;  ///< this warp has stored a tile and not handed it over
+  int group_ = 0;           ///< of warps that store a tile, which the warp belongs to
+  unsigned tiles_ = 0;      ///< that the publishing warp has seen
 };
 
 }  // namespace mscclpp

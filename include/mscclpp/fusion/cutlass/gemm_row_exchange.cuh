@@ -49,8 +49,8 @@ template <class Stock, int Ranks, RowDelivery delivery, class Result>
 struct RowExchangeKernel {
   using Scratch = RowScratch<OutputOf<Stock>, delivery>;
   using Epilogue = ContributingEpilogue<typename Stock::CollectiveEpilogue, Ranks, Scratch, Result>;
-  using Type =
-      typename WithEpilogue<Stock, Epilogue, OrderedTiles<RemoteRowsFirst<delivery, typename Scratch::Owners>>>::Type;
+  using Type = typename WithEpilogue<Stock, Epilogue,
+                                     OrderedTiles<RemoteRowsFirst<delivery, typename Scratch::Owners, Ranks>>>::Type;
 };
 
 }  // namespace detail
@@ -99,7 +99,6 @@ class GemmRowExchange : public detail::RowExchangeKernel<Stock, Ranks, delivery,
   static Params to_underlying_arguments(const Arguments& arguments, void* workspace) {
     Arguments ordered = arguments;
     ordered.scheduler.rank = arguments.epilogue.exchange.team.rank();
-    ordered.scheduler.ranks = Ranks;
     return Base::to_underlying_arguments(ordered, workspace);
   }
 

@@ -12,7 +12,7 @@ namespace mscclpp {
 
 /// The callbacks Fusion in an epilogue whose coordinates count the slots of one owner: Fusion gets those of the
 /// problem, so that what depends on a row or a column (scales, a bias, an edge) is right. Blocks: TileBlocks.
-template <class Fusion, class Blocks>
+template <class Fusion, class Blocks, int Ranks>
 struct SlotCoordinates : Fusion {
   using SharedStorage = typename Fusion::SharedStorage;
   using Arguments = typename Fusion::Arguments;
@@ -21,18 +21,16 @@ struct SlotCoordinates : Fusion {
     typename Fusion::Params fusion;
     int rows;  ///< of the problem
     int owner;
-    int ranks;
   };
 
   template <class ProblemShape>
   static Params to_underlying_arguments(const ProblemShape& problem, const Arguments& arguments, void* workspace) {
-    return {Fusion::to_underlying_arguments(problem, arguments, workspace), static_cast<int>(cute::get<0>(problem)), 0,
-            1};
+    return {Fusion::to_underlying_arguments(problem, arguments, workspace), static_cast<int>(cute::get<0>(problem)), 0};
   }
 
   CUTLASS_HOST_DEVICE SlotCoordinates() {}
   CUTLASS_HOST_DEVICE SlotCoordinates(const Params& params, const SharedStorage& shared)
-      : Fusion(params.fusion, shared), rows_(params.rows), owner_(params.owner), ranks_(params.ranks) {}
+      : Fusion(params.fusion, shared), rows_(params.rows), owner_(params.owner) {}
 
   template <bool ReferenceSource, class... Args>
   CUTLASS_DEVICE auto get_consumer_store_callbacks(
@@ -40,7 +38,7 @@ struct SlotCoordinates : Fusion {
     auto tile = slot;
     const int rowsPerTile = static_cast<int>(cute::size<0>(slot.tile_shape_mnk));
     const int slotIndex = cute::get<0>(slot.tile_coord_mnkl);
-    const Blocks blocks{static_cast<std::uint32_t>((rows_ + rowsPerTile - 1) / rowsPerTile), ranks_};
+    const Blocks blocks{static_cast<std::uint32_t>((rows_ + rowsPerTile - 1) / rowsPerTile), Ranks};
     const int row = static_cast<int>(blocks.tileIn(static_cast<std::uint32_t>(slotIndex), owner_));
     const int left = rows_ - row * rowsPerTile;
     const int leftOfSlots = cute::get<0>(slot.problem_shape_mnkl) - slotIndex * rowsPerTile;
@@ -56,7 +54,6 @@ struct SlotCoordinates : Fusion {
  private:
   int rows_ = 0;
   int owner_ = 0;
-  int ranks_ = 1;
 };
 
 }  // namespace mscclpp

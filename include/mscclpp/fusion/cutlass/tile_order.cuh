@@ -10,20 +10,22 @@
 
 namespace mscclpp {
 
-/// Orders of the rows of tiles: which of `tiles` rows of tiles comes i-th on `rank` of `ranks` ranks. rows: those of
-/// the problem; rowsPerTile: those of a tile.
-template <RowDelivery delivery, class Owners>
+/// Orders of the rows of tiles: which of `tiles` rows of tiles comes i-th on `rank` of Ranks ranks. rows: those of the
+/// problem; rowsPerTile: those of a tile. The number of ranks is a constant, since each tile takes a few divisions by
+/// it, and a division takes as long as half of its epilogue.
+template <RowDelivery delivery, class Owners, int Ranks>
 struct RemoteRowsFirst {
   static MSCCLPP_HOST_DEVICE std::uint32_t at(std::uint32_t i, std::uint32_t tiles, std::uint32_t /*rows*/,
-                                              std::uint32_t /*rowsPerTile*/, int rank, int ranks) {
-    return TileBlocks<delivery, Owners>{tiles, ranks}.inOrder(i, rank);
+                                              std::uint32_t /*rowsPerTile*/, int rank) {
+    return TileBlocks<delivery, Owners>{tiles, Ranks}.inOrder(i, rank);
   }
 };
+template <int Ranks>
 struct GatheredRowsFirst {
   static MSCCLPP_HOST_DEVICE std::uint32_t at(std::uint32_t i, std::uint32_t tiles, std::uint32_t rows,
-                                              std::uint32_t rowsPerTile, int rank, int ranks) {
-    const auto slice = (rows + static_cast<std::uint32_t>(ranks) - 1) / static_cast<std::uint32_t>(ranks);
-    return gatheredBlock(i, tiles, slice, rowsPerTile, rank, ranks);
+                                              std::uint32_t rowsPerTile, int rank) {
+    constexpr auto ranks = static_cast<std::uint32_t>(Ranks);
+    return gatheredBlock(i, tiles, (rows + ranks - 1) / ranks, rowsPerTile, rank, Ranks);
   }
 };
 
@@ -44,14 +46,12 @@ class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTil
 
   struct Arguments : Base::Arguments {
     int rank = 0;
-    int ranks = 1;
   };
   struct Params : Base::Params {
     std::uint32_t tiles;  ///< rows of tiles that hold rows of the problem
     std::uint32_t rows;
     std::uint32_t rowsPerTile;
     int rank;
-    int ranks;
   };
 
   template <class ProblemShape, class TileShape, class ClusterShape>
@@ -68,7 +68,6 @@ class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTil
     params.rowsPerTile = static_cast<std::uint32_t>(cute::size<0>(tile));
     params.tiles = (params.rows + params.rowsPerTile - 1) / params.rowsPerTile;
     params.rank = arguments.rank;
-    params.ranks = arguments.ranks;
     return params;
   }
 
@@ -94,7 +93,7 @@ class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTil
     // A cluster may have blocks beyond the last row of tiles.
     if (tile.is_valid() && static_cast<std::uint32_t>(tile.M_idx) < params_.tiles) {
       tile.M_idx = static_cast<std::int32_t>(Order::at(static_cast<std::uint32_t>(tile.M_idx), params_.tiles,
-                                                       params_.rows, params_.rowsPerTile, params_.rank, params_.ranks));
+                                                       params_.rows, params_.rowsPerTile, params_.rank));
     }
     return tile;
   }

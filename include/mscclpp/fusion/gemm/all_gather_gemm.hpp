@@ -48,7 +48,7 @@ struct AllGatherGemm {
   }
   /// The scratch for calls of up to `rows` rows of all ranks, of up to `depth` elements.
   static MSCCLPP_HOST_DEVICE Scratch scratchFor(std::size_t rows, std::size_t depth, int ranks) {
-    return {sliceRows(rows, ranks), roundUp(depth, packSize<T>), config.tile.rows, config.rowsPerPart, ranks};
+    return {{sliceRows(rows, ranks), roundUp(depth, packSize<T>), config.tile.rows, config.rowsPerPart, ranks}};
   }
   /// Whether a launch of this shape can run with these arguments.
   static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {

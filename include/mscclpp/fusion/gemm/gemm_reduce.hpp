@@ -40,8 +40,9 @@ struct GemmReduceConfig {
 /// reduce come first, and contribute them through shared memory to their owners; they never wait for other ranks. One
 /// more warp announces their tiles: it waits until the stores of a tile have arrived, while the next one is computed.
 /// The last warps reduce rows as soon as all tiles of a block of rows have arrived, transform and deliver them, while
-/// tiles are still being computed. The scratch holds the contributions of a whole call twice (collective/row_exchange.hpp). The sources of
-/// the idea are Flux (arXiv 2406.06858) and ParallelKittens (arXiv 2511.13940).
+/// tiles are still being computed. The scratch holds the contributions of a whole call twice
+/// (collective/row_exchange.hpp). The sources of the idea are Flux (arXiv 2406.06858) and ParallelKittens (arXiv
+/// 2511.13940).
 ///
 /// run() is called by all threads of a grid, on every rank with the same sizes and config. Blocks have maxBlockThreads
 /// threads, and all blocks are resident at once. args.count: rows; with none it returns at once. Sizes are any, the
@@ -196,8 +197,8 @@ struct GemmReduce {
   };
 
   // Barriers of the producers, by which a tile passes from those that compute it to the one that announces it.
-  static constexpr int isStored = 0;
-  static constexpr int isPublished = 1;
+  static constexpr int isReady = 0;
+  static constexpr int isStored = 1;
 
   /// By the control warp of the producers, for the tiles that their workers compute. An announcement is a release of
   /// the whole block's stores, which takes as long as the link: the workers do not wait for it.
@@ -205,9 +206,9 @@ struct GemmReduce {
   static MSCCLPP_INLINE void announce(const Producers& producers, const Exchange& exchange, const GroupedTiles& order) {
     for (auto i = static_cast<std::size_t>(producers.blockIndex()); i < order.count();
          i += static_cast<std::size_t>(producers.blockCount())) {
+      producers.namedBarrierArrive(isReady);
       producers.namedBarrierWait(isStored);
       exchange.publish(producers.warp(), exchange.blockInOrder(order(i).block));
-      producers.namedBarrierArrive(isPublished);
     }
   }
 
@@ -218,7 +219,6 @@ struct GemmReduce {
                                         const GemmOperands<T, PairOp>& operands, const GroupedTiles& order) {
     const std::size_t padded = roundUp(operands.width(), packSize<T>);
     GemmTile<T, config.tile, Workers> tile(grid, shared);
-    bool hasStored = false;
     for (auto i = static_cast<std::size_t>(grid.blockIndex()); i < order.count();
          i += static_cast<std::size_t>(grid.blockCount())) {
       const TilePlace at = order(i);
@@ -237,11 +237,9 @@ struct GemmReduce {
                            slots.store(rows.byteInBlock(r, to), toWord<T>(pack));
                          });
       }
-      if (hasStored) producers.namedBarrierWait(isPublished);  // the tile before
+      producers.namedBarrierWait(isReady);  // the tile before has been announced, long ago
       producers.namedBarrierArrive(isStored);
-      hasStored = true;
     }
-    if (hasStored) producers.namedBarrierWait(isPublished);
   }
 };
 

@@ -63,25 +63,40 @@ class GemmTile {
     const Operand<shape.rows> a(input, row, block_.rank());
     const Operand<shape.columns> b(weight, column, block_.rank());
     const auto steps = static_cast<int>((input.columns + shape.depth - 1) / shape.depth);
-    const auto load = [&](int step) {
+    if (steps == 0) return;
+    const auto load = [&](int step, std::byte* to) {
       if (step < steps) {
-        std::byte* const to = shared_ + step % shape.stages * stageBytes;
         a.load(step, to);
         b.load(step, to + operandBytes(shape.rows));
       }
       arch::copyAsyncCommit();  // an empty group at the end keeps the count of groups
     };
     MSCCLPP_UNROLL
-    for (int step = 0; step < shape.stages - 1; ++step) load(step);
+    for (int step = 0; step < shape.stages; ++step) load(step, shared_ + step * stageBytes);
+    arch::copyAsyncWait<shape.stages - 1>();
+    block_.sync();
+    std::byte* stage = shared_;
+    Fragments current, next;
+    loadFragments(current, stage, 0);
     MSCCLPP_NO_UNROLL
     for (int step = 0; step < steps; ++step) {
-      arch::copyAsyncWait<shape.stages - 2>();
-      block_.sync();  // the operands of this step are complete, and those of the step before no longer needed
-      load(step + shape.stages - 1);
-      multiplyStep(shared_ + step % shape.stages * stageBytes);
+      MSCCLPP_UNROLL
+      for (int k = 0; k < chunks; k += 2) {
+        // What is multiplied next is loaded meanwhile.
+        if (k + 2 < chunks) {
+          loadFragments(next, stage, k + 2);
+        } else {
+          arch::copyAsyncWait<shape.stages - 2>();
+          block_.sync();  // the operands of the next step are complete, and those of this one in registers
+          std::byte* const free = stage;
+          stage = stage == shared_ + (shape.stages - 1) * stageBytes ? shared_ : stage + stageBytes;
+          if (step + 1 < steps) loadFragments(next, stage, 0);
+          load(step + shape.stages, free);
+        }
+        multiplyFragments(current);
+        current = next;
+      }
     }
-    arch::copyAsyncWait<0>();
-    block_.sync();
   }
 
   /// Applies op to the tile (fusion/gemm/pair_op.hpp) and calls f(row, column, pack) for each pack of its result, row
@@ -157,75 +172,94 @@ class GemmTile {
   class Operand {
    public:
     MSCCLPP_INLINE Operand(const Matrix<const T>& matrix, std::size_t firstRow, int thread)
-        : matrix_(matrix),
-          row_(firstRow + static_cast<std::size_t>(thread / chunks)),
-          chunk_(thread % chunks),
-          slot_(packOffset(thread / chunks, thread % chunks)),
-          isAligned_(matrix.isPackAligned()) {
+        : slot_(packOffset(thread / chunks, thread % chunks)),
+          isAligned_(matrix.isPackAligned()),
+          wholeSteps_(static_cast<int>(matrix.columns / shape.depth)) {
       static_assert(threads % chunks == 0 && tileRows % rowsAtOnce == 0 && rowsAtOnce % chunks == 0,
                     "the threads of a block load whole rows of a tile");
+      const std::size_t row = firstRow + static_cast<std::size_t>(thread / chunks);
+      const auto column = static_cast<std::size_t>(thread % chunks * packSize<T>);
+      const std::size_t left = matrix.columns % shape.depth;
+      first_ = row < matrix.rows && column < matrix.columns ? matrix.row(row) + column : matrix.data;
+      stride_ = std::size_t{rowsAtOnce} * matrix.pitch;
+      lastPresent_ = left <= column ? 0 : left - column < packSize<T> ? static_cast<int>(left - column) : packSize<T>;
+      const std::size_t rowsLeft = row < matrix.rows ? matrix.rows - row : 0;
+      rows_ = rowsLeft >= std::size_t{tileRows}
+                  ? loads
+                  : static_cast<int>((rowsLeft + rowsAtOnce - 1) / std::size_t{rowsAtOnce});
     }
     MSCCLPP_INLINE void load(int step, std::byte* to) const {
-      const std::size_t column = static_cast<std::size_t>(step * chunks + chunk_) * packSize<T>;
-      const std::size_t left = column < matrix_.columns ? matrix_.columns - column : 0;
-      const int present = left < packSize<T> ? static_cast<int>(left) : packSize<T>;
+      const int present = step < wholeSteps_ ? packSize<T> : lastPresent_;
+      const T* const from = first_ + static_cast<std::size_t>(step) * shape.depth;
+      if (!isAligned_) return loadElements(present, from, to);
       MSCCLPP_UNROLL
-      for (int i = 0; i < tileRows / rowsAtOnce; ++i) {
-        const std::size_t row = row_ + static_cast<std::size_t>(i) * rowsAtOnce;
-        const int valid = row < matrix_.rows ? present : 0;
-        const T* const from = valid > 0 ? matrix_.row(row) + column : matrix_.data;
-        std::byte* const slot = to + slot_ + operandBytes(i * rowsAtOnce);
-        if (isAligned_) {
-          arch::copyAsync(slot, from, static_cast<std::uint32_t>(valid) * sizeof(T));
-        } else {
-          Pack<T> pack = fromWord<T>(Word128{0, 0});
-          MSCCLPP_UNROLL
-          for (int k = 0; k < packSize<T>; ++k) {
-            if (k < valid) pack[k] = from[k];
-          }
-          arch::storeWide(slot, toWord<T>(pack));
-        }
+      for (int i = 0; i < loads; ++i) {
+        const int valid = i < rows_ ? present : 0;
+        const T* const address = valid > 0 ? from + static_cast<std::size_t>(i) * stride_ : first_;
+        arch::copyAsync(to + slot_ + operandBytes(i * rowsAtOnce), address,
+                        static_cast<std::uint32_t>(valid) * sizeof(T));
       }
     }
 
    private:
     static constexpr int rowsAtOnce = threads / chunks;
+    static constexpr int loads = tileRows / rowsAtOnce;
 
-    const Matrix<const T>& matrix_;
-    const std::size_t row_;
-    const int chunk_;
+    /// From rows that do not begin at a multiple of 16 bytes.
+    MSCCLPP_INLINE void loadElements(int present, const T* from, std::byte* to) const {
+      MSCCLPP_NO_UNROLL
+      for (int i = 0; i < loads; ++i) {
+        Pack<T> pack = fromWord<T>(Word128{0, 0});
+        MSCCLPP_UNROLL
+        for (int k = 0; k < packSize<T>; ++k) {
+          if (i < rows_ && k < present)
+            pack[k] = from[static_cast<std::size_t>(i) * stride_ + static_cast<std::size_t>(k)];
+        }
+        arch::storeWide(to + slot_ + operandBytes(i * rowsAtOnce), toWord<T>(pack));
+      }
+    }
+
     const int slot_;  ///< rowsAtOnce is a multiple of the permutation's period, so it is the same in all rows
     const bool isAligned_;
+    const int wholeSteps_;  ///< without an edge
+    int lastPresent_;       ///< elements of this thread's pack in the step after those
+    int rows_;              ///< of those that this thread loads, in the matrix
+    const T* first_;        ///< this thread's first pack
+    std::size_t stride_;    ///< elements to its next row
   };
 
   MSCCLPP_INLINE int firstRow() const { return warpIndex_ / shape.warpColumns * rowFragments * 16; }
   MSCCLPP_INLINE int firstColumn() const { return warpIndex_ % shape.warpColumns * columnFragments * 8; }
 
-  /// Adds the product of the operands in a stage.
-  MSCCLPP_INLINE void multiplyStep(const std::byte* stage) {
+  /// What a lane multiplies at once: 16 elements of each of the warp's rows and columns.
+  struct Fragments {
+    std::uint32_t a[rowFragments][4];
+    std::uint32_t b[columnFragments / 2][4];  ///< of two fragments each
+  };
+
+  /// Loads the fragments from pack k on of the operands in a stage.
+  MSCCLPP_INLINE void loadFragments(Fragments& fragments, const std::byte* stage, int k) const {
     const std::byte* const weight = stage + operandBytes(shape.rows);
     MSCCLPP_UNROLL
-    for (int k = 0; k < chunks; k += 2) {
-      std::uint32_t a[rowFragments][4];
-      std::uint32_t b[columnFragments / 2][4];  // of two fragments each
+    for (int i = 0; i < rowFragments; ++i) {
+      arch::loadMatrices(warp_, fragments.a[i],
+                         [&](int lane) { return stage + packOffset(firstRow() + i * 16 + lane % 16, k + lane / 16); });
+    }
+    MSCCLPP_UNROLL
+    for (int j = 0; j < columnFragments / 2; ++j) {
+      arch::loadMatrices(warp_, fragments.b[j], [&](int lane) {
+        return weight + packOffset(firstColumn() + j * 16 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2);
+      });
+    }
+  }
+  /// Adds their product.
+  MSCCLPP_INLINE void multiplyFragments(const Fragments& fragments) {
+    MSCCLPP_UNROLL
+    for (int i = 0; i < rowFragments; ++i) {
       MSCCLPP_UNROLL
-      for (int i = 0; i < rowFragments; ++i) {
-        arch::loadMatrices(
-            warp_, a[i], [&](int lane) { return stage + packOffset(firstRow() + i * 16 + lane % 16, k + lane / 16); });
-      }
-      MSCCLPP_UNROLL
-      for (int j = 0; j < columnFragments / 2; ++j) {
-        arch::loadMatrices(warp_, b[j], [&](int lane) {
-          return weight + packOffset(firstColumn() + j * 16 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2);
-        });
-      }
-      MSCCLPP_UNROLL
-      for (int i = 0; i < rowFragments; ++i) {
-        MSCCLPP_UNROLL
-        for (int j = 0; j < columnFragments; ++j) {
-          const std::uint32_t column[2] = {b[j / 2][j % 2 * 2], b[j / 2][j % 2 * 2 + 1]};
-          arch::multiplyAdd<elementKind<T>>(warp_, sums_[i][j], a[i], column);
-        }
+      for (int j = 0; j < columnFragments; ++j) {
+        const std::uint32_t column[2] = {fragments.b[j / 2][j % 2 * 2], fragments.b[j / 2][j % 2 * 2 + 1]};
+        arch::multiplyAdd<elementKind<T>>(warp_, sums_[i][j], fragments.a[i], column);
       }
     }
   }

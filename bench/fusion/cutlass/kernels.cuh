@@ -1,36 +1,21 @@
-// The kernels of bench/fusion/cutlass: CUTLASS's own of one tile, and what becomes of it.
+// The kernels of bench/fusion/cutlass: CUTLASS's own of a tile, and what becomes of it.
+#pragma once
+
 #include <cutlass/cutlass.h>
 #include <cutlass/gemm/device/gemm_universal_adapter.h>
 
-#include <cute/tensor.hpp>
-#include <cutlass/epilogue/collective/collective_builder.hpp>
-#include <cutlass/gemm/collective/collective_builder.hpp>
-#include <cutlass/gemm/kernel/gemm_universal.hpp>
-
 #include "gemm.hpp"
 #include "mscclpp/fusion/cutlass/gemm_row_exchange.cuh"
+#include "mscclpp/fusion/cutlass/stock_gemm.cuh"
 #include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::cutlassbench {
 
-namespace {
+namespace detail {
 
 using Element = cutlass::bfloat16_t;
-using TileShape = cute::Shape<cute::_128, cute::_256, cute::_64>;
-using ClusterShape = cute::Shape<cute::_2, cute::_1, cute::_1>;
 
-using Epilogue = cutlass::epilogue::collective::CollectiveBuilder<
-    cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape,
-    cutlass::epilogue::collective::EpilogueTileAuto, float, float, void, cutlass::layout::RowMajor, 8, Element,
-    cutlass::layout::RowMajor, 8, cutlass::epilogue::TmaWarpSpecializedCooperative>::CollectiveOp;
-using Mainloop = cutlass::gemm::collective::CollectiveBuilder<
-    cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Element, cutlass::layout::RowMajor, 8, Element,
-    cutlass::layout::ColumnMajor, 8, float, TileShape, ClusterShape,
-    cutlass::gemm::collective::StageCountAutoCarveout<sizeof(typename Epilogue::SharedStorage)>,
-    cutlass::gemm::KernelTmaWarpSpecializedCooperative>::CollectiveOp;
-using Stock = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop, Epilogue>;
-
-void require(cutlass::Status status, const char* what) {
+inline void require(cutlass::Status status, const char* what) {
   if (status != cutlass::Status::kSuccess) {
     throw Error(std::string(what) + ": " + cutlassGetStatusString(status), ErrorCode::InternalError);
   }
@@ -70,7 +55,22 @@ typename Kernel::Arguments argumentsOf(const Problem& problem) {
   return arguments;
 }
 
-using Fused = GemmRowExchange<Stock, exchangeRanks, RowDelivery::ToAll>;
+template <int tile>
+using StockOf = typename StockGemm<cutlassTiles[tile], Element, Element>::Type;
+/// Few rows are fewer blocks of rows than ranks.
+template <int tile>
+inline constexpr RowDelivery deliveryOf =
+    cutlassTiles[tile].columns < 128 ? RowDelivery::Redundant : RowDelivery::ToAll;
+template <int tile>
+using FusedOf = GemmRowExchange<StockOf<tile>, exchangeRanks, deliveryOf<tile>>;
+
+/// The fused kernel without the reduction at its end.
+template <int tile>
+struct InsideOf : FusedOf<tile> {
+  using typename FusedOf<tile>::Base;
+  using typename FusedOf<tile>::Params;
+  CUTLASS_DEVICE void operator()(const Params& params, char* shared) { Base::operator()(params, shared); }
+};
 
 template <class Kernel>
 std::unique_ptr<Gemm> makeWithExchange(const Problem& problem, const Exchange& exchange) {
@@ -80,26 +80,14 @@ std::unique_ptr<Gemm> makeWithExchange(const Problem& problem, const Exchange& e
   args.window = exchange.window;
   args.epochs = {exchange.epochs};
   const auto rows = static_cast<std::size_t>(problem.m), columns = static_cast<std::size_t>(problem.n);
-  args.scratch = Fused::scratchFor(rows, columns);
+  args.scratch = Kernel::scratchFor(rows, columns);
   args.count = rows;
   args.wait = exchange.wait;
   arguments.epilogue.result = {makeMatrix(static_cast<bf16*>(problem.out), rows, columns)};
   return std::make_unique<Launch<Kernel>>(arguments);
 }
 
-/// The fused kernel without the reduction at its end.
-struct Inside : Fused {
-  CUTLASS_DEVICE void operator()(const Params& params, char* shared) { Base::operator()(params, shared); }
-};
-
-}  // namespace
-
-static_assert(firstEpoch == Fused::Scratch::firstEpoch && Fused::Scratch::initialByte == 0);
-
-std::size_t exchangeBytes(int m, int n) {
-  return Fused::scratchFor(static_cast<std::size_t>(m), static_cast<std::size_t>(n)).windowBytes();
-}
-
+template <class Stock>
 std::unique_ptr<Gemm> makeStock(const Problem& problem) {
   auto arguments = argumentsOf<Stock>(problem);
   arguments.epilogue.ptr_D = static_cast<Element*>(problem.out);
@@ -107,12 +95,19 @@ std::unique_ptr<Gemm> makeStock(const Problem& problem) {
   return std::make_unique<Launch<Stock>>(arguments);
 }
 
-std::unique_ptr<Gemm> makeFused(const Problem& problem, const Exchange& exchange) {
-  return makeWithExchange<Fused>(problem, exchange);
+template <class Fused>
+std::size_t exchangeBytes(int m, int n) {
+  static_assert(firstEpoch == Fused::Scratch::firstEpoch && Fused::Scratch::initialByte == 0);
+  return Fused::scratchFor(static_cast<std::size_t>(m), static_cast<std::size_t>(n)).windowBytes();
 }
 
-std::unique_ptr<Gemm> makeInside(const Problem& problem, const Exchange& exchange) {
-  return makeWithExchange<Inside>(problem, exchange);
+}  // namespace detail
+
+template <int tile>
+Kernels kernelsOf() {
+  using namespace detail;
+  return {makeStock<StockOf<tile>>, makeWithExchange<FusedOf<tile>>, makeWithExchange<InsideOf<tile>>,
+          exchangeBytes<FusedOf<tile>>};
 }
 
 }  // namespace mscclpp::cutlassbench

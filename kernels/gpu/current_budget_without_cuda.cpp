@@ -1,4 +1,4 @@
-// Replaces budget.cpp in a build without the CUDA toolkit.
+// Replaces current_budget.cpp in a build without the CUDA toolkit.
 #include "kernels/gpu_budget.hpp"
 #include "mscclpp/host/base/error.hpp"
 

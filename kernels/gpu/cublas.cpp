@@ -8,7 +8,7 @@
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"
 
-namespace mscclpp::fusionbench {
+namespace mscclpp::kernels {
 
 namespace {
 
@@ -88,4 +88,4 @@ void Cublas::multiply(const void* input, const void* weight, void* output, std::
                  "cublasGemmEx");
 }
 
-}  // namespace mscclpp::fusionbench
+}  // namespace mscclpp::kernels

@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-namespace mscclpp::fusionbench {
+namespace mscclpp::kernels {
 
 /// Matrix multiplications of bf16, accumulated in fp32, on the current GPU.
 class Cublas {
@@ -26,4 +26,4 @@ class Cublas {
   std::shared_ptr<void> workspace_;
 };
 
-}  // namespace mscclpp::fusionbench
+}  // namespace mscclpp::kernels

@@ -1,0 +1,48 @@
+// The GEMM kernel of CUTLASS for a tile: Hopper, warp-specialised, persistent, row-major operands and output.
+#pragma once
+
+#include <cute/tensor.hpp>
+#include <cutlass/epilogue/collective/collective_builder.hpp>
+#include <cutlass/gemm/collective/collective_builder.hpp>
+#include <cutlass/gemm/kernel/gemm_universal.hpp>
+
+#include "mscclpp/fusion/cutlass/tile_choice.hpp"
+
+namespace mscclpp {
+
+/// StockGemm<tile, Operand, Output>::Type is a cutlass::gemm::kernel::GemmUniversal that multiplies A (rows x depth) by
+/// the transpose of B (columns x depth), accumulates in fp32 and has no C, as GemmRowExchange and AllGatherGemmKernel
+/// want it. Operand: of A and B; Output: of D; every row begins at a multiple of 16 bytes. Fusion: what the epilogue
+/// makes of the accumulators. reservedBytes: shared memory that is left to others, for AllGatherGemmKernel 256.
+template <CutlassTile tile, class Operand, class Output,
+          class Fusion = cutlass::epilogue::fusion::LinearCombination<Output, float, void, float>,
+          int reservedBytes = 0>
+class StockGemm {
+  using TileShape = cute::Shape<cute::Int<tile.rows>, cute::Int<tile.columns>, cute::Int<tile.depth>>;
+  using ClusterShape = cute::Shape<cute::Int<tile.clusterRows>, cute::Int<tile.clusterColumns>, cute::_1>;
+  static constexpr bool isPingpong = tile.schedule == CutlassSchedule::Pingpong;
+  using Schedule = cute::conditional_t<isPingpong, cutlass::gemm::KernelTmaWarpSpecializedPingpong,
+                                       cutlass::gemm::KernelTmaWarpSpecializedCooperative>;
+  using EpilogueSchedule = cute::conditional_t<isPingpong, cutlass::epilogue::TmaWarpSpecialized,
+                                               cutlass::epilogue::TmaWarpSpecializedCooperative>;
+  using RowMajor = cutlass::layout::RowMajor;
+  using ColumnMajor = cutlass::layout::ColumnMajor;
+  template <class Element>
+  static constexpr int alignment = 128 / cutlass::sizeof_bits<Element>::value;
+
+  using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
+      cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape,
+      cutlass::epilogue::collective::EpilogueTileAuto, float, float, void, RowMajor, alignment<Output>, Output,
+      RowMajor, alignment<Output>, EpilogueSchedule, Fusion>::CollectiveOp;
+  using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
+      cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Operand, RowMajor, alignment<Operand>, Operand, ColumnMajor,
+      alignment<Operand>, float, TileShape, ClusterShape,
+      cutlass::gemm::collective::StageCountAutoCarveout<static_cast<int>(sizeof(typename Epilogue::SharedStorage)) +
+                                                        reservedBytes>,
+      Schedule>::CollectiveOp;
+
+ public:
+  using Type = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop, Epilogue>;
+};
+
+}  // namespace mscclpp

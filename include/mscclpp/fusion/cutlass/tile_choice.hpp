@@ -1,0 +1,86 @@
+// Which tile a GEMM of CUTLASS had best have for a shape: a table of tiles, and the model that chooses.
+#pragma once
+
+namespace mscclpp {
+
+enum class CutlassSchedule {
+  Cooperative,  ///< two groups of warps compute a tile together
+  Pingpong      ///< they take turns with tiles: the epilogue of one hides behind the other's multiplication
+};
+
+/// A tile of a warp-specialised kernel of CUTLASS for Hopper. Plain data, fit for a template argument.
+struct CutlassTile {
+  int rows;
+  int columns;
+  int depth;           ///< elements of the inner dimension in a step
+  int clusterRows;     ///< blocks of a cluster: they share operands, rows of tiles those of B,
+  int clusterColumns;  ///< columns of tiles those of A
+  CutlassSchedule schedule;
+};
+
+/// The tiles to choose from, for 16-bit operands.
+inline constexpr CutlassTile cutlassTiles[] = {
+    {.rows = 128,
+     .columns = 256,
+     .depth = 64,
+     .clusterRows = 2,
+     .clusterColumns = 1,
+     .schedule = CutlassSchedule::Cooperative},
+    {.rows = 128,
+     .columns = 192,
+     .depth = 64,
+     .clusterRows = 2,
+     .clusterColumns = 1,
+     .schedule = CutlassSchedule::Cooperative},
+    {.rows = 128,
+     .columns = 128,
+     .depth = 64,
+     .clusterRows = 2,
+     .clusterColumns = 1,
+     .schedule = CutlassSchedule::Pingpong},
+    {.rows = 128,
+     .columns = 64,
+     .depth = 128,
+     .clusterRows = 1,
+     .clusterColumns = 2,
+     .schedule = CutlassSchedule::Cooperative},
+};
+inline constexpr int cutlassTileCount = static_cast<int>(sizeof(cutlassTiles) / sizeof(cutlassTiles[0]));
+
+/// What a multiprocessor does with a tile of cutlassTiles: measured on one H100 (docs/performance.md).
+struct CutlassTileRate {
+  double multiplyAdds;  ///< a nanosecond, at most
+  double bytes;         ///< of operands that it loads in a nanosecond, at most
+  double start;         ///< nanoseconds for the first operands and the last stores of a tile
+};
+inline constexpr CutlassTileRate cutlassTileRates[cutlassTileCount] = {
+    {2830, 85, 1500}, {2760, 85, 1500}, {2680, 85, 500}, {1880, 85, 2000}};
+
+/// The nanoseconds that a GEMM of m x n x k with this tile takes: rounds of tiles, one for each multiprocessor. What
+/// the multiprocessors cannot hide from each other, the memory's time for the weights, is the same for all tiles.
+inline double cutlassTime(int tile, int m, int n, int k, int multiprocessors) {
+  const CutlassTile& shape = cutlassTiles[tile];
+  const CutlassTileRate& rate = cutlassTileRates[tile];
+  // A cluster is resident as a whole; those at the edges of the problem have blocks that compute nothing.
+  const auto roundedUp = [](int count, int unit) { return (count + unit - 1) / unit * unit; };
+  const int clusterSize = shape.clusterRows * shape.clusterColumns;
+  const double tiles = double{1} * (roundedUp(m, shape.rows * shape.clusterRows) / shape.rows) *
+                       (roundedUp(n, shape.columns * shape.clusterColumns) / shape.columns);
+  const int blocks = multiprocessors / clusterSize * clusterSize;
+  const double rounds = static_cast<double>(static_cast<long long>((tiles + blocks - 1) / blocks));
+  const double multiplying = double{1} * shape.rows * shape.columns * k / rate.multiplyAdds;
+  const double loading = 2.0 * (shape.rows + shape.columns) * k / rate.bytes;
+  return rounds * ((multiplying > loading ? multiplying : loading) + rate.start);
+}
+
+/// The index in cutlassTiles of the tile for a GEMM of m x n x k, of 16-bit operands, on a GPU of the generation of the
+/// H100 with so many multiprocessors for it.
+inline int cutlassTileFor(int m, int n, int k, int multiprocessors) {
+  int best = 0;
+  for (int tile = 1; tile < cutlassTileCount; ++tile) {
+    if (cutlassTime(tile, m, n, k, multiprocessors) < cutlassTime(best, m, n, k, multiprocessors)) best = tile;
+  }
+  return best;
+}
+
+}  // namespace mscclpp

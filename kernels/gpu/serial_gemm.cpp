@@ -1,0 +1,73 @@
+#include "serial_gemm.hpp"
+
+#include <utility>
+
+#include "mscclpp/basic/element.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/cuda/gpu.hpp"
+
+namespace mscclpp::kernels {
+
+std::unique_ptr<SerialGemm> SerialGemm::make(std::shared_ptr<Collectives> collectives, const GemmLayer& layer,
+                                             int ranks) {
+  std::unique_ptr<Cublas> cublas;
+  try {
+    cublas = std::make_unique<Cublas>("");
+  } catch (const Error& error) {
+    if (error.getErrorCode() == ErrorCode::InvalidUsage) return nullptr;  // there is none
+    throw;
+  }
+  return std::unique_ptr<SerialGemm>(new SerialGemm(std::move(cublas), std::move(collectives), layer, ranks));
+}
+
+SerialGemm::SerialGemm(std::unique_ptr<Cublas> cublas, std::shared_ptr<Collectives> collectives, const GemmLayer& layer,
+                       int ranks)
+    : cublas_(std::move(cublas)),
+      collectives_(std::move(collectives)),
+      layer_(layer),
+      ranks_(static_cast<std::size_t>(ranks)) {
+  if (layer.collective == GemmCollective::AllReduce) return;
+  const std::size_t columns = layer.collective == GemmCollective::AllGather ? layer.depth : layer.width;
+  void* memory = nullptr;
+  MSCCLPP_CUDATHROW(cudaMalloc(&memory, layer.maxRows * columns * sizeof(bf16)));
+  between_ = {memory, [](void* allocated) { cudaFree(allocated); }};
+}
+
+bool SerialGemm::accepts(std::size_t rows) const {
+  return layer_.collective == GemmCollective::AllReduce || rows % ranks_ == 0;
+}
+
+void SerialGemm::run(const FusedGemmCall& call) const {
+  CollectiveCall collective{.type = DataType::BFLOAT16, .reduction = ReduceOp::SUM, .stream = call.stream};
+  const auto multiply = [&](const void* input, void* output) {
+    cublas_->multiply(input, call.weight, output, call.rows, call.width, call.depth, call.stream);
+  };
+  switch (layer_.collective) {
+    case GemmCollective::AllReduce:
+      multiply(call.input, call.output);
+      collective.collective = CollectiveType::AllReduce;
+      collective.input = call.output;
+      collective.output = call.output;
+      collective.count = call.rows * layer_.width;
+      collectives_->run(collective);
+      break;
+    case GemmCollective::ReduceScatter:
+      multiply(call.input, between_.get());
+      collective.collective = CollectiveType::ReduceScatter;
+      collective.input = between_.get();
+      collective.output = call.output;
+      collective.count = call.rows / ranks_ * layer_.width;
+      collectives_->run(collective);
+      break;
+    case GemmCollective::AllGather:
+      collective.collective = CollectiveType::AllGather;
+      collective.input = call.input;
+      collective.output = between_.get();
+      collective.count = call.rows / ranks_ * layer_.depth;
+      collectives_->run(collective);
+      multiply(between_.get(), call.output);
+      break;
+  }
+}
+
+}  // namespace mscclpp::kernels

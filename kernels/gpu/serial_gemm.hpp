@@ -1,0 +1,34 @@
+// A GEMM of cuBLAS and a compiled collective, one after the other: what a FusedGemm runs where fusing does not pay.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "cublas.hpp"
+#include "mscclpp/kernels/collectives.hpp"
+#include "mscclpp/kernels/fused_gemm.hpp"
+
+namespace mscclpp::kernels {
+
+class SerialGemm {
+ public:
+  /// Null where cuBLAS is not found. Allocates what lies between the two kernels.
+  static std::unique_ptr<SerialGemm> make(std::shared_ptr<Collectives> collectives, const GemmLayer& layer, int ranks);
+
+  /// Whether the collective can have so many rows: a reduce-scatter and an all-gather have equal parts.
+  bool accepts(std::size_t rows) const;
+  void run(const FusedGemmCall& call) const;
+  void check() const { collectives_->check(); }
+
+ private:
+  SerialGemm(std::unique_ptr<Cublas> cublas, std::shared_ptr<Collectives> collectives, const GemmLayer& layer,
+             int ranks);
+
+  std::unique_ptr<Cublas> cublas_;
+  std::shared_ptr<Collectives> collectives_;
+  GemmLayer layer_;
+  std::size_t ranks_;
+  std::shared_ptr<void> between_;  ///< the product of all rows, or their gathered inputs
+};
+
+}  // namespace mscclpp::kernels
