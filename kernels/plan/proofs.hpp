@@ -29,7 +29,8 @@ class Proofs {
   /// Those of folder plans/ of MSCCLPP_CACHE_DIR.
   static Proofs ofUser();
 
-  /// As plan::verified() (kernels/plan/verify.hpp) and setCompletions(), but a plan of which there is a proof is not checked again.
+  /// As plan::verified() (kernels/plan/verify.hpp) and setCompletions(), but a plan of which there is a proof is not
+  /// checked again.
   NamedPlan verified(NamedPlan plan) const;
 
  private:
