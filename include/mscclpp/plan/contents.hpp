@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "mscclpp/plan/cells.hpp"
+#include "mscclpp/plan/overlap.hpp"
 #include "mscclpp/plan/piece.hpp"
 #include "mscclpp/plan/plan.hpp"
 
@@ -161,7 +162,7 @@ class Contents {
   constexpr std::int32_t chunk(BufferKind buffer, std::int32_t rank, std::int32_t chunk, std::int32_t call) const {
     const RankPlan& of = plan_.rankPlans[rank];
     if (buffer == BufferKind::Output && plan_.inPlace) {
-      const std::int32_t input = inputOfOutput(rank, chunk);
+      const std::int32_t input = inputOfOutput(plan_, of.inputChunks, rank, chunk);
       if (input >= 0) {
         buffer = BufferKind::Input;
         chunk = input;
@@ -185,16 +186,6 @@ class Contents {
 
  private:
   constexpr std::int32_t scratchSets() const { return plan_.doubleScratch ? 2 : 1; }
-
-  /// In a call in place: the input chunk that is the output chunk, or -1.
-  constexpr std::int32_t inputOfOutput(std::int32_t rank, std::int32_t chunk) const {
-    const std::int32_t own = chunk - rank * plan_.chunksPerPart;
-    std::int32_t input = chunk;
-    if (plan_.collective == CollectiveKind::AllGather || plan_.collective == CollectiveKind::Gather) input = own;
-    if (plan_.collective == CollectiveKind::ReduceScatter || plan_.collective == CollectiveKind::Scatter)
-      input = chunk + rank * plan_.chunksPerPart;
-    return input >= 0 && input < plan_.rankPlans[rank].inputChunks ? input : -1;
-  }
 
   const Plan& plan_;
   const CellLayout& layout_;
