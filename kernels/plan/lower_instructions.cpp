@@ -16,7 +16,7 @@ namespace {
 /// Above this the order relation takes too much memory: all messages then go through scratch.
 constexpr int maxOrderedInstructions = 30000;
 
-struct Message {
+struct SentMessage {
   int sender = -1;  ///< an index of Lowering::nodes_
   int receiver = -1;
   Operand target;  ///< where the sender writes
@@ -213,7 +213,7 @@ class Lowering {
       if (at.kind == InstructionKind::Send || reduces(at.kind) || !receives(at.kind)) note(at.source);
       if (at.kind != InstructionKind::Send && at.kind != InstructionKind::ReceiveReduceSend) note(at.destination);
     }
-    const auto isFree = [&](const Message& message) {
+    const auto isFree = [&](const SentMessage& message) {
       const Instruction& at = instruction(message.receiver);
       for (int i = 0; i < at.count; ++i) {
         Operand each = operand(nodes_[message.receiver].rank, at.destination);
@@ -225,7 +225,7 @@ class Lowering {
       }
       return true;
     };
-    for (Message& message : messages_) {
+    for (SentMessage& message : messages_) {
       const Instruction& at = instruction(message.receiver);
       const Connection& connection = connections_[message.connection];
       const bool packets = program_.packets && !connection.port;
@@ -264,7 +264,7 @@ class Lowering {
         }
       }
     }
-    for (const Message& message : messages_) {
+    for (const SentMessage& message : messages_) {
       Connection& connection = connections_[message.connection];
       if (message.target.buffer != BufferKind::Scratch || hears[connection.from][connection.to]) continue;
       connection.ready = true;
@@ -358,7 +358,7 @@ class Lowering {
       destinations.push_back(destination);
     }
     if (!sends(at.kind)) return transfer(at.count, sources, destinations);
-    const Message& message = messages_[node.out];
+    const SentMessage& message = messages_[node.out];
     const Connection& connection = connections_[message.connection];
     const bool isFirst = node.out == 0 || messages_[node.out - 1].connection != message.connection;
     if (connection.ready && isFirst) {
@@ -427,7 +427,7 @@ class Lowering {
   Draft draft_;
   std::vector<Lowered> nodes_;
   std::vector<std::vector<int>> firsts_;  ///< of each rank and block: its first node
-  std::vector<Message> messages_;
+  std::vector<SentMessage> messages_;
   std::vector<Connection> connections_;
   std::vector<std::uint64_t> earlier_;
   int words_ = 0;

@@ -218,6 +218,8 @@ def experts(comm, device):
 def library_plan(comm, device):
     """Plans of the library, executed: data and signals, and packets."""
     rank, ranks, count = comm.my_rank, comm.nranks, 1001
+    if ranks == 1:
+        return  # a plan is for two ranks at least
     gpu = device.type == "cuda"
     device_type = mscclpp.DeviceType.GPU if gpu else mscclpp.DeviceType.CPU
     stream = torch.cuda.current_stream().cuda_stream if gpu else 0
