@@ -98,7 +98,8 @@ void run(const CollectiveState<Gather>& state, const FusedGemmCall& call) {
   const std::size_t count = sliceCount(call, team.size(), call.depth);
   const ArraySource<bf16> input(static_cast<const bf16*>(call.input));
   const auto source = [&](std::size_t first, int valid) {
-    return input(first, first < present ? static_cast<int>(std::min<std::size_t>(valid, present - first)) : 0);
+    if (first >= present) return fromWord<bf16>(Word128{0, 0});  // a rank without rows may have no input
+    return input(first, static_cast<int>(std::min<std::size_t>(valid, present - first)));
   };
   std::vector<bf16> gathered(count * static_cast<std::size_t>(team.size()));
   Gather::run(mscclpp::cpu::SerialGrid(), state.args(count), source, ArraySink<bf16>(gathered.data()));

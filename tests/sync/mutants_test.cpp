@@ -10,16 +10,18 @@
 namespace mscclpp::test {
 namespace {
 
-/// Two ranks alternate: data to the peer, signal; wait, read. The mutant gives signal and wait.
+/// Two ranks alternate: data to the peer, signal; wait, read. The mutant gives signal and wait. timeout: of a wait, in
+/// nanoseconds; reports of races take long.
 template <class Signal, class Wait>
-std::optional<WaitRecord> passMessages(const Signal& signal, const Wait& wait, int rounds) {
+std::optional<WaitRecord> passMessages(const Signal& signal, const Wait& wait, int rounds,
+                                       std::uint64_t timeout = 20'000'000'000) {
   EmulatedBackend<1> backend;
   auto memory = backend.allocate(2, 256, 0);
   const auto window = memory.window();
   return backend.run({2, 1, 1}, [&](int rank, const auto&) {
     const auto words = [&](int r) { return reinterpret_cast<std::uint64_t*>(window.at(r)); };
-    SemaphoreHandle semaphore{{},          words(rank), words(1 - rank), words(rank) + 1, backend.control(),
-                              200'000'000, rank,        1 - rank};
+    SemaphoreHandle semaphore{{},      words(rank), words(1 - rank), words(rank) + 1, backend.control(),
+                              timeout, rank,        1 - rank};
     std::uint64_t sum = 0;
     for (int round = 0; round < rounds; ++round) {
       if (round % 2 == rank) {
@@ -76,7 +78,7 @@ TEST_CASE("mutants: a wait for a dropped signal times out") {
       [](SemaphoreHandle& semaphore, int round) {
         if (round != 5) semaphore.signal();
       },
-      realWait, 10);
+      realWait, 10, 200'000'000);
   REQUIRE(record);
   CHECK(record->operation == WaitOperation::Semaphore);
 }

@@ -44,7 +44,7 @@ TEST_CASE("a slow resolver takes no longer than the deadline, and numeric addres
     FAIL("it was resolved");
   } catch (const Error& error) {
     CHECK(error.getErrorCode() == ErrorCode::Timeout);
-    CHECK(std::string(error.what()).find("localhost was not resolved within 0.1 s") != std::string::npos);
+    CHECK(std::string(error.what()).find("localhost was not resolved within ") != std::string::npos);
   }
   Event cancelled;
   cancelled.set();
