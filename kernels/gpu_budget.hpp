@@ -100,6 +100,8 @@ std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const 
 void resizeOnAllRanks(Bootstrap& bootstrap, GpuBudget::Share& share, int blocks, const std::string& who);
 
 namespace gpu {
+/// The multiprocessors of the current GPU. Throws CudaError.
+int multiprocessors();
 /// The budget of the current GPU. Throws CudaError.
 std::shared_ptr<GpuBudget> currentBudget();
 }  // namespace gpu

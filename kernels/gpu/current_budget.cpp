@@ -1,4 +1,4 @@
-// The budget of the current GPU.
+// The multiprocessors of the current GPU, and its budget.
 #include <algorithm>
 
 #include "host/cuda/gpu_backend.hpp"
@@ -8,13 +8,16 @@
 
 namespace mscclpp::kernels::gpu {
 
+int multiprocessors() {
+  int count = 0;
+  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, mscclpp::detail::currentGpu()));
+  return count;
+}
+
 std::shared_ptr<GpuBudget> currentBudget() {
-  const int device = mscclpp::detail::currentGpu();
-  return GpuBudget::of(device, [&] {
-    int multiprocessors = 0;
-    MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, device));
+  return GpuBudget::of(mscclpp::detail::currentGpu(), [] {
     // Two are for kernels of one block that have no share, the barriers of movers that users make.
-    return std::make_shared<GpuBudget>(std::max(multiprocessors - 2, 4), streamEvents());
+    return std::make_shared<GpuBudget>(std::max(multiprocessors() - 2, 4), streamEvents());
   });
 }
 

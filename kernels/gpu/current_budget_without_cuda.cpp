@@ -4,9 +4,20 @@
 
 namespace mscclpp::kernels::gpu {
 
-std::shared_ptr<GpuBudget> currentBudget() {
+namespace {
+
+[[noreturn]] void throwWithoutCuda() {
   throw Error("this build of mscclpp has no CUDA: build it with -Dcuda=enabled, or use DeviceType::CPU",
               ErrorCode::InvalidUsage);
+}
+
+}  // namespace
+
+int multiprocessors() {
+  throwWithoutCuda();
+}
+std::shared_ptr<GpuBudget> currentBudget() {
+  throwWithoutCuda();
 }
 
 }  // namespace mscclpp::kernels::gpu

@@ -46,14 +46,6 @@ struct ResultOf<AllGatherGemm<bf16, config>> {
   using Type = Matrix<bf16>;
 };
 
-int multiprocessorsOfGpu() {
-  int device = 0;
-  int count = 0;
-  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
-  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device));
-  return count;
-}
-
 class Kernel {
  public:
   virtual ~Kernel() = default;
@@ -79,7 +71,7 @@ class KernelOf : public Kernel {
     MSCCLPP_CUDATHROW(mscclpp::detail::allowSharedMemory(kernel, sharedBytes));
     MSCCLPP_CUDATHROW(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_, kernel, C::maxBlockThreads, sharedBytes));
     if (blocks_ < 1) throw Error("a block of the fused GEMM does not fit on this GPU", ErrorCode::InvalidUsage);
-    blocks_ = std::min(blocks_ * multiprocessorsOfGpu(), maxBlocks);
+    blocks_ = std::min(blocks_ * gpu::multiprocessors(), maxBlocks);
   }
 
   void run(const FusedGemmCall& call, int blocks, KernelStart start) const override {
@@ -110,7 +102,7 @@ class GpuFusedGemm : public FusedGemm {
  public:
   GpuFusedGemm(Communicator& communicator, const GemmLayer& layer, std::shared_ptr<Collectives> collectives)
       : layer_(layer), ranks_(communicator.bootstrap()->getNranks()) {
-    const int multiprocessors = multiprocessorsOfGpu();
+    const int multiprocessors = gpu::multiprocessors();
     const int wanted = layer.maxBlocks > 0 ? std::min(layer.maxBlocks, multiprocessors) : multiprocessors;
     share_ = reserveOnAllRanks(*communicator.bootstrap(), gpu::currentBudget(), wanted, "FusedGemm");
     // The share counts multiprocessors. With all of them, no kernel of another object runs at the same time.

@@ -76,8 +76,7 @@ namespace gpu {
 int run(const MoeDispatchCall& call);
 int run(const MoeCombineCall& call);
 int run(const MoeLayoutCall& call);
-/// Multiprocessors of the current device, and whether it has bulk copies.
-int multiprocessors();
+/// Whether the current device has bulk copies.
 bool hasBulkCopies();
 }  // namespace gpu
 

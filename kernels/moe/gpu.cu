@@ -40,9 +40,6 @@ int run(const MoeLayoutCall& call) {
   return runMoe(call, Launch{call.blocks, call.stream, call.start});
 }
 
-int multiprocessors() {
-  return attribute(cudaDevAttrMultiProcessorCount);
-}
 bool hasBulkCopies() {
   return attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
 }

@@ -22,9 +22,6 @@ int run(const MoeCombineCall& /*call*/) {
 int run(const MoeLayoutCall& /*call*/) {
   throwWithoutCuda();
 }
-int multiprocessors() {
-  throwWithoutCuda();
-}
 bool hasBulkCopies() {
   throwWithoutCuda();
 }
