@@ -158,8 +158,7 @@ class Collectives::State {
       if (joined < 2) {
         run(calls.front());
       } else {
-        const Messages messages = messagesOf(calls.first(joined), rank_, ranks_);
-        exchange(messages.sent, messages.received, calls.front().stream);
+        runJoined(calls.first(joined));
       }
       calls = calls.subspan(std::max<std::size_t>(joined, 1));
     }
@@ -449,6 +448,23 @@ class Collectives::State {
     }
   }
 
+  /// Performs moves that countOfJoinedMoves() has counted. All ranks know how long they are, so that those of a pair of
+  /// ranks are one message.
+  void runJoined(std::span<const CollectiveCall> moves) {
+    if (monitor_->failed()) monitor_->check();
+    const Messages messages = messagesOf(moves, rank_, ranks_);
+    const MessageList parts = messageListOf(messages.sent, messages.received, rank_, ranks_);
+    if (parts.count == 0) return;
+    MessageList list = joinedByPair(parts);
+    for (int m = 0; m < list.count; ++m) {
+      MessageList::Message& message = list.messages[static_cast<std::size_t>(m)];
+      message.algorithm =
+          select({.collective = CollectiveType::SendReceive, .type = DataType::UINT8}, message.bytes, false);
+    }
+    runExchange(list, moves.front().stream, &parts);
+    if (!onGpu_ && monitor_->failed()) monitor_->check();
+  }
+
   /// The kernels that make() makes, together with the other ranks, for the first call for an element type.
   template <class Kernels, class Make>
   const Kernels& kernelsFor(std::unique_ptr<Kernels>& kernels, const char* name, CUstream_st* stream,
@@ -486,8 +502,8 @@ class Collectives::State {
   }
 
   /// Runs the messages of a list by one kernel, in which all pairs of ranks progress together: a message that is
-  /// received may be needed by others before the ones that this call sends can be received.
-  void runExchange(const MessageList& list, CUstream_st* stream) {
+  /// received may be needed by others before the ones that this call sends can be received. joined: as of ExchangeCall.
+  void runExchange(const MessageList& list, CUstream_st* stream, const MessageList* joined = nullptr) {
     const auto timeout = static_cast<std::uint64_t>(monitor_->timeout().count());
     ExchangeCall call{.rank = rank_,
                       .ranks = ranks_,
@@ -495,6 +511,7 @@ class Collectives::State {
                       .places = {},
                       .wait = BoundedWait(monitor_->deviceControl(), timeout),
                       .list = list,
+                      .joined = joined,
                       .shape = shapeOf(list),
                       .stream = stream,
                       .start = share_ ? share_->start() : KernelStart::InOrder};

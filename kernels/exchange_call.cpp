@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/sync/window.hpp"
 
@@ -107,6 +108,21 @@ MessageList messageListOf(std::span<const SentMessage> sends, std::span<const Re
     list.messages[static_cast<std::size_t>(place)] = {nullptr, message.data, message.bytes, 0};
   }
   return list;
+}
+
+MessageList joinedByPair(const MessageList& list) {
+  MessageList joined;
+  joined.count = joined.pairCount = list.pairCount;
+  for (std::size_t p = 0; p < static_cast<std::size_t>(list.pairCount); ++p) {
+    PairMessages& pair = joined.pairs[p] = list.pairs[p];
+    std::size_t bytes = 0;
+    for (std::size_t m = pair.first; m < static_cast<std::size_t>(pair.first + pair.count); ++m)
+      bytes = roundUp(bytes, sizeof(Word128)) + list.messages[m].bytes;
+    joined.messages[p] = {nullptr, nullptr, bytes, 0};
+    pair.first = static_cast<std::uint8_t>(p);
+    pair.count = 1;
+  }
+  return joined;
 }
 
 }  // namespace mscclpp::kernels

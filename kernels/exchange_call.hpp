@@ -37,6 +37,10 @@ struct MessageList {
 MessageList messageListOf(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, int rank,
                           int ranks);
 
+/// A list with one message for each pair, which all messages of the pair are joined to (collective/joined_arrays.hpp).
+/// Its messages have sizes, and no arrays; pair p has message p.
+MessageList joinedByPair(const MessageList& list);
+
 /// The arguments of the kernel.
 struct ExchangeCall {
   /// The scratch of an algorithm; those that are not set up are not used.
@@ -51,9 +55,10 @@ struct ExchangeCall {
   std::array<Place, messageAlgorithms> places;
   BoundedWait wait;
   const MessageList& list;
-  LaunchShape shape;    ///< GPU only
-  CUstream_st* stream;  ///< GPU only
-  KernelStart start;    ///< GPU only
+  const MessageList* joined;  ///< what joinedByPair() has made `list` of; null: the messages are not joined
+  LaunchShape shape;          ///< GPU only
+  CUstream_st* stream;        ///< GPU only
+  KernelStart start;          ///< GPU only
 };
 
 // Of each backend: run the call (CPU) or enqueue it (GPU). Return 0 or a cudaError_t.

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -127,22 +128,25 @@ void agreeOnShare(Bootstrap& bootstrap, const std::string& who, const GpuBudget*
   bool isConcurrent = true;
   int fewest = blocks;
   std::map<std::pair<std::uint64_t, std::uint64_t>, int> ranks;  // by process and GPU
-  for (const auto& bytes : all) {
+  std::optional<std::pair<int, int>> sharing;                    // two ranks of a GPU
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    const auto& bytes = all[r];
     RankShare each{};
     if (bytes.size() != sizeof(each)) {
       throw Error(who + ": a rank states its blocks in another format: use the same version of mscclpp on all ranks",
                   ErrorCode::InvalidUsage);
     }
     std::memcpy(&each, bytes.data(), sizeof(each));
-    const auto rank = static_cast<int>(ranks.size());
-    const auto other = ranks.emplace(std::pair(each.process, each.budget), rank);
-    if (!other.second) {
-      throw Error(who + ": ranks " + std::to_string(other.first->second) + " and " + std::to_string(rank) +
-                      " of one process use the same GPU: make a GPU of its own current in each",
-                  ErrorCode::InvalidUsage);
-    }
+    const auto other = ranks.emplace(std::pair(each.process, each.budget), static_cast<int>(r));
+    if (!other.second && !sharing) sharing.emplace(other.first->second, static_cast<int>(r));
     isConcurrent = isConcurrent && each.isConcurrent != 0;
     fewest = std::min(fewest, each.blocks);
+  }
+  if (sharing && !isConcurrent) {
+    throw Error(who + ": ranks " + std::to_string(sharing->first) + " and " + std::to_string(sharing->second) +
+                    " of one process use the same GPU, which has no room for kernels of " + std::to_string(blocks) +
+                    " blocks of both: make a GPU of its own current in each, or use fewer blocks",
+                ErrorCode::InvalidUsage);
   }
   if (!isConcurrent) share->chain(fewest);
 }

@@ -93,7 +93,9 @@ class GpuBudget {
 };
 
 /// The same share on all ranks: concurrent if it is on every rank, else chained, with the fewest blocks of any. Called
-/// by all ranks with the same number of blocks. who: begins the messages of errors.
+/// by all ranks with the same number of blocks. Ranks of one process may be on one GPU if their shares are concurrent:
+/// the calls of chained ones would wait for each other. Throws Error(InvalidUsage) on all ranks otherwise. who: begins
+/// the messages of errors.
 std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const std::shared_ptr<GpuBudget>& budget,
                                                     int blocks, const std::string& who);
 /// Share::resize() likewise.

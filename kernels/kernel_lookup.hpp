@@ -14,6 +14,7 @@
 #include "mscclpp/collective/broadcast.hpp"
 #include "mscclpp/collective/exchange.hpp"
 #include "mscclpp/collective/gather.hpp"
+#include "mscclpp/collective/joined_arrays.hpp"
 #include "mscclpp/collective/reduce.hpp"
 #include "mscclpp/collective/reduce_scatter.hpp"
 #include "mscclpp/collective/reduce_scatter_v.hpp"
@@ -139,8 +140,31 @@ struct ExchangeKernel {
       sinks.data[m] = static_cast<Byte*>(call.list.messages[static_cast<std::size_t>(m)].output);
     return sinks;
   }
+  /// The same for messages that may be joined.
+  static auto joinedSourcesFor(const ExchangeCall& call) {
+    return joinedFor(call, JoinedSources<Byte, capacity>{},
+                     [](const MessageList::Message& message) { return static_cast<const Byte*>(message.input); });
+  }
+  static auto joinedSinksFor(const ExchangeCall& call) {
+    return joinedFor(call, JoinedSinks<Byte, capacity>{},
+                     [](const MessageList::Message& message) { return static_cast<Byte*>(message.output); });
+  }
 
  private:
+  template <class Arrays, class DataOf>
+  static Arrays joinedFor(const ExchangeCall& call, Arrays arrays, const DataOf& dataOf) {
+    const MessageList& list = call.joined != nullptr ? *call.joined : call.list;
+    for (std::size_t a = 0; a < static_cast<std::size_t>(list.count); ++a) {
+      arrays.data[a] = dataOf(list.messages[a]);
+      arrays.counts[a] = list.messages[a].bytes;
+    }
+    for (std::size_t m = 0; m < static_cast<std::size_t>(call.list.count); ++m) {
+      arrays.firsts[m] = call.joined != nullptr ? list.pairs[m].first : static_cast<std::uint8_t>(m);
+      arrays.joined[m] = call.joined != nullptr ? list.pairs[m].count : 1;
+    }
+    return arrays;
+  }
+
   template <std::size_t algorithm>
   static void setScratch(typename Type::Args& args, const ExchangeCall& call) {
     using Messages = typename CollectiveOf<algorithm, 0, Byte>::Messages;

@@ -1,11 +1,16 @@
-// mscclpp-perf: times and checks collectives over all GPUs of this machine, one process per GPU, or over CPU ranks.
+// mscclpp-perf: times and checks collectives over all GPUs of this machine, one process per GPU, over CPU ranks, or
+// over ranks that share a GPU.
 #include <fmt/format.h>
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
+#include <thread>
+#include <vector>
 
 #include "kernels/tuning_table.hpp"
 #include "measure.hpp"
@@ -19,6 +24,7 @@ using namespace mscclpp;
 using namespace mscclpp::perf;
 
 constexpr int defaultCpuRanks = 4;
+constexpr int defaultRanksOfOneGpu = 2;
 
 /// The device type, the number of ranks, and the reason for the choice.
 struct LaunchPlan {
@@ -30,13 +36,17 @@ struct LaunchPlan {
 LaunchPlan plan(const Options& options) {
   std::string noGpuReason;
   const int gpus = options.device == DeviceSelection::Cpu ? 0 : gpuCount(noGpuReason);
-  if (gpus == 0 && options.device == DeviceSelection::Gpu)
+  if (gpus == 0 && (options.device == DeviceSelection::Gpu || options.oneGpu))
     throw Error("no GPU available: " + noGpuReason, ErrorCode::InvalidUsage);
   if (gpus == 0) {
     const int ranks = options.ranks > 0 ? options.ranks : defaultCpuRanks;
     const std::string reason =
         options.device == DeviceSelection::Cpu ? "requested by --device" : "no GPU available (" + noGpuReason + ")";
     return {false, ranks, fmt::format("{} CPU ranks, one process each: {}", ranks, reason)};
+  }
+  if (options.oneGpu) {
+    const int ranks = options.ranks > 0 ? options.ranks : defaultRanksOfOneGpu;
+    return {true, ranks, fmt::format("{} ranks on one GPU, threads of one process: no links", ranks)};
   }
   if (options.ranks > gpus) {
     throw Error(fmt::format("{} ranks need one GPU each, but only {} are available: use -n {} or less, or --device cpu",
@@ -70,13 +80,38 @@ void checkPlan(const Options& options, const LaunchPlan& plan) {
   if (options.nccl) throw Error("--nccl needs GPUs: leave it out for CPU ranks", ErrorCode::InvalidUsage);
 }
 
-void runRank(const Options& options, bool onGpu, int ranks, ProcessGroup& group) {
-  const auto backend = onGpu ? makeGpuBackend(group.localRank()) : makeCpuBackend(group.localRank(), ranks);
+/// A rank of this machine, number `localRank` of `ranks`.
+void runRank(const Options& options, bool onGpu, int localRank, int ranks, std::shared_ptr<Bootstrap> bootstrap) {
+  const int gpu = options.oneGpu ? 0 : localRank;
+  const auto backend = onGpu ? makeGpuBackend(gpu) : makeCpuBackend(localRank, ranks);
   const auto data = onGpu ? makeGpuTestData() : makeCpuTestData();
-  const auto kernels = onGpu ? makeTimingKernels(group.localRank()) : nullptr;
+  const auto kernels = onGpu ? makeTimingKernels(gpu) : nullptr;
   const DeviceType type = onGpu ? DeviceType::GPU : DeviceType::CPU;
-  const std::size_t wrong = measure(options, group.connect(), {type, *backend, *data, kernels.get()});
+  const std::size_t wrong = measure(options, std::move(bootstrap), {type, *backend, *data, kernels.get()});
   if (wrong != 0) throw Error(fmt::format("{} elements of the results are wrong", wrong), ErrorCode::InternalError);
+}
+
+/// Runs the ranks as threads: kernels of several processes would take turns on the GPU. Throws the failure that came
+/// first; the others follow from it.
+void runOnOneGpu(const Options& options, int ranks) {
+  const UniqueId id = TcpBootstrap::createUniqueId();
+  std::mutex mutex;
+  std::exception_ptr failure;
+  std::vector<std::jthread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        const auto bootstrap = std::make_shared<TcpBootstrap>(rank, ranks);
+        bootstrap->initialize(id);
+        runRank(options, true, rank, ranks, bootstrap);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+      }
+    });
+  }
+  for (std::jthread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
 }
 
 }  // namespace
@@ -85,6 +120,8 @@ int main(int argc, char** argv) {
   try {
     Options options;
     if (const auto exitCode = parse(argc, argv, options)) return *exitCode;
+    // A kernel that is loaded at its first launch waits for those of other ranks, which wait for it.
+    if (options.oneGpu) ::setenv("CUDA_MODULE_LOADING", "EAGER", 1);
     const LaunchPlan chosen = plan(options);
     checkPlan(options, chosen);
     const bool isRank = ProcessGroup::fromEnvironment().has_value();
@@ -97,8 +134,13 @@ int main(int argc, char** argv) {
       fmt::print("# {}\n", chosen.reason);
       std::fflush(stdout);
     }
-    return runRanks(chosen.ranks, {argv, argv + argc},
-                    [&](ProcessGroup& group) { runRank(options, chosen.onGpu, chosen.ranks, group); });
+    if (options.oneGpu) {
+      runOnOneGpu(options, chosen.ranks);
+      return 0;
+    }
+    return runRanks(chosen.ranks, {argv, argv + argc}, [&](ProcessGroup& group) {
+      runRank(options, chosen.onGpu, group.localRank(), chosen.ranks, group.connect());
+    });
   } catch (const std::exception& error) {
     fmt::print(stderr, "mscclpp-perf: {}\n", error.what());
     return 1;

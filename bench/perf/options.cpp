@@ -73,6 +73,9 @@ void addOptions(cli::Command& command, CollectiveType collective, Options& optio
       isSizeOfAllParts(collective) ? "all ranks' parts together, of which each gets size / ranks," : "the message";
   command.add("-n,--ranks", options.ranks, "number of ranks; default: one per GPU, or 4 on CPUs").range(1, maxTeamSize);
   command.addNamed("--device", options.device, devices, "auto, gpu or cpu");
+  command.addFlag("--one-gpu", options.oneGpu,
+                  "all ranks, 2 by default, are threads that share a GPU, which has room for their kernels with few "
+                  "--max-blocks: compares kernels with each other, without links between GPUs");
   command.addBytes("-b,--begin", range.begin, "smallest size: that of " + size + " in bytes, such as 1K");
   command.addBytes("-e,--end", range.end, "largest size");
   command.add("-f,--factor", range.factor, "ratio of successive sizes").range(1.01, 1e6);
@@ -127,6 +130,9 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   if (const auto exitCode = commandLine.parse(argc, argv)) return exitCode;
   for (const auto& [collective, command] : commands) {
     if (command.isChosen()) options.collective = collective;
+  }
+  if (options.oneGpu && (options.nccl || options.device == DeviceSelection::Cpu)) {
+    return commandLine.reject("--one-gpu", options.nccl ? "NCCL needs a GPU for each rank" : "it needs --device gpu");
   }
   if (!options.tuningFile.empty()) {
     if (!options.algorithms.empty()) return commandLine.reject("--algorithm", "--tune measures all of them");

@@ -40,6 +40,7 @@ struct Options {
   CollectiveType collective = CollectiveType::AllReduce;
   int ranks = 0;  ///< 0: every GPU, or 4 CPU ranks
   DeviceSelection device = DeviceSelection::Auto;
+  bool oneGpu = false;               ///< all ranks share the first GPU
   std::vector<std::uint64_t> sizes;  ///< bytes; collective_shape.hpp says of what
   DataType type = DataType::FLOAT32;
   ReduceOp op = ReduceOp::SUM;

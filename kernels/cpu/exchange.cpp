@@ -7,12 +7,10 @@
 
 namespace mscclpp::kernels::cpu {
 
-int exchange(const ExchangeCall& call) {
-  using Kernel =
-      ExchangeKernel<indexOf(CollectiveType::SendReceive, "ll16"), indexOf(CollectiveType::SendReceive, "pipelined")>;
-  const auto args = Kernel::argsFor(call);
-  const auto sources = Kernel::sourcesFor<ArraySource>(call);
-  const auto sinks = Kernel::sinksFor<ArraySink>(call);
+namespace {
+
+template <class Kernel, class Sources, class Sinks>
+void run(const typename Kernel::Type::Args& args, const Sources& sources, const Sinks& sinks) {
   const auto runPair = [&](int pair) {
     Kernel::Type::run(RenumberedBlock(mscclpp::cpu::SerialGrid(), pair, args.pairCount), args, sources, sinks);
   };
@@ -21,6 +19,19 @@ int exchange(const ExchangeCall& call) {
     others[static_cast<std::size_t>(pair)] = std::jthread([&runPair, pair] { runPair(pair); });
   }
   runPair(0);
+}
+
+}  // namespace
+
+int exchange(const ExchangeCall& call) {
+  using Kernel =
+      ExchangeKernel<indexOf(CollectiveType::SendReceive, "ll16"), indexOf(CollectiveType::SendReceive, "pipelined")>;
+  const auto args = Kernel::argsFor(call);
+  if (call.joined != nullptr) {
+    run<Kernel>(args, Kernel::joinedSourcesFor(call), Kernel::joinedSinksFor(call));
+  } else {
+    run<Kernel>(args, Kernel::sourcesFor<ArraySource>(call), Kernel::sinksFor<ArraySink>(call));
+  }
   return 0;
 }
 

@@ -10,7 +10,7 @@ int exchange(const ExchangeCall& call) {
                      indexOf(CollectiveType::SendReceive, "pipelined")>;
   static_assert(messageAlgorithms == 3, "the kernel has all algorithms of messages");
   const auto args = Kernel::argsFor(call);
-  bool areAligned = true;
+  bool areAligned = call.joined == nullptr;
   for (int m = 0; m < call.list.count; ++m) {
     const MessageList::Message& message = call.list.messages[static_cast<std::size_t>(m)];
     areAligned = areAligned && isAlignedArray(static_cast<const Byte*>(message.input), message.bytes) &&
@@ -21,8 +21,8 @@ int exchange(const ExchangeCall& call) {
                                                  Kernel::sourcesFor<AlignedArraySource>(call),
                                                  Kernel::sinksFor<AlignedArraySink>(call), call.start));
   }
-  return static_cast<int>(launch<Kernel::Type>(call.shape, call.stream, args, Kernel::sourcesFor<ArraySource>(call),
-                                               Kernel::sinksFor<ArraySink>(call), call.start));
+  return static_cast<int>(launch<Kernel::Type>(call.shape, call.stream, args, Kernel::joinedSourcesFor(call),
+                                               Kernel::joinedSinksFor(call), call.start));
 }
 
 }  // namespace mscclpp::kernels::gpu

@@ -7,6 +7,7 @@
 
 #include "gpu_rank.cuh"
 #include "message_plan.hpp"
+#include "move_group.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 
 using namespace mscclpp;
@@ -98,6 +99,45 @@ TEST_CASE("a rank that replays exchanges" * doctest::skip()) {
   buffers.check(collectives, rank.rank, stream);
   shortBuffers.check(collectives, rank.rank, stream);
   rank.report("300 replays of a graph of exchanges, whole outputs");
+}
+
+TEST_CASE("groups of short moves") {
+  runOnAllGpus("a rank with groups of short moves");
+}
+TEST_CASE("a rank with groups of short moves" * doctest::skip()) {
+  GpuRank rank;
+  Collectives collectives(rank.communicator, DeviceType::GPU);
+  const CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  for (unsigned seed = 1; seed <= 9; ++seed) {
+    CAPTURE(seed);
+    // By packets of both kinds, and by the pipeline.
+    const std::vector<std::size_t> sizes = seed % 3 == 0   ? std::vector<std::size_t>{65'536, 65'521}
+                                           : seed % 3 == 1 ? std::vector<std::size_t>{0, 1, 16, 1000, 8192}
+                                                           : std::vector<std::size_t>{16'384, 40'000};
+    const MoveGroup group(rank.ranks, seed % 2 == 0 ? 32 : 5, sizes, seed);
+    const auto input = copyToGpu(group.input(rank.rank));
+    const Bytes before = group.output(rank.rank);
+    const auto output = copyToGpu(before);
+    const auto compare = [&] {
+      MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
+      collectives.check();
+      rank.sockets->barrier();
+      Bytes after(before.size());
+      gpuMemcpy(after.data(), output.get(), after.size(), cudaMemcpyDeviceToHost);
+      CHECK(after == group.expected(rank.rank));
+    };
+    const auto calls = group.calls(rank.rank, input.get(), output.get(), stream);
+    collectives.run(calls);
+    compare();
+    const Graph graph(stream, [&] { collectives.run(calls); });
+    for (int replay = 0; replay < 3; ++replay) {
+      gpuMemcpy(output.get(), before.data(), before.size(), cudaMemcpyHostToDevice);
+      rank.sockets->barrier();
+      graph.launch();
+      compare();
+    }
+  }
+  rank.report("groups of short moves, eager and in graphs, whole outputs");
 }
 
 TEST_CASE("exchanges while the epochs pass 2^32") {

@@ -1,17 +1,37 @@
-// Which collectives one exchange performs together, and their messages.
+// Which collectives one exchange performs together, their messages, and what these deliver between CPU ranks.
 #include "kernels/move_messages.hpp"
 
 #include <doctest/doctest.h>
 
 #include <cstddef>
+#include <cstdlib>
+#include <fstream>
+#include <memory>
 #include <vector>
 
-#include "mscclpp/kernels/collective_call.hpp"
+#include "kernels/exchange_call.hpp"
+#include "mscclpp/kernels/collectives.hpp"
+#include "tests/host/spawned_ranks.hpp"
+#include "tests/host/trace/trace_file.hpp"
+#include "tests/kernels/move_group.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::kernels;
+using namespace mscclpp::test;
 
 namespace {
+
+/// Three ranks use packets for short messages; others a pipeline for all.
+struct Environment {
+  TemporaryFile file{"tuning.json"};
+  Environment() {
+    std::ofstream(file.path()) << R"({"format": "mscclpp tuning 1", "tables": [
+      {"device": "", "ranks": 3, "collective": "send_receive",
+       "choices": [{"maxBytes": 65536, "algorithm": "ll16"}, {"algorithm": "pipelined"}]}]})";
+    ::setenv("MSCCLPP_TUNING_FILE", file.path().c_str(), 1);
+  }
+};
+const Environment environment;
 
 std::vector<CollectiveCall> copies(const CollectiveCall& call, std::size_t count) {
   return std::vector<CollectiveCall>(count, call);
@@ -71,5 +91,46 @@ TEST_CASE("joined moves: what a rank sends is what the others receive from it, i
       }
       CHECK(sent == received);
     }
+  }
+}
+
+TEST_CASE("joined moves: the messages of a pair of ranks are one") {
+  int data[4] = {};
+  const auto sent = [&](std::size_t bytes, int to) { return SentMessage{data, bytes, to}; };
+  const auto received = [&](std::size_t bytes, int from) { return ReceivedMessage{data + 1, bytes, from}; };
+  const MessageList list = messageListOf(std::vector{sent(1, 1), sent(16, 0), sent(0, 1), sent(17, 1), sent(5, 1)},
+                                         std::vector{received(16, 0), received(33, 2)}, 0, 3);
+  const MessageList joined = joinedByPair(list);
+  REQUIRE(joined.pairCount == 3);
+  CHECK(joined.count == 3);
+  for (int p = 0; p < 3; ++p) {
+    const auto at = static_cast<std::size_t>(p);
+    CHECK(joined.pairs[at].peer == list.pairs[at].peer);
+    CHECK(joined.pairs[at].side == list.pairs[at].side);
+    CHECK(joined.pairs[at].first == p);
+    CHECK(joined.pairs[at].count == 1);
+    const int peer = joined.pairs[at].peer;
+    CHECK(joined.messages[at].bytes == (peer == 0 ? 16u : peer == 1 ? 16u + 32u + 5u : 33u));
+  }
+}
+
+TEST_CASE("joined moves: whole outputs of random groups, by packets and by a pipeline") {
+  for (const int ranks : {1, 2, 3, 5}) {
+    CAPTURE(ranks);
+    runAsThreads(ranks, [&](std::shared_ptr<Bootstrap> bootstrap) {
+      const int rank = bootstrap->getRank();
+      Collectives collectives(std::make_shared<Communicator>(bootstrap), DeviceType::CPU);
+      for (unsigned seed = 1; seed <= 12; ++seed) {
+        CAPTURE(seed);
+        const std::vector<std::size_t> sizes = seed % 2 == 0 ? std::vector<std::size_t>{0, 1, 15, 16, 17, 1000}
+                                                             : std::vector<std::size_t>{7, 9000, 65'536};
+        const MoveGroup group(ranks, seed % 3 == 0 ? 40 : 6, sizes, seed);
+        const Bytes input = group.input(rank);
+        Bytes output = group.output(rank);
+        collectives.run(group.calls(rank, input.data(), output.data()));
+        CHECK(output == group.expected(rank));
+      }
+      bootstrap->barrier();
+    });
   }
 }

@@ -40,8 +40,9 @@ class Collectives {
   enum class Algorithms { Selected, All };
 
   /// Called by all ranks of the communicator, which must be on one host; on GPUs, this rank uses the current device,
-  /// which no other rank of the communicator uses, here and in calls. Graphs that contain calls of a chained object
-  /// that was alone on its GPU are captured again when another one has been made.
+  /// here and in calls. Ranks that share it are of one process, and have so few blocks that the object is concurrent.
+  /// Graphs that contain calls of a chained object that was alone on its GPU are captured again when another one has
+  /// been made.
   /// maxBlocks: the most blocks of the kernel of a call on a GPU, the same on all ranks, for calls beside other
   /// kernels; 0: as many as are fastest, up to 128. If the GPU of a rank has room for fewer beside the concurrent
   /// objects, calls use as many as it has. An exchange takes one for each peer and direction at least. Throws Error.
