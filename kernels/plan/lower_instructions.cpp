@@ -310,12 +310,22 @@ class Lowering {
         add({{.kind = OperationKind::Release}, {}, {}, found->second});
       }
     }
+    // What is received may now be read by the operation that needs it, which may then be fused.
+    for (int pass = 0; pass < 2; ++pass) {
+      forwardCopies(draft_);
+      forEachBlock([&](std::vector<Step>& block) { block = fuse(draft_, block); });
+    }
+    dropUnreadStores(draft_);
+    forEachBlock([&](std::vector<Step>& block) {
+      flushPorts(block);
+      block = insertSyncs(draft_, block, SyncScope::Publish);
+    });
+  }
+
+  template <class Change>
+  void forEachBlock(const Change& change) {
     for (DraftRank& rank : draft_.ranks) {
-      for (auto& block : rank.blocks) {
-        block = fuse(draft_, block);
-        flushPorts(block);
-        block = insertSyncs(draft_, block, SyncScope::Publish);
-      }
+      for (auto& block : rank.blocks) change(block);
     }
   }
 

@@ -17,6 +17,14 @@ bool overlap(const Draft& draft, const Operand& a, int aChunks, const Operand& b
 /// packets, through a switch); these also where only waits lie between, which then come first.
 std::vector<Step> fuse(const Draft& draft, const std::vector<Step>& steps);
 
+/// Has transfers read packets, and the caller's input, where they are: a copy of them that only a later transfer of the
+/// block reads, or that it replaces by its result, is left out if nothing but transfers lies in between. (Copy
+/// propagation.)
+void forwardCopies(Draft& draft);
+
+/// Leaves out stores to scratch that no step reads, of transfers that have other destinations.
+void dropUnreadStores(Draft& draft);
+
 /// Adds a Sync wherever two operations of a block need one, and drops those that order nothing.
 std::vector<Step> insertSyncs(const Draft& draft, const std::vector<Step>& steps, SyncScope scope);
 
