@@ -38,7 +38,10 @@ class ProgramTrace {
     const Collective& collective = options.collective;
     if (collective.ranks < 1) fail(origin, "the collective has ", collective.ranks, " ranks");
     if (collective.chunksPerPart() < 1) fail(origin, "the collective has no chunks");
-    if (options.instances < 1) fail(origin, "instances is ", options.instances, "; it is at least 1");
+    if (options.instances < 1 || options.instances > plan::maxInstances) {
+      fail(origin, "instances is ", options.instances, "; it is 1 to ", plan::maxInstances,
+           ": the blocks of all instances are resident on a GPU at once");
+    }
     program.header = {.collective = collective.kind,
                       .ranks = collective.ranks,
                       .root = collective.root,

@@ -1,10 +1,12 @@
 #include "draft.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <span>
 
 #include "message.hpp"
 #include "mscclpp/plan/assembler.hpp"
+#include "mscclpp/plan/fault_message.hpp"
 #include "mscclpp/plan/overlap.hpp"
 
 namespace mscclpp::plan {
@@ -14,6 +16,75 @@ namespace {
 template <class T>
 std::vector<T> entries(const std::vector<T>& list, const Range& range) {
   return {list.begin() + range.first, list.begin() + range.first + range.count};
+}
+
+bool contains(std::size_t size, const Range& range) {
+  return range.first >= 0 && range.count >= 0 && range.first <= static_cast<std::int64_t>(size) - range.count;
+}
+
+/// The first number of a plan that is outside of the array that it refers to, as the checker would report it.
+Fault findWrongNumber(const NamedPlan& plan) {
+  const auto isRank = [&](int rank) { return rank >= 0 && rank < plan.ranks; };
+  if (plan.ranks < 1 || countOf(plan.rankPlans) != plan.ranks) return {.kind = FaultKind::WrongHeader};
+  for (int r = 0; r < plan.ranks; ++r) {
+    const RankPlan& rank = plan.rankPlans[r];
+    Fault fault{.rank = r};
+    const auto report = [&](FaultKind kind, int index = -1) {
+      fault.kind = kind;
+      fault.index = index;
+      return fault;
+    };
+    if (!contains(plan.blocks.size(), rank.blocks) || !contains(plan.channels.size(), rank.channels) ||
+        !contains(plan.references.size(), rank.semaphores)) {
+      return report(FaultKind::WrongRange);
+    }
+    for (int c = 0; c < rank.channels.count; ++c) {
+      const Channel& channel = plan.channels[rank.channels.first + c];
+      if (!contains(plan.references.size(), channel.members)) return report(FaultKind::WrongRange, c);
+      if (!isRank(channel.peer)) return report(FaultKind::RankOutOfRange, c);
+      for (const int member : entries(plan.references, channel.members)) {
+        if (!isRank(member)) return report(FaultKind::RankOutOfRange, c);
+      }
+    }
+    for (fault.block = 0; fault.block < rank.blocks.count; ++fault.block) {
+      const Range operations = plan.blocks[rank.blocks.first + fault.block].operations;
+      fault.operation = -1;
+      if (!contains(plan.operations.size(), operations)) return report(FaultKind::WrongRange);
+      for (fault.operation = 0; fault.operation < operations.count; ++fault.operation) {
+        const Operation& operation = plan.operations[operations.first + fault.operation];
+        if (!contains(plan.operands.size(), operation.sources) ||
+            !contains(plan.operands.size(), operation.destinations) ||
+            !contains(plan.references.size(), operation.references) || operation.origin >= countOf(plan.origins)) {
+          return report(FaultKind::WrongRange);
+        }
+        for (const Range& list : {operation.sources, operation.destinations}) {
+          for (const Operand& operand : entries(plan.operands, list)) {
+            fault.buffer = operand.buffer;
+            fault.bufferRank = operand.rank;
+            fault.chunk = operand.first;
+            if (!isRank(operand.rank)) return report(FaultKind::RankOutOfRange);
+            if (operand.first < 0) return report(FaultKind::ChunkOutOfRange);
+            const bool hasChannel = operand.access == Access::Port || operand.access == Access::Switch;
+            if (hasChannel && (operand.channel < 0 || operand.channel >= rank.channels.count)) {
+              return report(FaultKind::ChannelOutOfRange, operand.channel);
+            }
+          }
+        }
+        const bool ofSemaphores = operation.kind == OperationKind::Acquire || operation.kind == OperationKind::Release;
+        for (const int reference : entries(plan.references, operation.references)) {
+          if (reference >= 0 && reference < (ofSemaphores ? rank.semaphores : rank.channels).count) continue;
+          return report(ofSemaphores ? FaultKind::SemaphoreOutOfRange : FaultKind::ChannelOutOfRange, reference);
+        }
+      }
+    }
+  }
+  for (int i = 0; i < countOf(plan.expectations); ++i) {
+    const Expectation& expectation = plan.expectations[i];
+    if (!isRank(expectation.rank) || !contains(plan.references.size(), expectation.contributions)) {
+      return {.kind = FaultKind::WrongExpectation, .index = i};
+    }
+  }
+  return {};
 }
 
 }  // namespace
@@ -37,6 +108,7 @@ Draft makeDraft(const Header& header, std::string name) {
 }
 
 Draft draftOf(const NamedPlan& plan) {
+  if (const Fault fault = findWrongNumber(plan)) reject(describe(plan, fault));
   Draft draft{.header = plan, .name = plan.name, .origins = plan.origins};
   for (const RankPlan& from : plan.rankPlans) {
     DraftRank rank{.inputChunks = from.inputChunks,
@@ -73,6 +145,10 @@ NamedPlan lower(const Draft& draft) {
     const DraftRank& rank = draft.ranks[r];
     assembler.setChunks(r, rank.inputChunks, rank.outputChunks);
     assembler.setScratchChunks(r, rank.scratchChunks);
+    if (countOf(rank.channels) > std::numeric_limits<std::int16_t>::max()) {
+      reject("plan \"", draft.name, "\": rank ", r, " has ", rank.channels.size(), " channels; the most are ",
+             std::numeric_limits<std::int16_t>::max(), ": use fewer instances");
+    }
     for (const DraftChannel& channel : rank.channels) {
       if (channel.access == Access::Switch) {
         assembler.addSwitchChannel(r, channel.buffer, channel.members);

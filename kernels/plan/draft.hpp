@@ -60,6 +60,7 @@ struct Draft {
 
 /// An empty draft with the buffers of the collective.
 Draft makeDraft(const Header& header, std::string name);
+/// Throws Error(InvalidUsage) for a plan in which a number is outside of the array that it refers to.
 Draft draftOf(const NamedPlan& plan);
 NamedPlan lower(const Draft& draft);
 

@@ -14,6 +14,8 @@
 #include "host/communicator/group_setup.hpp"
 #include "interpreters.hpp"
 #include "kernels/backend.hpp"
+#include "mscclpp/arch/word.hpp"
+#include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/base/logger.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
@@ -72,6 +74,19 @@ std::vector<char> bytesOf(const T& value) {
   std::vector<char> bytes(sizeof(value));
   std::memcpy(bytes.data(), &value, sizeof(value));
   return bytes;
+}
+
+std::uint64_t loopUnitOf(const plan::Plan& plan) {
+  for (const plan::Operation& operation : plan.operations)
+    if (operation.kind == plan::OperationKind::LoopBegin) return operation.unitBytes;
+  return 0;
+}
+
+/// The threads of a block that have a pack of 16 bytes of a chunk to transfer; a few more read an interpreted program.
+int threadsOf(const plan::Plan& plan, const plan::Message& message) {
+  constexpr std::uint64_t least = 128;
+  const std::uint64_t packs = roundUp(ceilDivide(message.bytesAt(0), sizeof(Word128)), 32);
+  return static_cast<int>(std::min(std::max(packs, least), static_cast<std::uint64_t>(plan.threadsPerBlock)));
 }
 
 }  // namespace
@@ -138,7 +153,9 @@ class Executor::State {
     if (message.partBytes == 0) return;
     Program& program = *found;
     const BufferRequest request = bufferRequest(plan, message, call);
-    const ContextKey key{plan.contentHash(), static_cast<int>(format), stream, slotBytes};
+    // The checker proves loops for calls that have as many iterations as those before them: the others' own memory.
+    const std::uint64_t iterations = program.loopUnit == 0 ? 0 : plan::iterationsOf(message, program.loopUnit);
+    const ContextKey key{plan.contentHash(), static_cast<int>(format), stream, slotBytes, iterations};
     auto context = contexts_.find(key);
     const bool needsContext = context == contexts_.end();
     const bool usesBuffers = program.rank.reachesUserBuffers || program.rank.usesPorts;
@@ -185,10 +202,11 @@ class Executor::State {
   struct Program {
     plan::RankProgram rank;
     bool reduces;
-    bool isSetUp = false;  ///< at least for some calls
+    std::uint64_t loopUnit;  ///< of all loops of the plan; 0: it has none
+    bool isSetUp = false;    ///< at least for some calls
   };
-  /// Plan, packet format, stream, room of the scratch's chunks.
-  using ContextKey = std::tuple<std::uint64_t, int, CUstream_st*, std::size_t>;
+  /// Plan, packet format, stream, room of the scratch's chunks, iterations of its loops.
+  using ContextKey = std::tuple<std::uint64_t, int, CUstream_st*, std::size_t, std::uint64_t>;
   /// Plan, packet format, type of elements, operator.
   using CodeKey = std::tuple<std::uint64_t, int, DataType, ReduceOp>;
   using BufferKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
@@ -288,7 +306,8 @@ class Executor::State {
 
   Program& addProgram(const ExecutionPlan& plan) {
     return programs_
-        .emplace(plan.contentHash(), Program{plan::programOf(plan.plan(), rank_), reduces(plan.plan()), false})
+        .emplace(plan.contentHash(),
+                 Program{plan::programOf(plan.plan(), rank_), reduces(plan.plan()), loopUnitOf(plan.plan())})
         .first->second;
   }
 
@@ -406,7 +425,7 @@ class Executor::State {
     if (isCopied) move(input.base[rank_], request.input, request.inputBytes);
     // A copy is no kernel that the next one could start beside.
     const KernelStart start = share_ != nullptr && !isCopied ? share_->start() : KernelStart::InOrder;
-    const PlanLaunch launch{memory.blocks(), plan.plan().threadsPerBlock, memory.sharedBytes(), stream, start};
+    const PlanLaunch launch{memory.blocks(), threadsOf(plan.plan(), message), memory.sharedBytes(), stream, start};
     if (launch.blocks == 0) {
       // This rank does nothing in the plan.
     } else if (kernel != nullptr) {

@@ -8,6 +8,7 @@
 
 #include "message.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
+#include "passes.hpp"
 
 namespace mscclpp::plan {
 
@@ -481,7 +482,9 @@ void schedule(InstructionProgram& program, const Draft& buffers, const std::vect
 
 NamedPlan compileInstructions(const InstructionProgram& program) {
   const Draft draft = lowerInstructions(program);
-  NamedPlan plan = lower(draft);
+  Draft joined = draft;
+  joinChunks(joined);
+  NamedPlan plan = lower(joined);
   if (!place(plan)) {
     NamedPlan split = lower(splitChunks(draft));
     if (place(split)) return split;

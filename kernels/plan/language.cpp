@@ -36,7 +36,10 @@ plan::Header headerOf(const AlgoSpec& spec, const Origin& origin) {
     fail(origin, "the program has ", spec.worldSize, " ranks, its collective ", collective.ranks);
   }
   if (collective.chunksPerPart() < 1) fail(origin, "the collective has no chunks");
-  if (spec.instances < 1) fail(origin, "instances is ", spec.instances, "; it is at least 1");
+  if (spec.instances < 1 || spec.instances > plan::maxInstances) {
+    fail(origin, "instances is ", spec.instances, "; it is 1 to ", plan::maxInstances,
+         ": the blocks of all instances are resident on a GPU at once");
+  }
   if (spec.protocol != "Simple" && spec.protocol != "LL") {
     fail(origin, "protocol is \"", spec.protocol, "\"; it is Simple or LL");
   }

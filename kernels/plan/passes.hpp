@@ -25,6 +25,9 @@ void forwardCopies(Draft& draft);
 /// Leaves out stores to scratch that no step reads, of transfers that have other destinations.
 void dropUnreadStores(Draft& draft);
 
+/// Makes one chunk of several that all transfers treat alike: a block transfers chunks one after another.
+void joinChunks(Draft& draft);
+
 /// Adds a Sync wherever two operations of a block need one, and drops those that order nothing.
 std::vector<Step> insertSyncs(const Draft& draft, const std::vector<Step>& steps, SyncScope scope);
 

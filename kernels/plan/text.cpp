@@ -137,12 +137,14 @@ class Line {
     return list;
   }
   /// A word with a number at its end, such as port3.
-  int numberAfter(std::string_view word) {
+  std::int16_t numberAfter(std::string_view word) {
     const std::string token = take();
-    int value = 0;
+    std::int16_t value = 0;
     if (!token.starts_with(word)) fail("expected ", word, " and a number, found ", token);
     const auto [end, error] = std::from_chars(token.data() + word.size(), token.data() + token.size(), value);
-    if (error != std::errc() || end != token.data() + token.size()) fail("expected ", word, " and a number");
+    if (error != std::errc() || end != token.data() + token.size()) {
+      fail("expected ", word, " and a number up to ", std::numeric_limits<std::int16_t>::max(), ", found ", token);
+    }
     return value;
   }
   bool startsWith(std::string_view word) const { return !atEnd() && tokens_[next_].starts_with(word); }
@@ -291,13 +293,13 @@ class TextReader {
     if (line.accept("@")) {
       if (line.startsWith("switch")) {
         operand.access = Access::Switch;
-        operand.channel = static_cast<std::int16_t>(line.numberAfter("switch"));
+        operand.channel = line.numberAfter("switch");
       } else {
         operand.access = Access::Memory;
         operand.rank = line.number<std::int16_t>();
         if (line.accept(":")) {
           operand.access = Access::Port;
-          operand.channel = static_cast<std::int16_t>(line.numberAfter("port"));
+          operand.channel = line.numberAfter("port");
         }
       }
     }

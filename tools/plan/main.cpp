@@ -67,7 +67,9 @@ int main(int argc, char** argv) {
   making.add("name", options.name, "the plan: see list");
   making.add("-n,--ranks", options.arguments.ranks, "number of ranks").range(2, 32767).showDefault();
   making.add("--ranks-per-node", options.arguments.ranksPerNode, "0: one node").range(0, 32767).showDefault();
-  making.add("--instances", options.arguments.instances, "parallel copies of the program").range(1, 64).showDefault();
+  making.add("--instances", options.arguments.instances, "parallel copies of the program")
+      .range(1, plan::maxInstances)
+      .showDefault();
   making.addNamed<msccl::Protocol>("--protocol", options.arguments.protocol,
                                    {{"Simple", msccl::Protocol::Simple}, {"LL", msccl::Protocol::LL}},
                                    "data and signals, or packets");

@@ -58,8 +58,8 @@ class BlockExecution {
   MSCCLPP_INLINE std::uint64_t iterations(std::uint64_t unit) const { return iterationsOf(message_, unit); }
 
   /// A Transfer without Port operands. operand(i): the i-th operand, sources first. Sources, Destinations: their
-  /// numbers; 0: as `operation` says. HasPackets: whether one of them is packets.
-  template <int Sources, int Destinations, bool HasPackets = true, class OperandAt>
+  /// numbers; 0: as `operation` says.
+  template <int Sources, int Destinations, class OperandAt>
   MSCCLPP_INLINE void transfer(const Operation& operation, const OperandAt& operand, int index) {
     if (hasToSkip()) return;
     const TransferSettings<Op> settings{op_, format(), flagOf(epoch_), operation.completes ? args_.ranks : 1,
@@ -69,24 +69,19 @@ class BlockExecution {
       const ByteSpan span = spanOf(operation, i);
       if (span.size == 0) continue;
       const auto find = [&](int j) { return placeOf(operand(j), i, span.begin); };
-      const int sources = Sources > 0 ? Sources : operation.sources.count;
-      const int destinations = Destinations > 0 ? Destinations : operation.destinations.count;
+      const int sources = operation.sources.count;
+      const int destinations = operation.destinations.count;
       auto pack = static_cast<std::uint64_t>(group_.rank());
-      if constexpr (Sources > 0 && HasPackets) {
-        transferPacks<Sources, Destinations, T>(group_, sources, destinations, find, span.size, pack, settings, wait_);
-      } else if constexpr (Sources > 0) {
-        pack = transferAlignedPacks<Sources, Destinations, T>(group_, find, span.size, op_, settings.divisor);
-        transferPacks<0, 0, T>(group_, sources, destinations, find, span.size, pack, settings, wait_);
-      } else {
-        if (sources == 1 && destinations == 1) {
-          pack = transferAlignedPacks<1, 1, T>(group_, find, span.size, op_, settings.divisor);
-        } else if (sources == 2 && destinations == 1) {
-          pack = transferAlignedPacks<2, 1, T>(group_, find, span.size, op_, settings.divisor);
-        } else if (sources == 2 && destinations == 2) {
-          pack = transferAlignedPacks<2, 2, T>(group_, find, span.size, op_, settings.divisor);
-        }
-        transferPacks<0, 0, T>(group_, sources, destinations, find, span.size, pack, settings, wait_);
+      if constexpr (Sources > 0) {
+        pack = transferWholePacks<Sources, Destinations, T>(group_, find, span.size, settings, wait_);
+      } else if (sources == 1 && destinations == 1) {
+        pack = transferWholePacks<1, 1, T>(group_, find, span.size, settings, wait_);
+      } else if (sources == 2 && destinations == 1) {
+        pack = transferWholePacks<2, 1, T>(group_, find, span.size, settings, wait_);
+      } else if (sources == 2 && destinations == 2) {
+        pack = transferWholePacks<2, 2, T>(group_, find, span.size, settings, wait_);
       }
+      transferPacks<T>(group_, sources, destinations, find, span.size, pack, settings, wait_);
     }
   }
 

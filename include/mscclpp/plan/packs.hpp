@@ -47,31 +47,37 @@ MSCCLPP_INLINE void storeElements(std::byte* to, const Word128& word, std::uint6
   }
 }
 
+/// Loads the packets of the first `valid` bytes of a pack, all in flight together; others are left.
+template <class P, int n>
+MSCCLPP_INLINE void loadPackets(P (&packets)[n], const std::byte* from, std::uint64_t valid) {
+  constexpr std::uint64_t payload = sizeof(Word128) / n;
+  MSCCLPP_UNROLL
+  for (int i = 0; i < n; ++i) {
+    if (static_cast<std::uint64_t>(i) * payload < valid) packets[i] = reinterpret_cast<const P*>(from)[i].load();
+  }
+}
+
 /// Whether the packets of the first `valid` bytes have arrived; then they are in `word`.
 MSCCLPP_INLINE bool tryReadPackets(PacketFormat format, const std::byte* from, std::uint64_t valid, std::uint32_t flag,
                                    Word128& word) {
   PackWords words{};
   bool complete = true;
   if (format == PacketFormat::LL16) {
-    const auto* packets = reinterpret_cast<const LL16Packet*>(from);
+    LL16Packet packets[2] = {};
+    loadPackets(packets, from, valid);
     MSCCLPP_UNROLL
     for (int i = 0; i < 2; ++i) {
-      if (static_cast<std::uint64_t>(i) * 8 < valid) {
-        const LL16Packet packet = packets[i].load();
-        complete = complete && packet.hasFlag(flag);
-        words[2 * i] = packet.data1;
-        words[2 * i + 1] = packet.data2;
-      }
+      complete = (static_cast<std::uint64_t>(i) * 8 >= valid || packets[i].hasFlag(flag)) && complete;
+      words[2 * i] = packets[i].data1;
+      words[2 * i + 1] = packets[i].data2;
     }
   } else {
-    const auto* packets = reinterpret_cast<const LL8Packet*>(from);
+    LL8Packet packets[4] = {};
+    loadPackets(packets, from, valid);
     MSCCLPP_UNROLL
     for (int i = 0; i < 4; ++i) {
-      if (static_cast<std::uint64_t>(i) * 4 < valid) {
-        const LL8Packet packet = packets[i].load();
-        complete = complete && packet.hasFlag(flag);
-        words[i] = packet.data;
-      }
+      complete = (static_cast<std::uint64_t>(i) * 4 >= valid || packets[i].hasFlag(flag)) && complete;
+      words[i] = packets[i].data;
     }
   }
   word = arch::bitCast<Word128>(words);

@@ -82,16 +82,6 @@ MSCCLPP_INLINE auto referenceList(int block, IntegerSequence<i...>) {
   return ReferenceList<static_cast<int>(sizeof...(i))>{{referenceOf<Role, first + i>(block)...}};
 }
 
-template <class Role>
-constexpr bool hasPackets(const Operation& operation) {
-  bool has = false;
-  for (std::int32_t i = 0; i < operation.sources.count; ++i)
-    has = has || Role::operands[operation.sources.first + i].form == Form::Packet;
-  for (std::int32_t i = 0; i < operation.destinations.count; ++i)
-    has = has || Role::operands[operation.destinations.first + i].form == Form::Packet;
-  return has;
-}
-
 /// The LoopEnd of a LoopBegin.
 template <class Role>
 constexpr int endOfLoop(int i) {
@@ -111,7 +101,7 @@ MSCCLPP_INLINE void runOperation(Execution& execution, int block) {
     if constexpr (Role::operands[constant.destinations.first].access == Access::Port) {
       execution.transferThroughPort(operation, operands(0), operands(1), i);
     } else if constexpr (sources <= mostUnrolled && destinations <= mostUnrolled) {
-      execution.template transfer<sources, destinations, hasPackets<Role>(constant)>(operation, operands, i);
+      execution.template transfer<sources, destinations>(operation, operands, i);
     } else {
       execution.template transfer<0, 0>(operation, operands, i);
     }

@@ -60,17 +60,18 @@ inline constexpr int sourceBatch = 4;
 /// The most operands of each kind that code is unrolled for.
 inline constexpr int mostUnrolled = 8;
 
-/// Transfers `valid` bytes, 16 at most, at `offset` from the places; any form and alignment. Writes nothing if a wait
-/// for a packet fails.
-template <class T, class OperandsOf, class Op, class Wait>
-MSCCLPP_INLINE void transferPack(const OperandsOf& operands, std::uint64_t offset, std::uint64_t valid,
+/// Transfers `left` bytes, 16 at most, at `offset` from the places; any form and alignment. isWhole: there are 16 at
+/// least, and plain places are aligned to 16. Writes nothing if a wait for a packet fails.
+template <bool isWhole, class T, class OperandsOf, class Op, class Wait>
+MSCCLPP_INLINE void transferPack(const OperandsOf& operands, std::uint64_t offset, std::uint64_t left,
                                  const TransferSettings<Op>& settings, Wait& wait) {
+  const std::uint64_t valid = isWhole || left > sizeof(Word128) ? sizeof(Word128) : left;
+  const auto isWide = [&](const Place& place) { return isWhole || (valid == sizeof(Word128) && place.isAligned()); };
   const int sources = OperandsOf::sources > 0 ? OperandsOf::sources : operands.sourceCount();
   const auto tryLoad = [&](int i, Word128& word) {
     const Place place = operands.at(i).further(offset, settings.format);
     if (place.form == Form::Packet) return tryReadPackets(settings.format, place.address, valid, settings.flag, word);
-    word = valid == sizeof(Word128) && place.isAligned() ? arch::loadWide(place.address)
-                                                         : loadElements<T>(place.address, valid);
+    word = isWide(place) ? arch::loadWide(place.address) : loadElements<T>(place.address, valid);
     return true;
   };
   bool arrived = true;
@@ -117,7 +118,7 @@ MSCCLPP_INLINE void transferPack(const OperandsOf& operands, std::uint64_t offse
     const Place place = operands.at(sources + i).further(offset, settings.format);
     if (place.form == Form::Packet) {
       writePackets(settings.format, place.address, result, valid, settings.flag);
-    } else if (valid == sizeof(Word128) && place.isAligned()) {
+    } else if (isWide(place)) {
       arch::storeWide(place.address, result);
     } else {
       storeElements<T>(place.address, result, valid);
@@ -160,25 +161,37 @@ MSCCLPP_INLINE std::uint64_t transferAligned(const OperandsOf& operands, std::ui
 
 }  // namespace detail
 
-/// Transfers packs of plain operands that are aligned to 16 bytes, the widest and fastest way; returns the first pack
-/// of this thread that remains for transferPacks(): the incomplete last one, or all of them if an operand is not plain
-/// or not aligned. Arguments as for transferPacks().
-template <int Sources, int Destinations, class T, ThreadGroup Group, class Find, class Op>
-MSCCLPP_INLINE std::uint64_t transferAlignedPacks(const Group& group, const Find& find, std::uint64_t bytes,
-                                                  const Op& op, int divisor) {
+/// Transfers the whole packs of operands of which the plain ones are aligned to 16 bytes, the fastest way; returns the
+/// first pack of this thread that remains for transferPacks(): the incomplete last one, or all of them if an operand is
+/// not aligned. Arguments as for transferPacks(), with numbers of operands that are known at compile time.
+template <int Sources, int Destinations, class T, ThreadGroup Group, class Find, class Op, WaitPolicy Wait>
+MSCCLPP_INLINE std::uint64_t transferWholePacks(const Group& group, const Find& find, std::uint64_t bytes,
+                                                const TransferSettings<Op>& settings, Wait& wait) {
   static_assert(Sources > 0 && Destinations > 0, "the numbers of operands are known at compile time");
   const detail::Operands<Sources, Destinations, Find> operands(find, Sources, Destinations);
   const auto step = static_cast<std::uint64_t>(group.size());
   auto pack = static_cast<std::uint64_t>(group.rank());
   bool isAligned = true;
+  bool hasPackets = false;
   MSCCLPP_UNROLL
-  for (int i = 0; i < Sources + Destinations; ++i)
-    isAligned = isAligned && operands.at(i).form == Form::Plain && operands.at(i).isAligned();
+  for (int i = 0; i < Sources + Destinations; ++i) {
+    const Place place = operands.at(i);
+    hasPackets = hasPackets || place.form == Form::Packet;
+    isAligned = isAligned && (place.form == Form::Packet || place.isAligned());
+  }
   if (!isAligned) return pack;
-  constexpr int unroll = Sources >= 4 ? 1 : 4 / Sources;
   const std::uint64_t whole = bytes / sizeof(Word128);
-  pack = detail::transferAligned<unroll, T>(operands, pack, step, whole, op, divisor);
-  if constexpr (unroll > 1) pack = detail::transferAligned<1, T>(operands, pack, step, whole, op, divisor);
+  if (hasPackets) {
+    MSCCLPP_NO_UNROLL
+    for (; pack < whole; pack += step)
+      detail::transferPack<true, T>(operands, pack * sizeof(Word128), sizeof(Word128), settings, wait);
+    return pack;
+  }
+  constexpr int unroll = Sources >= 4 ? 1 : 4 / Sources;
+  pack = detail::transferAligned<unroll, T>(operands, pack, step, whole, settings.op, settings.divisor);
+  if constexpr (unroll > 1) {
+    pack = detail::transferAligned<1, T>(operands, pack, step, whole, settings.op, settings.divisor);
+  }
   return pack;
 }
 
@@ -187,19 +200,18 @@ MSCCLPP_INLINE std::uint64_t transferAlignedPacks(const Group& group, const Find
 /// sync: thread t transfers the packs t, t + group.size() and so on, of which those before `firstPack` are done. A
 /// failed wait for a packet leaves packs unwritten, and shows in `wait`.
 ///
-/// Sources, Destinations: the numbers of operands, or both 0 if they are known only at run time. find(i): the place of
-/// operand i, sources first. T: the type of the elements, to which plain places are aligned.
-template <int Sources, int Destinations, class T, ThreadGroup Group, class Find, class Op, WaitPolicy Wait>
+/// find(i): the place of operand i, sources first. T: the type of
+/// the elements, to which plain places are aligned.
+template <class T, ThreadGroup Group, class Find, class Op, WaitPolicy Wait>
 MSCCLPP_INLINE void transferPacks(const Group& group, int sourceCount, int destinationCount, const Find& find,
                                   std::uint64_t bytes, std::uint64_t firstPack, const TransferSettings<Op>& settings,
                                   Wait& wait) {
-  const detail::Operands<Sources, Destinations, Find> operands(find, sourceCount, destinationCount);
+  const detail::Operands<0, 0, Find> operands(find, sourceCount, destinationCount);
   const std::uint64_t packs = ceilDivide(bytes, sizeof(Word128));
   MSCCLPP_NO_UNROLL
   for (std::uint64_t pack = firstPack; pack < packs; pack += static_cast<std::uint64_t>(group.size())) {
     const std::uint64_t offset = pack * sizeof(Word128);
-    const std::uint64_t left = bytes - offset;
-    detail::transferPack<T>(operands, offset, left < sizeof(Word128) ? left : sizeof(Word128), settings, wait);
+    detail::transferPack<false, T>(operands, offset, bytes - offset, settings, wait);
   }
 }
 

@@ -5,10 +5,14 @@
 
 #include <algorithm>
 #include <set>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include "chunk_programs.hpp"
 #include "kernels/plan/draft.hpp"
 #include "mscclpp/host/base/error.hpp"
+#include "mscclpp/kernels/plan/text.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
 
 namespace mscclpp::msccl {
@@ -121,13 +125,60 @@ TEST_CASE("directive: channels") {
   CHECK(messageOf([&] { program.check(); }) == "");
 }
 
+TEST_CASE("transfers read packets and inputs where they are") {
+  const auto transfersOf = [](const MSCCLProgram& program) {
+    const plan::NamedPlan plan = plan::verified(program.compile());
+    std::vector<std::string> lines;
+    std::istringstream text(plan::toText(plan));
+    for (std::string line; std::getline(text, line) && line.find("rank 1 ") != 0;) {
+      const std::size_t at = line.find("transfer ");
+      if (at != std::string::npos) lines.push_back(line.substr(at, line.find("    #") - at));
+    }
+    return lines;
+  };
+  // The sum of what arrives is stored and sent on by one transfer, which is the whole of two shots.
+  const auto twoShot = [](Protocol protocol) {
+    MSCCLProgram program(optionsOf(plan::AllReduce(2), protocol));
+    for (int r = 0; r < 2; ++r) {
+      ChunkRef sum = program.chunk(r, BufferKind::Input, r).copy(r, BufferKind::Output, r);
+      sum.reduce(program.chunk(1 - r, BufferKind::Input, r).copy(r, "parts", 0));
+    }
+    for (int r = 0; r < 2; ++r) program.chunk(r, BufferKind::Output, r).copy(1 - r);
+    return program;
+  };
+  CHECK(transfersOf(twoShot(Protocol::LL)) ==
+        std::vector<std::string>{"transfer 1 at 1: input[1] -> scratch[1]@1.packets",
+                                 "transfer 1 at 0: input[0] + scratch[1].packets -> output[0], scratch[2]@1.packets",
+                                 "transfer 1 at 1: scratch[2].packets -> output[1]"});
+  CHECK(transfersOf(twoShot(Protocol::Simple)).size() == 2);
+  // A copy that nobody else reads is not made.
+  MSCCLProgram passed(optionsOf(plan::TestCollective(2, 1, 1), Protocol::LL));
+  passed.chunk(1, BufferKind::Input, 0).copy(0, "part", 0).copy(0, BufferKind::Output, 0);
+  CHECK(plan::toText(passed.compile()).find(".packets -> output[0]") != std::string::npos);
+}
+
+TEST_CASE("chunks that all transfers treat alike are one") {
+  const auto program = [](bool alike) {
+    MSCCLProgram made(optionsOf(plan::AllToAll(2, 4)));
+    for (int r = 0; r < 2; ++r) {
+      for (int peer = 0; peer < 2; ++peer)
+        made.chunk(r, BufferKind::Input, 4 * peer, 4).copy(peer, BufferKind::Output, 4 * r);
+      if (!alike && r == 0) made.chunk(1, BufferKind::Output, 2, 1).copy(1, "unused", 0);
+    }
+    return plan::verified(made.compile());
+  };
+  CHECK(program(true).chunksPerPart == 1);
+  CHECK(program(true).rankPlans[0].inputChunks == 2);
+  CHECK(program(false).chunksPerPart == 4);
+}
+
 TEST_CASE("directive: instances") {
   const MSCCLProgram once = ringAllGather(optionsOf(plan::AllGather(4, 2)), 0);
   const MSCCLProgram thrice = ringAllGather(optionsOf(plan::AllGather(4, 2), Protocol::Simple, 3), 0);
   CHECK(blocksOf(thrice, 0) == 3 * blocksOf(once, 0));
   CHECK(thrice.compile().chunksPerPart == 6);
   CHECK(thrice.compile().rankPlans[0].channels.count == 3 * once.compile().rankPlans[0].channels.count);
-  // Interleaved, operations are on single chunks; batched, they keep theirs.
+  // Interleaved, operations are on single chunks; batched, they keep theirs, which become one.
   const auto chunksOf = [](const plan::NamedPlan& plan) {
     std::set<int> counts;
     for (const plan::Operation& operation : plan.operations) {
@@ -138,7 +189,8 @@ TEST_CASE("directive: instances") {
   CHECK(chunksOf(thrice.compile()) == std::set{1});
   ProgramOptions options = optionsOf(plan::AllGather(4, 2), Protocol::Simple, 3);
   options.interleavedReplication = false;
-  CHECK(chunksOf(ringAllGather(options, 0).compile()) == std::set{2});
+  CHECK(chunksOf(ringAllGather(options, 0).compile()) == std::set{1});
+  CHECK(ringAllGather(options, 0).compile().chunksPerPart == 3);
 }
 
 TEST_CASE("directive: aggregation") {

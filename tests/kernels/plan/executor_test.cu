@@ -136,3 +136,26 @@ TEST_CASE("element types of plans on GPUs: a rank" * doctest::skip()) {
   check(std::uint64_t{});
   rank.sockets->barrier();
 }
+
+TEST_CASE("averages of plans on GPUs") {
+  runOnAllGpus("averages of plans on GPUs: a rank", -1, 240);
+}
+TEST_CASE("averages of plans on GPUs: a rank" * doctest::skip()) {
+  const GpuRank rank(240);
+  const Stream stream;
+  unsigned seed = 0;
+  for (const PlanCode code : {PlanCode::Interpreted, PlanCode::Specialised}) {
+    CAPTURE(static_cast<int>(code));
+    Executor executor(rank.communicator, 32 << 20, DeviceType::GPU, code);
+    GpuCalls<double> calls(rank, stream.stream, 1 << 14);
+    for (const plan::Plan& sums : {plan::twoShotPlan(rank.ranks, 2), plan::twoShotPacketPlan(rank.ranks)}) {
+      const ExecutionPlan plan = executionPlan(sums, rank.rank);
+      for (const std::size_t count : {1, 37, 5003}) {
+        calls.check<Average>(executor, plan, count, ++seed, count == 5003);
+        calls.check<Sum>(executor, plan, count, ++seed, false);
+      }
+    }
+    rank.sockets->barrier();
+  }
+  rank.report("averages of plans, specialised and interpreted, beside sums");
+}

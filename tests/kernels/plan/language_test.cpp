@@ -350,6 +350,8 @@ TEST_CASE("errors name the line of the program") {
   AlgoSpec wrong = spec;
   wrong.instances = 0;
   fails([&] { CollectiveProgram(wrong, line); }, "instances is 0");
+  wrong.instances = 129;
+  fails([&] { CollectiveProgram(wrong, line); }, "instances is 129; it is 1 to 128");
   wrong = spec;
   wrong.protocol = "LL8";
   fails([&] { CollectiveProgram(wrong, line); }, "protocol is \"LL8\"");

@@ -54,6 +54,8 @@ TEST_CASE("arguments that do not suit are refused") {
   };
   CHECK(messageOf("all_reduce_star", {.ranks = 2}).find("there is no plan \"all_reduce_star\"") != std::string::npos);
   CHECK(messageOf("all_reduce_ring", {.ranks = 1}).find("at least two ranks") != std::string::npos);
+  CHECK(messageOf("all_reduce_ring", {.ranks = 2, .instances = 1000}).find("it is 1 to 128") != std::string::npos);
+  CHECK(messageOf("all_reduce_packets", {.ranks = 2, .instances = 1000}).find("it is 1 to 128") != std::string::npos);
   CHECK(messageOf("all_gather_doubling", {.ranks = 3}).find("power of two") != std::string::npos);
   CHECK(messageOf("all_reduce_hierarchical", {.ranks = 4}).find("needs nodes") != std::string::npos);
   CHECK(messageOf("all_to_all_all_pairs", {.ranks = 2, .inPlace = true}).find("in place") != std::string::npos);

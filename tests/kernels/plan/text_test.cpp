@@ -8,7 +8,9 @@
 #include "chunk_programs.hpp"
 #include "kernels/plan/draft.hpp"
 #include "mscclpp/host/base/error.hpp"
+#include "mscclpp/kernels/plan/json.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
+#include "mscclpp/kernels/plan/xml.hpp"
 
 namespace mscclpp::plan {
 namespace {
@@ -105,6 +107,22 @@ TEST_CASE("a compiled program survives as text") {
   }
 }
 
+TEST_CASE("plans with numbers outside of their arrays are not written") {
+  const NamedPlan right = msccl::ringAllGather({.name = "ring", .collective = AllGather(2)}).compile();
+  const auto refuses = [&](const auto& change, const char* part) {
+    NamedPlan wrong = right;
+    change(wrong);
+    for (const auto write : {toText, toJson, toXml}) CHECK_THROWS_WITH_AS(write(wrong), doctest::Contains(part), Error);
+  };
+  refuses([](NamedPlan& plan) { plan.operands[0].rank = 2; }, "rank");
+  refuses([](NamedPlan& plan) { plan.operands[0].first = -1; }, "chunk");
+  refuses([](NamedPlan& plan) { plan.operations[0].sources.count = 1 << 20; },
+          "a list of it refers to entries that do not exist");
+  refuses([](NamedPlan& plan) { plan.rankPlans[1].blocks.first = -5; },
+          "a list of it refers to entries that do not exist");
+  refuses([](NamedPlan& plan) { plan.references[0] = 77; }, "no device semaphore 77");
+}
+
 TEST_CASE("mistakes are answered with their line") {
   const struct {
     const char *text, *message;
@@ -130,6 +148,10 @@ TEST_CASE("mistakes are answered with their line") {
                {"plan \"a\" allreduce ranks 2\nrank 0\nblock 0\ntransfer 1: input[0]", "expected ->"},
                {"plan \"a\" allreduce ranks 2\nrank 0\nblock 0\ntransfer 1: input[0] -> input[0]@1:3",
                 "expected port and a number, found 3"},
+               {"plan \"a\" allreduce ranks 2\nrank 0\nblock 0\ntransfer 1: input[0] -> input[0]@1:port70000",
+                "expected port and a number up to 32767, found port70000"},
+               {"plan \"a\" allreduce ranks 2\nrank 0\nblock 0\ntransfer 1: input[0] -> input[0]@70000",
+                "expected a number up to 32767, found 70000"},
                {"plan \"a\" allreduce ranks 2\nplan \"a\" allreduce ranks 2", "line 2: a second plan"}};
   for (const auto& mistake : cases) {
     std::string message;

@@ -30,6 +30,10 @@ struct Collective {
   }
 };
 
+/// The most instances of a program. The blocks of all of them are resident on a GPU at once: 128 is what one has room
+/// for.
+inline constexpr int maxInstances = 128;
+
 inline Collective AllReduce(int ranks, int chunkFactor = 1, bool inPlace = false) {
   return {CollectiveKind::AllReduce, ranks, chunkFactor, inPlace};
 }
