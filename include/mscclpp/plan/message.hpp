@@ -31,7 +31,7 @@ struct Message {
 
   /// Where a chunk of an input or output begins.
   MSCCLPP_INLINE constexpr std::uint64_t offsetOf(std::int32_t chunk) const {
-    const std::int32_t part = chunk / chunksPerPart;
+    const std::int32_t part = chunk < chunksPerPart ? 0 : chunk / chunksPerPart;  // divisions take long
     const std::uint64_t inPart = static_cast<std::uint64_t>(chunk - part * chunksPerPart) * pitch;
     return static_cast<std::uint64_t>(part) * partBytes + (inPart < partBytes ? inPart : partBytes);
   }
