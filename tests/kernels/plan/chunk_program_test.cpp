@@ -14,6 +14,7 @@
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/plan/text.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
+#include "mscclpp/kernels/plan/xml.hpp"
 
 namespace mscclpp::msccl {
 namespace {
@@ -155,6 +156,29 @@ TEST_CASE("transfers read packets and inputs where they are") {
   MSCCLProgram passed(optionsOf(plan::TestCollective(2, 1, 1), Protocol::LL));
   passed.chunk(1, BufferKind::Input, 0).copy(0, "part", 0).copy(0, BufferKind::Output, 0);
   CHECK(plan::toText(passed.compile()).find(".packets -> output[0]") != std::string::npos);
+  // One that is read by two transfers is: they may be of different blocks.
+  MSCCLProgram readTwice(optionsOf(plan::AllReduce(2), Protocol::LL));
+  for (int r = 0; r < 2; ++r) {
+    for (int part = 0; part < 2; ++part) {
+      const ChunkRef other = readTwice.chunk(1 - r, BufferKind::Input, part).copy(r, "part", part);
+      ChunkRef sum = readTwice.chunk(r, BufferKind::Input, part).copy(r, BufferKind::Output, part);
+      sum.reduce(other);
+      other.copy(r, "again", part);
+    }
+  }
+  CHECK(messageOf([&] { readTwice.check(); }) == "");
+  // So is what is overwritten before it is sent, here by rank 0.
+  const plan::NamedPlan overwritten = plan::fromXml(R"(
+    <algo name="a" proto="LL" nchannels="1" nchunksperloop="1" ngpus="2" coll="allreduce" inplace="1">
+      <gpu id="0" i_chunks="1" o_chunks="1" s_chunks="1"><tb id="0" send="1" recv="1" chan="0">
+        <step s="0" type="cpy" srcbuf="i" srcoff="0" dstbuf="s" dstoff="0" cnt="1" depid="-1" deps="-1"/>
+        <step s="1" type="rrc" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1"/>
+        <step s="2" type="s" srcbuf="s" srcoff="0" dstbuf="s" dstoff="0" cnt="1" depid="-1" deps="-1"/></tb></gpu>
+      <gpu id="1" i_chunks="1" o_chunks="1" s_chunks="0"><tb id="0" send="0" recv="0" chan="0">
+        <step s="0" type="s" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1"/>
+        <step s="1" type="rrc" srcbuf="i" srcoff="0" dstbuf="i" dstoff="0" cnt="1" depid="-1" deps="-1"/></tb></gpu>
+    </algo>)");
+  CHECK(messageOf([&] { plan::verified(overwritten); }) == "");
 }
 
 TEST_CASE("chunks that all transfers treat alike are one") {
