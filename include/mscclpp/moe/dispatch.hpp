@@ -371,8 +371,8 @@ struct Dispatch {
           args.workspace.tables + static_cast<std::size_t>(grid.blockIndex()) * rowTableWords(args.dimensions);
       return RowTable<GridType, Warp>(grid, session.warp(), args.dimensions, words);
     }
-    /// Computes where the rows belong, and reports how many there are. Called by all threads. Returns whether the output
-    /// holds them: the same in all lanes of a warp.
+    /// Computes where the rows belong, and reports how many there are. Called by all threads. Returns whether the
+    /// output holds them: the same in all lanes of a warp.
     MSCCLPP_INLINE bool placeRows() {
       const auto block = grid.block();
       const std::uint32_t end = table().make(args.placement, [&](int from, int expert) {
