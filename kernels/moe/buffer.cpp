@@ -126,8 +126,7 @@ class Buffer::State {
         parts.add<std::uint32_t>(maxSegments * (experts + static_cast<std::size_t>(ranks())));
     const std::size_t barrier = parts.add<GridBarrier>(1);
     const int tables = std::max(blocks_, lowLatencyBlocks_);
-    const std::size_t table =
-        parts.add<std::uint32_t>(DispatchWorkspace::tableWords(longest) * static_cast<std::size_t>(tables));
+    const std::size_t table = parts.add<std::uint32_t>(rowTableWords(longest) * static_cast<std::size_t>(tables));
     memory_ = detail::allocatePrivateMemory(where, parts.bytes());
     scratchBytes_ += parts.bytes();
     workspace_ = {

@@ -73,7 +73,7 @@ inline MoeOffsets offsetsOf(const MoeParameters& p) {
   at.expertIndex = place(end, choices * 4);
   at.segmentCounts = place(end, moe::maxSegments * (static_cast<std::size_t>(d.experts) + ranks) * 4);
   at.barrier = place(end, sizeof(GridBarrier));
-  at.tables = place(end, moe::DispatchWorkspace::tableWords(d) * 4 * static_cast<std::size_t>(p.maxBlocks));
+  at.tables = place(end, moe::rowTableWords(d) * 4 * static_cast<std::size_t>(p.maxBlocks));
   at.firstOfCalls = end;
   at.rankIndex = place(end, std::size_t{d.maxTokens} * ranks * 4);
   at.received = place(end, ranks * 4);

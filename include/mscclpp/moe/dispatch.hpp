@@ -8,6 +8,7 @@
 #include "mscclpp/moe/expert_rows.hpp"
 #include "mscclpp/moe/routing.hpp"
 #include "mscclpp/moe/row_session.hpp"
+#include "mscclpp/moe/row_table.hpp"
 #include "mscclpp/moe/row_transport.hpp"
 
 namespace mscclpp::moe {
@@ -16,12 +17,8 @@ namespace mscclpp::moe {
 struct DispatchWorkspace {
   RoutingLayout layout;   ///< rankIndex is the handle's
   GridBarrier* barrier;   ///< zero before the first call
-  std::uint32_t* tables;  ///< [blocks][tableWords()]
+  std::uint32_t* tables;  ///< [blocks][rowTableWords()]
   int blocks;             ///< the most blocks of a launch
-
-  static MSCCLPP_HOST_DEVICE std::size_t tableWords(const Dimensions& dimensions) {
-    return static_cast<std::size_t>(dimensions.expertsPerRank()) * (static_cast<std::size_t>(dimensions.ranks) + 3) + 1;
-  }
 };
 
 /// The arguments of a Dispatch. `count` is the number of this rank's tokens, which may differ between the ranks.
@@ -159,7 +156,7 @@ struct Dispatch {
       if (share.sends && !storesOwnRows) send(share.first, share.stride);
       if (receives || storesOwnRows) {
         if (!session.awaitEntries()) return end();
-        fits = makeTable();
+        fits = placeRows();
       }
       if (share.sends && storesOwnRows) send(share.first, share.stride);
       if constexpr (copiesRows) {
@@ -369,72 +366,25 @@ struct Dispatch {
 
     // ---- placement ----
 
-    MSCCLPP_INLINE std::uint32_t* table() const {
-      return args.workspace.tables +
-             static_cast<std::size_t>(grid.blockIndex()) * DispatchWorkspace::tableWords(args.dimensions);
+    MSCCLPP_INLINE auto table() const {
+      std::uint32_t* const words =
+          args.workspace.tables + static_cast<std::size_t>(grid.blockIndex()) * rowTableWords(args.dimensions);
+      return RowTable<GridType, Warp>(grid, session.warp(), args.dimensions, words);
     }
-    /// Computes where the rows from each rank for each expert begin, in a table of the block, writes the counts and
-    /// offsets, and reports how many rows there are. Called by all threads. Returns whether the output holds them: the
-    /// same in all lanes of a warp.
-    MSCCLPP_INLINE bool makeTable() {
+    /// Computes where the rows belong, and reports how many there are. Called by all threads. Returns whether the
+    /// output holds them: the same in all lanes of a warp.
+    MSCCLPP_INLINE bool placeRows() {
       const auto block = grid.block();
-      const Warp& warp = session.warp();
-      const ExpertPlacement& placement = args.placement;
-      const int experts = args.dimensions.expertsPerRank();
-      std::uint32_t* const begins = table();  // [ranks][experts]
-      std::uint32_t* const starts = begins + static_cast<std::size_t>(experts * args.dimensions.ranks);
-      std::uint32_t* const totals = starts + experts;
-      std::uint32_t* const sums = totals + experts;  // of the experts of a warp
-      std::uint32_t* const end = sums + experts;
-      const auto forEachChunk = [&](const auto& f) {
-        for (int chunk = grid.warpIndex(); chunk * width < experts; chunk += grid.warpCount()) {
-          const int expert = chunk * width + warp.rank();
-          f(chunk, expert, expert < experts);
-        }
-      };
-      forEachChunk([&](int chunk, int expert, bool isExpert) {
-        std::uint32_t total = 0;
-        for (int from = 0; isExpert && from < args.team.size(); ++from) {
-          begins[from * experts + expert] = total;
-          total += session.count(from, firstCount + static_cast<std::uint32_t>(expert));
-        }
-        std::uint32_t sum = 0;
-        const std::uint32_t rows = !isExpert ? 0 : placement.stride > 0 ? placement.stride : aligned(total);
-        const std::uint32_t before = scan::sumOfLanesBefore(warp, rows, sum);
-        if (isExpert) {
-          starts[expert] = before;
-          totals[expert] = total;
-        }
-        if (warp.rank() == 0) sums[chunk] = sum;
+      const std::uint32_t end = table().make(args.placement, [&](int from, int expert) {
+        return session.count(from, firstCount + static_cast<std::uint32_t>(expert));
       });
-      block.sync();
-      std::uint32_t start = 0;
-      int counted = 0;  // chunks
-      forEachChunk([&](int chunk, int expert, bool isExpert) {
-        for (; counted < chunk; counted += width) {
-          const int other = counted + warp.rank();
-          std::uint32_t sum = 0;
-          scan::sumOfLanesBefore(warp, other < chunk ? sums[other] : 0u, sum);
-          start += sum;
-        }
-        counted = chunk;
-        if (!isExpert) return;
-        const std::uint32_t first = start + starts[expert];
-        for (int from = 0; from < args.team.size(); ++from) begins[from * experts + expert] += first;
-        if (expert == experts - 1) *end = first + (placement.stride > 0 ? placement.stride : aligned(totals[expert]));
-        if (grid.blockIndex() != 0) return;
-        placement.counts[expert] = totals[expert];
-        placement.offsets[expert] = first;
-        if (expert == experts - 1) placement.offsets[experts] = *end;
-      });
-      block.sync();
       if (grid.blockIndex() == 0) {
         for (int from = block.rank(); from < args.team.size(); from += block.size()) {
           args.handle.received[from] = session.count(from, tokenCount);
         }
-        session.report(*end);
+        session.report(end);
       }
-      return *end <= placement.capacity;
+      return end <= args.placement.capacity;
     }
     /// Waits until every rank has reported whether its output holds its rows. Called by all lanes of a warp; the same
     /// in all of them.
@@ -449,9 +399,6 @@ struct Dispatch {
         wait.fail(site, WaitOutcome::OutputTooSmall, rows);
       }
       return !session.warp().any(hasFailed(wait));
-    }
-    MSCCLPP_INLINE std::uint32_t aligned(std::uint32_t rows) const {
-      return (rows + args.placement.alignment - 1) / args.placement.alignment * args.placement.alignment;
     }
 
     // ---- receiving ----
@@ -548,8 +495,7 @@ struct Dispatch {
     MSCCLPP_INLINE void readHeader(int from, std::uint32_t row, std::uint32_t step, const Word128 (&words)[n + extras],
                                    std::uint32_t (&positions)[maxTopk]) const {
       const auto& warp = session.warp();
-      const std::uint32_t* const begins =
-          table() + static_cast<std::size_t>(from) * static_cast<std::size_t>(args.dimensions.expertsPerRank());
+      const std::uint32_t* const begins = table().begins(from);
       const auto wordOfHeader = [&](int w, bool isHigh) {
         const Word128& pack = words[n + w / 2 / width];
         const std::uint64_t word = w % 2 == 0 ? pack.lo : pack.hi;

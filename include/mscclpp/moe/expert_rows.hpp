@@ -34,6 +34,10 @@ struct ExpertPlacement {
     return stride >= ranks * dimensions.maxTokens &&
            std::uint64_t{stride} * static_cast<std::uint64_t>(dimensions.expertsPerRank()) <= capacity;
   }
+  /// So many rows with the padding of an expert.
+  MSCCLPP_HOST_DEVICE std::uint32_t aligned(std::uint32_t rows) const {
+    return (rows + alignment - 1) / alignment * alignment;
+  }
   /// Whether there is room for the rows of every routing.
   MSCCLPP_HOST_DEVICE bool holdsEveryRouting(const Dimensions& dimensions) const {
     return stride > 0 || capacity >= largestCapacity(dimensions, alignment);
