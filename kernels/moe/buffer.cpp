@@ -125,16 +125,19 @@ class Buffer::State {
     const std::size_t segmentCounts =
         parts.add<std::uint32_t>(maxSegments * (experts + static_cast<std::size_t>(ranks())));
     const std::size_t barrier = parts.add<GridBarrier>(1);
-    const int tables = std::max(blocks_, lowLatencyBlocks_);
-    const std::size_t table = parts.add<std::uint32_t>(rowTableWords(longest) * static_cast<std::size_t>(tables));
+    const int most = std::max(blocks_, lowLatencyBlocks_);
+    const std::size_t blockMemory =
+        parts.add<std::uint32_t>(static_cast<std::size_t>(most) *
+                                 std::max(Dispatch<StoreTransport>::blockWords(dimensions(Form::Bandwidth)),
+                                          Dispatch<kernels::LowLatencyRows>::blockWords(dimensions(Form::LowLatency))));
     memory_ = detail::allocatePrivateMemory(where, parts.bytes());
     scratchBytes_ += parts.bytes();
     workspace_ = {
         {at<std::uint32_t>(memory_.get(), tokensPerExpert), at<std::uint32_t>(memory_.get(), tokensPerRank), nullptr,
          at<std::int32_t>(memory_.get(), expertIndex), at<std::uint32_t>(memory_.get(), segmentCounts)},
         at<GridBarrier>(memory_.get(), barrier),
-        at<std::uint32_t>(memory_.get(), table),
-        tables};
+        at<std::uint32_t>(memory_.get(), blockMemory),
+        most};
   }
 
   const BufferConfig& config() const { return config_; }

@@ -118,7 +118,7 @@ struct Combine {
       const bool sends = args.phase != Phase::Receive;
       const bool receives = args.phase != Phase::Send;
       const auto share = session.share(args.phase, grid.warpCount());
-      if (sends) session.enter([](int, std::uint32_t) { return 0u; });
+      if (sends) session.enter();
       const auto end = [&] {
         if (!receives) return session.suspend();
         return session.finish([&](int from) { return rowsFrom(from); });
@@ -150,7 +150,9 @@ struct Combine {
     // ---- sending ----
 
     MSCCLPP_INLINE void send(std::uint32_t first, std::uint32_t stride) {
-      if (session.failed()) return;
+      if constexpr (Transport::hasRowFlags) {  // after waits
+        if (session.failed()) return;
+      }
       const std::uint32_t perRow = itemsPerRow();
       std::uint32_t item = first;
       for (int i = 0; i < args.team.size() - (addsOwnPart ? 1 : 0); ++i) {
@@ -247,7 +249,9 @@ struct Combine {
     // ---- receiving ----
 
     MSCCLPP_INLINE void receive(std::uint32_t first, std::uint32_t stride) {
-      if (session.failed()) return;
+      if constexpr (Transport::hasRowFlags) {
+        if (session.failed()) return;
+      }
       const std::uint32_t perRow = itemsPerRow();
       const std::uint32_t items = static_cast<std::uint32_t>(args.count) * perRow;
       for (std::uint32_t item = first; item < items; item += stride) {

@@ -5,6 +5,7 @@
 #include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/collective/collective.hpp"
 #include "mscclpp/config.hpp"
+#include "mscclpp/moe/block_routing.hpp"
 #include "mscclpp/moe/expert_rows.hpp"
 #include "mscclpp/moe/routing.hpp"
 #include "mscclpp/moe/row_session.hpp"
@@ -15,10 +16,11 @@ namespace mscclpp::moe {
 
 /// Memory of this rank that a dispatch computes with; used by one call at a time.
 struct DispatchWorkspace {
-  RoutingLayout layout;   ///< rankIndex is the handle's
-  GridBarrier* barrier;   ///< zero before the first call
-  std::uint32_t* tables;  ///< [blocks][rowTableWords()]
-  int blocks;             ///< the most blocks of a launch
+  RoutingLayout layout;  ///< rankIndex is the handle's; not used over a PacketTransport, nor is the barrier
+  GridBarrier* barrier;  ///< zero before the first call
+  /// [blocks][Dispatch::blockWords()]; not used where the blocks have as much shared memory: sharedBytes()
+  std::uint32_t* blockMemory;
+  int blocks;  ///< the most blocks of a launch
 };
 
 /// The arguments of a Dispatch. `count` is the number of this rank's tokens, which may differ between the ranks.
@@ -61,7 +63,7 @@ struct Dispatch {
     return {.maxRows = dimensions.maxTokens,
             .rowPacks = rowPacks,
             .extraPacks = headerPacks(dimensions.topk) + (hasScales ? stepScalePacks : 0u),
-            .countWords = firstCount + static_cast<std::uint32_t>(dimensions.expertsPerRank()),
+            .countWords = DispatchCounts::words(dimensions),
             .ranks = dimensions.ranks};
   }
 
@@ -72,13 +74,14 @@ struct Dispatch {
            args.placement.isValid(args.dimensions);
   }
 
-  /// Shared memory of a block for the queues of bulk copies.
-  static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args& /*args*/, LaunchShape /*shape*/) {
-    if constexpr (Transport::usesBulkCopies) {
-      return Transport::queues * sizeof(typename Transport::template Queue<destinations>::Scratch);
-    } else {
-      return 0;
-    }
+  /// Words of 32 bits that each block computes with.
+  static MSCCLPP_HOST_DEVICE std::size_t blockWords(const Dimensions& dimensions) {
+    return rowTableWords(dimensions) + (countsInBlocks ? blockRoutingWords(dimensions) : 0);
+  }
+  /// Shared memory of a block, where a grid has it: for the queues of bulk copies and, unless they are too many, the
+  /// words that the block computes with.
+  static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args& args, LaunchShape /*shape*/) {
+    return queueBytes() + (sharesWords(args.dimensions) ? blockWords(args.dimensions) * sizeof(std::uint32_t) : 0);
   }
 
   /// Returns whether all waits of the calling thread succeeded.
@@ -103,12 +106,23 @@ struct Dispatch {
   static constexpr std::uint32_t noExpert = 0xffffffffu;
   static constexpr int destinations = Ranks > 0 ? Ranks : maxTeamSize;
 
-  /// The count words for a rank: the tokens that it gets, the rows that this rank's output holds or noLimit, and the
-  /// rows for each of its experts.
-  static constexpr std::uint32_t tokenCount = 0;
-  static constexpr std::uint32_t rowLimit = 1;
-  static constexpr std::uint32_t firstCount = 2;
-  static constexpr std::uint32_t noLimit = 0xffffffffu;
+  using Counts = DispatchCounts;
+
+  /// Whether each block counts the tokens of the experts for itself (BlockRouting), instead of all blocks together and
+  /// with a barrier: for the few tokens that travel as packets.
+  static constexpr bool countsInBlocks = !Transport::hasRowFlags;
+  /// More words of a block than this are in global memory.
+  static constexpr std::size_t mostSharedBytes = 48 << 10;
+  static MSCCLPP_HOST_DEVICE bool sharesWords(const Dimensions& dimensions) {
+    return blockWords(dimensions) * sizeof(std::uint32_t) <= mostSharedBytes;
+  }
+  static MSCCLPP_HOST_DEVICE constexpr std::size_t queueBytes() {
+    if constexpr (Transport::usesBulkCopies) {
+      return Transport::queues * sizeof(typename Transport::template Queue<destinations>::Scratch);
+    } else {
+      return 0;
+    }
+  }
 
   template <class GridType, class Source, class Sink>
   struct Call {
@@ -138,24 +152,34 @@ struct Dispatch {
     };
 
     MSCCLPP_INLINE bool run() {
-      if (session.hasStopped()) return false;
       const bool sends = args.phase != Phase::Receive;
+      if constexpr (countsInBlocks) {
+        if (sends) routing().make(args.routing);  // while the epoch is loaded
+      }
+      if (session.hasStopped()) return false;
       const bool receives = args.phase != Phase::Send;
       const auto share = session.share(args.phase, mostSenders());
       const auto end = [&] {
         if (!receives) return session.suspend();
-        return session.finish([&](int from) { return session.count(from, tokenCount); });
+        return session.finish([&](int from) { return table().count(from, Counts::tokens); });
       };
       if (sends) {
-        const bool isLaidOut = layOutRouting(grid, args.routing, args.dimensions, args.workspace.layout,
-                                             [&] { return session.syncGrid(*args.workspace.barrier); });
-        if (!isLaidOut) return end();
-        session.enter([&](int to, std::uint32_t word) { return countFor(to, word); });
+        if constexpr (!countsInBlocks) {
+          const bool isLaidOut = layOutRouting(grid, args.routing, args.dimensions, args.workspace.layout,
+                                               [&] { return session.syncGrid(*args.workspace.barrier); });
+          if (!isLaidOut) return end();
+          session.enter();
+        }
+        session.sendCounts([&](int to, std::uint32_t word) { return countFor(to, word); });
       }
       // Packets leave before this rank knows that others have entered; stores need it.
       if (share.sends && !storesOwnRows) send(share.first, share.stride);
       if (receives || storesOwnRows) {
-        if (!session.awaitEntries()) return end();
+        if constexpr (storesOwnRows) {
+          if (!session.awaitEntries()) return end();
+        }
+        table().receive([&](int from, std::uint32_t word) { return session.awaitCount(from, word); });
+        if (session.blockFailed()) return end();
         fits = placeRows();
       }
       if (share.sends && storesOwnRows) send(share.first, share.stride);
@@ -167,12 +191,62 @@ struct Dispatch {
     }
 
     MSCCLPP_INLINE std::uint32_t countFor(int to, std::uint32_t word) const {
-      const auto& layout = args.workspace.layout;
-      if (word == tokenCount) return layout.tokensPerRank[to];
-      if (word == rowLimit) {
-        return args.placement.holdsEveryRouting(args.dimensions) ? noLimit : args.placement.capacity;
+      if (word == Counts::rowLimit) {
+        return args.placement.holdsEveryRouting(args.dimensions) ? Counts::noLimit : args.placement.capacity;
       }
-      return layout.tokensPerExpert[to * args.dimensions.expertsPerRank() + static_cast<int>(word - firstCount)];
+      const auto expert =
+          static_cast<std::uint32_t>(to * args.dimensions.expertsPerRank()) + word - Counts::firstExpert;
+      if constexpr (countsInBlocks) {
+        const std::uint32_t tokens = args.routing.tokens;
+        return word == Counts::tokens ? routing().countOfRank(to, tokens) : routing().countOfExpert(expert, tokens);
+      } else {
+        const auto& layout = args.workspace.layout;
+        return word == Counts::tokens ? layout.tokensPerRank[to] : layout.tokensPerExpert[expert];
+      }
+    }
+
+    // ---- routing ----
+
+    /// The words that this block computes with.
+    MSCCLPP_INLINE std::uint32_t* blockMemory() const {
+      if constexpr (SharedMemoryGrid<GridType>) {
+        if (sharesWords(args.dimensions)) {
+          return reinterpret_cast<std::uint32_t*>(grid.sharedMemory() + queueBytes());
+        }
+      }
+      return args.workspace.blockMemory + static_cast<std::size_t>(grid.blockIndex()) * blockWords(args.dimensions);
+    }
+    MSCCLPP_INLINE auto table() const {
+      return RowTable<GridType, Warp>(grid, session.warp(), args.dimensions, blockMemory());
+    }
+    MSCCLPP_INLINE auto routing() const {
+      return BlockRouting<GridType>(grid, args.dimensions, blockMemory() + rowTableWords(args.dimensions));
+    }
+    /// The index of this rank's token among those for a rank, -1 if the rank does not get it.
+    MSCCLPP_INLINE std::int32_t indexAtRank(std::uint32_t token, int rank) const {
+      if constexpr (countsInBlocks) {
+        return routing().indexAtRank(token, rank);
+      } else {
+        return args.handle.indexAt(args.dimensions, token, rank);
+      }
+    }
+    /// The index of this rank's token among those for the expert of a choice of it, -1 if the choice does not count.
+    MSCCLPP_INLINE std::int32_t indexAtExpert(std::uint32_t token, int choice) const {
+      const std::size_t first = std::size_t{token} * static_cast<std::size_t>(args.dimensions.topk);
+      if constexpr (countsInBlocks) {
+        const Index* const chosen = args.routing.experts + first;
+        const Index expert = chosen[choice];
+        bool counts = expert >= 0 && expert < static_cast<Index>(args.dimensions.experts);
+        MSCCLPP_UNROLL
+        for (int before = 1; before < maxTopk; ++before) {
+          const Index other = before <= choice ? chosen[choice - before] : Index{-1};
+          counts &= other != expert;
+        }
+        if (!counts) return -1;
+        return static_cast<std::int32_t>(routing().indexAtExpert(token, static_cast<std::uint32_t>(expert)));
+      } else {
+        return args.workspace.layout.expertIndex[first + static_cast<std::size_t>(choice)];
+      }
     }
 
     // ---- sending ----
@@ -183,7 +257,9 @@ struct Dispatch {
     }
     /// Sends the items first, first + stride, ...: the steps of a row, or the rows.
     MSCCLPP_INLINE void send(std::uint32_t first, std::uint32_t stride) {
-      if (session.failed()) return;
+      if constexpr (!countsInBlocks) {  // otherwise nothing has waited yet
+        if (session.failed()) return;
+      }
       if constexpr (copiesRows) {
         copyRows(first, stride);
         return;
@@ -199,8 +275,16 @@ struct Dispatch {
           publish(token);
         } else {
           std::uint32_t none[maxTopk];
+          if (item % perToken == 0) storeRankIndex(token);
           sendStep(token, item % perToken, true, none);
         }
+      }
+    }
+    /// For combine: layOutRouting() does it otherwise.
+    MSCCLPP_INLINE void storeRankIndex(std::uint32_t token) const {
+      for (int rank = session.warp().rank(); rank < args.team.size(); rank += width) {
+        args.handle.rankIndex[std::size_t{token} * static_cast<std::size_t>(args.team.size()) +
+                              static_cast<std::size_t>(rank)] = indexAtRank(token, rank);
       }
     }
     /// Announces a token's row to the other ranks.
@@ -264,7 +348,7 @@ struct Dispatch {
     MSCCLPP_INLINE void forEachRank(std::uint32_t token, const F& f) const {
       for (int i = 0; i < args.team.size(); ++i) {
         const int to = session.rankInOrder(i);
-        const std::int32_t row = args.handle.indexAt(args.dimensions, token, to);
+        const std::int32_t row = indexAtRank(token, to);
         if (row >= 0) f(to, static_cast<std::uint32_t>(row));
       }
     }
@@ -293,12 +377,12 @@ struct Dispatch {
       Choice none{-1, noExpert, 0};
       if (word > static_cast<std::uint32_t>(args.dimensions.topk)) return none;
       const std::size_t at = std::size_t{token} * static_cast<std::size_t>(args.dimensions.topk) + word - 1;
-      const std::int32_t index = args.workspace.layout.expertIndex[at];
+      const float weight = args.routing.weights == nullptr ? 1.0f : args.routing.weights[at];
+      const std::int32_t index = indexAtExpert(token, static_cast<int>(word) - 1);
       if (index < 0) return none;
       const int expert = static_cast<int>(args.routing.experts[at]);
       const int rank = expert / args.dimensions.expertsPerRank();
       const auto local = static_cast<std::uint32_t>(expert - rank * args.dimensions.expertsPerRank());
-      const float weight = args.routing.weights == nullptr ? 1.0f : args.routing.weights[at];
       return {rank, static_cast<std::uint32_t>(index) << 16 | local, arch::bitCast<std::uint32_t>(weight)};
     }
     static MSCCLPP_INLINE std::uint64_t wordOf(const Choice& choice, bool isFirst, int to) {
@@ -366,21 +450,14 @@ struct Dispatch {
 
     // ---- placement ----
 
-    MSCCLPP_INLINE auto table() const {
-      std::uint32_t* const words =
-          args.workspace.tables + static_cast<std::size_t>(grid.blockIndex()) * rowTableWords(args.dimensions);
-      return RowTable<GridType, Warp>(grid, session.warp(), args.dimensions, words);
-    }
     /// Computes where the rows belong, and reports how many there are. Called by all threads. Returns whether the
     /// output holds them: the same in all lanes of a warp.
     MSCCLPP_INLINE bool placeRows() {
       const auto block = grid.block();
-      const std::uint32_t end = table().make(args.placement, [&](int from, int expert) {
-        return session.count(from, firstCount + static_cast<std::uint32_t>(expert));
-      });
+      const std::uint32_t end = table().make(args.placement);
       if (grid.blockIndex() == 0) {
         for (int from = block.rank(); from < args.team.size(); from += block.size()) {
-          args.handle.received[from] = session.count(from, tokenCount);
+          args.handle.received[from] = table().count(from, Counts::tokens);
         }
         session.report(end);
       }
@@ -390,8 +467,8 @@ struct Dispatch {
     /// in all of them.
     MSCCLPP_INLINE bool allFit() {
       for (int from = session.warp().rank(); from < args.team.size(); from += width) {
-        const std::uint32_t limit = session.count(from, rowLimit);
-        if (limit == noLimit) continue;
+        const std::uint32_t limit = table().count(from, Counts::rowLimit);
+        if (limit == Counts::noLimit) continue;
         const std::uint32_t rows = session.awaitReport(from);
         if (hasFailed(wait) || rows <= limit) continue;
         const WaitSite site{WaitOperation::Call, args.team.rank(), from, static_cast<std::uint32_t>(grid.blockIndex()),
@@ -410,7 +487,7 @@ struct Dispatch {
       // This rank's own rows arrive first.
       for (int i = args.team.size() - (storesOwnRows ? 2 : 1); i >= 0; --i) {
         const int from = session.rankInOrder(i);
-        const std::uint32_t items = session.count(from, tokenCount) * perRow;
+        const std::uint32_t items = table().count(from, Counts::tokens) * perRow;
         for (; item < items; item += stride) {
           const std::uint32_t row = item / perRow;
           std::uint32_t positions[maxTopk];

@@ -1,4 +1,5 @@
-// Where the rows of a dispatch begin in the output: a table by rank and expert that each block computes for itself.
+// What the ranks tell each other as they enter a dispatch, and where its rows begin in the output: a table by rank and
+// expert that each block computes for itself.
 #pragma once
 
 #include "mscclpp/config.hpp"
@@ -7,9 +8,23 @@
 
 namespace mscclpp::moe {
 
+/// The count words that a rank sends to another: the tokens that it sends there, the rows that its own output holds or
+/// noLimit, and the rows for each of the other's experts.
+struct DispatchCounts {
+  static constexpr std::uint32_t tokens = 0;
+  static constexpr std::uint32_t rowLimit = 1;
+  static constexpr std::uint32_t firstExpert = 2;
+  static constexpr std::uint32_t noLimit = 0xffffffffu;
+
+  static MSCCLPP_HOST_DEVICE std::uint32_t words(const Dimensions& dimensions) {
+    return firstExpert + static_cast<std::uint32_t>(dimensions.expertsPerRank());
+  }
+};
+
 /// The memory of a block's table, in words of 32 bits.
 MSCCLPP_HOST_DEVICE inline std::size_t rowTableWords(const Dimensions& dimensions) {
-  return static_cast<std::size_t>(dimensions.expertsPerRank()) * (static_cast<std::size_t>(dimensions.ranks) + 3) + 1;
+  return static_cast<std::size_t>(dimensions.ranks) * DispatchCounts::words(dimensions) +
+         static_cast<std::size_t>(dimensions.expertsPerRank()) * 3 + 1;
 }
 
 template <class GridType, class Warp>
@@ -19,14 +34,29 @@ class RowTable {
   MSCCLPP_INLINE RowTable(const GridType& grid, const Warp& warp, const Dimensions& dimensions, std::uint32_t* words)
       : grid_(grid), warp_(warp), dimensions_(dimensions), words_(words) {}
 
-  /// Computes the table; block 0 also writes the counts and offsets of `placement`. rowsOf(rank, expert): their number.
-  /// Called by all threads of the block. Returns the end of the rows, padding included, the same in all threads.
-  template <class RowsOf>
-  MSCCLPP_INLINE std::uint32_t make(const ExpertPlacement& placement, const RowsOf& rowsOf) const {
+  /// Gets the count words: awaitCount(rank, word) waits for one. Called by all threads of the block; count() and
+  /// make() may follow after a barrier of the block.
+  template <class AwaitCount>
+  MSCCLPP_INLINE void receive(const AwaitCount& awaitCount) const {
+    const auto block = grid_.block();
+    const std::uint32_t ofRank = DispatchCounts::words(dimensions_);
+    const std::uint32_t all = ofRank * static_cast<std::uint32_t>(dimensions_.ranks);
+    for (auto i = static_cast<std::uint32_t>(block.rank()); i < all; i += static_cast<std::uint32_t>(block.size())) {
+      words_[i] = awaitCount(static_cast<int>(i / ofRank), i % ofRank);
+    }
+  }
+  /// DispatchCounts::tokens or rowLimit of a rank.
+  MSCCLPP_INLINE std::uint32_t count(int from, std::uint32_t word) const {
+    return words_[static_cast<std::size_t>(from) * DispatchCounts::words(dimensions_) + word];
+  }
+
+  /// Computes the table; block 0 also writes the counts and offsets of `placement`. Called once by all threads of the
+  /// block. Returns the end of the rows, padding included, the same in all threads.
+  MSCCLPP_INLINE std::uint32_t make(const ExpertPlacement& placement) const {
     const auto block = grid_.block();
     const int experts = dimensions_.expertsPerRank();
-    std::uint32_t* const begins = words_;  // [ranks][experts]
-    std::uint32_t* const starts = begins + static_cast<std::size_t>(experts * dimensions_.ranks);
+    std::uint32_t* const starts =
+        words_ + static_cast<std::size_t>(dimensions_.ranks) * DispatchCounts::words(dimensions_);
     std::uint32_t* const totals = starts + experts;
     std::uint32_t* const sums = totals + experts;  // of the experts of a warp
     std::uint32_t* const end = sums + experts;
@@ -39,8 +69,10 @@ class RowTable {
     forEachChunk([&](int chunk, int expert, bool isExpert) {
       std::uint32_t total = 0;
       for (int from = 0; isExpert && from < dimensions_.ranks; ++from) {
-        begins[from * experts + expert] = total;
-        total += rowsOf(from, expert);
+        std::uint32_t& begin = begins(from)[expert];  // so far the number of rows
+        const std::uint32_t rows = begin;
+        begin = total;
+        total += rows;
       }
       std::uint32_t sum = 0;
       const std::uint32_t rows = !isExpert ? 0 : placement.stride > 0 ? placement.stride : placement.aligned(total);
@@ -64,7 +96,7 @@ class RowTable {
       counted = chunk;
       if (!isExpert) return;
       const std::uint32_t first = start + starts[expert];
-      for (int from = 0; from < dimensions_.ranks; ++from) begins[from * experts + expert] += first;
+      for (int from = 0; from < dimensions_.ranks; ++from) begins(from)[expert] += first;
       if (expert == experts - 1) {
         *end = first + (placement.stride > 0 ? placement.stride : placement.aligned(totals[expert]));
       }
@@ -78,8 +110,8 @@ class RowTable {
   }
 
   /// After make(): for each expert the first row of a rank's tokens. [expertsPerRank()]
-  MSCCLPP_INLINE const std::uint32_t* begins(int from) const {
-    return words_ + static_cast<std::size_t>(from) * static_cast<std::size_t>(dimensions_.expertsPerRank());
+  MSCCLPP_INLINE std::uint32_t* begins(int from) const {
+    return words_ + static_cast<std::size_t>(from) * DispatchCounts::words(dimensions_) + DispatchCounts::firstExpert;
   }
 
  private:
