@@ -11,6 +11,7 @@
 #include "mscclpp/moe/row_session.hpp"
 #include "mscclpp/moe/row_table.hpp"
 #include "mscclpp/moe/row_transport.hpp"
+#include "mscclpp/moe/token_choices.hpp"
 
 namespace mscclpp::moe {
 
@@ -98,12 +99,6 @@ struct Dispatch {
   }
 
  private:
-  /// A header has 64-bit words: the token's index, then for each choice of it the local expert, the index of the token
-  /// among those of its rank for that expert, and the weight.
-  static MSCCLPP_HOST_DEVICE constexpr std::uint32_t headerPacks(int topk) {
-    return static_cast<std::uint32_t>(topk + 2) / 2;
-  }
-  static constexpr std::uint32_t noExpert = 0xffffffffu;
   static constexpr int destinations = Ranks > 0 ? Ranks : maxTeamSize;
 
   using Counts = DispatchCounts;
@@ -130,6 +125,7 @@ struct Dispatch {
     using Warp = typename Session::Warp;
     static constexpr int width = Session::width;
     static constexpr int n = Session::packsPerLane;
+    using Lanes = ChoiceLanes<Warp>;
     /// Extra packs of a step for each lane: lane l has l, l + width, ...
     static constexpr int extras =
         (static_cast<int>(headerPacks(maxTopk)) + (Source::hasScales ? stepScalePacks : 0) + width - 1) / width;
@@ -230,23 +226,54 @@ struct Dispatch {
         return args.handle.indexAt(args.dimensions, token, rank);
       }
     }
-    /// The index of this rank's token among those for the expert of a choice of it, -1 if the choice does not count.
-    MSCCLPP_INLINE std::int32_t indexAtExpert(std::uint32_t token, int choice) const {
-      const std::size_t first = std::size_t{token} * static_cast<std::size_t>(args.dimensions.topk);
-      if constexpr (countsInBlocks) {
-        const Index* const chosen = args.routing.experts + first;
-        const Index expert = chosen[choice];
-        bool counts = expert >= 0 && expert < static_cast<Index>(args.dimensions.experts);
-        MSCCLPP_UNROLL
-        for (int before = 1; before < maxTopk; ++before) {
-          const Index other = before <= choice ? chosen[choice - before] : Index{-1};
-          counts &= other != expert;
-        }
-        if (!counts) return -1;
-        return static_cast<std::int32_t>(routing().indexAtExpert(token, static_cast<std::uint32_t>(expert)));
-      } else {
-        return args.workspace.layout.expertIndex[first + static_cast<std::size_t>(choice)];
+    /// The choices of this rank's token. Called by all lanes.
+    MSCCLPP_INLINE Lanes choicesOf(std::uint32_t token) const {
+      const Warp& warp = session.warp();
+      const int topk = args.dimensions.topk;
+      const std::size_t first = std::size_t{token} * static_cast<std::size_t>(topk);
+      Lanes lanes;
+      std::uint32_t experts[Lanes::held];
+      MSCCLPP_UNROLL
+      for (int h = 0; h < Lanes::held; ++h) {
+        const int choice = Lanes::choiceOf(warp, h);
+        const std::size_t at = first + static_cast<std::size_t>(choice);
+        const bool isChoice = choice < topk;
+        const Index expert = isChoice ? args.routing.experts[at] : Index{-1};
+        const float weight = isChoice && args.routing.weights != nullptr ? args.routing.weights[at] : 1.0f;
+        const bool counts = expert >= 0 && expert < static_cast<Index>(args.dimensions.experts);
+        experts[h] = counts ? static_cast<std::uint32_t>(expert) : noExpert;
+        lanes.weights[h] = arch::bitCast<std::uint32_t>(weight);
+        if constexpr (!countsInBlocks) lanes.places[h] = isChoice ? expertIndexAt(at) : noExpert;
       }
+      if constexpr (countsInBlocks) {
+        std::uint32_t chosen[Lanes::held];  // before
+        MSCCLPP_UNROLL
+        for (int h = 0; h < Lanes::held; ++h) chosen[h] = experts[h];
+        MSCCLPP_NO_UNROLL
+        for (int earlier = 0; earlier < topk - 1; ++earlier) {
+          const std::uint32_t expert = Lanes::valueOf(warp, chosen, earlier);
+          MSCCLPP_UNROLL
+          for (int h = 0; h < Lanes::held; ++h) {
+            if (Lanes::choiceOf(warp, h) > earlier && experts[h] == expert) experts[h] = noExpert;
+          }
+        }
+      }
+      MSCCLPP_UNROLL
+      for (int h = 0; h < Lanes::held; ++h) {
+        if constexpr (countsInBlocks) {
+          lanes.places[h] = experts[h] == noExpert ? noExpert : routing().indexAtExpert(token, experts[h]);
+        }
+        const bool counts = lanes.places[h] != noExpert;
+        const std::uint32_t rank = experts[h] / static_cast<std::uint32_t>(args.dimensions.expertsPerRank());
+        const std::uint32_t local = experts[h] - rank * static_cast<std::uint32_t>(args.dimensions.expertsPerRank());
+        lanes.ranks[h] = counts ? static_cast<int>(rank) : -1;
+        lanes.places[h] = counts ? lanes.places[h] << 16 | local : noExpert;
+      }
+      return lanes;
+    }
+    /// RoutingLayout::expertIndex; noExpert for a choice that does not count.
+    MSCCLPP_INLINE std::uint32_t expertIndexAt(std::size_t choice) const {
+      return static_cast<std::uint32_t>(args.workspace.layout.expertIndex[choice]);
     }
 
     // ---- sending ----
@@ -270,11 +297,11 @@ struct Dispatch {
       for (std::uint32_t item = first; item < items; item += stride) {
         const std::uint32_t token = item / perToken;
         if constexpr (Transport::hasRowFlags) {
-          std::uint32_t own[maxTopk];
+          std::uint32_t own[Lanes::held];
           for (std::uint32_t step = 0; step < steps; ++step) sendStep(token, step, step == 0, own);
           publish(token);
         } else {
-          std::uint32_t none[maxTopk];
+          std::uint32_t none[Lanes::held];
           if (item % perToken == 0) storeRankIndex(token);
           sendStep(token, item % perToken, true, none);
         }
@@ -303,7 +330,7 @@ struct Dispatch {
       const std::uint32_t stride = static_cast<std::uint32_t>(others > 0 ? others : warps) * blocks;
       for (auto token = static_cast<std::uint32_t>(first) * blocks + static_cast<std::uint32_t>(grid.blockIndex());
            token < args.count; token += stride) {
-        std::uint32_t own[maxTopk];
+        std::uint32_t own[Lanes::held];
         if (args.handle.indexAt(args.dimensions, token, args.team.rank()) < 0) continue;
         for (std::uint32_t step = 0; step < args.scratch.steps(); ++step) {
           sendStep<Part::Own>(token, step, step == 0, own);
@@ -334,7 +361,7 @@ struct Dispatch {
         });
         // While the copies are under way.
         forEachOfBatch(begin, [&](std::uint32_t token) {
-          std::uint32_t none[maxTopk];
+          std::uint32_t none[Lanes::held];
           for (std::uint32_t step = 0; step < steps; ++step) sendStep<Part::Remote>(token, step, step == 0, none);
         });
         Transport::complete(queue, warp, wait);
@@ -366,46 +393,23 @@ struct Dispatch {
       return static_cast<std::uint32_t>(q * width + session.warp().rank());
     }
 
-    /// A choice of a token as a word of a header, but for the rank.
-    struct Choice {
-      int rank;  ///< -1: of no rank
-      std::uint32_t place;
-      std::uint32_t weight;
-    };
-    MSCCLPP_INLINE Choice choiceOf(std::uint32_t token, std::uint32_t word) const {
-      if (word == 0) return {-1, token, 0};
-      Choice none{-1, noExpert, 0};
-      if (word > static_cast<std::uint32_t>(args.dimensions.topk)) return none;
-      const std::size_t at = std::size_t{token} * static_cast<std::size_t>(args.dimensions.topk) + word - 1;
-      const float weight = args.routing.weights == nullptr ? 1.0f : args.routing.weights[at];
-      const std::int32_t index = indexAtExpert(token, static_cast<int>(word) - 1);
-      if (index < 0) return none;
-      const int expert = static_cast<int>(args.routing.experts[at]);
-      const int rank = expert / args.dimensions.expertsPerRank();
-      const auto local = static_cast<std::uint32_t>(expert - rank * args.dimensions.expertsPerRank());
-      return {rank, static_cast<std::uint32_t>(index) << 16 | local, arch::bitCast<std::uint32_t>(weight)};
-    }
-    static MSCCLPP_INLINE std::uint64_t wordOf(const Choice& choice, bool isFirst, int to) {
-      const std::uint32_t place = isFirst || choice.rank == to ? choice.place : noExpert;
-      return static_cast<std::uint64_t>(choice.weight) << 32 | place;
-    }
-
     /// The ranks to which sendStep() sends: all, those but this one, of which the data is copied, or this one alone.
     enum class Part { All, Remote, Own };
     /// own: the rows of the token on this rank, which its first step determines.
     template <Part part = Part::All>
     MSCCLPP_INLINE void sendStep(std::uint32_t token, std::uint32_t step, bool hasHeader,
-                                 std::uint32_t (&own)[maxTopk]) {
+                                 std::uint32_t (&own)[Lanes::held]) {
       const std::uint32_t packs = packsOf(step);
-      Choice choices[extras][2];
+      TokenChoice choices[extras][2];
       Word128 scales[extras] = {};
-      MSCCLPP_UNROLL
-      for (int q = 0; q < extras; ++q) {
-        const std::uint32_t x = extraOf(q);
-        choices[q][0] = choices[q][1] = {-1, noExpert, 0};
-        if (hasHeader && x < header()) {
-          choices[q][0] = choiceOf(token, 2 * x);
-          choices[q][1] = choiceOf(token, 2 * x + 1);
+      if (hasHeader) {
+        const Lanes lanes = choicesOf(token);
+        MSCCLPP_UNROLL
+        for (int q = 0; q < extras; ++q) {
+          const auto x = static_cast<int>(extraOf(q));
+          choices[q][0] = lanes.at(session.warp(), 2 * x - 1);
+          choices[q][1] = lanes.at(session.warp(), 2 * x);
+          if (x == 0) choices[q][0] = {-1, token, 0};
         }
       }
       Word128 words[n] = {};
@@ -419,8 +423,8 @@ struct Dispatch {
       forEachRank(token, [&](int to, std::uint32_t row) {
         if (part != Part::All && (to == args.team.rank()) != (part == Part::Own)) return;
         const auto extra = [&](int q) {
-          const Word128 head{wordOf(choices[q][0], extraOf(q) == 0, to), wordOf(choices[q][1], false, to)};
-          return extraOf(q) < header() ? head : scales[q];
+          if (!hasHeader || extraOf(q) >= header()) return scales[q];
+          return Word128{choices[q][0].word(extraOf(q) == 0, to), choices[q][1].word(false, to)};
         };
         if constexpr (storesOwnRows && part != Part::Remote) {
           if (to == args.team.rank()) {
@@ -490,7 +494,7 @@ struct Dispatch {
         const std::uint32_t items = table().count(from, Counts::tokens) * perRow;
         for (; item < items; item += stride) {
           const std::uint32_t row = item / perRow;
-          std::uint32_t positions[maxTopk];
+          std::uint32_t positions[Lanes::held];
           if constexpr (Transport::hasRowFlags) {
             session.await(from, row);
             if (session.warp().any(hasFailed(wait))) return;
@@ -507,7 +511,7 @@ struct Dispatch {
 
     /// positions: the rows in which the token belongs; read from the header, if the step has one.
     MSCCLPP_INLINE bool receiveStep(int from, std::uint32_t row, std::uint32_t step, bool hasHeader,
-                                    std::uint32_t (&positions)[maxTopk]) {
+                                    std::uint32_t (&positions)[Lanes::held]) {
       const std::uint32_t packs = packsOf(step);
       int ranks[n + extras];
       std::uint32_t slots[n + extras];
@@ -536,24 +540,23 @@ struct Dispatch {
 
     /// Stores a step of a row for each of its experts. words: the packs of data and the extra packs of each lane.
     MSCCLPP_INLINE void storeStep(int from, std::uint32_t row, std::uint32_t step, bool hasHeader,
-                                  const Word128 (&words)[n + extras], std::uint32_t (&positions)[maxTopk]) const {
+                                  const Word128 (&words)[n + extras], std::uint32_t (&positions)[Lanes::held]) const {
       const std::uint32_t packs = packsOf(step);
       if (hasHeader) readHeader(from, row, step, words, positions);
-      MSCCLPP_UNROLL
-      for (int j = 0; j < maxTopk; ++j) {
-        if (j >= args.dimensions.topk || positions[j] == noExpert) continue;
+      MSCCLPP_NO_UNROLL
+      for (int j = 0; j < args.dimensions.topk; ++j) {
+        const std::uint32_t position = Lanes::valueOf(session.warp(), positions, j);
+        if (position == noExpert) continue;
         MSCCLPP_UNROLL
         for (int i = 0; i < n; ++i) {
           const auto pack = static_cast<std::uint32_t>(i * width + session.warp().rank());
-          if (pack < packs) sink.pack(positions[j], step * stepPacks + pack, words[i]);
+          if (pack < packs) sink.pack(position, step * stepPacks + pack, words[i]);
         }
         if constexpr (Source::hasScales) {
           MSCCLPP_UNROLL
           for (int q = 0; q < extras; ++q) {
             const std::uint32_t x = extraOf(q);
-            if (x >= header() && x < extrasOf(packs)) {
-              storeScales(positions[j], step, x - header(), packs, words[n + q]);
-            }
+            if (x >= header() && x < extrasOf(packs)) storeScales(position, step, x - header(), packs, words[n + q]);
           }
         }
       }
@@ -567,40 +570,48 @@ struct Dispatch {
         if (pack * 4 + k < groups) sink.scale(position, step * stepGroups + pack * 4 + k, scales[static_cast<int>(k)]);
       }
     }
-    /// The row of each choice, in all lanes, noExpert for choices of other ranks. The first step's warp also writes the
-    /// handle and the origins.
+    /// The rows of the choices, noExpert for those of other ranks. The first step's warp also writes the handle and the
+    /// origins.
     MSCCLPP_INLINE void readHeader(int from, std::uint32_t row, std::uint32_t step, const Word128 (&words)[n + extras],
-                                   std::uint32_t (&positions)[maxTopk]) const {
+                                   std::uint32_t (&positions)[Lanes::held]) const {
       const auto& warp = session.warp();
       const std::uint32_t* const begins = table().begins(from);
-      const auto wordOfHeader = [&](int w, bool isHigh) {
-        const Word128& pack = words[n + w / 2 / width];
-        const std::uint64_t word = w % 2 == 0 ? pack.lo : pack.hi;
-        return warp.shuffle(static_cast<std::uint32_t>(isHigh ? word >> 32 : word), w / 2 % width);
+      // Another word in each lane.
+      const auto wordOfHeader = [&](int w, int shift) {
+        std::uint32_t word = 0;
+        MSCCLPP_UNROLL
+        for (int q = 0; q < extras; ++q) {
+          const int lane = w / 2 & (width - 1);
+          const std::uint32_t lo = warp.shuffle(static_cast<std::uint32_t>(words[n + q].lo >> shift), lane);
+          const std::uint32_t hi = warp.shuffle(static_cast<std::uint32_t>(words[n + q].hi >> shift), lane);
+          if (extras == 1 || w / 2 / width == q) word = w % 2 == 0 ? lo : hi;
+        }
+        return word;
       };
-      const bool writes = step == 0 && warp.rank() == 0;
       const std::size_t entry = Handle::entry(args.dimensions, from, row);
-      const std::uint32_t token = wordOfHeader(0, false);
+      const std::uint32_t token = wordOfHeader(0, 0);
+      const std::uint32_t lanesBefore = (1u << warp.rank()) - 1;
       int choices = 0;
       MSCCLPP_UNROLL
-      for (int j = 0; j < maxTopk; ++j) {
-        positions[j] = noExpert;
-        if (j >= args.dimensions.topk) continue;
-        const std::uint32_t place = wordOfHeader(j + 1, false);
-        const std::uint32_t weight = wordOfHeader(j + 1, true);
-        if (place == noExpert) continue;
-        positions[j] = begins[place & 0xffffu] + (place >> 16);
-        if (!writes) continue;
-        args.handle.positions[entry + static_cast<std::size_t>(choices)] = static_cast<std::int32_t>(positions[j]);
-        args.handle.weights[entry + static_cast<std::size_t>(choices)] = arch::bitCast<float>(weight);
+      for (int h = 0; h < Lanes::held; ++h) {
+        const int number = Lanes::choiceOf(warp, h);
+        const std::uint32_t place = wordOfHeader(number + 1, 0);
+        const std::uint32_t weight = wordOfHeader(number + 1, 32);
+        const bool isOwn = number < args.dimensions.topk && place != noExpert;
+        const std::uint32_t own = warp.ballot(isOwn);
+        const int choice = choices + arch::countBits(own & lanesBefore);
+        choices += arch::countBits(own);
+        positions[h] = isOwn ? begins[place & 0xffffu] + (place >> 16) : noExpert;
+        if (step != 0 || !isOwn) continue;
+        args.handle.positions[entry + static_cast<std::size_t>(choice)] = static_cast<std::int32_t>(positions[h]);
+        args.handle.weights[entry + static_cast<std::size_t>(choice)] = arch::bitCast<float>(weight);
         if (args.placement.origins != nullptr) {
-          arch::storeWide(args.placement.origins + positions[j],
-                          arch::bitCast<Word128>(RowOrigin{from, static_cast<std::int32_t>(token), choices,
-                                                           arch::bitCast<float>(weight)}));
+          arch::storeWide(args.placement.origins + positions[h],
+                          arch::bitCast<Word128>(
+                              RowOrigin{from, static_cast<std::int32_t>(token), choice, arch::bitCast<float>(weight)}));
         }
-        ++choices;
       }
-      if (writes && choices < args.dimensions.topk) {
+      if (step == 0 && warp.rank() == 0 && choices < args.dimensions.topk) {
         args.handle.positions[entry + static_cast<std::size_t>(choices)] = -1;
       }
     }

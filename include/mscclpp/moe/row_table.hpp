@@ -24,7 +24,7 @@ struct DispatchCounts {
 /// The memory of a block's table, in words of 32 bits.
 MSCCLPP_HOST_DEVICE inline std::size_t rowTableWords(const Dimensions& dimensions) {
   return static_cast<std::size_t>(dimensions.ranks) * DispatchCounts::words(dimensions) +
-         static_cast<std::size_t>(dimensions.expertsPerRank()) * 3 + 1;
+         static_cast<std::size_t>(dimensions.expertsPerRank()) * 2 + 1;
 }
 
 template <class GridType, class Warp>
@@ -55,10 +55,18 @@ class RowTable {
   MSCCLPP_INLINE std::uint32_t make(const ExpertPlacement& placement) const {
     const auto block = grid_.block();
     const int experts = dimensions_.expertsPerRank();
+    if (placement.stride > 0) {
+      for (int expert = block.rank(); expert < experts; expert += block.size()) {
+        placeExpert(placement, expert, static_cast<std::uint32_t>(expert) * placement.stride);
+      }
+      const std::uint32_t end = static_cast<std::uint32_t>(experts) * placement.stride;
+      if (grid_.blockIndex() == 0 && block.rank() == 0) placement.offsets[experts] = end;
+      block.sync();
+      return end;
+    }
     std::uint32_t* const starts =
         words_ + static_cast<std::size_t>(dimensions_.ranks) * DispatchCounts::words(dimensions_);
-    std::uint32_t* const totals = starts + experts;
-    std::uint32_t* const sums = totals + experts;  // of the experts of a warp
+    std::uint32_t* const sums = starts + experts;  // of the experts of a warp
     std::uint32_t* const end = sums + experts;
     const auto forEachChunk = [&](const auto& f) {
       for (int chunk = grid_.warpIndex(); chunk * width < experts; chunk += grid_.warpCount()) {
@@ -68,19 +76,10 @@ class RowTable {
     };
     forEachChunk([&](int chunk, int expert, bool isExpert) {
       std::uint32_t total = 0;
-      for (int from = 0; isExpert && from < dimensions_.ranks; ++from) {
-        std::uint32_t& begin = begins(from)[expert];  // so far the number of rows
-        const std::uint32_t rows = begin;
-        begin = total;
-        total += rows;
-      }
+      for (int from = 0; isExpert && from < dimensions_.ranks; ++from) total += begins(from)[expert];
       std::uint32_t sum = 0;
-      const std::uint32_t rows = !isExpert ? 0 : placement.stride > 0 ? placement.stride : placement.aligned(total);
-      const std::uint32_t before = scan::sumOfLanesBefore(warp_, rows, sum);
-      if (isExpert) {
-        starts[expert] = before;
-        totals[expert] = total;
-      }
+      const std::uint32_t before = scan::sumOfLanesBefore(warp_, isExpert ? placement.aligned(total) : 0u, sum);
+      if (isExpert) starts[expert] = before;
       if (warp_.rank() == 0) sums[chunk] = sum;
     });
     block.sync();
@@ -96,14 +95,10 @@ class RowTable {
       counted = chunk;
       if (!isExpert) return;
       const std::uint32_t first = start + starts[expert];
-      for (int from = 0; from < dimensions_.ranks; ++from) begins(from)[expert] += first;
-      if (expert == experts - 1) {
-        *end = first + (placement.stride > 0 ? placement.stride : placement.aligned(totals[expert]));
-      }
-      if (grid_.blockIndex() != 0) return;
-      placement.counts[expert] = totals[expert];
-      placement.offsets[expert] = first;
-      if (expert == experts - 1) placement.offsets[experts] = *end;
+      const std::uint32_t total = placeExpert(placement, expert, first);
+      if (expert != experts - 1) return;
+      *end = first + placement.aligned(total);
+      if (grid_.blockIndex() == 0) placement.offsets[experts] = *end;
     });
     block.sync();
     return *end;
@@ -116,6 +111,23 @@ class RowTable {
 
  private:
   static constexpr int width = Warp::width;
+
+  /// Turns an expert's numbers of rows into their beginnings, and returns the sum. One thread.
+  MSCCLPP_INLINE std::uint32_t placeExpert(const ExpertPlacement& placement, int expert, std::uint32_t first) const {
+    std::uint32_t next = first;
+    MSCCLPP_NO_UNROLL
+    for (int from = 0; from < dimensions_.ranks; ++from) {
+      std::uint32_t& begin = begins(from)[expert];
+      const std::uint32_t rows = begin;
+      begin = next;
+      next += rows;
+    }
+    if (grid_.blockIndex() == 0) {
+      placement.counts[expert] = next - first;
+      placement.offsets[expert] = first;
+    }
+    return next - first;
+  }
 
   const GridType& grid_;
   const Warp& warp_;
