@@ -31,7 +31,7 @@ class BlockRouting {
   /// Reads the choices. Called by all threads of the block, before the other functions.
   template <class Index>
   MSCCLPP_INLINE void make(const Routing<Index>& routing) const {
-    constexpr int batch = 4;  // loads of a thread in flight together
+    constexpr int batch = 2;  // loads of a thread in flight together
     const auto block = grid_.block();
     const auto threads = static_cast<std::uint32_t>(block.size());
     const auto choices = static_cast<std::uint32_t>(dimensions_.topk);
@@ -47,6 +47,7 @@ class BlockRouting {
     std::uint32_t first = static_cast<std::uint32_t>(block.rank());
     load(first);
     const std::uint32_t used = (routing.tokens + tokensPerWord - 1) / tokensPerWord * bins();
+    MSCCLPP_NO_UNROLL
     for (auto word = static_cast<std::uint32_t>(block.rank()); word < used; word += threads) words_[word] = 0;
     block.sync();
     MSCCLPP_NO_UNROLL
@@ -93,6 +94,7 @@ class BlockRouting {
   MSCCLPP_INLINE std::uint32_t bitsBefore(std::uint32_t bin, std::uint32_t token) const {
     const std::uint32_t* word = words_ + bin;
     std::uint32_t sum = 0;
+    MSCCLPP_NO_UNROLL
     for (std::uint32_t left = token; left > 0; word += bins()) {
       const std::uint32_t used = left < tokensPerWord ? left : tokensPerWord;
       sum += static_cast<std::uint32_t>(arch::countBits(*word & (0xffffffffu >> (tokensPerWord - used))));

@@ -294,10 +294,12 @@ struct Dispatch {
       const std::uint32_t steps = args.scratch.steps();
       const std::uint32_t perToken = Transport::hasRowFlags ? 1 : steps;
       const auto items = static_cast<std::uint32_t>(args.count) * perToken;
+      MSCCLPP_NO_UNROLL
       for (std::uint32_t item = first; item < items; item += stride) {
         const std::uint32_t token = item / perToken;
         if constexpr (Transport::hasRowFlags) {
           std::uint32_t own[Lanes::held];
+          MSCCLPP_NO_UNROLL
           for (std::uint32_t step = 0; step < steps; ++step) sendStep(token, step, step == 0, own);
           publish(token);
         } else {
@@ -309,6 +311,7 @@ struct Dispatch {
     }
     /// For combine: layOutRouting() does it otherwise.
     MSCCLPP_INLINE void storeRankIndex(std::uint32_t token) const {
+      MSCCLPP_NO_UNROLL
       for (int rank = session.warp().rank(); rank < args.team.size(); rank += width) {
         args.handle.rankIndex[std::size_t{token} * static_cast<std::size_t>(args.team.size()) +
                               static_cast<std::size_t>(rank)] = indexAtRank(token, rank);
@@ -328,10 +331,12 @@ struct Dispatch {
       if (first < 0) return;
       const auto blocks = static_cast<std::uint32_t>(grid.blockCount());
       const std::uint32_t stride = static_cast<std::uint32_t>(others > 0 ? others : warps) * blocks;
+      MSCCLPP_NO_UNROLL
       for (auto token = static_cast<std::uint32_t>(first) * blocks + static_cast<std::uint32_t>(grid.blockIndex());
            token < args.count; token += stride) {
         std::uint32_t own[Lanes::held];
         if (args.handle.indexAt(args.dimensions, token, args.team.rank()) < 0) continue;
+        MSCCLPP_NO_UNROLL
         for (std::uint32_t step = 0; step < args.scratch.steps(); ++step) {
           sendStep<Part::Own>(token, step, step == 0, own);
         }
@@ -362,6 +367,7 @@ struct Dispatch {
         // While the copies are under way.
         forEachOfBatch(begin, [&](std::uint32_t token) {
           std::uint32_t none[Lanes::held];
+          MSCCLPP_NO_UNROLL
           for (std::uint32_t step = 0; step < steps; ++step) sendStep<Part::Remote>(token, step, step == 0, none);
         });
         Transport::complete(queue, warp, wait);
@@ -373,6 +379,7 @@ struct Dispatch {
     /// Calls f(rank, row) for the ranks that get a token.
     template <class F>
     MSCCLPP_INLINE void forEachRank(std::uint32_t token, const F& f) const {
+      MSCCLPP_NO_UNROLL
       for (int i = 0; i < args.team.size(); ++i) {
         const int to = session.rankInOrder(i);
         const std::int32_t row = indexAtRank(token, to);
@@ -400,9 +407,14 @@ struct Dispatch {
     MSCCLPP_INLINE void sendStep(std::uint32_t token, std::uint32_t step, bool hasHeader,
                                  std::uint32_t (&own)[Lanes::held]) {
       const std::uint32_t packs = packsOf(step);
-      TokenChoice choices[extras][2];
+      int scalePacks[extras];
+      MSCCLPP_UNROLL
+      for (int q = 0; q < extras; ++q) scalePacks[q] = static_cast<int>(extraOf(q) - header());
+      Word128 words[n] = {};
       Word128 scales[extras] = {};
-      if (hasHeader) {
+      source.load(session.warp(), token, step * stepPacks, part == Part::Remote ? 0 : packs, words, scalePacks, scales);
+      TokenChoice choices[extras][2];
+      if (hasHeader) {  // while the row is loaded
         const Lanes lanes = choicesOf(token);
         MSCCLPP_UNROLL
         for (int q = 0; q < extras; ++q) {
@@ -412,14 +424,6 @@ struct Dispatch {
           if (x == 0) choices[q][0] = {-1, token, 0};
         }
       }
-      Word128 words[n] = {};
-      source.load(session.warp(), token, step * stepPacks, part == Part::Remote ? 0 : packs, words,
-                  [&](int scalePack, const auto& make) {
-                    MSCCLPP_UNROLL
-                    for (int q = 0; q < extras; ++q) {
-                      if (extraOf(q) == header() + static_cast<std::uint32_t>(scalePack)) scales[q] = make();
-                    }
-                  });
       forEachRank(token, [&](int to, std::uint32_t row) {
         if (part != Part::All && (to == args.team.rank()) != (part == Part::Own)) return;
         const auto extra = [&](int q) {
@@ -460,6 +464,7 @@ struct Dispatch {
       const auto block = grid.block();
       const std::uint32_t end = table().make(args.placement);
       if (grid.blockIndex() == 0) {
+        MSCCLPP_NO_UNROLL
         for (int from = block.rank(); from < args.team.size(); from += block.size()) {
           args.handle.received[from] = table().count(from, Counts::tokens);
         }
@@ -470,6 +475,7 @@ struct Dispatch {
     /// Waits until every rank has reported whether its output holds its rows. Called by all lanes of a warp; the same
     /// in all of them.
     MSCCLPP_INLINE bool allFit() {
+      MSCCLPP_NO_UNROLL
       for (int from = session.warp().rank(); from < args.team.size(); from += width) {
         const std::uint32_t limit = table().count(from, Counts::rowLimit);
         if (limit == Counts::noLimit) continue;
@@ -489,15 +495,18 @@ struct Dispatch {
       const std::uint32_t perRow = Transport::hasRowFlags ? 1 : steps;
       std::uint32_t item = first;
       // This rank's own rows arrive first.
+      MSCCLPP_NO_UNROLL
       for (int i = args.team.size() - (storesOwnRows ? 2 : 1); i >= 0; --i) {
         const int from = session.rankInOrder(i);
         const std::uint32_t items = table().count(from, Counts::tokens) * perRow;
+        MSCCLPP_NO_UNROLL
         for (; item < items; item += stride) {
           const std::uint32_t row = item / perRow;
           std::uint32_t positions[Lanes::held];
           if constexpr (Transport::hasRowFlags) {
             session.await(from, row);
             if (session.warp().any(hasFailed(wait))) return;
+            MSCCLPP_NO_UNROLL
             for (std::uint32_t step = 0; step < steps; ++step) {
               if (!receiveStep(from, row, step, step == 0, positions)) return;
             }

@@ -98,9 +98,11 @@ class RowSession {
   template <class CountOf>
   MSCCLPP_INLINE void sendCounts(const CountOf& countOf) const {
     const auto block = grid_.block();
+    MSCCLPP_NO_UNROLL
     for (int i = grid_.blockIndex(); i < team().size(); i += grid_.blockCount()) {
       const int to = rankInOrder(i);
       std::uint64_t* const counts = wordAt(to, args_.scratch.countOffset(epoch_, team().rank()));
+      MSCCLPP_NO_UNROLL
       for (auto word = static_cast<std::uint32_t>(block.rank()); word < args_.scratch.countWords;
            word += static_cast<std::uint32_t>(block.size())) {
         sendNumber(counts + word, countOf(to, word));
@@ -122,6 +124,7 @@ class RowSession {
   /// calls may be overwritten.
   MSCCLPP_INLINE void enter() const {
     if (failed()) return;
+    MSCCLPP_NO_UNROLL
     for (int i = grid_.warpIndex() * grid_.blockCount() + grid_.blockIndex(); i < team().size();
          i += grid_.warpCount() * grid_.blockCount()) {
       if (warp_.rank() != 0) continue;
@@ -133,6 +136,7 @@ class RowSession {
   /// same in all threads of the block. If not, the call fails.
   MSCCLPP_INLINE bool awaitEntries() {
     const auto block = grid_.block();
+    MSCCLPP_NO_UNROLL
     for (int from = block.rank(); from < team().size(); from += block.size()) {
       awaitWord(args_.scratch.entryOffset(from), from);
     }
@@ -142,6 +146,7 @@ class RowSession {
   /// Tells every rank, this one too, a number. Called by the warps of a block that knows all counts, with the same
   /// number if more than once in a call. Relaxed: it is valid by itself.
   MSCCLPP_INLINE void report(std::uint32_t number) const {
+    MSCCLPP_NO_UNROLL
     for (int to = grid_.warpIndex() * width + warp_.rank(); to < team().size(); to += grid_.warpCount() * width) {
       sendNumber(wordAt(to, args_.scratch.reportOffset(team().rank())), number);
     }

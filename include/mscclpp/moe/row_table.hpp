@@ -41,6 +41,7 @@ class RowTable {
     const auto block = grid_.block();
     const std::uint32_t ofRank = DispatchCounts::words(dimensions_);
     const std::uint32_t all = ofRank * static_cast<std::uint32_t>(dimensions_.ranks);
+    MSCCLPP_NO_UNROLL
     for (auto i = static_cast<std::uint32_t>(block.rank()); i < all; i += static_cast<std::uint32_t>(block.size())) {
       words_[i] = awaitCount(static_cast<int>(i / ofRank), i % ofRank);
     }
@@ -56,6 +57,7 @@ class RowTable {
     const auto block = grid_.block();
     const int experts = dimensions_.expertsPerRank();
     if (placement.stride > 0) {
+      MSCCLPP_NO_UNROLL
       for (int expert = block.rank(); expert < experts; expert += block.size()) {
         placeExpert(placement, expert, static_cast<std::uint32_t>(expert) * placement.stride);
       }
@@ -69,6 +71,7 @@ class RowTable {
     std::uint32_t* const sums = starts + experts;  // of the experts of a warp
     std::uint32_t* const end = sums + experts;
     const auto forEachChunk = [&](const auto& f) {
+      MSCCLPP_NO_UNROLL
       for (int chunk = grid_.warpIndex(); chunk * width < experts; chunk += grid_.warpCount()) {
         const int expert = chunk * width + warp_.rank();
         f(chunk, expert, expert < experts);
@@ -76,6 +79,7 @@ class RowTable {
     };
     forEachChunk([&](int chunk, int expert, bool isExpert) {
       std::uint32_t total = 0;
+      MSCCLPP_NO_UNROLL
       for (int from = 0; isExpert && from < dimensions_.ranks; ++from) total += begins(from)[expert];
       std::uint32_t sum = 0;
       const std::uint32_t before = scan::sumOfLanesBefore(warp_, isExpert ? placement.aligned(total) : 0u, sum);
@@ -86,6 +90,7 @@ class RowTable {
     std::uint32_t start = 0;
     int counted = 0;  // chunks
     forEachChunk([&](int chunk, int expert, bool isExpert) {
+      MSCCLPP_NO_UNROLL
       for (; counted < chunk; counted += width) {
         const int other = counted + warp_.rank();
         std::uint32_t sum = 0;
