@@ -26,7 +26,7 @@ enum class RowKind { Plain, Scaled, Quantised };
 /// Offsets in the buffer of a rank, in bytes. Arrays of calls follow each other.
 struct MoeOffsets {
   std::size_t tokensPerExpert, tokensPerRank, expertIndex, segmentCounts, barrier, blockMemory;  // workspace
-  std::size_t rankIndex, received, positions, weightsReceived, counts, offsets, origins;         // of each call
+  std::size_t rankIndex, received, positions, weightsReceived, stamp, counts, offsets, origins;  // of each call
   std::size_t experts, weights, rows, scales, results;                                           // inputs of each call
   std::size_t expertRows, expertScales, combined;                                                // outputs of each call
   std::size_t firstOfCalls, callBytes, bytes;
@@ -80,6 +80,7 @@ inline MoeOffsets offsetsOf(const MoeParameters& p) {
   at.received = place(end, ranks * 4);
   at.positions = place(end, ranks * choices * 4);
   at.weightsReceived = place(end, ranks * choices * 4);
+  at.stamp = place(end, 8);
   at.counts = place(end, perRank * 4);
   at.offsets = place(end, (perRank + 1) * 4);
   at.origins = place(end, std::size_t{p.capacity} * sizeof(moe::RowOrigin));
@@ -136,7 +137,8 @@ struct MoeBody {
       auto* const epochs = reinterpret_cast<std::uint64_t*>(p.epochs.at(rank));
       const moe::Handle handle{
           local<std::int32_t>(rank, p.at.rankIndex + shift), local<std::uint32_t>(rank, p.at.received + shift),
-          local<std::int32_t>(rank, p.at.positions + shift), local<float>(rank, p.at.weightsReceived + shift)};
+          local<std::int32_t>(rank, p.at.positions + shift), local<float>(rank, p.at.weightsReceived + shift),
+          local<std::uint64_t>(rank, p.at.stamp + shift),    7};
       typename Dispatch::Args dispatch{};
       dispatch.team = Team<>(rank, p.dimensions.ranks);
       dispatch.window = p.dispatchScratch;

@@ -468,6 +468,7 @@ struct Dispatch {
         for (int from = block.rank(); from < args.team.size(); from += block.size()) {
           args.handle.received[from] = table().count(from, Counts::tokens);
         }
+        if (block.rank() == 0) *args.handle.stamp = args.handle.stampOf(args.count);
         session.report(end);
       }
       return end <= args.placement.capacity;
