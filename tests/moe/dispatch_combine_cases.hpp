@@ -100,21 +100,22 @@ template <class Transport, RowKind kind>
 void checkRandomShapes(unsigned seed) {
   constexpr bool onGpu = Backend<>::onGpu;
   std::mt19937 random(seed);
-  const auto upTo = [&](unsigned most) { return static_cast<int>(random() % most) + 1; };
+  const auto atMost = [&](unsigned most) { return static_cast<int>(random() % most) + 1; };
   for (int i = 0; i < randomMoeShapes(); ++i) {
     CAPTURE(seed);
     CAPTURE(i);
-    const auto tokens = static_cast<std::uint32_t>(upTo(i % 8 == 0 && onGpu ? 200 : 20));
-    const int topk = upTo(moe::maxTopk);
-    MoeParameters p = moeParameters(upTo(4), upTo(i % 8 == 1 ? 300 : 12), topk, tokens, 2, static_cast<unsigned>(i));
-    p.rowPacks = static_cast<std::uint32_t>(upTo(i % 8 == 2 ? 500 : 20));
-    p.resultPacks = static_cast<std::uint32_t>(upTo(i % 8 == 3 ? 300 : 12));
+    const auto tokens = static_cast<std::uint32_t>(atMost(i % 8 == 0 && onGpu ? 200 : 20));
+    const int topk = atMost(moe::maxTopk);
+    MoeParameters p =
+        moeParameters(atMost(4), atMost(i % 8 == 1 ? 300 : 12), topk, tokens, 2, static_cast<unsigned>(i));
+    p.rowPacks = static_cast<std::uint32_t>(atMost(i % 8 == 2 ? 500 : 20));
+    p.resultPacks = static_cast<std::uint32_t>(atMost(i % 8 == 3 ? 300 : 12));
     p.hasWeights = random() % 3 != 0;
     p.isSplit = random() % 3 == 0;
     const auto place = random() % 3;
-    if (place == 0) p.alignment = static_cast<std::uint32_t>(upTo(9));
+    if (place == 0) p.alignment = static_cast<std::uint32_t>(atMost(9));
     if (place == 1) p.stride = static_cast<std::uint32_t>(p.dimensions.ranks) * tokens + random() % 3;
-    checkMoe<Transport, kind>(p, upTo(onGpu ? 4 : 2), upTo(onGpu ? 8 : 2), static_cast<unsigned>(i));
+    checkMoe<Transport, kind>(p, atMost(onGpu ? 4 : 2), atMost(onGpu ? 8 : 2), static_cast<unsigned>(i));
   }
 }
 TEST_CASE("moe: random shapes, by packets") {

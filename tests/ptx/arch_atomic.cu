@@ -1,4 +1,5 @@
-// The operations of arch/atomic.hpp, arch/set_bits.hpp and the fences: order, scope and width as named, without additional fences.
+// The operations of arch/atomic.hpp and arch/set_bits.hpp, and the fences: order, scope and width as named, without
+// additional fences.
 #include "mscclpp/arch/atomic.hpp"
 #include "mscclpp/arch/fence.hpp"
 #include "mscclpp/arch/set_bits.hpp"

@@ -18,8 +18,8 @@ enum class Phase : std::uint32_t { Both, Send, Receive };
 
 /// One call, or one phase of it, as seen by one thread of a grid. Made by all threads of the grid, on every rank.
 ///
-/// 1. In the phase Send all threads call sendCounts(), if there are counts, or enter(), or both: that announces the call
-///    to every rank.
+/// 1. In the phase Send all threads call sendCounts(), if there are counts, or enter(), or both. That announces the
+///    call to every rank.
 /// 2. Any warp sends rows: send() of their packs, then publish(). Over a StoreTransport awaitEntries() comes before.
 /// 3. In the phase Receive all threads of a block call awaitEntries(), or threads of it awaitCount(), so that the block
 ///    knows of every rank that it is in the call. Then a warp may report() a number, which follows from the counts, and

@@ -35,7 +35,7 @@ struct ChoiceLanes {
   static constexpr int width = Warp::width;
   static constexpr int held = (maxTopk + width - 1) / width;  ///< choices of a lane
 
-  /// The value of a choice, which is another in each lane if it has to be; what is beyond the last choice has any value.
+  /// The value of a choice, which may be another in each lane; what is beyond the last choice has any value.
   /// Called by all lanes.
   static MSCCLPP_INLINE std::uint32_t valueOf(const Warp& warp, const std::uint32_t (&values)[held], int choice) {
     std::uint32_t value = 0;
