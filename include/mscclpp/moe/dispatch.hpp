@@ -228,52 +228,14 @@ struct Dispatch {
     }
     /// The choices of this rank's token. Called by all lanes.
     MSCCLPP_INLINE Lanes choicesOf(std::uint32_t token) const {
-      const Warp& warp = session.warp();
-      const int topk = args.dimensions.topk;
-      const std::size_t first = std::size_t{token} * static_cast<std::size_t>(topk);
-      Lanes lanes;
-      std::uint32_t experts[Lanes::held];
-      MSCCLPP_UNROLL
-      for (int h = 0; h < Lanes::held; ++h) {
-        const int choice = Lanes::choiceOf(warp, h);
-        const std::size_t at = first + static_cast<std::size_t>(choice);
-        const bool isChoice = choice < topk;
-        const Index expert = isChoice ? args.routing.experts[at] : Index{-1};
-        const float weight = isChoice && args.routing.weights != nullptr ? args.routing.weights[at] : 1.0f;
-        const bool counts = expert >= 0 && expert < static_cast<Index>(args.dimensions.experts);
-        experts[h] = counts ? static_cast<std::uint32_t>(expert) : noExpert;
-        lanes.weights[h] = arch::bitCast<std::uint32_t>(weight);
-        if constexpr (!countsInBlocks) lanes.places[h] = isChoice ? expertIndexAt(at) : noExpert;
-      }
-      if constexpr (countsInBlocks) {
-        std::uint32_t chosen[Lanes::held];  // before
-        MSCCLPP_UNROLL
-        for (int h = 0; h < Lanes::held; ++h) chosen[h] = experts[h];
-        MSCCLPP_NO_UNROLL
-        for (int earlier = 0; earlier < topk - 1; ++earlier) {
-          const std::uint32_t expert = Lanes::valueOf(warp, chosen, earlier);
-          MSCCLPP_UNROLL
-          for (int h = 0; h < Lanes::held; ++h) {
-            if (Lanes::choiceOf(warp, h) > earlier && experts[h] == expert) experts[h] = noExpert;
-          }
-        }
-      }
-      MSCCLPP_UNROLL
-      for (int h = 0; h < Lanes::held; ++h) {
-        if constexpr (countsInBlocks) {
-          lanes.places[h] = experts[h] == noExpert ? noExpert : routing().indexAtExpert(token, experts[h]);
-        }
-        const bool counts = lanes.places[h] != noExpert;
-        const std::uint32_t rank = experts[h] / static_cast<std::uint32_t>(args.dimensions.expertsPerRank());
-        const std::uint32_t local = experts[h] - rank * static_cast<std::uint32_t>(args.dimensions.expertsPerRank());
-        lanes.ranks[h] = counts ? static_cast<int>(rank) : -1;
-        lanes.places[h] = counts ? lanes.places[h] << 16 | local : noExpert;
-      }
-      return lanes;
-    }
-    /// RoutingLayout::expertIndex; noExpert for a choice that does not count.
-    MSCCLPP_INLINE std::uint32_t expertIndexAt(std::size_t choice) const {
-      return static_cast<std::uint32_t>(args.workspace.layout.expertIndex[choice]);
+      return Lanes::template load<countsInBlocks>(
+          session.warp(), args.routing, args.dimensions, token, [&](std::size_t at, std::uint32_t expert) {
+            if constexpr (countsInBlocks) {
+              return routing().indexAtExpert(token, expert);
+            } else {
+              return static_cast<std::uint32_t>(args.workspace.layout.expertIndex[at]);  // -1 is noExpert
+            }
+          });
     }
 
     // ---- sending ----
@@ -586,27 +548,18 @@ struct Dispatch {
                                    std::uint32_t (&positions)[Lanes::held]) const {
       const auto& warp = session.warp();
       const std::uint32_t* const begins = table().begins(from);
-      // Another word in each lane.
-      const auto wordOfHeader = [&](int w, int shift) {
-        std::uint32_t word = 0;
-        MSCCLPP_UNROLL
-        for (int q = 0; q < extras; ++q) {
-          const int lane = w / 2 & (width - 1);
-          const std::uint32_t lo = warp.shuffle(static_cast<std::uint32_t>(words[n + q].lo >> shift), lane);
-          const std::uint32_t hi = warp.shuffle(static_cast<std::uint32_t>(words[n + q].hi >> shift), lane);
-          if (extras == 1 || w / 2 / width == q) word = w % 2 == 0 ? lo : hi;
-        }
-        return word;
-      };
+      Word128 packs[extras];
+      MSCCLPP_UNROLL
+      for (int q = 0; q < extras; ++q) packs[q] = words[n + q];
       const std::size_t entry = Handle::entry(args.dimensions, from, row);
-      const std::uint32_t token = wordOfHeader(0, 0);
+      const std::uint32_t token = headerWord(warp, packs, 0, 0);
       const std::uint32_t lanesBefore = (1u << warp.rank()) - 1;
       int choices = 0;
       MSCCLPP_UNROLL
       for (int h = 0; h < Lanes::held; ++h) {
         const int number = Lanes::choiceOf(warp, h);
-        const std::uint32_t place = wordOfHeader(number + 1, 0);
-        const std::uint32_t weight = wordOfHeader(number + 1, 32);
+        const std::uint32_t place = headerWord(warp, packs, number + 1, 0);
+        const std::uint32_t weight = headerWord(warp, packs, number + 1, 32);
         const bool isOwn = number < args.dimensions.topk && place != noExpert;
         const std::uint32_t own = warp.ballot(isOwn);
         const int choice = choices + arch::countBits(own & lanesBefore);

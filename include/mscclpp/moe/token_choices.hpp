@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mscclpp/arch/warp.hpp"
+#include "mscclpp/arch/word.hpp"
 #include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/config.hpp"
 #include "mscclpp/moe/routing.hpp"
@@ -35,7 +36,7 @@ struct ChoiceLanes {
   static constexpr int width = Warp::width;
   static constexpr int held = (maxTopk + width - 1) / width;  ///< choices of a lane
 
-  /// The value of a choice, which may be another in each lane; what is beyond the last choice has any value.
+  /// The value of a choice, another in each lane if it has to be; what is beyond the last choice has any value.
   /// Called by all lanes.
   static MSCCLPP_INLINE std::uint32_t valueOf(const Warp& warp, const std::uint32_t (&values)[held], int choice) {
     std::uint32_t value = 0;
@@ -52,6 +53,56 @@ struct ChoiceLanes {
   std::uint32_t places[held];
   std::uint32_t weights[held];
 
+  /// The choices of a token. indexAt(place in the arrays of the routing, expert): the index of the token among those of
+  /// its rank for the expert, or noExpert. dropsRepeated: it is not asked for choices that do not count: an expert that
+  /// does not exist, or that was chosen before. Called by all lanes.
+  template <bool dropsRepeated, class Index, class IndexAt>
+  static MSCCLPP_INLINE ChoiceLanes load(const Warp& warp, const Routing<Index>& routing, const Dimensions& dimensions,
+                                         std::uint32_t token, const IndexAt& indexAt) {
+    const auto perRank = static_cast<std::uint32_t>(dimensions.expertsPerRank());
+    const std::size_t first = std::size_t{token} * static_cast<std::size_t>(dimensions.topk);
+    ChoiceLanes lanes;
+    std::uint32_t experts[held];
+    MSCCLPP_UNROLL
+    for (int h = 0; h < held; ++h) {
+      const int choice = choiceOf(warp, h);
+      const std::size_t at = first + static_cast<std::size_t>(choice);
+      const bool isChoice = choice < dimensions.topk;
+      const Index expert = isChoice ? routing.experts[at] : Index{-1};
+      const float weight = isChoice && routing.weights != nullptr ? routing.weights[at] : 1.0f;
+      const bool exists = expert >= 0 && expert < static_cast<Index>(dimensions.experts);
+      experts[h] = exists ? static_cast<std::uint32_t>(expert) : noExpert;
+      lanes.weights[h] = arch::bitCast<std::uint32_t>(weight);
+      if constexpr (!dropsRepeated) lanes.places[h] = isChoice ? indexAt(at, experts[h]) : noExpert;
+    }
+    if constexpr (dropsRepeated) {
+      std::uint32_t chosen[held];
+      MSCCLPP_UNROLL
+      for (int h = 0; h < held; ++h) chosen[h] = experts[h];
+      MSCCLPP_NO_UNROLL
+      for (int earlier = 0; earlier < dimensions.topk - 1; ++earlier) {
+        const std::uint32_t expert = valueOf(warp, chosen, earlier);
+        MSCCLPP_UNROLL
+        for (int h = 0; h < held; ++h) {
+          if (choiceOf(warp, h) > earlier && experts[h] == expert) experts[h] = noExpert;
+        }
+      }
+      MSCCLPP_UNROLL
+      for (int h = 0; h < held; ++h) {
+        const std::size_t at = first + static_cast<std::size_t>(choiceOf(warp, h));
+        lanes.places[h] = experts[h] == noExpert ? noExpert : indexAt(at, experts[h]);
+      }
+    }
+    MSCCLPP_UNROLL
+    for (int h = 0; h < held; ++h) {
+      const bool counts = lanes.places[h] != noExpert;
+      const std::uint32_t rank = experts[h] / perRank;
+      lanes.ranks[h] = counts ? static_cast<int>(rank) : -1;
+      lanes.places[h] = counts ? lanes.places[h] << 16 | (experts[h] - rank * perRank) : noExpert;
+    }
+    return lanes;
+  }
+
   /// Choice `choice`, or none if there is no such choice. Called by all lanes.
   MSCCLPP_INLINE TokenChoice at(const Warp& warp, int choice) const {
     std::uint32_t unsignedRanks[held];
@@ -64,5 +115,21 @@ struct ChoiceLanes {
     return {rank, place, weight};
   }
 };
+
+/// Half of a word of a header, another in each lane if it has to be: the lower or, with a shift of 32, the upper one.
+/// Lane l has the header's packs l, l + width, .... Called by all lanes.
+template <WarpGroup Warp, int held>
+MSCCLPP_INLINE std::uint32_t headerWord(const Warp& warp, const Word128 (&packs)[held], int word, int shift) {
+  constexpr int width = Warp::width;
+  std::uint32_t value = 0;
+  MSCCLPP_UNROLL
+  for (int h = 0; h < held; ++h) {
+    const int lane = word / 2 & (width - 1);
+    const std::uint32_t lo = warp.shuffle(static_cast<std::uint32_t>(packs[h].lo >> shift), lane);
+    const std::uint32_t hi = warp.shuffle(static_cast<std::uint32_t>(packs[h].hi >> shift), lane);
+    if (held == 1 || word / 2 / width == h) value = word % 2 == 0 ? lo : hi;
+  }
+  return value;
+}
 
 }  // namespace mscclpp::moe
