@@ -17,17 +17,22 @@ namespace mscclpp {
 struct GemmShape {
   int rows = 128;       ///< of the tile; a warp has a multiple of 16
   int columns = 128;    ///< a warp has a multiple of 16
-  int depth = 64;       ///< elements of a row that are loaded in one step: 16, 32 or 64
+  int depth = 64;       ///< elements of a row that are loaded in one step: 16, 32, 64 or 128
   int stages = 3;       ///< steps whose operands fit in shared memory, at least 2
   int warpRows = 2;     ///< warps among which the rows are divided
   int warpColumns = 4;  ///< and the columns
+  int warpDepths = 1;   ///< and the depth of a step; a warp has a multiple of 16
 
-  MSCCLPP_HOST_DEVICE constexpr int warps() const { return warpRows * warpColumns; }
-  /// Bytes of shared memory of a block, aligned to 128: for the operands, and then for the result.
+  MSCCLPP_HOST_DEVICE constexpr int warps() const { return warpRows * warpColumns * warpDepths; }
+  /// Bytes of shared memory of a block, aligned to 128: for the operands, and then for partial sums and the result.
   MSCCLPP_HOST_DEVICE constexpr std::size_t sharedBytes(std::size_t elementBytes) const {
     const auto operands = static_cast<std::size_t>(stages * (rows + columns) * depth) * elementBytes;
-    const auto result = static_cast<std::size_t>(rows) * resultPitch(columns) * elementBytes;
+    const auto result = static_cast<std::size_t>(rows) * resultPitch(columns) * elementBytes + partialBytes();
     return operands > result ? operands : result;
+  }
+  /// Bytes of the sums of all warps but those with the first part of the depth.
+  MSCCLPP_HOST_DEVICE constexpr std::size_t partialBytes() const {
+    return static_cast<std::size_t>((warpDepths - 1) * rows * columns) * sizeof(float);
   }
   /// Elements between the rows of a result in shared memory: one pack more than a row, so that the rows that a warp
   /// writes together lie in different banks.
@@ -37,11 +42,12 @@ struct GemmShape {
 };
 
 /// Computes tiles of input * transpose of weight, for elements T (bf16 or f16), accumulated in fp32 in the order of the
-/// depth. Made by all threads of a grid whose blocks have shape.warps() warps of 32 lanes, with shape.sharedBytes() of
-/// shared memory. The same bits in every run.
+/// depth; with warpDepths above 1, in so many sums, which are added in order. Made by all threads of a grid whose blocks
+/// have shape.warps() warps of 32 lanes, with shape.sharedBytes() of shared memory. The same bits in every run.
 ///
 /// A main loop of asynchronous copies and mma.sync, which every GPU since Ampere has and emulation runs. Hopper's wgmma
-/// is faster.
+/// is faster with many rows. With few, the time is that of reading the weights, and what counts is how many bytes a
+/// multiprocessor has requested: all stages but one.
 template <class T, GemmShape shape, Grid GridType>
 class GemmTile {
  public:
@@ -81,9 +87,9 @@ class GemmTile {
     MSCCLPP_NO_UNROLL
     for (int step = 0; step < steps; ++step) {
       MSCCLPP_UNROLL
-      for (int k = 0; k < chunks; k += 2) {
+      for (int k = 0; k < warpChunks; k += 2) {
         // What is multiplied next is loaded meanwhile.
-        if (k + 2 < chunks) {
+        if (k + 2 < warpChunks) {
           loadFragments(next, stage, k + 2);
         } else {
           arch::copyAsyncWait<shape.stages - 2>();
@@ -110,11 +116,13 @@ class GemmTile {
     static_assert(outputs == 1 || outputs == 2);
     constexpr int columns = shape.columns / 2 * outputs;
     constexpr std::size_t pitch = GemmShape::resultPitch(columns);
-    T* const result = reinterpret_cast<T*>(shared_);
+    T* const result = reinterpret_cast<T*>(shared_ + shape.partialBytes());
+    if constexpr (shape.warpDepths > 1) addPartialSums();
     const int g = warp_.rank() / 4;
     const int t = warp_.rank() % 4;
     MSCCLPP_UNROLL
     for (int i = 0; i < rowFragments; ++i) {
+      if (depthPart() > 0) break;  // has given its sums away
       MSCCLPP_UNROLL
       for (int j = 0; j < columnFragments; ++j) {
         MSCCLPP_UNROLL
@@ -148,13 +156,19 @@ class GemmTile {
 
  private:
   static_assert(sizeof(T) == 2 && hasElementKind<T>, "matrix products are of bf16 or f16");
-  static_assert(shape.depth == 16 || shape.depth == 32 || shape.depth == 64, "the depth of a step is 16, 32 or 64");
+  static_assert(shape.depth == 16 || shape.depth == 32 || shape.depth == 64 || shape.depth == 128,
+                "the depth of a step is 16, 32, 64 or 128");
+  static_assert(shape.warpDepths >= 1 && shape.depth % (16 * shape.warpDepths) == 0,
+                "a warp multiplies a multiple of 16 elements of the depth");
   static_assert(shape.stages >= 2, "a step is loaded while another is computed");
   static_assert(shape.rows % (16 * shape.warpRows) == 0 && shape.columns % (16 * shape.warpColumns) == 0,
                 "a warp computes a multiple of 16 rows and of 16 columns");
 
   static constexpr int threads = shape.warps() * 32;
   static constexpr int chunks = shape.depth / packSize<T>;  ///< packs of a row in a step
+  static constexpr int warpChunks = chunks / shape.warpDepths;
+  static constexpr int period = chunks < 8 ? chunks : 8;  ///< rows after which the places of packs repeat
+  static constexpr int partWarps = shape.warpRows * shape.warpColumns;
   static constexpr int rowFragments = shape.rows / shape.warpRows / 16;
   static constexpr int columnFragments = shape.columns / shape.warpColumns / 8;
   static constexpr int stageBytes = (shape.rows + shape.columns) * shape.depth * static_cast<int>(sizeof(T));
@@ -164,7 +178,7 @@ class GemmTile {
   }
   /// Where a pack of a row is in the operands of a step: permuted, so that eight rows lie in different banks.
   static MSCCLPP_INLINE int packOffset(int row, int chunk) {
-    return (row * chunks + (chunk ^ row % chunks)) * static_cast<int>(sizeof(Word128));
+    return (row * chunks + (chunk ^ row % period)) * static_cast<int>(sizeof(Word128));
   }
 
   /// The part of an operand that a thread loads: one pack in every rowsAtOnce-th row.
@@ -175,7 +189,7 @@ class GemmTile {
         : slot_(packOffset(thread / chunks, thread % chunks)),
           isAligned_(matrix.isPackAligned()),
           wholeSteps_(static_cast<int>(matrix.columns / shape.depth)) {
-      static_assert(threads % chunks == 0 && tileRows % rowsAtOnce == 0 && rowsAtOnce % chunks == 0,
+      static_assert(threads % chunks == 0 && tileRows % rowsAtOnce == 0 && rowsAtOnce % period == 0,
                     "the threads of a block load whole rows of a tile");
       const std::size_t row = firstRow + static_cast<std::size_t>(thread / chunks);
       const auto column = static_cast<std::size_t>(thread % chunks * packSize<T>);
@@ -228,7 +242,8 @@ class GemmTile {
     std::size_t stride_;    ///< elements to its next row
   };
 
-  MSCCLPP_INLINE int firstRow() const { return warpIndex_ / shape.warpColumns * rowFragments * 16; }
+  MSCCLPP_INLINE int depthPart() const { return shape.warpDepths == 1 ? 0 : warpIndex_ / partWarps; }
+  MSCCLPP_INLINE int firstRow() const { return warpIndex_ % partWarps / shape.warpColumns * rowFragments * 16; }
   MSCCLPP_INLINE int firstColumn() const { return warpIndex_ % shape.warpColumns * columnFragments * 8; }
 
   /// What a lane multiplies at once: 16 elements of each of the warp's rows and columns.
@@ -237,9 +252,10 @@ class GemmTile {
     std::uint32_t b[columnFragments / 2][4];  ///< of two fragments each
   };
 
-  /// Loads the fragments from pack k on of the operands in a stage.
+  /// Loads the fragments from pack k on of the warp's part of the operands in a stage.
   MSCCLPP_INLINE void loadFragments(Fragments& fragments, const std::byte* stage, int k) const {
     const std::byte* const weight = stage + operandBytes(shape.rows);
+    k += depthPart() * warpChunks;
     MSCCLPP_UNROLL
     for (int i = 0; i < rowFragments; ++i) {
       arch::loadMatrices(warp_, fragments.a[i],
@@ -261,6 +277,35 @@ class GemmTile {
         const std::uint32_t column[2] = {fragments.b[j / 2][j % 2 * 2], fragments.b[j / 2][j % 2 * 2 + 1]};
         arch::multiplyAdd<elementKind<T>>(warp_, sums_[i][j], fragments.a[i], column);
       }
+    }
+  }
+
+  /// Adds the sums of all parts of the depth, in the warps of the first one. Called by all threads, which no longer use
+  /// the operands.
+  MSCCLPP_INLINE void addPartialSums() {
+    constexpr int lanes = partWarps * 32;
+    float* const partial = reinterpret_cast<float*>(shared_) + block_.rank() % lanes;  // of a lane; the next one beside
+    const int part = depthPart();
+    const auto forEachSum = [&](const auto& f) {
+      int index = 0;
+      MSCCLPP_UNROLL
+      for (auto& fragments : sums_) {
+        MSCCLPP_UNROLL
+        for (auto& fragment : fragments) {
+          MSCCLPP_UNROLL
+          for (float& sum : fragment) f(index++ * lanes, sum);
+        }
+      }
+    };
+    constexpr int partSums = shape.rows * shape.columns;
+    if (part > 0) {
+      forEachSum([&](int offset, const float& sum) { partial[(part - 1) * partSums + offset] = sum; });
+    }
+    block_.sync();
+    if (part > 0) return;
+    MSCCLPP_NO_UNROLL
+    for (int other = 1; other < shape.warpDepths; ++other) {
+      forEachSum([&](int offset, float& sum) { sum += partial[(other - 1) * partSums + offset]; });
     }
   }
 
