@@ -112,44 +112,38 @@ class GemmTile {
   template <class PairOp, class F>
   MSCCLPP_INLINE void forEachPack(std::size_t row, std::size_t column, std::size_t width, const PairOp& op,
                                   const F& f) {
-    constexpr int outputs = PairOp::outputs;
-    static_assert(outputs == 1 || outputs == 2);
-    constexpr int columns = shape.columns / 2 * outputs;
-    constexpr std::size_t pitch = GemmShape::resultPitch(columns);
-    T* const result = reinterpret_cast<T*>(shared_ + shape.partialBytes());
-    if constexpr (shape.warpDepths > 1) addPartialSums();
-    const int g = warp_.rank() / 4;
-    const int t = warp_.rank() % 4;
-    MSCCLPP_UNROLL
-    for (int i = 0; i < rowFragments; ++i) {
-      if (depthPart() > 0) break;  // has given its sums away
-      MSCCLPP_UNROLL
-      for (int j = 0; j < columnFragments; ++j) {
-        MSCCLPP_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          const int r = firstRow() + i * 16 + half * 8 + g;
-          const int c = firstColumn() + j * 8 + t * 2;
-          Vector<T, outputs> values = {};
-          if (column + static_cast<std::size_t>(c) < width) {
-            values = op(row + static_cast<std::size_t>(r), column + static_cast<std::size_t>(c), sums_[i][j][2 * half],
-                        sums_[i][j][2 * half + 1]);
-          }
-          T* const to = result + static_cast<std::size_t>(r) * pitch + c / 2 * outputs;
-          if constexpr (outputs == 2) {
-            arch::storePlain(to, arch::bitCast<std::uint32_t>(values));
-          } else {
-            *to = values[0];
-          }
-        }
-      }
+    storeResult(row, column, width, op);
+    for (int i = block_.rank(); i < resultPacks<PairOp>; i += block_.size()) {
+      const ResultPlace at = placeOf<PairOp>(i);
+      f(at.row, at.column, loadResult<PairOp>(at));
     }
     block_.sync();
-    constexpr int packs = columns / packSize<T>;
-    for (int i = block_.rank(); i < shape.rows * packs; i += block_.size()) {
-      const int r = i / packs;
-      const int c = i % packs * packSize<T>;
-      f(static_cast<std::size_t>(r), static_cast<std::size_t>(c),
-        fromWord<T>(arch::loadWide(result + static_cast<std::size_t>(r) * pitch + c)));
+  }
+
+  /// Where a pack of the result is in the tile.
+  struct ResultPlace {
+    std::size_t row;
+    std::size_t column;
+  };
+  /// Packs of the result of a tile, row by row, and the most of a thread.
+  template <class PairOp>
+  static constexpr int resultPacks = shape.rows*(shape.columns / 2 * PairOp::outputs) / packSize<T>;
+  template <class PairOp>
+  static constexpr int packsPerThread = (resultPacks<PairOp> + shape.warps() * 32 - 1) / (shape.warps() * 32);
+  template <class PairOp>
+  static MSCCLPP_INLINE ResultPlace placeOf(int pack) {
+    constexpr int perRow = shape.columns / 2 * PairOp::outputs / packSize<T>;
+    return {static_cast<std::size_t>(pack / perRow), static_cast<std::size_t>(pack % perRow * packSize<T>)};
+  }
+  /// The same with the packs in registers: word i of thread t is pack t + i * (threads of the block), if there is one.
+  template <class PairOp>
+  MSCCLPP_INLINE void takePacks(std::size_t row, std::size_t column, std::size_t width, const PairOp& op,
+                                Word128 (&words)[packsPerThread<PairOp>]) {
+    storeResult(row, column, width, op);
+    MSCCLPP_UNROLL
+    for (int i = 0; i < packsPerThread<PairOp>; ++i) {
+      const int pack = block_.rank() + i * threads;
+      words[i] = pack < resultPacks<PairOp> ? toWord<T>(loadResult<PairOp>(placeOf<PairOp>(pack))) : Word128{0, 0};
     }
     block_.sync();
   }
@@ -278,6 +272,49 @@ class GemmTile {
         arch::multiplyAdd<elementKind<T>>(warp_, sums_[i][j], fragments.a[i], column);
       }
     }
+  }
+
+  template <class PairOp>
+  static constexpr std::size_t pitchOf = GemmShape::resultPitch(shape.columns / 2 * PairOp::outputs);
+
+  /// Applies op to the tile, and stores its result in shared memory. Called by all threads, and synchronises them.
+  template <class PairOp>
+  MSCCLPP_INLINE void storeResult(std::size_t row, std::size_t column, std::size_t width, const PairOp& op) {
+    constexpr int outputs = PairOp::outputs;
+    static_assert(outputs == 1 || outputs == 2);
+    T* const result = reinterpret_cast<T*>(shared_ + shape.partialBytes());
+    if constexpr (shape.warpDepths > 1) addPartialSums();
+    const int g = warp_.rank() / 4;
+    const int t = warp_.rank() % 4;
+    MSCCLPP_UNROLL
+    for (int i = 0; i < rowFragments; ++i) {
+      if (depthPart() > 0) break;  // has given its sums away
+      MSCCLPP_UNROLL
+      for (int j = 0; j < columnFragments; ++j) {
+        MSCCLPP_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          const int r = firstRow() + i * 16 + half * 8 + g;
+          const int c = firstColumn() + j * 8 + t * 2;
+          Vector<T, outputs> values = {};
+          if (column + static_cast<std::size_t>(c) < width) {
+            values = op(row + static_cast<std::size_t>(r), column + static_cast<std::size_t>(c), sums_[i][j][2 * half],
+                        sums_[i][j][2 * half + 1]);
+          }
+          T* const to = result + static_cast<std::size_t>(r) * pitchOf<PairOp> + c / 2 * outputs;
+          if constexpr (outputs == 2) {
+            arch::storePlain(to, arch::bitCast<std::uint32_t>(values));
+          } else {
+            *to = values[0];
+          }
+        }
+      }
+    }
+    block_.sync();
+  }
+  template <class PairOp>
+  MSCCLPP_INLINE Pack<T> loadResult(const ResultPlace& at) const {
+    const T* const result = reinterpret_cast<const T*>(shared_ + shape.partialBytes());
+    return fromWord<T>(arch::loadWide(result + at.row * pitchOf<PairOp> + at.column));
   }
 
   /// Adds the sums of all parts of the depth, in the warps of the first one. Called by all threads, which no longer use
