@@ -25,8 +25,8 @@ namespace {
 
 using Operands = GemmOperands<bf16, KeepPairs<bf16>>;
 
-// Tiles for few rows, by the most that they hold. They are so narrow that all multiprocessors have one of the weights of
-// a layer, and their stages fill the shared memory: what a multiprocessor has requested decides how fast it reads.
+// Tiles for few rows, by the most that they hold. They are so narrow that all multiprocessors have one of the weights
+// of a layer, and their stages fill the shared memory: what a multiprocessor has requested decides how fast it reads.
 constexpr GemmShape rows16{.rows = 16, .columns = 64, .depth = 128, .stages = 8, .warpRows = 1, .warpDepths = 2};
 constexpr GemmShape rows32{.rows = 32, .columns = 64, .depth = 128, .stages = 8, .warpRows = 1, .warpDepths = 2};
 constexpr GemmShape rows64{

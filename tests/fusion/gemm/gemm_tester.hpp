@@ -13,7 +13,7 @@
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/collective/epoch.hpp"
 #include "mscclpp/fusion/gemm/matrix.hpp"
-#include "mscclpp/fusion/gemm/tile.hpp"
+#include "mscclpp/fusion/gemm/tile_shape.hpp"
 #include "tests/backend/backend.hpp"
 #include "tests/backend/test_data.hpp"
 

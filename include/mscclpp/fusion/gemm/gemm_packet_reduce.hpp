@@ -15,6 +15,7 @@
 #include "mscclpp/fusion/gemm/row_result.hpp"
 #include "mscclpp/fusion/gemm/tile.hpp"
 #include "mscclpp/fusion/gemm/tile_order.hpp"
+#include "mscclpp/fusion/gemm/tile_shape.hpp"
 #include "mscclpp/packet/sentinel.hpp"
 
 namespace mscclpp {
@@ -42,10 +43,10 @@ struct GemmPacketReduceConfig {
 ///
 /// run() is called by all threads of a grid, on every rank with the same sizes and config. Blocks have maxBlockThreads
 /// threads, and all blocks are resident at once. args.count: rows; with none it returns at once. result.output: of all
-/// rows, or with RowDelivery::ToOwner of those of this rank. Sizes are any whose tiles fit in the scratch; the depth may be
-/// 0. Two calls on one scratch do not overlap in time, and a rank's call starts when all blocks of its previous one have
-/// ended. Other arguments are refused: that is a record in args.wait's control block, and on a CPU InvalidCall. A wait
-/// that fails leaves its record there too; the output is then meaningless.
+/// rows, or with RowDelivery::ToOwner of those of this rank. Sizes are any whose tiles fit in the scratch; the depth
+/// may be 0. Two calls on one scratch do not overlap in time, and a rank's call starts when all blocks of its previous
+/// one have ended. Other arguments are refused: that is a record in args.wait's control block, and on a CPU
+/// InvalidCall. A wait that fails leaves its record there too; the output is then meaningless.
 template <class T, GemmPacketReduceConfig config>
 struct GemmPacketReduce {
   static constexpr RowDelivery delivery = config.delivery;
