@@ -22,8 +22,8 @@ namespace mscclpp {
 
 /// The choices of a GemmPacketReduce.
 struct GemmPacketReduceConfig {
-  /// Redundant: an all-reduce in one hop. ToAll: in two hops, with fewer bytes from 3 ranks on. ToOwner: a
-  /// reduce-scatter, in one hop.
+  /// Redundant: an all-reduce in one hop. ToAll: in two hops, which send fewer bytes, or with two ranks in one. ToOwner:
+  /// a reduce-scatter, in one hop.
   RowDelivery delivery = RowDelivery::Redundant;
   /// As many rows as a call has are best: each block of rows reads the weights once.
   GemmShape tile{.rows = 16, .columns = 64, .depth = 128, .stages = 8, .warpRows = 1, .warpDepths = 2};
@@ -143,7 +143,7 @@ struct GemmPacketReduce {
   /// A pack of this thread.
   struct Place {
     rows::RowPosition slot;  ///< present: it is in the product
-    int owner;               ///< if present, the rank that reduces it; with RowDelivery::Redundant every rank does
+    int owner;               ///< if present, the rank that reduces it, unless all ranks do
     std::size_t row;         ///< of the product
     std::size_t column;
   };
@@ -181,13 +181,19 @@ struct GemmPacketReduce {
     }
   };
 
+  /// Whether every rank reduces every pack.
+  template <class Team>
+  static MSCCLPP_INLINE bool allReduce(const Team& team) {
+    return delivery == RowDelivery::Redundant || (delivery == RowDelivery::ToAll && team.size() == 2);
+  }
+
   /// Sends this rank's contribution to where it is reduced.
   template <class Session, class Team>
   static MSCCLPP_INLINE void send(Session& session, const Team& team, const Place& at, const Word128& word) {
-    if constexpr (delivery == RowDelivery::Redundant) {
+    if (allReduce(team)) {
       session.broadcast(contributions, at.slot, word, session.rotation());
-    } else {
-      if (at.owner != team.rank()) session.send(contributions, at.owner, at.slot, word);
+    } else if (at.owner != team.rank()) {
+      session.send(contributions, at.owner, at.slot, word);
     }
   }
 
@@ -198,13 +204,15 @@ struct GemmPacketReduce {
     MSCCLPP_UNROLL
     for (int k = 0; k < packs; ++k) {
       const Place& at = places[k];
-      const bool isReduced = delivery == RowDelivery::Redundant || at.owner == team.rank();
-      if (!at.slot.present || !isReduced) continue;
+      if (!at.slot.present || (!allReduce(team) && at.owner != team.rank())) continue;
       const Word128 word = reduce(session, team, at.slot, words[k]);
-      if constexpr (delivery == RowDelivery::ToAll) session.broadcast(results, at.slot, word, session.rotation());
+      if constexpr (delivery == RowDelivery::ToAll) {
+        if (!allReduce(team)) session.broadcast(results, at.slot, word, session.rotation());
+      }
       store(at, word);
     }
     if constexpr (delivery == RowDelivery::ToAll) {
+      if (allReduce(team)) return;
       MSCCLPP_UNROLL
       for (int k = 0; k < packs; ++k) {
         const Place& at = places[k];
