@@ -36,8 +36,8 @@ inline std::size_t gemmRatesOf(std::string_view gpuName) {
   return 0;
 }
 
-/// The most rows of an all-reduce that takes one hop, which sends `ranks` - 1 times the rows, and of the kernels for few
-/// rows, which are reduced in packets.
+/// The most rows of an all-reduce that takes one hop, which sends `ranks` - 1 times the rows, and of the kernels for
+/// few rows, which are reduced in packets.
 inline constexpr std::size_t narrowGemmRows = 32;
 inline constexpr std::size_t mediumGemmRows = 128;
 

@@ -22,8 +22,8 @@ namespace mscclpp {
 
 /// The choices of a GemmPacketReduce.
 struct GemmPacketReduceConfig {
-  /// Redundant: an all-reduce in one hop. ToAll: in two hops, which send fewer bytes, or with two ranks in one. ToOwner:
-  /// a reduce-scatter, in one hop.
+  /// Redundant: an all-reduce in one hop. ToAll: in two hops, which send fewer bytes, or with two ranks in one.
+  /// ToOwner: a reduce-scatter, in one hop.
   RowDelivery delivery = RowDelivery::Redundant;
   /// As many rows as a call has are best: each block of rows reads the weights once.
   GemmShape tile{.rows = 16, .columns = 64, .depth = 128, .stages = 8, .warpRows = 1, .warpDepths = 2};
@@ -31,8 +31,9 @@ struct GemmPacketReduceConfig {
 };
 
 /// Every rank computes input * transpose of weight over its part of the depth; the products are rounded to T and summed
-/// over the ranks in rank order, in fp32, and rounded once: the bits of a GemmReduce (fusion/gemm/gemm_reduce.hpp),
-/// whose slices of rows these are too. All ranks get the same bits in every run, whatever the number of blocks.
+/// over the ranks in rank order, in fp32, and rounded once. All ranks get the same bits in every run, whatever the
+/// number of blocks. With RowDelivery::ToOwner the ranks have the slices of rows of a GemmReduce
+/// (fusion/gemm/gemm_reduce.hpp); otherwise every rank gets all rows.
 ///
 /// With few rows the time is that of reading the weights once, and then that of what follows the last tile. So a tile
 /// has all rows, all warps of a block compute it, and the same threads send it in packets (packet/sentinel.hpp), whose
