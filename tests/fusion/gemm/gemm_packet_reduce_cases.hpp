@@ -38,6 +38,19 @@ TEST_CASE("GEMM and all-reduce in packets, in two hops") {
 TEST_CASE("GEMM and reduce-scatter in packets") {
   checkPacketSizes<bf16, RowDelivery::ToOwner>();
 }
+template <RowDelivery delivery>
+void checkRankOrder() {
+  using C = SmallPacketGemm<bf16, delivery>;
+  const auto outcome =
+      runGemmReduce<C, bf16, CancellingPairs<bf16>>(6, 1, {12, 40, 24, 0, 1}, -1, 0, [](const auto&, const auto&) {});
+  CHECK_FALSE(outcome.record);
+  CHECK_MESSAGE(outcome.wrong.empty(), outcome.wrong);
+}
+TEST_CASE("GEMMs in packets: the sum is in rank order") {
+  checkRankOrder<RowDelivery::Redundant>();
+  checkRankOrder<RowDelivery::ToAll>();
+  checkRankOrder<RowDelivery::ToOwner>();
+}
 TEST_CASE("GEMM and all-reduce in packets, tiles of warps that divide the depth") {
   using C = GemmPacketReduce<bf16, GemmPacketReduceConfig{.tile = depthTile}>;
   checkGemmReduce<C, bf16>(2, 1, {13, 70, 200, 0, 1});
