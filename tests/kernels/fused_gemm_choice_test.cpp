@@ -27,7 +27,8 @@ bool isSerial(const GemmRates& rates, GemmCollective collective, std::size_t row
 TEST_CASE("fused GEMM: where both GEMMs are equally fast, fusing pays") {
   using enum GemmCollective;
   for (const auto collective : {AllReduce, ReduceScatter, AllGather}) {
-    CHECK_FALSE(isSerial(equalRates, collective, 16, 8192, 4096));
+    // Few rows of several ranks read the weights once in an all-gather of its own.
+    CHECK(isSerial(equalRates, collective, 16, 8192, 4096) == (collective == AllGather));
     for (const int ranks : {2, 4, 8}) {
       CAPTURE(ranks);
       CHECK_FALSE(isSerial(equalRates, collective, 512, 8192, 4096, ranks));

@@ -77,7 +77,7 @@ TEST_CASE("a rank multiplies" * doctest::skip()) {
        {GemmCollective::AllReduce, GemmCollective::ReduceScatter, GemmCollective::AllGather}) {
     const GemmLayer layer{collective, 700, 136, 200};
     const auto gemm = makeFusedGemm(*rank.communicator, layer);
-    for (const std::size_t rows : {1, 32, 33, 128, 129, 333, 700}) checkCall(rank, *gemm, layer, rows);
+    for (const std::size_t rows : {1, 16, 17, 32, 33, 64, 65, 128, 129, 333, 700}) checkCall(rank, *gemm, layer, rows);
     // What the scratch does not depend on may change.
     GemmLayer changed = layer;
     (collective == GemmCollective::AllGather ? changed.width : changed.depth) = 328;
