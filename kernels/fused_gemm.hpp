@@ -17,7 +17,7 @@ FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer);
 class GemmKernel {
  public:
   virtual ~GemmKernel() = default;
-  /// blocks: the most, one on a multiprocessor; 0: as many as fit on the GPU, which no other kernel uses meanwhile.
+  /// blocks: the most; of the library's kernels 0: as many as fit on the GPU.
   virtual void run(const FusedGemmCall& call, int blocks, KernelStart start) const = 0;
   virtual void check() const = 0;
 };

@@ -23,14 +23,15 @@ struct GemmRates {
   std::string_view gpu;  ///< part of the GPU's name
   GemmSpeed own;         ///< of the library's kernels, the reduction of rows in their own memory included
   GemmSpeed cublas;
-  double cutlassStart;  ///< microseconds that kernels of CUTLASS take beside cutlassTime()
+  double cutlassTiles;  ///< what the tiles of kernels of CUTLASS take of cutlassTime(), which is for long runs
+  double cutlassStart;  ///< microseconds that these kernels take beside
   double memory;        ///< bytes that they read and write in a microsecond where they reduce or copy rows
 };
 /// The first one is for GPUs that are not in the table. H100: measured (bench/results/h100_gemm.txt); H200: the same
 /// with its memory.
 inline constexpr GemmRates gemmRates[] = {
-    {"H100", {250, 2.5e6, 12}, {800, 3.0e6, 4}, 4, 2.0e6},
-    {"H200", {250, 3.5e6, 12}, {800, 4.2e6, 4}, 4, 2.8e6},
+    {"H100", {250, 2.5e6, 12}, {800, 3.0e6, 4}, 0.91, 8, 1.85e6},
+    {"H200", {250, 3.5e6, 12}, {800, 4.2e6, 4}, 0.91, 8, 2.6e6},
 };
 
 /// The index in gemmRates for a GPU.
@@ -50,18 +51,20 @@ inline constexpr std::size_t mediumGemmRows = 128;
 inline bool cutlassAccepts(const GemmLayer& layer) {
   constexpr auto most = static_cast<std::size_t>(std::numeric_limits<int>::max());
   return layer.width % 8 == 0 && layer.depth % 8 == 0 &&
-         std::max({layer.maxRows, layer.width, layer.depth}) <= most - cutlassGemmTileRows;
+         std::max({layer.maxRows, layer.width, layer.depth}) <= most / 2;
 }
-/// Whether they can serve a call with so many rows: the slices of a reduce-scatter are whole tiles.
+/// Whether they can serve a call with so many rows: more than one row of tiles, and the slices of a reduce-scatter are
+/// whole tiles.
 inline bool cutlassAccepts(const GemmLayer& layer, std::size_t rows, int ranks) {
-  const auto unit = static_cast<std::size_t>(cutlassGemmTileRows) * static_cast<std::size_t>(ranks);
-  return layer.collective != GemmCollective::ReduceScatter || rows % unit == 0;
+  constexpr auto tileRows = static_cast<std::size_t>(cutlassGemmTileRows);
+  return rows > tileRows && (layer.collective != GemmCollective::ReduceScatter ||
+                             rows % (tileRows * static_cast<std::size_t>(ranks)) == 0);
 }
 
-/// A rank, and the GPU, that a call is for.
+/// Where a call runs.
 struct GemmPlace {
-  GemmRates rates;
-  int multiprocessors;
+  GemmRates rates;    ///< of the GPU
+  int cutlassBlocks;  ///< of kernels of CUTLASS; 0: there are none
   int ranks;
 };
 
@@ -96,10 +99,13 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
 
   // With CUTLASS, what crosses the link in the first hop hides behind the tiles. The rows are reduced, and in two hops
   // sent, after the last tile; those of an all-gather are copied before the first one.
-  const auto size = [](std::size_t value) { return static_cast<int>(value); };
-  const int tile = cutlassGemmTileFor(size(rows), size(layer.width), size(layer.depth), place.multiprocessors);
-  const double tiles =
-      cutlassTime(tile, size(rows), size(layer.width), size(layer.depth), place.multiprocessors) / 1000;
+  double tiles = std::numeric_limits<double>::infinity();
+  if (place.cutlassBlocks > 0) {
+    const auto size = [](std::size_t value) { return static_cast<int>(value); };
+    const int m = size(rows), n = size(layer.width), k = size(layer.depth);
+    const int tile = cutlassGemmTileFor(m, n, k, place.cutlassBlocks);
+    tiles = rates.cutlassTiles * cutlassTime(tile, m, n, k, place.cutlassBlocks) / 1000;
+  }
   const double oneHop = message * share / linkBytes;
   const double moved = (gathers ? 2 * message / ranks : message + message / ranks) / rates.memory;
 

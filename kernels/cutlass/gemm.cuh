@@ -61,6 +61,8 @@ inline int sizeOf(std::size_t value) {
 
 }  // namespace detail
 
+/// The kernels of a collective, one for each tile, and the state that their calls share. They start in order, never
+/// early: CUTLASS's kernels do not wait for what is before them in the stream.
 template <GemmCollective collective, int ranks>
 class CutlassGemm : public GemmKernel {
   template <int tile>
@@ -87,15 +89,15 @@ class CutlassGemm : public GemmKernel {
 
  public:
   CutlassGemm(Communicator& communicator, const GemmLayer& layer, std::size_t maxRows)
-      : multiprocessors_(gpu::multiprocessors()),
-        blocks_(std::min(prepare<Kernel<0>>(), prepare<Kernel<1>>())),
+      : blocks_(std::min(prepare<Kernel<0>>(), prepare<Kernel<1>>())),
         state_(communicator, DeviceType::GPU, scratchFor(layer, maxRows), maxRows) {}
 
   void run(const FusedGemmCall& call, int blocks, KernelStart /*start*/) const override {
-    const int tile = cutlassGemmTileFor(detail::sizeOf(call.rows), detail::sizeOf(call.width),
-                                        detail::sizeOf(call.depth), multiprocessors_);
-    const int most = blocks > 0 ? std::min(cutlassGemmBlocks(blocks), blocks_) : blocks_;
-    tile == cutlassGemmTiles[0] ? enqueue<Kernel<0>>(call, most) : enqueue<Kernel<1>>(call, most);
+    const int most = std::min(blocks, blocks_);
+    const int tile =
+        cutlassGemmTileFor(detail::sizeOf(call.rows), detail::sizeOf(call.width), detail::sizeOf(call.depth), most);
+    const int swizzle = cutlassGemmSwizzle(tile, detail::sizeOf(call.rows), detail::sizeOf(call.width));
+    tile == cutlassGemmTiles[0] ? enqueue<Kernel<0>>(call, most, swizzle) : enqueue<Kernel<1>>(call, most, swizzle);
   }
   void check() const override { state_.check(); }
 
@@ -131,7 +133,7 @@ class CutlassGemm : public GemmKernel {
   }
 
   template <class K>
-  void enqueue(const FusedGemmCall& call, int blocks) const {
+  void enqueue(const FusedGemmCall& call, int blocks, int swizzle) const {
     auto args = state_.args(call.rows);
     const auto slice =
         steppedPart(call.rows, ceilDivide(call.rows, std::size_t{ranks}), static_cast<std::size_t>(args.team.rank()));
@@ -149,7 +151,7 @@ class CutlassGemm : public GemmKernel {
     arguments.hw_info.sm_count = blocks;
     arguments.hw_info.max_active_clusters =
         blocks / static_cast<int>(cute::size(typename K::DispatchPolicy::ClusterShape{}));
-    arguments.scheduler.max_swizzle_size = 4;
+    arguments.scheduler.max_swizzle_size = swizzle;
     if constexpr (gathers) {
       args.scratch.slice = ceilDivide(call.rows, std::size_t{ranks});
       const std::size_t offset = args.scratch.rowOffset(args.team.rank(), args.team.rank(), 0);
@@ -180,8 +182,7 @@ class CutlassGemm : public GemmKernel {
     detail::require(Adapter::run(params, stream));
   }
 
-  int multiprocessors_;
-  int blocks_;
+  int blocks_;  ///< resident at once
   CollectiveState<Exchange> state_;
 };
 

@@ -1,6 +1,7 @@
 // The compiled GEMMs of CUTLASS with a collective inside: those of the build option cutlass_gemms.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <memory>
 
@@ -20,12 +21,12 @@ MakeCutlassGemm findCutlassGemm(GemmCollective collective, int ranks);
 template <GemmCollective collective, int ranks>
 std::unique_ptr<GemmKernel> makeCutlassGemm(Communicator& communicator, const GemmLayer& layer, std::size_t maxRows);
 
-/// The blocks of such a kernel that certainly have room beside kernels of other objects where a GpuBudget gives it
-/// `slots` multiprocessors; 0: too few to be worth it. Its blocks come in pairs on one of the GPU's 8 clusters of
-/// multiprocessors (GPC), on each of which others may leave an odd one.
-constexpr int cutlassGemmBlocks(int slots) {
-  constexpr int gpcs = 8, fewest = 32;
-  const int blocks = (slots - gpcs) / 2 * 2;
+/// The blocks of such a kernel that certainly have room where a GpuBudget gives it `slots` of the multiprocessors; 0:
+/// too few to be worth it. Its blocks come in pairs on one of the GPU's 8 groups of multiprocessors (GPC), on each of
+/// which other kernels, which have the rest, may leave an odd multiprocessor.
+constexpr int cutlassGemmBlocks(int slots, int multiprocessors) {
+  constexpr int groups = 8, fewest = 32;
+  const int blocks = (slots - std::min(groups, multiprocessors - slots)) / 2 * 2;
   return blocks < fewest ? 0 : blocks;
 }
 

@@ -109,6 +109,7 @@ class GpuFusedGemm : public FusedGemm {
     share_ = reserveOnAllRanks(*communicator.bootstrap(), gpu::currentBudget(), wanted, "FusedGemm");
     // The share counts multiprocessors. With all of them, no kernel of another object runs at the same time.
     blocks_ = share_->blocks() == multiprocessors ? 0 : share_->blocks();
+    cutlassBlocks_ = cutlassGemmBlocks(share_->blocks(), multiprocessors);
     agreeOnForms(*communicator.bootstrap(), std::move(collectives));
     // Each kernel, and its scratch, is for the calls that take it.
     std::size_t previous = 0;
@@ -140,15 +141,15 @@ class GpuFusedGemm : public FusedGemm {
     const GemmForm form = this->form(call.rows);
     if (form == GemmForm::Serial) return serial_->run(call);
     const auto isFor = [&](const Entry& entry) { return call.rows <= entry.mostRows; };
-    const GemmKernel& kernel =
-        form == GemmForm::Cutlass ? *cutlass_ : *std::find_if(kernels_.begin(), kernels_.end(), isFor)->kernel;
+    const bool isCutlass = form == GemmForm::Cutlass;
+    const GemmKernel& kernel = isCutlass ? *cutlass_ : *std::find_if(kernels_.begin(), kernels_.end(), isFor)->kernel;
     CallOrder::Turn turn = share_->begin(call.stream);
-    kernel.run(call, blocks_, share_->start());
+    kernel.run(call, isCutlass ? cutlassBlocks_ : blocks_, share_->start());
     turn.end();
   }
   GemmForm form(std::size_t rows) const override {
-    const GemmPlace place{gemmRates[decisive_.rates], decisive_.multiprocessors, ranks_};
-    const GemmForms forms{decisive_.hasCutlass && cutlassAccepts(decisive_.layer, rows, ranks_),
+    const GemmPlace place{gemmRates[decisive_.rates], decisive_.cutlassBlocks, ranks_};
+    const GemmForms forms{decisive_.cutlassBlocks > 0 && cutlassAccepts(decisive_.layer, rows, ranks_),
                           serial_ != nullptr && serial_->accepts(rows)};
     return chooseGemm(estimateGemm(place, decisive_.layer, rows), forms, preferred_);
   }
@@ -168,9 +169,8 @@ class GpuFusedGemm : public FusedGemm {
   struct Decisive {
     std::size_t rates;  ///< index in gemmRates
     GemmLayer layer;
-    int multiprocessors;
+    int cutlassBlocks;  ///< 0: there are no kernels of CUTLASS
     bool hasSerial;
-    bool hasCutlass;
   };
 
   /// All ranks take the same form of each call: one that all ranks have, by rank 0's rates and layer, of which other
@@ -179,10 +179,10 @@ class GpuFusedGemm : public FusedGemm {
     const mscclpp::detail::GroupAgreement agreement(bootstrap, "FusedGemm");
     const auto all = agreement.runStep("choose between kernels", [&] {
       if (collectives != nullptr) serial_ = SerialGemm::make(std::move(collectives), layer_, ranks_);
-      const bool hasCutlass = findCutlassGemm(layer_.collective, ranks_) != nullptr && isHopper() &&
-                              cutlassAccepts(layer_) && (blocks_ == 0 || cutlassGemmBlocks(blocks_) > 0);
-      const Decisive own{gemmRatesOf(gpuBackend().deviceName()), layer_, gpu::multiprocessors(), serial_ != nullptr,
-                         hasCutlass};
+      const bool hasCutlass =
+          findCutlassGemm(layer_.collective, ranks_) != nullptr && isHopper() && cutlassAccepts(layer_);
+      const Decisive own{gemmRatesOf(gpuBackend().deviceName()), layer_, hasCutlass ? cutlassBlocks_ : 0,
+                         serial_ != nullptr};
       std::vector<char> bytes(sizeof(own));
       std::memcpy(bytes.data(), &own, sizeof(own));
       return bytes;
@@ -198,7 +198,7 @@ class GpuFusedGemm : public FusedGemm {
                     ErrorCode::InvalidUsage);
       }
       if (!of.hasSerial) serial_.reset();
-      decisive_.hasCutlass = decisive_.hasCutlass && of.hasCutlass;
+      decisive_.cutlassBlocks = std::min(decisive_.cutlassBlocks, of.cutlassBlocks);
     }
   }
 
@@ -221,7 +221,8 @@ class GpuFusedGemm : public FusedGemm {
   int ranks_;
   std::optional<GemmForm> preferred_;
   std::unique_ptr<GpuBudget::Share> share_;
-  int blocks_;  ///< the most of a kernel; 0: as many as fit
+  int blocks_;         ///< the most of a kernel; 0: as many as fit
+  int cutlassBlocks_;  ///< the same of CUTLASS's
   std::unique_ptr<SerialGemm> serial_;
   Decisive decisive_{};
   std::vector<Entry> kernels_;           ///< in increasing order of rows
