@@ -32,16 +32,23 @@ struct RmsNormProblem {
   std::vector<T> residual() const { return values(elements(), 1); }
   std::vector<T> weight() const { return values(hidden, 2); }
 
-  /// What is wrong with the results of a call over so many ranks; empty if nothing is.
-  std::string differenceOf(const std::vector<T>& newResidual, const std::vector<T>& normalised, int ranks) const {
-    const auto at = [](const std::vector<T>& array, std::size_t i) { return static_cast<double>(widen<T>(array[i])); };
-    std::vector<double> sums(elements());
-    const auto added = residual(), factors = weight();
-    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] = at(added, i);
+  /// The new residual after a call over so many ranks.
+  std::vector<double> sums(int ranks) const {
+    std::vector<double> result(elements());
+    const auto added = residual();
+    for (std::size_t i = 0; i < result.size(); ++i) result[i] = static_cast<double>(widen<T>(added[i]));
     for (int rank = 0; rank < ranks; ++rank) {
       const auto x = input(rank);
-      for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += at(x, i);
+      for (std::size_t i = 0; i < result.size(); ++i) result[i] += static_cast<double>(widen<T>(x[i]));
     }
+    return result;
+  }
+
+  /// What is wrong with the results of a call whose new residual is to be `sums`; empty if nothing is.
+  std::string differenceOf(const std::vector<T>& newResidual, const std::vector<T>& normalised,
+                           const std::vector<double>& sums) const {
+    const auto at = [](const std::vector<T>& array, std::size_t i) { return static_cast<double>(widen<T>(array[i])); };
+    const auto factors = weight();
     for (std::size_t row = 0; row < rows; ++row) {
       double squares = 0;
       for (std::size_t i = 0; i < hidden; ++i) squares += sums[row * hidden + i] * sums[row * hidden + i];
@@ -49,9 +56,10 @@ struct RmsNormProblem {
       for (std::size_t i = 0; i < hidden; ++i) {
         const std::size_t place = row * hidden + i;
         const double wanted = sums[place] * factor * at(factors, i);
-        const std::string where = " of row " + std::to_string(row) + ", element " + std::to_string(i);
-        if (at(newResidual, place) != sums[place]) return "the new residual" + where;
-        if (!(std::abs(at(normalised, place) - wanted) <= tolerance * std::abs(wanted))) return "the norm" + where;
+        const bool isSum = at(newResidual, place) == sums[place];
+        if (isSum && std::abs(at(normalised, place) - wanted) <= tolerance * std::abs(wanted)) continue;
+        return (isSum ? "the norm of row " : "the new residual of row ") + std::to_string(row) + ", element " +
+               std::to_string(i);
       }
     }
     return "";

@@ -44,7 +44,7 @@ struct Arrays {
     std::vector<T> residuals(problem.elements()), norms(problem.elements());
     gpuMemcpy(residuals.data(), newResidual.get(), residuals.size(), cudaMemcpyDeviceToHost);
     gpuMemcpy(norms.data(), normalised.get(), norms.size(), cudaMemcpyDeviceToHost);
-    CHECK(problem.differenceOf(residuals, norms, ranks) == "");
+    CHECK(problem.differenceOf(residuals, norms, problem.sums(ranks)) == "");
     MSCCLPP_CUDATHROW(cudaMemsetAsync(newResidual.get(), 0, problem.elements() * sizeof(T), stream));
     MSCCLPP_CUDATHROW(cudaMemsetAsync(normalised.get(), 0, problem.elements() * sizeof(T), stream));
   }

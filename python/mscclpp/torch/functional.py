@@ -66,9 +66,7 @@ class _AllToAll(torch.autograd.Function):
 class _GemmAllReduce(torch.autograd.Function):
     @staticmethod
     def forward(ctx, input, weight, group):
-        ctx.save_for_backward(input, weight)
-        ctx.group = group
-        return _ops.gemm_all_reduce(input, weight, group)
+        return _ops.gemm_all_reduce(*_save(ctx, input, weight, group))
 
     @staticmethod
     def backward(ctx, gradient):
@@ -78,9 +76,7 @@ class _GemmAllReduce(torch.autograd.Function):
 class _GemmReduceScatter(torch.autograd.Function):
     @staticmethod
     def forward(ctx, input, weight, group):
-        ctx.save_for_backward(input, weight)
-        ctx.group = group
-        return _ops.gemm_reduce_scatter(input, weight, group)
+        return _ops.gemm_reduce_scatter(*_save(ctx, input, weight, group))
 
     @staticmethod
     def backward(ctx, gradient):
@@ -90,9 +86,7 @@ class _GemmReduceScatter(torch.autograd.Function):
 class _AllGatherGemm(torch.autograd.Function):
     @staticmethod
     def forward(ctx, input, weight, group):
-        ctx.save_for_backward(input, weight)
-        ctx.group = group
-        return _ops.all_gather_gemm(input, weight, group)
+        return _ops.all_gather_gemm(*_save(ctx, input, weight, group))
 
     @staticmethod
     def backward(ctx, gradient):
@@ -103,6 +97,13 @@ class _AllGatherGemm(torch.autograd.Function):
         if ctx.needs_input_grad[1]:
             of_weight = _of_weight(gradient, _ops.all_gather(input, ctx.group))
         return of_input, of_weight, None
+
+
+def _save(ctx, input, weight, group):
+    """Keeps the arguments of a fused GEMM for its backward pass, and returns them."""
+    ctx.save_for_backward(input, weight)
+    ctx.group = group
+    return input, weight, group
 
 
 def _gradients(ctx, gradient):

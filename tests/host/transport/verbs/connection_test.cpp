@@ -87,8 +87,11 @@ TEST_CASE("more words can be signalled than immediate data has indices for") {
   for (std::uint64_t round = 1; round <= 2; ++round) {
     for (std::uint64_t i = 0; i < count; ++i) pair.a.connection.updateAndSync(to, 8 * i, &sent[i], round * (i + 1));
   }
-  for (std::uint64_t i = 0; i < count; ++i) REQUIRE(waitForWord(words[i], 2 * (i + 1)));
-  for (std::uint64_t i = 0; i < count; ++i) REQUIRE(words[i] == 2 * (i + 1));
+  std::uint64_t right = 0;
+  while (right < count && waitForWord(words[right], 2 * (right + 1))) ++right;
+  REQUIRE(right == count);
+  for (std::uint64_t i = 0; i < count; ++i) words[i] -= 2 * (i + 1);
+  CHECK(words == std::vector<std::uint64_t>(count, 0));
 }
 
 namespace {
@@ -169,8 +172,8 @@ TEST_CASE("a signal arrives after the data written before it") {
   for (const auto mode : {Ib::Mode::Host, Ib::Mode::HostNoAtomic}) {
     CAPTURE(static_cast<int>(mode));
     VerbsPair pair(withMode(mode), withMode(mode));
-    pingPong(pair, 8, 200);
-    pingPong(pair, 30000, 50);
+    pingPong(pair, 8, 50);
+    pingPong(pair, 30000, 15);
   }
 }
 
