@@ -30,8 +30,8 @@ struct GemmRates {
 /// The first one is for GPUs that are not in the table. H100: measured (bench/results/h100_gemm.txt); H200: the same
 /// with its memory.
 inline constexpr GemmRates gemmRates[] = {
-    {"H100", {250, 2.5e6, 12}, {800, 3.0e6, 4}, 0.91, 8, 1.85e6},
-    {"H200", {250, 3.5e6, 12}, {800, 4.2e6, 4}, 0.91, 8, 2.6e6},
+    {"H100", {180, 3.0e6, 4.5}, {800, 3.0e6, 4}, 0.91, 8, 1.85e6},
+    {"H200", {180, 4.2e6, 4.5}, {800, 4.2e6, 4}, 0.91, 8, 2.6e6},
 };
 
 /// The index in gemmRates for a GPU.
@@ -42,8 +42,8 @@ inline std::size_t gemmRatesOf(std::string_view gpuName) {
   return 0;
 }
 
-/// The kernels of FusedGemm for an all-reduce, by the most rows that each is for. One hop sends `ranks` - 1 times the
-/// rows, but saves a hop; a wide tile needs as many rows to occupy a GPU.
+/// The most rows of an all-reduce that takes one hop, which sends `ranks` - 1 times the rows, and of the kernels for
+/// few rows, which are reduced in packets.
 inline constexpr std::size_t narrowGemmRows = 32;
 inline constexpr std::size_t mediumGemmRows = 128;
 
@@ -83,12 +83,14 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   const int ranks = place.ranks;
   const bool gathers = layer.collective == GemmCollective::AllGather;
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
-  const bool takesOneHop = reducesToAll && rows <= narrowGemmRows;
+  const bool takesOneHop = reducesToAll && rows <= (ranks == 2 ? mediumGemmRows : narrowGemmRows);
   const double work = 2e-6 * d(rows) * d(layer.width) * d(layer.depth);  // millions of operations
   const double weights = elementBytes * d(layer.width) * d(layer.depth);
-  const auto gemm = [&](const GemmSpeed& speed) {
-    return speed.start + std::max(work / speed.teraflops, weights / speed.bytes);
+  const auto gemm = [&](const GemmSpeed& speed, double reads = 1) {
+    return speed.start + std::max(work / speed.teraflops, reads * weights / speed.bytes);
   };
+  // A tile has gathered rows of one rank: few rows of the others read the weights again, from the cache.
+  const double reads = gathers && rows <= mediumGemmRows ? 1 + 0.2 * (ranks - 1) : 1;
   // What a rank sends, and what of it nothing can hide: the last rows.
   const double message = elementBytes * d(rows) * d(gathers ? layer.depth : layer.width);
   const double share = d(static_cast<std::size_t>(ranks - 1)) / ranks;
@@ -109,8 +111,8 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   const double oneHop = message * share / linkBytes;
   const double moved = (gathers ? 2 * message / ranks : message + message / ranks) / rates.memory;
 
-  return {std::max(gemm(rates.own), sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes +
-              hops * hop,
+  return {std::max(gemm(rates.own, reads), sentFused / linkBytes) +
+              sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes + hops * hop,
           rates.cutlassStart + std::max({tiles, weights / rates.cublas.bytes, oneHop}) +
               (reducesToAll ? std::max(moved, oneHop) : moved) + hops * hop,
           gemm(rates.cublas) + collective + sent / collectiveBytes};

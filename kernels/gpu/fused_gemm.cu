@@ -12,6 +12,7 @@
 #include "kernels/gpu/serial_gemm.hpp"
 #include "kernels/gpu_budget.hpp"
 #include "mscclpp/fusion/gemm/all_gather_gemm.hpp"
+#include "mscclpp/fusion/gemm/gemm_packet_reduce.hpp"
 #include "mscclpp/fusion/gemm/gemm_reduce.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/collective_state.hpp"
@@ -25,14 +26,21 @@ namespace {
 
 using Operands = GemmOperands<bf16, KeepPairs<bf16>>;
 
-// A GPU has work for all multiprocessors if the weights are divided finely: for few rows, narrow tiles.
-constexpr GemmShape narrow{.rows = 16, .columns = 64, .depth = 64, .stages = 4, .warpRows = 1, .warpColumns = 4};
-constexpr GemmShape medium{.rows = 64, .columns = 64, .depth = 64, .stages = 4, .warpRows = 2, .warpColumns = 2};
+// Tiles for few rows, by the most that they hold. They are so narrow that all multiprocessors have one of the weights
+// of a layer, and their stages fill the shared memory: what a multiprocessor has requested decides how fast it reads.
+constexpr GemmShape rows16{.rows = 16, .columns = 64, .depth = 128, .stages = 8, .warpRows = 1, .warpDepths = 2};
+constexpr GemmShape rows32{.rows = 32, .columns = 64, .depth = 128, .stages = 8, .warpRows = 1, .warpDepths = 2};
+constexpr GemmShape rows64{
+    .rows = 64, .columns = 64, .depth = 128, .stages = 6, .warpRows = 2, .warpColumns = 2, .warpDepths = 2};
+constexpr GemmShape rows128{
+    .rows = 128, .columns = 64, .depth = 128, .stages = 4, .warpRows = 2, .warpColumns = 2, .warpDepths = 2};
+/// The same where registers are shared with other warps.
+constexpr GemmShape gatheredRows128{.rows = 128, .columns = 64, .stages = 8, .warpRows = 4, .warpColumns = 2};
 
-// A part of a row for each warp: there are few rows, and every load of a warp is a trip to the memory.
-using NarrowAllReduce =
-    GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::Redundant, .tile = narrow, .packsPerLane = 1}>;
-using MediumAllReduce = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::ToAll, .tile = medium}>;
+template <RowDelivery delivery, GemmShape tile>
+using FewRows = GemmPacketReduce<bf16, GemmPacketReduceConfig{.delivery = delivery, .tile = tile}>;
+template <GemmShape tile>
+using GatherFewRows = AllGatherGemm<bf16, AllGatherGemmConfig{.tile = tile}>;
 using WideAllReduce = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::ToAll}>;
 using ReduceScatterGemm = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::ToOwner}>;
 using GatherGemm = AllGatherGemm<bf16, AllGatherGemmConfig{}>;
@@ -116,18 +124,27 @@ class GpuFusedGemm : public FusedGemm {
     const auto add = [&]<class C>(std::size_t last) {
       const std::size_t rows = mostRows(GemmForm::Fused, previous + 1, std::min(last, layer.maxRows));
       if (rows > 0) kernels_.push_back({rows, std::make_unique<KernelOf<C>>(communicator, layer, rows)});
-      previous = last;
+      previous = std::max(previous, last);
     };
     switch (layer.collective) {
       case GemmCollective::AllReduce:
-        add.template operator()<NarrowAllReduce>(narrowGemmRows);
-        add.template operator()<MediumAllReduce>(mediumGemmRows);
+        add.template operator()<FewRows<RowDelivery::Redundant, rows16>>(16);
+        add.template operator()<FewRows<RowDelivery::Redundant, rows32>>(narrowGemmRows);
+        add.template operator()<FewRows<RowDelivery::ToAll, rows64>>(64);
+        add.template operator()<FewRows<RowDelivery::ToAll, rows128>>(mediumGemmRows);
         add.template operator()<WideAllReduce>(layer.maxRows);
         break;
       case GemmCollective::ReduceScatter:
+        add.template operator()<FewRows<RowDelivery::ToOwner, rows16>>(16);
+        add.template operator()<FewRows<RowDelivery::ToOwner, rows64>>(64);
+        add.template operator()<FewRows<RowDelivery::ToOwner, rows128>>(mediumGemmRows);
         add.template operator()<ReduceScatterGemm>(layer.maxRows);
         break;
       case GemmCollective::AllGather:
+        // A tile has rows of one rank.
+        add.template operator()<GatherFewRows<rows16>>(16 * static_cast<std::size_t>(ranks_));
+        add.template operator()<GatherFewRows<rows64>>(64 * static_cast<std::size_t>(ranks_));
+        add.template operator()<GatherFewRows<gatheredRows128>>(mediumGemmRows);
         add.template operator()<GatherGemm>(layer.maxRows);
         break;
     }

@@ -102,7 +102,7 @@ TEST_CASE("a rank multiplies" * doctest::skip()) {
       if (form == GemmForm::Cutlass && !hasCutlass) continue;
       CAPTURE(static_cast<int>(form));
       const auto gemm = kernels::gpu::makeFusedGemm(*rank.communicator, layer, nullptr, form);
-      for (const std::size_t rows : {1, 32, 33, 128, 129, 333, 512, 700}) {
+      for (const std::size_t rows : {1, 16, 17, 32, 33, 64, 65, 128, 129, 333, 512, 700}) {
         CHECK((gemm->form(rows) == GemmForm::Cutlass) ==
               (form == GemmForm::Cutlass && kernels::cutlassAccepts(layer, rows, rank.ranks)));
         checkCall(rank, *gemm, layer, rows);
