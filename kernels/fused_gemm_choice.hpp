@@ -1,11 +1,14 @@
-// Whether a GEMM with a collective inside, or a GEMM of cuBLAS and a collective of its own, is estimated to be faster:
-// a table of rates, and the model that uses it.
+// Which form of a GEMM with a collective is estimated to be the fastest: the library's or CUTLASS's kernels with the
+// collective inside, or a GEMM of cuBLAS and a collective of its own. A table of rates, and the model that uses it.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
+#include <optional>
 #include <string_view>
 
+#include "kernels/cutlass/gemm_tiles.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 
 namespace mscclpp::kernels {
@@ -20,12 +23,15 @@ struct GemmRates {
   std::string_view gpu;  ///< part of the GPU's name
   GemmSpeed own;         ///< of the library's kernels, the reduction of rows in their own memory included
   GemmSpeed cublas;
+  double cutlassTiles;  ///< what the tiles of kernels of CUTLASS take of cutlassTime(), which is for long runs
+  double cutlassStart;  ///< microseconds that these kernels take beside
+  double memory;        ///< bytes that they read and write in a microsecond where they reduce or copy rows
 };
 /// The first one is for GPUs that are not in the table. H100: measured (bench/results/h100_gemm.txt); H200: the same
 /// with its memory.
 inline constexpr GemmRates gemmRates[] = {
-    {"H100", {180, 3.0e6, 4.5}, {800, 3.0e6, 4}},
-    {"H200", {180, 4.2e6, 4.5}, {800, 4.2e6, 4}},
+    {"H100", {180, 3.0e6, 4.5}, {800, 3.0e6, 4}, 0.91, 8, 1.85e6},
+    {"H200", {180, 4.2e6, 4.5}, {800, 4.2e6, 4}, 0.91, 8, 2.6e6},
 };
 
 /// The index in gemmRates for a GPU.
@@ -41,16 +47,40 @@ inline std::size_t gemmRatesOf(std::string_view gpuName) {
 inline constexpr std::size_t narrowGemmRows = 32;
 inline constexpr std::size_t mediumGemmRows = 128;
 
-/// Microseconds of the two forms of a call.
+/// Whether kernels of CUTLASS can serve calls with a rank's sizes of a layer: rows of 16 bytes, sizes that are an int.
+inline bool cutlassAccepts(const GemmLayer& layer) {
+  constexpr auto most = static_cast<std::size_t>(std::numeric_limits<int>::max());
+  return layer.width % 8 == 0 && layer.depth % 8 == 0 &&
+         std::max({layer.maxRows, layer.width, layer.depth}) <= most / 2;
+}
+/// Whether they can serve a call with so many rows: more than one row of tiles, and the slices of a reduce-scatter are
+/// whole tiles.
+inline bool cutlassAccepts(const GemmLayer& layer, std::size_t rows, int ranks) {
+  constexpr auto tileRows = static_cast<std::size_t>(cutlassGemmTileRows);
+  return rows > tileRows && (layer.collective != GemmCollective::ReduceScatter ||
+                             rows % (tileRows * static_cast<std::size_t>(ranks)) == 0);
+}
+
+/// Where a call runs.
+struct GemmPlace {
+  GemmRates rates;    ///< of the GPU
+  int cutlassBlocks;  ///< of kernels of CUTLASS; 0: there are none
+  int ranks;
+};
+
+/// Microseconds of each form of a call.
 struct GemmEstimate {
   double fused;
+  double cutlass;
   double serial;
 };
 
-inline GemmEstimate estimateGemm(const GemmRates& rates, const GemmLayer& layer, std::size_t rows, int ranks) {
+inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer, std::size_t rows) {
   constexpr double elementBytes = 2, linkBytes = 350e3, hop = 1.6, collective = 2.2;
   constexpr double collectiveBytes = 325e3;
   const auto d = [](std::size_t value) { return static_cast<double>(value); };
+  const GemmRates& rates = place.rates;
+  const int ranks = place.ranks;
   const bool gathers = layer.collective == GemmCollective::AllGather;
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
   const bool takesOneHop = reducesToAll && rows <= (ranks == 2 ? mediumGemmRows : narrowGemmRows);
@@ -67,10 +97,46 @@ inline GemmEstimate estimateGemm(const GemmRates& rates, const GemmLayer& layer,
   const double sent = message * share * (reducesToAll ? 2 : 1);
   const double sentFused = takesOneHop ? message * (ranks - 1) : sent;
   constexpr double lastRows = 1024;
-  const double last = sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes;
   const double hops = reducesToAll && !takesOneHop ? 2 : 1;
-  return {std::max(gemm(rates.own, reads), sentFused / linkBytes) + last + hops * hop,
+
+  // With CUTLASS, what crosses the link in the first hop hides behind the tiles. The rows are reduced, and in two hops
+  // sent, after the last tile; those of an all-gather are copied before the first one.
+  double tiles = std::numeric_limits<double>::infinity();
+  if (place.cutlassBlocks > 0) {
+    const auto size = [](std::size_t value) { return static_cast<int>(value); };
+    const int m = size(rows), n = size(layer.width), k = size(layer.depth);
+    const int tile = cutlassGemmTileFor(m, n, k, place.cutlassBlocks);
+    tiles = rates.cutlassTiles * cutlassTime(tile, m, n, k, place.cutlassBlocks) / 1000;
+  }
+  const double oneHop = message * share / linkBytes;
+  const double moved = (gathers ? 2 * message / ranks : message + message / ranks) / rates.memory;
+
+  return {std::max(gemm(rates.own, reads), sentFused / linkBytes) +
+              sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes + hops * hop,
+          rates.cutlassStart + std::max({tiles, weights / rates.cublas.bytes, oneHop}) +
+              (reducesToAll ? std::max(moved, oneHop) : moved) + hops * hop,
           gemm(rates.cublas) + collective + sent / collectiveBytes};
+}
+
+/// The forms that a call can have beside GemmForm::Fused.
+struct GemmForms {
+  bool cutlass;
+  bool serial;
+};
+
+/// The fastest form by an estimate, or the preferred one if the call can have it.
+inline GemmForm chooseGemm(const GemmEstimate& estimate, GemmForms forms, std::optional<GemmForm> preferred = {}) {
+  const auto has = [&](GemmForm form) {
+    return form == GemmForm::Fused || (form == GemmForm::Cutlass ? forms.cutlass : forms.serial);
+  };
+  if (preferred && has(*preferred)) return *preferred;
+  GemmForm best = GemmForm::Fused;
+  double time = estimate.fused;
+  if (forms.cutlass && estimate.cutlass < time) {
+    best = GemmForm::Cutlass;
+    time = estimate.cutlass;
+  }
+  return forms.serial && estimate.serial < time ? GemmForm::Serial : best;
 }
 
 }  // namespace mscclpp::kernels
