@@ -1,8 +1,11 @@
 // The compiled fused GEMMs of each backend, and the sizes of their calls.
 #pragma once
 
+#include <cstddef>
 #include <memory>
+#include <optional>
 
+#include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 
 namespace mscclpp::kernels {
@@ -10,10 +13,22 @@ namespace mscclpp::kernels {
 /// The call with its width and depth. Throws Error(InvalidUsage) if the layer is not made for its sizes.
 FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer);
 
+/// The GPU kernels for the calls of a layer up to a number of rows, with their scratch.
+class GemmKernel {
+ public:
+  virtual ~GemmKernel() = default;
+  /// blocks: the most; of the library's kernels 0: as many as fit on the GPU.
+  virtual void run(const FusedGemmCall& call, int blocks, KernelStart start) const = 0;
+  virtual void check() const = 0;
+};
+
 // Of each backend: makeFusedGemm() for a layer with sizes above 0.
 namespace gpu {
+/// preferred: the form of all calls that can have it, the same on all ranks, for tests and measurements; others, and
+/// calls that cannot, take the form that is estimated to be the fastest.
 std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
-                                         std::shared_ptr<Collectives> collectives);
+                                         std::shared_ptr<Collectives> collectives,
+                                         std::optional<GemmForm> preferred = {});
 }  // namespace gpu
 namespace cpu {
 std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer);

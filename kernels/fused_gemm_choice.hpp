@@ -1,11 +1,14 @@
-// Whether a GEMM with a collective inside, or a GEMM of cuBLAS and a collective of its own, is estimated to be faster:
-// a table of rates, and the model that uses it.
+// Which form of a GEMM with a collective is estimated to be the fastest: the library's or CUTLASS's kernels with the
+// collective inside, or a GEMM of cuBLAS and a collective of its own. A table of rates, and the model that uses it.
 #pragma once
 
 #include <algorithm>
 #include <cstddef>
+#include <limits>
+#include <optional>
 #include <string_view>
 
+#include "kernels/cutlass/gemm_tiles.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 
 namespace mscclpp::kernels {
@@ -20,12 +23,15 @@ struct GemmRates {
   std::string_view gpu;  ///< part of the GPU's name
   GemmSpeed own;         ///< of the library's kernels, the reduction of rows in their own memory included
   GemmSpeed cublas;
+  double cutlassTiles;  ///< what the tiles of kernels of CUTLASS take of cutlassTime(), which is for long runs
+  double cutlassStart;  ///< microseconds that these kernels take beside
+  double memory;        ///< bytes that they read and write in a microsecond where they reduce or copy rows
 };
 /// The first one is for GPUs that are not in the table. H100: measured (bench/results/h100_gemm.txt); H200: the same
 /// with its memory.
 inline constexpr GemmRates gemmRates[] = {
-    {"H100", {250, 2.5e6, 12}, {800, 3.0e6, 4}},
-    {"H200", {250, 3.5e6, 12}, {800, 4.2e6, 4}},
+    {"H100", {180, 3.0e6, 4.5}, {800, 3.0e6, 4}, 0.91, 8, 1.85e6},
+    {"H200", {180, 4.2e6, 4.5}, {800, 4.2e6, 4}, 0.91, 8, 2.6e6},
 };
 
 /// The index in gemmRates for a GPU.
@@ -36,39 +42,101 @@ inline std::size_t gemmRatesOf(std::string_view gpuName) {
   return 0;
 }
 
-/// The kernels of FusedGemm for an all-reduce, by the most rows that each is for. One hop sends `ranks` - 1 times the
-/// rows, but saves a hop; a wide tile needs as many rows to occupy a GPU.
+/// The most rows of an all-reduce that takes one hop, which sends `ranks` - 1 times the rows, and of the kernels for
+/// few rows, which are reduced in packets.
 inline constexpr std::size_t narrowGemmRows = 32;
 inline constexpr std::size_t mediumGemmRows = 128;
 
-/// Microseconds of the two forms of a call.
+/// Whether kernels of CUTLASS can serve calls with a rank's sizes of a layer: rows of 16 bytes, sizes that are an int.
+inline bool cutlassAccepts(const GemmLayer& layer) {
+  constexpr auto most = static_cast<std::size_t>(std::numeric_limits<int>::max());
+  return layer.width % 8 == 0 && layer.depth % 8 == 0 &&
+         std::max({layer.maxRows, layer.width, layer.depth}) <= most / 2;
+}
+/// Whether they can serve a call with so many rows: more than one row of tiles, and the slices of a reduce-scatter are
+/// whole tiles.
+inline bool cutlassAccepts(const GemmLayer& layer, std::size_t rows, int ranks) {
+  constexpr auto tileRows = static_cast<std::size_t>(cutlassGemmTileRows);
+  return rows > tileRows && (layer.collective != GemmCollective::ReduceScatter ||
+                             rows % (tileRows * static_cast<std::size_t>(ranks)) == 0);
+}
+
+/// Where a call runs.
+struct GemmPlace {
+  GemmRates rates;    ///< of the GPU
+  int cutlassBlocks;  ///< of kernels of CUTLASS; 0: there are none
+  int ranks;
+};
+
+/// Microseconds of each form of a call.
 struct GemmEstimate {
   double fused;
+  double cutlass;
   double serial;
 };
 
-inline GemmEstimate estimateGemm(const GemmRates& rates, const GemmLayer& layer, std::size_t rows, int ranks) {
+inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer, std::size_t rows) {
   constexpr double elementBytes = 2, linkBytes = 350e3, hop = 1.6, collective = 2.2;
   constexpr double collectiveBytes = 325e3;
   const auto d = [](std::size_t value) { return static_cast<double>(value); };
+  const GemmRates& rates = place.rates;
+  const int ranks = place.ranks;
   const bool gathers = layer.collective == GemmCollective::AllGather;
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
-  const bool takesOneHop = reducesToAll && rows <= narrowGemmRows;
+  const bool takesOneHop = reducesToAll && rows <= (ranks == 2 ? mediumGemmRows : narrowGemmRows);
   const double work = 2e-6 * d(rows) * d(layer.width) * d(layer.depth);  // millions of operations
   const double weights = elementBytes * d(layer.width) * d(layer.depth);
-  const auto gemm = [&](const GemmSpeed& speed) {
-    return speed.start + std::max(work / speed.teraflops, weights / speed.bytes);
+  const auto gemm = [&](const GemmSpeed& speed, double reads = 1) {
+    return speed.start + std::max(work / speed.teraflops, reads * weights / speed.bytes);
   };
+  // A tile has gathered rows of one rank: few rows of the others read the weights again, from the cache.
+  const double reads = gathers && rows <= mediumGemmRows ? 1 + 0.2 * (ranks - 1) : 1;
   // What a rank sends, and what of it nothing can hide: the last rows.
   const double message = elementBytes * d(rows) * d(gathers ? layer.depth : layer.width);
   const double share = d(static_cast<std::size_t>(ranks - 1)) / ranks;
   const double sent = message * share * (reducesToAll ? 2 : 1);
   const double sentFused = takesOneHop ? message * (ranks - 1) : sent;
   constexpr double lastRows = 1024;
-  const double last = sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes;
   const double hops = reducesToAll && !takesOneHop ? 2 : 1;
-  return {std::max(gemm(rates.own), sentFused / linkBytes) + last + hops * hop,
+
+  // With CUTLASS, what crosses the link in the first hop hides behind the tiles. The rows are reduced, and in two hops
+  // sent, after the last tile; those of an all-gather are copied before the first one.
+  double tiles = std::numeric_limits<double>::infinity();
+  if (place.cutlassBlocks > 0) {
+    const auto size = [](std::size_t value) { return static_cast<int>(value); };
+    const int m = size(rows), n = size(layer.width), k = size(layer.depth);
+    const int tile = cutlassGemmTileFor(m, n, k, place.cutlassBlocks);
+    tiles = rates.cutlassTiles * cutlassTime(tile, m, n, k, place.cutlassBlocks) / 1000;
+  }
+  const double oneHop = message * share / linkBytes;
+  const double moved = (gathers ? 2 * message / ranks : message + message / ranks) / rates.memory;
+
+  return {std::max(gemm(rates.own, reads), sentFused / linkBytes) +
+              sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes + hops * hop,
+          rates.cutlassStart + std::max({tiles, weights / rates.cublas.bytes, oneHop}) +
+              (reducesToAll ? std::max(moved, oneHop) : moved) + hops * hop,
           gemm(rates.cublas) + collective + sent / collectiveBytes};
+}
+
+/// The forms that a call can have beside GemmForm::Fused.
+struct GemmForms {
+  bool cutlass;
+  bool serial;
+};
+
+/// The fastest form by an estimate, or the preferred one if the call can have it.
+inline GemmForm chooseGemm(const GemmEstimate& estimate, GemmForms forms, std::optional<GemmForm> preferred = {}) {
+  const auto has = [&](GemmForm form) {
+    return form == GemmForm::Fused || (form == GemmForm::Cutlass ? forms.cutlass : forms.serial);
+  };
+  if (preferred && has(*preferred)) return *preferred;
+  GemmForm best = GemmForm::Fused;
+  double time = estimate.fused;
+  if (forms.cutlass && estimate.cutlass < time) {
+    best = GemmForm::Cutlass;
+    time = estimate.cutlass;
+  }
+  return forms.serial && estimate.serial < time ? GemmForm::Serial : best;
 }
 
 }  // namespace mscclpp::kernels

@@ -14,6 +14,7 @@
 #include "backend.hpp"
 #include "bench/json_line.hpp"
 #include "gpu_main.hpp"
+#include "kernels/fused_gemm.hpp"
 #include "kernels/gpu/cublas.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/launch/process_group.hpp"
@@ -109,9 +110,9 @@ class Bench {
       fmt::print("# {} GPUs, bf16; {}; {}{} calls in a graph, median of {}, maximum over the ranks; us per call\n",
                  ranks(), backend_->description(), nccl_ ? "NCCL " + nccl_->version() + "; " : "",
                  options_.timing.calls, options_.timing.repeats);
-      fmt::print("# {:<32} {:>6} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>6} {:>8} {:>5}\n", "layer", "rows",
-                 "width", "depth", "cuBLAS", "own GEMM", "fused", "serial", "NCCL", "chosen", "form", "speedup",
-                 "right");
+      fmt::print("# {:<32} {:>6} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>8} {:>5}\n", "layer",
+                 "rows", "width", "depth", "cuBLAS", "own GEMM", "fused", "CUTLASS", "serial", "NCCL", "chosen", "form",
+                 "speedup", "right");
     }
     const std::size_t split = options_.split > 0 ? static_cast<std::size_t>(options_.split) : ranks();
     for (const Model& model : models) {
@@ -151,10 +152,12 @@ class Bench {
     const auto gathered = backend_->allocate(gathers ? maxRows * layer.depth * elementBytes : 16);
     const auto product = backend_->allocate(maxRows * layer.width * elementBytes);
     const auto output = backend_->allocate(maxRows * layer.width * elementBytes);
-    const auto fused = makeFusedGemm(*communicator_, {layer.collective, maxRows, layer.width, layer.depth});
-    const auto chosen = makeFusedGemm(*communicator_, {layer.collective, maxRows, layer.width, layer.depth},
-                                      DeviceType::GPU, collectives_);
-    const auto gemm = makeFusedGemm(*alone_, {GemmCollective::AllGather, maxRows, layer.width, layer.depth});
+    const GemmLayer sizes{layer.collective, maxRows, layer.width, layer.depth};
+    const auto make = [&](GemmForm form) { return kernels::gpu::makeFusedGemm(*communicator_, sizes, nullptr, form); };
+    const auto fused = make(GemmForm::Fused), cutlass = make(GemmForm::Cutlass);
+    const auto chosen = makeFusedGemm(*communicator_, sizes, DeviceType::GPU, collectives_);
+    const auto gemm = kernels::gpu::makeFusedGemm(
+        *alone_, {GemmCollective::AllGather, maxRows, layer.width, layer.depth}, nullptr, GemmForm::Fused);
     for (const int rowCount : options_.rows) {
       const auto rows = static_cast<std::size_t>(rowCount);
       // The collectives of the serial form have equal parts.
@@ -190,16 +193,16 @@ class Bench {
       expected_.clear();
       const Result separate =
           time(serial([&](const CollectiveCall& call) { collectives_->run(call); }), output.get(), results);
-      const Result together = time(
-          [&](cudaStream_t stream) {
-            fused->run({input.get(), weight.get(), output.get(), rows, stream});
-          },
-          output.get(), results);
-      const Result called = time(
-          [&](cudaStream_t stream) {
-            chosen->run({input.get(), weight.get(), output.get(), rows, stream});
-          },
-          output.get(), results);
+      const auto timeCalls = [&](const FusedGemm& calls) {
+        return time(
+            [&](cudaStream_t stream) {
+              calls.run({input.get(), weight.get(), output.get(), rows, stream});
+            },
+            output.get(), results);
+      };
+      const Result together = timeCalls(*fused);
+      const Result withCutlass = cutlass->form(rows) == GemmForm::Cutlass ? timeCalls(*cutlass) : Result{};
+      const Result called = timeCalls(*chosen);
       Result nccl;
       if (nccl_) nccl = time(serial([&](const CollectiveCall& call) { nccl_->run(call); }), output.get(), results);
       expected_.clear();
@@ -211,26 +214,31 @@ class Bench {
             gemm->run({whole, weight.get(), product.get(), rows, stream});
           },
           product.get(), rows * layer.width);
-      const bool isRight = together.isRight && called.isRight && own.isRight;
+      const bool isRight = together.isRight && withCutlass.isRight && called.isRight && own.isRight;
       isWrong_ = isWrong_ || !isRight;
       if (rank() == 0) {
         report(layer, rows,
-               {cublas.us, own.us, together.us, separate.us, nccl.us, called.us, chosen->isSerial(rows), isRight});
+               {cublas.us, own.us, together.us, withCutlass.us, separate.us, nccl.us, called.us, chosen->form(rows),
+                isRight});
       }
     }
     fused->check();
+    cutlass->check();
     chosen->check();
     gemm->check();
     bootstrap_->barrier();
   }
 
   struct Times {
-    double cublas, own, fused, serial, nccl, chosen;  ///< us
-    bool isSerial, isRight;
+    double cublas, own, fused, cutlass, serial, nccl, chosen;  ///< us; 0: not measured
+    GemmForm form;
+    bool isRight;
   };
   void report(const Layer& layer, std::size_t rows, const Times& times) const {
     const double baseline = times.nccl > 0 ? std::min(times.serial, times.nccl) : times.serial;
-    const char* const form = times.isSerial ? "serial" : "fused";
+    const char* const forms[] = {"fused", "CUTLASS", "serial"};
+    const char* const form = forms[static_cast<int>(times.form)];
+    const auto orNone = [](double us) { return us > 0 ? fmt::format("{:.2f}", us) : std::string("-"); };
     if (options_.json) {
       fmt::print("{}\n", bench::JsonLine()
                              .add("layer", layer.name)
@@ -241,6 +249,7 @@ class Bench {
                              .add("cublas_us", times.cublas)
                              .add("own_gemm_us", times.own)
                              .add("fused_us", times.fused)
+                             .add("cutlass_us", times.cutlass)
                              .add("serial_us", times.serial)
                              .add("nccl_us", times.nccl)
                              .add("chosen_us", times.chosen)
@@ -249,10 +258,10 @@ class Bench {
                              .add("right", times.isRight)
                              .text());
     } else {
-      fmt::print("{:<34} {:>6} {:>6} {:>6} {:>9.2f} {:>9.2f} {:>9.2f} {:>9.2f} {:>9} {:>9.2f} {:>6} {:>8.2f} {:>5}\n",
-                 layer.name, rows, layer.width, layer.depth, times.cublas, times.own, times.fused, times.serial,
-                 times.nccl > 0 ? fmt::format("{:.2f}", times.nccl) : std::string("-"), times.chosen, form,
-                 baseline / times.chosen, times.isRight ? "yes" : "NO");
+      fmt::print(
+          "{:<34} {:>6} {:>6} {:>6} {:>9.2f} {:>9.2f} {:>9.2f} {:>9} {:>9.2f} {:>9} {:>9.2f} {:>7} {:>8.2f} {:>5}\n",
+          layer.name, rows, layer.width, layer.depth, times.cublas, times.own, times.fused, orNone(times.cutlass),
+          times.serial, orNone(times.nccl), times.chosen, form, baseline / times.chosen, times.isRight ? "yes" : "NO");
     }
     std::fflush(stdout);
   }

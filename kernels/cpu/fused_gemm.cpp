@@ -126,7 +126,7 @@ class CpuFusedGemm : public FusedGemm {
     kernels::run(state_, call);
     check();
   }
-  bool isSerial(std::size_t) const override { return false; }
+  GemmForm form(std::size_t) const override { return GemmForm::Fused; }
   void check() const override {
     if (state_.monitor().failed()) state_.check();
   }

@@ -6,11 +6,13 @@
 
 #include "host/bootstrap/group_agreement.hpp"
 #include "kernels/backend.hpp"
+#include "kernels/cutlass/gemm.hpp"
 #include "kernels/fused_gemm.hpp"
 #include "kernels/fused_gemm_choice.hpp"
 #include "kernels/gpu/serial_gemm.hpp"
 #include "kernels/gpu_budget.hpp"
 #include "mscclpp/fusion/gemm/all_gather_gemm.hpp"
+#include "mscclpp/fusion/gemm/gemm_packet_reduce.hpp"
 #include "mscclpp/fusion/gemm/gemm_reduce.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/collective_state.hpp"
@@ -24,14 +26,21 @@ namespace {
 
 using Operands = GemmOperands<bf16, KeepPairs<bf16>>;
 
-// A GPU has work for all multiprocessors if the weights are divided finely: for few rows, narrow tiles.
-constexpr GemmShape narrow{.rows = 16, .columns = 64, .depth = 64, .stages = 4, .warpRows = 1, .warpColumns = 4};
-constexpr GemmShape medium{.rows = 64, .columns = 64, .depth = 64, .stages = 4, .warpRows = 2, .warpColumns = 2};
+// Tiles for few rows, by the most that they hold. They are so narrow that all multiprocessors have one of the weights
+// of a layer, and their stages fill the shared memory: what a multiprocessor has requested decides how fast it reads.
+constexpr GemmShape rows16{.rows = 16, .columns = 64, .depth = 128, .stages = 8, .warpRows = 1, .warpDepths = 2};
+constexpr GemmShape rows32{.rows = 32, .columns = 64, .depth = 128, .stages = 8, .warpRows = 1, .warpDepths = 2};
+constexpr GemmShape rows64{
+    .rows = 64, .columns = 64, .depth = 128, .stages = 6, .warpRows = 2, .warpColumns = 2, .warpDepths = 2};
+constexpr GemmShape rows128{
+    .rows = 128, .columns = 64, .depth = 128, .stages = 4, .warpRows = 2, .warpColumns = 2, .warpDepths = 2};
+/// The same where registers are shared with other warps.
+constexpr GemmShape gatheredRows128{.rows = 128, .columns = 64, .stages = 8, .warpRows = 4, .warpColumns = 2};
 
-// A part of a row for each warp: there are few rows, and every load of a warp is a trip to the memory.
-using NarrowAllReduce =
-    GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::Redundant, .tile = narrow, .packsPerLane = 1}>;
-using MediumAllReduce = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::ToAll, .tile = medium}>;
+template <RowDelivery delivery, GemmShape tile>
+using FewRows = GemmPacketReduce<bf16, GemmPacketReduceConfig{.delivery = delivery, .tile = tile}>;
+template <GemmShape tile>
+using GatherFewRows = AllGatherGemm<bf16, AllGatherGemmConfig{.tile = tile}>;
 using WideAllReduce = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::ToAll}>;
 using ReduceScatterGemm = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::ToOwner}>;
 using GatherGemm = AllGatherGemm<bf16, AllGatherGemmConfig{}>;
@@ -46,17 +55,9 @@ struct ResultOf<AllGatherGemm<bf16, config>> {
   using Type = Matrix<bf16>;
 };
 
-class Kernel {
- public:
-  virtual ~Kernel() = default;
-  /// blocks: the most, one on a multiprocessor; 0: as many as fit on the GPU.
-  virtual void run(const FusedGemmCall& call, int blocks, KernelStart start) const = 0;
-  virtual void check() const = 0;
-};
-
 /// The calls of one collective C.
 template <class C>
-class KernelOf : public Kernel {
+class KernelOf : public GemmKernel {
  public:
   KernelOf(Communicator& communicator, const GemmLayer& layer, std::size_t maxRows)
       : layer_(layer),
@@ -98,102 +99,159 @@ class KernelOf : public Kernel {
   int blocks_ = 0;
 };
 
+/// Whether the current GPU runs kernels for Hopper.
+bool isHopper() {
+  int device = 0, major = 0;
+  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
+  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  return major == 9;
+}
+
 class GpuFusedGemm : public FusedGemm {
  public:
-  GpuFusedGemm(Communicator& communicator, const GemmLayer& layer, std::shared_ptr<Collectives> collectives)
-      : layer_(layer), ranks_(communicator.bootstrap()->getNranks()) {
+  GpuFusedGemm(Communicator& communicator, const GemmLayer& layer, std::shared_ptr<Collectives> collectives,
+               std::optional<GemmForm> preferred)
+      : layer_(layer), ranks_(communicator.bootstrap()->getNranks()), preferred_(preferred) {
     const int multiprocessors = gpu::multiprocessors();
     const int wanted = layer.maxBlocks > 0 ? std::min(layer.maxBlocks, multiprocessors) : multiprocessors;
     share_ = reserveOnAllRanks(*communicator.bootstrap(), gpu::currentBudget(), wanted, "FusedGemm");
     // The share counts multiprocessors. With all of them, no kernel of another object runs at the same time.
     blocks_ = share_->blocks() == multiprocessors ? 0 : share_->blocks();
-    agreeOnSerialForm(*communicator.bootstrap(), std::move(collectives));
-    const auto add = [&]<class C>(std::size_t mostRows) {
-      if (!kernels_.empty() && kernels_.back().mostRows >= layer.maxRows) return;
-      const std::size_t rows = std::min(mostRows, layer.maxRows);
-      kernels_.push_back({rows, std::make_unique<KernelOf<C>>(communicator, layer, rows)});
+    cutlassBlocks_ = cutlassGemmBlocks(share_->blocks(), multiprocessors);
+    agreeOnForms(*communicator.bootstrap(), std::move(collectives));
+    // Each kernel, and its scratch, is for the calls that take it.
+    std::size_t previous = 0;
+    const auto add = [&]<class C>(std::size_t last) {
+      const std::size_t rows = mostRows(GemmForm::Fused, previous + 1, std::min(last, layer.maxRows));
+      if (rows > 0) kernels_.push_back({rows, std::make_unique<KernelOf<C>>(communicator, layer, rows)});
+      previous = std::max(previous, last);
     };
     switch (layer.collective) {
       case GemmCollective::AllReduce:
-        add.template operator()<NarrowAllReduce>(narrowGemmRows);
-        add.template operator()<MediumAllReduce>(mediumGemmRows);
+        add.template operator()<FewRows<RowDelivery::Redundant, rows16>>(16);
+        add.template operator()<FewRows<RowDelivery::Redundant, rows32>>(narrowGemmRows);
+        add.template operator()<FewRows<RowDelivery::ToAll, rows64>>(64);
+        add.template operator()<FewRows<RowDelivery::ToAll, rows128>>(mediumGemmRows);
         add.template operator()<WideAllReduce>(layer.maxRows);
         break;
       case GemmCollective::ReduceScatter:
+        add.template operator()<FewRows<RowDelivery::ToOwner, rows16>>(16);
+        add.template operator()<FewRows<RowDelivery::ToOwner, rows64>>(64);
+        add.template operator()<FewRows<RowDelivery::ToOwner, rows128>>(mediumGemmRows);
         add.template operator()<ReduceScatterGemm>(layer.maxRows);
         break;
       case GemmCollective::AllGather:
+        // A tile has rows of one rank.
+        add.template operator()<GatherFewRows<rows16>>(16 * static_cast<std::size_t>(ranks_));
+        add.template operator()<GatherFewRows<rows64>>(64 * static_cast<std::size_t>(ranks_));
+        add.template operator()<GatherFewRows<gatheredRows128>>(mediumGemmRows);
         add.template operator()<GatherGemm>(layer.maxRows);
         break;
     }
+    const std::size_t rows = mostRows(GemmForm::Cutlass, 1, layer.maxRows);
+    if (rows > 0) cutlass_ = findCutlassGemm(layer.collective, ranks_)(communicator, layer, rows);
   }
 
   void run(const FusedGemmCall& given) const override {
     const FusedGemmCall call = sized(given, layer_);
     if (call.rows == 0) return;
-    if (isSerial(call.rows)) return serial_->run(call);
+    const GemmForm form = this->form(call.rows);
+    if (form == GemmForm::Serial) return serial_->run(call);
     const auto isFor = [&](const Entry& entry) { return call.rows <= entry.mostRows; };
-    const Entry& entry = *std::find_if(kernels_.begin(), kernels_.end(), isFor);
+    const bool isCutlass = form == GemmForm::Cutlass;
+    const GemmKernel& kernel = isCutlass ? *cutlass_ : *std::find_if(kernels_.begin(), kernels_.end(), isFor)->kernel;
     CallOrder::Turn turn = share_->begin(call.stream);
-    entry.kernel->run(call, blocks_, share_->start());
+    kernel.run(call, isCutlass ? cutlassBlocks_ : blocks_, share_->start());
     turn.end();
   }
-  bool isSerial(std::size_t rows) const override {
-    if (!serial_ || !serial_->accepts(rows)) return false;
-    const auto estimate = estimateGemm(gemmRates[decisive_.rates], decisive_.layer, rows, ranks_);
-    return estimate.serial < estimate.fused;
+  GemmForm form(std::size_t rows) const override {
+    const GemmPlace place{gemmRates[decisive_.rates], decisive_.cutlassBlocks, ranks_};
+    const GemmForms forms{decisive_.cutlassBlocks > 0 && cutlassAccepts(decisive_.layer, rows, ranks_),
+                          serial_ != nullptr && serial_->accepts(rows)};
+    return chooseGemm(estimateGemm(place, decisive_.layer, rows), forms, preferred_);
   }
   void check() const override {
     for (const auto& entry : kernels_) entry.kernel->check();
+    if (cutlass_) cutlass_->check();
     if (serial_) serial_->check();
   }
 
  private:
   struct Entry {
     std::size_t mostRows;
-    std::unique_ptr<Kernel> kernel;
+    std::unique_ptr<GemmKernel> kernel;
   };
 
   /// What decides on the form of a call.
   struct Decisive {
     std::size_t rates;  ///< index in gemmRates
     GemmLayer layer;
+    int cutlassBlocks;  ///< 0: there are no kernels of CUTLASS
     bool hasSerial;
   };
 
-  /// All ranks take the same form of each call: the separate kernels only if all have them, by rank 0's rates and
-  /// layer, of which other ranks may have more or fewer columns.
-  void agreeOnSerialForm(Bootstrap& bootstrap, std::shared_ptr<Collectives> collectives) {
+  /// All ranks take the same form of each call: one that all ranks have, by rank 0's rates and layer, of which other
+  /// ranks may have more or fewer columns.
+  void agreeOnForms(Bootstrap& bootstrap, std::shared_ptr<Collectives> collectives) {
     const mscclpp::detail::GroupAgreement agreement(bootstrap, "FusedGemm");
-    const auto all = agreement.runStep("load cuBLAS for separate kernels", [&] {
+    const auto all = agreement.runStep("choose between kernels", [&] {
       if (collectives != nullptr) serial_ = SerialGemm::make(std::move(collectives), layer_, ranks_);
-      const Decisive own{gemmRatesOf(gpuBackend().deviceName()), layer_, serial_ != nullptr};
+      const bool hasCutlass =
+          findCutlassGemm(layer_.collective, ranks_) != nullptr && isHopper() && cutlassAccepts(layer_);
+      const Decisive own{gemmRatesOf(gpuBackend().deviceName()), layer_, hasCutlass ? cutlassBlocks_ : 0,
+                         serial_ != nullptr};
       std::vector<char> bytes(sizeof(own));
       std::memcpy(bytes.data(), &own, sizeof(own));
       return bytes;
     });
-    for (const auto& bytes : all) {
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
       Decisive of{};
-      if (bytes.size() == sizeof(of)) std::memcpy(&of, bytes.data(), sizeof(of));
+      if (all[rank].size() == sizeof(of)) std::memcpy(&of, all[rank].data(), sizeof(of));
+      if (rank == 0) decisive_ = of;
+      if (!isSameLayer(of.layer, decisive_.layer)) {
+        throw Error("rank " + std::to_string(rank) +
+                        " makes a FusedGemm for another layer than rank 0: pass the same collective, maxRows and " +
+                        (layer_.collective == GemmCollective::AllGather ? "depth" : "width") + " on all ranks",
+                    ErrorCode::InvalidUsage);
+      }
       if (!of.hasSerial) serial_.reset();
+      decisive_.cutlassBlocks = std::min(decisive_.cutlassBlocks, of.cutlassBlocks);
     }
-    if (serial_) std::memcpy(&decisive_, all[0].data(), sizeof(decisive_));
+  }
+
+  /// Whether the sizes that all ranks have in common are the same.
+  static bool isSameLayer(const GemmLayer& one, const GemmLayer& other) {
+    const bool gathers = one.collective == GemmCollective::AllGather;
+    return one.collective == other.collective && one.maxRows == other.maxRows &&
+           (gathers ? one.depth == other.depth : one.width == other.width);
+  }
+
+  /// Of `first` to `last` rows, the most of a call in this form; 0: none is.
+  std::size_t mostRows(GemmForm wanted, std::size_t first, std::size_t last) const {
+    for (std::size_t rows = last; rows >= first; --rows) {
+      if (form(rows) == wanted) return rows;
+    }
+    return 0;
   }
 
   GemmLayer layer_;
   int ranks_;
+  std::optional<GemmForm> preferred_;
   std::unique_ptr<GpuBudget::Share> share_;
-  int blocks_;  ///< the most of a kernel; 0: as many as fit
+  int blocks_;         ///< the most of a kernel; 0: as many as fit
+  int cutlassBlocks_;  ///< the same of CUTLASS's
   std::unique_ptr<SerialGemm> serial_;
   Decisive decisive_{};
-  std::vector<Entry> kernels_;  ///< in increasing order of rows
+  std::vector<Entry> kernels_;           ///< in increasing order of rows
+  std::unique_ptr<GemmKernel> cutlass_;  ///< null if no call takes it
 };
 
 }  // namespace
 
 std::unique_ptr<FusedGemm> gpu::makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
-                                              std::shared_ptr<Collectives> collectives) {
-  return std::make_unique<GpuFusedGemm>(communicator, layer, std::move(collectives));
+                                              std::shared_ptr<Collectives> collectives,
+                                              std::optional<GemmForm> preferred) {
+  return std::make_unique<GpuFusedGemm>(communicator, layer, std::move(collectives), preferred);
 }
 
 }  // namespace mscclpp::kernels

@@ -23,7 +23,8 @@ std::unique_ptr<TimedCall> gpuTimedCall(CUstream_st*, const Call&, const TimingO
   throwNoCuda();
 }
 
-std::unique_ptr<FusedGemm> gpu::makeFusedGemm(Communicator&, const GemmLayer&, std::shared_ptr<Collectives>) {
+std::unique_ptr<FusedGemm> gpu::makeFusedGemm(Communicator&, const GemmLayer&, std::shared_ptr<Collectives>,
+                                              std::optional<GemmForm>) {
   throwNoCuda();
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -125,17 +126,19 @@ class Buffer::State {
     const std::size_t segmentCounts =
         parts.add<std::uint32_t>(maxSegments * (experts + static_cast<std::size_t>(ranks())));
     const std::size_t barrier = parts.add<GridBarrier>(1);
-    const int tables = std::max(blocks_, lowLatencyBlocks_);
-    const std::size_t table =
-        parts.add<std::uint32_t>(DispatchWorkspace::tableWords(longest) * static_cast<std::size_t>(tables));
+    const int most = std::max(blocks_, lowLatencyBlocks_);
+    const std::size_t blockMemory =
+        parts.add<std::uint32_t>(static_cast<std::size_t>(most) *
+                                 std::max(Dispatch<StoreTransport>::blockWords(dimensions(Form::Bandwidth)),
+                                          Dispatch<kernels::LowLatencyRows>::blockWords(dimensions(Form::LowLatency))));
     memory_ = detail::allocatePrivateMemory(where, parts.bytes());
     scratchBytes_ += parts.bytes();
     workspace_ = {
         {at<std::uint32_t>(memory_.get(), tokensPerExpert), at<std::uint32_t>(memory_.get(), tokensPerRank), nullptr,
          at<std::int32_t>(memory_.get(), expertIndex), at<std::uint32_t>(memory_.get(), segmentCounts)},
         at<GridBarrier>(memory_.get(), barrier),
-        at<std::uint32_t>(memory_.get(), table),
-        tables};
+        at<std::uint32_t>(memory_.get(), blockMemory),
+        most};
   }
 
   const BufferConfig& config() const { return config_; }
@@ -167,10 +170,12 @@ class Buffer::State {
     const std::size_t received = parts.add<std::uint32_t>(size);
     const std::size_t positions = parts.add<std::int32_t>(entries);
     const std::size_t weights = parts.add<float>(entries);
+    const std::size_t stamp = parts.add<std::uint64_t>(1);
     bytes = parts.bytes();
     if (memory == nullptr) return {};
     return {at<std::int32_t>(memory, rankIndex), at<std::uint32_t>(memory, received),
-            at<std::int32_t>(memory, positions), at<float>(memory, weights)};
+            at<std::int32_t>(memory, positions), at<float>(memory, weights),
+            at<std::uint64_t>(memory, stamp),    0};
   }
   std::shared_ptr<void> allocate(std::size_t bytes) const { return detail::allocatePrivateMemory(where_, bytes); }
 
@@ -392,6 +397,7 @@ class Buffer::State {
     call.wait = wait();
     call.dimensions = sizes;
     call.handle = handle;
+    call.handle.identity = 2 * number_ + static_cast<std::uint32_t>(form);
     call.tokens = tokens;
     call.rowPacks = packs;
     call.phase = phase;
@@ -417,7 +423,13 @@ class Buffer::State {
     if (where_ == DeviceType::CPU) check();
   }
 
+  static std::uint32_t nextNumber() {
+    static std::atomic<std::uint32_t> next{1};
+    return next++;
+  }
+
   const BufferConfig config_;
+  const std::uint32_t number_ = nextNumber();  ///< among the buffers of this process: what a handle is recognised by
   const DeviceType where_;
   const Team<> team_;
   std::shared_ptr<WaitMonitor> monitor_;

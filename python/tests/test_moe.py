@@ -121,6 +121,25 @@ def test_fake_kernels_and_errors():
     assert body(lone_bootstrap())
 
 
+@pytest.mark.parametrize("wrong", ["buffer", "form", "tokens"])
+def test_memory_of_another_handle(wrong):
+    comm = mscclpp.CommGroup(bootstrap=lone_bootstrap())
+    buffer, other = (moe.Buffer(comm, experts=LOCAL, hidden=HIDDEN, topk=TOPK, max_tokens=8, max_low_latency_tokens=8,
+                                device="cpu") for _ in range(2))  # fmt: skip
+    x, experts, weights = inputs(0, 1, 8)
+    rows, handle = buffer.dispatch(x, experts, weights)
+    results = torch.zeros(rows.rows.shape, dtype=torch.bfloat16)
+    combine = torch.ops.mscclpp_moe.combine
+    assert combine(results, handle.memory.clone(), 8, buffer.name, False).shape == x.shape  # a copy is the same handle
+    memory = {
+        "buffer": lambda: other.dispatch(x, experts, weights)[1].memory,
+        "form": lambda: buffer.low_latency_dispatch(x, experts, weights)[1].memory,
+        "tokens": lambda: handle.memory,
+    }[wrong]()
+    with pytest.raises(mscclpp.InvalidUsage, match="combines with a handle of another buffer or form, of a dispatch"):
+        combine(results, memory, 7 if wrong == "tokens" else 8, buffer.name, False)
+
+
 def test_order_of_calls_and_capacity():
     def body(bootstrap):
         comm = mscclpp.CommGroup(bootstrap=bootstrap)

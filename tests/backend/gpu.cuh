@@ -129,14 +129,8 @@ class GpuBackend {
   static constexpr bool onGpu = true;
   static constexpr int warpWidth = 32;
 
-  GpuBackend() {
-    gpuCount();
-    void* memory = nullptr;
-    checkCuda(cudaHostAlloc(&memory, sizeof(WaitControl), cudaHostAllocMapped | cudaHostAllocPortable),
-              "cudaHostAlloc");
-    control_ = new (memory) WaitControl{};
-  }
-  ~GpuBackend() { cudaFreeHost(control_); }
+  GpuBackend() : control_(controls().take()) { gpuCount(); }
+  ~GpuBackend() { controls().giveBack(control_); }
   GpuBackend(const GpuBackend&) = delete;
   GpuBackend& operator=(const GpuBackend&) = delete;
 
@@ -184,6 +178,31 @@ class GpuBackend {
   }
 
  private:
+  /// Host memory that kernels access, for the next backend: to allocate and to free it takes longer than a small test.
+  class Controls {
+   public:
+    WaitControl* take() {
+      if (free_.empty()) {
+        void* memory = nullptr;
+        checkCuda(cudaHostAlloc(&memory, sizeof(WaitControl), cudaHostAllocMapped | cudaHostAllocPortable),
+                  "cudaHostAlloc");
+        return new (memory) WaitControl{};
+      }
+      WaitControl* const control = free_.back();
+      free_.pop_back();
+      *control = {};
+      return control;
+    }
+    void giveBack(WaitControl* control) { free_.push_back(control); }
+
+   private:
+    std::vector<WaitControl*> free_;
+  };
+  static Controls& controls() {
+    static Controls all;  // lives as long as the process
+    return all;
+  }
+
   WaitControl* control_;
 };
 

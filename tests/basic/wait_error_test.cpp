@@ -41,6 +41,9 @@ TEST_CASE("wait_error: a wrong call names the difference, and what to do") {
         "the output of rank 5 for the rows of its experts holds 100 rows, and a dispatch sends it 137, padding "
         "included: give every rank an output of at least as many rows, or of as many as every routing needs "
         "(moe::Buffer::largestCapacity())");
+  CHECK(sentence(WaitOutcome::OtherHandle, 1, 2) ==
+        "rank 3 combines with a handle of another buffer or form, of a dispatch with another number of tokens, or of "
+        "none that has been received: pass what that dispatch has returned");
   const auto starts = [](const std::string& text, const std::string& start) { return text.rfind(start, 0) == 0; };
   CHECK(starts(sentence(WaitOutcome::OtherCollective, 1, 2),
                "rank 5 calls another collective than rank 3 on the same scratch: all ranks must make the same calls"));

@@ -1,9 +1,11 @@
-// The choice between a GEMM with a collective inside and separate kernels.
+// The choice between the forms of a GEMM with a collective.
 #include "kernels/fused_gemm_choice.hpp"
 
 #include <doctest/doctest.h>
 
 #include <initializer_list>
+
+#include "kernels/cutlass/gemm.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::kernels;
@@ -12,12 +14,14 @@ namespace {
 
 /// Rates of a GPU on which both GEMMs are equally fast.
 constexpr GemmSpeed speed{700, 3e6, 4};
-constexpr GemmRates equalRates{"", speed, speed};
+constexpr GemmRates equalRates{"", speed, speed, 1, 8, 2e6};
+constexpr int cutlassBlocks = 128;
 
 bool isSerial(const GemmRates& rates, GemmCollective collective, std::size_t rows, std::size_t width, std::size_t depth,
               int ranks = 2) {
-  const GemmEstimate estimate = estimateGemm(rates, {collective, 8192, width, depth}, rows, ranks);
+  const GemmEstimate estimate = estimateGemm({rates, cutlassBlocks, ranks}, {collective, 8192, width, depth}, rows);
   CHECK(estimate.fused > 0);
+  CHECK(estimate.cutlass > 0);
   CHECK(estimate.serial > 0);
   return estimate.serial < estimate.fused;
 }
@@ -27,7 +31,8 @@ bool isSerial(const GemmRates& rates, GemmCollective collective, std::size_t row
 TEST_CASE("fused GEMM: where both GEMMs are equally fast, fusing pays") {
   using enum GemmCollective;
   for (const auto collective : {AllReduce, ReduceScatter, AllGather}) {
-    CHECK_FALSE(isSerial(equalRates, collective, 16, 8192, 4096));
+    // Few rows of several ranks read the weights once in an all-gather of its own.
+    CHECK(isSerial(equalRates, collective, 16, 8192, 4096) == (collective == AllGather));
     for (const int ranks : {2, 4, 8}) {
       CAPTURE(ranks);
       CHECK_FALSE(isSerial(equalRates, collective, 512, 8192, 4096, ranks));
@@ -48,4 +53,99 @@ TEST_CASE("fused GEMM: the rates of a GPU are found by its name") {
   CHECK(gemmRates[gemmRatesOf("NVIDIA H200")].gpu == "H200");
   CHECK(gemmRates[gemmRatesOf("NVIDIA H100 80GB HBM3")].gpu == "H100");
   CHECK(gemmRatesOf("another GPU") == 0);
+}
+
+namespace {
+
+/// The form on an H100 that has all of them.
+GemmForm formOf(GemmCollective collective, std::size_t rows, std::size_t width, std::size_t depth, int ranks) {
+  const GemmPlace place{gemmRates[gemmRatesOf("NVIDIA H100")], cutlassBlocks, ranks};
+  return chooseGemm(estimateGemm(place, {collective, 8192, width, depth}, rows), {.cutlass = true, .serial = true});
+}
+
+}  // namespace
+
+TEST_CASE("fused GEMM: kernels of CUTLASS are for many rows") {
+  using enum GemmCollective;
+  // The layers of Llama-3-70B, divided by 2.
+  for (const std::size_t rows : {2048, 4096, 8192}) {
+    CAPTURE(rows);
+    CHECK(formOf(AllReduce, rows, 8192, 4096, 2) == GemmForm::Cutlass);
+    CHECK(formOf(ReduceScatter, rows, 8192, 4096, 2) == GemmForm::Cutlass);
+  }
+  for (const std::size_t rows : {4096, 8192}) CHECK(formOf(AllGather, rows, 5120, 8192, 2) == GemmForm::Cutlass);
+  for (const std::size_t rows : {1, 16, 64}) {
+    CAPTURE(rows);
+    CHECK(formOf(AllReduce, rows, 8192, 4096, 2) != GemmForm::Cutlass);
+  }
+}
+TEST_CASE("fused GEMM: where cuBLAS is not found, kernels of CUTLASS are taken from medium sizes on") {
+  using enum GemmCollective;
+  for (const GemmRates& rates : gemmRates) {
+    CAPTURE(rates.gpu);
+    for (const auto collective : {AllReduce, ReduceScatter, AllGather}) {
+      for (const std::size_t rows : {256, 512, 4096}) {
+        CAPTURE(rows);
+        const auto estimate = estimateGemm({rates, cutlassBlocks, 2}, {collective, 8192, 8192, 4096}, rows);
+        CHECK(chooseGemm(estimate, {.cutlass = true, .serial = false}) == GemmForm::Cutlass);
+        CHECK(chooseGemm(estimate, {.cutlass = false, .serial = false}) == GemmForm::Fused);
+      }
+    }
+  }
+}
+TEST_CASE("fused GEMM: a preferred form is taken where the call can have it") {
+  const GemmEstimate estimate{.fused = 3, .cutlass = 2, .serial = 1};
+  CHECK(chooseGemm(estimate, {true, true}) == GemmForm::Serial);
+  for (const GemmForm form : {GemmForm::Fused, GemmForm::Cutlass, GemmForm::Serial}) {
+    CHECK(chooseGemm(estimate, {true, true}, form) == form);
+  }
+  CHECK(chooseGemm(estimate, {true, false}, GemmForm::Serial) == GemmForm::Cutlass);
+  CHECK(chooseGemm(estimate, {false, true}, GemmForm::Cutlass) == GemmForm::Serial);
+  CHECK(chooseGemm({.fused = 1, .cutlass = 2, .serial = 3}, {true, true}) == GemmForm::Fused);
+}
+TEST_CASE("fused GEMM: without kernels of CUTLASS, none are estimated") {
+  const GemmLayer layer{GemmCollective::AllReduce, std::size_t{1} << 40, 8192, 4096};
+  const auto estimate = estimateGemm({gemmRates[0], 0, 2}, layer, std::size_t{1} << 40);
+  CHECK(chooseGemm(estimate, {.cutlass = true, .serial = false}) == GemmForm::Fused);
+}
+TEST_CASE("fused GEMM: which sizes kernels of CUTLASS can have") {
+  using enum GemmCollective;
+  CHECK(cutlassAccepts(GemmLayer{AllReduce, 700, 136, 200}));
+  CHECK_FALSE(cutlassAccepts(GemmLayer{AllReduce, 700, 132, 200}));
+  CHECK_FALSE(cutlassAccepts(GemmLayer{AllReduce, 700, 136, 204}));
+  CHECK_FALSE(cutlassAccepts(GemmLayer{AllReduce, std::size_t{1} << 31, 136, 200}));
+  CHECK(cutlassAccepts(GemmLayer{AllReduce, 700, 136, 200}, 333, 2));
+  CHECK(cutlassAccepts(GemmLayer{AllGather, 700, 136, 200}, 333, 2));
+  CHECK(cutlassAccepts(GemmLayer{AllGather, 700, 136, 200}, 129, 2));
+  CHECK_FALSE(cutlassAccepts(GemmLayer{AllGather, 700, 136, 200}, 128, 2));
+  const GemmLayer scatters{ReduceScatter, 700, 136, 200};
+  CHECK(cutlassAccepts(scatters, 512, 2));
+  CHECK(cutlassAccepts(scatters, 512, 4));
+  CHECK_FALSE(cutlassAccepts(scatters, 512, 8));
+  CHECK_FALSE(cutlassAccepts(scatters, 384, 2));
+}
+TEST_CASE("fused GEMM: the tile of kernels of CUTLASS") {
+  const CutlassTile& wide = cutlassTiles[cutlassGemmTileFor(8192, 8192, 4096, cutlassBlocks)];
+  CHECK(wide.columns == 256);
+  const CutlassTile& few = cutlassTiles[cutlassGemmTileFor(256, 5120, 4096, cutlassBlocks)];
+  CHECK(few.columns == 128);
+}
+TEST_CASE("fused GEMM: the swizzle of kernels of CUTLASS does not pad the problem much") {
+  // Tiles of 128 x 256, whose rows come in pairs.
+  CHECK(cutlassGemmSwizzle(0, 1024, 8192) == 4);
+  CHECK(cutlassGemmSwizzle(0, 8192, 8192) == 4);
+  CHECK(cutlassGemmSwizzle(0, 512, 8192) == 2);   // 4 rows of tiles
+  CHECK(cutlassGemmSwizzle(0, 256, 8192) == 1);   // 2 of them
+  CHECK(cutlassGemmSwizzle(0, 8192, 1280) == 1);  // 5 columns of tiles
+  CHECK(cutlassGemmSwizzle(0, 8192, 2560) == 2);  // 10 of them
+  CHECK(cutlassGemmSwizzle(0, 7900, 8192) == 4);  // 62 rows of tiles, as 64
+}
+TEST_CASE("fused GEMM: the blocks of kernels of CUTLASS leave room for odd multiprocessors") {
+  CHECK(cutlassGemmBlocks(132, 132) == 132);
+  CHECK(cutlassGemmBlocks(131, 132) == 130);
+  CHECK(cutlassGemmBlocks(130, 132) == 128);
+  CHECK(cutlassGemmBlocks(64, 132) == 56);
+  CHECK(cutlassGemmBlocks(40, 132) == 32);
+  CHECK(cutlassGemmBlocks(39, 132) == 0);
+  CHECK(cutlassGemmBlocks(2, 132) == 0);
 }

@@ -1,9 +1,13 @@
 // The compiled GEMMs with a collective inside, one process and GPU per rank.
 #include <doctest/doctest.h>
 
+#include <optional>
 #include <random>
+#include <vector>
 
 #include "gpu_rank.cuh"
+#include "kernels/cutlass/gemm.hpp"
+#include "kernels/fused_gemm_choice.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/collectives.hpp"
@@ -15,9 +19,18 @@ using namespace mscclpp::test;
 
 namespace {
 
-/// One call of random matrices, made twice by a graph; checks every element.
-void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& layer, std::size_t rows) {
+/// In memory of the GPU, from `offset` elements on.
+detail::UniqueGpuPtr<bf16> copyToGpu(std::vector<bf16> values, std::ptrdiff_t offset) {
+  values.insert(values.begin(), static_cast<std::size_t>(offset), narrow<bf16>(NAN));
+  return mscclpp::test::copyToGpu(values);
+}
+
+/// One call of random matrices, which begin `offset` elements after multiples of 16 bytes, made twice by a graph;
+/// checks every element.
+void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& layer, std::size_t rows,
+               std::ptrdiff_t offset = 0) {
   CAPTURE(rows);
+  CAPTURE(offset);
   const bool gathers = layer.collective == GemmCollective::AllGather;
   const bool scatters = layer.collective == GemmCollective::ReduceScatter;
   const std::size_t slice = ceilDivide(rows, static_cast<std::size_t>(rank.ranks));
@@ -32,20 +45,21 @@ void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& laye
   const auto at = [&](std::size_t row) { return mine.begin() + static_cast<std::ptrdiff_t>(row * layer.depth); };
   std::vector<bf16> part(at(gathers ? own.begin : 0), at(gathers ? own.end : rows));
   part.push_back(narrow<bf16>(0.0f));  // not empty
-  const auto input = copyToGpu(part);
-  const auto weight = copyToGpu(weights[static_cast<std::size_t>(rank.rank)].data);
+  const auto input = copyToGpu(part, offset);
+  const auto weight = copyToGpu(weights[static_cast<std::size_t>(rank.rank)].data, offset);
   const std::size_t outputRows = scatters ? own.size() : rows;
   std::vector<bf16> results(outputRows * layer.width + 1, narrow<bf16>(-77.0f));
-  const auto output = copyToGpu(results);
+  const auto output = copyToGpu(results, offset);
   CudaStreamWithFlags stream(cudaStreamNonBlocking);
   const Graph graph(stream, [&] {
     for (int call = 0; call < 2; ++call)
-      gemm.run({input.get(), weight.get(), output.get(), rows, stream, layer.width, layer.depth});
+      gemm.run(
+          {input.get() + offset, weight.get() + offset, output.get() + offset, rows, stream, layer.width, layer.depth});
   });
   graph.launch();
   MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
   gemm.check();
-  gpuMemcpy(results.data(), output.get(), results.size(), cudaMemcpyDeviceToHost);
+  gpuMemcpy(results.data(), output.get() + offset, results.size(), cudaMemcpyDeviceToHost);
   std::vector<RankProduct> products;
   for (int r = 0; r < rank.ranks; ++r) {
     if (gathers && r != rank.rank) continue;
@@ -66,6 +80,13 @@ void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& laye
   CHECK(widen<bf16>(results.back()) == -77.0f);
 }
 
+bool hasCutlassGemm(GemmCollective collective, int ranks) {
+  int device = 0, major = 0;
+  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
+  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
+  return kernels::findCutlassGemm(collective, ranks) != nullptr && major == 9;
+}
+
 }  // namespace
 
 TEST_CASE("fused GEMMs of all kinds, by every kernel, in graphs") {
@@ -76,24 +97,41 @@ TEST_CASE("a rank multiplies" * doctest::skip()) {
   for (const GemmCollective collective :
        {GemmCollective::AllReduce, GemmCollective::ReduceScatter, GemmCollective::AllGather}) {
     const GemmLayer layer{collective, 700, 136, 200};
-    const auto gemm = makeFusedGemm(*rank.communicator, layer);
-    for (const std::size_t rows : {1, 32, 33, 128, 129, 333, 700}) checkCall(rank, *gemm, layer, rows);
-    // What the scratch does not depend on may change.
-    GemmLayer changed = layer;
-    (collective == GemmCollective::AllGather ? changed.width : changed.depth) = 328;
-    for (const std::size_t rows : {3, 90}) checkCall(rank, *gemm, changed, rows);
-    CHECK_THROWS_AS(gemm->run({nullptr, nullptr, nullptr, 701, nullptr}), Error);
-    // Separate kernels, where cuBLAS is found and the model takes them; and with a few blocks, beside other calls.
-    const auto collectives = std::make_shared<Collectives>(rank.communicator, DeviceType::GPU);
-    GemmLayer small = layer;
-    small.maxBlocks = 7;
-    const auto chosen = makeFusedGemm(*rank.communicator, layer, DeviceType::GPU, collectives);
-    const auto fewBlocks = makeFusedGemm(*rank.communicator, small);
-    for (const std::size_t rows : {64, 300, 700}) {
-      checkCall(rank, *chosen, layer, rows);
-      checkCall(rank, *fewBlocks, layer, rows);
+    const bool hasCutlass = hasCutlassGemm(collective, rank.ranks);
+    for (const GemmForm form : {GemmForm::Fused, GemmForm::Cutlass}) {
+      if (form == GemmForm::Cutlass && !hasCutlass) continue;
+      CAPTURE(static_cast<int>(form));
+      const auto gemm = kernels::gpu::makeFusedGemm(*rank.communicator, layer, nullptr, form);
+      for (const std::size_t rows : {1, 16, 17, 32, 33, 64, 65, 128, 129, 333, 512, 700}) {
+        CHECK((gemm->form(rows) == GemmForm::Cutlass) ==
+              (form == GemmForm::Cutlass && kernels::cutlassAccepts(layer, rows, rank.ranks)));
+        checkCall(rank, *gemm, layer, rows);
+      }
+      // What the scratch does not depend on may change. Any sizes and addresses, which TMA cannot have.
+      GemmLayer changed = layer;
+      auto& size = collective == GemmCollective::AllGather ? changed.width : changed.depth;
+      size = 328;
+      for (const std::size_t rows : {3, 90, 512}) checkCall(rank, *gemm, changed, rows);
+      size = 203;
+      for (const std::size_t rows : {90, 512}) checkCall(rank, *gemm, changed, rows);
+      checkCall(rank, *gemm, layer, 512, 1);
+      CHECK_FALSE(gemm->isSerial(700));
+      CHECK_THROWS_AS(gemm->run({nullptr, nullptr, nullptr, 701, nullptr}), Error);
     }
-    CHECK_FALSE(gemm->isSerial(700));
+    // The form that is estimated to be the fastest; and with a few blocks, beside other calls.
+    const auto collectives = std::make_shared<Collectives>(rank.communicator, DeviceType::GPU);
+    const auto chosen = makeFusedGemm(*rank.communicator, layer, DeviceType::GPU, collectives);
+    const auto serial = kernels::gpu::makeFusedGemm(*rank.communicator, layer, collectives, GemmForm::Serial);
+    for (const std::size_t rows : {64, 300, 512, 700}) {
+      checkCall(rank, *chosen, layer, rows);
+      checkCall(rank, *serial, layer, rows);
+    }
+    for (const int blocks : {7, 64}) {
+      GemmLayer small = layer;
+      small.maxBlocks = blocks;
+      const auto fewBlocks = makeFusedGemm(*rank.communicator, small);
+      for (const std::size_t rows : {64, 300, 512, 700}) checkCall(rank, *fewBlocks, layer, rows);
+    }
     const GemmLayer odd{collective, 90, 77, 51};
     const auto oddGemm = makeFusedGemm(*rank.communicator, odd);
     for (const std::size_t rows : {2, 65, 90}) checkCall(rank, *oddGemm, odd, rows);

@@ -316,6 +316,36 @@ inline void checkMoeMisuse(Communicator& communicator, const MoeMemory& memory) 
   communicator.bootstrap()->barrier();
 }
 
+/// Memory that a handle of another buffer, of the other form or of another number of tokens has been in.
+inline void checkOtherHandles(Communicator& communicator, const MoeMemory& memory) {
+  const moe::BufferConfig config = moeConfig(communicator.bootstrap()->getNranks(), moe::RowFormat::Bf16);
+  for (int kind = 0; kind < 4; ++kind) {
+    CAPTURE(kind);
+    moe::Buffer buffer(communicator, memory.where, config), other(communicator, memory.where, config);
+    const auto data = memory.allocate(std::max(buffer.largestCapacity(), buffer.lowLatencyCapacity()) *
+                                      std::size_t{config.hidden} * 2);
+    const auto words = memory.allocate(1024);
+    auto* const counts = static_cast<std::uint32_t*>(words.get());
+    const moe::ExpertBatch batch{data.get(),  nullptr, counts,
+                                 counts + 64, nullptr, std::max(buffer.largestCapacity(), buffer.lowLatencyCapacity())};
+    moe::DispatchHandle handle = buffer.makeHandle(), foreign = other.makeHandle();
+    buffer.dispatch({}, batch, handle);
+    other.dispatch({}, batch, foreign);
+    const auto combine = [&](const moe::DispatchHandle& from, std::uint32_t tokens) {
+      void* const at = const_cast<std::int32_t*>(from.view().rankIndex);
+      buffer.combine(data.get(), data.get(), buffer.restoreHandle(at, moe::Form::Bandwidth, tokens));
+      memory.synchronise();
+      buffer.check();
+    };
+    combine(handle, 0);  // the right one
+    if (kind == 1) buffer.lowLatencyDispatch({}, batch, handle);
+    if (kind == 3) handle = buffer.makeHandle();
+    expectInvalidUsage("combines with a handle of another buffer or form",
+                       [&] { combine(kind == 0 ? foreign : handle, kind == 2 ? 1 : 0); });
+    communicator.bootstrap()->barrier();
+  }
+}
+
 /// The output of one rank is too small: every rank gets an error that names it, long before a wait times out.
 inline void checkSmallMoeOutput(Communicator& communicator, const MoeMemory& memory) {
   const int ranks = communicator.bootstrap()->getNranks();

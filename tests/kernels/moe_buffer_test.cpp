@@ -36,6 +36,13 @@ TEST_CASE("wrong configurations and arguments of a buffer") {
   });
 }
 
+TEST_CASE("handles in memory of other dispatches") {
+  runAsThreads(2, [](std::shared_ptr<Bootstrap> bootstrap) {
+    Communicator communicator(bootstrap);
+    checkOtherHandles(communicator, cpuMemory);
+  });
+}
+
 TEST_CASE("an output that is too small is named on all ranks") {
   runAsThreads(3, [](std::shared_ptr<Bootstrap> bootstrap) {
     Communicator communicator(bootstrap);

@@ -50,6 +50,7 @@ TEST_CASE("wrong arguments, a wrong order of calls and an output that is too sma
 TEST_CASE("a rank with wrong calls" * doctest::skip()) {
   GpuRank rank;
   checkMoeMisuse(*rank.communicator, gpuMemory());
+  checkOtherHandles(*rank.communicator, gpuMemory());
   checkSmallMoeOutput(*rank.communicator, gpuMemory());
   rank.bootstrap->barrier();
 }

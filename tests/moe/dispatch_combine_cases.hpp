@@ -1,6 +1,8 @@
 // Cases of moe/: dispatch and combine over both transports, with random routings.
 #pragma once
 
+#include <cstdlib>
+
 #include "mscclpp/packet/packet_rows.hpp"
 #include "mscclpp/packet/sentinel.hpp"
 #include "tester.hpp"
@@ -83,6 +85,50 @@ TEST_CASE("moe: packets with 32-bit flags, whose numbers repeat") {
     CAPTURE(first);
     checkMoe<Ll16Packets, RowKind::Plain>(p, 1, 2, 8, first);
   }
+}
+
+/// The number of random shapes of each kind: a few on CPUs, whose lanes are threads, more on GPUs, or
+/// MSCCLPP_MOE_SHAPES.
+inline int randomMoeShapes() {
+  const char* value = std::getenv("MSCCLPP_MOE_SHAPES");
+  if (value != nullptr) return std::atoi(value);
+  return Backend<>::onGpu ? 50 : 12;
+}
+
+/// Random numbers of ranks, experts, choices, tokens, packs, blocks and warps, and places of the experts' rows.
+template <class Transport, RowKind kind>
+void checkRandomShapes(unsigned seed) {
+  constexpr bool onGpu = Backend<>::onGpu;
+  std::mt19937 random(seed);
+  const auto atMost = [&](unsigned most) { return static_cast<int>(random() % most) + 1; };
+  for (int i = 0; i < randomMoeShapes(); ++i) {
+    CAPTURE(seed);
+    CAPTURE(i);
+    const auto tokens = static_cast<std::uint32_t>(atMost(i % 8 == 0 && onGpu ? 200 : 20));
+    const int topk = atMost(moe::maxTopk);
+    MoeParameters p =
+        moeParameters(atMost(4), atMost(i % 8 == 1 ? 300 : 12), topk, tokens, 2, static_cast<unsigned>(i));
+    p.rowPacks = static_cast<std::uint32_t>(atMost(i % 8 == 2 ? 500 : 20));
+    p.resultPacks = static_cast<std::uint32_t>(atMost(i % 8 == 3 ? 300 : 12));
+    p.hasWeights = random() % 3 != 0;
+    p.isSplit = random() % 3 == 0;
+    const auto place = random() % 3;
+    if (place == 0) p.alignment = static_cast<std::uint32_t>(atMost(9));
+    if (place == 1) p.stride = static_cast<std::uint32_t>(p.dimensions.ranks) * tokens + random() % 3;
+    checkMoe<Transport, kind>(p, atMost(onGpu ? 4 : 2), atMost(onGpu ? 8 : 2), static_cast<unsigned>(i));
+  }
+}
+TEST_CASE("moe: random shapes, by packets") {
+  checkRandomShapes<SentinelPackets, RowKind::Plain>(1);
+}
+TEST_CASE("moe: random shapes, by stores") {
+  checkRandomShapes<moe::StoreTransport, RowKind::Plain>(2);
+}
+TEST_CASE("moe: random shapes, by bulk copies") {
+  checkRandomShapes<moe::BulkTransport, RowKind::Scaled>(3);
+}
+TEST_CASE("moe: random shapes, quantised on the way") {
+  checkRandomShapes<SentinelPackets, RowKind::Quantised>(4);
 }
 
 /// Calls of many different sizes, with one rank that is slow.

@@ -66,7 +66,7 @@ TEST_CASE("moe: the checks detect mutants") {
   CHECK(isDetected<LossyStores>());
   CHECK(isDetected<LossyPackets>());
   CHECK(isDetected<OneSetPackets>());
-  CHECK(isDetected<SentinelPackets>(true));
+  CHECK(isDetected<moe::StoreTransport>(true));
 }
 
 TEST_CASE("moe: ThreadSanitizer detects flags without release") {

@@ -1,4 +1,5 @@
-// The layout of a routing, for warps of several widths, against one that is computed token by token.
+// The layout of a routing, for warps of several widths, and the same by single blocks, against one that is computed
+// token by token.
 #include "mscclpp/moe/routing.hpp"
 
 #include <doctest/doctest.h>
@@ -9,6 +10,7 @@
 #include "mscclpp/basic/serial_group.hpp"
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/emulation/launch.hpp"
+#include "mscclpp/moe/block_routing.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 
 using namespace mscclpp;
@@ -89,7 +91,55 @@ void checkLayout(int blocks, int topk, std::uint32_t tokens) {
   CHECK(layout.expertIndex == wanted.expertIndex);
 }
 
+/// Each of two blocks computes all of it, twice in the same memory, for other tokens at first.
+void checkBlockRouting(int threads, int topk, std::uint32_t tokens) {
+  CAPTURE(threads);
+  CAPTURE(topk);
+  CAPTURE(tokens);
+  const moe::Dimensions d{tokens + 40, topk, 12, 3};
+  const auto others = randomExperts(d, tokens + 40), experts = randomExperts(d, tokens);
+  const Layout wanted = expected(d, experts, tokens);
+  std::vector<std::uint32_t> words[2];
+  for (auto& memory : words) memory.assign(moe::blockRoutingWords(d), 0xdeadbeefu);
+  Layout found[2] = {Layout(d, tokens), Layout(d, tokens)};
+  emulation::launch<4>({.blocks = 2, .threads = threads}, [&](int, const auto& grid) {
+    const auto block = grid.block();
+    const int index = grid.blockIndex();
+    const moe::BlockRouting routing(grid, d, words[index].data());
+    routing.make(moe::Routing<std::int32_t>{others.data(), nullptr, tokens + 40});
+    routing.make(moe::Routing<std::int32_t>{experts.data(), nullptr, tokens});
+    Layout& layout = found[index];
+    const auto share = [&](std::size_t count, const auto& f) {
+      for (auto i = static_cast<std::size_t>(block.rank()); i < count; i += static_cast<std::size_t>(block.size()))
+        f(i);
+    };
+    share(12,
+          [&](std::size_t e) { layout.perExpert[e] = routing.countOfExpert(static_cast<std::uint32_t>(e), tokens); });
+    share(3, [&](std::size_t r) { layout.perRank[r] = routing.countOfRank(static_cast<int>(r), tokens); });
+    share(layout.rankIndex.size(), [&](std::size_t i) {
+      layout.rankIndex[i] = routing.indexAtRank(static_cast<std::uint32_t>(i / 3), static_cast<int>(i % 3));
+    });
+    share(layout.expertIndex.size(), [&](std::size_t i) {
+      const bool counts = wanted.expertIndex[i] >= 0;
+      const auto token = static_cast<std::uint32_t>(i / static_cast<std::size_t>(topk));
+      layout.expertIndex[i] =
+          counts ? static_cast<std::int32_t>(routing.indexAtExpert(token, static_cast<std::uint32_t>(experts[i]))) : -1;
+    });
+  });
+  for (const Layout& layout : found) {
+    CHECK(layout.perExpert == wanted.perExpert);
+    CHECK(layout.perRank == wanted.perRank);
+    CHECK(layout.rankIndex == wanted.rankIndex);
+    CHECK(layout.expertIndex == wanted.expertIndex);
+  }
+}
+
 }  // namespace
+
+TEST_CASE("routing: by a block, up to and beyond the tokens of a word") {
+  for (const std::uint32_t tokens : {0u, 1u, 31u, 32u, 33u, 97u}) checkBlockRouting(8, 3, tokens);
+  for (int topk = 1; topk <= moe::maxTopk; ++topk) checkBlockRouting(12, topk, 45);
+}
 
 TEST_CASE("routing: every number of choices, with warps that hold less than a token, one and several") {
   for (int topk = 1; topk <= moe::maxTopk; ++topk) {

@@ -25,10 +25,10 @@ enum class RowKind { Plain, Scaled, Quantised };
 
 /// Offsets in the buffer of a rank, in bytes. Arrays of calls follow each other.
 struct MoeOffsets {
-  std::size_t tokensPerExpert, tokensPerRank, expertIndex, segmentCounts, barrier, tables;  // workspace
-  std::size_t rankIndex, received, positions, weightsReceived, counts, offsets, origins;    // of each call
-  std::size_t experts, weights, rows, scales, results;                                      // inputs of each call
-  std::size_t expertRows, expertScales, combined;                                           // outputs of each call
+  std::size_t tokensPerExpert, tokensPerRank, expertIndex, segmentCounts, barrier, blockMemory;  // workspace
+  std::size_t rankIndex, received, positions, weightsReceived, stamp, counts, offsets, origins;  // of each call
+  std::size_t experts, weights, rows, scales, results;                                           // inputs of each call
+  std::size_t expertRows, expertScales, combined;                                                // outputs of each call
   std::size_t firstOfCalls, callBytes, bytes;
 };
 
@@ -50,7 +50,7 @@ struct MoeParameters {
   bool hasWeights;
   bool isSplit;       ///< calls in two phases
   bool dispatchOnly;  ///< without combine
-  bool wrongCounts;   ///< rank 1 announces other counts than it sends: a mutant
+  bool wrongCounts;   ///< rank 1 announces other counts than it sends: a mutant of the bandwidth form
   int slowRank;       ///< -1: none; sleeps in the middle of its receptions
   std::uint64_t slowness;
   int absentRank;  ///< -1: none; makes no call
@@ -73,12 +73,14 @@ inline MoeOffsets offsetsOf(const MoeParameters& p) {
   at.expertIndex = place(end, choices * 4);
   at.segmentCounts = place(end, moe::maxSegments * (static_cast<std::size_t>(d.experts) + ranks) * 4);
   at.barrier = place(end, sizeof(GridBarrier));
-  at.tables = place(end, moe::DispatchWorkspace::tableWords(d) * 4 * static_cast<std::size_t>(p.maxBlocks));
+  at.blockMemory = place(
+      end, moe::Dispatch<moe::PacketTransport<Sentinel>>::blockWords(d) * 4 * static_cast<std::size_t>(p.maxBlocks));
   at.firstOfCalls = end;
   at.rankIndex = place(end, std::size_t{d.maxTokens} * ranks * 4);
   at.received = place(end, ranks * 4);
   at.positions = place(end, ranks * choices * 4);
   at.weightsReceived = place(end, ranks * choices * 4);
+  at.stamp = place(end, 8);
   at.counts = place(end, perRank * 4);
   at.offsets = place(end, (perRank + 1) * 4);
   at.origins = place(end, std::size_t{p.capacity} * sizeof(moe::RowOrigin));
@@ -135,7 +137,8 @@ struct MoeBody {
       auto* const epochs = reinterpret_cast<std::uint64_t*>(p.epochs.at(rank));
       const moe::Handle handle{
           local<std::int32_t>(rank, p.at.rankIndex + shift), local<std::uint32_t>(rank, p.at.received + shift),
-          local<std::int32_t>(rank, p.at.positions + shift), local<float>(rank, p.at.weightsReceived + shift)};
+          local<std::int32_t>(rank, p.at.positions + shift), local<float>(rank, p.at.weightsReceived + shift),
+          local<std::uint64_t>(rank, p.at.stamp + shift),    7};
       typename Dispatch::Args dispatch{};
       dispatch.team = Team<>(rank, p.dimensions.ranks);
       dispatch.window = p.dispatchScratch;
@@ -151,7 +154,7 @@ struct MoeBody {
            handle.rankIndex, local<std::int32_t>(rank, p.at.expertIndex),
            local<std::uint32_t>(rank, p.at.segmentCounts)},
           &barrier,
-          local<std::uint32_t>(rank, p.at.tables),
+          local<std::uint32_t>(rank, p.at.blockMemory),
           p.maxBlocks};
       if (p.wrongCounts && rank == 1) {
         dispatch.workspace.layout.tokensPerRank = local<std::uint32_t>(rank, p.at.tokensPerExpert);
@@ -294,7 +297,9 @@ class MoeTester {
     p.memory = memory.window();
     p.wait = backend.wait(timeout);
     MoeOutcome outcome;
-    outcome.record = backend.run({ranks, blocks, warps, Body::Dispatch::sharedBytes({}, {})}, Body{p});
+    typename Body::Dispatch::Args sizes{};
+    sizes.dimensions = p_.dimensions;
+    outcome.record = backend.run({ranks, blocks, warps, Body::Dispatch::sharedBytes(sizes, {})}, Body{p});
     for (int rank = 0; rank < ranks && outcome.error.empty(); ++rank) {
       const auto bytes = memory.template read<std::byte>(rank);
       for (int call = 0; call < p_.calls && outcome.error.empty(); ++call) {

@@ -1,6 +1,8 @@
-// The operations of arch/atomic.hpp and the fences: order, scope and width as named, without additional fences.
+// The operations of arch/atomic.hpp and arch/set_bits.hpp, and the fences: order, scope and width as named, without
+// additional fences.
 #include "mscclpp/arch/atomic.hpp"
 #include "mscclpp/arch/fence.hpp"
+#include "mscclpp/arch/set_bits.hpp"
 
 using namespace mscclpp::arch;
 
@@ -120,4 +122,10 @@ __global__ void fences(int* words) {
   // PTX: st\.(global\.)?(b|u)32
   // PTX: fence\.acq_rel\.sys
   // PTX: st\.(global\.)?(b|u)32
+}
+
+__global__ void bits(std::uint32_t* word) {
+  setBits(word, 4u);
+  // PTX: red\.relaxed\.cta\.or\.b32
+  // PTX-NOT: fence|membar|atom
 }

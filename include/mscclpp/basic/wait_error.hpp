@@ -68,7 +68,7 @@ inline std::string gridText(std::uint64_t word) {
 inline bool isInvalidCall(const WaitRecord& record) {
   return record.outcome == WaitOutcome::InvalidCall || record.outcome == WaitOutcome::OtherCollective ||
          record.outcome == WaitOutcome::OtherCount || record.outcome == WaitOutcome::OtherGrid ||
-         record.outcome == WaitOutcome::OutputTooSmall;
+         record.outcome == WaitOutcome::OutputTooSmall || record.outcome == WaitOutcome::OtherHandle;
 }
 
 /// The record as a sentence: who waited for whom and for what, or which call was wrong, and what to do.
@@ -99,6 +99,10 @@ inline std::string sentenceOf(const WaitRecord& record) {
              " rows, and a dispatch sends it " + std::to_string(record.seen) +
              ", padding included: give every rank an output of at least as many rows, or of as many as every routing "
              "needs (moe::Buffer::largestCapacity())";
+    case WaitOutcome::OtherHandle:
+      return own +
+             " combines with a handle of another buffer or form, of a dispatch with another number of tokens, or " +
+             "of none that has been received: pass what that dispatch has returned";
     case WaitOutcome::Deadline:
       end = " past its deadline";
       break;

@@ -27,7 +27,7 @@ enum class WaitOperation : std::uint32_t {
   PlanSemaphore,  ///< for a device semaphore of the rank
 };
 
-/// Why the wait failed. The last five are wrong calls of a collective, found by WaitOperation::Call; `expected` is then
+/// Why the wait failed. The last six are wrong calls of a collective, found by WaitOperation::Call; `expected` is then
 /// what this rank passes, and `seen` what the peer does.
 enum class WaitOutcome : std::uint32_t {
   Pending = 0,
@@ -39,6 +39,7 @@ enum class WaitOutcome : std::uint32_t {
   OtherCount,       ///< elements
   OtherGrid,        ///< blocks + 65536 * threads
   OutputTooSmall,   ///< of the peer, or of this rank, for a dispatch; expected: rows that it holds, seen: that it gets
+  OtherHandle,      ///< of a combine, whose memory no such dispatch has written; expected and seen: Handle::stampOf()
 };
 
 /// The first failed wait of a context. The thread that changes `state` from 0 to 1 writes the record, then stores 2

@@ -97,7 +97,7 @@ class PacketSession {
     static_assert(stage::arraysMatch<Stages...>(false),
                   "one stage sends through an array, and a later one (or the same, in an exchange) receives from it");
     if (hasStopped_) return false;
-    if constexpr (reuse == SlotReuse::ByCredits) sendCredits();
+    begin();
     (runStage(stages), ...);
     clearUnused([&](int array, int from) {
       Index packs = 0;
@@ -105,6 +105,20 @@ class PacketSession {
       (add(stages.packsReceived(array, from, args_.team.rank())), ...);
       return packs;
     });
+    return finish();
+  }
+
+  // For a kernel that runs its own code between them instead of stages. Its packets have no flags that repeat, for
+  // which run() clears the slots that a call does not use.
+
+  /// Whether the call does nothing, since an earlier one has failed.
+  MSCCLPP_INLINE bool hasStopped() const { return hasStopped_; }
+  /// Called by all threads before the first operation.
+  MSCCLPP_INLINE void begin() const {
+    if constexpr (reuse == SlotReuse::ByCredits) sendCredits();
+  }
+  /// Ends a call that has not stopped; called by all threads. Returns whether all waits of this thread have succeeded.
+  MSCCLPP_INLINE bool finish() const {
     if (failed()) args_.epochs.stop(epoch_);
     args_.epochs.advance(grid_, P::nextEpoch(epoch_));
     return !failed();

@@ -41,6 +41,13 @@ struct FusedGemmCall {
   std::size_t depth = 0;  ///< 0: the layer's. With AllReduce and ReduceScatter it may change from call to call
 };
 
+/// How a call is computed on GPUs.
+enum class GemmForm {
+  Fused,    ///< by the library's kernels with the collective inside, which take any sizes; also the form of CPU ranks
+  Cutlass,  ///< by kernels of CUTLASS with the collective inside, where the library is built with them
+  Serial    ///< by a GEMM of cuBLAS and a call of Collectives
+};
+
 /// One layer's fused kernels. The kernel is chosen by the number of rows: for few rows, narrow tiles and an all-reduce
 /// in one hop. docs/fusing.md says what they do, and which bits they give: the same on all ranks, in every run. On CPU
 /// ranks the product is a source of the library's collectives, which run in the calling thread.
@@ -59,8 +66,10 @@ class FusedGemm {
   /// Error(InvalidUsage) for more rows than the layer has and for another width or depth where it is the layer's,
   /// CudaError, and on CPU ranks what check() throws.
   virtual void run(const FusedGemmCall& call) const = 0;
-  /// Whether a call with so many rows is a GEMM of cuBLAS and a call of the Collectives. The same on all ranks.
-  virtual bool isSerial(std::size_t rows) const = 0;
+  /// How a call with so many rows is computed. The same on all ranks.
+  virtual GemmForm form(std::size_t rows) const = 0;
+  /// Whether that is a GEMM of cuBLAS and a call of the Collectives.
+  bool isSerial(std::size_t rows) const { return form(rows) == GemmForm::Serial; }
   /// After calls have ended: throws what WaitMonitor::check throws if one of their waits failed. Then it is unfit for
   /// use.
   virtual void check() const = 0;
@@ -72,6 +81,9 @@ class FusedGemm {
 /// Collective: called by all ranks of the communicator, on GPUs each with its own one current, with the same layer.
 /// Allocates the scratch of the longest call (docs/fusing.md), on CPU ranks less than a MiB. Throws Error(InvalidUsage)
 /// on all ranks if they differ, or for sizes of 0, and for GPUs in a build without CUDA.
+///
+/// Kernels of CUTLASS are those of the build option cutlass_gemms: for GPUs of compute capability 9.0 and layers whose
+/// width and depth are multiples of 8 on all ranks. They run where a model estimates that to be the fastest.
 ///
 /// collectives: of the same communicator, if given on all ranks, and if all of them find cuBLAS: then a call on GPUs
 /// runs as a GEMM of cuBLAS and a collective where a model estimates that to be faster (docs/fusing.md). Their order is

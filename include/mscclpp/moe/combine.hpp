@@ -15,7 +15,9 @@
 
 namespace mscclpp::moe {
 
-/// The arguments of a Combine. `count` is the number of this rank's tokens, as in the dispatch.
+/// The arguments of a Combine. `count` is the number of this rank's tokens, as in the dispatch. If the handle's memory
+/// has not been written by a dispatch of so many tokens with the same Handle::identity, the call fails (outcome
+/// OtherHandle).
 template <int Ranks, class Transport>
 struct CombineArgs : CollectiveArgs<Ranks, RowSlots<Transport>> {
   Dimensions dimensions;
@@ -114,15 +116,20 @@ struct Combine {
     BoundedWait& wait;
 
     MSCCLPP_INLINE bool run() {
+      const std::uint64_t stamp = *args.handle.stamp;
       if (session.hasStopped() || args.dispatches.hasStopped(EpochWords::stopped - 1)) return false;
       const bool sends = args.phase != Phase::Receive;
       const bool receives = args.phase != Phase::Send;
       const auto share = session.share(args.phase, grid.warpCount());
-      if (sends) session.enter([](int, std::uint32_t) { return 0u; });
       const auto end = [&] {
         if (!receives) return session.suspend();
         return session.finish([&](int from) { return rowsFrom(from); });
       };
+      if (stamp != args.handle.stampOf(args.count)) {
+        if (grid.block().rank() == 0) failForHandle(stamp);
+        return end();
+      }
+      if (sends) session.enter();
       if constexpr (Transport::hasRowFlags) {
         if (!session.awaitEntries()) return end();
       }
@@ -134,6 +141,11 @@ struct Combine {
       return end();
     }
 
+    MSCCLPP_INLINE void failForHandle(std::uint64_t stamp) {
+      const WaitSite site{WaitOperation::Call, args.team.rank(), -1, static_cast<std::uint32_t>(grid.blockIndex()),
+                          args.handle.stampOf(args.count)};
+      wait.fail(site, WaitOutcome::OtherHandle, stamp);
+    }
     MSCCLPP_INLINE std::uint32_t rowsFrom(int from) const {
       std::uint32_t rows = 0;
       for (std::uint32_t token = 0; token < args.count; ++token) {
@@ -150,7 +162,9 @@ struct Combine {
     // ---- sending ----
 
     MSCCLPP_INLINE void send(std::uint32_t first, std::uint32_t stride) {
-      if (session.failed()) return;
+      if constexpr (Transport::hasRowFlags) {  // after waits
+        if (session.failed()) return;
+      }
       const std::uint32_t perRow = itemsPerRow();
       std::uint32_t item = first;
       for (int i = 0; i < args.team.size() - (addsOwnPart ? 1 : 0); ++i) {
@@ -247,7 +261,9 @@ struct Combine {
     // ---- receiving ----
 
     MSCCLPP_INLINE void receive(std::uint32_t first, std::uint32_t stride) {
-      if (session.failed()) return;
+      if constexpr (Transport::hasRowFlags) {
+        if (session.failed()) return;
+      }
       const std::uint32_t perRow = itemsPerRow();
       const std::uint32_t items = static_cast<std::uint32_t>(args.count) * perRow;
       for (std::uint32_t item = first; item < items; item += stride) {

@@ -5,23 +5,23 @@
 #include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/collective/collective.hpp"
 #include "mscclpp/config.hpp"
+#include "mscclpp/moe/block_routing.hpp"
 #include "mscclpp/moe/expert_rows.hpp"
 #include "mscclpp/moe/routing.hpp"
 #include "mscclpp/moe/row_session.hpp"
+#include "mscclpp/moe/row_table.hpp"
 #include "mscclpp/moe/row_transport.hpp"
+#include "mscclpp/moe/token_choices.hpp"
 
 namespace mscclpp::moe {
 
 /// Memory of this rank that a dispatch computes with; used by one call at a time.
 struct DispatchWorkspace {
-  RoutingLayout layout;   ///< rankIndex is the handle's
-  GridBarrier* barrier;   ///< zero before the first call
-  std::uint32_t* tables;  ///< [blocks][tableWords()]
-  int blocks;             ///< the most blocks of a launch
-
-  static MSCCLPP_HOST_DEVICE std::size_t tableWords(const Dimensions& dimensions) {
-    return static_cast<std::size_t>(dimensions.expertsPerRank()) * (static_cast<std::size_t>(dimensions.ranks) + 3) + 1;
-  }
+  RoutingLayout layout;  ///< rankIndex is the handle's; not used over a PacketTransport, nor is the barrier
+  GridBarrier* barrier;  ///< zero before the first call
+  /// [blocks][Dispatch::blockWords()]; not used where the blocks have as much shared memory: sharedBytes()
+  std::uint32_t* blockMemory;
+  int blocks;  ///< the most blocks of a launch
 };
 
 /// The arguments of a Dispatch. `count` is the number of this rank's tokens, which may differ between the ranks.
@@ -64,7 +64,7 @@ struct Dispatch {
     return {.maxRows = dimensions.maxTokens,
             .rowPacks = rowPacks,
             .extraPacks = headerPacks(dimensions.topk) + (hasScales ? stepScalePacks : 0u),
-            .countWords = firstCount + static_cast<std::uint32_t>(dimensions.expertsPerRank()),
+            .countWords = DispatchCounts::words(dimensions),
             .ranks = dimensions.ranks};
   }
 
@@ -75,13 +75,14 @@ struct Dispatch {
            args.placement.isValid(args.dimensions);
   }
 
-  /// Shared memory of a block for the queues of bulk copies.
-  static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args& /*args*/, LaunchShape /*shape*/) {
-    if constexpr (Transport::usesBulkCopies) {
-      return Transport::queues * sizeof(typename Transport::template Queue<destinations>::Scratch);
-    } else {
-      return 0;
-    }
+  /// Words of 32 bits that each block computes with.
+  static MSCCLPP_HOST_DEVICE std::size_t blockWords(const Dimensions& dimensions) {
+    return rowTableWords(dimensions) + (countsInBlocks ? blockRoutingWords(dimensions) : 0);
+  }
+  /// Shared memory of a block, where a grid has it: for the queues of bulk copies and, unless they are too many, the
+  /// words that the block computes with.
+  static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args& args, LaunchShape /*shape*/) {
+    return queueBytes() + (sharesWords(args.dimensions) ? blockWords(args.dimensions) * sizeof(std::uint32_t) : 0);
   }
 
   /// Returns whether all waits of the calling thread succeeded.
@@ -98,20 +99,25 @@ struct Dispatch {
   }
 
  private:
-  /// A header has 64-bit words: the token's index, then for each choice of it the local expert, the index of the token
-  /// among those of its rank for that expert, and the weight.
-  static MSCCLPP_HOST_DEVICE constexpr std::uint32_t headerPacks(int topk) {
-    return static_cast<std::uint32_t>(topk + 2) / 2;
-  }
-  static constexpr std::uint32_t noExpert = 0xffffffffu;
   static constexpr int destinations = Ranks > 0 ? Ranks : maxTeamSize;
 
-  /// The count words for a rank: the tokens that it gets, the rows that this rank's output holds or noLimit, and the
-  /// rows for each of its experts.
-  static constexpr std::uint32_t tokenCount = 0;
-  static constexpr std::uint32_t rowLimit = 1;
-  static constexpr std::uint32_t firstCount = 2;
-  static constexpr std::uint32_t noLimit = 0xffffffffu;
+  using Counts = DispatchCounts;
+
+  /// Whether each block counts the tokens of the experts for itself (BlockRouting), instead of all blocks together and
+  /// with a barrier: for the few tokens that travel as packets.
+  static constexpr bool countsInBlocks = !Transport::hasRowFlags;
+  /// More words of a block than this are in global memory.
+  static constexpr std::size_t mostSharedBytes = 48 << 10;
+  static MSCCLPP_HOST_DEVICE bool sharesWords(const Dimensions& dimensions) {
+    return blockWords(dimensions) * sizeof(std::uint32_t) <= mostSharedBytes;
+  }
+  static MSCCLPP_HOST_DEVICE constexpr std::size_t queueBytes() {
+    if constexpr (Transport::usesBulkCopies) {
+      return Transport::queues * sizeof(typename Transport::template Queue<destinations>::Scratch);
+    } else {
+      return 0;
+    }
+  }
 
   template <class GridType, class Source, class Sink>
   struct Call {
@@ -119,6 +125,7 @@ struct Dispatch {
     using Warp = typename Session::Warp;
     static constexpr int width = Session::width;
     static constexpr int n = Session::packsPerLane;
+    using Lanes = ChoiceLanes<Warp>;
     /// Extra packs of a step for each lane: lane l has l, l + width, ...
     static constexpr int extras =
         (static_cast<int>(headerPacks(maxTopk)) + (Source::hasScales ? stepScalePacks : 0) + width - 1) / width;
@@ -141,25 +148,35 @@ struct Dispatch {
     };
 
     MSCCLPP_INLINE bool run() {
-      if (session.hasStopped()) return false;
       const bool sends = args.phase != Phase::Receive;
+      if constexpr (countsInBlocks) {
+        if (sends) routing().make(args.routing);  // while the epoch is loaded
+      }
+      if (session.hasStopped()) return false;
       const bool receives = args.phase != Phase::Send;
       const auto share = session.share(args.phase, mostSenders());
       const auto end = [&] {
         if (!receives) return session.suspend();
-        return session.finish([&](int from) { return session.count(from, tokenCount); });
+        return session.finish([&](int from) { return table().count(from, Counts::tokens); });
       };
       if (sends) {
-        const bool isLaidOut = layOutRouting(grid, args.routing, args.dimensions, args.workspace.layout,
-                                             [&] { return session.syncGrid(*args.workspace.barrier); });
-        if (!isLaidOut) return end();
-        session.enter([&](int to, std::uint32_t word) { return countFor(to, word); });
+        if constexpr (!countsInBlocks) {
+          const bool isLaidOut = layOutRouting(grid, args.routing, args.dimensions, args.workspace.layout,
+                                               [&] { return session.syncGrid(*args.workspace.barrier); });
+          if (!isLaidOut) return end();
+          session.enter();
+        }
+        session.sendCounts([&](int to, std::uint32_t word) { return countFor(to, word); });
       }
       // Packets leave before this rank knows that others have entered; stores need it.
       if (share.sends && !storesOwnRows) send(share.first, share.stride);
       if (receives || storesOwnRows) {
-        if (!session.awaitEntries()) return end();
-        fits = makeTable();
+        if constexpr (storesOwnRows) {
+          if (!session.awaitEntries()) return end();
+        }
+        table().receive([&](int from, std::uint32_t word) { return session.awaitCount(from, word); });
+        if (session.blockFailed()) return end();
+        fits = placeRows();
       }
       if (share.sends && storesOwnRows) send(share.first, share.stride);
       if constexpr (copiesRows) {
@@ -170,12 +187,55 @@ struct Dispatch {
     }
 
     MSCCLPP_INLINE std::uint32_t countFor(int to, std::uint32_t word) const {
-      const auto& layout = args.workspace.layout;
-      if (word == tokenCount) return layout.tokensPerRank[to];
-      if (word == rowLimit) {
-        return args.placement.holdsEveryRouting(args.dimensions) ? noLimit : args.placement.capacity;
+      if (word == Counts::rowLimit) {
+        return args.placement.holdsEveryRouting(args.dimensions) ? Counts::noLimit : args.placement.capacity;
       }
-      return layout.tokensPerExpert[to * args.dimensions.expertsPerRank() + static_cast<int>(word - firstCount)];
+      const auto expert =
+          static_cast<std::uint32_t>(to * args.dimensions.expertsPerRank()) + word - Counts::firstExpert;
+      if constexpr (countsInBlocks) {
+        const std::uint32_t tokens = args.routing.tokens;
+        return word == Counts::tokens ? routing().countOfRank(to, tokens) : routing().countOfExpert(expert, tokens);
+      } else {
+        const auto& layout = args.workspace.layout;
+        return word == Counts::tokens ? layout.tokensPerRank[to] : layout.tokensPerExpert[expert];
+      }
+    }
+
+    // ---- routing ----
+
+    /// The words that this block computes with.
+    MSCCLPP_INLINE std::uint32_t* blockMemory() const {
+      if constexpr (SharedMemoryGrid<GridType>) {
+        if (sharesWords(args.dimensions)) {
+          return reinterpret_cast<std::uint32_t*>(grid.sharedMemory() + queueBytes());
+        }
+      }
+      return args.workspace.blockMemory + static_cast<std::size_t>(grid.blockIndex()) * blockWords(args.dimensions);
+    }
+    MSCCLPP_INLINE auto table() const {
+      return RowTable<GridType, Warp>(grid, session.warp(), args.dimensions, blockMemory());
+    }
+    MSCCLPP_INLINE auto routing() const {
+      return BlockRouting<GridType>(grid, args.dimensions, blockMemory() + rowTableWords(args.dimensions));
+    }
+    /// The index of this rank's token among those for a rank, -1 if the rank does not get it.
+    MSCCLPP_INLINE std::int32_t indexAtRank(std::uint32_t token, int rank) const {
+      if constexpr (countsInBlocks) {
+        return routing().indexAtRank(token, rank);
+      } else {
+        return args.handle.indexAt(args.dimensions, token, rank);
+      }
+    }
+    /// The choices of this rank's token. Called by all lanes.
+    MSCCLPP_INLINE Lanes choicesOf(std::uint32_t token) const {
+      return Lanes::template load<countsInBlocks>(
+          session.warp(), args.routing, args.dimensions, token, [&](std::size_t at, std::uint32_t expert) {
+            if constexpr (countsInBlocks) {
+              return routing().indexAtExpert(token, expert);
+            } else {
+              return static_cast<std::uint32_t>(args.workspace.layout.expertIndex[at]);  // -1 is noExpert
+            }
+          });
     }
 
     // ---- sending ----
@@ -186,7 +246,9 @@ struct Dispatch {
     }
     /// Sends the items first, first + stride, ...: the steps of a row, or the rows.
     MSCCLPP_INLINE void send(std::uint32_t first, std::uint32_t stride) {
-      if (session.failed()) return;
+      if constexpr (!countsInBlocks) {  // otherwise nothing has waited yet
+        if (session.failed()) return;
+      }
       if constexpr (copiesRows) {
         copyRows(first, stride);
         return;
@@ -194,16 +256,27 @@ struct Dispatch {
       const std::uint32_t steps = args.scratch.steps();
       const std::uint32_t perToken = Transport::hasRowFlags ? 1 : steps;
       const auto items = static_cast<std::uint32_t>(args.count) * perToken;
+      MSCCLPP_NO_UNROLL
       for (std::uint32_t item = first; item < items; item += stride) {
         const std::uint32_t token = item / perToken;
         if constexpr (Transport::hasRowFlags) {
-          std::uint32_t own[maxTopk];
+          std::uint32_t own[Lanes::held];
+          MSCCLPP_NO_UNROLL
           for (std::uint32_t step = 0; step < steps; ++step) sendStep(token, step, step == 0, own);
           publish(token);
         } else {
-          std::uint32_t none[maxTopk];
+          std::uint32_t none[Lanes::held];
+          if (item % perToken == 0) storeRankIndex(token);
           sendStep(token, item % perToken, true, none);
         }
+      }
+    }
+    /// For combine: layOutRouting() does it otherwise.
+    MSCCLPP_INLINE void storeRankIndex(std::uint32_t token) const {
+      MSCCLPP_NO_UNROLL
+      for (int rank = session.warp().rank(); rank < args.team.size(); rank += width) {
+        args.handle.rankIndex[std::size_t{token} * static_cast<std::size_t>(args.team.size()) +
+                              static_cast<std::size_t>(rank)] = indexAtRank(token, rank);
       }
     }
     /// Announces a token's row to the other ranks.
@@ -220,10 +293,12 @@ struct Dispatch {
       if (first < 0) return;
       const auto blocks = static_cast<std::uint32_t>(grid.blockCount());
       const std::uint32_t stride = static_cast<std::uint32_t>(others > 0 ? others : warps) * blocks;
+      MSCCLPP_NO_UNROLL
       for (auto token = static_cast<std::uint32_t>(first) * blocks + static_cast<std::uint32_t>(grid.blockIndex());
            token < args.count; token += stride) {
-        std::uint32_t own[maxTopk];
+        std::uint32_t own[Lanes::held];
         if (args.handle.indexAt(args.dimensions, token, args.team.rank()) < 0) continue;
+        MSCCLPP_NO_UNROLL
         for (std::uint32_t step = 0; step < args.scratch.steps(); ++step) {
           sendStep<Part::Own>(token, step, step == 0, own);
         }
@@ -253,7 +328,8 @@ struct Dispatch {
         });
         // While the copies are under way.
         forEachOfBatch(begin, [&](std::uint32_t token) {
-          std::uint32_t none[maxTopk];
+          std::uint32_t none[Lanes::held];
+          MSCCLPP_NO_UNROLL
           for (std::uint32_t step = 0; step < steps; ++step) sendStep<Part::Remote>(token, step, step == 0, none);
         });
         Transport::complete(queue, warp, wait);
@@ -265,9 +341,10 @@ struct Dispatch {
     /// Calls f(rank, row) for the ranks that get a token.
     template <class F>
     MSCCLPP_INLINE void forEachRank(std::uint32_t token, const F& f) const {
+      MSCCLPP_NO_UNROLL
       for (int i = 0; i < args.team.size(); ++i) {
         const int to = session.rankInOrder(i);
-        const std::int32_t row = args.handle.indexAt(args.dimensions, token, to);
+        const std::int32_t row = indexAtRank(token, to);
         if (row >= 0) f(to, static_cast<std::uint32_t>(row));
       }
     }
@@ -285,61 +362,35 @@ struct Dispatch {
       return static_cast<std::uint32_t>(q * width + session.warp().rank());
     }
 
-    /// A choice of a token as a word of a header, but for the rank.
-    struct Choice {
-      int rank;  ///< -1: of no rank
-      std::uint32_t place;
-      std::uint32_t weight;
-    };
-    MSCCLPP_INLINE Choice choiceOf(std::uint32_t token, std::uint32_t word) const {
-      if (word == 0) return {-1, token, 0};
-      Choice none{-1, noExpert, 0};
-      if (word > static_cast<std::uint32_t>(args.dimensions.topk)) return none;
-      const std::size_t at = std::size_t{token} * static_cast<std::size_t>(args.dimensions.topk) + word - 1;
-      const std::int32_t index = args.workspace.layout.expertIndex[at];
-      if (index < 0) return none;
-      const int expert = static_cast<int>(args.routing.experts[at]);
-      const int rank = expert / args.dimensions.expertsPerRank();
-      const auto local = static_cast<std::uint32_t>(expert - rank * args.dimensions.expertsPerRank());
-      const float weight = args.routing.weights == nullptr ? 1.0f : args.routing.weights[at];
-      return {rank, static_cast<std::uint32_t>(index) << 16 | local, arch::bitCast<std::uint32_t>(weight)};
-    }
-    static MSCCLPP_INLINE std::uint64_t wordOf(const Choice& choice, bool isFirst, int to) {
-      const std::uint32_t place = isFirst || choice.rank == to ? choice.place : noExpert;
-      return static_cast<std::uint64_t>(choice.weight) << 32 | place;
-    }
-
     /// The ranks to which sendStep() sends: all, those but this one, of which the data is copied, or this one alone.
     enum class Part { All, Remote, Own };
     /// own: the rows of the token on this rank, which its first step determines.
     template <Part part = Part::All>
     MSCCLPP_INLINE void sendStep(std::uint32_t token, std::uint32_t step, bool hasHeader,
-                                 std::uint32_t (&own)[maxTopk]) {
+                                 std::uint32_t (&own)[Lanes::held]) {
       const std::uint32_t packs = packsOf(step);
-      Choice choices[extras][2];
-      Word128 scales[extras] = {};
+      int scalePacks[extras];
       MSCCLPP_UNROLL
-      for (int q = 0; q < extras; ++q) {
-        const std::uint32_t x = extraOf(q);
-        choices[q][0] = choices[q][1] = {-1, noExpert, 0};
-        if (hasHeader && x < header()) {
-          choices[q][0] = choiceOf(token, 2 * x);
-          choices[q][1] = choiceOf(token, 2 * x + 1);
+      for (int q = 0; q < extras; ++q) scalePacks[q] = static_cast<int>(extraOf(q) - header());
+      Word128 words[n] = {};
+      Word128 scales[extras] = {};
+      source.load(session.warp(), token, step * stepPacks, part == Part::Remote ? 0 : packs, words, scalePacks, scales);
+      TokenChoice choices[extras][2];
+      if (hasHeader) {  // while the row is loaded
+        const Lanes lanes = choicesOf(token);
+        MSCCLPP_UNROLL
+        for (int q = 0; q < extras; ++q) {
+          const auto x = static_cast<int>(extraOf(q));
+          choices[q][0] = lanes.at(session.warp(), 2 * x - 1);
+          choices[q][1] = lanes.at(session.warp(), 2 * x);
+          if (x == 0) choices[q][0] = {-1, token, 0};
         }
       }
-      Word128 words[n] = {};
-      source.load(session.warp(), token, step * stepPacks, part == Part::Remote ? 0 : packs, words,
-                  [&](int scalePack, const auto& make) {
-                    MSCCLPP_UNROLL
-                    for (int q = 0; q < extras; ++q) {
-                      if (extraOf(q) == header() + static_cast<std::uint32_t>(scalePack)) scales[q] = make();
-                    }
-                  });
       forEachRank(token, [&](int to, std::uint32_t row) {
         if (part != Part::All && (to == args.team.rank()) != (part == Part::Own)) return;
         const auto extra = [&](int q) {
-          const Word128 head{wordOf(choices[q][0], extraOf(q) == 0, to), wordOf(choices[q][1], false, to)};
-          return extraOf(q) < header() ? head : scales[q];
+          if (!hasHeader || extraOf(q) >= header()) return scales[q];
+          return Word128{choices[q][0].word(extraOf(q) == 0, to), choices[q][1].word(false, to)};
         };
         if constexpr (storesOwnRows && part != Part::Remote) {
           if (to == args.team.rank()) {
@@ -369,79 +420,28 @@ struct Dispatch {
 
     // ---- placement ----
 
-    MSCCLPP_INLINE std::uint32_t* table() const {
-      return args.workspace.tables +
-             static_cast<std::size_t>(grid.blockIndex()) * DispatchWorkspace::tableWords(args.dimensions);
-    }
-    /// Computes where the rows from each rank for each expert begin, in a table of the block, writes the counts and
-    /// offsets, and reports how many rows there are. Called by all threads. Returns whether the output holds them: the
-    /// same in all lanes of a warp.
-    MSCCLPP_INLINE bool makeTable() {
+    /// Computes where the rows belong, and reports how many there are. Called by all threads. Returns whether the
+    /// output holds them: the same in all lanes of a warp.
+    MSCCLPP_INLINE bool placeRows() {
       const auto block = grid.block();
-      const Warp& warp = session.warp();
-      const ExpertPlacement& placement = args.placement;
-      const int experts = args.dimensions.expertsPerRank();
-      std::uint32_t* const begins = table();  // [ranks][experts]
-      std::uint32_t* const starts = begins + static_cast<std::size_t>(experts * args.dimensions.ranks);
-      std::uint32_t* const totals = starts + experts;
-      std::uint32_t* const sums = totals + experts;  // of the experts of a warp
-      std::uint32_t* const end = sums + experts;
-      const auto forEachChunk = [&](const auto& f) {
-        for (int chunk = grid.warpIndex(); chunk * width < experts; chunk += grid.warpCount()) {
-          const int expert = chunk * width + warp.rank();
-          f(chunk, expert, expert < experts);
-        }
-      };
-      forEachChunk([&](int chunk, int expert, bool isExpert) {
-        std::uint32_t total = 0;
-        for (int from = 0; isExpert && from < args.team.size(); ++from) {
-          begins[from * experts + expert] = total;
-          total += session.count(from, firstCount + static_cast<std::uint32_t>(expert));
-        }
-        std::uint32_t sum = 0;
-        const std::uint32_t rows = !isExpert ? 0 : placement.stride > 0 ? placement.stride : aligned(total);
-        const std::uint32_t before = scan::sumOfLanesBefore(warp, rows, sum);
-        if (isExpert) {
-          starts[expert] = before;
-          totals[expert] = total;
-        }
-        if (warp.rank() == 0) sums[chunk] = sum;
-      });
-      block.sync();
-      std::uint32_t start = 0;
-      int counted = 0;  // chunks
-      forEachChunk([&](int chunk, int expert, bool isExpert) {
-        for (; counted < chunk; counted += width) {
-          const int other = counted + warp.rank();
-          std::uint32_t sum = 0;
-          scan::sumOfLanesBefore(warp, other < chunk ? sums[other] : 0u, sum);
-          start += sum;
-        }
-        counted = chunk;
-        if (!isExpert) return;
-        const std::uint32_t first = start + starts[expert];
-        for (int from = 0; from < args.team.size(); ++from) begins[from * experts + expert] += first;
-        if (expert == experts - 1) *end = first + (placement.stride > 0 ? placement.stride : aligned(totals[expert]));
-        if (grid.blockIndex() != 0) return;
-        placement.counts[expert] = totals[expert];
-        placement.offsets[expert] = first;
-        if (expert == experts - 1) placement.offsets[experts] = *end;
-      });
-      block.sync();
+      const std::uint32_t end = table().make(args.placement);
       if (grid.blockIndex() == 0) {
+        MSCCLPP_NO_UNROLL
         for (int from = block.rank(); from < args.team.size(); from += block.size()) {
-          args.handle.received[from] = session.count(from, tokenCount);
+          args.handle.received[from] = table().count(from, Counts::tokens);
         }
-        session.report(*end);
+        if (block.rank() == 0) *args.handle.stamp = args.handle.stampOf(args.count);
+        session.report(end);
       }
-      return *end <= placement.capacity;
+      return end <= args.placement.capacity;
     }
     /// Waits until every rank has reported whether its output holds its rows. Called by all lanes of a warp; the same
     /// in all of them.
     MSCCLPP_INLINE bool allFit() {
+      MSCCLPP_NO_UNROLL
       for (int from = session.warp().rank(); from < args.team.size(); from += width) {
-        const std::uint32_t limit = session.count(from, rowLimit);
-        if (limit == noLimit) continue;
+        const std::uint32_t limit = table().count(from, Counts::rowLimit);
+        if (limit == Counts::noLimit) continue;
         const std::uint32_t rows = session.awaitReport(from);
         if (hasFailed(wait) || rows <= limit) continue;
         const WaitSite site{WaitOperation::Call, args.team.rank(), from, static_cast<std::uint32_t>(grid.blockIndex()),
@@ -449,9 +449,6 @@ struct Dispatch {
         wait.fail(site, WaitOutcome::OutputTooSmall, rows);
       }
       return !session.warp().any(hasFailed(wait));
-    }
-    MSCCLPP_INLINE std::uint32_t aligned(std::uint32_t rows) const {
-      return (rows + args.placement.alignment - 1) / args.placement.alignment * args.placement.alignment;
     }
 
     // ---- receiving ----
@@ -461,15 +458,18 @@ struct Dispatch {
       const std::uint32_t perRow = Transport::hasRowFlags ? 1 : steps;
       std::uint32_t item = first;
       // This rank's own rows arrive first.
+      MSCCLPP_NO_UNROLL
       for (int i = args.team.size() - (storesOwnRows ? 2 : 1); i >= 0; --i) {
         const int from = session.rankInOrder(i);
-        const std::uint32_t items = session.count(from, tokenCount) * perRow;
+        const std::uint32_t items = table().count(from, Counts::tokens) * perRow;
+        MSCCLPP_NO_UNROLL
         for (; item < items; item += stride) {
           const std::uint32_t row = item / perRow;
-          std::uint32_t positions[maxTopk];
+          std::uint32_t positions[Lanes::held];
           if constexpr (Transport::hasRowFlags) {
             session.await(from, row);
             if (session.warp().any(hasFailed(wait))) return;
+            MSCCLPP_NO_UNROLL
             for (std::uint32_t step = 0; step < steps; ++step) {
               if (!receiveStep(from, row, step, step == 0, positions)) return;
             }
@@ -483,7 +483,7 @@ struct Dispatch {
 
     /// positions: the rows in which the token belongs; read from the header, if the step has one.
     MSCCLPP_INLINE bool receiveStep(int from, std::uint32_t row, std::uint32_t step, bool hasHeader,
-                                    std::uint32_t (&positions)[maxTopk]) {
+                                    std::uint32_t (&positions)[Lanes::held]) {
       const std::uint32_t packs = packsOf(step);
       int ranks[n + extras];
       std::uint32_t slots[n + extras];
@@ -512,24 +512,23 @@ struct Dispatch {
 
     /// Stores a step of a row for each of its experts. words: the packs of data and the extra packs of each lane.
     MSCCLPP_INLINE void storeStep(int from, std::uint32_t row, std::uint32_t step, bool hasHeader,
-                                  const Word128 (&words)[n + extras], std::uint32_t (&positions)[maxTopk]) const {
+                                  const Word128 (&words)[n + extras], std::uint32_t (&positions)[Lanes::held]) const {
       const std::uint32_t packs = packsOf(step);
       if (hasHeader) readHeader(from, row, step, words, positions);
-      MSCCLPP_UNROLL
-      for (int j = 0; j < maxTopk; ++j) {
-        if (j >= args.dimensions.topk || positions[j] == noExpert) continue;
+      MSCCLPP_NO_UNROLL
+      for (int j = 0; j < args.dimensions.topk; ++j) {
+        const std::uint32_t position = Lanes::valueOf(session.warp(), positions, j);
+        if (position == noExpert) continue;
         MSCCLPP_UNROLL
         for (int i = 0; i < n; ++i) {
           const auto pack = static_cast<std::uint32_t>(i * width + session.warp().rank());
-          if (pack < packs) sink.pack(positions[j], step * stepPacks + pack, words[i]);
+          if (pack < packs) sink.pack(position, step * stepPacks + pack, words[i]);
         }
         if constexpr (Source::hasScales) {
           MSCCLPP_UNROLL
           for (int q = 0; q < extras; ++q) {
             const std::uint32_t x = extraOf(q);
-            if (x >= header() && x < extrasOf(packs)) {
-              storeScales(positions[j], step, x - header(), packs, words[n + q]);
-            }
+            if (x >= header() && x < extrasOf(packs)) storeScales(position, step, x - header(), packs, words[n + q]);
           }
         }
       }
@@ -543,41 +542,39 @@ struct Dispatch {
         if (pack * 4 + k < groups) sink.scale(position, step * stepGroups + pack * 4 + k, scales[static_cast<int>(k)]);
       }
     }
-    /// The row of each choice, in all lanes, noExpert for choices of other ranks. The first step's warp also writes the
-    /// handle and the origins.
+    /// The rows of the choices, noExpert for those of other ranks. The first step's warp also writes the handle and the
+    /// origins.
     MSCCLPP_INLINE void readHeader(int from, std::uint32_t row, std::uint32_t step, const Word128 (&words)[n + extras],
-                                   std::uint32_t (&positions)[maxTopk]) const {
+                                   std::uint32_t (&positions)[Lanes::held]) const {
       const auto& warp = session.warp();
-      const std::uint32_t* const begins =
-          table() + static_cast<std::size_t>(from) * static_cast<std::size_t>(args.dimensions.expertsPerRank());
-      const auto wordOfHeader = [&](int w, bool isHigh) {
-        const Word128& pack = words[n + w / 2 / width];
-        const std::uint64_t word = w % 2 == 0 ? pack.lo : pack.hi;
-        return warp.shuffle(static_cast<std::uint32_t>(isHigh ? word >> 32 : word), w / 2 % width);
-      };
-      const bool writes = step == 0 && warp.rank() == 0;
+      const std::uint32_t* const begins = table().begins(from);
+      Word128 packs[extras];
+      MSCCLPP_UNROLL
+      for (int q = 0; q < extras; ++q) packs[q] = words[n + q];
       const std::size_t entry = Handle::entry(args.dimensions, from, row);
-      const std::uint32_t token = wordOfHeader(0, false);
+      const std::uint32_t token = headerWord(warp, packs, 0, 0);
+      const std::uint32_t lanesBefore = (1u << warp.rank()) - 1;
       int choices = 0;
       MSCCLPP_UNROLL
-      for (int j = 0; j < maxTopk; ++j) {
-        positions[j] = noExpert;
-        if (j >= args.dimensions.topk) continue;
-        const std::uint32_t place = wordOfHeader(j + 1, false);
-        const std::uint32_t weight = wordOfHeader(j + 1, true);
-        if (place == noExpert) continue;
-        positions[j] = begins[place & 0xffffu] + (place >> 16);
-        if (!writes) continue;
-        args.handle.positions[entry + static_cast<std::size_t>(choices)] = static_cast<std::int32_t>(positions[j]);
-        args.handle.weights[entry + static_cast<std::size_t>(choices)] = arch::bitCast<float>(weight);
+      for (int h = 0; h < Lanes::held; ++h) {
+        const int number = Lanes::choiceOf(warp, h);
+        const std::uint32_t place = headerWord(warp, packs, number + 1, 0);
+        const std::uint32_t weight = headerWord(warp, packs, number + 1, 32);
+        const bool isOwn = number < args.dimensions.topk && place != noExpert;
+        const std::uint32_t own = warp.ballot(isOwn);
+        const int choice = choices + arch::countBits(own & lanesBefore);
+        choices += arch::countBits(own);
+        positions[h] = isOwn ? begins[place & 0xffffu] + (place >> 16) : noExpert;
+        if (step != 0 || !isOwn) continue;
+        args.handle.positions[entry + static_cast<std::size_t>(choice)] = static_cast<std::int32_t>(positions[h]);
+        args.handle.weights[entry + static_cast<std::size_t>(choice)] = arch::bitCast<float>(weight);
         if (args.placement.origins != nullptr) {
-          arch::storeWide(args.placement.origins + positions[j],
-                          arch::bitCast<Word128>(RowOrigin{from, static_cast<std::int32_t>(token), choices,
-                                                           arch::bitCast<float>(weight)}));
+          arch::storeWide(args.placement.origins + positions[h],
+                          arch::bitCast<Word128>(
+                              RowOrigin{from, static_cast<std::int32_t>(token), choice, arch::bitCast<float>(weight)}));
         }
-        ++choices;
       }
-      if (writes && choices < args.dimensions.topk) {
+      if (step == 0 && warp.rank() == 0 && choices < args.dimensions.topk) {
         args.handle.positions[entry + static_cast<std::size_t>(choices)] = -1;
       }
     }

@@ -34,6 +34,10 @@ struct ExpertPlacement {
     return stride >= ranks * dimensions.maxTokens &&
            std::uint64_t{stride} * static_cast<std::uint64_t>(dimensions.expertsPerRank()) <= capacity;
   }
+  /// So many rows with the padding of an expert.
+  MSCCLPP_HOST_DEVICE std::uint32_t aligned(std::uint32_t rows) const {
+    return (rows + alignment - 1) / alignment * alignment;
+  }
   /// Whether there is room for the rows of every routing.
   MSCCLPP_HOST_DEVICE bool holdsEveryRouting(const Dimensions& dimensions) const {
     return stride > 0 || capacity >= largestCapacity(dimensions, alignment);
@@ -56,6 +60,13 @@ struct Handle {
   std::int32_t*
       positions;   ///< [ranks][maxTokens][topk]: rows of each token received, in the order of its choices; then -1
   float* weights;  ///< the same, their weights
+  std::uint64_t* stamp;    ///< a word by which combine recognises what dispatch has written: stampOf()
+  std::uint32_t identity;  ///< any number of the caller's; combine fails if that of the dispatch was another
+
+  /// What dispatch writes for a number of tokens of this rank.
+  MSCCLPP_HOST_DEVICE std::uint64_t stampOf(std::uint64_t tokens) const {
+    return std::uint64_t{identity} << 32 | tokens;
+  }
 
   /// Index in `positions` and `weights` of the first entry of a token.
   static MSCCLPP_INLINE std::size_t entry(const Dimensions& dimensions, int from, std::uint32_t row) {

@@ -18,16 +18,18 @@ enum class Phase : std::uint32_t { Both, Send, Receive };
 
 /// One call, or one phase of it, as seen by one thread of a grid. Made by all threads of the grid, on every rank.
 ///
-/// 1. In the phase Send all warps enter(): they announce the call and the counts to every rank.
+/// 1. In the phase Send all threads call sendCounts(), if there are counts, or enter(), or both. That announces the
+///    call to every rank.
 /// 2. Any warp sends rows: send() of their packs, then publish(). Over a StoreTransport awaitEntries() comes before.
-/// 3. In the phase Receive all threads call awaitEntries(). Then a warp may report() a number, which follows from the
-///    counts, and any warp awaits those of other ranks.
+/// 3. In the phase Receive all threads of a block call awaitEntries(), or threads of it awaitCount(), so that the block
+///    knows of every rank that it is in the call. Then a warp may report() a number, which follows from the counts, and
+///    any warp awaits those of other ranks.
 /// 4. Any warp receives rows: await(), then receive().
 /// 5. All threads call finish(), or suspend() at the end of a launch that is not the call's last.
 ///
-/// Reuse: every rank waits for the entry of every rank in every call, and a rank enters a call after it has completed
-/// the calls before. So in call k the slots that were last read in call k - 2 are free, and those of call k - 1 once
-/// their rank has entered call k.
+/// Reuse: every rank waits for the entry, or for counts, of every rank in every call, and a rank enters a call after it
+/// has completed the calls before. So in call k the slots that were last read in call k - 2 are free, and those of call
+/// k - 1 once their rank has entered call k.
 ///
 /// Two calls on the same slots do not overlap in time, and a launch starts after all blocks of the previous one have
 /// ended. After a failed wait a thread neither waits nor sends, so that the peers' waits fail too.
@@ -91,64 +93,68 @@ class RowSession {
     return !grid_.block().syncAny(!passed);
   }
 
-  /// Tells every rank that this one has entered the call, and slots().countWords counts: countOf(rank, i). Called by
-  /// all warps. Release: what this rank read in earlier calls may be overwritten.
+  /// Sends slots().countWords counts to every rank: countOf(rank, i). Called by all threads. Relaxed: each is valid by
+  /// itself.
   template <class CountOf>
-  MSCCLPP_INLINE void enter(const CountOf& countOf) {
+  MSCCLPP_INLINE void sendCounts(const CountOf& countOf) const {
+    const auto block = grid_.block();
+    MSCCLPP_NO_UNROLL
+    for (int i = grid_.blockIndex(); i < team().size(); i += grid_.blockCount()) {
+      const int to = rankInOrder(i);
+      std::uint64_t* const counts = wordAt(to, args_.scratch.countOffset(epoch_, team().rank()));
+      MSCCLPP_NO_UNROLL
+      for (auto word = static_cast<std::uint32_t>(block.rank()); word < args_.scratch.countWords;
+           word += static_cast<std::uint32_t>(block.size())) {
+        sendNumber(counts + word, countOf(to, word));
+      }
+    }
+  }
+  /// Waits for a count of a rank in this call. One thread.
+  MSCCLPP_INLINE std::uint32_t awaitCount(int from, std::uint32_t word) {
+    return awaitNumber(wordAt(team().rank(), args_.scratch.countOffset(epoch_, from)) + word, from);
+  }
+  /// Whether a wait of the calling block has failed: then the call fails. Called by all threads of the block, the same
+  /// in all of them.
+  MSCCLPP_INLINE bool blockFailed() const {
+    if (hasFailed(wait_)) args_.epochs.stop(epoch_);
+    return grid_.block().syncAny(hasFailed(wait_));
+  }
+
+  /// Tells every rank that this one has entered the call. Called by all warps. Release: what this rank read in earlier
+  /// calls may be overwritten.
+  MSCCLPP_INLINE void enter() const {
     if (failed()) return;
+    MSCCLPP_NO_UNROLL
     for (int i = grid_.warpIndex() * grid_.blockCount() + grid_.blockIndex(); i < team().size();
          i += grid_.warpCount() * grid_.blockCount()) {
-      const int to = rankInOrder(i);
-      auto* const counts =
-          reinterpret_cast<std::uint32_t*>(args_.window.at(to, args_.scratch.countOffset(epoch_, team().rank())));
-      for (auto word = static_cast<std::uint32_t>(warp_.rank()); word < args_.scratch.countWords;
-           word += static_cast<std::uint32_t>(warp_.size())) {
-        counts[word] = countOf(to, word);
-      }
-      warp_.sync();
-      if (warp_.rank() == 0) {
-        arch::store<arch::Order::Release, arch::Scope::System>(wordAt(to, args_.scratch.entryOffset(team().rank())),
-                                                               epoch_);
-      }
+      if (warp_.rank() != 0) continue;
+      arch::store<arch::Order::Release, arch::Scope::System>(
+          wordAt(rankInOrder(i), args_.scratch.entryOffset(team().rank())), epoch_);
     }
   }
   /// Waits until every rank has entered the call. Called by all threads of each block. Returns whether all have, the
-  /// same in all threads of the block: they may read all counts then. If not, the call fails.
+  /// same in all threads of the block. If not, the call fails.
   MSCCLPP_INLINE bool awaitEntries() {
     const auto block = grid_.block();
+    MSCCLPP_NO_UNROLL
     for (int from = block.rank(); from < team().size(); from += block.size()) {
       awaitWord(args_.scratch.entryOffset(from), from);
     }
-    if (hasFailed(wait_)) args_.epochs.stop(epoch_);
-    return !block.syncAny(hasFailed(wait_));
-  }
-  /// A count that rank `from` has sent.
-  MSCCLPP_INLINE std::uint32_t count(int from, std::uint32_t word) const {
-    return reinterpret_cast<const std::uint32_t*>(
-        args_.window.at(team().rank(), args_.scratch.countOffset(epoch_, from)))[word];
+    return !blockFailed();
   }
 
-  /// Tells every rank, this one too, a number. Called by the warps of a block, after awaitEntries(), with the same
+  /// Tells every rank, this one too, a number. Called by the warps of a block that knows all counts, with the same
   /// number if more than once in a call. Relaxed: it is valid by itself.
   MSCCLPP_INLINE void report(std::uint32_t number) const {
+    MSCCLPP_NO_UNROLL
     for (int to = grid_.warpIndex() * width + warp_.rank(); to < team().size(); to += grid_.warpCount() * width) {
-      arch::store<arch::Order::Relaxed, arch::Scope::System>(wordAt(to, args_.scratch.reportOffset(team().rank())),
-                                                             (epoch_ << 32) | number);
+      sendNumber(wordAt(to, args_.scratch.reportOffset(team().rank())), number);
     }
   }
-  /// Waits for what a rank reports in this call. A rank reports in the next call only when it has the entry of this
-  /// one, which has then read the word. One thread.
+  /// Waits for what a rank reports in this call. A rank reports in the next call only when it has the counts of this
+  /// one of that call, which has then read the word. One thread.
   MSCCLPP_INLINE std::uint32_t awaitReport(int from) {
-    const WaitSite site{WaitOperation::Progress, team().rank(), from, static_cast<std::uint32_t>(grid_.blockIndex()),
-                        epoch_};
-    const std::uint64_t* const word = wordAt(team().rank(), args_.scratch.reportOffset(from));
-    std::uint64_t last = 0;
-    wait_.until(site, [&](std::uint64_t& seen) {
-      last = arch::load<arch::Order::Relaxed, arch::Scope::System>(word);
-      seen = last >> 32;
-      return static_cast<std::uint32_t>(seen) == static_cast<std::uint32_t>(epoch_);
-    });
-    return static_cast<std::uint32_t>(last);
+    return awaitNumber(wordAt(team().rank(), args_.scratch.reportOffset(from)), from);
   }
 
   /// Sends a pack to a slot of a rank; each slot at most once in a call. One thread.
@@ -212,6 +218,21 @@ class RowSession {
   }
   MSCCLPP_INLINE std::uint64_t* wordAt(int rank, std::size_t offset) const {
     return reinterpret_cast<std::uint64_t*>(args_.window.at(rank, offset));
+  }
+  /// A number with the low half of the epoch, in one word. Every call writes the word, or the one of the other set.
+  MSCCLPP_INLINE void sendNumber(std::uint64_t* word, std::uint32_t number) const {
+    arch::store<arch::Order::Relaxed, arch::Scope::System>(word, (epoch_ << 32) | number);
+  }
+  MSCCLPP_INLINE std::uint32_t awaitNumber(const std::uint64_t* word, int from) {
+    const WaitSite site{WaitOperation::Progress, team().rank(), from, static_cast<std::uint32_t>(grid_.blockIndex()),
+                        epoch_};
+    std::uint64_t last = 0;
+    wait_.until(site, [&](std::uint64_t& seen) {
+      last = arch::load<arch::Order::Relaxed, arch::Scope::System>(word);
+      seen = last >> 32;
+      return static_cast<std::uint32_t>(seen) == static_cast<std::uint32_t>(epoch_);
+    });
+    return static_cast<std::uint32_t>(last);
   }
   /// Waits until a word of this rank's has reached the epoch, with acquire. One thread.
   MSCCLPP_INLINE void awaitWord(std::size_t offset, int from) {

@@ -21,7 +21,7 @@ struct RowSlots {
   std::uint32_t maxRows;  ///< the most rows that a rank sends to another in a call
   std::uint32_t rowPacks;
   std::uint32_t extraPacks;
-  std::uint32_t countWords;  ///< 32-bit words that a rank sends to another as it enters a call
+  std::uint32_t countWords;  ///< numbers of 32 bits that a rank sends to another as it enters a call
   int ranks;
 
   MSCCLPP_HOST_DEVICE bool isValid() const {
@@ -45,7 +45,7 @@ struct RowSlots {
   }
   /// Offset of the 64-bit word with what rank `from` has reported in a call: RowSession::report().
   MSCCLPP_HOST_DEVICE std::size_t reportOffset(int from) const { return entryOffset(ranks + from); }
-  /// Offset of the count words of rank `from`, in two sets.
+  /// Offset of the count words of rank `from`, of 64 bits each, in two sets.
   MSCCLPP_HOST_DEVICE std::size_t countOffset(std::uint64_t epoch, int from) const {
     const auto place = (epoch % 2) * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from);
     return roundUp(reportOffset(ranks), 128) + place * countBytes();
@@ -63,7 +63,7 @@ struct RowSlots {
 
  private:
   MSCCLPP_HOST_DEVICE std::size_t countBytes() const {
-    return roundUp(std::size_t{countWords} * sizeof(std::uint32_t), 128);
+    return roundUp(std::size_t{countWords} * sizeof(std::uint64_t), 128);
   }
   MSCCLPP_HOST_DEVICE std::size_t flagsOfRank() const { return Transport::hasRowFlags ? maxRows : 0; }
   MSCCLPP_HOST_DEVICE std::size_t slotBytes() const {

@@ -18,11 +18,10 @@ inline constexpr int groupPacks = quantisationGroup / 16;
 inline constexpr int stepGroups = stepPacks / groupPacks;
 inline constexpr int stepScalePacks = stepGroups / 4;
 
-// A source has `hasScales`, and load(warp, token, firstPack, packs, words, scales): all lanes of a warp load `packs`
-// packs of a token's row, at most stepPacks, from firstPack on, a multiple of stepPacks. Lane l gets packs l,
-// l + width, ... in words[0], words[1], ... If there are scales, all lanes call scales(x, makePack) for each x below
-// stepScalePacks; the lane that needs pack x of the step's scales calls makePack(). Scales are floats: value = scale *
-// fp8 value.
+// A source has `hasScales`, and load(warp, token, firstPack, packs, words, wanted, scales): all lanes of a warp load
+// `packs` packs of a token's row, at most stepPacks, from firstPack on, a multiple of stepPacks. Lane l gets packs l,
+// l + width, ... in words[0], words[1], ... If there are scales, the lane gets pack wanted[q] of the step's scales in
+// scales[q], unless wanted[q] is out of [0, stepScalePacks). Scales are floats: value = scale * fp8 value.
 
 // A source may have row(token), the address of a token's packs, for transports that copy rows.
 
@@ -35,9 +34,9 @@ struct RowArray {
   MSCCLPP_INLINE const std::byte* row(std::uint32_t token) const {
     return rows + std::size_t{token} * rowPacks * sizeof(Word128);
   }
-  template <class Warp, int n, class Scales>
+  template <class Warp, int n, int extras>
   MSCCLPP_INLINE void load(const Warp& warp, std::uint32_t token, std::uint32_t firstPack, std::uint32_t packs,
-                           Word128 (&words)[n], const Scales&) const {
+                           Word128 (&words)[n], const int (&)[extras], Word128 (&)[extras]) const {
     const std::byte* const from = row(token) + std::size_t{firstPack} * sizeof(Word128);
     MSCCLPP_UNROLL
     for (int i = 0; i < n; ++i) {
@@ -56,23 +55,22 @@ struct ScaledRowArray {
   MSCCLPP_HOST_DEVICE std::uint32_t groups() const { return (values.rowPacks + groupPacks - 1) / groupPacks; }
   MSCCLPP_INLINE const std::byte* row(std::uint32_t token) const { return values.row(token); }
 
-  template <class Warp, int n, class Scales>
+  template <class Warp, int n, int extras>
   MSCCLPP_INLINE void load(const Warp& warp, std::uint32_t token, std::uint32_t firstPack, std::uint32_t packs,
-                           Word128 (&words)[n], const Scales& take) const {
-    values.load(warp, token, firstPack, packs, words, take);
-    const std::uint32_t first = firstPack / groupPacks;
+                           Word128 (&words)[n], const int (&wanted)[extras], Word128 (&scalePacks)[extras]) const {
+    values.load(warp, token, firstPack, packs, words, wanted, scalePacks);
     const float* const row = scales + std::size_t{token} * groups();
     MSCCLPP_UNROLL
-    for (int x = 0; x < stepScalePacks; ++x) {
-      take(x, [&] {
-        Pack<float> pack{};
-        MSCCLPP_UNROLL
-        for (int k = 0; k < 4; ++k) {
-          const std::uint32_t group = first + static_cast<std::uint32_t>(4 * x + k);
-          pack[k] = group < groups() ? row[group] : 0.0f;
-        }
-        return toWord<float>(pack);
-      });
+    for (int q = 0; q < extras; ++q) {
+      if (wanted[q] < 0 || wanted[q] >= stepScalePacks) continue;
+      const std::uint32_t first = firstPack / groupPacks + static_cast<std::uint32_t>(4 * wanted[q]);
+      Pack<float> pack{};
+      MSCCLPP_UNROLL
+      for (int k = 0; k < 4; ++k) {
+        const std::uint32_t group = first + static_cast<std::uint32_t>(k);
+        pack[k] = group < groups() ? row[group] : 0.0f;
+      }
+      scalePacks[q] = toWord<float>(pack);
     }
   }
 };
@@ -87,9 +85,9 @@ struct QuantisedRows {
   const T* rows;           ///< [tokens][16 * rowPacks], 16-byte aligned
   std::uint32_t rowPacks;  ///< packs of fp8 values
 
-  template <class Warp, int n, class Scales>
+  template <class Warp, int n, int extras>
   MSCCLPP_INLINE void load(const Warp& warp, std::uint32_t token, std::uint32_t firstPack, std::uint32_t packs,
-                           Word128 (&words)[n], const Scales& take) const {
+                           Word128 (&words)[n], const int (&wanted)[extras], Word128 (&scalePacks)[extras]) const {
     constexpr int width = Warp::width;
     constexpr int lanes = width < groupPacks ? width : groupPacks;  // of a group in a pass over the warp
     constexpr int passes = groupPacks / lanes;                      // of a group
@@ -129,17 +127,19 @@ struct QuantisedRows {
       }
     }
     MSCCLPP_UNROLL
-    for (int x = 0; x < stepScalePacks; ++x) {
-      std::uint32_t four[4];
+    for (int q = 0; q < extras; ++q) {
+      std::uint32_t four[4] = {};
       MSCCLPP_UNROLL
       for (int k = 0; k < 4; ++k) {
-        const int pack = (4 * x + k) * groupPacks;  // the first of the group
-        four[k] = warp.shuffle(scales[pack / width], pack % width);
+        const int pack = (4 * wanted[q] + k) * groupPacks;  // the first of the group
+        MSCCLPP_UNROLL
+        for (int i = 0; i < n; ++i) {
+          const std::uint32_t ofLane = warp.shuffle(scales[i], pack & (width - 1));
+          if (pack >= i * width && pack < (i + 1) * width) four[k] = ofLane;
+        }
       }
-      take(x, [&] {
-        return Word128{static_cast<std::uint64_t>(four[1]) << 32 | four[0],
+      scalePacks[q] = {static_cast<std::uint64_t>(four[1]) << 32 | four[0],
                        static_cast<std::uint64_t>(four[3]) << 32 | four[2]};
-      });
     }
   }
 };

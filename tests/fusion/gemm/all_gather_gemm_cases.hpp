@@ -172,6 +172,11 @@ TEST_CASE("all-gather and GEMM, tiles of several warps") {
   checkAllGatherGemm<bf16, KeepPairs<bf16>, config>(2, 1, {75, 70, 130, 0, 1});
   if (Backend<32>::onGpu) checkAllGatherGemm<bf16, KeepPairs<bf16>, config>(2, 8, {700, 1100, 264, 0, 2});
 }
+TEST_CASE("all-gather and GEMM, tiles of warps that divide the depth") {
+  constexpr AllGatherGemmConfig config{.tile = depthTile, .senderWarps = 1};
+  checkAllGatherGemm<bf16, KeepPairs<bf16>, config>(2, 1, {23, 50, 150, 0, 1});
+  checkAllGatherGemm<bf16, KeepPairs<bf16>, config>(1, 1, {9, 34, 200, 4, 1});
+}
 TEST_CASE("all-gather and GEMM of one rank") {
   checkAllGatherGemm<bf16>(1, 2, {35, 33, 16, 0, 2});
 }

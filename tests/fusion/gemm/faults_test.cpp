@@ -12,6 +12,7 @@
 #include "gemm_tester.hpp"
 #include "mscclpp/emulation/launch.hpp"
 #include "mscclpp/fusion/gemm/all_gather_gemm.hpp"
+#include "mscclpp/fusion/gemm/gemm_packet_reduce.hpp"
 #include "mscclpp/fusion/gemm/gemm_reduce.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/collective_state.hpp"
@@ -25,7 +26,7 @@ namespace {
 
 constexpr int ranks = 3;
 constexpr int killed = 2;
-constexpr std::size_t rows = 96, width = 64, depth = 32;
+constexpr std::size_t allRows = 96, width = 64, depth = 32;
 constexpr int callsBefore = 2;  ///< that all ranks complete
 
 /// Kills its process in the tiles from row `fatalRow` on.
@@ -68,13 +69,13 @@ void runRank(int rank, const std::string& address, std::size_t inputRows, const 
   auto bootstrap = std::make_shared<TcpBootstrap>(rank, ranks);
   bootstrap->initialize(address);
   Communicator communicator(bootstrap);
-  const CollectiveState<C> state(communicator, DeviceType::CPU, scratch, rows);
+  const CollectiveState<C> state(communicator, DeviceType::CPU, scratch, allRows);
   const auto seed = static_cast<unsigned>(rank);
   const auto input = randomMatrix<bf16>(inputRows, depth, depth, seed);
   const auto weight = randomMatrix<bf16>(width, depth, depth, seed + 10);
-  std::vector<bf16> output(rows * width);
-  const auto args = state.args(rows);
-  std::size_t fatalRow = rows;
+  std::vector<bf16> output(allRows * width);
+  const auto args = state.args(allRows);
+  std::size_t fatalRow = allRows;
   const auto call = [&] {
     const GemmOperands<bf16, FatalPairs> operands{
         makeMatrix(input.data.data(), inputRows, depth), makeMatrix(weight.data.data(), width, depth), {{}, fatalRow}};
@@ -87,11 +88,11 @@ void runRank(int rank, const std::string& address, std::size_t inputRows, const 
   }
   bootstrap->barrier();
   if (rank == killed) {
-    fatalRow = rows / 2;
+    fatalRow = allRows / 2;
     call();
     throw std::runtime_error("the rank survived");
   }
-  const bool gathers = inputRows < rows;
+  const bool gathers = inputRows < allRows;
   expectKilledRankNamed(gathers ? 1 : 0, call, [&] { state.check(); });
 }
 
@@ -124,8 +125,14 @@ void killInKernel(std::size_t inputRows, const typename C::Scratch& scratch, con
 template <RowDelivery delivery>
 void killInReduction() {
   using C = GemmReduce<bf16, GemmReduceConfig{.delivery = delivery, .tile = smallTile, .reducerWarps = 1}>;
-  killInKernel<C>(rows, C::scratchFor(rows, width, ranks),
-                  [](bf16* output) { return StoreRows<bf16>{makeMatrix(output, rows, width)}; });
+  killInKernel<C>(allRows, C::scratchFor(allRows, width, ranks),
+                  [](bf16* output) { return StoreRows<bf16>{makeMatrix(output, allRows, width)}; });
+}
+template <RowDelivery delivery>
+void killInPackets() {
+  using C = GemmPacketReduce<bf16, GemmPacketReduceConfig{.delivery = delivery, .tile = smallTile}>;
+  killInKernel<C>(allRows, C::scratchFor(allRows, width, ranks),
+                  [](bf16* output) { return StoreRows<bf16>{makeMatrix(output, allRows, width)}; });
 }
 
 }  // namespace
@@ -139,8 +146,15 @@ TEST_CASE("a rank killed in a GEMM and all-reduce in two hops is named") {
 TEST_CASE("a rank killed in a GEMM and all-reduce in one hop is named") {
   killInReduction<RowDelivery::Redundant>();
 }
+TEST_CASE("a rank killed in a GEMM and all-reduce in packets is named") {
+  killInPackets<RowDelivery::Redundant>();
+  killInPackets<RowDelivery::ToAll>();
+}
+TEST_CASE("a rank killed in a GEMM and reduce-scatter in packets is named") {
+  killInPackets<RowDelivery::ToOwner>();
+}
 TEST_CASE("a rank killed in an all-gather and GEMM is named") {
   using C = AllGatherGemm<bf16, AllGatherGemmConfig{.tile = smallTile, .senderWarps = 1}>;
-  killInKernel<C>(rows / ranks, C::scratchFor(rows, depth, ranks),
-                  [](bf16* output) { return makeMatrix(output, rows, width); });
+  killInKernel<C>(allRows / ranks, C::scratchFor(allRows, depth, ranks),
+                  [](bf16* output) { return makeMatrix(output, allRows, width); });
 }

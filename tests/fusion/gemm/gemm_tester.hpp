@@ -13,7 +13,7 @@
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/collective/epoch.hpp"
 #include "mscclpp/fusion/gemm/matrix.hpp"
-#include "mscclpp/fusion/gemm/tile.hpp"
+#include "mscclpp/fusion/gemm/tile_shape.hpp"
 #include "tests/backend/backend.hpp"
 #include "tests/backend/test_data.hpp"
 
@@ -28,6 +28,13 @@ inline constexpr GemmShape sharedTile =
     Backend<32>::onGpu
         ? GemmShape{.rows = 128, .columns = 64, .warpColumns = 2}
         : GemmShape{.rows = 32, .columns = 32, .depth = 64, .stages = 2, .warpRows = 2, .warpColumns = 2};
+
+/// Four warps, which divide columns and the depth of a step, as kernels for few rows do.
+inline constexpr GemmShape depthTile =
+    Backend<32>::onGpu
+        ? GemmShape{.rows = 32, .columns = 64, .depth = 128, .stages = 8, .warpRows = 1, .warpDepths = 2}
+        : GemmShape{
+              .rows = 16, .columns = 32, .depth = 64, .stages = 2, .warpRows = 1, .warpColumns = 2, .warpDepths = 2};
 
 /// A matrix on the host, of which column c is at data[r * pitch + c]; what is between the rows is poisoned.
 template <class T>

@@ -11,6 +11,7 @@
 #include "mscclpp/fusion/gemm/pair_op.hpp"
 #include "mscclpp/fusion/gemm/tile.hpp"
 #include "mscclpp/fusion/gemm/tile_order.hpp"
+#include "mscclpp/fusion/gemm/tile_shape.hpp"
 
 namespace mscclpp {
 

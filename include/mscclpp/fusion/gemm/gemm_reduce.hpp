@@ -12,6 +12,7 @@
 #include "mscclpp/fusion/gemm/row_result.hpp"
 #include "mscclpp/fusion/gemm/tile.hpp"
 #include "mscclpp/fusion/gemm/tile_order.hpp"
+#include "mscclpp/fusion/gemm/tile_shape.hpp"
 
 namespace mscclpp {
 

@@ -10,38 +10,18 @@
 #include "mscclpp/basic/vector.hpp"
 #include "mscclpp/config.hpp"
 #include "mscclpp/fusion/gemm/matrix.hpp"
+#include "mscclpp/fusion/gemm/tile_operand.hpp"
+#include "mscclpp/fusion/gemm/tile_shape.hpp"
 
 namespace mscclpp {
 
-/// The shape of a tile and of the warps that compute it.
-struct GemmShape {
-  int rows = 128;       ///< of the tile; a warp has a multiple of 16
-  int columns = 128;    ///< a warp has a multiple of 16
-  int depth = 64;       ///< elements of a row that are loaded in one step: 16, 32 or 64
-  int stages = 3;       ///< steps whose operands fit in shared memory, at least 2
-  int warpRows = 2;     ///< warps among which the rows are divided
-  int warpColumns = 4;  ///< and the columns
-
-  MSCCLPP_HOST_DEVICE constexpr int warps() const { return warpRows * warpColumns; }
-  /// Bytes of shared memory of a block, aligned to 128: for the operands, and then for the result.
-  MSCCLPP_HOST_DEVICE constexpr std::size_t sharedBytes(std::size_t elementBytes) const {
-    const auto operands = static_cast<std::size_t>(stages * (rows + columns) * depth) * elementBytes;
-    const auto result = static_cast<std::size_t>(rows) * resultPitch(columns) * elementBytes;
-    return operands > result ? operands : result;
-  }
-  /// Elements between the rows of a result in shared memory: one pack more than a row, so that the rows that a warp
-  /// writes together lie in different banks.
-  static MSCCLPP_HOST_DEVICE constexpr std::size_t resultPitch(int columns) {
-    return static_cast<std::size_t>(columns) + 8;
-  }
-};
-
 /// Computes tiles of input * transpose of weight, for elements T (bf16 or f16), accumulated in fp32 in the order of the
-/// depth. Made by all threads of a grid whose blocks have shape.warps() warps of 32 lanes, with shape.sharedBytes() of
-/// shared memory. The same bits in every run.
+/// depth; with warpDepths above 1, in so many sums, which are added in order. Made by all threads of a grid whose
+/// blocks have shape.warps() warps of 32 lanes, with shape.sharedBytes() of shared memory. The same bits in every run.
 ///
 /// A main loop of asynchronous copies and mma.sync, which every GPU since Ampere has and emulation runs. Hopper's wgmma
-/// is faster.
+/// is faster with many rows. With few, the time is that of reading the weights, and what counts is how many bytes a
+/// multiprocessor has requested: all stages but one.
 template <class T, GemmShape shape, Grid GridType>
 class GemmTile {
  public:
@@ -60,14 +40,14 @@ class GemmTile {
         for (float& sum : fragment) sum = 0.0f;
       }
     }
-    const Operand<shape.rows> a(input, row, block_.rank());
-    const Operand<shape.columns> b(weight, column, block_.rank());
+    const TileOperand<T, shape, shape.rows> a(input, row, block_.rank());
+    const TileOperand<T, shape, shape.columns> b(weight, column, block_.rank());
     const auto steps = static_cast<int>((input.columns + shape.depth - 1) / shape.depth);
     if (steps == 0) return;
     const auto load = [&](int step, std::byte* to) {
       if (step < steps) {
         a.load(step, to);
-        b.load(step, to + operandBytes(shape.rows));
+        b.load(step, to + Layout::bytes(shape.rows));
       }
       arch::copyAsyncCommit();  // an empty group at the end keeps the count of groups
     };
@@ -81,9 +61,9 @@ class GemmTile {
     MSCCLPP_NO_UNROLL
     for (int step = 0; step < steps; ++step) {
       MSCCLPP_UNROLL
-      for (int k = 0; k < chunks; k += 2) {
+      for (int k = 0; k < warpChunks; k += 2) {
         // What is multiplied next is loaded meanwhile.
-        if (k + 2 < chunks) {
+        if (k + 2 < warpChunks) {
           loadFragments(next, stage, k + 2);
         } else {
           arch::copyAsyncWait<shape.stages - 2>();
@@ -106,129 +86,60 @@ class GemmTile {
   template <class PairOp, class F>
   MSCCLPP_INLINE void forEachPack(std::size_t row, std::size_t column, std::size_t width, const PairOp& op,
                                   const F& f) {
-    constexpr int outputs = PairOp::outputs;
-    static_assert(outputs == 1 || outputs == 2);
-    constexpr int columns = shape.columns / 2 * outputs;
-    constexpr std::size_t pitch = GemmShape::resultPitch(columns);
-    T* const result = reinterpret_cast<T*>(shared_);
-    const int g = warp_.rank() / 4;
-    const int t = warp_.rank() % 4;
-    MSCCLPP_UNROLL
-    for (int i = 0; i < rowFragments; ++i) {
-      MSCCLPP_UNROLL
-      for (int j = 0; j < columnFragments; ++j) {
-        MSCCLPP_UNROLL
-        for (int half = 0; half < 2; ++half) {
-          const int r = firstRow() + i * 16 + half * 8 + g;
-          const int c = firstColumn() + j * 8 + t * 2;
-          Vector<T, outputs> values = {};
-          if (column + static_cast<std::size_t>(c) < width) {
-            values = op(row + static_cast<std::size_t>(r), column + static_cast<std::size_t>(c), sums_[i][j][2 * half],
-                        sums_[i][j][2 * half + 1]);
-          }
-          T* const to = result + static_cast<std::size_t>(r) * pitch + c / 2 * outputs;
-          if constexpr (outputs == 2) {
-            arch::storePlain(to, arch::bitCast<std::uint32_t>(values));
-          } else {
-            *to = values[0];
-          }
-        }
-      }
+    storeResult(row, column, width, op);
+    for (int i = block_.rank(); i < resultPacks<PairOp>; i += block_.size()) {
+      const ResultPlace at = placeOf<PairOp>(i);
+      f(at.row, at.column, loadResult<PairOp>(at));
     }
     block_.sync();
-    constexpr int packs = columns / packSize<T>;
-    for (int i = block_.rank(); i < shape.rows * packs; i += block_.size()) {
-      const int r = i / packs;
-      const int c = i % packs * packSize<T>;
-      f(static_cast<std::size_t>(r), static_cast<std::size_t>(c),
-        fromWord<T>(arch::loadWide(result + static_cast<std::size_t>(r) * pitch + c)));
+  }
+
+  /// Where a pack of the result is in the tile.
+  struct ResultPlace {
+    std::size_t row;
+    std::size_t column;
+  };
+  /// Packs of the result of a tile, row by row, and the most of a thread.
+  template <class PairOp>
+  static constexpr int resultPacks = shape.rows*(shape.columns / 2 * PairOp::outputs) / packSize<T>;
+  template <class PairOp>
+  static constexpr int packsPerThread = (resultPacks<PairOp> + shape.warps() * 32 - 1) / (shape.warps() * 32);
+  template <class PairOp>
+  static MSCCLPP_INLINE ResultPlace placeOf(int pack) {
+    constexpr int perRow = shape.columns / 2 * PairOp::outputs / packSize<T>;
+    return {static_cast<std::size_t>(pack / perRow), static_cast<std::size_t>(pack % perRow * packSize<T>)};
+  }
+  /// The same with the packs in registers: word i of thread t is pack t + i * (threads of the block), if there is one.
+  template <class PairOp>
+  MSCCLPP_INLINE void takePacks(std::size_t row, std::size_t column, std::size_t width, const PairOp& op,
+                                Word128 (&words)[packsPerThread<PairOp>]) {
+    storeResult(row, column, width, op);
+    MSCCLPP_UNROLL
+    for (int i = 0; i < packsPerThread<PairOp>; ++i) {
+      const int pack = block_.rank() + i * threads;
+      words[i] = pack < resultPacks<PairOp> ? toWord<T>(loadResult<PairOp>(placeOf<PairOp>(pack))) : Word128{0, 0};
     }
     block_.sync();
   }
 
  private:
   static_assert(sizeof(T) == 2 && hasElementKind<T>, "matrix products are of bf16 or f16");
-  static_assert(shape.depth == 16 || shape.depth == 32 || shape.depth == 64, "the depth of a step is 16, 32 or 64");
+  static_assert(shape.warpDepths >= 1 && shape.depth % (16 * shape.warpDepths) == 0,
+                "a warp multiplies a multiple of 16 elements of the depth");
   static_assert(shape.stages >= 2, "a step is loaded while another is computed");
   static_assert(shape.rows % (16 * shape.warpRows) == 0 && shape.columns % (16 * shape.warpColumns) == 0,
                 "a warp computes a multiple of 16 rows and of 16 columns");
 
+  using Layout = StepLayout<T, shape>;
   static constexpr int threads = shape.warps() * 32;
-  static constexpr int chunks = shape.depth / packSize<T>;  ///< packs of a row in a step
+  static constexpr int warpChunks = Layout::chunks / shape.warpDepths;
+  static constexpr int partWarps = shape.warpRows * shape.warpColumns;
   static constexpr int rowFragments = shape.rows / shape.warpRows / 16;
   static constexpr int columnFragments = shape.columns / shape.warpColumns / 8;
-  static constexpr int stageBytes = (shape.rows + shape.columns) * shape.depth * static_cast<int>(sizeof(T));
+  static constexpr int stageBytes = Layout::bytes(shape.rows + shape.columns);
 
-  static MSCCLPP_HOST_DEVICE constexpr int operandBytes(int rows) {
-    return rows * shape.depth * static_cast<int>(sizeof(T));
-  }
-  /// Where a pack of a row is in the operands of a step: permuted, so that eight rows lie in different banks.
-  static MSCCLPP_INLINE int packOffset(int row, int chunk) {
-    return (row * chunks + (chunk ^ row % chunks)) * static_cast<int>(sizeof(Word128));
-  }
-
-  /// The part of an operand that a thread loads: one pack in every rowsAtOnce-th row.
-  template <int tileRows>
-  class Operand {
-   public:
-    MSCCLPP_INLINE Operand(const Matrix<const T>& matrix, std::size_t firstRow, int thread)
-        : slot_(packOffset(thread / chunks, thread % chunks)),
-          isAligned_(matrix.isPackAligned()),
-          wholeSteps_(static_cast<int>(matrix.columns / shape.depth)) {
-      static_assert(threads % chunks == 0 && tileRows % rowsAtOnce == 0 && rowsAtOnce % chunks == 0,
-                    "the threads of a block load whole rows of a tile");
-      const std::size_t row = firstRow + static_cast<std::size_t>(thread / chunks);
-      const auto column = static_cast<std::size_t>(thread % chunks * packSize<T>);
-      const std::size_t left = matrix.columns % shape.depth;
-      first_ = row < matrix.rows && column < matrix.columns ? matrix.row(row) + column : matrix.data;
-      stride_ = std::size_t{rowsAtOnce} * matrix.pitch;
-      lastPresent_ = left <= column ? 0 : left - column < packSize<T> ? static_cast<int>(left - column) : packSize<T>;
-      const std::size_t rowsLeft = row < matrix.rows ? matrix.rows - row : 0;
-      rows_ = rowsLeft >= std::size_t{tileRows}
-                  ? loads
-                  : static_cast<int>((rowsLeft + rowsAtOnce - 1) / std::size_t{rowsAtOnce});
-    }
-    MSCCLPP_INLINE void load(int step, std::byte* to) const {
-      const int present = step < wholeSteps_ ? packSize<T> : lastPresent_;
-      const T* const from = first_ + static_cast<std::size_t>(step) * shape.depth;
-      if (!isAligned_) return loadElements(present, from, to);
-      MSCCLPP_UNROLL
-      for (int i = 0; i < loads; ++i) {
-        const int valid = i < rows_ ? present : 0;
-        const T* const address = valid > 0 ? from + static_cast<std::size_t>(i) * stride_ : first_;
-        arch::copyAsync(to + slot_ + operandBytes(i * rowsAtOnce), address,
-                        static_cast<std::uint32_t>(valid) * sizeof(T));
-      }
-    }
-
-   private:
-    static constexpr int rowsAtOnce = threads / chunks;
-    static constexpr int loads = tileRows / rowsAtOnce;
-
-    /// From rows that do not begin at a multiple of 16 bytes.
-    MSCCLPP_INLINE void loadElements(int present, const T* from, std::byte* to) const {
-      MSCCLPP_NO_UNROLL
-      for (int i = 0; i < loads; ++i) {
-        Pack<T> pack = fromWord<T>(Word128{0, 0});
-        MSCCLPP_UNROLL
-        for (int k = 0; k < packSize<T>; ++k) {
-          if (i < rows_ && k < present)
-            pack[k] = from[static_cast<std::size_t>(i) * stride_ + static_cast<std::size_t>(k)];
-        }
-        arch::storeWide(to + slot_ + operandBytes(i * rowsAtOnce), toWord<T>(pack));
-      }
-    }
-
-    const int slot_;  ///< rowsAtOnce is a multiple of the permutation's period, so it is the same in all rows
-    const bool isAligned_;
-    const int wholeSteps_;  ///< without an edge
-    int lastPresent_;       ///< elements of this thread's pack in the step after those
-    int rows_;              ///< of those that this thread loads, in the matrix
-    const T* first_;        ///< this thread's first pack
-    std::size_t stride_;    ///< elements to its next row
-  };
-
-  MSCCLPP_INLINE int firstRow() const { return warpIndex_ / shape.warpColumns * rowFragments * 16; }
+  MSCCLPP_INLINE int depthPart() const { return shape.warpDepths == 1 ? 0 : warpIndex_ / partWarps; }
+  MSCCLPP_INLINE int firstRow() const { return warpIndex_ % partWarps / shape.warpColumns * rowFragments * 16; }
   MSCCLPP_INLINE int firstColumn() const { return warpIndex_ % shape.warpColumns * columnFragments * 8; }
 
   /// What a lane multiplies at once: 16 elements of each of the warp's rows and columns.
@@ -237,18 +148,20 @@ class GemmTile {
     std::uint32_t b[columnFragments / 2][4];  ///< of two fragments each
   };
 
-  /// Loads the fragments from pack k on of the operands in a stage.
+  /// Loads the fragments from pack k on of the warp's part of the operands in a stage.
   MSCCLPP_INLINE void loadFragments(Fragments& fragments, const std::byte* stage, int k) const {
-    const std::byte* const weight = stage + operandBytes(shape.rows);
+    const std::byte* const weight = stage + Layout::bytes(shape.rows);
+    k += depthPart() * warpChunks;
     MSCCLPP_UNROLL
     for (int i = 0; i < rowFragments; ++i) {
-      arch::loadMatrices(warp_, fragments.a[i],
-                         [&](int lane) { return stage + packOffset(firstRow() + i * 16 + lane % 16, k + lane / 16); });
+      arch::loadMatrices(warp_, fragments.a[i], [&](int lane) {
+        return stage + Layout::packOffset(firstRow() + i * 16 + lane % 16, k + lane / 16);
+      });
     }
     MSCCLPP_UNROLL
     for (int j = 0; j < columnFragments / 2; ++j) {
       arch::loadMatrices(warp_, fragments.b[j], [&](int lane) {
-        return weight + packOffset(firstColumn() + j * 16 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2);
+        return weight + Layout::packOffset(firstColumn() + j * 16 + lane / 16 * 8 + lane % 8, k + lane / 8 % 2);
       });
     }
   }
@@ -261,6 +174,78 @@ class GemmTile {
         const std::uint32_t column[2] = {fragments.b[j / 2][j % 2 * 2], fragments.b[j / 2][j % 2 * 2 + 1]};
         arch::multiplyAdd<elementKind<T>>(warp_, sums_[i][j], fragments.a[i], column);
       }
+    }
+  }
+
+  template <class PairOp>
+  static constexpr std::size_t pitchOf = GemmShape::resultPitch(shape.columns / 2 * PairOp::outputs);
+
+  /// Applies op to the tile, and stores its result in shared memory. Called by all threads, and synchronises them.
+  template <class PairOp>
+  MSCCLPP_INLINE void storeResult(std::size_t row, std::size_t column, std::size_t width, const PairOp& op) {
+    constexpr int outputs = PairOp::outputs;
+    static_assert(outputs == 1 || outputs == 2);
+    T* const result = reinterpret_cast<T*>(shared_ + shape.partialBytes());
+    if constexpr (shape.warpDepths > 1) addPartialSums();
+    const int g = warp_.rank() / 4;
+    const int t = warp_.rank() % 4;
+    MSCCLPP_UNROLL
+    for (int i = 0; i < rowFragments; ++i) {
+      if (depthPart() > 0) break;  // has given its sums away
+      MSCCLPP_UNROLL
+      for (int j = 0; j < columnFragments; ++j) {
+        MSCCLPP_UNROLL
+        for (int half = 0; half < 2; ++half) {
+          const int r = firstRow() + i * 16 + half * 8 + g;
+          const int c = firstColumn() + j * 8 + t * 2;
+          Vector<T, outputs> values = {};
+          if (column + static_cast<std::size_t>(c) < width) {
+            values = op(row + static_cast<std::size_t>(r), column + static_cast<std::size_t>(c), sums_[i][j][2 * half],
+                        sums_[i][j][2 * half + 1]);
+          }
+          T* const to = result + static_cast<std::size_t>(r) * pitchOf<PairOp> + c / 2 * outputs;
+          if constexpr (outputs == 2) {
+            arch::storePlain(to, arch::bitCast<std::uint32_t>(values));
+          } else {
+            *to = values[0];
+          }
+        }
+      }
+    }
+    block_.sync();
+  }
+  template <class PairOp>
+  MSCCLPP_INLINE Pack<T> loadResult(const ResultPlace& at) const {
+    const T* const result = reinterpret_cast<const T*>(shared_ + shape.partialBytes());
+    return fromWord<T>(arch::loadWide(result + at.row * pitchOf<PairOp> + at.column));
+  }
+
+  /// Adds the sums of all parts of the depth, in the warps of the first one. Called by all threads, which no longer use
+  /// the operands.
+  MSCCLPP_INLINE void addPartialSums() {
+    constexpr int lanes = partWarps * 32;
+    float* const partial = reinterpret_cast<float*>(shared_) + block_.rank() % lanes;  // of a lane; the next one beside
+    const int part = depthPart();
+    const auto forEachSum = [&](const auto& f) {
+      int index = 0;
+      MSCCLPP_UNROLL
+      for (auto& fragments : sums_) {
+        MSCCLPP_UNROLL
+        for (auto& fragment : fragments) {
+          MSCCLPP_UNROLL
+          for (float& sum : fragment) f(index++ * lanes, sum);
+        }
+      }
+    };
+    constexpr int partSums = shape.rows * shape.columns;
+    if (part > 0) {
+      forEachSum([&](int offset, const float& sum) { partial[(part - 1) * partSums + offset] = sum; });
+    }
+    block_.sync();
+    if (part > 0) return;
+    MSCCLPP_NO_UNROLL
+    for (int other = 1; other < shape.warpDepths; ++other) {
+      forEachSum([&](int offset, float& sum) { sum += partial[(other - 1) * partSums + offset]; });
     }
   }
 

@@ -1,0 +1,194 @@
+// The GEMMs of CUTLASS of one collective and number of ranks: their state, and their launches.
+#pragma once
+
+#include <cutlass/cutlass.h>
+#include <cutlass/device_kernel.h>
+#include <cutlass/gemm/device/gemm_universal_adapter.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <type_traits>
+
+#include "kernels/cutlass/gemm.hpp"
+#include "kernels/cutlass/gemm_tiles.hpp"
+#include "kernels/cutlass/staged_matrix.hpp"
+#include "kernels/gpu_budget.hpp"
+#include "mscclpp/fusion/cutlass/all_gather_gemm_kernel.cuh"
+#include "mscclpp/fusion/cutlass/gemm_row_exchange.cuh"
+#include "mscclpp/fusion/cutlass/stock_gemm.cuh"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/communicator/collective_state.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/host/cuda/gpu.hpp"
+
+namespace mscclpp::kernels {
+
+namespace detail {
+
+using CutlassElement = cutlass::bfloat16_t;
+
+template <CutlassTile tile, int reservedBytes>
+using CutlassStock =
+    typename StockGemm<tile, CutlassElement, CutlassElement,
+                       cutlass::epilogue::fusion::LinearCombination<CutlassElement, float, void, float>,
+                       reservedBytes>::Type;
+
+template <GemmCollective collective, int ranks, CutlassTile tile>
+struct CutlassKernel {
+  static constexpr auto delivery = collective == GemmCollective::AllReduce ? RowDelivery::ToAll : RowDelivery::ToOwner;
+  using Type = GemmRowExchange<CutlassStock<tile, 0>, ranks, delivery>;
+};
+template <int ranks, CutlassTile tile>
+struct CutlassKernel<GemmCollective::AllGather, ranks, tile> {
+  using Type = AllGatherGemmKernel<CutlassStock<tile, 256>, ranks>;
+};
+
+inline void require(cutlass::Status status) {
+  if (status == cutlass::Status::kSuccess) return;
+  MSCCLPP_CUDATHROW(cudaGetLastError());
+  throw Error(std::string("a kernel of CUTLASS cannot be launched: ") + cutlassGetStatusString(status),
+              ErrorCode::InternalError);
+}
+
+inline int sizeOf(std::size_t value) {
+  if (value > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
+    throw Error("a GEMM with a size of " + std::to_string(value) + ": sizes up to 2^31 - 1 are supported",
+                ErrorCode::InvalidUsage);
+  }
+  return static_cast<int>(value);
+}
+
+}  // namespace detail
+
+/// The kernels of a collective, one for each tile, and the state that their calls share. They start in order, never
+/// early: CUTLASS's kernels do not wait for what is before them in the stream.
+template <GemmCollective collective, int ranks>
+class CutlassGemm : public GemmKernel {
+  template <int tile>
+  using Kernel = typename detail::CutlassKernel<collective, ranks, cutlassTiles[cutlassGemmTiles[tile]]>::Type;
+  using Element = detail::CutlassElement;
+  using Scratch = typename Kernel<0>::Scratch;
+  static_assert(std::is_same_v<Scratch, typename Kernel<1>::Scratch>);
+  static constexpr bool gathers = collective == GemmCollective::AllGather;
+
+  /// What a CollectiveState is for.
+  struct Exchange {
+    using Args = CollectiveArgs<ranks, Scratch>;
+    using Scratch = CutlassGemm::Scratch;
+    static constexpr int maxBlockThreads = static_cast<int>(Kernel<0>::MaxThreadsPerBlock);
+    static bool accepts(const Args& args, LaunchShape /*shape*/) {
+      if constexpr (gathers) {
+        return ceilDivide(args.count, std::size_t{ranks}) <= args.scratch.rows;
+      } else {
+        using Epilogue = typename Kernel<0>::Epilogue;
+        return args.scratch.accepts(Epilogue::exchangeRows(args.count) * Epilogue::partsOf(args.scratch));
+      }
+    }
+  };
+
+ public:
+  CutlassGemm(Communicator& communicator, const GemmLayer& layer, std::size_t maxRows)
+      : blocks_(std::min(prepare<Kernel<0>>(), prepare<Kernel<1>>())),
+        state_(communicator, DeviceType::GPU, scratchFor(layer, maxRows), maxRows) {}
+
+  void run(const FusedGemmCall& call, int blocks, KernelStart /*start*/) const override {
+    const int most = std::min(blocks, blocks_);
+    const int tile =
+        cutlassGemmTileFor(detail::sizeOf(call.rows), detail::sizeOf(call.width), detail::sizeOf(call.depth), most);
+    const int swizzle = cutlassGemmSwizzle(tile, detail::sizeOf(call.rows), detail::sizeOf(call.width));
+    tile == cutlassGemmTiles[0] ? enqueue<Kernel<0>>(call, most, swizzle) : enqueue<Kernel<1>>(call, most, swizzle);
+  }
+  void check() const override { state_.check(); }
+
+ private:
+  static Scratch scratchFor(const GemmLayer& layer, std::size_t maxRows) {
+    if constexpr (gathers) {
+      return Kernel<0>::scratchFor(maxRows, maxRows, layer.depth);
+    } else {
+      return Kernel<0>::scratchFor(maxRows, layer.width);
+    }
+  }
+
+  /// Loads a kernel, which a capture might reject. Returns how many of its blocks are resident at once.
+  template <class K>
+  static int prepare() {
+    constexpr auto kernel = cutlass::device_kernel<K>;
+    MSCCLPP_CUDATHROW(
+        cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, int{K::SharedStorageSize}));
+    using Cluster = typename K::DispatchPolicy::ClusterShape;
+    cudaLaunchAttribute cluster{};
+    cluster.id = cudaLaunchAttributeClusterDimension;
+    cluster.val.clusterDim = {cute::size<0>(Cluster{}), cute::size<1>(Cluster{}), 1};
+    cudaLaunchConfig_t config{};
+    config.gridDim = dim3(cute::size<0>(Cluster{}), static_cast<unsigned>(gpu::multiprocessors()));
+    config.blockDim = K::get_block_shape();
+    config.dynamicSmemBytes = K::SharedStorageSize;
+    config.attrs = &cluster;
+    config.numAttrs = 1;
+    int clusters = 0;
+    MSCCLPP_CUDATHROW(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
+    if (clusters < 1) throw Error("a GEMM of CUTLASS does not fit on this GPU", ErrorCode::InvalidUsage);
+    return std::min(clusters * static_cast<int>(cute::size(Cluster{})), maxBlocks);
+  }
+
+  template <class K>
+  void enqueue(const FusedGemmCall& call, int blocks, int swizzle) const {
+    auto args = state_.args(call.rows);
+    const auto slice =
+        steppedPart(call.rows, ceilDivide(call.rows, std::size_t{ranks}), static_cast<std::size_t>(args.team.rank()));
+    // TMA reads and writes rows that begin at multiples of 16 bytes. Zeros at the end of a row add nothing.
+    constexpr std::size_t unit = 16 / sizeof(Element);
+    const std::size_t width = roundUp(call.width, unit), depth = roundUp(call.depth, unit);
+    const StagedMatrix weight(call.weight, {call.width, call.depth}, {width, depth}, sizeof(Element), call.stream);
+
+    typename K::Arguments arguments{};
+    arguments.mode = cutlass::gemm::GemmUniversalMode::kGemm;
+    arguments.problem_shape = {detail::sizeOf(call.rows), detail::sizeOf(width), detail::sizeOf(depth), 1};
+    arguments.mainloop.ptr_B = static_cast<const Element*>(weight.data());
+    arguments.mainloop.dB = {static_cast<std::int64_t>(depth), cute::Int<1>{}, 0};
+    arguments.epilogue.thread.alpha = 1.0f;
+    arguments.hw_info.sm_count = blocks;
+    arguments.hw_info.max_active_clusters =
+        blocks / static_cast<int>(cute::size(typename K::DispatchPolicy::ClusterShape{}));
+    arguments.scheduler.max_swizzle_size = swizzle;
+    if constexpr (gathers) {
+      args.scratch.slice = ceilDivide(call.rows, std::size_t{ranks});
+      const std::size_t offset = args.scratch.rowOffset(args.team.rank(), args.team.rank(), 0);
+      MSCCLPP_CUDATHROW(cudaMemcpyAsync(args.window.at(args.team.rank(), offset), call.input,
+                                        slice.size() * depth * sizeof(Element), cudaMemcpyDeviceToDevice, call.stream));
+      arguments.mainloop.gather = args;
+      const StagedMatrix output(call.output, {call.rows, call.width}, {call.rows, width}, sizeof(Element), call.stream);
+      arguments.epilogue.ptr_D = static_cast<Element*>(output.data());
+      arguments.epilogue.dD = {static_cast<std::int64_t>(width), cute::Int<1>{}, 0};
+      launchKernel<K>(arguments, call.stream);
+      output.copyBack();
+    } else {
+      const StagedMatrix input(call.input, {call.rows, call.depth}, {call.rows, depth}, sizeof(Element), call.stream);
+      arguments.mainloop.ptr_A = static_cast<const Element*>(input.data());
+      arguments.mainloop.dA = {static_cast<std::int64_t>(depth), cute::Int<1>{}, 0};
+      arguments.epilogue.exchange = args;
+      const std::size_t rows = collective == GemmCollective::ReduceScatter ? slice.size() : call.rows;
+      arguments.epilogue.result = {makeMatrix(static_cast<bf16*>(call.output), rows, call.width)};
+      launchKernel<K>(arguments, call.stream);
+    }
+  }
+
+  template <class K>
+  static void launchKernel(const typename K::Arguments& arguments, cudaStream_t stream) {
+    using Adapter = cutlass::gemm::device::GemmUniversalAdapter<K>;
+    detail::require(Adapter::can_implement(arguments));
+    auto params = K::to_underlying_arguments(arguments, nullptr);
+    detail::require(Adapter::run(params, stream));
+  }
+
+  int blocks_;  ///< resident at once
+  CollectiveState<Exchange> state_;
+};
+
+template <GemmCollective collective, int ranks>
+std::unique_ptr<GemmKernel> makeCutlassGemm(Communicator& communicator, const GemmLayer& layer, std::size_t maxRows) {
+  return std::make_unique<CutlassGemm<collective, ranks>>(communicator, layer, maxRows);
+}
+
+}  // namespace mscclpp::kernels

@@ -1,0 +1,33 @@
+// The compiled GEMMs of CUTLASS with a collective inside: those of the build option cutlass_gemms.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <memory>
+
+#include "kernels/fused_gemm.hpp"
+
+namespace mscclpp::kernels {
+
+/// Makes the kernels of one collective, collectively, for calls of up to maxRows rows that cutlassAccepts()
+/// (kernels/fused_gemm_choice.hpp). Their arrays may lie anywhere, and the sizes that the layer lets change from call
+/// to call may be any that are an int: arrays that TMA cannot read or write are copied, in memory of the stream.
+using MakeCutlassGemm = std::unique_ptr<GemmKernel> (*)(Communicator& communicator, const GemmLayer& layer,
+                                                        std::size_t maxRows);
+
+/// Null if the kernels for so many ranks are not compiled.
+MakeCutlassGemm findCutlassGemm(GemmCollective collective, int ranks);
+
+template <GemmCollective collective, int ranks>
+std::unique_ptr<GemmKernel> makeCutlassGemm(Communicator& communicator, const GemmLayer& layer, std::size_t maxRows);
+
+/// The blocks of such a kernel that certainly have room where a GpuBudget gives it `slots` of the multiprocessors; 0:
+/// too few to be worth it. Its blocks come in pairs on one of the GPU's 8 groups of multiprocessors (GPC), on each of
+/// which other kernels, which have the rest, may leave an odd multiprocessor.
+constexpr int cutlassGemmBlocks(int slots, int multiprocessors) {
+  constexpr int groups = 8, fewest = 32;
+  const int blocks = (slots - std::min(groups, multiprocessors - slots)) / 2 * 2;
+  return blocks < fewest ? 0 : blocks;
+}
+
+}  // namespace mscclpp::kernels

@@ -1,0 +1,38 @@
+// The tiles of the compiled GEMMs of CUTLASS, and which one a call has.
+#pragma once
+
+#include "mscclpp/fusion/cutlass/tile_choice.hpp"
+
+namespace mscclpp::kernels {
+
+/// The tiles of the compiled kernels of CUTLASS, as indices in cutlassTiles: those for many rows. Both have blocks of
+/// as many rows, so that their calls share a scratch.
+inline constexpr int cutlassGemmTiles[] = {0, 2};
+inline constexpr int cutlassGemmTileRows = cutlassTiles[cutlassGemmTiles[0]].rows;
+static_assert(cutlassTiles[cutlassGemmTiles[1]].rows == cutlassGemmTileRows);
+
+/// The tile of a call, of cutlassGemmTiles, with so many blocks.
+inline int cutlassGemmTileFor(int rows, int width, int depth, int blocks) {
+  const auto time = [&](int tile) { return cutlassTime(tile, rows, width, depth, blocks); };
+  return time(cutlassGemmTiles[1]) < time(cutlassGemmTiles[0]) ? cutlassGemmTiles[1] : cutlassGemmTiles[0];
+}
+
+/// The most rows of tiles between which a kernel with this tile alternates (CUTLASS's swizzle): several share more of
+/// the weights in the L2 cache. But CUTLASS rounds the rows and columns of tiles up to multiples of it, and blocks that
+/// get such tiles are idle: so as many as leave at least eight of nine tiles in the problem.
+inline int cutlassGemmSwizzle(int tile, int rows, int width) {
+  const CutlassTile& shape = cutlassTiles[tile];
+  const auto tiles = [&](int swizzle) {
+    const auto rounded = [](int size, int unit, int multiple) {
+      const long long count = (size + unit - 1) / unit;
+      return (count + multiple - 1) / multiple * multiple;
+    };
+    return rounded(rows, shape.rows, swizzle * shape.clusterRows) *
+           rounded(width, shape.columns, swizzle * shape.clusterColumns);
+  };
+  int swizzle = 4;
+  while (swizzle > 1 && 8 * tiles(swizzle) > 9 * tiles(1)) swizzle /= 2;
+  return swizzle;
+}
+
+}  // namespace mscclpp::kernels
