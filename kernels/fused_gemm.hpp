@@ -24,7 +24,7 @@ class GemmKernel {
 
 // Of each backend: makeFusedGemm() for a layer with sizes above 0.
 namespace gpu {
-/// preferred: the form of all calls that can have it, the same on all ranks, for tests and measurements; others, and
+/// preferred: the form of all calls that can have it, rank 0's, for tests and measurements; others, and
 /// calls that cannot, take the form that is estimated to be the fastest.
 std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
                                          std::shared_ptr<Collectives> collectives,

@@ -21,18 +21,27 @@ struct GemmSpeed {
 };
 struct GemmRates {
   std::string_view gpu;  ///< part of the GPU's name
-  GemmSpeed own;         ///< of the library's kernels, the reduction of rows in their own memory included
+  int multiprocessors;
+  GemmSpeed own;  ///< of the library's kernels, the reduction of rows in their own memory included
   GemmSpeed cublas;
   double cutlassTiles;  ///< what the tiles of kernels of CUTLASS take of cutlassTime(), which is for long runs
   double cutlassStart;  ///< microseconds that these kernels take beside
   double memory;        ///< bytes that they read and write in a microsecond where they reduce or copy rows
 };
-/// The first one is for GPUs that are not in the table. H100: measured (bench/results/h100_gemm.txt); H200: the same
-/// with its memory.
+/// The first one is for GPUs that are not in the table. H100: measured (bench/results/h100_gemm.txt and, for CUTLASS,
+/// h100_gemm_cutlass.txt); H200: the same with its memory.
 inline constexpr GemmRates gemmRates[] = {
-    {"H100", {180, 3.0e6, 4.5}, {800, 3.0e6, 4}, 0.91, 8, 1.85e6},
-    {"H200", {180, 4.2e6, 4.5}, {800, 4.2e6, 4}, 0.91, 8, 2.6e6},
+    {"H100", 132, {180, 3.06e6, 4.5}, {800, 3.0e6, 4}, 0.91, 8, 1.85e6},
+    {"H200", 132, {180, 4.28e6, 4.5}, {800, 4.2e6, 4}, 0.91, 8, 2.6e6},
 };
+
+/// A tile of the library's kernels for few rows.
+struct FewRowsTile {
+  std::size_t rows;
+  double bytes;  ///< of the weights that a multiprocessor reads in a microsecond where the memory is not the limit
+};
+inline constexpr FewRowsTile fewRowsTiles[] = {{16, 35.5e3}, {32, 33e3}, {64, 24.4e3}, {128, 15.7e3}};
+inline constexpr std::size_t fewRowsColumns = 64;
 
 /// The index in gemmRates for a GPU.
 inline std::size_t gemmRatesOf(std::string_view gpuName) {
@@ -46,6 +55,19 @@ inline std::size_t gemmRatesOf(std::string_view gpuName) {
 /// few rows, which are reduced in packets.
 inline constexpr std::size_t narrowGemmRows = 32;
 inline constexpr std::size_t mediumGemmRows = 128;
+/// The most rows of each rank in an all-gather of few rows.
+inline constexpr std::size_t gatheredGemmRows = 64;
+
+/// The tile of a call of few rows; null: it has many. A tile of an all-gather has rows of one rank.
+inline const FewRowsTile* fewRowsTileOf(GemmCollective collective, std::size_t rows, int ranks) {
+  const bool gathers = collective == GemmCollective::AllGather;
+  if (rows > (gathers ? gatheredGemmRows * static_cast<std::size_t>(ranks) : mediumGemmRows)) return nullptr;
+  for (const FewRowsTile& tile : fewRowsTiles) {
+    const bool isCompiled = tile.rows != narrowGemmRows || collective == GemmCollective::AllReduce;
+    if (isCompiled && rows <= tile.rows * static_cast<std::size_t>(gathers ? ranks : 1)) return &tile;
+  }
+  return nullptr;
+}
 
 /// Whether kernels of CUTLASS can serve calls with a rank's sizes of a layer: rows of 16 bytes, sizes that are an int.
 inline bool cutlassAccepts(const GemmLayer& layer) {
@@ -86,11 +108,23 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   const bool takesOneHop = reducesToAll && rows <= (ranks == 2 ? mediumGemmRows : narrowGemmRows);
   const double work = 2e-6 * d(rows) * d(layer.width) * d(layer.depth);  // millions of operations
   const double weights = elementBytes * d(layer.width) * d(layer.depth);
-  const auto gemm = [&](const GemmSpeed& speed, double reads = 1) {
-    return speed.start + std::max(work / speed.teraflops, reads * weights / speed.bytes);
+  const auto gemm = [&](const GemmSpeed& speed) {
+    return speed.start + std::max(work / speed.teraflops, weights / speed.bytes);
   };
-  // A tile has gathered rows of one rank: few rows of the others read the weights again, from the cache.
-  const double reads = gathers && rows <= mediumGemmRows ? 1 + 0.2 * (ranks - 1) : 1;
+  // The library's kernels for few rows: rounds of tiles, one for each multiprocessor. In an all-gather each rank's rows
+  // read the weights, all but the first time from the cache.
+  const auto fewRows = [&](const FewRowsTile& tile) {
+    const std::size_t reads = gathers ? static_cast<std::size_t>(ranks) : 1;
+    const std::size_t tiles = reads * ((layer.width + fewRowsColumns - 1) / fewRowsColumns);
+    const auto all = static_cast<std::size_t>(rates.multiprocessors);
+    const auto round = [&](std::size_t count) {
+      return elementBytes * d(fewRowsColumns) * d(layer.depth) *
+             std::max(1 / tile.bytes, d(count) / (rates.own.bytes * d(reads)));
+    };
+    return rates.own.start + d(tiles / all) * round(all) + (tiles % all > 0 ? round(tiles % all) : 0);
+  };
+  const FewRowsTile* const tile = fewRowsTileOf(layer.collective, rows, ranks);
+  const double own = tile != nullptr ? fewRows(*tile) : gemm(rates.own);
   // What a rank sends, and what of it nothing can hide: the last rows.
   const double message = elementBytes * d(rows) * d(gathers ? layer.depth : layer.width);
   const double share = d(static_cast<std::size_t>(ranks - 1)) / ranks;
@@ -105,14 +139,13 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   if (place.cutlassBlocks > 0) {
     const auto size = [](std::size_t value) { return static_cast<int>(value); };
     const int m = size(rows), n = size(layer.width), k = size(layer.depth);
-    const int tile = cutlassGemmTileFor(m, n, k, place.cutlassBlocks);
-    tiles = rates.cutlassTiles * cutlassTime(tile, m, n, k, place.cutlassBlocks) / 1000;
+    const int chosen = cutlassGemmTileFor(m, n, k, place.cutlassBlocks);
+    tiles = rates.cutlassTiles * cutlassTime(chosen, m, n, k, place.cutlassBlocks) / 1000;
   }
   const double oneHop = message * share / linkBytes;
   const double moved = (gathers ? 2 * message / ranks : message + message / ranks) / rates.memory;
 
-  return {std::max(gemm(rates.own, reads), sentFused / linkBytes) +
-              sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes + hops * hop,
+  return {std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes + hops * hop,
           rates.cutlassStart + std::max({tiles, weights / rates.cublas.bytes, oneHop}) +
               (reducesToAll ? std::max(moved, oneHop) : moved) + hops * hop,
           gemm(rates.cublas) + collective + sent / collectiveBytes};

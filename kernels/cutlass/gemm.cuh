@@ -6,10 +6,13 @@
 #include <cutlass/gemm/device/gemm_universal_adapter.h>
 
 #include <algorithm>
+#include <cstring>
 #include <limits>
 #include <string>
 #include <type_traits>
+#include <vector>
 
+#include "host/bootstrap/group_agreement.hpp"
 #include "kernels/cutlass/gemm.hpp"
 #include "kernels/cutlass/gemm_tiles.hpp"
 #include "kernels/cutlass/staged_matrix.hpp"
@@ -89,13 +92,16 @@ class CutlassGemm : public GemmKernel {
 
  public:
   CutlassGemm(Communicator& communicator, const GemmLayer& layer, std::size_t maxRows)
-      : blocks_(std::min(prepare<Kernel<0>>(), prepare<Kernel<1>>())),
+      : layer_(layer),
+        blocks_(agreedBlocks(communicator)),
         state_(communicator, DeviceType::GPU, scratchFor(layer, maxRows), maxRows) {}
 
   void run(const FusedGemmCall& call, int blocks, KernelStart /*start*/) const override {
     const int most = std::min(blocks, blocks_);
+    // A rank that reduces counts the tiles of the others: the tile follows from what all ranks have alike.
+    const std::size_t depth = gathers ? call.depth : layer_.depth;
     const int tile =
-        cutlassGemmTileFor(detail::sizeOf(call.rows), detail::sizeOf(call.width), detail::sizeOf(call.depth), most);
+        cutlassGemmTileFor(detail::sizeOf(call.rows), detail::sizeOf(call.width), detail::sizeOf(depth), most);
     const int swizzle = cutlassGemmSwizzle(tile, detail::sizeOf(call.rows), detail::sizeOf(call.width));
     tile == cutlassGemmTiles[0] ? enqueue<Kernel<0>>(call, most, swizzle) : enqueue<Kernel<1>>(call, most, swizzle);
   }
@@ -110,6 +116,23 @@ class CutlassGemm : public GemmKernel {
     }
   }
 
+  /// Loads the kernels, and returns how many of their blocks are resident at once on every rank.
+  static int agreedBlocks(Communicator& communicator) {
+    const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), "FusedGemm");
+    const auto all = agreement.runStep("load the kernels of CUTLASS", [] {
+      const int own = std::min(prepare<Kernel<0>>(), prepare<Kernel<1>>());
+      std::vector<char> bytes(sizeof(own));
+      std::memcpy(bytes.data(), &own, sizeof(own));
+      return bytes;
+    });
+    int fewest = maxBlocks;
+    for (const std::vector<char>& bytes : all) {
+      int blocks = 0;
+      if (bytes.size() == sizeof(blocks)) std::memcpy(&blocks, bytes.data(), sizeof(blocks));
+      fewest = std::min(fewest, blocks);
+    }
+    return fewest;
+  }
   /// Loads a kernel, which a capture might reject. Returns how many of its blocks are resident at once.
   template <class K>
   static int prepare() {
@@ -140,7 +163,8 @@ class CutlassGemm : public GemmKernel {
     // TMA reads and writes rows that begin at multiples of 16 bytes. Zeros at the end of a row add nothing.
     constexpr std::size_t unit = 16 / sizeof(Element);
     const std::size_t width = roundUp(call.width, unit), depth = roundUp(call.depth, unit);
-    const StagedMatrix weight(call.weight, {call.width, call.depth}, {width, depth}, sizeof(Element), call.stream);
+    const StagedMatrix weight(Staging::Input, call.weight, {call.width, call.depth}, {width, depth}, sizeof(Element),
+                              call.stream);
 
     typename K::Arguments arguments{};
     arguments.mode = cutlass::gemm::GemmUniversalMode::kGemm;
@@ -158,13 +182,15 @@ class CutlassGemm : public GemmKernel {
       MSCCLPP_CUDATHROW(cudaMemcpyAsync(args.window.at(args.team.rank(), offset), call.input,
                                         slice.size() * depth * sizeof(Element), cudaMemcpyDeviceToDevice, call.stream));
       arguments.mainloop.gather = args;
-      const StagedMatrix output(call.output, {call.rows, call.width}, {call.rows, width}, sizeof(Element), call.stream);
+      const StagedMatrix output(Staging::Output, call.output, {call.rows, call.width}, {call.rows, width},
+                                sizeof(Element), call.stream);
       arguments.epilogue.ptr_D = static_cast<Element*>(output.data());
       arguments.epilogue.dD = {static_cast<std::int64_t>(width), cute::Int<1>{}, 0};
       launchKernel<K>(arguments, call.stream);
       output.copyBack();
     } else {
-      const StagedMatrix input(call.input, {call.rows, call.depth}, {call.rows, depth}, sizeof(Element), call.stream);
+      const StagedMatrix input(Staging::Input, call.input, {call.rows, call.depth}, {call.rows, depth}, sizeof(Element),
+                               call.stream);
       arguments.mainloop.ptr_A = static_cast<const Element*>(input.data());
       arguments.mainloop.dA = {static_cast<std::int64_t>(depth), cute::Int<1>{}, 0};
       arguments.epilogue.exchange = args;
@@ -182,7 +208,8 @@ class CutlassGemm : public GemmKernel {
     detail::require(Adapter::run(params, stream));
   }
 
-  int blocks_;  ///< resident at once
+  GemmLayer layer_;
+  int blocks_;  ///< resident at once, on every rank
   CollectiveState<Exchange> state_;
 };
 

@@ -15,12 +15,17 @@ struct MatrixSize {
   std::size_t rows, columns;
 };
 
+/// What a kernel does with a matrix.
+enum class Staging { Input, Output };
+
 /// A row-major array without gaps, of elements of `elementBytes` bytes, as one of size `to` (at least its own, with
 /// rows of a multiple of 16 bytes) that begins at a multiple of 16 bytes: itself, or a copy in memory of the stream,
-/// which is freed in stream order. What the copy has more is zero. Graphs can capture it.
+/// which is freed in stream order. What the copy of an input has more is zero. Graphs can capture it, but one with such
+/// memory can have one instance at a time.
 class StagedMatrix {
  public:
-  StagedMatrix(const void* array, MatrixSize size, MatrixSize to, std::size_t elementBytes, cudaStream_t stream)
+  StagedMatrix(Staging staging, const void* array, MatrixSize size, MatrixSize to, std::size_t elementBytes,
+               cudaStream_t stream)
       : array_(const_cast<void*>(array)),
         pitch_(to.columns * elementBytes),
         rowBytes_(size.columns * elementBytes),
@@ -33,6 +38,7 @@ class StagedMatrix {
     void* memory = nullptr;
     MSCCLPP_CUDATHROW(cudaMallocAsync(&memory, bytes, stream));
     copy_ = {memory, [stream](void* allocated) { cudaFreeAsync(allocated, stream); }};
+    if (staging == Staging::Output) return;
     if (isPadded) MSCCLPP_CUDATHROW(cudaMemsetAsync(memory, 0, bytes, stream));
     MSCCLPP_CUDATHROW(
         cudaMemcpy2DAsync(memory, pitch_, array_, rowBytes_, rowBytes_, rows_, cudaMemcpyDeviceToDevice, stream));
@@ -41,7 +47,7 @@ class StagedMatrix {
   StagedMatrix& operator=(const StagedMatrix&) = delete;
 
   void* data() const { return copy_ != nullptr ? copy_.get() : array_; }
-  /// After what writes the matrix has been enqueued.
+  /// Of an output, after what writes it has been enqueued.
   void copyBack() const {
     if (copy_ == nullptr) return;
     MSCCLPP_CUDATHROW(

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "host/bootstrap/group_agreement.hpp"
@@ -26,16 +27,16 @@ namespace {
 
 using Operands = GemmOperands<bf16, KeepPairs<bf16>>;
 
-// Tiles for few rows, by the most that they hold. They are so narrow that all multiprocessors have one of the weights
-// of a layer, and their stages fill the shared memory: what a multiprocessor has requested decides how fast it reads.
+// Tiles for few rows, by the most that they hold. They are so narrow that with 8192 columns nearly all multiprocessors
+// have one, and their stages fill the shared memory of a Hopper GPU: what a multiprocessor has requested decides how
+// fast it reads.
 constexpr GemmShape rows16{.rows = 16, .columns = 64, .depth = 128, .stages = 8, .warpRows = 1, .warpDepths = 2};
 constexpr GemmShape rows32{.rows = 32, .columns = 64, .depth = 128, .stages = 8, .warpRows = 1, .warpDepths = 2};
 constexpr GemmShape rows64{
     .rows = 64, .columns = 64, .depth = 128, .stages = 6, .warpRows = 2, .warpColumns = 2, .warpDepths = 2};
 constexpr GemmShape rows128{
     .rows = 128, .columns = 64, .depth = 128, .stages = 4, .warpRows = 2, .warpColumns = 2, .warpDepths = 2};
-/// The same where registers are shared with other warps.
-constexpr GemmShape gatheredRows128{.rows = 128, .columns = 64, .stages = 8, .warpRows = 4, .warpColumns = 2};
+static_assert(rows32.rows == narrowGemmRows && rows128.rows == mediumGemmRows && rows64.rows == gatheredGemmRows);
 
 template <RowDelivery delivery, GemmShape tile>
 using FewRows = GemmPacketReduce<bf16, GemmPacketReduceConfig{.delivery = delivery, .tile = tile}>;
@@ -66,8 +67,7 @@ class KernelOf : public GemmKernel {
                              communicator.bootstrap()->getNranks()),
                maxRows) {
     // The same result and waits for all blocks: as many as are resident at once.
-    const auto args = state_.args(maxRows);
-    const std::size_t sharedBytes = C::sharedBytes(args, {});
+    const std::size_t sharedBytes = KernelOf::sharedBytes();
     constexpr auto kernel = collectiveKernel<C, Operands, Result>;
     MSCCLPP_CUDATHROW(mscclpp::detail::allowSharedMemory(kernel, sharedBytes));
     MSCCLPP_CUDATHROW(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_, kernel, C::maxBlockThreads, sharedBytes));
@@ -91,6 +91,9 @@ class KernelOf : public GemmKernel {
   }
   void check() const override { state_.check(); }
 
+  /// Of a block.
+  static std::size_t sharedBytes() { return C::sharedBytes(typename C::Args{}, {}); }
+
  private:
   using Result = typename ResultOf<C>::Type;
 
@@ -99,29 +102,35 @@ class KernelOf : public GemmKernel {
   int blocks_ = 0;
 };
 
-/// Whether the current GPU runs kernels for Hopper.
-bool isHopper() {
-  int device = 0, major = 0;
+/// A number of the current GPU.
+int attribute(cudaDeviceAttr which) {
+  int device = 0, value = 0;
   MSCCLPP_CUDATHROW(cudaGetDevice(&device));
-  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  return major == 9;
+  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+/// Whether it runs kernels for Hopper.
+bool isHopper() {
+  return attribute(cudaDevAttrComputeCapabilityMajor) == 9;
 }
 
 class GpuFusedGemm : public FusedGemm {
  public:
   GpuFusedGemm(Communicator& communicator, const GemmLayer& layer, std::shared_ptr<Collectives> collectives,
                std::optional<GemmForm> preferred)
-      : layer_(layer), ranks_(communicator.bootstrap()->getNranks()), preferred_(preferred) {
+      : layer_(layer), ranks_(communicator.bootstrap()->getNranks()) {
     const int multiprocessors = gpu::multiprocessors();
     const int wanted = layer.maxBlocks > 0 ? std::min(layer.maxBlocks, multiprocessors) : multiprocessors;
     share_ = reserveOnAllRanks(*communicator.bootstrap(), gpu::currentBudget(), wanted, "FusedGemm");
     // The share counts multiprocessors. With all of them, no kernel of another object runs at the same time.
     blocks_ = share_->blocks() == multiprocessors ? 0 : share_->blocks();
     cutlassBlocks_ = cutlassGemmBlocks(share_->blocks(), multiprocessors);
-    agreeOnForms(*communicator.bootstrap(), std::move(collectives));
-    // Each kernel, and its scratch, is for the calls that take it.
+    agreeOnForms(*communicator.bootstrap(), std::move(collectives), preferred);
+    // Each kernel, and its scratch, is for the calls that take it. Where the shared memory is smaller than Hopper's,
+    // those for few rows are left to the kernels for many, which need 96 KiB.
     std::size_t previous = 0;
     const auto add = [&]<class C>(std::size_t last) {
+      if (last < layer.maxRows && KernelOf<C>::sharedBytes() > decisive_.sharedBytes) return;
       const std::size_t rows = mostRows(GemmForm::Fused, previous + 1, std::min(last, layer.maxRows));
       if (rows > 0) kernels_.push_back({rows, std::make_unique<KernelOf<C>>(communicator, layer, rows)});
       previous = std::max(previous, last);
@@ -143,13 +152,12 @@ class GpuFusedGemm : public FusedGemm {
       case GemmCollective::AllGather:
         // A tile has rows of one rank.
         add.template operator()<GatherFewRows<rows16>>(16 * static_cast<std::size_t>(ranks_));
-        add.template operator()<GatherFewRows<rows64>>(64 * static_cast<std::size_t>(ranks_));
-        add.template operator()<GatherFewRows<gatheredRows128>>(mediumGemmRows);
+        add.template operator()<GatherFewRows<rows64>>(gatheredGemmRows * static_cast<std::size_t>(ranks_));
         add.template operator()<GatherGemm>(layer.maxRows);
         break;
     }
     const std::size_t rows = mostRows(GemmForm::Cutlass, 1, layer.maxRows);
-    if (rows > 0) cutlass_ = findCutlassGemm(layer.collective, ranks_)(communicator, layer, rows);
+    if (rows > 0) cutlass_ = findCutlassGemm(layer.collective, ranks_)(communicator, decisive_.layer, rows);
   }
 
   void run(const FusedGemmCall& given) const override {
@@ -161,14 +169,14 @@ class GpuFusedGemm : public FusedGemm {
     const bool isCutlass = form == GemmForm::Cutlass;
     const GemmKernel& kernel = isCutlass ? *cutlass_ : *std::find_if(kernels_.begin(), kernels_.end(), isFor)->kernel;
     CallOrder::Turn turn = share_->begin(call.stream);
-    kernel.run(call, isCutlass ? cutlassBlocks_ : blocks_, share_->start());
+    kernel.run(call, isCutlass ? decisive_.cutlassBlocks : blocks_, share_->start());
     turn.end();
   }
   GemmForm form(std::size_t rows) const override {
     const GemmPlace place{gemmRates[decisive_.rates], decisive_.cutlassBlocks, ranks_};
     const GemmForms forms{decisive_.cutlassBlocks > 0 && cutlassAccepts(decisive_.layer, rows, ranks_),
                           serial_ != nullptr && serial_->accepts(rows)};
-    return chooseGemm(estimateGemm(place, decisive_.layer, rows), forms, preferred_);
+    return chooseGemm(estimateGemm(place, decisive_.layer, rows), forms, decisive_.preferred);
   }
   void check() const override {
     for (const auto& entry : kernels_) entry.kernel->check();
@@ -188,18 +196,25 @@ class GpuFusedGemm : public FusedGemm {
     GemmLayer layer;
     int cutlassBlocks;  ///< 0: there are no kernels of CUTLASS
     bool hasSerial;
+    std::size_t sharedBytes;  ///< the most of a block
+    std::optional<GemmForm> preferred;
   };
+  static_assert(std::is_trivially_copyable_v<Decisive>);
 
   /// All ranks take the same form of each call: one that all ranks have, by rank 0's rates and layer, of which other
   /// ranks may have more or fewer columns.
-  void agreeOnForms(Bootstrap& bootstrap, std::shared_ptr<Collectives> collectives) {
+  void agreeOnForms(Bootstrap& bootstrap, std::shared_ptr<Collectives> collectives, std::optional<GemmForm> preferred) {
     const mscclpp::detail::GroupAgreement agreement(bootstrap, "FusedGemm");
     const auto all = agreement.runStep("choose between kernels", [&] {
       if (collectives != nullptr) serial_ = SerialGemm::make(std::move(collectives), layer_, ranks_);
       const bool hasCutlass =
           findCutlassGemm(layer_.collective, ranks_) != nullptr && isHopper() && cutlassAccepts(layer_);
-      const Decisive own{gemmRatesOf(gpuBackend().deviceName()), layer_, hasCutlass ? cutlassBlocks_ : 0,
-                         serial_ != nullptr};
+      const Decisive own{gemmRatesOf(gpuBackend().deviceName()),
+                         layer_,
+                         hasCutlass ? cutlassBlocks_ : 0,
+                         serial_ != nullptr,
+                         static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)),
+                         preferred};
       std::vector<char> bytes(sizeof(own));
       std::memcpy(bytes.data(), &own, sizeof(own));
       return bytes;
@@ -216,6 +231,7 @@ class GpuFusedGemm : public FusedGemm {
       }
       if (!of.hasSerial) serial_.reset();
       decisive_.cutlassBlocks = std::min(decisive_.cutlassBlocks, of.cutlassBlocks);
+      decisive_.sharedBytes = std::min(decisive_.sharedBytes, of.sharedBytes);
     }
   }
 
@@ -236,7 +252,6 @@ class GpuFusedGemm : public FusedGemm {
 
   GemmLayer layer_;
   int ranks_;
-  std::optional<GemmForm> preferred_;
   std::unique_ptr<GpuBudget::Share> share_;
   int blocks_;         ///< the most of a kernel; 0: as many as fit
   int cutlassBlocks_;  ///< the same of CUTLASS's

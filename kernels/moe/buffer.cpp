@@ -336,7 +336,11 @@ class Buffer::State {
     require(where == DeviceType::CPU || where == DeviceType::GPU, "the device type must be CPU or GPU");
     require(config.maxTokens > 0 || config.maxLowLatencyTokens > 0,
             "maxTokens and maxLowLatencyTokens are 0: give the most tokens of a call of either form");
-    require(config.maxTokens <= 65535 && config.maxLowLatencyTokens <= 65535, "a call has at most 65535 tokens");
+    require(config.maxTokens <= 65535, "a call has at most 65535 tokens");
+    require(config.maxLowLatencyTokens <= moe::mostLowLatencyTokens,
+            "maxLowLatencyTokens is " + std::to_string(config.maxLowLatencyTokens) +
+                "; a low-latency call has at most " + std::to_string(moe::mostLowLatencyTokens) +
+                ": dispatch() is for more");
     require(config.topk >= 1 && config.topk <= maxTopk,
             "topk is " + std::to_string(config.topk) + "; a token has 1 to " + std::to_string(maxTopk) + " experts");
     require(config.experts > 0 && config.experts % ranks == 0, "experts is " + std::to_string(config.experts) +

@@ -41,11 +41,12 @@ class Buffer:
     """Owns the scratch of dispatches and combines on all ranks of a group; docs/moe.md has the rest.
 
     All ranks make it together, with the same arguments, and make the same calls. max_tokens: the most tokens of a rank
-    in dispatch(); max_low_latency_tokens: in low_latency_dispatch(); 0: without that form. experts: of all ranks.
-    format: "bf16"; "fp8", rows of float8_e4m3fn with a scale for each 128 values, passed as a pair; or "quantise",
-    bf16 that is delivered as fp8. capacity: rows of the output of dispatch(). By default enough for every routing where
-    they take up to 256 MiB; else those of 256 MiB or, if that is more, twice as many as a routing needs that treats all
-    ranks alike. If a rank gets more, the call fails on all ranks, and check() raises an error that names it.
+    in dispatch(); max_low_latency_tokens: in low_latency_dispatch(), up to 1024; 0: without that form. experts: of all
+    ranks. format: "bf16"; "fp8", rows of float8_e4m3fn with a scale for each 128 values, passed as a pair; or
+    "quantise", bf16 that is delivered as fp8. capacity: rows of the output of dispatch(). By default enough for every
+    routing where they take up to 256 MiB; else those of 256 MiB or, if that is more, twice as many as a routing needs
+    that treats all ranks alike. If a rank gets more, the call fails on all ranks, and check() raises an error that
+    names it.
     blocks, low_latency_blocks: the most blocks of a kernel. bulk_copies: dispatch() sends rows that are not quantised
     by bulk copies, for few blocks.
     """

@@ -14,7 +14,7 @@ namespace {
 
 /// Rates of a GPU on which both GEMMs are equally fast.
 constexpr GemmSpeed speed{700, 3e6, 4};
-constexpr GemmRates equalRates{"", speed, speed, 1, 8, 2e6};
+constexpr GemmRates equalRates{"", 132, speed, speed, 1, 8, 2e6};
 constexpr int cutlassBlocks = 128;
 
 bool isSerial(const GemmRates& rates, GemmCollective collective, std::size_t rows, std::size_t width, std::size_t depth,
@@ -31,11 +31,12 @@ bool isSerial(const GemmRates& rates, GemmCollective collective, std::size_t row
 TEST_CASE("fused GEMM: where both GEMMs are equally fast, fusing pays") {
   using enum GemmCollective;
   for (const auto collective : {AllReduce, ReduceScatter, AllGather}) {
-    // Few rows of several ranks read the weights once in an all-gather of its own.
+    // In an all-gather, the few rows of each rank read the weights.
     CHECK(isSerial(equalRates, collective, 16, 8192, 4096) == (collective == AllGather));
     for (const int ranks : {2, 4, 8}) {
       CAPTURE(ranks);
-      CHECK_FALSE(isSerial(equalRates, collective, 512, 8192, 4096, ranks));
+      // In an all-gather, few rows of each of 8 ranks.
+      CHECK(isSerial(equalRates, collective, 512, 8192, 4096, ranks) == (collective == AllGather && ranks == 8));
       CHECK_FALSE(isSerial(equalRates, collective, 8192, 8192, 4096, ranks));
     }
   }
@@ -48,6 +49,28 @@ TEST_CASE("fused GEMM: long products take the faster GEMM") {
       CHECK(isSerial(rates, collective, 8192, 8192, 14336));
     }
   }
+}
+TEST_CASE("fused GEMM: few rows take the rounds of tiles that a GPU has") {
+  using enum GemmCollective;
+  // Of bench/results/h100_gemm.txt: full rounds, fewer tiles than multiprocessors, 12 tiles more than a round.
+  const struct {
+    GemmCollective collective;
+    std::size_t rows, width, depth;
+    double microseconds;
+  } measured[] = {
+      {AllReduce, 16, 8192, 14336, 82.4},    {AllReduce, 64, 5120, 12800, 71.6}, {AllReduce, 128, 8192, 14336, 123.4},
+      {ReduceScatter, 32, 5120, 4096, 25.8}, {AllGather, 16, 9216, 16384, 145},  {AllGather, 64, 28672, 8192, 194},
+  };
+  for (const auto& [collective, rows, width, depth, microseconds] : measured) {
+    CAPTURE(width);
+    CAPTURE(rows);
+    const GemmPlace place{gemmRates[0], 0, 1};
+    CHECK(estimateGemm(place, {collective, 8192, width, depth}, rows).fused / microseconds ==
+          doctest::Approx(1).epsilon(0.1));
+  }
+  CHECK(fewRowsTileOf(ReduceScatter, 32, 2)->rows == 64);
+  CHECK(fewRowsTileOf(AllGather, 128, 2)->rows == 64);
+  CHECK(fewRowsTileOf(AllReduce, 129, 2) == nullptr);
 }
 TEST_CASE("fused GEMM: the rates of a GPU are found by its name") {
   CHECK(gemmRates[gemmRatesOf("NVIDIA H200")].gpu == "H200");

@@ -237,9 +237,13 @@ inline void checkMoeMisuse(Communicator& communicator, const MoeMemory& memory) 
   expect("must be a multiple of the", [](moe::BufferConfig& config) { config.experts = 7; });
   expect("maxTokens and maxLowLatencyTokens are 0",
          [](moe::BufferConfig& config) { config.maxTokens = config.maxLowLatencyTokens = 0; });
+  expect("maxLowLatencyTokens is 1025; a low-latency call has at most 1024",
+         [](moe::BufferConfig& config) { config.maxLowLatencyTokens = 1025; });
   expect("more than 2^32 rows", [&](moe::BufferConfig& config) {
     config.experts = ranks * 65535;
-    config.maxLowLatencyTokens = 65535;
+    config.topk = 8;
+    config.maxTokens = 65535;
+    config.alignment = 65536;
   });
   moe::Buffer buffer(communicator, memory.where, moeConfig(ranks, moe::RowFormat::Bf16));
   const moe::Buffer other(communicator, memory.where, moeConfig(ranks, moe::RowFormat::Bf16));

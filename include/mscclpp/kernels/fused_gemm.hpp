@@ -62,7 +62,9 @@ class FusedGemm {
   FusedGemm(const FusedGemm&) = delete;
   FusedGemm& operator=(const FusedGemm&) = delete;
 
-  /// Enqueues a kernel, which a graph can capture; on CPU ranks returns when the call is done. Throws
+  /// Enqueues a kernel, in the form of CUTLASS with copies before and after it, which a graph can capture; on CPU ranks
+  /// returns when the call is done. For arrays that are not at multiples of 16 bytes, and sizes that are not multiples
+  /// of 8, that form allocates memory of the stream: a graph of it can have one instance at a time. Throws
   /// Error(InvalidUsage) for more rows than the layer has and for another width or depth where it is the layer's,
   /// CudaError, and on CPU ranks what check() throws.
   virtual void run(const FusedGemmCall& call) const = 0;

@@ -206,11 +206,11 @@ struct GemmPacketReduce {
     for (int k = 0; k < packs; ++k) {
       const Place& at = places[k];
       if (!at.slot.present || (!allReduce(team) && at.owner != team.rank())) continue;
-      const Word128 word = reduce(session, team, at.slot, words[k]);
+      if (!reduce(session, team, at.slot, words[k])) return;  // without a result the peers' waits fail too
       if constexpr (delivery == RowDelivery::ToAll) {
-        if (!allReduce(team)) session.broadcast(results, at.slot, word, session.rotation());
+        if (!allReduce(team)) session.broadcast(results, at.slot, words[k], session.rotation());
       }
-      store(at, word);
+      store(at, words[k]);
     }
     if constexpr (delivery == RowDelivery::ToAll) {
       if (allReduce(team)) return;
@@ -227,10 +227,10 @@ struct GemmPacketReduce {
     }
   }
 
-  /// The sum over the ranks of what each of them sends to a slot; own: this rank's.
+  /// Adds to this rank's contribution to a slot what the others send. Returns whether that arrived.
   template <class Session, class Team>
-  static MSCCLPP_INLINE Word128 reduce(Session& session, const Team& team, const rows::RowPosition& slot,
-                                       const Word128& own) {
+  static MSCCLPP_INLINE bool reduce(Session& session, const Team& team, const rows::RowPosition& slot, Word128& word) {
+    const Word128 own = word;
     constexpr int atOnce = 4;  // loads in flight: one after the other, each would take a trip to the memory
     int ranks[atOnce];
     rows::RowPosition slots[atOnce];
@@ -243,19 +243,20 @@ struct GemmPacketReduce {
         slots[i].present = ranks[i] < team.size() && ranks[i] != team.rank();
         words[i] = own;
       }
-      session.template receive<atOnce>(contributions, ranks, slots, words);
+      return session.template receive<atOnce>(contributions, ranks, slots, words);
     };
-    receiveFrom(0);
+    bool arrived = receiveFrom(0);
     PackReducer<T, Sum> reducer(fromWord<T>(words[0]), Sum{});
     MSCCLPP_NO_UNROLL
     for (int first = 0; first < team.size(); first += atOnce) {
-      if (first > 0) receiveFrom(first);
+      if (first > 0) arrived = receiveFrom(first) && arrived;
       MSCCLPP_UNROLL
       for (int i = 0; i < atOnce; ++i) {
         if (first + i > 0 && first + i < team.size()) reducer.add(fromWord<T>(words[i]));
       }
     }
-    return toWord<T>(reducer.finish(team.size()));
+    word = toWord<T>(reducer.finish(team.size()));
+    return arrived;
   }
 };
 
