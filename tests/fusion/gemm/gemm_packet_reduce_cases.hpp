@@ -10,8 +10,10 @@
 
 namespace mscclpp::test {
 
-template <class T, RowDelivery delivery>
-using SmallPacketGemm = GemmPacketReduce<T, GemmPacketReduceConfig{.delivery = delivery, .tile = smallTile}>;
+/// hopBytes: 0: an all-reduce to all takes two hops with more than two ranks.
+template <class T, RowDelivery delivery, std::size_t hopBytes = 0>
+using SmallPacketGemm =
+    GemmPacketReduce<T, GemmPacketReduceConfig{.delivery = delivery, .tile = smallTile, .hopBytes = hopBytes}>;
 
 /// Sizes that are and are not multiples of tiles, packs and slices, and random ones.
 template <class T, RowDelivery delivery>
@@ -35,8 +37,16 @@ TEST_CASE("GEMM and all-reduce in packets, in one hop") {
 TEST_CASE("GEMM and all-reduce in packets, in two hops") {
   checkPacketSizes<f16, RowDelivery::ToAll>();
 }
+// 37 rows of 51 columns, as 64, are 4736 bytes: with 3 ranks those of two hops, with 12 rows less those of one.
+TEST_CASE("GEMM and all-reduce in packets, in one hop or two by the size of a call") {
+  using C = SmallPacketGemm<f16, RowDelivery::ToAll, 2500>;
+  checkGemmReduce<C, f16>(3, 2, {37, 51, 20, 0, 3, 3, 12});
+  checkGemmReduce<C, f16>(6, 1, {16, 64, 16, 0, 3, 2, 7});
+}
 TEST_CASE("GEMM and reduce-scatter in packets") {
   checkPacketSizes<bf16, RowDelivery::ToOwner>();
+  using C = SmallPacketGemm<bf16, RowDelivery::ToOwner>;
+  checkGemmReduce<C, bf16>(5, 1, {33, 70, 16, 0, 3, 3, 11});
 }
 template <RowDelivery delivery>
 void checkRankOrder() {

@@ -46,7 +46,10 @@ struct GemmCall {
   std::size_t depth;
   std::size_t gap;  ///< elements between the rows of the operands
   int calls;
-  int repeats = 1;  ///< of all the calls
+  int repeats = 1;        ///< of all the calls
+  std::size_t fewer = 0;  ///< rows that a call has less than the one before
+
+  MSCCLPP_HOST_DEVICE std::size_t rowsOf(std::size_t index) const { return rows - index * fewer; }
 };
 
 /// C: a GemmReduce or a GemmPacketReduce.
@@ -75,8 +78,9 @@ struct GemmReduceBody {
                                    static_cast<std::size_t>(C::delivery == RowDelivery::ToOwner ? 1 : ranks);
     for (int i = 0; i < call.calls * call.repeats; ++i) {
       const auto index = static_cast<std::size_t>(i % call.calls);
+      args.count = call.rowsOf(index);
       const GemmOperands<T, PairOp> operands{
-          {reinterpret_cast<const T*>(inputs.at(rank)) + index * call.rows * pitch, call.rows, call.depth, pitch},
+          {reinterpret_cast<const T*>(inputs.at(rank)) + index * call.rows * pitch, args.count, call.depth, pitch},
           {reinterpret_cast<const T*>(weights.at(rank)), call.width, call.depth, pitch},
           makeOp(rank)};
       const StoreRows<T> result{
@@ -153,12 +157,13 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
     if (outcome.wrong.empty()) outcome.wrong = wrongElement(i, rank, row, column, got, wanted);
   };
   for (std::size_t i = 0; i < calls; ++i) {
+    const std::size_t rows = call.rowsOf(i), sliceRows = ceilDivide(rows, team);
     for (std::size_t r = 0; r < outputRows * (isScatter ? team : 1); ++r) {
       for (std::size_t c = 0; c < call.width; ++c) {
         double sum = 0, parts = 0, bound = 0;
         std::size_t from = 0;
         if constexpr (requires { PairOp::cancelled; }) from = PairOp::cancelled;
-        for (; from < team && r < call.rows; ++from) {
+        for (; from < team && r < rows; ++from) {
           const RankProduct& product = products[i * team + from];
           const std::size_t at = r * call.width + c;
           sum += product.values[at];
@@ -171,11 +176,11 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
         for (int rank = 0; rank < ranks; ++rank) {
           std::size_t row = r;
           if (isScatter) {
-            if (r / slice != static_cast<std::size_t>(rank)) continue;
-            row = r % slice;
+            if (r / sliceRows != static_cast<std::size_t>(rank)) continue;
+            row = r % sliceRows;
           }
           const T got = results[static_cast<std::size_t>(rank)][(i * outputRows + row) * call.width + c];
-          if (r >= call.rows) {  // there is no such row: nothing is written
+          if (r >= rows) {  // there is no such row: nothing is written
             if (arch::bitCast<std::uint16_t>(got) != 0x0101u * poisonByte) note(i, rank, r, c, widen<T>(got), NAN);
           } else if (!(std::fabs(static_cast<double>(widen<T>(got)) - sum) <= bound)) {
             note(i, rank, r, c, widen<T>(got), sum);
