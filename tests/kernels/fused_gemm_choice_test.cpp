@@ -64,11 +64,11 @@ TEST_CASE("fused GEMM: few rows take the rounds of tiles that a GPU has") {
       {ReduceScatter, 64, 5120, 4096, 27.0}, {AllReduce, 32, 5120, 12800, 53.9}, {AllGather, 16, 9216, 16384, 145},
       {AllGather, 64, 28672, 8192, 194},
   };
-  for (const auto& [collective, rows, width, depth, microseconds] : measured) {
-    CAPTURE(width);
-    CAPTURE(rows);
-    const GemmPlace place{gemmRates[0], 0, 1};
-    CHECK(estimateGemm(place, {collective, 8192, width, depth}, rows).fused / microseconds ==
+  for (const auto& call : measured) {
+    CAPTURE(call.width);
+    CAPTURE(call.rows);
+    const GemmLayer layer{call.collective, 8192, call.width, call.depth};
+    CHECK(estimateGemm({gemmRates[0], 0, 1}, layer, call.rows).fused / call.microseconds ==
           doctest::Approx(1).epsilon(0.1));
   }
   CHECK(fewRowsTileOf(ReduceScatter, 17, 2)->rows == 32);

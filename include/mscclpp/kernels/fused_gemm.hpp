@@ -48,9 +48,9 @@ enum class GemmForm {
   Serial    ///< by a GEMM of cuBLAS and a call of Collectives
 };
 
-/// One layer's fused kernels. The kernel is chosen by the number of rows: for few rows, narrow tiles, and an
-/// all-reduce in one hop where that is faster. docs/fusing.md says what they do, and which bits they give: the same on all ranks, in every run. On CPU
-/// ranks the product is a source of the library's collectives, which run in the calling thread.
+/// One layer's fused kernels. The kernel is chosen by the number of rows: for few rows, narrow tiles, and an all-reduce
+/// in one hop where that is faster. docs/fusing.md says what they do, and which bits they give: the same on all ranks,
+/// in every run. On CPU ranks the product is a source of the library's collectives, which run in the calling thread.
 ///
 /// One sequence of calls, which must not overlap in time; all ranks make the same ones. It must outlive them, on all
 /// ranks: synchronise before it is destroyed. Calls of other objects, on other streams, may overlap: the kernels share

@@ -27,12 +27,13 @@ struct SlowPairs : KeepPairs<T> {
 };
 
 /// Ranks 0 and 1 contribute large values that cancel each other: only a sum in rank order is that of the other ranks.
+/// As bf16, rank 1's packets equal the poison of packet/sentinel.hpp.
 template <class T>
 struct CancellingPairs : KeepPairs<T> {
   static constexpr int cancelled = 2;
   int rank;
   MSCCLPP_HOST_DEVICE Vector<T, 2> operator()(std::size_t row, std::size_t column, float first, float second) const {
-    constexpr float large = 1 << 30;
+    constexpr float large = 0x1.eep112f;
     if (rank < cancelled) first = second = rank == 0 ? large : -large;
     return KeepPairs<T>::operator()(row, column, first, second);
   }

@@ -53,15 +53,19 @@ template <RowDelivery delivery, GemmShape tile, int outputs>
 void checkSlots() {
   using Layout = PacketLayout<bf16, delivery, tile, outputs>;
   for (const int ranks : {1, 2, 3, 5, 8}) {
-    for (const std::size_t hopBytes : {std::size_t{0}, std::size_t{3000}, std::size_t{1} << 40}) {
-      const std::size_t most = Layout::mostSlotRows(50, 300, ranks, hopBytes);
-      for (const std::size_t rows : {1, 2, 7, 16, 17, 33, 50}) {
-        for (const std::size_t width : {1, 64, 65, 300}) {
-          CAPTURE(ranks);
-          CAPTURE(hopBytes);
-          CAPTURE(rows);
-          CAPTURE(width);
-          CHECK(wrongSlot<delivery, tile, outputs>(rows, width, ranks, hopBytes, most) == "");
+    for (const std::size_t hopBytes : {std::size_t{0}, std::size_t{4000}, std::size_t{1} << 40}) {
+      for (const std::size_t longest : {9, 50}) {
+        const std::size_t most = Layout::mostSlotRows(longest, 300, ranks, hopBytes);
+        for (const std::size_t rows : {1, 2, 7, 9, 16, 17, 33, 50}) {
+          for (const std::size_t width : {1, 64, 65, 300}) {
+            if (rows > longest) continue;
+            CAPTURE(ranks);
+            CAPTURE(hopBytes);
+            CAPTURE(longest);
+            CAPTURE(rows);
+            CAPTURE(width);
+            CHECK(wrongSlot<delivery, tile, outputs>(rows, width, ranks, hopBytes, most) == "");
+          }
         }
       }
     }
