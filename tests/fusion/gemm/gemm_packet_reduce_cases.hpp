@@ -61,6 +61,15 @@ TEST_CASE("GEMMs in packets: the sum is in rank order") {
   checkRankOrder<RowDelivery::ToAll>();
   checkRankOrder<RowDelivery::ToOwner>();
 }
+template <RowDelivery delivery>
+void checkOneOfPairs() {
+  checkGemmReduce<SmallPacketGemm<bf16, delivery>, bf16, FirstOfPairs<bf16>>(3, 1, {21, 43, 24, 0, 2});
+}
+TEST_CASE("GEMMs in packets, with one result for two columns") {
+  checkOneOfPairs<RowDelivery::Redundant>();
+  checkOneOfPairs<RowDelivery::ToAll>();
+  checkOneOfPairs<RowDelivery::ToOwner>();
+}
 TEST_CASE("GEMM and all-reduce in packets, tiles of warps that divide the depth") {
   using C = GemmPacketReduce<bf16, GemmPacketReduceConfig{.tile = depthTile}>;
   checkGemmReduce<C, bf16>(2, 1, {13, 70, 200, 0, 1});

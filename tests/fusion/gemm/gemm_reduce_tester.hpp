@@ -39,11 +39,20 @@ struct CancellingPairs : KeepPairs<T> {
   }
 };
 
+/// Keeps the first of two columns, as a gated activation has one result for them.
+template <class T>
+struct FirstOfPairs {
+  static constexpr int outputs = 1;
+  MSCCLPP_HOST_DEVICE Vector<T, 1> operator()(std::size_t, std::size_t, float first, float) const {
+    return {narrow<T>(first)};
+  }
+};
+
 inline constexpr int maxGemmCalls = 3;
 
 struct GemmCall {
   std::size_t rows;
-  std::size_t width;
+  std::size_t width;  ///< of the result
   std::size_t depth;
   std::size_t gap;  ///< elements between the rows of the operands
   int calls;
@@ -82,7 +91,7 @@ struct GemmReduceBody {
       args.count = call.rowsOf(index);
       const GemmOperands<T, PairOp> operands{
           {reinterpret_cast<const T*>(inputs.at(rank)) + index * call.rows * pitch, args.count, call.depth, pitch},
-          {reinterpret_cast<const T*>(weights.at(rank)), call.width, call.depth, pitch},
+          {reinterpret_cast<const T*>(weights.at(rank)), call.width * 2 / PairOp::outputs, call.depth, pitch},
           makeOp(rank)};
       const StoreRows<T> result{
           makeMatrix(reinterpret_cast<T*>(outputs.at(rank)) + index * outputRows * call.width, outputRows, call.width)};
@@ -124,7 +133,8 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
   const std::size_t pitch = call.depth + call.gap;
   const auto calls = static_cast<std::size_t>(call.calls);
   auto inputs = backend.allocate(ranks, calls * call.rows * pitch * sizeof(T) + 16, 0);
-  auto weights = backend.allocate(ranks, call.width * pitch * sizeof(T) + 16, 0);
+  constexpr std::size_t perResult = 2 / PairOp::outputs;  // columns of the product
+  auto weights = backend.allocate(ranks, call.width * perResult * pitch * sizeof(T) + 16, 0);
   auto outputs = backend.allocate(ranks, calls * outputRows * call.width * sizeof(T), poisonByte);
   auto barriers = backend.allocate(ranks, 128, 0);
   std::vector<RankProduct> products;
@@ -132,7 +142,7 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
     for (int rank = 0; rank < ranks; ++rank) {
       const auto seed = static_cast<unsigned>(rank);
       const auto a = randomMatrix<T>(call.rows, call.depth, pitch, seed + static_cast<unsigned>(i) * 100);
-      const auto b = randomMatrix<T>(call.width, call.depth, pitch, seed + 1000);
+      const auto b = randomMatrix<T>(call.width * perResult, call.depth, pitch, seed + 1000);
       inputs.write(rank, a.data, i * call.rows * pitch * sizeof(T));
       weights.write(rank, b.data);
       products.push_back(RankProduct::of(a, b));
@@ -166,7 +176,7 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
         if constexpr (requires { PairOp::cancelled; }) from = PairOp::cancelled;
         for (; from < team && r < rows; ++from) {
           const RankProduct& product = products[i * team + from];
-          const std::size_t at = r * call.width + c;
+          const std::size_t at = (r * call.width + c) * perResult;
           sum += product.values[at];
           parts += std::fabs(product.values[at]);
           bound += fp32Bound(call.depth + 2) * product.magnitudes[at];
@@ -196,13 +206,13 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
   return outcome;
 }
 
-template <class C, class T>
+template <class C, class T, class PairOp = KeepPairs<T>>
 void checkGemmReduce(int ranks, int blocks, const GemmCall& call) {
   CAPTURE(ranks);
   CAPTURE(call.rows);
   CAPTURE(call.width);
   CAPTURE(call.depth);
-  const auto outcome = runGemmReduce<C, T, KeepPairs<T>>(ranks, blocks, call, -1, 0, [](const auto&, const auto&) {});
+  const auto outcome = runGemmReduce<C, T, PairOp>(ranks, blocks, call, -1, 0, [](const auto&, const auto&) {});
   if (outcome.record) FAIL_CHECK(describe(*outcome.record));
   CHECK_MESSAGE(outcome.wrong.empty(), outcome.wrong);
 }
