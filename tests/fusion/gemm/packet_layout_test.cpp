@@ -41,7 +41,9 @@ std::string wrongSlot(std::size_t rows, std::size_t width, int ranks, std::size_
         if (delivery == RowDelivery::ToOwner && static_cast<std::size_t>(slot.part) != row / slice) {
           return where + ", not the owner of the row";
         }
-        if (slot.row >= layout.slotRows() || layout.slotRows() > most) return where + ", outside of the scratch";
+        if (slot.row >= layout.slotRows() || !layout.fits(most * Layout::lanes)) {
+          return where + ", outside of the scratch";
+        }
         if (!used.insert({slot.part, slot.row, inTile % Layout::lanes}).second) return where + ", used twice";
       }
     }
@@ -101,8 +103,21 @@ TEST_CASE("packets of a GEMM: one hop as long as the bytes that it adds take no 
   CHECK(mostOneHopBytes(hopBytes, 3) / rowBytes == 51);
   CHECK(mostOneHopBytes(hopBytes, 4) / rowBytes == 22);
   CHECK(mostOneHopBytes(hopBytes, 8) / rowBytes == 6);
+  for (const int ranks : {3, 4, 7, 8}) {
+    CAPTURE(ranks);
+    CHECK(isOneHopFaster(mostOneHopBytes(hopBytes, ranks), hopBytes, ranks));
+    CHECK_FALSE(isOneHopFaster(mostOneHopBytes(hopBytes, ranks) + 1, hopBytes, ranks));
+  }
+  for (const int ranks : {1, 2}) CHECK(isOneHopFaster(std::size_t{1} << 50, hopBytes, ranks));
   using Layout = PacketLayout<bf16, RowDelivery::ToAll, evenTile, 2>;
   CHECK(Layout(6, 8192 / 64, 8, hopBytes).takesOneHop());
   CHECK_FALSE(Layout(7, 8192 / 64, 8, hopBytes).takesOneHop());
   CHECK(Layout(128, 8192 / 64, 2, hopBytes).takesOneHop());
+}
+TEST_CASE("packets of a GEMM: a call that is longer than the scratch does not fit") {
+  using Layout = PacketLayout<bf16, RowDelivery::ToOwner, evenTile, 2>;
+  const std::size_t most = Layout::mostSlotRows(40, 300, 5, 0) * Layout::lanes;
+  CHECK(Layout(40, 5, 5, 0).fits(most));
+  CHECK_FALSE(Layout(40, 6, 5, 0).fits(most));
+  CHECK_FALSE(Layout(41, 5, 5, 0).fits(most));
 }

@@ -24,7 +24,7 @@ namespace mscclpp {
 /// The choices of a GemmPacketReduce.
 struct GemmPacketReduceConfig {
   /// Redundant: an all-reduce in one hop. ToAll: in one hop or in two, which send fewer bytes but take longer, as
-  /// mostOneHopBytes() says (fusion/gemm/packet_layout.hpp). ToOwner: a reduce-scatter, in one hop.
+  /// isOneHopFaster() says (fusion/gemm/packet_layout.hpp). ToOwner: a reduce-scatter, in one hop.
   RowDelivery delivery = RowDelivery::Redundant;
   /// As many rows as a call has are best: each block of rows reads the weights once.
   GemmShape tile{.rows = 16, .columns = 64, .depth = 128, .stages = 8, .warpRows = 1, .warpDepths = 2};
@@ -102,7 +102,7 @@ struct GemmPacketReduce {
     const GroupedTiles order{blocks, ceilDivide(operands.weight.rows, tileColumns), blocks};
     const Layout<PairOp::outputs> layout(args.count, order.parts, args.team.size(), config.hopBytes);
     if (!accepts(args, {grid.blockCount(), grid.block().size()}) || !operands.fits(args.count) || width == 0 ||
-        layout.slotRows() > args.scratch.arrayPacks / layout.lanes || !result.accepts(own.size(), width)) {
+        !layout.fits(args.scratch.arrayPacks) || !result.accepts(own.size(), width)) {
       return detail::refuseArguments(grid, args);
     }
     auto&& trace = traceOf(grid);

@@ -10,12 +10,17 @@
 
 namespace mscclpp {
 
-/// The most bytes of a product for which an all-reduce in one hop, in which every rank sends its product to every other
+/// Whether an all-reduce of a product of so many bytes in one hop, in which every rank sends its product to every other
 /// one, takes no longer than one in two hops. hopBytes: what a rank sends over its link in the latency of a hop.
 ///
 /// Of n ranks, each sends n - 1 times its product in one hop and 2 (n - 1) / n times in two: (n - 1) (n - 2) / n times
 /// the product is to take no longer than a hop. At 350 GB/s a hop of 1.6 us is 560,000 bytes, and the limit 51 rows of
 /// 8192 elements of 2 bytes with 3 ranks, 22 with 4 and 6 with 8. With 2 ranks there is none.
+MSCCLPP_HOST_DEVICE constexpr bool isOneHopFaster(std::size_t bytes, std::size_t hopBytes, int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  return n <= 2 || bytes * ((n - 1) * (n - 2)) <= hopBytes * n;  // no division: a kernel asks before it does anything
+}
+/// The most bytes for which it is.
 MSCCLPP_HOST_DEVICE constexpr std::size_t mostOneHopBytes(std::size_t hopBytes, int ranks) {
   const auto n = static_cast<std::size_t>(ranks);
   return n <= 2 ? ~std::size_t{0} : hopBytes * n / ((n - 1) * (n - 2));
@@ -43,15 +48,16 @@ class PacketLayout {
         stripRows_(ceilDivide(slice_ * rowPacks, lanes)),
         takesOneHop_(delivery == RowDelivery::Redundant ||
                      (delivery == RowDelivery::ToAll &&
-                      strips * rows * rowPacks * sizeof(Word128) <= mostOneHopBytes(hopBytes, ranks))),
+                      isOneHopFaster(strips * rows * rowPacks * sizeof(Word128), hopBytes, ranks))),
         parts_(isScatter      ? 1
                : takesOneHop_ ? arrays
                               : static_cast<std::size_t>(ranks)) {}
 
   /// Whether every rank reduces every pack.
   MSCCLPP_INLINE bool takesOneHop() const { return takesOneHop_; }
-  /// Rows of slots of an array, from each sender.
+  /// Rows of slots of an array, from each sender, and whether these fit in a scratch with arrays of so many packs.
   MSCCLPP_HOST_DEVICE std::size_t slotRows() const { return ceilDivide(strips_ * stripRows_, parts_); }
+  MSCCLPP_INLINE bool fits(std::size_t arrayPacks) const { return strips_ * stripRows_ <= arrayPacks / lanes * parts_; }
   /// The most of them in calls of up to so many rows and columns, those of the result.
   static MSCCLPP_HOST_DEVICE std::size_t mostSlotRows(std::size_t rows, std::size_t width, int ranks,
                                                       std::size_t hopBytes) {
