@@ -36,8 +36,8 @@ struct JoinedCalls {
   /// args.count of the one call.
   MSCCLPP_HOST_DEVICE std::size_t count() const { return std::size_t{packs} * packSize<T>; }
 
-  /// Calls use(access, first, valid) for the call that has a pack of the message, or of one of several such messages one
-  /// after another, as a reduce-scatter reads them for the ranks: `first` is the index in the access.
+  /// Calls use(access, first, valid) for the call that has a pack of the message, or of one of several such messages,
+  /// one after another, as a reduce-scatter reads them for the ranks: `first` is the index in the access.
   template <class Use>
   MSCCLPP_INLINE auto atPack(std::size_t firstOfMessage, const Use& use) const {
     auto pack = static_cast<std::uint32_t>(firstOfMessage / packSize<T>);
