@@ -472,13 +472,14 @@ class Collectives::State {
   }
   /// The most bytes of a call that performs several of the collective and type of this one; 0 if none can.
   std::size_t longestJoinedOf(const CollectiveCall& call) const {
-    if (canRunJoined(fallbackOf(call.collective), call.type)) return mostJoinedBytes;
+    const std::size_t most = onGpu_ ? mostJoinedBytes : mostJoinedBytesOnCpu;
+    if (canRunJoined(fallbackOf(call.collective), call.type)) return most;
     std::size_t longest = 0;
     for (const Selection::Choice& choice : selection_->choices(call.collective)) {
-      if (!canRunJoined(choice.algorithm, call.type)) continue;
-      longest = std::max(longest, choice.maxBytes == noLimit ? mostJoinedBytes : choice.maxBytes);
+      if (canRunJoined(choice.algorithm, call.type))
+        longest = std::max(longest, choice.maxBytes == noLimit ? most : choice.maxBytes);
     }
-    return std::min(longest, mostJoinedBytes);
+    return std::min(longest, most);
   }
   /// As select(), for such a call of that many bytes at most.
   std::size_t selectJoined(const CollectiveCall& call) const {

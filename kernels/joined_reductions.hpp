@@ -14,6 +14,9 @@ inline constexpr std::size_t maxJoinedReductions = 32;
 inline constexpr std::size_t longestJoinedReduction = 256 << 10;
 /// The most bytes of such a kernel.
 inline constexpr std::size_t mostJoinedBytes = 1 << 20;
+/// On CPUs, which copy arrays in one piece but not those of joined calls: few, so that little is lost, and programs
+/// that are debugged there do what they do on GPUs.
+inline constexpr std::size_t mostJoinedBytesOnCpu = 16 << 10;
 
 /// How many of the first calls one call of up to `mostBytes` bytes can perform: all-reduces, or reduce-scatters, of the
 /// same type and operator, short, without a named algorithm. It follows from what the ranks pass alike, so that it is

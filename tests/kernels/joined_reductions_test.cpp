@@ -111,10 +111,11 @@ TEST_CASE("joined reductions: one call for those that are alike") {
       CHECK(callsSince() == wanted);
     };
     const CollectiveCall sum{.count = 1000}, parts{.collective = CollectiveType::ReduceScatter, .count = 70};
-    CollectiveCall integers = sum, longer = sum, tooLong = sum, empty = sum;
+    CollectiveCall integers = sum, shortest = sum, longer = sum, tooLong = sum, empty = sum;
     integers.type = DataType::INT32;
-    longer.count = 64 << 10;  // four of them are mostJoinedBytes
-    tooLong.count = longer.count + 1;
+    longer.count = mostJoinedBytesOnCpu / 4 / sizeof(float);
+    tooLong.count = longestJoinedReduction / sizeof(float) + 1;
+    shortest.count = 1;
     empty.count = 0;
     check({sum, sum, sum}, 1);
     check({tooLong, sum, sum, tooLong}, 3);
@@ -122,7 +123,7 @@ TEST_CASE("joined reductions: one call for those that are alike") {
     check({integers, integers}, 2);
     check({sum, empty, sum}, 1);
     check({empty, empty}, 0);
-    check(std::vector<CollectiveCall>(maxJoinedReductions + 2, sum), 2);
+    check(std::vector<CollectiveCall>(maxJoinedReductions + 2, shortest), 2);
     check(std::vector<CollectiveCall>(5, longer), 2);
   });
 }
@@ -137,7 +138,7 @@ TEST_CASE("joined reductions: all that random groups write") {
         const bool areShort = seed % 3 != 0;
         const ReductionGroup group(
             ranks, areShort ? 40 : 8, someTypes,
-            areShort ? std::vector<std::size_t>{0, 1, 7, 8, 9, 300} : std::vector<std::size_t>{3, 4096, 20'000}, seed);
+            areShort ? std::vector<std::size_t>{0, 1, 7, 8, 9, 300} : std::vector<std::size_t>{3, 1000, 9000}, seed);
         Bytes memory = group.memory(rank);
         collectives.run(group.calls(rank, memory.data()));
         const std::string difference = group.differenceOf(rank, memory);
