@@ -472,6 +472,7 @@ class Collectives::State {
   }
   /// The most bytes of a call that performs several of the collective and type of this one; 0 if none can.
   std::size_t longestJoinedOf(const CollectiveCall& call) const {
+    if (!isJoined(call.collective)) return 0;
     const std::size_t most = onGpu_ ? mostJoinedBytes : mostJoinedBytesOnCpu;
     if (canRunJoined(fallbackOf(call.collective), call.type)) return most;
     std::size_t longest = 0;
