@@ -9,7 +9,7 @@
 
 #include "mscclpp/kernels/collectives.hpp"
 #include "tests/host/spawned_ranks.hpp"
-#include "tests/host/trace/trace_file.hpp"
+#include "tests/kernels/recorded_calls.hpp"
 #include "tests/kernels/reduction_group.hpp"
 
 using namespace mscclpp;
@@ -19,28 +19,6 @@ using namespace mscclpp::test;
 namespace {
 
 const std::vector<DataType> someTypes{DataType::FLOAT32, DataType::BFLOAT16, DataType::FLOAT16, DataType::INT32};
-
-/// Calls body(collectives, rank, calls), where calls() is how many calls there were since it was called last.
-template <class Body>
-void runTraced(int ranks, const Body& body) {
-  runAsThreads(ranks, [&](std::shared_ptr<Bootstrap> bootstrap) {
-    const int rank = bootstrap->getRank();
-    Collectives collectives(std::make_shared<Communicator>(bootstrap), DeviceType::CPU);
-    const auto trace = collectives.makeTrace();
-    collectives.record(trace);
-    std::size_t before = 0;
-    body(collectives, rank, [&] {
-      const TemporaryFile file("joined_" + std::to_string(rank) + ".json");
-      writeTrace(file.path(), {trace.get()});
-      std::size_t all = 0;
-      for (const auto& [key, track] : tracksOf(file.read())) {
-        if (track.name == "calls") all = track.events.size() / 2;
-      }
-      return all - std::exchange(before, all);
-    });
-    bootstrap->barrier();
-  });
-}
 
 }  // namespace
 
@@ -98,17 +76,20 @@ TEST_CASE("joined reductions: the one call has whole packs of each") {
 }
 
 TEST_CASE("joined reductions: one call for those that are alike") {
-  runTraced(2, [](Collectives& collectives, int rank, const auto& callsSince) {
+  runAsThreads(2, [](std::shared_ptr<Bootstrap> bootstrap) {
+    const int rank = bootstrap->getRank();
+    Collectives collectives(std::make_shared<Communicator>(bootstrap), DeviceType::CPU);
+    RecordedCalls calls(collectives, rank);
     const auto check = [&](const std::vector<CollectiveCall>& alike, std::size_t wanted) {
       std::vector<std::vector<float>> data;
-      std::vector<CollectiveCall> calls = alike;
-      for (CollectiveCall& call : calls) {
+      std::vector<CollectiveCall> group = alike;
+      for (CollectiveCall& call : group) {
         data.emplace_back(3 * call.count, static_cast<float>(rank + 1));
         call.input = data.back().data();
         call.output = data.back().data() + 2 * call.count;
       }
-      collectives.run(calls);
-      CHECK(callsSince() == wanted);
+      collectives.run(group);
+      CHECK(calls.sinceLast() == wanted);
     };
     const CollectiveCall sum{.count = 1000}, parts{.collective = CollectiveType::ReduceScatter, .count = 70};
     CollectiveCall integers = sum, shortest = sum, longer = sum, tooLong = sum, empty = sum;
@@ -125,6 +106,7 @@ TEST_CASE("joined reductions: one call for those that are alike") {
     check({empty, empty}, 0);
     check(std::vector<CollectiveCall>(maxJoinedReductions + 2, shortest), 2);
     check(std::vector<CollectiveCall>(5, longer), 2);
+    bootstrap->barrier();
   });
 }
 
