@@ -297,6 +297,32 @@ TEST_CASE("a broadcast's root waits until its receivers have started") {
   }
 }
 
+TEST_CASE("packets of later chunks do not tell that a rank has started: short messages have none") {
+  // Rank 3 sends to rank 1 only the second chunk.
+  MSCCLProgram program(optionsOf(plan::Broadcast(4, 2), Protocol::LL));
+  for (int c = 0; c < 2; ++c) program.chunk(0, BufferKind::Input, c).copy(0, BufferKind::Output, c);
+  const ChunkRef first = program.chunk(0, BufferKind::Output, 0), second = program.chunk(0, BufferKind::Output, 1);
+  first.copy(1).copy(3);
+  first.copy(2);
+  second.copy(2).copy(3).copy(1);
+  CHECK(messageOf([&] { program.check(); }) == "");
+  // All chunks of a message of several are sent with the first.
+  for (const int chunks : {1, 2}) {
+    const plan::NamedPlan plan = allPairsAllReduce(optionsOf(plan::AllReduce(3, chunks, true), Protocol::LL)).compile();
+    for (const plan::Operation& operation : plan.operations) CHECK(operation.kind != OperationKind::Signal);
+  }
+}
+
+TEST_CASE("what is copied back is where it was") {
+  MSCCLProgram program(optionsOf(plan::TestCollective(2, 1, 1)));
+  const ChunkRef there = program.chunk(1, BufferKind::Input, 0).copy(0, "there", 0).copy(0, "back", 0);
+  there.copy(0, "there", 0).copy(0, BufferKind::Output, 0);
+  program.expect(0, 0, {{1, 0}});
+  const plan::NamedPlan plan = plan::verified(program.compile());
+  const std::string text = plan::toText(plan);
+  CHECK_MESSAGE(text.find("scratch[0] -> output[0]") != std::string::npos, text);
+}
+
 TEST_CASE("between nodes messages go through port channels") {
   for (const Protocol protocol : {Protocol::Simple, Protocol::LL}) {
     ProgramOptions options = optionsOf(plan::AllReduce(4, 1, true), protocol);
