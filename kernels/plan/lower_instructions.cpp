@@ -250,10 +250,10 @@ class Lowering {
   }
 
   /// Of each message, whether calls of all sizes have it: signals, and the packets of a part's first chunk. Later chunks
-  /// are empty in short messages.
+  /// are empty in short calls.
   std::vector<bool> alwaysSent() {
     std::map<std::tuple<int, BufferKind, int>, int> positions;  // in their part, of what chunks hold
-    const auto positionOf = [&](int rank, const ChunkPlace& place, int i) -> int& {
+    const auto placedAt = [&](int rank, const ChunkPlace& place, int i) -> int& {
       Operand each = operand(rank, place);
       each.first += i;
       each = canonical(draft_, each);
@@ -266,9 +266,9 @@ class Lowering {
       const Lowered& node = nodes_[n];
       const Instruction& at = instruction(n);
       for (int i = 0; i < at.count && at.kind != InstructionKind::Nop; ++i) {
-        const int position = node.in >= 0 ? sent[node.in][i] : positionOf(node.rank, at.source, i);
+        const int position = node.in >= 0 ? sent[node.in][i] : placedAt(node.rank, at.source, i);
         if (storesReceived(at.kind) || at.kind == InstructionKind::Copy) {
-          positionOf(node.rank, at.destination, i) = position;
+          placedAt(node.rank, at.destination, i) = position;
         }
         if (node.out < 0) continue;
         sent[node.out].push_back(position);

@@ -4,7 +4,9 @@
 #include <algorithm>
 #include <map>
 #include <random>
+#include <set>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -23,23 +25,12 @@ struct PartSum {
 class RandomProgram {
  public:
   RandomProgram(int ranks, unsigned seed) : random_(seed), ranks_(ranks) {
-    chooseCollective();
-    sums_ = collective_.kind == CollectiveKind::Custom ? randomSums() : sumsOfCollective();
-    const bool mixes = chance(2);  // operations of different sums lie between each other
-    std::map<std::vector<std::pair<int, int>>, std::vector<std::pair<int, int>>> results;
-    for (const PartSum& sum : sums_) results[sum.terms].emplace_back(sum.rank, sum.part);
-    for (const auto& [terms, parts] : results) {
-      const int chunks = collective_.chunksPerPart();
-      for (int first = 0; first < chunks; first += size_) {
-        size_ = 1 + below(chunks - first);
-        sequences_.emplace_back();
-        // What is not mixed may use scratch again.
-        if (!mixes && chance(3)) nextScratch_ = 0;
-        addUp(terms, parts, first);
-      }
+    if (chance(2)) {
+      wander();
+    } else {
+      chooseCollective();
+      followTrees();
     }
-    if (!mixes) std::shuffle(sequences_.begin(), sequences_.end(), random_);
-    mixSequences(mixes);
   }
 
   const Collective& collective() const { return collective_; }
@@ -78,26 +69,97 @@ class RandomProgram {
   int below(int count) { return static_cast<int>(random_() % static_cast<unsigned>(count)); }
   bool chance(int oneIn) { return below(oneIn) == 0; }
 
+  /// A custom collective: any operations that the language allows, and what they come to.
+  void wander() {
+    collective_.kind = CollectiveKind::Custom;
+    collective_.ranks = ranks_;
+    collective_.inPlace = chance(3);
+    collective_.inputChunks = 1 + below(4);
+    collective_.outputChunks = collective_.inPlace ? collective_.inputChunks : 1 + below(4);
+    const std::map<std::string, int> chunks{
+        {"input", collective_.inputChunks}, {"output", collective_.outputChunks}, {"a", 3}, {"b", 1}};
+    const auto randomPlace = [&](bool mayBeInput) {
+      const char* const buffers[] = {"output", "a", "b", "input"};
+      const std::string buffer = buffers[below(mayBeInput || collective_.inPlace ? 4 : 3)];
+      return Place{below(ranks_), buffer, below(chunks.at(buffer))};
+    };
+    std::map<std::tuple<int, std::string, int>, std::set<std::pair<int, int>>> held;
+    const auto heldAt = [&](const Place& place, int i) -> std::set<std::pair<int, int>>& {
+      const bool isInput = collective_.inPlace && place.buffer == "output";
+      return held[{place.rank, isInput ? "input" : place.buffer, place.index + i}];
+    };
+    for (int rank = 0; rank < ranks_; ++rank) {
+      for (int i = 0; i < collective_.inputChunks; ++i) heldAt({rank, "input", 0}, i) = {{rank, i}};
+    }
+    const int tries = 10 + below(50);
+    for (int i = 0; i < tries; ++i) {
+      Move move{chance(3), randomPlace(true), randomPlace(false), 1 + below(2)};
+      if (chance(2)) move.to.rank = move.from.rank;
+      bool isPossible = move.from.index + move.size <= chunks.at(move.from.buffer) &&
+                        move.to.index + move.size <= chunks.at(move.to.buffer);
+      std::vector<std::set<std::pair<int, int>>> results;
+      for (int k = 0; k < move.size && isPossible; ++k) {
+        auto result = heldAt(move.from, k);
+        const auto& before = heldAt(move.to, k);
+        isPossible = !result.empty() && (!move.reduces || !before.empty());
+        for (int other = 0; other < move.size; ++other) {
+          isPossible = isPossible && &heldAt(move.from, k) != &heldAt(move.to, other);
+        }
+        const std::size_t terms = result.size() + (move.reduces ? before.size() : 0);
+        if (move.reduces) result.insert(before.begin(), before.end());
+        isPossible = isPossible && result.size() == terms;
+        results.push_back(std::move(result));
+      }
+      if (!isPossible) continue;
+      for (int k = 0; k < move.size; ++k) heldAt(move.to, k) = results[static_cast<std::size_t>(k)];
+      moves_.push_back(move);
+    }
+    for (int rank = 0; rank < ranks_; ++rank) {
+      for (int i = 0; i < collective_.outputChunks; ++i) {
+        auto& terms = heldAt({rank, "output", 0}, i);
+        if (terms.empty()) {
+          terms = {{rank, 0}};
+          moves_.push_back({false, {rank, "input", 0}, {rank, "output", i}, 1});
+        }
+        sums_.push_back({rank, i, {terms.begin(), terms.end()}});
+      }
+    }
+  }
+
   void chooseCollective() {
     constexpr CollectiveKind kinds[] = {
-        CollectiveKind::AllReduce,   CollectiveKind::AllGather, CollectiveKind::ReduceScatter, CollectiveKind::AllToAll,
-        CollectiveKind::Broadcast,   CollectiveKind::Reduce,    CollectiveKind::Gather,        CollectiveKind::Scatter,
-        CollectiveKind::SendReceive, CollectiveKind::Custom};
-    collective_.kind = kinds[below(10)];
+        CollectiveKind::AllReduce, CollectiveKind::AllGather, CollectiveKind::ReduceScatter,
+        CollectiveKind::AllToAll,  CollectiveKind::Broadcast, CollectiveKind::Reduce,
+        CollectiveKind::Gather,    CollectiveKind::Scatter,   CollectiveKind::SendReceive};
+    collective_.kind = kinds[below(9)];
     collective_.ranks = ranks_;
     collective_.chunkFactor = 1 + below(3);
     // In place these would overwrite what others have yet to read.
-    const bool exchanges = collective_.kind == CollectiveKind::AllToAll ||
-                           collective_.kind == CollectiveKind::SendReceive ||
-                           collective_.kind == CollectiveKind::Custom;
+    const bool exchanges =
+        collective_.kind == CollectiveKind::AllToAll || collective_.kind == CollectiveKind::SendReceive;
     collective_.inPlace = !exchanges && chance(2);
     const bool rooted = collective_.kind == CollectiveKind::Broadcast || collective_.kind == CollectiveKind::Reduce ||
                         collective_.kind == CollectiveKind::Gather || collective_.kind == CollectiveKind::Scatter;
     if (rooted) collective_.root = below(ranks_);
-    if (collective_.kind == CollectiveKind::Custom) {
-      collective_.inputChunks = 1 + below(4);
-      collective_.outputChunks = 1 + below(4);
+  }
+
+  /// The sums of the collective, each by ways of its own.
+  void followTrees() {
+    sums_ = sumsOfCollective();
+    const bool mixes = chance(2);  // operations of different sums lie between each other
+    std::map<std::vector<std::pair<int, int>>, std::vector<std::pair<int, int>>> results;
+    for (const PartSum& sum : sums_) results[sum.terms].emplace_back(sum.rank, sum.part);
+    for (const auto& [terms, parts] : results) {
+      const int chunks = collective_.chunksPerPart();
+      for (int first = 0; first < chunks; first += size_) {
+        size_ = 1 + below(chunks - first);
+        sequences_.emplace_back();
+        // What is not mixed may use scratch again.
+        if (!mixes && chance(3)) nextScratch_ = 0;
+        addUp(terms, parts, first);
+      }
     }
+    mixSequences(mixes);
   }
 
   std::vector<PartSum> sumsOfCollective() const {
@@ -119,21 +181,6 @@ class RandomProgram {
         if (kind == CollectiveKind::AllToAll) sums.push_back({rank, part, {{part, rank}}});
         const bool gathers = kind == CollectiveKind::Gather && rank == collective_.root;
         if (kind == CollectiveKind::AllGather || gathers) sums.push_back({rank, part, {{part, 0}}});
-      }
-    }
-    return sums;
-  }
-
-  std::vector<PartSum> randomSums() {
-    std::vector<std::pair<int, int>> all;
-    for (int rank = 0; rank < ranks_; ++rank) {
-      for (int chunk = 0; chunk < collective_.inputChunks; ++chunk) all.emplace_back(rank, chunk);
-    }
-    std::vector<PartSum> sums;
-    for (int rank = 0; rank < ranks_; ++rank) {
-      for (int chunk = 0; chunk < collective_.outputChunks; ++chunk) {
-        std::shuffle(all.begin(), all.end(), random_);
-        sums.push_back({rank, chunk, {all.begin(), all.begin() + 1 + below(std::min<int>(4, plan::countOf(all)))}});
       }
     }
     return sums;

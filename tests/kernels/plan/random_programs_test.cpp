@@ -41,13 +41,15 @@ struct TestProgram {
 /// Of two to four ranks, with the packets and without, in one or two instances.
 std::vector<TestProgram> testPrograms(int ranks) {
   std::vector<TestProgram> programs;
-  for (unsigned seed = 0; seed < 24; ++seed) {
+  for (unsigned seed = 0; seed < 60; ++seed) {
     RandomProgram random(ranks, seed * 5 + static_cast<unsigned>(ranks));
+    // Parts of one chunk have no pieces that lie together.
+    const bool isCustom = random.collective().kind == CollectiveKind::Custom;
     MSCCLProgram program = random.program({.name = "random " + std::to_string(seed),
                                            .collective = random.collective(),
                                            .instances = seed % 4 == 3 ? 2 : 1,
                                            .protocol = seed % 2 == 0 ? Protocol::LL : Protocol::Simple,
-                                           .interleavedReplication = seed % 8 == 3,
+                                           .interleavedReplication = isCustom || seed % 8 == 3,
                                            .instrFusion = seed % 5 != 4});
     NamedPlan plan = program.compile();
     programs.push_back({std::move(random), std::move(program), std::move(plan)});
@@ -92,6 +94,7 @@ Parts outputParts(const RandomProgram& random, int rank) {
   const Collective& of = random.collective();
   const bool scatters =
       of.kind == CollectiveKind::ReduceScatter || (of.kind == CollectiveKind::Scatter && rank == of.root);
+  if (of.kind == CollectiveKind::Custom) return {0, static_cast<std::size_t>(of.outputChunks)};
   Parts parts{of.inPlace && scatters ? static_cast<std::size_t>(rank) : 0, 0};
   for (const PartSum& sum : random.sums()) parts.count += sum.rank == rank ? 1 : 0;
   return parts;
