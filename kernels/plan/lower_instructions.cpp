@@ -249,7 +249,7 @@ class Lowering {
     }
   }
 
-  /// Of each message, whether calls of all sizes have it: signals, and the packets of a part's first chunk. Later chunks
+  /// Of each message, whether calls of all sizes have it: signals, and packets of the first chunk of a part. Later ones
   /// are empty in short calls.
   std::vector<bool> alwaysSent() {
     std::map<std::tuple<int, BufferKind, int>, int> positions;  // in their part, of what chunks hold
