@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "kernels/cutlass/gemm_tiles.hpp"
+#include "mscclpp/fusion/gemm/packet_layout.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 
 namespace mscclpp::kernels {
@@ -39,9 +40,15 @@ inline constexpr GemmRates gemmRates[] = {
 struct FewRowsTile {
   std::size_t rows;
   double bytes;  ///< of the weights that a multiprocessor reads in a microsecond where the memory is not the limit
+  bool gathers;  ///< also of an all-gather, where a tile has rows of one rank
 };
-inline constexpr FewRowsTile fewRowsTiles[] = {{16, 35.5e3}, {32, 33e3}, {64, 24.4e3}, {128, 15.7e3}};
+inline constexpr FewRowsTile fewRowsTiles[] = {
+    {16, 35.5e3, true}, {32, 33e3, false}, {64, 24.4e3, true}, {128, 15.7e3, false}};
 inline constexpr std::size_t fewRowsColumns = 64;
+
+/// Bytes that a rank sends over its link in a microsecond, microseconds of a hop, and what is sent in that time.
+inline constexpr double gemmLinkBytes = 350e3, gemmHop = 1.6;
+inline constexpr auto gemmHopBytes = static_cast<std::size_t>(gemmLinkBytes * gemmHop);
 
 /// The index in gemmRates for a GPU.
 inline std::size_t gemmRatesOf(std::string_view gpuName) {
@@ -51,20 +58,12 @@ inline std::size_t gemmRatesOf(std::string_view gpuName) {
   return 0;
 }
 
-/// The most rows of an all-reduce that takes one hop, which sends `ranks` - 1 times the rows, and of the kernels for
-/// few rows, which are reduced in packets.
-inline constexpr std::size_t narrowGemmRows = 32;
-inline constexpr std::size_t mediumGemmRows = 128;
-/// The most rows of each rank in an all-gather of few rows.
-inline constexpr std::size_t gatheredGemmRows = 64;
-
-/// The tile of a call of few rows; null: it has many. A tile of an all-gather has rows of one rank.
+/// The tile of a call of few rows; null: it has many.
 inline const FewRowsTile* fewRowsTileOf(GemmCollective collective, std::size_t rows, int ranks) {
   const bool gathers = collective == GemmCollective::AllGather;
-  if (rows > (gathers ? gatheredGemmRows * static_cast<std::size_t>(ranks) : mediumGemmRows)) return nullptr;
   for (const FewRowsTile& tile : fewRowsTiles) {
-    const bool isCompiled = tile.rows != narrowGemmRows || collective == GemmCollective::AllReduce;
-    if (isCompiled && rows <= tile.rows * static_cast<std::size_t>(gathers ? ranks : 1)) return &tile;
+    const std::size_t most = tile.rows * static_cast<std::size_t>(gathers ? ranks : 1);
+    if ((!gathers || tile.gathers) && rows <= most) return &tile;
   }
   return nullptr;
 }
@@ -83,6 +82,11 @@ inline bool cutlassAccepts(const GemmLayer& layer, std::size_t rows, int ranks) 
                              rows % (tileRows * static_cast<std::size_t>(ranks)) == 0);
 }
 
+/// Whether a collective of its own can have so many rows: a reduce-scatter and an all-gather have equal parts.
+inline bool serialGemmAccepts(GemmCollective collective, std::size_t rows, int ranks) {
+  return collective == GemmCollective::AllReduce || rows % static_cast<std::size_t>(ranks) == 0;
+}
+
 /// Where a call runs.
 struct GemmPlace {
   GemmRates rates;    ///< of the GPU
@@ -98,14 +102,13 @@ struct GemmEstimate {
 };
 
 inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer, std::size_t rows) {
-  constexpr double elementBytes = 2, linkBytes = 350e3, hop = 1.6, collective = 2.2;
+  constexpr double elementBytes = 2, linkBytes = gemmLinkBytes, hop = gemmHop, collective = 2.2;
   constexpr double collectiveBytes = 325e3;
   const auto d = [](std::size_t value) { return static_cast<double>(value); };
   const GemmRates& rates = place.rates;
   const int ranks = place.ranks;
   const bool gathers = layer.collective == GemmCollective::AllGather;
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
-  const bool takesOneHop = reducesToAll && rows <= (ranks == 2 ? mediumGemmRows : narrowGemmRows);
   const double work = 2e-6 * d(rows) * d(layer.width) * d(layer.depth);  // millions of operations
   const double weights = elementBytes * d(layer.width) * d(layer.depth);
   const auto gemm = [&](const GemmSpeed& speed) {
@@ -127,6 +130,7 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   const double own = tile != nullptr ? fewRows(*tile) : gemm(rates.own);
   // What a rank sends, and what of it nothing can hide: the last rows.
   const double message = elementBytes * d(rows) * d(gathers ? layer.depth : layer.width);
+  const bool takesOneHop = reducesToAll && tile != nullptr && message <= d(mostOneHopBytes(gemmHopBytes, ranks));
   const double share = d(static_cast<std::size_t>(ranks - 1)) / ranks;
   const double sent = message * share * (reducesToAll ? 2 : 1);
   const double sentFused = takesOneHop ? message * (ranks - 1) : sent;
@@ -151,11 +155,16 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
           gemm(rates.cublas) + collective + sent / collectiveBytes};
 }
 
-/// The forms that a call can have beside GemmForm::Fused.
+/// The forms that a call can have beside GemmForm::Fused, which takes any sizes.
 struct GemmForms {
   bool cutlass;
   bool serial;
 };
+/// hasSerial: there are cuBLAS and a Collectives.
+inline GemmForms formsOf(const GemmPlace& place, const GemmLayer& layer, std::size_t rows, bool hasSerial) {
+  return {place.cutlassBlocks > 0 && cutlassAccepts(layer, rows, place.ranks),
+          hasSerial && serialGemmAccepts(layer.collective, rows, place.ranks)};
+}
 
 /// The fastest form by an estimate, or the preferred one if the call can have it.
 inline GemmForm chooseGemm(const GemmEstimate& estimate, GemmForms forms, std::optional<GemmForm> preferred = {}) {

@@ -112,9 +112,10 @@ KernelStart GpuBudget::Share::start() const {
 
 namespace {
 
-/// Reserves on each rank by `reserve`, and makes the shares equal. reserve: returns the share.
+/// Reserves on each rank by `reserve`, and makes the shares equal. reserve: returns the share. undo: called on all
+/// ranks before an error that they all have.
 void agreeOnShare(Bootstrap& bootstrap, const std::string& who, const GpuBudget* budget, int blocks,
-                  const std::function<GpuBudget::Share&()>& reserve) {
+                  const std::function<GpuBudget::Share&()>& reserve, const std::function<void()>& undo) {
   GpuBudget::Share* share = nullptr;
   const mscclpp::detail::GroupAgreement agreement(bootstrap, who);
   const auto all = agreement.runStep("reserve blocks on its GPU", [&] {
@@ -143,6 +144,7 @@ void agreeOnShare(Bootstrap& bootstrap, const std::string& who, const GpuBudget*
     fewest = std::min(fewest, each.blocks);
   }
   if (sharing && !isConcurrent) {
+    undo();
     throw Error(who + ": ranks " + std::to_string(sharing->first) + " and " + std::to_string(sharing->second) +
                     " of one process use the same GPU, which has no room for kernels of " + std::to_string(blocks) +
                     " blocks of both: make a GPU of its own current in each, or use fewer blocks",
@@ -156,18 +158,37 @@ void agreeOnShare(Bootstrap& bootstrap, const std::string& who, const GpuBudget*
 std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const std::shared_ptr<GpuBudget>& budget,
                                                     int blocks, const std::string& who) {
   std::unique_ptr<GpuBudget::Share> share;
-  agreeOnShare(bootstrap, who, budget.get(), blocks, [&]() -> GpuBudget::Share& {
-    share = GpuBudget::reserve(budget, blocks);
-    return *share;
-  });
+  agreeOnShare(
+      bootstrap, who, budget.get(), blocks,
+      [&]() -> GpuBudget::Share& {
+        share = GpuBudget::reserve(budget, blocks);
+        return *share;
+      },
+      [] {});
   return share;
 }
 
 void resizeOnAllRanks(Bootstrap& bootstrap, GpuBudget::Share& share, int blocks, const std::string& who) {
-  agreeOnShare(bootstrap, who, share.budget(), blocks, [&]() -> GpuBudget::Share& {
-    share.resize(blocks);
-    return share;
-  });
+  // What ranks on one GPU had together fits again once all of them have given up what they have.
+  const int former = share.blocks();
+  const auto restore = [&] {
+    const mscclpp::detail::GroupAgreement agreement(bootstrap, who);
+    const auto resize = [&](int to) {
+      agreement.runStep("restore its blocks", [&] {
+        share.resize(to);
+        return std::vector<char>();
+      });
+    };
+    resize(0);
+    resize(former);
+  };
+  agreeOnShare(
+      bootstrap, who, share.budget(), blocks,
+      [&]() -> GpuBudget::Share& {
+        share.resize(blocks);
+        return share;
+      },
+      restore);
 }
 
 }  // namespace mscclpp::kernels

@@ -98,7 +98,7 @@ class GpuBudget {
 /// the messages of errors.
 std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const std::shared_ptr<GpuBudget>& budget,
                                                     int blocks, const std::string& who);
-/// Share::resize() likewise.
+/// Share::resize() likewise. After an error the shares are what they were.
 void resizeOnAllRanks(Bootstrap& bootstrap, GpuBudget::Share& share, int blocks, const std::string& who);
 
 namespace gpu {

@@ -36,10 +36,15 @@ constexpr GemmShape rows64{
     .rows = 64, .columns = 64, .depth = 128, .stages = 6, .warpRows = 2, .warpColumns = 2, .warpDepths = 2};
 constexpr GemmShape rows128{
     .rows = 128, .columns = 64, .depth = 128, .stages = 4, .warpRows = 2, .warpColumns = 2, .warpDepths = 2};
-static_assert(rows32.rows == narrowGemmRows && rows128.rows == mediumGemmRows && rows64.rows == gatheredGemmRows);
+constexpr bool matches(const FewRowsTile& tile, const GemmShape& shape) {
+  return tile.rows == static_cast<std::size_t>(shape.rows) && fewRowsColumns == static_cast<std::size_t>(shape.columns);
+}
+static_assert(matches(fewRowsTiles[0], rows16) && matches(fewRowsTiles[1], rows32) &&
+              matches(fewRowsTiles[2], rows64) && matches(fewRowsTiles[3], rows128));
 
 template <RowDelivery delivery, GemmShape tile>
-using FewRows = GemmPacketReduce<bf16, GemmPacketReduceConfig{.delivery = delivery, .tile = tile}>;
+using FewRows =
+    GemmPacketReduce<bf16, GemmPacketReduceConfig{.delivery = delivery, .tile = tile, .hopBytes = gemmHopBytes}>;
 template <GemmShape tile>
 using GatherFewRows = AllGatherGemm<bf16, AllGatherGemmConfig{.tile = tile}>;
 using WideAllReduce = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::ToAll}>;
@@ -130,29 +135,33 @@ class GpuFusedGemm : public FusedGemm {
     // those for few rows are left to the kernels for many, which need 96 KiB.
     std::size_t previous = 0;
     const auto add = [&]<class C>(std::size_t last) {
-      if (last < layer.maxRows && KernelOf<C>::sharedBytes() > decisive_.sharedBytes) return;
       const std::size_t rows = mostRows(GemmForm::Fused, previous + 1, std::min(last, layer.maxRows));
       if (rows > 0) kernels_.push_back({rows, std::make_unique<KernelOf<C>>(communicator, layer, rows)});
       previous = std::max(previous, last);
     };
+    const auto addFewRows = [&]<class C>(const GemmShape& tile, int ranks = 1) {
+      if (KernelOf<C>::sharedBytes() <= decisive_.sharedBytes)
+        add.template operator()<C>(static_cast<std::size_t>(tile.rows) * static_cast<std::size_t>(ranks));
+    };
     switch (layer.collective) {
       case GemmCollective::AllReduce:
-        add.template operator()<FewRows<RowDelivery::Redundant, rows16>>(16);
-        add.template operator()<FewRows<RowDelivery::Redundant, rows32>>(narrowGemmRows);
-        add.template operator()<FewRows<RowDelivery::ToAll, rows64>>(64);
-        add.template operator()<FewRows<RowDelivery::ToAll, rows128>>(mediumGemmRows);
+        addFewRows.template operator()<FewRows<RowDelivery::ToAll, rows16>>(rows16);
+        addFewRows.template operator()<FewRows<RowDelivery::ToAll, rows32>>(rows32);
+        addFewRows.template operator()<FewRows<RowDelivery::ToAll, rows64>>(rows64);
+        addFewRows.template operator()<FewRows<RowDelivery::ToAll, rows128>>(rows128);
         add.template operator()<WideAllReduce>(layer.maxRows);
         break;
       case GemmCollective::ReduceScatter:
-        add.template operator()<FewRows<RowDelivery::ToOwner, rows16>>(16);
-        add.template operator()<FewRows<RowDelivery::ToOwner, rows64>>(64);
-        add.template operator()<FewRows<RowDelivery::ToOwner, rows128>>(mediumGemmRows);
+        addFewRows.template operator()<FewRows<RowDelivery::ToOwner, rows16>>(rows16);
+        addFewRows.template operator()<FewRows<RowDelivery::ToOwner, rows32>>(rows32);
+        addFewRows.template operator()<FewRows<RowDelivery::ToOwner, rows64>>(rows64);
+        addFewRows.template operator()<FewRows<RowDelivery::ToOwner, rows128>>(rows128);
         add.template operator()<ReduceScatterGemm>(layer.maxRows);
         break;
       case GemmCollective::AllGather:
         // A tile has rows of one rank.
-        add.template operator()<GatherFewRows<rows16>>(16 * static_cast<std::size_t>(ranks_));
-        add.template operator()<GatherFewRows<rows64>>(gatheredGemmRows * static_cast<std::size_t>(ranks_));
+        addFewRows.template operator()<GatherFewRows<rows16>>(rows16, ranks_);
+        addFewRows.template operator()<GatherFewRows<rows64>>(rows64, ranks_);
         add.template operator()<GatherGemm>(layer.maxRows);
         break;
     }
@@ -174,9 +183,8 @@ class GpuFusedGemm : public FusedGemm {
   }
   GemmForm form(std::size_t rows) const override {
     const GemmPlace place{gemmRates[decisive_.rates], decisive_.cutlassBlocks, ranks_};
-    const GemmForms forms{decisive_.cutlassBlocks > 0 && cutlassAccepts(decisive_.layer, rows, ranks_),
-                          serial_ != nullptr && serial_->accepts(rows)};
-    return chooseGemm(estimateGemm(place, decisive_.layer, rows), forms, decisive_.preferred);
+    return chooseGemm(estimateGemm(place, decisive_.layer, rows),
+                      formsOf(place, decisive_.layer, rows, serial_ != nullptr), decisive_.preferred);
   }
   void check() const override {
     for (const auto& entry : kernels_) entry.kernel->check();

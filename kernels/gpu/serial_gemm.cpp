@@ -33,10 +33,6 @@ SerialGemm::SerialGemm(std::unique_ptr<Cublas> cublas, std::shared_ptr<Collectiv
   between_ = {memory, [](void* allocated) { cudaFree(allocated); }};
 }
 
-bool SerialGemm::accepts(std::size_t rows) const {
-  return layer_.collective == GemmCollective::AllReduce || rows % ranks_ == 0;
-}
-
 void SerialGemm::run(const FusedGemmCall& call) const {
   CollectiveCall collective{.type = DataType::BFLOAT16, .reduction = ReduceOp::SUM, .stream = call.stream};
   const auto multiply = [&](const void* input, void* output) {

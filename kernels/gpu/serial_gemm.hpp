@@ -15,8 +15,7 @@ class SerialGemm {
   /// Null where cuBLAS is not found. Allocates what lies between the two kernels.
   static std::unique_ptr<SerialGemm> make(std::shared_ptr<Collectives> collectives, const GemmLayer& layer, int ranks);
 
-  /// Whether the collective can have so many rows: a reduce-scatter and an all-gather have equal parts.
-  bool accepts(std::size_t rows) const;
+  /// The call has rows that serialGemmAccepts() (kernels/fused_gemm_choice.hpp).
   void run(const FusedGemmCall& call) const;
   void check() const { collectives_->check(); }
 

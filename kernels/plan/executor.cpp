@@ -20,6 +20,7 @@
 #include "mscclpp/host/base/logger.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/jit/program.hpp"
+#include "mscclpp/plan/check.hpp"
 #include "plan_call.hpp"
 #include "plan_context.hpp"
 #include "plan_source.hpp"
@@ -33,6 +34,8 @@ namespace {
 
 /// The least room of a scratch chunk: so many messages are not set up one by one.
 constexpr std::size_t leastSlotBytes = std::size_t{16} << 10;
+/// Of the proof that numbers of iterations may change: a second, in the first call that changes it.
+constexpr plan::CheckLimits mixedIterationsLimits{.steps = std::uint64_t{1} << 28};
 
 [[noreturn]] void throwInvalid(const ExecutionPlan& plan, const std::string& why) {
   throw Error("plan \"" + plan.name() + "\": " + why, ErrorCode::InvalidUsage);
@@ -153,9 +156,8 @@ class Executor::State {
     if (message.partBytes == 0) return;
     Program& program = *found;
     const BufferRequest request = bufferRequest(plan, message, call);
-    // The checker proves loops for calls that have as many iterations as those before them: the others' own memory.
-    const std::uint64_t iterations = program.loopUnit == 0 ? 0 : plan::iterationsOf(message, program.loopUnit);
-    const ContextKey key{plan.contentHash(), static_cast<int>(format), stream, slotBytes, iterations};
+    const ContextKey key{plan.contentHash(), static_cast<int>(format), stream, slotBytes,
+                         iterationsThatMix(plan, program, message)};
     auto context = contexts_.find(key);
     const bool needsContext = context == contexts_.end();
     const bool usesBuffers = program.rank.reachesUserBuffers || program.rank.usesPorts;
@@ -172,7 +174,8 @@ class Executor::State {
       agreeOnSetup(plan,
                    {plan.contentHash(), message.partBytes, slotBytes, static_cast<std::uint32_t>(format),
                     (needsContext ? 1u : 0u) + (needsBuffers ? 2u : 0u) + (needsCode ? 4u : 0u), request.inPlace,
-                    static_cast<std::uint32_t>(call.type) << 8 | static_cast<std::uint32_t>(std::get<3>(codeKey))});
+                    static_cast<std::uint32_t>(call.type) << 8 | static_cast<std::uint32_t>(std::get<3>(codeKey))},
+                   stream);
       if (needsCode) kernels_.emplace(codeKey, compile(plan, program.rank, codeKey));
       if (needsContext) reserveBlocks(plan);
       if (program.rank.usesPorts) startProxy();
@@ -202,10 +205,12 @@ class Executor::State {
   struct Program {
     plan::RankProgram rank;
     bool reduces;
-    std::uint64_t loopUnit;  ///< of all loops of the plan; 0: it has none
-    bool isSetUp = false;    ///< at least for some calls
+    std::uint64_t loopUnit;        ///< of all loops of the plan; 0: it has none
+    bool isSetUp = false;          ///< at least for some calls
+    std::uint64_t iterations = 0;  ///< of the loops in the first call
+    std::optional<bool> mixes{};   ///< whether calls of other numbers may follow; empty: not asked yet
   };
-  /// Plan, packet format, stream, room of the scratch's chunks, iterations of its loops.
+  /// Plan, packet format, stream, room of the scratch's chunks, iterationsThatMix().
   using ContextKey = std::tuple<std::uint64_t, int, CUstream_st*, std::size_t, std::uint64_t>;
   /// Plan, packet format, type of elements, operator.
   using CodeKey = std::tuple<std::uint64_t, int, DataType, ReduceOp>;
@@ -225,10 +230,17 @@ class Executor::State {
     });
   }
 
-  void agreeOnSetup(const ExecutionPlan& plan, const SetupRequest& request) const {
+  void agreeOnSetup(const ExecutionPlan& plan, const SetupRequest& request, CUstream_st* stream) const {
     const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
     const std::vector<char> own = bytesOf(request);
-    const auto all = agreement.runStep("set up the plan \"" + plan.name() + "\"", [&] { return own; });
+    const auto all = agreement.runStep("set up the plan \"" + plan.name() + "\"", [&] {
+      if (backend_.isCapturing(stream)) {
+        throwInvalid(plan,
+                     "a call of this size, with these buffers and this stream, has to set up memory, which a "
+                     "graph cannot capture: execute it once on all ranks before the capture");
+      }
+      return own;
+    });
     for (std::size_t r = 0; r < all.size(); ++r) {
       if (all[r] == own) continue;
       throwInvalid(plan, "rank " + std::to_string(r) + " and rank " + std::to_string(rank_) +
@@ -309,6 +321,18 @@ class Executor::State {
         .emplace(plan.contentHash(),
                  Program{plan::programOf(plan.plan(), rank_), reduces(plan.plan()), loopUnitOf(plan.plan())})
         .first->second;
+  }
+
+  /// A number for calls that may follow each other with the same scratch. The proof of a plan is about calls with the
+  /// same number of iterations of its loops; that others may follow is proven when one does, or each number gets a
+  /// scratch of its own. The same on all ranks.
+  static std::uint64_t iterationsThatMix(const ExecutionPlan& plan, Program& program, const plan::Message& message) {
+    if (program.loopUnit == 0) return 0;
+    const std::uint64_t iterations = plan::iterationsOf(message, program.loopUnit);
+    if (program.iterations == 0) program.iterations = iterations;
+    if (iterations == program.iterations) return iterations;
+    if (!program.mixes) program.mixes = !plan::checkMixedIterations(plan.plan(), mixedIterationsLimits);
+    return *program.mixes ? program.iterations : iterations;
   }
 
   /// The room of a chunk of the scratch, which grows by powers of two.

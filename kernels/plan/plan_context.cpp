@@ -125,7 +125,8 @@ PlanMemory::PlanMemory(Communicator& communicator, DeviceType where, const Backe
     args_.channels = upload(backend, ends);
 
     std::vector<plan::BlockProgram> programs;
-    for (const plan::BlockLists& block : program.blocks) {
+    for (const plan::BlockLists& lists : program.blocks) {
+      const plan::BlockLists block = plan::stepsOf(lists);
       const plan::ProgramWindow window = plan::windowOf(plan::viewOf(block), mostSharedBytes);
       if (window.bytes > mostSharedBytes) {
         throw Error("Executor: an operation of the plan has too many operands: " + std::to_string(window.bytes) +

@@ -3,7 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <initializer_list>
+#include <optional>
 
 #include "kernels/cutlass/gemm.hpp"
 
@@ -59,18 +61,48 @@ TEST_CASE("fused GEMM: few rows take the rounds of tiles that a GPU has") {
     double microseconds;
   } measured[] = {
       {AllReduce, 16, 8192, 14336, 82.4},    {AllReduce, 64, 5120, 12800, 71.6}, {AllReduce, 128, 8192, 14336, 123.4},
-      {ReduceScatter, 32, 5120, 4096, 25.8}, {AllGather, 16, 9216, 16384, 145},  {AllGather, 64, 28672, 8192, 194},
+      {ReduceScatter, 64, 5120, 4096, 27.0}, {AllReduce, 32, 5120, 12800, 53.9}, {AllGather, 16, 9216, 16384, 145},
+      {AllGather, 64, 28672, 8192, 194},
   };
-  for (const auto& [collective, rows, width, depth, microseconds] : measured) {
-    CAPTURE(width);
-    CAPTURE(rows);
-    const GemmPlace place{gemmRates[0], 0, 1};
-    CHECK(estimateGemm(place, {collective, 8192, width, depth}, rows).fused / microseconds ==
+  for (const auto& call : measured) {
+    CAPTURE(call.width);
+    CAPTURE(call.rows);
+    const GemmLayer layer{call.collective, 8192, call.width, call.depth};
+    CHECK(estimateGemm({gemmRates[0], 0, 1}, layer, call.rows).fused / call.microseconds ==
           doctest::Approx(1).epsilon(0.1));
   }
-  CHECK(fewRowsTileOf(ReduceScatter, 32, 2)->rows == 64);
+  CHECK(fewRowsTileOf(ReduceScatter, 17, 2)->rows == 32);
+  CHECK(fewRowsTileOf(ReduceScatter, 32, 2)->rows == 32);
+  CHECK(fewRowsTileOf(ReduceScatter, 33, 2)->rows == 64);
   CHECK(fewRowsTileOf(AllGather, 128, 2)->rows == 64);
+  CHECK(fewRowsTileOf(AllGather, 129, 2) == nullptr);
   CHECK(fewRowsTileOf(AllReduce, 129, 2) == nullptr);
+}
+TEST_CASE("fused GEMM: a reduce-scatter of 17 to 32 rows has a tile of its own, which is faster with few tiles") {
+  const auto time = [](std::size_t rows, std::size_t width) {
+    const GemmLayer layer{GemmCollective::ReduceScatter, 8192, width, 12800};
+    return estimateGemm({gemmRates[0], 0, 2}, layer, rows).fused;
+  };
+  CHECK(time(32, 5120) < 0.85 * time(33, 5120));  // 80 tiles: the multiprocessors are the limit
+  CHECK(time(32, 8192) > 0.95 * time(33, 8192));  // 128 tiles: the memory is
+}
+TEST_CASE("fused GEMM: an all-reduce of few rows takes one hop or two, whichever is estimated to be faster") {
+  for (const int ranks : {2, 3, 4, 8}) {
+    for (const std::size_t width : {5120, 8192, 16384}) {
+      for (const std::size_t rows : {1, 6, 7, 16, 22, 23, 32, 51, 52, 128}) {
+        CAPTURE(ranks);
+        CAPTURE(width);
+        CAPTURE(rows);
+        const auto time = [&](int of) {
+          const GemmLayer layer{GemmCollective::AllReduce, 8192, width, 16384};
+          return estimateGemm({gemmRates[0], 0, of}, layer, rows).fused;
+        };
+        const double product = 2.0 * static_cast<double>(rows * width) / gemmLinkBytes;
+        const double oneHop = product * (ranks - 1), twoHops = 2 * oneHop / ranks + gemmHop;
+        CHECK(time(ranks) - time(1) == doctest::Approx(std::min(oneHop, twoHops)));
+      }
+    }
+  }
 }
 TEST_CASE("fused GEMM: the rates of a GPU are found by its name") {
   CHECK(gemmRates[gemmRatesOf("NVIDIA H200")].gpu == "H200");
@@ -146,6 +178,34 @@ TEST_CASE("fused GEMM: which sizes kernels of CUTLASS can have") {
   CHECK(cutlassAccepts(scatters, 512, 4));
   CHECK_FALSE(cutlassAccepts(scatters, 512, 8));
   CHECK_FALSE(cutlassAccepts(scatters, 384, 2));
+}
+TEST_CASE("fused GEMM: calls of any number of rows have a form that can serve them") {
+  using enum GemmCollective;
+  for (const auto collective : {AllReduce, ReduceScatter, AllGather}) {
+    const GemmLayer layer{collective, 4096, 8192, 4096};
+    for (const int ranks : {2, 4, 8}) {
+      const GemmPlace place{gemmRates[0], cutlassBlocks, ranks};
+      bool tookCutlass = false, tookFused = false;
+      for (std::size_t rows = 1; rows <= layer.maxRows; ++rows) {
+        for (const bool hasSerial : {false, true}) {
+          for (const auto preferred : {std::optional<GemmForm>(), std::optional(GemmForm::Cutlass)}) {
+            const auto form =
+                chooseGemm(estimateGemm(place, layer, rows), formsOf(place, layer, rows, hasSerial), preferred);
+            const auto isMultiple = [&](int of) { return rows % static_cast<std::size_t>(of) == 0; };
+            bool serves = true;
+            if (form == GemmForm::Cutlass)
+              serves = rows > 128 && (collective != ReduceScatter || isMultiple(128 * ranks));
+            if (form == GemmForm::Serial) serves = hasSerial && (collective == AllReduce || isMultiple(ranks));
+            if (!serves) FAIL("rows " << rows << " of " << ranks << " ranks, form " << static_cast<int>(form));
+            tookCutlass |= form == GemmForm::Cutlass;
+            tookFused |= form == GemmForm::Fused && rows > 128;
+          }
+        }
+      }
+      CHECK(tookCutlass);
+      CHECK(tookFused == (collective == ReduceScatter));  // slices that are not whole tiles
+    }
+  }
 }
 TEST_CASE("fused GEMM: the tile of kernels of CUTLASS") {
   const CutlassTile& wide = cutlassTiles[cutlassGemmTileFor(8192, 8192, 4096, cutlassBlocks)];

@@ -115,7 +115,7 @@ TEST_CASE("a rank multiplies" * doctest::skip()) {
       size = 203;
       for (const std::size_t rows : {90, 512}) checkCall(rank, *gemm, changed, rows);
       checkCall(rank, *gemm, layer, 512, 1);
-      CHECK_FALSE(gemm->isSerial(700));
+      CHECK(gemm->form(700) != GemmForm::Serial);
       CHECK_THROWS_AS(gemm->run({nullptr, nullptr, nullptr, 701, nullptr}), Error);
     }
     // The form that is estimated to be the fastest; and with a few blocks, beside other calls.

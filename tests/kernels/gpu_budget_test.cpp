@@ -259,6 +259,22 @@ TEST_CASE("budget: a share is resized on all ranks") {
   });
 }
 
+TEST_CASE("budget: a refused resize of ranks on one GPU leaves them what they had") {
+  StreamModel streams;
+  const auto shared = std::make_shared<GpuBudget>(132, streams);
+  runAsThreads(2, [&](std::shared_ptr<Bootstrap> bootstrap) {
+    const auto share = reserveOnAllRanks(*bootstrap, shared, 8, "Executor");
+    for (int attempt = 0; attempt < 2; ++attempt) {
+      CHECK_THROWS_AS(resizeOnAllRanks(*bootstrap, *share, 60, "Executor"), Error);
+      CHECK(share->isConcurrent());
+      CHECK(share->blocks() == 8);
+    }
+    resizeOnAllRanks(*bootstrap, *share, 9, "Executor");
+    CHECK(share->isConcurrent());
+    CHECK(share->blocks() == 9);
+  });
+}
+
 TEST_CASE("budget: objects over other ranks count too") {
   std::vector<Granted> granted(2);
   runAsThreads(2, [&](std::shared_ptr<Bootstrap> bootstrap) {

@@ -375,6 +375,15 @@ TEST_CASE("loops") {
   };
   CHECK(faultOfPlan(make(true)) == FaultKind::None);
   CHECK(faultOfPlan(make(false)) != FaultKind::None);  // right for one iteration only
+  CHECK(checkMixedIterations(make(true)).kind == FaultKind::None);
+  CHECK(checkMixedIterations(make(false)).kind != FaultKind::None);
+  // Inputs are read where they are: a rank may be late for the next call, whatever its length.
+  const Plan pulling = exchange({}, [&](Program& program, int rank, int peer) {
+    copyOwn(program, rank);
+    auto block = program.block(rank, 0);
+    block.beginLoop(4096).copy(input(peer, 0), output(rank, peer)).endLoop();
+  });
+  CHECK(checkMixedIterations(pulling).kind != FaultKind::None);
 
   Program different({.collective = CollectiveKind::AllReduce, .ranks = 1});
   different.block(0, 0).beginLoop(64).copy(input(0, 0), scratch(0, 0)).endLoop();

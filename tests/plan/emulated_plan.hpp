@@ -32,7 +32,8 @@ class EmulatedPlan {
       memory.inbound.resize(program.channels.size());
       memory.consumed.resize(program.channels.size());
       for (const BlockLists& block : program.blocks) {
-        memory.programs.push_back(viewOf(block));
+        memory.steps.push_back(stepsOf(block));
+        memory.programs.push_back(viewOf(memory.steps.back()));
         const ProgramWindow window = windowOf(memory.programs.back(), mostSharedBytes);
         memory.programs.back().window = window.operations;
         sharedBytes_ = std::max(sharedBytes_, window.bytes);
@@ -86,6 +87,7 @@ class EmulatedPlan {
     std::vector<std::uint64_t> epochs, semaphores, inbound, consumed;
     std::vector<GridBarrier> barriers;
     std::vector<ChannelEnd> channels;
+    std::deque<BlockLists> steps;
     std::vector<BlockProgram> programs;
   };
 

@@ -18,7 +18,7 @@ namespace {
 struct Interpreted {
   template <class T, class Op, class Grid>
   static void run(int /*rank*/, const Grid& grid, const ExecutionArgs& args) {
-    interpret<T>(grid, args);
+    interpret<T>(grid, args, [] {});
   }
 };
 
@@ -102,7 +102,7 @@ TEST_CASE("every plan with every count") {
 TEST_CASE("programs longer than the shared memory are copied to it in parts, and loops go back to parts before") {
   for (const SamplePlan& sample : samplePlans(3)) {
     CAPTURE(sample.name);
-    for (const std::size_t mostSharedBytes : {1, 400, 900}) {
+    for (const std::size_t mostSharedBytes : {1, 500, 1500}) {
       EmulatedPlan emulated(sample.plan, 2048, PacketFormat::LL16, 1, mostSharedBytes);
       unsigned seed = 7;
       for (const std::size_t count : {1, 501, 64})
@@ -219,7 +219,7 @@ TEST_CASE("a failed wait names rank, peer, block and operation, and ends the seq
                                            BoundedWait(monitor.deviceControl(), std::uint64_t{30'000'000}));
   const auto launch = [&] {
     emulation::launch({.threads = 2, .sharedBytes = 4096},
-                      [&](int, const auto& grid) { interpret<float>(grid, args); });
+                      [&](int, const auto& grid) { interpret<float>(grid, args, [] {}); });
   };
   launch();
   CHECK_THROWS_WITH(monitor.check(),

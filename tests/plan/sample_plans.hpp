@@ -269,6 +269,37 @@ constexpr Plan longPlan(int ranks, int operations, int copies) {
   return assembler.finish();
 }
 
+/// All-reduce in place: every rank sends all to all, and reduces it. Transfers of three chunks, in pieces of `unit`
+/// bytes: a piece that were reduced twice would be wrong.
+constexpr Plan oneShotInPlacePlan(int ranks, std::uint64_t unit) {
+  constexpr int chunks = 3;
+  Assembler assembler({.collective = CollectiveKind::AllReduce,
+                       .ranks = ranks,
+                       .chunksPerPart = chunks,
+                       .inPlace = true,
+                       .threadsPerBlock = 256});
+  for (int rank = 0; rank < ranks; ++rank) {
+    SampleRank self(assembler, rank);
+    assembler.setScratchChunks(rank, chunks * ranks);
+    std::vector<int> channels;
+    std::vector<Operand> contributions, slots;
+    for (int peer = 0; peer < ranks; ++peer) {
+      contributions.push_back(peer == rank ? self.own(BufferKind::Input, 0)
+                                           : self.own(BufferKind::Scratch, chunks * peer));
+      if (peer == rank) continue;
+      slots.push_back(self.at(peer, BufferKind::Scratch, chunks * rank));
+      channels.push_back(assembler.addChannel(rank, Access::Memory, peer));
+    }
+    assembler.add(rank, 0, {.kind = OperationKind::LoopBegin, .unitBytes = unit});
+    self.transfer(0, {self.own(BufferKind::Input, 0)}, slots, 0, {.chunks = chunks});
+    self.exchangeSignals(0, channels, channels);
+    self.transfer(0, contributions, {self.own(BufferKind::Output, 0)}, 0, {.chunks = chunks});
+    self.exchangeSignals(0, channels, channels);
+    assembler.add(rank, 0, {.kind = OperationKind::LoopEnd});
+  }
+  return assembler.finish();
+}
+
 struct SamplePlan {
   std::string name;
   Plan plan;
@@ -281,6 +312,7 @@ inline std::vector<SamplePlan> samplePlans(int ranks) {
           {"two-shot in a loop", twoShotPlan(ranks, 2, 200)},
           {"two-shot of packets", twoShotPacketPlan(ranks, 2)},
           {"one-shot of packets", oneShotPacketPlan(ranks, 2)},
+          {"one-shot in place, in a loop", oneShotInPlacePlan(ranks, 64)},
           {"ring", ringPlan(ranks)},
           {"ring in place", ringPlan(ranks, true)},
           {"all-gather by reading, barriers", gatherByReadingPlan(ranks, false)},

@@ -48,9 +48,9 @@ enum class GemmForm {
   Serial    ///< by a GEMM of cuBLAS and a call of Collectives
 };
 
-/// One layer's fused kernels. The kernel is chosen by the number of rows: for few rows, narrow tiles and an all-reduce
-/// in one hop. docs/fusing.md says what they do, and which bits they give: the same on all ranks, in every run. On CPU
-/// ranks the product is a source of the library's collectives, which run in the calling thread.
+/// One layer's fused kernels. The kernel is chosen by the number of rows: for few rows, narrow tiles, and an all-reduce
+/// in one hop where that is faster. docs/fusing.md says what they do, and which bits they give: the same on all ranks,
+/// in every run. On CPU ranks the product is a source of the library's collectives, which run in the calling thread.
 ///
 /// One sequence of calls, which must not overlap in time; all ranks make the same ones. It must outlive them, on all
 /// ranks: synchronise before it is destroyed. Calls of other objects, on other streams, may overlap: the kernels share
@@ -70,8 +70,6 @@ class FusedGemm {
   virtual void run(const FusedGemmCall& call) const = 0;
   /// How a call with so many rows is computed. The same on all ranks.
   virtual GemmForm form(std::size_t rows) const = 0;
-  /// Whether that is a GEMM of cuBLAS and a call of the Collectives.
-  bool isSerial(std::size_t rows) const { return form(rows) == GemmForm::Serial; }
   /// After calls have ended: throws what WaitMonitor::check throws if one of their waits failed. Then it is unfit for
   /// use.
   virtual void check() const = 0;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mscclpp/basic/concepts.hpp"
+#include "mscclpp/plan/resolved_program.hpp"
 #include "mscclpp/plan/synchronisation.hpp"
 #include "mscclpp/plan/transfer.hpp"
 
@@ -29,9 +30,8 @@ class BlockExecution {
         op_(op),
         wait_(args.wait),
         epoch_(args.state.epochs[block]),
+        half_((epoch_ & 1) * args.scratchHalf),
         block_(static_cast<std::uint32_t>(block)),
-        unit_(0),
-        iteration_(0),
         hasFailed_(false),
         isStopped_(false) {
     if constexpr (Shape::chunksPerPart > 0) message_.chunksPerPart = Shape::chunksPerPart;
@@ -49,12 +49,8 @@ class BlockExecution {
   /// For operation `index` of the block, as records of failed waits name it.
   MSCCLPP_INLINE PlanSite siteOf(int index) const { return {args_.rank, block_, static_cast<std::uint32_t>(index)}; }
 
-  /// The operations up to endOfLoop() are for iteration `iteration` of a loop with pieces of `unit` bytes.
-  MSCCLPP_INLINE void setIteration(std::uint64_t unit, std::uint64_t iteration) {
-    unit_ = unit;
-    iteration_ = iteration;
-  }
-  MSCCLPP_INLINE void endLoop() { unit_ = 0; }
+  /// The operations that follow are for this iteration of a loop; Iteration{}: of none.
+  MSCCLPP_INLINE void setIteration(const Iteration& iteration) { iteration_ = iteration; }
   MSCCLPP_INLINE std::uint64_t iterations(std::uint64_t unit) const { return iterationsOf(message_, unit); }
 
   /// A Transfer without Port operands. operand(i): the i-th operand, sources first. Sources, Destinations: their
@@ -62,27 +58,26 @@ class BlockExecution {
   template <int Sources, int Destinations, class OperandAt>
   MSCCLPP_INLINE void transfer(const Operation& operation, const OperandAt& operand, int index) {
     if (hasToSkip()) return;
-    const TransferSettings<Op> settings{op_, format(), flagOf(epoch_), operation.completes ? args_.ranks : 1,
-                                        siteOf(index)};
     MSCCLPP_NO_UNROLL
     for (std::int32_t i = 0; i < operation.chunks; ++i) {
-      const ByteSpan span = spanOf(operation, i);
-      if (span.size == 0) continue;
+      const ByteSpan span = spanOf(message_, operation, i, iteration_);
       const auto find = [&](int j) { return placeOf(operand(j), i, span.begin); };
-      const int sources = operation.sources.count;
-      const int destinations = operation.destinations.count;
-      auto pack = static_cast<std::uint64_t>(group_.rank());
-      if constexpr (Sources > 0) {
-        pack = transferWholePacks<Sources, Destinations, T>(group_, find, span.size, settings, wait_);
-      } else if (sources == 1 && destinations == 1) {
-        pack = transferWholePacks<1, 1, T>(group_, find, span.size, settings, wait_);
-      } else if (sources == 2 && destinations == 1) {
-        pack = transferWholePacks<2, 1, T>(group_, find, span.size, settings, wait_);
-      } else if (sources == 2 && destinations == 2) {
-        pack = transferWholePacks<2, 2, T>(group_, find, span.size, settings, wait_);
-      }
-      transferPacks<T>(group_, sources, destinations, find, span.size, pack, settings, wait_);
+      transferSpan<Sources, Destinations>(operation, span.size, find, index);
     }
+  }
+
+  /// The same for one chunk, which has been resolved (resolved_program.hpp).
+  template <class OperandAt>
+  MSCCLPP_INLINE void transferResolved(const Operation& operation, const ByteSpan& known, const OperandAt& operand,
+                                       int index) {
+    if (hasToSkip()) return;
+    const ByteSpan span = iteration_.unit == 0 ? known : spanOf(message_, operation, 0, iteration_);
+    const auto find = [&](int j) {
+      const ResolvedOperand& resolved = operand(j);
+      return Place{resolved.address + (resolved.isScratch ? half_ : 0), resolved.form, resolved.writer}.further(
+          span.begin);
+    };
+    transferSpan<0, 0>(operation, span.size, find, index);
   }
 
   /// A Transfer whose destination is reached through a Port channel: one thread, the one that also signals and flushes
@@ -102,7 +97,7 @@ class BlockExecution {
       return source.form == Form::Packet ? packetBytes(format(), data) : data;
     };
     for (std::int32_t i = 0; i < operation.chunks; ++i) {
-      const ByteSpan span = spanOf(operation, i);
+      const ByteSpan span = spanOf(message_, operation, i, iteration_);
       if (span.size == 0) continue;
       const std::uint64_t begin = bytesOf(span.begin);
       const bool isPushed = end.port.put(to.id, to.offset + offsetOf(destination, i) + begin, from.id,
@@ -172,7 +167,7 @@ class BlockExecution {
     if (hasToSkip()) return;
     const std::uint32_t flag = flagOf(epoch_);
     for (std::int32_t i = 0; i < operation.chunks; ++i) {
-      const ByteSpan span = spanOf(operation, i);
+      const ByteSpan span = spanOf(message_, operation, i, iteration_);
       const std::uint64_t step = sizeof(Word128) * static_cast<std::uint64_t>(group_.size());
       for (std::uint64_t at = sizeof(Word128) * static_cast<std::uint64_t>(group_.rank()); at < span.size; at += step) {
         const Place place = placeOf(source, i, span.begin + at);
@@ -188,22 +183,36 @@ class BlockExecution {
     }
   }
 
-  /// The bytes of chunk i of the operands of an operation that this block transfers now.
-  MSCCLPP_INLINE ByteSpan spanOf(const Operation& operation, std::int32_t i) const {
-    std::int32_t position = operation.position + i;
-    if (position >= message_.chunksPerPart) position %= message_.chunksPerPart;
-    const ByteSpan piece = iterationOf(message_.bytesAt(position), unit_, iteration_);
-    return shareOf(piece, operation.share, operation.shares);
+  /// Moves `bytes` bytes from the places of the sources to those of the destinations. find(i): the i-th place, sources
+  /// first.
+  template <int Sources, int Destinations, class Find>
+  MSCCLPP_INLINE void transferSpan(const Operation& operation, std::uint64_t bytes, const Find& find, int index) {
+    if (bytes == 0) return;
+    const TransferSettings<Op> settings{op_, format(), flagOf(epoch_), operation.completes ? args_.ranks : 1,
+                                        siteOf(index)};
+    const int sources = operation.sources.count;
+    const int destinations = operation.destinations.count;
+    auto pack = static_cast<std::uint64_t>(group_.rank());
+    if constexpr (Sources > 0) {
+      pack = transferWholePacks<Sources, Destinations, T>(group_, find, bytes, settings, wait_);
+    } else if (sources == 1 && destinations == 1) {
+      pack = transferWholePacks<1, 1, T>(group_, find, bytes, settings, wait_);
+    } else if (sources == 2 && destinations == 1) {
+      pack = transferWholePacks<2, 1, T>(group_, find, bytes, settings, wait_);
+    } else if (sources == 2 && destinations == 2) {
+      pack = transferWholePacks<2, 2, T>(group_, find, bytes, settings, wait_);
+    }
+    transferPacks<T>(group_, sources, destinations, find, bytes, pack, settings, wait_);
   }
 
   MSCCLPP_INLINE std::uint64_t offsetOf(const Operand& operand, std::int32_t i) const {
-    if (operand.buffer != BufferKind::Scratch) return message_.offsetOf(operand.first + i);
-    return static_cast<std::uint64_t>(operand.first + i) * args_.slotPitch + (epoch_ & 1) * args_.scratchHalf;
+    return plan::offsetOf(args_, message_, operand, operand.first + i) +
+           (operand.buffer == BufferKind::Scratch ? half_ : 0);
   }
   /// Where the data of chunk i begins, `begin` bytes of data further.
   MSCCLPP_INLINE Place placeOf(const Operand& operand, std::int32_t i, std::uint64_t begin) const {
     std::byte* base = args_.buffers[static_cast<int>(operand.buffer)].at(operand.rank, offsetOf(operand, i));
-    return Place{base, operand.form, operand.channel}.further(begin, format());
+    return Place{base, operand.form, operand.channel}.further(begin);
   }
 
   /// Calls use(reference) in the thread that all operations of the block leave this reference to.
@@ -225,9 +234,9 @@ class BlockExecution {
   [[no_unique_address]] Op op_;
   BoundedWait wait_;
   std::uint64_t epoch_;
+  std::uint64_t half_;  ///< of scratch that alternates: where this call's begins
   std::uint32_t block_;
-  std::uint64_t unit_;  ///< of the loop; 0: outside of one
-  std::uint64_t iteration_;
+  Iteration iteration_;
   bool hasFailed_;  ///< something else than a wait of `wait_` has, in this thread
   bool isStopped_;  ///< something has failed in the block, before the last sync
 };

@@ -31,14 +31,19 @@ class CellLayout {
   }
 
   constexpr std::int32_t iterations() const { return iterations_; }
-  constexpr std::int32_t cells() const { return iterations_ * cellsPerIteration_; }
+  constexpr std::int32_t cells() const { return cells(iterations_); }
   constexpr std::int32_t iterationOf(std::int32_t cell) const { return cell / cellsPerIteration_; }
 
-  /// The cells of share `share` of `shares`. iteration: of the loop; -1: outside of one, the share of all.
-  constexpr std::vector<std::int32_t> select(std::int32_t iteration, std::int32_t share, std::int32_t shares) const {
+  /// The cells of a call with so many iterations.
+  constexpr std::int32_t cells(std::int32_t iterations) const { return iterations * cellsPerIteration_; }
+
+  /// The cells of share `share` of `shares`. iteration: of the loop; -1: outside of one, the share of all `iterations`
+  /// iterations of the call.
+  constexpr std::vector<std::int32_t> select(std::int32_t iteration, std::int32_t iterations, std::int32_t share,
+                                             std::int32_t shares) const {
     const Axis* axis = shares == 1 ? nullptr : find(iteration >= 0, shares);
     const std::int32_t first = iteration < 0 ? 0 : iteration * cellsPerIteration_;
-    const std::int32_t last = iteration < 0 ? cells() : first + cellsPerIteration_;
+    const std::int32_t last = iteration < 0 ? cells(iterations) : first + cellsPerIteration_;
     std::vector<std::int32_t> selected;
     for (std::int32_t cell = first; cell < last; ++cell)
       if (axis == nullptr || cell / axis->stride % shares == share) selected.push_back(cell);

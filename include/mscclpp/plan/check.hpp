@@ -11,13 +11,13 @@ namespace mscclpp::plan {
 namespace detail {
 
 /// The first fault that a simulation finds; in plans with packets also those of each pair that it leaves open.
-constexpr Fault checkOrder(const Plan& plan, std::int32_t iterations, CheckLimits limits) {
-  constexpr std::int32_t calls = 3;
-  Simulation all(plan, calls, iterations, limits);
+/// iterations: of the loops, in each call.
+constexpr Fault checkOrder(const Plan& plan, const std::vector<std::int32_t>& iterations, CheckLimits limits) {
+  Simulation all(plan, iterations, limits);
   if (const Fault fault = all.run(true)) return fault;
   limits.steps -= all.steps();
   for (const PiecePair& pair : all.openPairs()) {
-    Simulation ofPair(plan, calls, iterations, limits, &pair);
+    Simulation ofPair(plan, iterations, limits, &pair);
     if (const Fault fault = ofPair.run(true)) return fault;
     limits.steps -= ofPair.steps();
   }
@@ -36,13 +36,27 @@ constexpr Fault checkOrder(const Plan& plan, std::int32_t iterations, CheckLimit
 ///
 /// Three calls are simulated: scratch is used by each second or each call in the same way, so that the third relates to
 /// those before as every later one does. Loops run once, and three times, on parts of the chunks that are disjoint: the
-/// third iteration relates to the second as every later one to its predecessor.
+/// third iteration relates to the second as every later one to its predecessor. All calls have as many iterations;
+/// checkMixedIterations() is about others.
 /// In constant expressions g++ wants -fconstexpr-ops-limit=... beyond about 8 ranks with 8 blocks each.
 constexpr Fault check(const Plan& plan, const CheckLimits& limits = {}) {
   if (const Fault fault = StructureCheck(plan).run()) return fault;
-  if (const Fault fault = detail::checkOrder(plan, 1, limits)) return fault;
+  if (const Fault fault = detail::checkOrder(plan, {1, 1, 1}, limits)) return fault;
   for (const Operation& operation : plan.operations)
-    if (operation.kind == OperationKind::LoopBegin) return detail::checkOrder(plan, loopIterations, limits);
+    if (operation.kind == OperationKind::LoopBegin)
+      return detail::checkOrder(plan, {loopIterations, loopIterations, loopIterations}, limits);
+  return {};
+}
+
+/// The first fault of a plan that check() has proven, in calls whose loops run for different numbers of iterations, one
+/// after the other with the same scratch. FaultKind::None: any such calls may follow each other. Simulated are the
+/// sequences of three calls, with one iteration and with three, which check() leaves out.
+constexpr Fault checkMixedIterations(const Plan& plan, const CheckLimits& limits = {}) {
+  for (int longCalls = 1; longCalls < 7; ++longCalls) {
+    std::vector<std::int32_t> iterations;
+    for (int call = 0; call < 3; ++call) iterations.push_back((longCalls >> call & 1) != 0 ? loopIterations : 1);
+    if (const Fault fault = detail::checkOrder(plan, iterations, limits)) return fault;
+  }
   return {};
 }
 
@@ -50,7 +64,7 @@ constexpr Fault check(const Plan& plan, const CheckLimits& limits = {}) {
 /// positions of operations that the data did not reach are then left alone.
 constexpr Fault setPositions(Plan& plan) {
   if (const Fault fault = StructureCheck(plan).run()) return fault;
-  Simulation simulation(plan, 1, 1, {});
+  Simulation simulation(plan, {1}, {});
   const Fault fault = simulation.run(false);
   for (std::int32_t i = 0; i < countOf(plan.operations); ++i)
     if (simulation.positions()[i] >= 0) plan.operations[i].position = simulation.positions()[i];

@@ -19,6 +19,8 @@ enum class PacketFormat : std::uint32_t { LL8, LL16 };
 MSCCLPP_INLINE constexpr std::uint64_t packetBytes(PacketFormat format, std::uint64_t bytes) {
   return format == PacketFormat::LL8 ? (bytes + 3) / 4 * 8 : (bytes + 7) / 8 * 16;
 }
+static_assert(packetBytes(PacketFormat::LL8, 8) == 16 && packetBytes(PacketFormat::LL16, 8) == 16,
+              "Place::further() holds for both formats");
 
 /// This rank's end of a channel (operation.hpp: Channel). In device memory.
 struct ChannelEnd {
@@ -36,8 +38,9 @@ struct PortMemory {
   MemoryId id;
 };
 
-/// The operations of a block; they refer to the operands and references that follow, each to those behind its
-/// predecessor's. References of Signal, Wait and Flush are indices into ExecutionArgs::channels.
+/// The operations of a block for the interpreter (rank_program.hpp: stepsOf); they refer to the operands and references
+/// that follow, each to those behind its predecessor's, sources before destinations. References of Signal, Wait and
+/// Flush are indices into ExecutionArgs::channels.
 struct BlockProgram {
   const Operation* operations;
   const Operand* operands;
@@ -45,7 +48,7 @@ struct BlockProgram {
   std::int32_t operationCount;
   std::int32_t operandCount;
   std::int32_t referenceCount;
-  std::int32_t window;  ///< so many operations are in shared memory at a time: ProgramWindow
+  std::int32_t window;  ///< so many operations are in shared memory at a time: windowOf()
 };
 
 /// What calls keep, in this rank's memory, for one executor and stream: never shared. All words are 0 at first, but the
@@ -75,6 +78,33 @@ struct ExecutionArgs {
   RuntimeOp op;
   BoundedWait wait;
 };
+
+/// The iteration of a loop that a block is in.
+struct Iteration {
+  std::uint64_t unit = 0;  ///< bytes of a chunk that one iteration handles; 0: not in a loop
+  std::uint64_t index = 0;
+};
+
+/// The bytes of chunk `i` of the operands of an operation that the block transfers.
+MSCCLPP_INLINE ByteSpan spanOf(const Message& message, const Operation& operation, std::int32_t i,
+                               const Iteration& iteration) {
+  std::int32_t position = operation.position + i;
+  if (position >= message.chunksPerPart) position %= message.chunksPerPart;
+  const ByteSpan piece = iterationOf(message.bytesAt(position), iteration.unit, iteration.index);
+  return shareOf(piece, operation.share, operation.shares);
+}
+
+/// Where chunk `chunk` of the buffer of an operand begins, from the buffer's beginning, in bytes; of scratch that
+/// alternates, in the half of even calls.
+MSCCLPP_INLINE std::uint64_t offsetOf(const ExecutionArgs& args, const Message& message, const Operand& operand,
+                                      std::int32_t chunk) {
+  if (operand.buffer != BufferKind::Scratch) return message.offsetOf(chunk);
+  return static_cast<std::uint64_t>(chunk) * args.slotPitch;
+}
+MSCCLPP_INLINE std::byte* addressOf(const ExecutionArgs& args, const Message& message, const Operand& operand,
+                                    std::int32_t chunk) {
+  return args.buffers[static_cast<int>(operand.buffer)].at(operand.rank, offsetOf(args, message, operand, chunk));
+}
 
 /// The flag of the packets of a call: never 0.
 MSCCLPP_INLINE constexpr std::uint32_t flagOf(std::uint64_t epoch) {

@@ -16,9 +16,9 @@ struct Place {
   Form form;
   std::int32_t writer;  ///< packets: the rank that writes them, for the record of a failed wait; -1: unknown
 
-  /// The place `bytes` bytes of data further, a multiple of 8.
-  MSCCLPP_INLINE Place further(std::uint64_t bytes, PacketFormat format) const {
-    return {address + (form == Form::Plain ? bytes : packetBytes(format, bytes)), form, writer};
+  /// The place `bytes` bytes of data further, a multiple of 8: packets of either format take twice as many.
+  MSCCLPP_INLINE Place further(std::uint64_t bytes) const {
+    return {address + (form == Form::Plain ? bytes : 2 * bytes), form, writer};
   }
   MSCCLPP_INLINE bool isAligned() const { return reinterpret_cast<std::uintptr_t>(address) % sizeof(Word128) == 0; }
 };

@@ -17,7 +17,40 @@ struct BlockLists {
   std::vector<std::int32_t> references;
 };
 
-/// The lists as an interpreter reads them, where they lie; the whole program is one window.
+/// The lists for an interpreter: transfers of one chunk each. The `origin` of an operation becomes the index, in the
+/// lists, of the operation that it is a part of: for the records of failed waits.
+constexpr BlockLists stepsOf(const BlockLists& lists) {
+  BlockLists steps;
+  for (std::int32_t o = 0; o < countOf(lists.operations); ++o) {
+    const Operation& operation = lists.operations[o];
+    const std::int32_t count = operation.kind == OperationKind::Transfer ? operation.chunks : 1;
+    for (std::int32_t chunk = 0; chunk < count; ++chunk) {
+      Operation step = operation;
+      step.origin = o;
+      const auto addOperands = [&](const Range& range) {
+        const Range added{countOf(steps.operands), range.count};
+        for (std::int32_t i = 0; i < range.count; ++i) {
+          steps.operands.push_back(lists.operands[range.first + i]);
+          steps.operands.back().first += chunk;
+        }
+        return added;
+      };
+      if (operation.kind == OperationKind::Transfer) {
+        step.chunks = 1;
+        step.position += chunk;
+      }
+      step.sources = addOperands(operation.sources);
+      step.destinations = addOperands(operation.destinations);
+      step.references = {countOf(steps.references), operation.references.count};
+      for (std::int32_t i = 0; i < operation.references.count; ++i)
+        steps.references.push_back(lists.references[operation.references.first + i]);
+      steps.operations.push_back(step);
+    }
+  }
+  return steps;
+}
+
+/// The lists of stepsOf() as an interpreter reads them, where they lie; the whole program is one window.
 constexpr BlockProgram viewOf(const BlockLists& lists) {
   return {lists.operations.data(), lists.operands.data(),     lists.references.data(),  countOf(lists.operations),
           countOf(lists.operands), countOf(lists.references), countOf(lists.operations)};

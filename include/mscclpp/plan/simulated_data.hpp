@@ -1,6 +1,7 @@
 // The data of a simulated plan: what transfers move, and whether their accesses are ordered.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <vector>
 
@@ -13,9 +14,11 @@ namespace mscclpp::plan {
 /// The buffers of all ranks in a simulation.
 class SimulatedData {
  public:
-  constexpr SimulatedData(SimulationState& state, std::int32_t iterations)
+  /// iterations: of the loops, in each call.
+  constexpr SimulatedData(SimulationState& state, const std::vector<std::int32_t>& iterations)
       : state_(state),
-        layout_(cellLayoutOf(state.plan, iterations)),
+        iterations_(iterations),
+        layout_(cellLayoutOf(state.plan, *std::max_element(iterations.begin(), iterations.end()))),
         values_(state.plan),
         contents_(state.plan, layout_),
         positions_(state.plan.operations.size(), -1) {}
@@ -29,7 +32,7 @@ class SimulatedData {
     const std::int32_t call = state_.callerCalls[rank];
     const auto fill = [&](BufferKind buffer, std::int32_t chunk, std::int32_t value) {
       const std::int32_t index = contents_.chunk(buffer, rank, chunk, call);
-      for (std::int32_t c = 0; c < layout_.cells(); ++c) {
+      for (std::int32_t c = 0; c < cellsOf(call); ++c) {
         const Contents::Place place = contents_.at(index, c);
         const Piece piece{call, chunkPosition(state_.plan, chunk), c};
         place.cell = Cell();
@@ -39,7 +42,7 @@ class SimulatedData {
         place.strip.holds = piece;
         place.strip.write = place.cell.write;
       }
-      state_.steps += layout_.cells();
+      state_.steps += cellsOf(call);
     };
     for (std::int32_t chunk = 0; chunk < of.outputChunks; ++chunk) fill(BufferKind::Output, chunk, -1);
     for (std::int32_t chunk = 0; chunk < of.inputChunks; ++chunk)
@@ -59,7 +62,8 @@ class SimulatedData {
   constexpr bool transfer(std::int32_t index, const Operation& operation, bool checkPositions) {
     checkPositions_ = checkPositions;
     SimulationState::BlockState& block = state_.blocks[index];
-    const std::vector<std::int32_t> cells = layout_.select(block.iteration, operation.share, operation.shares);
+    const std::vector<std::int32_t> cells =
+        layout_.select(block.iteration, iterations_[block.call], operation.share, operation.shares);
     if (!havePacketsArrived(block, operation, cells)) return false;
     const Operand& destination = state_.plan.operands[operation.destinations.first];
     Port* port = nullptr;
@@ -99,7 +103,7 @@ class SimulatedData {
     if (buffer == BufferKind::Output) expected = values_.expected(call, rank, chunk);
     const std::int32_t index = contents_.chunk(buffer, rank, chunk, call);
     state_.locate({buffer, rank, chunk, call});
-    for (std::int32_t c = 0; c < layout_.cells() && !state_.fault; ++c) {
+    for (std::int32_t c = 0; c < cellsOf(call) && !state_.fault; ++c) {
       const Piece piece{call, position, c};
       if (!state_.isChecked(piece)) continue;
       const DataAccess access{state_.callerActor(rank), 2 * call + 2, ++instances_, -1, -1, false, piece};
@@ -114,6 +118,9 @@ class SimulatedData {
         state_.reportAt(FaultKind::WrongResult, -1, rank);
     }
   }
+
+  /// The cells of a chunk that the message of a call has.
+  constexpr std::int32_t cellsOf(std::int32_t call) const { return layout_.cells(iterations_[call]); }
 
   /// What a transfer moves as cell `cell` of its i-th chunks.
   constexpr Piece pieceOf(const SimulationState::BlockState& block, const Operation& operation, std::int32_t i,
@@ -371,6 +378,7 @@ class SimulatedData {
   }
 
   SimulationState& state_;
+  const std::vector<std::int32_t>& iterations_;
   CellLayout layout_;
   Values values_;
   Contents contents_;

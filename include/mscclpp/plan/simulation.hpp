@@ -11,6 +11,7 @@
 #pragma once
 
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "mscclpp/plan/simulated_counters.hpp"
@@ -21,13 +22,13 @@ namespace mscclpp::plan {
 /// One simulation of a plan that has no fault of structure.
 class Simulation {
  public:
-  /// Loops are run `iterations` times, each iteration on a part of its own of each chunk. pair: only the order of these
-  /// accesses is checked; null: everything.
-  constexpr Simulation(const Plan& plan, std::int32_t calls, std::int32_t iterations, const CheckLimits& limits,
+  /// iterations: for each call, how often its loops are run, each iteration on a part of its own of each chunk. pair:
+  /// only the order of these accesses is checked; null: everything.
+  constexpr Simulation(const Plan& plan, std::vector<std::int32_t> iterations, const CheckLimits& limits,
                        const PiecePair* pair = nullptr)
-      : iterations_(iterations),
-        state_(plan, calls, limits, pair),
-        data_(state_, iterations),
+      : iterations_(std::move(iterations)),
+        state_(plan, countOf(iterations_), limits, pair),
+        data_(state_, iterations_),
         counters_(state_),
         running_(plan.ranks, 0) {}
 
@@ -130,7 +131,7 @@ class Simulation {
         block.loopStart = block.next;
         break;
       case OperationKind::LoopEnd:
-        if (++block.iteration < iterations_)
+        if (++block.iteration < iterations_[block.call])
           block.next = block.loopStart;
         else
           block.iteration = -1;
@@ -185,7 +186,7 @@ class Simulation {
     }
   }
 
-  std::int32_t iterations_;
+  std::vector<std::int32_t> iterations_;
   SimulationState state_;
   SimulatedData data_;
   SimulatedCounters counters_;

@@ -149,10 +149,10 @@ MSCCLPP_INLINE void runOperations(Execution& execution, int block) {
       const std::uint64_t iterations = execution.iterations(unit);
       MSCCLPP_NO_UNROLL
       for (std::uint64_t iteration = 0; iteration < iterations; ++iteration) {
-        execution.setIteration(unit, iteration);
+        execution.setIteration({unit, iteration});
         runOperations<Role, begin + 1, end - 1>(execution, block);
       }
-      execution.endLoop();
+      execution.setIteration({});
     }
   }
 }

@@ -69,7 +69,7 @@ MSCCLPP_INLINE void transferPack(const OperandsOf& operands, std::uint64_t offse
   const auto isWide = [&](const Place& place) { return isWhole || (valid == sizeof(Word128) && place.isAligned()); };
   const int sources = OperandsOf::sources > 0 ? OperandsOf::sources : operands.sourceCount();
   const auto tryLoad = [&](int i, Word128& word) {
-    const Place place = operands.at(i).further(offset, settings.format);
+    const Place place = operands.at(i).further(offset);
     if (place.form == Form::Packet) return tryReadPackets(settings.format, place.address, valid, settings.flag, word);
     word = isWide(place) ? arch::loadWide(place.address) : loadElements<T>(place.address, valid);
     return true;
@@ -115,7 +115,7 @@ MSCCLPP_INLINE void transferPack(const OperandsOf& operands, std::uint64_t offse
   }
   if (!arrived) return;
   const auto store = [&](int i) {
-    const Place place = operands.at(sources + i).further(offset, settings.format);
+    const Place place = operands.at(sources + i).further(offset);
     if (place.form == Form::Packet) {
       writePackets(settings.format, place.address, result, valid, settings.flag);
     } else if (isWide(place)) {
@@ -182,9 +182,19 @@ MSCCLPP_INLINE std::uint64_t transferWholePacks(const Group& group, const Find& 
   if (!isAligned) return pack;
   const std::uint64_t whole = bytes / sizeof(Word128);
   if (hasPackets) {
-    MSCCLPP_NO_UNROLL
-    for (; pack < whole; pack += step)
-      detail::transferPack<true, T>(operands, pack * sizeof(Word128), sizeof(Word128), settings, wait);
+    // A loop for each format: a choice for each pack would take as many instructions as the rest of the loop.
+    const auto transferAll = [&](PacketFormat format) {
+      TransferSettings<Op> known = settings;
+      known.format = format;
+      MSCCLPP_NO_UNROLL
+      for (; pack < whole; pack += step)
+        detail::transferPack<true, T>(operands, pack * sizeof(Word128), sizeof(Word128), known, wait);
+    };
+    if (settings.format == PacketFormat::LL16) {
+      transferAll(PacketFormat::LL16);
+    } else {
+      transferAll(PacketFormat::LL8);
+    }
     return pack;
   }
   constexpr int unroll = Sources >= 4 ? 1 : 4 / Sources;

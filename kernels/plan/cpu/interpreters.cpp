@@ -4,6 +4,7 @@
 #include <thread>
 #include <vector>
 
+#include "mscclpp/basic/partition.hpp"
 #include "mscclpp/basic/serial_group.hpp"
 #include "mscclpp/plan/interpreter.hpp"
 
@@ -15,6 +16,7 @@ namespace {
 struct BlockOfThreads {
   int index;
   int count;
+  std::vector<Word128>& memory;
 
   int blockIndex() const { return index; }
   int blockCount() const { return count; }
@@ -22,12 +24,13 @@ struct BlockOfThreads {
   mscclpp::cpu::SerialGroup warp() const { return {}; }
   int warpIndex() const { return 0; }
   int warpCount() const { return 1; }
+  std::byte* sharedMemory() const { return reinterpret_cast<std::byte*>(memory.data()); }
 };
-static_assert(Grid<BlockOfThreads>);
+static_assert(SharedMemoryGrid<BlockOfThreads>);
 
 template <class T>
 void interpretBlock(const BlockOfThreads& grid, const plan::ExecutionArgs& args) {
-  plan::interpret<T>(grid, args);
+  plan::interpret<T>(grid, args, [] {});
 }
 
 }  // namespace
@@ -37,10 +40,13 @@ void interpret(DataType type, const PlanLaunch& launch, const plan::ExecutionArg
   const Interpreter run = visit(
       type, [](auto tag) -> Interpreter { return interpretBlock<typename decltype(tag)::Type>; },
       []() -> Interpreter { return nullptr; });
+  const auto runBlock = [&](int block) {
+    std::vector<Word128> memory(ceilDivide(launch.sharedBytes, sizeof(Word128)));
+    run({block, launch.blocks, memory}, args);
+  };
   std::vector<std::jthread> others;
-  for (int block = 1; block < launch.blocks; ++block)
-    others.emplace_back([&, block] { run({block, launch.blocks}, args); });
-  run({0, launch.blocks}, args);
+  for (int block = 1; block < launch.blocks; ++block) others.emplace_back([&, block] { runBlock(block); });
+  runBlock(0);
 }
 
 }  // namespace mscclpp::kernels::cpu

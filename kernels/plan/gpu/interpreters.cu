@@ -20,9 +20,10 @@ constexpr int maxThreads = 512;
 template <class T>
 __global__ void __launch_bounds__(maxThreads, 1) interpretKernel(const __grid_constant__ plan::ExecutionArgs args) {
   if constexpr (arch::devicePass) {
-    arch::waitForPrerequisites();
-    arch::launchDependents();
-    plan::interpret<T>(mscclpp::gpu::LinearGrid(), args);
+    plan::interpret<T>(mscclpp::gpu::LinearGrid(), args, [] {
+      arch::waitForPrerequisites();
+      arch::launchDependents();
+    });
   }
 }
 

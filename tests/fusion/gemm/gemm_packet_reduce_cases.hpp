@@ -10,8 +10,10 @@
 
 namespace mscclpp::test {
 
-template <class T, RowDelivery delivery>
-using SmallPacketGemm = GemmPacketReduce<T, GemmPacketReduceConfig{.delivery = delivery, .tile = smallTile}>;
+/// hopBytes: 0: an all-reduce to all takes two hops with more than two ranks.
+template <class T, RowDelivery delivery, std::size_t hopBytes = 0>
+using SmallPacketGemm =
+    GemmPacketReduce<T, GemmPacketReduceConfig{.delivery = delivery, .tile = smallTile, .hopBytes = hopBytes}>;
 
 /// Sizes that are and are not multiples of tiles, packs and slices, and random ones.
 template <class T, RowDelivery delivery>
@@ -35,8 +37,16 @@ TEST_CASE("GEMM and all-reduce in packets, in one hop") {
 TEST_CASE("GEMM and all-reduce in packets, in two hops") {
   checkPacketSizes<f16, RowDelivery::ToAll>();
 }
+// 37 rows of 51 columns, as 64, are 4736 bytes: with 3 ranks those of two hops, with 12 rows less those of one.
+TEST_CASE("GEMM and all-reduce in packets, in one hop or two by the size of a call") {
+  using C = SmallPacketGemm<f16, RowDelivery::ToAll, 2500>;
+  checkGemmReduce<C, f16>(3, 2, {37, 51, 20, 0, 3, 3, 12});
+  checkGemmReduce<C, f16>(6, 1, {16, 64, 16, 0, 3, 2, 7});
+}
 TEST_CASE("GEMM and reduce-scatter in packets") {
   checkPacketSizes<bf16, RowDelivery::ToOwner>();
+  using C = SmallPacketGemm<bf16, RowDelivery::ToOwner>;
+  checkGemmReduce<C, bf16>(5, 1, {33, 70, 16, 0, 3, 3, 11});
 }
 template <RowDelivery delivery>
 void checkRankOrder() {
@@ -50,6 +60,15 @@ TEST_CASE("GEMMs in packets: the sum is in rank order") {
   checkRankOrder<RowDelivery::Redundant>();
   checkRankOrder<RowDelivery::ToAll>();
   checkRankOrder<RowDelivery::ToOwner>();
+}
+template <RowDelivery delivery>
+void checkOneOfPairs() {
+  checkGemmReduce<SmallPacketGemm<bf16, delivery>, bf16, FirstOfPairs<bf16>>(3, 1, {21, 43, 24, 0, 2});
+}
+TEST_CASE("GEMMs in packets, with one result for two columns") {
+  checkOneOfPairs<RowDelivery::Redundant>();
+  checkOneOfPairs<RowDelivery::ToAll>();
+  checkOneOfPairs<RowDelivery::ToOwner>();
 }
 TEST_CASE("GEMM and all-reduce in packets, tiles of warps that divide the depth") {
   using C = GemmPacketReduce<bf16, GemmPacketReduceConfig{.tile = depthTile}>;

@@ -27,14 +27,24 @@ struct SlowPairs : KeepPairs<T> {
 };
 
 /// Ranks 0 and 1 contribute large values that cancel each other: only a sum in rank order is that of the other ranks.
+/// As bf16, rank 1's packets equal the poison of packet/sentinel.hpp.
 template <class T>
 struct CancellingPairs : KeepPairs<T> {
   static constexpr int cancelled = 2;
   int rank;
   MSCCLPP_HOST_DEVICE Vector<T, 2> operator()(std::size_t row, std::size_t column, float first, float second) const {
-    constexpr float large = 1 << 30;
+    constexpr float large = 0x1.eep112f;
     if (rank < cancelled) first = second = rank == 0 ? large : -large;
     return KeepPairs<T>::operator()(row, column, first, second);
+  }
+};
+
+/// Keeps the first of two columns, as a gated activation has one result for them.
+template <class T>
+struct FirstOfPairs {
+  static constexpr int outputs = 1;
+  MSCCLPP_HOST_DEVICE Vector<T, 1> operator()(std::size_t, std::size_t, float first, float) const {
+    return {narrow<T>(first)};
   }
 };
 
@@ -42,11 +52,14 @@ inline constexpr int maxGemmCalls = 3;
 
 struct GemmCall {
   std::size_t rows;
-  std::size_t width;
+  std::size_t width;  ///< of the result
   std::size_t depth;
   std::size_t gap;  ///< elements between the rows of the operands
   int calls;
-  int repeats = 1;  ///< of all the calls
+  int repeats = 1;        ///< of all the calls
+  std::size_t fewer = 0;  ///< rows that a call has less than the one before
+
+  MSCCLPP_HOST_DEVICE std::size_t rowsOf(std::size_t index) const { return rows - index * fewer; }
 };
 
 /// C: a GemmReduce or a GemmPacketReduce.
@@ -75,9 +88,10 @@ struct GemmReduceBody {
                                    static_cast<std::size_t>(C::delivery == RowDelivery::ToOwner ? 1 : ranks);
     for (int i = 0; i < call.calls * call.repeats; ++i) {
       const auto index = static_cast<std::size_t>(i % call.calls);
+      args.count = call.rowsOf(index);
       const GemmOperands<T, PairOp> operands{
-          {reinterpret_cast<const T*>(inputs.at(rank)) + index * call.rows * pitch, call.rows, call.depth, pitch},
-          {reinterpret_cast<const T*>(weights.at(rank)), call.width, call.depth, pitch},
+          {reinterpret_cast<const T*>(inputs.at(rank)) + index * call.rows * pitch, args.count, call.depth, pitch},
+          {reinterpret_cast<const T*>(weights.at(rank)), call.width * 2 / PairOp::outputs, call.depth, pitch},
           makeOp(rank)};
       const StoreRows<T> result{
           makeMatrix(reinterpret_cast<T*>(outputs.at(rank)) + index * outputRows * call.width, outputRows, call.width)};
@@ -119,7 +133,8 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
   const std::size_t pitch = call.depth + call.gap;
   const auto calls = static_cast<std::size_t>(call.calls);
   auto inputs = backend.allocate(ranks, calls * call.rows * pitch * sizeof(T) + 16, 0);
-  auto weights = backend.allocate(ranks, call.width * pitch * sizeof(T) + 16, 0);
+  constexpr std::size_t perResult = 2 / PairOp::outputs;  // columns of the product
+  auto weights = backend.allocate(ranks, call.width * perResult * pitch * sizeof(T) + 16, 0);
   auto outputs = backend.allocate(ranks, calls * outputRows * call.width * sizeof(T), poisonByte);
   auto barriers = backend.allocate(ranks, 128, 0);
   std::vector<RankProduct> products;
@@ -127,7 +142,7 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
     for (int rank = 0; rank < ranks; ++rank) {
       const auto seed = static_cast<unsigned>(rank);
       const auto a = randomMatrix<T>(call.rows, call.depth, pitch, seed + static_cast<unsigned>(i) * 100);
-      const auto b = randomMatrix<T>(call.width, call.depth, pitch, seed + 1000);
+      const auto b = randomMatrix<T>(call.width * perResult, call.depth, pitch, seed + 1000);
       inputs.write(rank, a.data, i * call.rows * pitch * sizeof(T));
       weights.write(rank, b.data);
       products.push_back(RankProduct::of(a, b));
@@ -153,14 +168,15 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
     if (outcome.wrong.empty()) outcome.wrong = wrongElement(i, rank, row, column, got, wanted);
   };
   for (std::size_t i = 0; i < calls; ++i) {
+    const std::size_t rows = call.rowsOf(i), sliceRows = ceilDivide(rows, team);
     for (std::size_t r = 0; r < outputRows * (isScatter ? team : 1); ++r) {
       for (std::size_t c = 0; c < call.width; ++c) {
         double sum = 0, parts = 0, bound = 0;
         std::size_t from = 0;
         if constexpr (requires { PairOp::cancelled; }) from = PairOp::cancelled;
-        for (; from < team && r < call.rows; ++from) {
+        for (; from < team && r < rows; ++from) {
           const RankProduct& product = products[i * team + from];
-          const std::size_t at = r * call.width + c;
+          const std::size_t at = (r * call.width + c) * perResult;
           sum += product.values[at];
           parts += std::fabs(product.values[at]);
           bound += fp32Bound(call.depth + 2) * product.magnitudes[at];
@@ -171,11 +187,11 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
         for (int rank = 0; rank < ranks; ++rank) {
           std::size_t row = r;
           if (isScatter) {
-            if (r / slice != static_cast<std::size_t>(rank)) continue;
-            row = r % slice;
+            if (r / sliceRows != static_cast<std::size_t>(rank)) continue;
+            row = r % sliceRows;
           }
           const T got = results[static_cast<std::size_t>(rank)][(i * outputRows + row) * call.width + c];
-          if (r >= call.rows) {  // there is no such row: nothing is written
+          if (r >= rows) {  // there is no such row: nothing is written
             if (arch::bitCast<std::uint16_t>(got) != 0x0101u * poisonByte) note(i, rank, r, c, widen<T>(got), NAN);
           } else if (!(std::fabs(static_cast<double>(widen<T>(got)) - sum) <= bound)) {
             note(i, rank, r, c, widen<T>(got), sum);
@@ -190,13 +206,13 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
   return outcome;
 }
 
-template <class C, class T>
+template <class C, class T, class PairOp = KeepPairs<T>>
 void checkGemmReduce(int ranks, int blocks, const GemmCall& call) {
   CAPTURE(ranks);
   CAPTURE(call.rows);
   CAPTURE(call.width);
   CAPTURE(call.depth);
-  const auto outcome = runGemmReduce<C, T, KeepPairs<T>>(ranks, blocks, call, -1, 0, [](const auto&, const auto&) {});
+  const auto outcome = runGemmReduce<C, T, PairOp>(ranks, blocks, call, -1, 0, [](const auto&, const auto&) {});
   if (outcome.record) FAIL_CHECK(describe(*outcome.record));
   CHECK_MESSAGE(outcome.wrong.empty(), outcome.wrong);
 }

@@ -102,6 +102,28 @@ TEST_CASE("every plan with every count, for buffers that are registered or copie
   }
 }
 
+int openDescriptors() {
+  int count = 0;
+  for ([[maybe_unused]] const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) ++count;
+  return count;
+}
+
+TEST_CASE("calls with other numbers of iterations follow each other, with the same memory") {
+  onRanks(3, [&](const Rank& rank) {
+    Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
+    Buffers buffers(1 << 20, true);
+    const ExecutionPlan plan = executionPlan(plan::oneShotInPlacePlan(rank.ranks, 64), rank.rank, "loop");
+    buffers.check<float>(executor, rank, plan, 100, 1);
+    buffers.check<float>(executor, rank, plan, 3000, 2);  // other room in the scratch
+    rank.bootstrap.barrier();
+    const int before = openDescriptors();
+    for (unsigned call = 0; call < 60; ++call)
+      buffers.check<float>(executor, rank, plan, call % 3 == 0 ? 5 : 30 + 41 * call, call);
+    rank.bootstrap.barrier();
+    CHECK(openDescriptors() <= before + 12);
+  });
+}
+
 TEST_CASE("every type and operator") {
   onRanks(3, [&](const Rank& rank) {
     Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);

@@ -2,15 +2,16 @@
 // model.
 #pragma once
 
-#include "mscclpp/basic/pack_reducer.hpp"
 #include "mscclpp/basic/reduce_op.hpp"
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/collective/collective.hpp"
 #include "mscclpp/collective/packet_session.hpp"
+#include "mscclpp/collective/reduce_ranks.hpp"
 #include "mscclpp/collective/row_scratch.hpp"
 #include "mscclpp/config.hpp"
 #include "mscclpp/fusion/gemm/matrix.hpp"
+#include "mscclpp/fusion/gemm/packet_layout.hpp"
 #include "mscclpp/fusion/gemm/pair_op.hpp"
 #include "mscclpp/fusion/gemm/row_result.hpp"
 #include "mscclpp/fusion/gemm/tile.hpp"
@@ -22,13 +23,21 @@ namespace mscclpp {
 
 /// The choices of a GemmPacketReduce.
 struct GemmPacketReduceConfig {
-  /// Redundant: an all-reduce in one hop. ToAll: in two hops, which send fewer bytes, or with two ranks in one.
-  /// ToOwner: a reduce-scatter, in one hop.
+  /// Redundant: an all-reduce in one hop. ToAll: in one hop or in two, which send fewer bytes but take longer, as
+  /// isOneHopFaster() says (fusion/gemm/packet_layout.hpp). ToOwner: a reduce-scatter, in one hop.
   RowDelivery delivery = RowDelivery::Redundant;
   /// As many rows as a call has are best: each block of rows reads the weights once.
   GemmShape tile{.rows = 16, .columns = 64, .depth = 128, .stages = 8, .warpRows = 1, .warpDepths = 2};
-  int ranks = 0;  ///< > 0: fixed at compile time; 0: known at run time
+  int ranks = 0;                   ///< > 0: fixed at compile time; 0: known at run time
+  std::size_t hopBytes = 560'000;  ///< of ToAll: what a rank sends over its link in the latency of a hop
 };
+
+namespace detail {
+template <class P>
+concept RepeatsFlags = requires {
+  P::clearInterval;
+};
+}  // namespace detail
 
 /// Every rank computes input * transpose of weight over its part of the depth; the products are rounded to T and summed
 /// over the ranks in rank order, in fp32, and rounded once. All ranks get the same bits in every run, whatever the
@@ -52,6 +61,7 @@ template <class T, GemmPacketReduceConfig config>
 struct GemmPacketReduce {
   static constexpr RowDelivery delivery = config.delivery;
   using P = Sentinel;
+  static_assert(!detail::RepeatsFlags<P>, "slots that a call does not use are not cleared: a flag must not repeat");
   /// In a reduce-scatter, a rank without rows needs nobody's data.
   using Scratch = PacketSlots<P, delivery == RowDelivery::ToAll ? 2 : 1,
                               delivery == RowDelivery::ToOwner ? SlotReuse::ByCredits : SlotReuse::ByData>;
@@ -64,7 +74,9 @@ struct GemmPacketReduce {
   }
   /// The scratch for calls of up to `rows` rows of up to `width` columns, those of the result.
   static MSCCLPP_HOST_DEVICE Scratch scratchFor(std::size_t rows, std::size_t width, int ranks) {
-    return {roundUp(rows, tileRows) * roundUp(width, tileColumns) / packSize<T>, ranks};
+    const std::size_t pairs = Layout<2>::mostSlotRows(rows, width, ranks, config.hopBytes);
+    const std::size_t singles = Layout<1>::mostSlotRows(rows, width, ranks, config.hopBytes);
+    return {(pairs > singles ? pairs : singles) * Layout<2>::lanes, ranks};
   }
   /// Whether a launch of this shape can run with these arguments.
   static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
@@ -82,52 +94,72 @@ struct GemmPacketReduce {
                                  const StoreRows<T>& result) {
     static_assert(SharedMemoryGrid<GridType>, "grid must have shared memory: gpu::Grid() or emulation::Grid");
     if (args.count == 0) return true;
-    const Product product{args.count, operands.width(), sliceRows(args.count, args.team.size())};
-    const Range own = product.of(args.team.rank());
+    const std::size_t width = operands.width();
+    const Range own = isScatter ? steppedPart(args.count, sliceRows(args.count, args.team.size()),
+                                              static_cast<std::size_t>(args.team.rank()))
+                                : Range{0, args.count};
     const std::size_t blocks = ceilDivide(args.count, tileRows);
     const GroupedTiles order{blocks, ceilDivide(operands.weight.rows, tileColumns), blocks};
-    constexpr int tilePacks = GemmTile<T, config.tile, GridType>::template resultPacks<PairOp>;
-    if (!accepts(args, {grid.blockCount(), grid.block().size()}) || !operands.fits(args.count) || product.width == 0 ||
-        order.count() > args.scratch.arrayPacks / std::size_t{tilePacks} ||
-        !result.accepts(own.size(), product.width)) {
+    const Layout<PairOp::outputs> layout(args.count, order.parts, args.team.size(), config.hopBytes);
+    if (!accepts(args, {grid.blockCount(), grid.block().size()}) || !operands.fits(args.count) || width == 0 ||
+        !layout.fits(args.scratch.arrayPacks) || !result.accepts(own.size(), width)) {
       return detail::refuseArguments(grid, args);
     }
     auto&& trace = traceOf(grid);
     const TraceSpan span(trace, isScatter ? TraceId::ReduceScatter : TraceId::AllReduce,
-                         args.count * product.width * sizeof(T));
+                         args.count * width * sizeof(T));
     auto wait = tracedWait(args.wait, trace);
     PacketSession session(grid, args, wait, trace);
-    GemmTile<T, config.tile, GridType> tile(grid, grid.sharedMemory());
+    const Peers<decltype(session), Layout<PairOp::outputs>> peers{session, args, layout};
+    const std::uint64_t epoch = args.epochs.current(grid);
+    const auto reduce = [&](int array, const rows::RowPosition& at, Word128& word) {
+      const int rank = args.team.rank();
+      const auto slotsOf = [&](int from) {
+        return args.window.at(rank, args.scratch.offset(epoch, array, from, rank));
+      };
+      const WaitSite site{WaitOperation::Packet, rank, -1, static_cast<std::uint32_t>(grid.blockIndex()), epoch};
+      return rows::reduceRanks<P, T, ranksAtOnce>(grid.warp(), wait, site, args.team, slotsOf, at, epoch, word, Sum{});
+    };
     const auto store = [&](const Place& at, const Word128& word) {
       result.store({at.row - own.begin, at.column}, 0, word);
     };
-    constexpr int packs = GemmTile<T, config.tile, GridType>::template packsPerThread<PairOp>;
+    using Tile = GemmTile<T, config.tile, GridType>;
+    Tile tile(grid, grid.sharedMemory());
+    constexpr int packs = Tile::template packsPerThread<PairOp>;
     Place places[packs];
     Word128 words[packs];
     const auto count = static_cast<std::uint32_t>(order.count());
     const auto first = static_cast<std::uint32_t>(grid.blockIndex());
-    const auto stride = static_cast<std::uint32_t>(grid.blockCount());
     MSCCLPP_NO_UNROLL
-    for (std::uint32_t i = first; i < count; i += stride) {
-      const TilePlace at = order(i);
+    for (std::uint32_t i = first;; i += static_cast<std::uint32_t>(grid.blockCount())) {
+      const bool computes = i < count;  // after the last tile its packets are received
+      const TilePlace at = computes ? order(i) : TilePlace{0, 0};
       const std::size_t row = at.block * tileRows;
       const std::size_t column = at.part * tileColumns;
-      tile.multiply(operands.input, row, operands.weight, column);
+      if (computes) tile.multiply(operands.input, row, operands.weight, column);
       if (session.hasStopped()) return false;  // asked now: the weights are requested first
       if (i == first) {
         session.begin();
       } else {
-        receive(session, args.team, places, words, store);
+        receive(peers, places, words, reduce, store);
       }
+      if (!computes) break;
       tile.takePacks(row, column, operands.weight.rows, operands.op, words);
       MSCCLPP_UNROLL
       for (int k = 0; k < packs; ++k) {
-        places[k] = product.template place<PairOp>(grid, args.team, i, row, column, k);
-        if (places[k].slot.present && !hasFailed(wait)) send(session, args.team, places[k], words[k]);
+        const int pack = grid.block().rank() + k * maxBlockThreads;
+        const auto inTile = Tile::template placeOf<PairOp>(pack);
+        const auto slot = layout.slot(at, static_cast<std::uint32_t>(pack));
+        Place& place = places[k];
+        place = {{slot.row, 0, false, false},
+                 slot.part,
+                 static_cast<std::uint32_t>(row + inTile.row),
+                 static_cast<std::uint32_t>(at.part * Layout<PairOp::outputs>::columns + inTile.column)};
+        place.slot.present =
+            pack < Tile::template resultPacks<PairOp> && place.row < args.count && place.column < width;
+        if (place.slot.present && !hasFailed(wait)) send(peers, place, words[k]);
       }
     }
-    if (session.hasStopped()) return false;
-    if (first < count) receive(session, args.team, places, words, store);
     return session.finish();
   }
 
@@ -136,127 +168,71 @@ struct GemmPacketReduce {
   static constexpr std::size_t tileColumns = config.tile.columns;
   static constexpr bool isScatter = delivery == RowDelivery::ToOwner;
   static constexpr std::size_t maxPacks = std::size_t{1} << 30;  // 32 bits count them
+  static constexpr int ranksAtOnce = 4;                          // whose packets are loaded together
+  template <int outputs>
+  using Layout = PacketLayout<T, delivery, config.tile, outputs>;
 
-  // The arrays of slots: contributions to a pack, at the ranks that reduce it, and results, of its owner.
+  // The arrays of slots: contributions to a pack, at the ranks that reduce it, and in two hops results, of its owner.
   static constexpr int contributions = 0;
   static constexpr int results = 1;
 
   /// A pack of this thread.
   struct Place {
     rows::RowPosition slot;  ///< present: it is in the product
-    int owner;               ///< if present, the rank that reduces it, unless all ranks do
-    std::size_t row;         ///< of the product
-    std::size_t column;
+    int part;                ///< PacketLayout::Slot::part
+    std::uint32_t row;       ///< of the product: 32 bits, since a thread keeps them while it computes the next tile
+    std::uint32_t column;
   };
 
-  /// The product of all ranks.
-  struct Product {
-    std::size_t count;
-    std::size_t width;
-    std::size_t slice;
+  /// What a call sends by.
+  template <class Session, class LayoutType>
+  struct Peers {
+    Session& session;
+    const Args& args;
+    const LayoutType& layout;
 
-    /// Those in the output of a rank.
-    MSCCLPP_INLINE Range of(int rank) const {
-      return isScatter ? steppedPart(count, slice, static_cast<std::size_t>(rank)) : Range{0, count};
-    }
-    /// The k-th pack of this thread in tile `tile`, whose element (0, 0) is element (row, column) of the product.
-    template <class PairOp, class GridType, class Team>
-    MSCCLPP_INLINE Place place(const GridType& grid, const Team& team, std::uint32_t tile, std::size_t row,
-                               std::size_t column, int k) const {
-      using Tile = GemmTile<T, config.tile, GridType>;
-      constexpr int lanes = 32;
-      constexpr int perTile = Tile::template resultPacks<PairOp> / lanes;
-      static_assert(Tile::template resultPacks<PairOp> % lanes == 0, "a tile is a multiple of 32 packs");
-      const int unit = grid.warpIndex() + k * config.tile.warps();  // the packs that a warp sends together
-      const auto at = Tile::template placeOf<PairOp>(unit * lanes + grid.warp().rank());
-      const std::uint32_t slot = tile * perTile + static_cast<std::uint32_t>(unit);
-      Place place{{slot, 0, false, false}, 0, row + at.row, column / 2 * PairOp::outputs + at.column};
-      place.slot.present = unit < perTile && place.row < count && place.column < width;
-      if constexpr (isScatter) {
-        // A division of 32 bits: one of 64 is slow on a GPU.
-        place.owner = static_cast<int>(static_cast<std::uint32_t>(place.row) / static_cast<std::uint32_t>(slice));
-      } else {
-        place.owner = static_cast<int>(slot % static_cast<std::uint32_t>(team.size()));
-      }
-      return place;
-    }
+    MSCCLPP_INLINE bool reduces(const Place& at) const { return layout.takesOneHop() || at.part == args.team.rank(); }
+    /// The array of contributions to a pack.
+    MSCCLPP_INLINE int arrayOf(const Place& at) const { return layout.takesOneHop() ? at.part : contributions; }
   };
-
-  /// Whether every rank reduces every pack.
-  template <class Team>
-  static MSCCLPP_INLINE bool allReduce(const Team& team) {
-    return delivery == RowDelivery::Redundant || (delivery == RowDelivery::ToAll && team.size() == 2);
-  }
 
   /// Sends this rank's contribution to where it is reduced.
-  template <class Session, class Team>
-  static MSCCLPP_INLINE void send(Session& session, const Team& team, const Place& at, const Word128& word) {
-    if (allReduce(team)) {
-      session.broadcast(contributions, at.slot, word, session.rotation());
-    } else if (at.owner != team.rank()) {
-      session.send(contributions, at.owner, at.slot, word);
+  template <class PeersType>
+  static MSCCLPP_INLINE void send(const PeersType& peers, const Place& at, const Word128& word) {
+    if (peers.layout.takesOneHop()) {
+      peers.session.broadcast(peers.arrayOf(at), at.slot, word, peers.session.rotation());
+    } else if (!peers.reduces(at)) {
+      peers.session.send(contributions, at.part, at.slot, word);
     }
   }
 
-  /// Receives, reduces and stores the packs of a tile. words: this rank's contributions.
-  template <class Session, class Team, int packs, class Store>
-  static MSCCLPP_INLINE void receive(Session& session, const Team& team, const Place (&places)[packs],
-                                     Word128 (&words)[packs], const Store& store) {
+  /// Receives, reduces and stores the packs of a tile. words: this rank's contributions. reduce: adds to one what the
+  /// others send through an array, and returns whether that arrived.
+  template <class PeersType, int packs, class Reduce, class Store>
+  static MSCCLPP_INLINE void receive(const PeersType& peers, const Place (&places)[packs], Word128 (&words)[packs],
+                                     const Reduce& reduce, const Store& store) {
     MSCCLPP_UNROLL
     for (int k = 0; k < packs; ++k) {
       const Place& at = places[k];
-      if (!at.slot.present || (!allReduce(team) && at.owner != team.rank())) continue;
-      if (!reduce(session, team, at.slot, words[k])) return;  // without a result the peers' waits fail too
+      if (!at.slot.present || !peers.reduces(at)) continue;
+      if (!reduce(peers.arrayOf(at), at.slot, words[k])) return;  // without a result the peers' waits fail too
       if constexpr (delivery == RowDelivery::ToAll) {
-        if (!allReduce(team)) session.broadcast(results, at.slot, words[k], session.rotation());
+        if (!peers.layout.takesOneHop()) peers.session.broadcast(results, at.slot, words[k], peers.session.rotation());
       }
       store(at, words[k]);
     }
     if constexpr (delivery == RowDelivery::ToAll) {
-      if (allReduce(team)) return;
       MSCCLPP_UNROLL
       for (int k = 0; k < packs; ++k) {
         const Place& at = places[k];
-        if (!at.slot.present || at.owner == team.rank()) continue;
-        const int owners[1] = {at.owner};
+        if (!at.slot.present || peers.reduces(at)) continue;
+        const int owners[1] = {at.part};
         const rows::RowPosition slots[1] = {at.slot};
         Word128 word[1] = {};
-        session.template receive<1>(results, owners, slots, word);
+        peers.session.template receive<1>(results, owners, slots, word);
         store(at, word[0]);
       }
     }
-  }
-
-  /// Adds to this rank's contribution to a slot what the others send. Returns whether that arrived.
-  template <class Session, class Team>
-  static MSCCLPP_INLINE bool reduce(Session& session, const Team& team, const rows::RowPosition& slot, Word128& word) {
-    const Word128 own = word;
-    constexpr int atOnce = 4;  // loads in flight: one after the other, each would take a trip to the memory
-    int ranks[atOnce];
-    rows::RowPosition slots[atOnce];
-    Word128 words[atOnce];
-    const auto receiveFrom = [&](int first) {
-      MSCCLPP_UNROLL
-      for (int i = 0; i < atOnce; ++i) {
-        ranks[i] = first + i;
-        slots[i] = slot;
-        slots[i].present = ranks[i] < team.size() && ranks[i] != team.rank();
-        words[i] = own;
-      }
-      return session.template receive<atOnce>(contributions, ranks, slots, words);
-    };
-    bool arrived = receiveFrom(0);
-    PackReducer<T, Sum> reducer(fromWord<T>(words[0]), Sum{});
-    MSCCLPP_NO_UNROLL
-    for (int first = 0; first < team.size(); first += atOnce) {
-      if (first > 0) arrived = receiveFrom(first) && arrived;
-      MSCCLPP_UNROLL
-      for (int i = 0; i < atOnce; ++i) {
-        if (first + i > 0 && first + i < team.size()) reducer.add(fromWord<T>(words[i]));
-      }
-    }
-    word = toWord<T>(reducer.finish(team.size()));
-    return arrived;
   }
 };
 
