@@ -60,6 +60,9 @@ struct Dispatch {
   static MSCCLPP_HOST_DEVICE std::size_t blockWords(const Dimensions& dimensions) {
     return Memory::blockWords(dimensions);
   }
+  /// Whether a block has these words in shared memory, where a grid has it: then DispatchWorkspace::blockMemory is not
+  /// used.
+  static MSCCLPP_HOST_DEVICE bool sharesWords(const Dimensions& dimensions) { return Memory::sharesWords(dimensions); }
   /// Shared memory of a block, where a grid has it: for the queues of bulk copies and, unless they are too many, the
   /// words that the block computes with.
   static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args& args, LaunchShape /*shape*/) {
@@ -97,6 +100,7 @@ struct Dispatch {
       if (!receives) return session.suspend();
       return session.finish([&](int from) { return call.table().count(from, DispatchCounts::tokens); });
     };
+    if (!receives) counts::stampHandle(call, Handle::incomplete);  // it may have the stamp of an earlier call
     if (sends) {
       if constexpr (!Call::countsInBlocks) {
         const bool isLaidOut = layOutRouting(call.grid, args.routing, args.dimensions, args.workspace.layout,
@@ -121,6 +125,7 @@ struct Dispatch {
       if (sends && call.fits) wholeRows::storeOwn(call, args.phase);
     }
     if (share.receives && counts::allFit(call) && call.fits) receive(call, share.first, share.stride);
+    if (receives && call.fits) counts::stampHandle(call, args.handle.stampOf(args.count));
     return end();
   }
 

@@ -39,7 +39,6 @@ MSCCLPP_INLINE bool placeRows(Call& call) {
     for (int from = block.rank(); from < args.team.size(); from += block.size()) {
       args.handle.received[from] = call.table().count(from, DispatchCounts::tokens);
     }
-    if (block.rank() == 0) *args.handle.stamp = args.handle.stampOf(args.count);
     call.session.report(end);
   }
   return end <= args.placement.capacity;
@@ -61,6 +60,13 @@ MSCCLPP_INLINE bool allFit(Call& call) {
     call.wait.fail(site, WaitOutcome::OutputTooSmall, rows);
   }
   return !call.session.warp().any(hasFailed(call.wait));
+}
+
+/// Writes the handle's stamp: Handle::incomplete, or stampOf() the tokens, which is true once the launch has ended
+/// without a failure. Called by all threads.
+template <class Call>
+MSCCLPP_INLINE void stampHandle(const Call& call, std::uint64_t stamp) {
+  if (call.grid.blockIndex() == 0 && call.grid.block().rank() == 0) *call.args.handle.stamp = stamp;
 }
 
 }  // namespace mscclpp::moe::counts

@@ -18,7 +18,7 @@ namespace mscclpp::moe {
 struct DispatchWorkspace {
   RoutingLayout layout;  ///< rankIndex is the handle's; not used over a PacketTransport, nor is the barrier
   GridBarrier* barrier;  ///< zero before the first call
-  /// [blocks][Dispatch::blockWords()]; not used where the blocks have as much shared memory: sharedBytes()
+  /// [blocks][Dispatch::blockWords()]; not used where they are in shared memory: sharesWords()
   std::uint32_t* blockMemory;
   int blocks;  ///< the most blocks of a launch
 };

@@ -1,5 +1,5 @@
-// Steps of rows as a dispatch sends them: from the source, with the choices of the token, to the slots of each rank that
-// gets it.
+// Steps of rows as a dispatch sends them: from the source, with the choices of the token, to the slots of each rank
+// that gets it.
 #pragma once
 
 #include "mscclpp/config.hpp"
@@ -43,7 +43,8 @@ MSCCLPP_INLINE void send(Call& call, std::uint32_t token, std::uint32_t step, bo
     if (part != Part::All && (to == args.team.rank()) != (part == Part::Own)) return;
     const auto extra = [&](int q) {
       if (!hasHeader || call.extraOf(q) >= call.header()) return scales[q];
-      return Word128{choices[q][0].word(call.extraOf(q) == 0, to), choices[q][1].word(false, to)};
+      const bool isFirst = call.extraOf(q) == 0;  // which has the token's index
+      return Word128{isFirst ? choices[q][0].word() : choices[q][0].wordFor(to), choices[q][1].wordFor(to)};
     };
     if constexpr (Call::storesOwnRows && part != Part::Remote) {
       if (to == args.team.rank()) {
