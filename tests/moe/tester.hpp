@@ -38,6 +38,16 @@ inline std::size_t place(std::size_t& end, std::size_t bytes) {
   return at;
 }
 
+/// What is wrong with the counts that a rank sends: mutants. The last three are of the low-latency form, and need a body
+/// whose grid has them (mutants_test.cpp).
+enum class WrongCounts {
+  None,
+  Swapped,  ///< rank 1 sends others than of its rows; of the bandwidth form
+  Token,    ///< the first block counts a token too few for every rank
+  Row,      ///< the first block counts a row too few for every expert
+  Early     ///< threads count before the others of their block have set their bits
+};
+
 struct MoeParameters {
   moe::Dimensions dimensions;
   std::uint32_t tokens[maxMoeCalls][maxMoeRanks];
@@ -50,8 +60,8 @@ struct MoeParameters {
   bool hasWeights;
   bool isSplit;       ///< calls in two phases
   bool dispatchOnly;  ///< without combine
-  bool wrongCounts;   ///< rank 1 announces other counts than it sends: a mutant of the bandwidth form
-  int slowRank;       ///< -1: none; sleeps in the middle of its receptions
+  WrongCounts wrongCounts;
+  int slowRank;  ///< -1: none; sleeps in the middle of its receptions
   std::uint64_t slowness;
   int absentRank;  ///< -1: none; makes no call
   int smallRank;   ///< -1: none; says that its output holds one row
@@ -158,7 +168,7 @@ struct MoeBody {
           &barrier,
           local<std::uint32_t>(rank, p.at.blockMemory),
           p.maxBlocks};
-      if (p.wrongCounts && rank == 1) {
+      if (p.wrongCounts == WrongCounts::Swapped && rank == 1) {
         dispatch.workspace.layout.tokensPerRank = local<std::uint32_t>(rank, p.at.tokensPerExpert);
       }
       dispatch.placement = {rank == p.smallRank ? 1 : p.capacity,
