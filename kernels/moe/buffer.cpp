@@ -115,22 +115,19 @@ class Buffer::State {
     if (config.maxTokens > 0) makeForm<StoreTransport>(communicator, Form::Bandwidth);
     if (config.maxLowLatencyTokens > 0) makeForm<kernels::LowLatencyRows>(communicator, Form::LowLatency);
 
-    const Dimensions longest =
-        dimensions(config.maxTokens < config.maxLowLatencyTokens ? Form::LowLatency : Form::Bandwidth);
     Parts parts;
     const auto experts = static_cast<std::size_t>(config.experts);
-    const std::size_t tokensPerExpert = parts.add<std::uint32_t>(experts);
-    const std::size_t tokensPerRank = parts.add<std::uint32_t>(static_cast<std::size_t>(ranks()));
+    const std::size_t counted = config.maxTokens > 0 ? 1 : 0;  // by all blocks together: the bandwidth form only
+    const std::size_t tokensPerExpert = parts.add<std::uint32_t>(counted * experts);
+    const std::size_t tokensPerRank = parts.add<std::uint32_t>(counted * static_cast<std::size_t>(ranks()));
     const std::size_t expertIndex =
-        parts.add<std::int32_t>(std::size_t{longest.maxTokens} * static_cast<std::size_t>(config.topk));
+        parts.add<std::int32_t>(std::size_t{config.maxTokens} * static_cast<std::size_t>(config.topk));
     const std::size_t segmentCounts =
         parts.add<std::uint32_t>(maxSegments * (experts + static_cast<std::size_t>(ranks())));
     const std::size_t barrier = parts.add<GridBarrier>(1);
-    const int most = std::max(blocks_, lowLatencyBlocks_);
     const std::size_t blockMemory =
-        parts.add<std::uint32_t>(static_cast<std::size_t>(most) *
-                                 std::max(Dispatch<StoreTransport>::blockWords(dimensions(Form::Bandwidth)),
-                                          Dispatch<kernels::LowLatencyRows>::blockWords(dimensions(Form::LowLatency))));
+        parts.add<std::uint32_t>(std::max(wordsOfBlocks<StoreTransport>(Form::Bandwidth, blocks_),
+                                          wordsOfBlocks<kernels::LowLatencyRows>(Form::LowLatency, lowLatencyBlocks_)));
     memory_ = detail::allocatePrivateMemory(where, parts.bytes());
     scratchBytes_ += parts.bytes();
     workspace_ = {
@@ -138,7 +135,7 @@ class Buffer::State {
          at<std::int32_t>(memory_.get(), expertIndex), at<std::uint32_t>(memory_.get(), segmentCounts)},
         at<GridBarrier>(memory_.get(), barrier),
         at<std::uint32_t>(memory_.get(), blockMemory),
-        most};
+        std::max(blocks_, lowLatencyBlocks_)};
   }
 
   const BufferConfig& config() const { return config_; }
@@ -356,6 +353,16 @@ class Buffer::State {
     require(ExpertPlacement::largestCapacity(many, config.alignment) <= 0xffffffffu && few <= 0xffffffffu,
             "the output would have more than 2^32 rows: give fewer tokens or experts, or a smaller alignment");
     return config;
+  }
+
+  /// The words of DispatchWorkspace::blockMemory that the calls of a form use.
+  template <class Transport>
+  std::size_t wordsOfBlocks(Form form, int blocks) const {
+    const Dimensions sizes = dimensions(form);
+    const bool hasSharedMemory = where_ == DeviceType::GPU && Dispatch<Transport>::sharesWords(sizes);
+    return sizes.maxTokens == 0 || hasSharedMemory
+               ? 0
+               : static_cast<std::size_t>(blocks) * Dispatch<Transport>::blockWords(sizes);
   }
 
   template <class Transport>

@@ -176,4 +176,22 @@ TEST_CASE("moe: more rows than a rank's output holds") {
   checkSmallOutput<moe::StoreTransport>();
 }
 
+/// The second dispatch only sends, with the handle of the first, which has as many tokens and has been combined.
+template <class Transport>
+void checkSentHandle() {
+  MoeParameters p = moeParameters(2, 2, 2, 8, 2, 1);
+  for (auto& call : p.tokens) call[0] = call[1] = 8;
+  p.isSplit = true;
+  p.sentCall = 1;
+  const auto outcome = MoeTester<Transport, RowKind::Plain>(p, 1).run(2, 2, 5'000'000'000);
+  REQUIRE(outcome.record);
+  CHECK(outcome.record->outcome == WaitOutcome::OtherHandle);
+  CHECK(outcome.record->expected == ((std::uint64_t{7} << 32) | 8));
+  CHECK(outcome.record->seen == moe::Handle::incomplete);
+}
+TEST_CASE("moe: a combine with a handle of rows that have not been received") {
+  checkSentHandle<SentinelPackets>();
+  checkSentHandle<moe::StoreTransport>();
+}
+
 }  // namespace mscclpp::test

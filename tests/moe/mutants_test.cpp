@@ -1,4 +1,6 @@
 // Mutants of dispatch and combine: each is wrong in one place, and the checks that the real ones pass must find it.
+#include <utility>
+
 #include "tester.hpp"
 #include "tests/backend/races.hpp"
 
@@ -46,15 +48,103 @@ struct HastyCopies : moe::BulkTransport {
   static MSCCLPP_INLINE void complete(CopyQueue&, const Warp&, Wait&) {}
 };
 
-template <class Transport>
-bool isDetected(bool wrongCounts = false) {
+/// Rows that are taken once they are counted, without waiting for the flags of their data, which leaves late. Headers are
+/// awaited: with others the receiver would compute addresses from them.
+struct CountedPackets : SentinelPackets {
+  static constexpr std::uint32_t rowSlots = 8, rowPacks = 3;  // of isDetected()
+  static MSCCLPP_INLINE bool isData(std::uint32_t slot) { return slot % rowSlots < rowPacks; }
+  static MSCCLPP_INLINE void write(std::byte* slots, std::uint32_t slot, const Word128& word, std::uint64_t epoch) {
+    if (slot % rowSlots == 0) moeDelay(5'000'000);
+    SentinelPackets::write(slots, slot, word, epoch);
+  }
+  template <int N, class Wait>
+  static MSCCLPP_INLINE bool read(Wait& wait, const WaitSite& site, std::byte* const (&slots)[N],
+                                  const std::uint32_t (&slot)[N], const bool (&isPresent)[N], std::uint64_t epoch,
+                                  Word128 (&words)[N]) {
+    bool isAwaited[N];
+    for (int i = 0; i < N; ++i) isAwaited[i] = isPresent[i] && !isData(slot[i]);
+    if (!SentinelPackets::read<N>(wait, site, slots, slot, isAwaited, epoch, words)) return false;
+    for (int i = 0; i < N; ++i) {
+      if (isPresent[i] && isData(slot[i])) words[i] = arch::loadWide(slots[i] + bytes(slot[i]));
+    }
+    return true;
+  }
+};
+
+/// A grid on whose blocks another BlockRouting counts.
+template <class Base>
+struct MiscountingGrid : Base {
+  WrongCounts wrongCounts;
+};
+struct MiscountingBody : MoeBody<SentinelPackets, RowKind::Plain> {
+  template <class GridType>
+  void operator()(int rank, const GridType& grid) const {
+    MoeBody::operator()(rank, MiscountingGrid<GridType>{grid, p.wrongCounts});
+  }
+};
+/// A grid whose blocks do not wait for each other's threads, of which the first is late.
+template <class Base>
+struct UnsyncedGrid : Base {
+  struct Block {
+    decltype(std::declval<const Base&>().block()) all;
+    int rank() const { return all.rank(); }
+    int size() const { return all.size(); }
+    void sync() const {
+      if (rank() == 0) moeDelay(5'000'000);
+    }
+  };
+  Block block() const { return {Base::block()}; }
+};
+
+}  // namespace mscclpp::test
+
+namespace mscclpp::moe {
+
+template <class Base>
+class BlockRouting<test::MiscountingGrid<Base>> : public BlockRouting<Base> {
+ public:
+  BlockRouting(const test::MiscountingGrid<Base>& grid, const Dimensions& dimensions, std::uint32_t* words)
+      : BlockRouting<Base>(grid, dimensions, words), grid_(grid), dimensions_(dimensions), words_(words) {}
+
+  template <class Index>
+  void make(const Routing<Index>& routing) const {
+    if (grid_.wrongCounts == test::WrongCounts::Early) {
+      const test::UnsyncedGrid<Base> unsynced{grid_};
+      BlockRouting<test::UnsyncedGrid<Base>>(unsynced, dimensions_, words_).make(routing);
+    } else {
+      BlockRouting<Base>::make(routing);
+    }
+  }
+  std::uint32_t countOfRank(int rank, std::uint32_t tokens) const {
+    return wrong(test::WrongCounts::Token, BlockRouting<Base>::countOfRank(rank, tokens));
+  }
+  std::uint32_t countOfExpert(std::uint32_t expert, std::uint32_t tokens) const {
+    return wrong(test::WrongCounts::Row, BlockRouting<Base>::countOfExpert(expert, tokens));
+  }
+
+ private:
+  std::uint32_t wrong(test::WrongCounts which, std::uint32_t count) const {
+    return which == grid_.wrongCounts && grid_.blockIndex() == 0 && count > 0 ? count - 1 : count;
+  }
+
+  const test::MiscountingGrid<Base>& grid_;
+  const Dimensions& dimensions_;
+  std::uint32_t* words_;
+};
+
+}  // namespace mscclpp::moe
+
+namespace mscclpp::test {
+
+template <class Transport, class Body = MoeBody<Transport, RowKind::Plain>>
+bool isDetected(WrongCounts wrongCounts = WrongCounts::None) {
   MoeParameters p = moeParameters(2, 2, 2, 4, 4, 4);
   for (auto& call : p.tokens) call[0] = call[1] = 4;
   p.wrongCounts = wrongCounts;
   p.dispatchOnly = true;  // otherwise a combine, which every rank takes part in, keeps the dispatches apart
   p.slowRank = 1;
   p.slowness = 25'000'000;  // long enough for the other rank to get a turn on a busy machine
-  const auto outcome = MoeTester<Transport, RowKind::Plain>(p, 2).run(1, 2, 1'000'000'000);
+  const auto outcome = MoeTester<Transport, RowKind::Plain, Body>(p, 2).run(1, 2, 1'000'000'000);
   return outcome.record || !outcome.error.empty();
 }
 
@@ -66,7 +156,18 @@ TEST_CASE("moe: the checks detect mutants") {
   CHECK(isDetected<LossyStores>());
   CHECK(isDetected<LossyPackets>());
   CHECK(isDetected<OneSetPackets>());
-  CHECK(isDetected<moe::StoreTransport>(true));
+  CHECK(isDetected<moe::StoreTransport>(WrongCounts::Swapped));
+}
+
+TEST_CASE("moe: the checks detect wrong counts of packets") {
+  const auto isFound = [](WrongCounts wrongCounts) {
+    return isDetected<SentinelPackets, MiscountingBody>(wrongCounts);
+  };
+  CHECK_FALSE(isFound(WrongCounts::None));
+  CHECK(isFound(WrongCounts::Token));
+  CHECK(isFound(WrongCounts::Row));
+  countRaces([&] { CHECK(isFound(WrongCounts::Early)); });
+  countRaces([] { CHECK(isDetected<CountedPackets>()); });
 }
 
 TEST_CASE("moe: ThreadSanitizer detects flags without release") {

@@ -38,6 +38,16 @@ inline std::size_t place(std::size_t& end, std::size_t bytes) {
   return at;
 }
 
+/// What is wrong with the counts that a rank sends: mutants. The last three are of the low-latency form, and need a body
+/// whose grid has them (mutants_test.cpp).
+enum class WrongCounts {
+  None,
+  Swapped,  ///< rank 1 sends others than of its rows; of the bandwidth form
+  Token,    ///< the first block counts a token too few for every rank
+  Row,      ///< the first block counts a row too few for every expert
+  Early     ///< threads count before the others of their block have set their bits
+};
+
 struct MoeParameters {
   moe::Dimensions dimensions;
   std::uint32_t tokens[maxMoeCalls][maxMoeRanks];
@@ -50,11 +60,12 @@ struct MoeParameters {
   bool hasWeights;
   bool isSplit;       ///< calls in two phases
   bool dispatchOnly;  ///< without combine
-  bool wrongCounts;   ///< rank 1 announces other counts than it sends: a mutant of the bandwidth form
-  int slowRank;       ///< -1: none; sleeps in the middle of its receptions
+  WrongCounts wrongCounts;
+  int slowRank;  ///< -1: none; sleeps in the middle of its receptions
   std::uint64_t slowness;
   int absentRank;  ///< -1: none; makes no call
   int smallRank;   ///< -1: none; says that its output holds one row
+  int sentCall;    ///< -1: none; its dispatch, with the handle of the call before, is sent and not received
   int maxBlocks;
   Window<> dispatchScratch, combineScratch, epochs, memory;
   MoeOffsets at;
@@ -135,10 +146,11 @@ struct MoeBody {
     for (int call = 0; call < p.calls; ++call) {
       const std::size_t shift = static_cast<std::size_t>(call) * p.at.callBytes;
       auto* const epochs = reinterpret_cast<std::uint64_t*>(p.epochs.at(rank));
+      const std::size_t at = call == p.sentCall ? shift - p.at.callBytes : shift;
       const moe::Handle handle{
-          local<std::int32_t>(rank, p.at.rankIndex + shift), local<std::uint32_t>(rank, p.at.received + shift),
-          local<std::int32_t>(rank, p.at.positions + shift), local<float>(rank, p.at.weightsReceived + shift),
-          local<std::uint64_t>(rank, p.at.stamp + shift),    7};
+          local<std::int32_t>(rank, p.at.rankIndex + at), local<std::uint32_t>(rank, p.at.received + at),
+          local<std::int32_t>(rank, p.at.positions + at), local<float>(rank, p.at.weightsReceived + at),
+          local<std::uint64_t>(rank, p.at.stamp + at),    7};
       typename Dispatch::Args dispatch{};
       dispatch.team = Team<>(rank, p.dimensions.ranks);
       dispatch.window = p.dispatchScratch;
@@ -156,7 +168,7 @@ struct MoeBody {
           &barrier,
           local<std::uint32_t>(rank, p.at.blockMemory),
           p.maxBlocks};
-      if (p.wrongCounts && rank == 1) {
+      if (p.wrongCounts == WrongCounts::Swapped && rank == 1) {
         dispatch.workspace.layout.tokensPerRank = local<std::uint32_t>(rank, p.at.tokensPerExpert);
       }
       dispatch.placement = {rank == p.smallRank ? 1 : p.capacity,
@@ -206,7 +218,7 @@ struct MoeBody {
       // One call of each, so that the code is not instantiated more often.
       for (int part = 0; part < 4; ++part) {
         const bool isSecond = part % 2 == 1;
-        if (isSecond && !p.isSplit) continue;
+        if (isSecond && (!p.isSplit || (part == 1 && call == p.sentCall))) continue;
         const auto phase = !p.isSplit ? moe::Phase::Both : isSecond ? moe::Phase::Receive : moe::Phase::Send;
         if (part < 2) {
           runDispatch(phase);
@@ -246,10 +258,11 @@ std::vector<T> slice(const std::vector<std::byte>& memory, std::size_t offset, s
   return result;
 }
 
-template <class Transport, RowKind kind>
+/// BodyType: a MoeBody.
+template <class Transport, RowKind kind, class BodyType = MoeBody<Transport, kind>>
 class MoeTester {
  public:
-  using Body = MoeBody<Transport, kind>;
+  using Body = BodyType;
 
   MoeTester(const MoeParameters& parameters, unsigned seed) : p_(parameters), random_(seed) {
     const auto& d = p_.dimensions;
@@ -299,7 +312,9 @@ class MoeTester {
     MoeOutcome outcome;
     typename Body::Dispatch::Args sizes{};
     sizes.dimensions = p_.dimensions;
-    outcome.record = backend.run({ranks, blocks, warps, Body::Dispatch::sharedBytes(sizes, {})}, Body{p});
+    Body body{};
+    body.p = p;
+    outcome.record = backend.run({ranks, blocks, warps, Body::Dispatch::sharedBytes(sizes, {})}, body);
     for (int rank = 0; rank < ranks && outcome.error.empty(); ++rank) {
       const auto bytes = memory.template read<std::byte>(rank);
       for (int call = 0; call < p_.calls && outcome.error.empty(); ++call) {
@@ -551,7 +566,7 @@ inline MoeParameters moeParameters(int ranks, int expertsPerRank, int topk, std:
   p.resultPacks = 2;
   p.alignment = 1;
   p.hasWeights = true;
-  p.slowRank = p.absentRank = p.smallRank = -1;
+  p.slowRank = p.absentRank = p.smallRank = p.sentCall = -1;
   p.maxBlocks = 4;
   std::mt19937 random(seed);
   for (int call = 0; call < calls; ++call) {

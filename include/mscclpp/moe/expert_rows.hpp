@@ -60,10 +60,12 @@ struct Handle {
   std::int32_t*
       positions;   ///< [ranks][maxTokens][topk]: rows of each token received, in the order of its choices; then -1
   float* weights;  ///< the same, their weights
-  std::uint64_t* stamp;    ///< a word by which combine recognises what dispatch has written: stampOf()
+  std::uint64_t* stamp;    ///< a word by which combine recognises what dispatch has written: stampOf(), or incomplete
   std::uint32_t identity;  ///< any number of the caller's; combine fails if that of the dispatch was another
 
-  /// What dispatch writes for a number of tokens of this rank.
+  /// What dispatch writes when it has only sent: no stampOf(), since a call has at most 65535 tokens.
+  static constexpr std::uint64_t incomplete = ~std::uint64_t{0};
+  /// What dispatch writes for a number of tokens of this rank, when it has received all rows.
   MSCCLPP_HOST_DEVICE std::uint64_t stampOf(std::uint64_t tokens) const {
     return std::uint64_t{identity} << 32 | tokens;
   }

@@ -24,8 +24,11 @@ struct TokenChoice {
   std::uint32_t place;  ///< index << 16 | local expert; noExpert: none
   std::uint32_t weight;
 
-  MSCCLPP_INLINE std::uint64_t word(bool isForAll, int to) const {
-    return static_cast<std::uint64_t>(weight) << 32 | (isForAll || rank == to ? place : noExpert);
+  /// For any rank.
+  MSCCLPP_INLINE std::uint64_t word() const { return static_cast<std::uint64_t>(weight) << 32 | place; }
+  /// For a rank, which is told of its own experts only.
+  MSCCLPP_INLINE std::uint64_t wordFor(int to) const {
+    return static_cast<std::uint64_t>(weight) << 32 | (rank == to ? place : noExpert);
   }
 };
 

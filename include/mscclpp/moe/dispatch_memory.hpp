@@ -1,0 +1,66 @@
+// What a dispatch computes with on its rank, its arguments, and the memory of a block.
+#pragma once
+
+#include "mscclpp/basic/team.hpp"
+#include "mscclpp/collective/collective.hpp"
+#include "mscclpp/config.hpp"
+#include "mscclpp/moe/block_routing.hpp"
+#include "mscclpp/moe/expert_rows.hpp"
+#include "mscclpp/moe/routing.hpp"
+#include "mscclpp/moe/row_session.hpp"
+#include "mscclpp/moe/row_slots.hpp"
+#include "mscclpp/moe/row_table.hpp"
+#include "mscclpp/sync/grid_barrier.hpp"
+
+namespace mscclpp::moe {
+
+/// Memory of this rank that a dispatch computes with; used by one call at a time.
+struct DispatchWorkspace {
+  RoutingLayout layout;  ///< rankIndex is the handle's; not used over a PacketTransport, nor is the barrier
+  GridBarrier* barrier;  ///< zero before the first call
+  /// [blocks][Dispatch::blockWords()]; not used where they are in shared memory: sharesWords()
+  std::uint32_t* blockMemory;
+  int blocks;  ///< the most blocks of a launch
+};
+
+/// The arguments of a Dispatch. `count` is the number of this rank's tokens, which may differ between the ranks.
+template <int Ranks, class Transport, class Index>
+struct DispatchArgs : CollectiveArgs<Ranks, RowSlots<Transport>> {
+  Dimensions dimensions;
+  Routing<Index> routing;
+  DispatchWorkspace workspace;
+  ExpertPlacement placement;
+  Handle handle;
+  Phase phase;
+};
+
+/// The memory of a block: queues of bulk copies, where it sends by them, and words of 32 bits that it computes with.
+template <class Transport, int Ranks>
+struct DispatchMemory {
+  static constexpr int destinations = Ranks > 0 ? Ranks : maxTeamSize;
+  /// Whether each block counts the tokens of the experts for itself (BlockRouting), instead of all blocks together and
+  /// with a barrier: for the few tokens that travel as packets.
+  static constexpr bool countsInBlocks = !Transport::hasRowFlags;
+  /// More words of a block than this are in global memory.
+  static constexpr std::size_t mostSharedBytes = 48 << 10;
+
+  static MSCCLPP_HOST_DEVICE std::size_t blockWords(const Dimensions& dimensions) {
+    return rowTableWords(dimensions) + (countsInBlocks ? blockRoutingWords(dimensions) : 0);
+  }
+  /// Whether the words are in shared memory, where a grid has it.
+  static MSCCLPP_HOST_DEVICE bool sharesWords(const Dimensions& dimensions) {
+    return blockWords(dimensions) * sizeof(std::uint32_t) <= mostSharedBytes;
+  }
+  static MSCCLPP_HOST_DEVICE constexpr std::size_t queueBytes() {
+    if constexpr (Transport::usesBulkCopies) {
+      return Transport::queues * sizeof(typename Transport::template Queue<destinations>::Scratch);
+    } else {
+      return 0;
+    }
+  }
+  static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Dimensions& dimensions) {
+    return queueBytes() + (sharesWords(dimensions) ? blockWords(dimensions) * sizeof(std::uint32_t) : 0);
+  }
+};
+
+}  // namespace mscclpp::moe

@@ -1,0 +1,83 @@
+// The bandwidth form of dispatch: a warp sends whole rows and then publishes each, or receives rows that have been
+// published. The rows from a rank to itself are stored at once.
+#pragma once
+
+#include "mscclpp/basic/wait.hpp"
+#include "mscclpp/config.hpp"
+#include "mscclpp/moe/row_session.hpp"
+#include "mscclpp/moe/row_table.hpp"
+#include "mscclpp/moe/step_sender.hpp"
+#include "mscclpp/moe/step_storer.hpp"
+
+namespace mscclpp::moe::wholeRows {
+
+/// Announces a token's row to the other ranks. Called by all lanes of the warp that has sent it.
+template <class Call>
+MSCCLPP_INLINE void publish(const Call& call, std::uint32_t token) {
+  call.forEachRank(token, [&](int to, std::uint32_t row) {
+    if (to != call.args.team.rank()) call.session.publish(to, row);
+  });
+}
+
+/// Sends this rank's rows first, first + stride, ... by stores. Called by all lanes of a warp.
+template <class Call>
+MSCCLPP_INLINE void sendAll(Call& call, std::uint32_t first, std::uint32_t stride) {
+  const std::uint32_t perRow = call.args.scratch.steps();
+  const auto tokens = static_cast<std::uint32_t>(call.args.count);
+  MSCCLPP_NO_UNROLL
+  for (std::uint32_t token = first; token < tokens; token += stride) {
+    std::uint32_t own[Call::Lanes::held];
+    MSCCLPP_NO_UNROLL
+    for (std::uint32_t step = 0; step < perRow; ++step) steps::send(call, token, step, step == 0, own);
+    publish(call, token);
+  }
+}
+
+/// Stores the rows from this rank to itself, where others are sent by bulk copies: in all warps that do not send, or in
+/// all if every one does. Called by all threads.
+template <class Call>
+MSCCLPP_INLINE void storeOwn(Call& call, Phase phase) {
+  const auto& args = call.args;
+  const auto& grid = call.grid;
+  const int warps = grid.warpCount();
+  const int others = warps - call.session.senders(phase, call.mostSenders());
+  const int first = others > 0 ? grid.warpIndex() - (warps - others) : grid.warpIndex();
+  if (first < 0) return;
+  const auto blocks = static_cast<std::uint32_t>(grid.blockCount());
+  const std::uint32_t stride = static_cast<std::uint32_t>(others > 0 ? others : warps) * blocks;
+  MSCCLPP_NO_UNROLL
+  for (auto token = static_cast<std::uint32_t>(first) * blocks + static_cast<std::uint32_t>(grid.blockIndex());
+       token < args.count; token += stride) {
+    std::uint32_t own[Call::Lanes::held];
+    if (args.handle.indexAt(args.dimensions, token, args.team.rank()) < 0) continue;
+    MSCCLPP_NO_UNROLL
+    for (std::uint32_t step = 0; step < args.scratch.steps(); ++step) {
+      steps::send<steps::Part::Own>(call, token, step, step == 0, own);
+    }
+  }
+}
+
+/// Receives the rows first, first + stride, ... from the other ranks. Called by all lanes of a warp.
+template <class Call>
+MSCCLPP_INLINE void receiveAll(Call& call, std::uint32_t first, std::uint32_t stride) {
+  const std::uint32_t perRow = call.args.scratch.steps();
+  std::uint32_t row = first;
+  MSCCLPP_NO_UNROLL
+  for (int i = call.args.team.size() - 2; i >= 0; --i) {
+    const int from = call.session.rankInOrder(i);
+    const std::uint32_t rows = call.table().count(from, DispatchCounts::tokens);
+    MSCCLPP_NO_UNROLL
+    for (; row < rows; row += stride) {
+      std::uint32_t positions[Call::Lanes::held];
+      call.session.await(from, row);
+      if (call.session.warp().any(hasFailed(call.wait))) return;
+      MSCCLPP_NO_UNROLL
+      for (std::uint32_t step = 0; step < perRow; ++step) {
+        if (!steps::receive(call, from, row, step, step == 0, positions)) return;
+      }
+    }
+    row -= rows;
+  }
+}
+
+}  // namespace mscclpp::moe::wholeRows

@@ -1,0 +1,75 @@
+// Steps of rows as a dispatch sends them: from the source, with the choices of the token, to the slots of each rank
+// that gets it.
+#pragma once
+
+#include "mscclpp/config.hpp"
+#include "mscclpp/moe/row_slots.hpp"
+#include "mscclpp/moe/step_storer.hpp"
+#include "mscclpp/moe/token_choices.hpp"
+
+namespace mscclpp::moe::steps {
+
+/// The ranks to which send() sends: all, those but this one, of which the data is copied, or this one alone.
+enum class Part { All, Remote, Own };
+
+/// Sends a step of a token's row. own: the rows of the token on this rank, which its first step determines. Called by
+/// all lanes.
+template <Part part = Part::All, class Call>
+MSCCLPP_INLINE void send(Call& call, std::uint32_t token, std::uint32_t step, bool hasHeader,
+                         std::uint32_t (&own)[Call::Lanes::held]) {
+  constexpr int n = Call::n;
+  constexpr int extras = Call::extras;
+  const auto& args = call.args;
+  const std::uint32_t packs = call.packsOf(step);
+  int scalePacks[extras];
+  MSCCLPP_UNROLL
+  for (int q = 0; q < extras; ++q) scalePacks[q] = static_cast<int>(call.extraOf(q) - call.header());
+  Word128 words[n] = {};
+  Word128 scales[extras] = {};
+  call.source.load(call.session.warp(), token, step * stepPacks, part == Part::Remote ? 0 : packs, words, scalePacks,
+                   scales);
+  TokenChoice choices[extras][2];
+  if (hasHeader) {  // while the row is loaded
+    const typename Call::Lanes lanes = call.choicesOf(token);
+    MSCCLPP_UNROLL
+    for (int q = 0; q < extras; ++q) {
+      const auto x = static_cast<int>(call.extraOf(q));
+      choices[q][0] = lanes.at(call.session.warp(), 2 * x - 1);
+      choices[q][1] = lanes.at(call.session.warp(), 2 * x);
+      if (x == 0) choices[q][0] = {-1, token, 0};
+    }
+  }
+  call.forEachRank(token, [&](int to, std::uint32_t row) {
+    if (part != Part::All && (to == args.team.rank()) != (part == Part::Own)) return;
+    const auto extra = [&](int q) {
+      if (!hasHeader || call.extraOf(q) >= call.header()) return scales[q];
+      const bool isFirst = call.extraOf(q) == 0;  // which has the token's index
+      return Word128{isFirst ? choices[q][0].word() : choices[q][0].wordFor(to), choices[q][1].wordFor(to)};
+    };
+    if constexpr (Call::storesOwnRows && part != Part::Remote) {
+      if (to == args.team.rank()) {
+        Word128 all[n + extras];
+        MSCCLPP_UNROLL
+        for (int i = 0; i < n + extras; ++i) all[i] = i < n ? words[i < n ? i : 0] : extra(i < n ? 0 : i - n);
+        if (call.fits) store(call, to, row, step, hasHeader, all, own);
+        return;
+      }
+    }
+    MSCCLPP_UNROLL
+    for (int q = 0; q < extras; ++q) {
+      const std::uint32_t x = call.extraOf(q);
+      if (x < call.extrasOf(packs) && (hasHeader || x >= call.header())) {
+        call.session.send(to, args.scratch.extraSlot(row, step, x), extra(q));
+      }
+    }
+    if constexpr (part == Part::All) {
+      MSCCLPP_UNROLL
+      for (int i = 0; i < n; ++i) {
+        const std::uint32_t pack = call.packOf(i);
+        if (pack < packs) call.session.send(to, args.scratch.dataSlot(row, step * stepPacks + pack), words[i]);
+      }
+    }
+  });
+}
+
+}  // namespace mscclpp::moe::steps
