@@ -210,8 +210,7 @@ MSCCLPP_INLINE std::uint64_t transferWholePacks(const Group& group, const Find& 
 /// sync: thread t transfers the packs t, t + group.size() and so on, of which those before `firstPack` are done. A
 /// failed wait for a packet leaves packs unwritten, and shows in `wait`.
 ///
-/// find(i): the place of operand i, sources first. T: the type of
-/// the elements, to which plain places are aligned.
+/// find(i): the place of operand i, sources first. T: the type of the elements, to which plain places are aligned.
 template <class T, ThreadGroup Group, class Find, class Op, WaitPolicy Wait>
 MSCCLPP_INLINE void transferPacks(const Group& group, int sourceCount, int destinationCount, const Find& find,
                                   std::uint64_t bytes, std::uint64_t firstPack, const TransferSettings<Op>& settings,
