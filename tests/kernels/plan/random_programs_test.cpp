@@ -41,7 +41,7 @@ struct TestProgram {
 /// Of one to four ranks, with the packets and without, in one or two instances.
 std::vector<TestProgram> testPrograms(int ranks) {
   std::vector<TestProgram> programs;
-  for (unsigned seed = 0; seed < (ranks == 1 ? 400 : 60); ++seed) {
+  for (unsigned seed = 0; seed < (ranks == 1 ? 400 : 30); ++seed) {
     RandomProgram random(ranks, seed * 5 + static_cast<unsigned>(ranks));
     // Parts of one chunk have no pieces that lie together.
     const bool isCustom = random.collective().kind == CollectiveKind::Custom;
