@@ -99,9 +99,9 @@ class Executor {
                DataType dataType, const ExecutionPlan& plan, CUstream_st* stream,
                PacketType packetType = PacketType::LL16, ReduceOp op = ReduceOp::SUM);
 
-  /// Whether calls of the plan have made straight-line code of it. If not, it is interpreted: as PlanCode says, on CPUs,
-  /// before the first call, in a capture, where NVRTC is missing, or because the code would be too long. Another reason
-  /// is a defect; the log's warnings name all (MSCCLPP_DEBUG=WARN).
+  /// Whether calls of the plan have made straight-line code of it. If not, it is interpreted: as PlanCode says, on
+  /// CPUs, before the first call, in a capture, where NVRTC is missing, or because the code would be too long. Another
+  /// reason is a defect; the log's warnings name all (MSCCLPP_DEBUG=WARN).
   bool isSpecialised(const ExecutionPlan& plan) const;
 
   /// Throws what WaitMonitor::check throws if a wait of a call has failed.
