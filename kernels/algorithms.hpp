@@ -171,6 +171,11 @@ constexpr bool isCompiledFor(const Algorithm& algorithm) {
          (algorithm.protocol == Protocol::LL16 && algorithm.pattern == Pattern::OneShot);
 }
 
+/// The collectives of which calls of a group are performed as one, for common types.
+constexpr bool isJoined(CollectiveType collective) {
+  return collective == CollectiveType::AllReduce || collective == CollectiveType::ReduceScatter;
+}
+
 /// Whether algorithms are also compiled with tracing of their stages for T. Keep in step with traced_types in
 /// kernels/meson.build.
 template <class T>

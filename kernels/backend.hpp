@@ -49,6 +49,8 @@ struct Backend {
   KernelFunction (*find)(std::size_t algorithm, DataType type, int ranks);
   /// The same for kernels that record their stages.
   KernelFunction (*findTraced)(std::size_t algorithm, DataType type, int ranks);
+  /// The same for kernels that perform several calls as one (KernelCall::joined).
+  KernelFunction (*findJoined)(std::size_t algorithm, DataType type, int ranks);
   /// The kernel of exchanges.
   int (*exchange)(const ExchangeCall& call);
   /// The kernels of all-reduces with RMSNorm, of FLOAT32, FLOAT16 or BFLOAT16. Called by all ranks.

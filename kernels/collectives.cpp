@@ -20,6 +20,7 @@
 #include "host/base/process_identity.hpp"
 #include "host/bootstrap/group_agreement.hpp"
 #include "host/communicator/group_setup.hpp"
+#include "joined_reductions.hpp"
 #include "kernels/movers/barrier.hpp"
 #include "move_messages.hpp"
 #include "mscclpp/host/base/env.hpp"
@@ -153,15 +154,7 @@ class Collectives::State {
                          "the calls of a group are on different streams: order the streams by events, and pass one");
       }
     }
-    while (!calls.empty()) {
-      const std::size_t joined = env()->algo.empty() ? countOfJoinedMoves(calls, ranks_) : 0;
-      if (joined < 2) {
-        run(calls.front());
-      } else {
-        runJoined(calls.first(joined));
-      }
-      calls = calls.subspan(std::max<std::size_t>(joined, 1));
-    }
+    while (!calls.empty()) calls = calls.subspan(runFirst(calls));
   }
 
   void exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, CUstream_st* stream) {
@@ -448,6 +441,56 @@ class Collectives::State {
     }
   }
 
+  /// Performs the first of valid calls, together with those after it that can be joined with it. Returns how many.
+  std::size_t runFirst(std::span<const CollectiveCall> calls) {
+    if (env()->algo.empty()) {
+      if (const std::size_t moves = countOfJoinedMoves(calls, ranks_); moves > 1) {
+        runJoined(calls.first(moves));
+        return moves;
+      }
+      const std::size_t reductions = countOfJoinedReductions(calls, longestJoinedOf(calls.front()));
+      if (reductions > 1) {
+        runJoinedReductions(calls.first(reductions));
+        return reductions;
+      }
+    }
+    run(calls.front());
+    return 1;
+  }
+
+  /// Performs reductions that countOfJoinedReductions() has counted by one kernel.
+  void runJoinedReductions(std::span<const CollectiveCall> reductions) {
+    if (monitor_->failed()) monitor_->check();
+    const CollectiveCall call = joinedCallOf(reductions);
+    if (call.count == 0) return;
+    runKernel(call, selectJoined(call), std::nullopt, reductions);
+    if (!onGpu_ && monitor_->failed()) monitor_->check();
+  }
+
+  bool canRunJoined(std::size_t algorithm, DataType type) const {
+    return isSetUp(algorithm) && backend_.findJoined(algorithm, type, ranks_) != nullptr;
+  }
+  /// The most bytes of a call that performs several of the collective and type of this one; 0 if none can.
+  std::size_t longestJoinedOf(const CollectiveCall& call) const {
+    if (!isJoined(call.collective)) return 0;
+    const std::size_t most = onGpu_ ? mostJoinedBytes : mostJoinedBytesOnCpu;
+    if (canRunJoined(fallbackOf(call.collective), call.type)) return most;
+    std::size_t longest = 0;
+    for (const Selection::Choice& choice : selection_->choices(call.collective)) {
+      if (canRunJoined(choice.algorithm, call.type))
+        longest = std::max(longest, choice.maxBytes == noLimit ? most : choice.maxBytes);
+    }
+    return std::min(longest, most);
+  }
+  /// As select(), for such a call of that many bytes at most.
+  std::size_t selectJoined(const CollectiveCall& call) const {
+    for (const Selection::Choice& choice : selection_->choices(call.collective)) {
+      if (choice.maxBytes != noLimit && bytesOf(call) > choice.maxBytes) continue;
+      if (canRunJoined(choice.algorithm, call.type)) return choice.algorithm;
+    }
+    return fallbackOf(call.collective);
+  }
+
   /// Performs moves that countOfJoinedMoves() has counted. All ranks know how long they are, so that those of a pair of
   /// ranks are one message.
   void runJoined(std::span<const CollectiveCall> moves) {
@@ -582,15 +625,18 @@ class Collectives::State {
            index);
   }
 
-  /// Runs a valid call by the kernel of an algorithm.
+  /// Runs a valid call by the kernel of an algorithm. joined: the calls that it performs, if they are several.
   void runKernel(const CollectiveCall& call, std::size_t index,
-                 const std::optional<RegisteredBuffers::Match>& output = std::nullopt) {
+                 const std::optional<RegisteredBuffers::Match>& output = std::nullopt,
+                 std::span<const CollectiveCall> joined = {}) {
     const Algorithm& algorithm = algorithmTable[index];
     const Region& region = *regions_->find(index);
     const std::size_t bytes = bytesOf(call);
     const bool reduces = hasReduction(call.collective);
-    const KernelFunction traced = trace_ ? backend_.findTraced(index, call.type, ranks_) : nullptr;
-    const KernelFunction function = traced != nullptr ? traced : backend_.find(index, call.type, ranks_);
+    const KernelFunction traced = trace_ && joined.empty() ? backend_.findTraced(index, call.type, ranks_) : nullptr;
+    const KernelFunction function = !joined.empty()     ? backend_.findJoined(index, call.type, ranks_)
+                                    : traced != nullptr ? traced
+                                                        : backend_.find(index, call.type, ranks_);
     Window<> outputs{};
     if (algorithm.link == Link::Outputs) outputs = output->buffer->window<>().subWindow(output->offset);
     const std::size_t elementBytes = reduces ? 1 : sizeOf(call.type);
@@ -617,6 +663,7 @@ class Collectives::State {
                        .shape = shapeOf(call, algorithm, region, bytes),
                        .stream = call.stream,
                        .trace = trace_ ? trace_->buffer() : TraceBuffer{},
+                       .joined = joined,
                        .start = share_ ? share_->start() : KernelStart::InOrder});
     });
   }

@@ -112,8 +112,8 @@ KernelStart GpuBudget::Share::start() const {
 
 namespace {
 
-/// Reserves on each rank by `reserve`, and makes the shares equal. reserve: returns the share. undo: called on all ranks
-/// before an error that they all have.
+/// Reserves on each rank by `reserve`, and makes the shares equal. reserve: returns the share. undo: called on all
+/// ranks before an error that they all have.
 void agreeOnShare(Bootstrap& bootstrap, const std::string& who, const GpuBudget* budget, int blocks,
                   const std::function<GpuBudget::Share&()>& reserve, const std::function<void()>& undo) {
   GpuBudget::Share* share = nullptr;

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 
 #include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/basic/launch_shape.hpp"
@@ -36,9 +37,10 @@ struct KernelCall {
   std::size_t receivedCount;
   const std::size_t* counts;  ///< `ranks` counts, and offsets; collectives with variable counts only
   const std::size_t* offsets;
-  LaunchShape shape;    ///< GPU only
-  CUstream_st* stream;  ///< GPU only
-  TraceBuffer trace;    ///< traced kernels only
+  LaunchShape shape;                       ///< GPU only
+  CUstream_st* stream;                     ///< GPU only
+  TraceBuffer trace;                       ///< traced kernels only
+  std::span<const CollectiveCall> joined;  ///< joined kernels only: the calls that are performed as this one
   /// GPU only
   KernelStart start = KernelStart::Early;
 };
@@ -50,12 +52,15 @@ using KernelFunction = int (*)(const KernelCall&);
 // if there are none.
 //   findReduction<T>: of a collective that reduces elements T
 //   findTracedReduction<T>: the same, with tracing of its stages
+//   findJoinedReduction<T>: the same, for several calls as one
 //   findMover: of another collective, for bytes
 namespace gpu {
 template <class T>
 KernelFunction findReduction(std::size_t algorithm, int ranks);
 template <class T>
 KernelFunction findTracedReduction(std::size_t algorithm, int ranks);
+template <class T>
+KernelFunction findJoinedReduction(std::size_t algorithm, int ranks);
 KernelFunction findMover(std::size_t algorithm, int ranks);
 }  // namespace gpu
 namespace cpu {
@@ -63,6 +68,8 @@ template <class T>
 KernelFunction findReduction(std::size_t algorithm, int ranks);
 template <class T>
 KernelFunction findTracedReduction(std::size_t algorithm, int ranks);
+template <class T>
+KernelFunction findJoinedReduction(std::size_t algorithm, int ranks);
 KernelFunction findMover(std::size_t algorithm, int ranks);
 }  // namespace cpu
 

@@ -11,14 +11,19 @@ inline bool isPlainSum(const Reduction& reduction) {
   return reduction.op == ReduceOp::SUM && reduction.factor == nullptr;
 }
 
-/// The input of a call, multiplied by the factor of its reduction, if it has one.
+/// An input, multiplied by the factor of its reduction, if it has one.
+template <class T>
+ScaledArraySource<T> scaledSource(const void* input, const Reduction& reduction) {
+  const auto* factor = static_cast<const T*>(reduction.factor);
+  const bool isOnHost = reduction.factorLocation == ScalarLocation::Host;
+  return ScaledArraySource<T>(static_cast<const T*>(input), factor == nullptr ? ScaleFactor<T>::none()
+                                                            : isOnHost        ? ScaleFactor<T>::value(*factor)
+                                                                              : ScaleFactor<T>::at(factor));
+}
+/// The input of a call.
 template <class T>
 ScaledArraySource<T> scaledSource(const KernelCall& call) {
-  const auto* factor = static_cast<const T*>(call.reduction.factor);
-  const bool isOnHost = call.reduction.factorLocation == ScalarLocation::Host;
-  return ScaledArraySource<T>(static_cast<const T*>(call.input), factor == nullptr ? ScaleFactor<T>::none()
-                                                                 : isOnHost        ? ScaleFactor<T>::value(*factor)
-                                                                                   : ScaleFactor<T>::at(factor));
+  return scaledSource<T>(call.input, call.reduction);
 }
 
 }  // namespace mscclpp::kernels

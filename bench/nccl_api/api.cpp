@@ -16,6 +16,7 @@ NcclApi::NcclApi(const std::string& path) : library_(::dlopen(path.c_str(), RTLD
   load(commDestroy, "ncclCommDestroy");
   load(allReduce, "ncclAllReduce");
   load(allGather, "ncclAllGather");
+  load(reduceScatter, "ncclReduceScatter");
   load(groupStart, "ncclGroupStart");
   load(groupEnd, "ncclGroupEnd");
 }

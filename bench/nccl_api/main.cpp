@@ -109,7 +109,7 @@ class Measurement {
       line.add("ranks", bootstrap_.getNranks()).add("bytes", static_cast<std::uint64_t>(bytes)).add("us", slowest);
       fmt::print("{}\n", line.text());
     } else {
-      fmt::print("{:<40} {:<14} {:>10} B {:>12.2f} us\n", implementation_, what, bytes, slowest);
+      fmt::print("{:<40} {:<17} {:>10} B {:>12.2f} us\n", implementation_, what, bytes, slowest);
     }
     std::fflush(stdout);
   }
@@ -136,31 +136,45 @@ void measureDirectly(const Options& options, const std::shared_ptr<Bootstrap>& b
   measurement.timeCreation("creation", make);
 }
 
-/// Groups of some all-gathers, as frameworks make for the parameters of a layer.
-void timeGroups(const NcclApi& api, Measurement& measurement, RankDevice& device, ncclComm_t comm, int ranks) {
+/// Some collectives one after another, and as a group. make(input, output, count): one of them, of floats.
+template <class Make>
+void timeGroups(const NcclApi& api, Measurement& measurement, RankDevice& device, const std::string& name, int ranks,
+                const Make& make) {
   constexpr int collectives = 4;
-  for (const std::size_t count : {256, 4096, 16384}) {
+  for (const std::size_t count : {256, 4096, 16384, 65536}) {
     std::vector<std::shared_ptr<void>> inputs, outputs;
     for (int i = 0; i < collectives; ++i) {
-      inputs.push_back(device.allocate(count * sizeof(float)));
+      inputs.push_back(device.allocate(count * sizeof(float) * static_cast<std::size_t>(ranks)));
       outputs.push_back(device.allocate(count * sizeof(float) * static_cast<std::size_t>(ranks)));
     }
-    const auto gatherAll = [&] {
-      for (std::size_t i = 0; i < inputs.size(); ++i) {
-        api.check(api.allGather(inputs[i].get(), outputs[i].get(), count, ncclFloat32, comm, device.stream()),
-                  "ncclAllGather");
-      }
+    const auto makeAll = [&] {
+      for (std::size_t i = 0; i < inputs.size(); ++i) make(inputs[i].get(), outputs[i].get(), count);
     };
-    measurement.timeCalls("4 all-gathers", count * sizeof(float), gatherAll, true);
+    measurement.timeCalls(("4 " + name).c_str(), count * sizeof(float), makeAll, true);
     measurement.timeCalls(
         "a group of 4", count * sizeof(float),
         [&] {
           api.check(api.groupStart(), "ncclGroupStart");
-          gatherAll();
+          makeAll();
           api.check(api.groupEnd(), "ncclGroupEnd");
         },
         true);
   }
+}
+
+/// As frameworks make for the parameters, or gradients, of a layer.
+void timeGroups(const NcclApi& api, Measurement& measurement, RankDevice& device, ncclComm_t comm, int ranks) {
+  timeGroups(api, measurement, device, "all-gathers", ranks, [&](const void* input, void* output, std::size_t count) {
+    api.check(api.allGather(input, output, count, ncclFloat32, comm, device.stream()), "ncclAllGather");
+  });
+  timeGroups(api, measurement, device, "all-reduces", ranks, [&](const void* input, void* output, std::size_t count) {
+    api.check(api.allReduce(input, output, count, ncclFloat32, ncclSum, comm, device.stream()), "ncclAllReduce");
+  });
+  timeGroups(api, measurement, device, "reduce-scatters", ranks,
+             [&](const void* input, void* output, std::size_t count) {
+               api.check(api.reduceScatter(input, output, count, ncclFloat32, ncclSum, comm, device.stream()),
+                         "ncclReduceScatter");
+             });
 }
 
 void measure(const std::string& path, const Options& options, Bootstrap& bootstrap, RankDevice& device) {

@@ -51,7 +51,9 @@ std::vector<Implementation> planImplementations(const Options& options,
                           plan, call.stream, PacketType::LL16, call.reduction.op);
       };
       implementation.supports = [plan](const CollectiveCall& call) { return call.algorithm.empty(); };
-      implementation.algorithmOf = [name = implementation.name](const auto&) { return name; };
+      implementation.algorithmOf = [executor, plan, code, name = implementation.name](const auto&) {
+        return code == PlanCode::Interpreted || executor->isSpecialised(plan) ? name : name + ", not compiled";
+      };
       implementation.check = [executor] { executor->check(); };
       implementation.roundsEachAddition = true;
       implementation.canRecord = false;

@@ -44,6 +44,16 @@ const Backend& cpuBackend() {
             },
             [] { return KernelFunction{nullptr}; });
       },
+      [](std::size_t algorithm, DataType type, int ranks) {
+        return visit(
+            type,
+            [&](auto tag) {
+              using T = typename decltype(tag)::Type;
+              if constexpr (isCommonType<T>) return cpu::findJoinedReduction<T>(algorithm, ranks);
+              return KernelFunction{nullptr};
+            },
+            [] { return KernelFunction{nullptr}; });
+      },
       cpu::exchange,
       [](DataType type, Communicator& communicator, const std::shared_ptr<WaitMonitor>& monitor) {
         if (type == DataType::FLOAT16) return cpu::makeRmsNorm<f16>(communicator, monitor);

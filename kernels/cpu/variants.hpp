@@ -3,6 +3,7 @@
 
 #include <thread>
 
+#include "kernels/joined_access.hpp"
 #include "kernels/kernel_lookup.hpp"
 #include "kernels/scaled_source.hpp"
 #include "mscclpp/basic/serial_group.hpp"
@@ -98,6 +99,26 @@ struct TracedBackend {
   }
 };
 
+/// The general variants for joined calls, of the algorithms that are always selected.
+struct JoinedBackend {
+  template <class T>
+  static constexpr bool supports(const Algorithm& algorithm) {
+    return isJoined(algorithm.collective) && isCommonType<T> && isPipelined(algorithm.protocol) &&
+           !needsRegistration(algorithm);
+  }
+  template <class T>
+  static constexpr bool isSpecialized(const Algorithm&) {
+    return false;
+  }
+
+  template <class T, std::size_t index, int ranks>
+  static int run(const KernelCall& call) {
+    using Collective = CollectiveOf<index, ranks, T, RuntimeOp>;
+    Collective::run(mscclpp::cpu::SerialGrid(), argsFor<Collective>(call), joinedSource<T>(call), joinedSink<T>(call));
+    return 0;
+  }
+};
+
 template <class T>
 KernelFunction findReduction(std::size_t algorithm, int ranks) {
   return findVariant<Backend, T, true>(algorithm, ranks);
@@ -105,6 +126,10 @@ KernelFunction findReduction(std::size_t algorithm, int ranks) {
 template <class T>
 KernelFunction findTracedReduction(std::size_t algorithm, int ranks) {
   return findVariant<TracedBackend, T, true>(algorithm, ranks);
+}
+template <class T>
+KernelFunction findJoinedReduction(std::size_t algorithm, int ranks) {
+  return findVariant<JoinedBackend, T, true>(algorithm, ranks);
 }
 
 }  // namespace mscclpp::kernels::cpu

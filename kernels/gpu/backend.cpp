@@ -85,6 +85,16 @@ const Backend& gpuBackend() {
             },
             [] { return KernelFunction{nullptr}; });
       },
+      [](std::size_t algorithm, DataType type, int ranks) {
+        return visit(
+            type,
+            [&](auto tag) {
+              using T = typename decltype(tag)::Type;
+              if constexpr (isCommonType<T>) return gpu::findJoinedReduction<T>(algorithm, ranks);
+              return KernelFunction{nullptr};
+            },
+            [] { return KernelFunction{nullptr}; });
+      },
       gpu::exchange,
       [](DataType type, Communicator& communicator, const std::shared_ptr<WaitMonitor>& monitor) {
         if (type == DataType::FLOAT16) return gpu::makeRmsNorm<f16>(communicator, monitor);

@@ -1,6 +1,7 @@
 // Runs a collective on a GPU: enqueues the generic kernel.
 #pragma once
 
+#include "kernels/joined_access.hpp"
 #include "kernels/kernel_lookup.hpp"
 #include "kernels/scaled_source.hpp"
 #include "mscclpp/kernel.cuh"
@@ -72,6 +73,27 @@ struct TracedBackend {
   }
 };
 
+/// The general kernels for joined calls: of the algorithms that take short messages, with one of them for each size.
+struct JoinedBackend {
+  template <class T>
+  static constexpr bool supports(const Algorithm& algorithm) {
+    const bool isForShort = algorithm.protocol == Protocol::Sentinel && algorithm.pattern == Pattern::OneShot;
+    const bool isForLonger = algorithm.protocol == Protocol::LL128 && algorithm.pattern == Pattern::TwoShot;
+    return isJoined(algorithm.collective) && isCommonType<T> && (isForShort || isForLonger);
+  }
+  template <class T>
+  static constexpr bool isSpecialized(const Algorithm&) {
+    return false;
+  }
+
+  template <class T, std::size_t index, int ranks>
+  static int run(const KernelCall& call) {
+    using Collective = CollectiveOf<index, ranks, T, RuntimeOp>;
+    return static_cast<int>(launch<Collective>(call.shape, call.stream, argsFor<Collective>(call),
+                                               joinedSource<T>(call), joinedSink<T>(call), call.start));
+  }
+};
+
 template <class T>
 KernelFunction findReduction(std::size_t algorithm, int ranks) {
   return findVariant<Backend, T, true>(algorithm, ranks);
@@ -79,6 +101,10 @@ KernelFunction findReduction(std::size_t algorithm, int ranks) {
 template <class T>
 KernelFunction findTracedReduction(std::size_t algorithm, int ranks) {
   return findVariant<TracedBackend, T, true>(algorithm, ranks);
+}
+template <class T>
+KernelFunction findJoinedReduction(std::size_t algorithm, int ranks) {
+  return findVariant<JoinedBackend, T, true>(algorithm, ranks);
 }
 
 }  // namespace mscclpp::kernels::gpu

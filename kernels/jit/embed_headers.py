@@ -18,6 +18,7 @@ PLAN_HEADERS = (
     "message.hpp",
     "operation.hpp",
     "packs.hpp",
+    "resolved_program.hpp",
     "specialised.hpp",
     "synchronisation.hpp",
     "transfer.hpp",

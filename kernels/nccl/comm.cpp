@@ -1,7 +1,10 @@
 #include "kernels/nccl/comm.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <utility>
 
 #include "host/bootstrap/group_agreement.hpp"
@@ -29,7 +32,23 @@ struct Introduction {
   UniqueId successor;
   int maxBlocks;
   SignalNames signals;
+  std::int64_t process;
+  int device;
 };
+
+/// Ranks of one process need a GPU each: on one, a kernel that waits for a peer may keep the peer's from starting.
+void requireOwnDevice(const std::vector<Introduction>& ranks) {
+  std::map<std::pair<std::int64_t, int>, std::size_t> rankOf;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    if (ranks[rank].device == noDevice) continue;
+    const auto [other, isFirst] = rankOf.emplace(std::pair(ranks[rank].process, ranks[rank].device), rank);
+    if (isFirst) continue;
+    throwInvalidUsage("ranks " + std::to_string(other->second) + " and " + std::to_string(rank) +
+                      " of one process use GPU " + std::to_string(ranks[rank].device) +
+                      ": make another GPU current before each ncclCommInitRank, or pass each GPU once to "
+                      "ncclCommInitAll");
+  }
+}
 
 CollectiveType collectiveOf(Function function) {
   switch (function) {
@@ -86,10 +105,13 @@ Comm::Comm(RankSet ranks, CommConfig config)
   resources_->communicator->setWaitTimeout(env()->ncclTimeout);
   const GroupAgreement agreement(*ranks_.bootstrap(), "the communicator");
   const auto introductions = agreement.runStep("prepare a communicator", [&] {
-    return toBytes(Introduction{TcpBootstrap::createUniqueId(), config_.maxBlocks, config_.signals});
+    return toBytes(
+        Introduction{TcpBootstrap::createUniqueId(), config_.maxBlocks, config_.signals, ::getpid(), device_});
   });
-  for (const auto& bytes : introductions) {
-    const auto introduction = valueOf<Introduction>(bytes);
+  std::vector<Introduction> all;
+  for (const auto& bytes : introductions) all.push_back(valueOf<Introduction>(bytes));
+  if (ranks_.isOnOneHost()) requireOwnDevice(all);
+  for (const Introduction& introduction : all) {
     successorIds_.push_back(introduction.successor);
     const int asked = introduction.maxBlocks;
     if (asked > 0 && (maxBlocks_ == 0 || asked < maxBlocks_)) maxBlocks_ = asked;

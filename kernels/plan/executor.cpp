@@ -122,6 +122,12 @@ class Executor::State {
     }
   }
 
+  bool isSpecialised(const ExecutionPlan& plan) const {
+    return std::any_of(kernels_.begin(), kernels_.end(), [&](const auto& code) {
+      return std::get<0>(code.first) == plan.contentHash() && code.second.has_value();
+    });
+  }
+
   void reset() {
     contexts_.clear();
     programs_.clear();
@@ -495,6 +501,9 @@ void Executor::execute(int rank, const void* sendbuff, void* recvbuff, std::size
                   packetType == PacketType::LL8 ? plan::PacketFormat::LL8 : plan::PacketFormat::LL16);
 }
 
+bool Executor::isSpecialised(const ExecutionPlan& plan) const {
+  return state_->isSpecialised(plan);
+}
 void Executor::check() const {
   state_->check();
 }

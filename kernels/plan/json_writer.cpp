@@ -7,6 +7,7 @@
 #include "json_schema.hpp"
 #include "message.hpp"
 #include "mscclpp/kernels/plan/json.hpp"
+#include "passes.hpp"
 
 namespace mscclpp::plan {
 
@@ -465,7 +466,11 @@ bool usesPackets(const Plan& plan) {
 
 std::string toJson(const NamedPlan& plan) {
   Draft draft = draftOf(plan);
-  for (int r = 0; r < plan.ranks; ++r) FittingReductions(draft.ranks[r], r).run();
+  for (int r = 0; r < plan.ranks; ++r) {
+    // A copy to several places becomes several operations: what one reads, none before it may have written.
+    for (auto& steps : draft.ranks[r].blocks) dropSelfCopies(draft, steps);
+    FittingReductions(draft.ranks[r], r).run();
+  }
   OrderedJson json{{"name", plan.name},
                    {"collective", keyOf(plan.collective)},
                    {"protocol", usesPackets(plan) ? "LL" : "Simple"},

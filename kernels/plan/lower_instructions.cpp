@@ -170,6 +170,7 @@ class Lowering {
     for (; !next.empty(); ++done) {
       const int n = next.front();
       next.pop_front();
+      sorted_.push_back(n);
       for (const int one : before[n]) {
         for (int w = 0; w < words_; ++w) set(n)[w] |= set(one)[w];
         if (words_ > 0) set(n)[one / 64] |= std::uint64_t{1} << (one % 64);
@@ -248,20 +249,51 @@ class Lowering {
     }
   }
 
+  /// Of each message, whether calls of all sizes have it: signals, and packets of the first chunk of a part. Later ones
+  /// are empty in short calls.
+  std::vector<bool> alwaysSent() {
+    std::map<std::tuple<int, BufferKind, int>, int> positions;  // in their part, of what chunks hold
+    const auto placedAt = [&](int rank, const ChunkPlace& place, int i) -> int& {
+      Operand each = operand(rank, place);
+      each.first += i;
+      each = canonical(draft_, each);
+      const int chunk = each.first % program_.header.chunksPerPart;
+      return positions.try_emplace({rank, each.buffer, each.first}, chunk).first->second;
+    };
+    std::vector<std::vector<int>> sent(messages_.size());
+    std::vector<bool> always(messages_.size(), false);
+    for (const int n : sorted_) {
+      const Lowered& node = nodes_[n];
+      const Instruction& at = instruction(n);
+      for (int i = 0; i < at.count && at.kind != InstructionKind::Nop; ++i) {
+        const int position = node.in >= 0 ? sent[node.in][i] : placedAt(node.rank, at.source, i);
+        if (storesReceived(at.kind) || at.kind == InstructionKind::Copy) {
+          placedAt(node.rank, at.destination, i) = position;
+        }
+        if (node.out < 0) continue;
+        sent[node.out].push_back(position);
+        if (position == 0 || messages_[node.out].target.form == Form::Plain) always[node.out] = true;
+      }
+    }
+    return always;
+  }
+
   /// A sender into scratch that never hears of the receiver could be calls ahead of it.
   void findReadiness() {
-    std::vector<std::vector<bool>> hears;  // [rank][of rank], through messages and "ready" signals
     const int ranks = program_.header.ranks;
-    hears.assign(ranks, std::vector<bool>(ranks, false));
+    std::vector<std::vector<bool>> hears(ranks, std::vector<bool>(ranks, false));  // [rank][of rank]
     if (words_ > 0) {
-      for (int to = 0; to < ranks; ++to) {
-        for (int b = 0; b < countOf(firsts_[to]); ++b) {
-          const int steps = countOf(program_.ranks[to].blocks[b].steps);
-          if (steps == 0) continue;
-          for (int of = 0; of < ranks; ++of) {
-            if (of != to && isAnyBefore(of, firsts_[to][b] + steps - 1)) hears[to][of] = true;
-          }
+      const std::vector<bool> always = alwaysSent();
+      std::vector<std::vector<bool>> heard(nodes_.size(), std::vector<bool>(ranks, false));
+      for (const int n : sorted_) {
+        const int rank = nodes_[n].rank;
+        for (const int earlier : predecessors(n)) {
+          const int of = nodes_[earlier].rank;
+          if (of != rank && !always[nodes_[n].in]) continue;
+          heard[n][of] = true;
+          for (int r = 0; r < ranks; ++r) heard[n][r] = heard[n][r] || heard[earlier][r];
         }
+        for (int r = 0; r < ranks; ++r) hears[rank][r] = hears[rank][r] || heard[n][r];
       }
     }
     for (const SentMessage& message : messages_) {
@@ -439,6 +471,7 @@ class Lowering {
   std::vector<std::vector<int>> firsts_;  ///< of each rank and block: its first node
   std::vector<SentMessage> messages_;
   std::vector<Connection> connections_;
+  std::vector<int> sorted_;  ///< nodes_, each behind those that come before it
   std::vector<std::uint64_t> earlier_;
   int words_ = 0;
   std::map<int, int> known_;  ///< of the block: how far it knows that others are

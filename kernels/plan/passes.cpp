@@ -48,6 +48,12 @@ bool contains(const std::vector<Operand>& list, const Operand& operand) {
   return std::find(list.begin(), list.end(), operand) != list.end();
 }
 
+/// A chunk of an operand by the one name of its memory.
+Operand placeOf(const Draft& draft, Operand operand, int chunk) {
+  operand.first += chunk;
+  return canonical(draft, operand);
+}
+
 bool sameShare(const Operation& a, const Operation& b) {
   return a.chunks == b.chunks && a.share == b.share && a.shares == b.shares;
 }
@@ -166,7 +172,22 @@ std::vector<Step> fuse(const Draft& draft, const std::vector<Step>& steps) {
     }
     fused.push_back(step);
   }
+  dropSelfCopies(draft, fused);
   return fused;
+}
+
+void dropSelfCopies(const Draft& draft, std::vector<Step>& steps) {
+  for (Step& step : steps) {
+    // A switch adds up what is at one place of several ranks.
+    if (!isTransfer(step) || step.sources.size() != 1 || step.sources.front().access != Access::Local) continue;
+    std::erase_if(step.destinations, [&](const Operand& destination) {
+      for (int i = 0; i < step.operation.chunks; ++i) {
+        if (placeOf(draft, step.sources.front(), i) != placeOf(draft, destination, i)) return false;
+      }
+      return destination.form == Form::Plain;
+    });
+  }
+  std::erase_if(steps, [](const Step& step) { return isTransfer(step) && step.destinations.empty(); });
 }
 
 std::vector<Step> insertSyncs(const Draft& draft, const std::vector<Step>& steps, SyncScope scope) {

@@ -14,8 +14,12 @@ bool overlap(const Draft& draft, const Operand& a, int aChunks, const Operand& b
 
 /// Joins neighbouring steps of a block where one operation does the same: signals, waits and flushes of different
 /// channels; copies of one source; sums into one accumulator; a transfer and the copies of what it stores (to peers, as
-/// packets, through a switch); these also where only waits lie between, which then come first.
+/// packets, through a switch); these also where only waits lie between, which then come first. No copies to where the
+/// data is are left.
 std::vector<Step> fuse(const Draft& draft, const std::vector<Step>& steps);
+
+/// Leaves out copies of chunks to themselves.
+void dropSelfCopies(const Draft& draft, std::vector<Step>& steps);
 
 /// Has transfers read packets, and the caller's input, where they are: a copy of them that only a later transfer of the
 /// block reads, or that it replaces by its result, is left out if nothing but transfers lies in between. (Copy

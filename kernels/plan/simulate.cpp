@@ -144,10 +144,12 @@ class Run {
         return true;
       }
       case OperationKind::Wait:
-      case OperationKind::Acquire:
+      case OperationKind::Acquire: {
+        // A counter that is named several times has to be raised as often.
+        std::map<const Counter*, std::size_t> wanted;
         for (int k = 0; k < references.count; ++k) {
           Counter& counter = counterOf(block.rank, operation, plan_.references[references.first + k]);
-          if (counter.taken < counter.raises.size()) continue;
+          if (counter.taken + wanted[&counter]++ < counter.raises.size()) continue;
           counter.waiting.push_back(index);
           return false;
         }
@@ -156,6 +158,7 @@ class Run {
           moment.raise(counter.raises[counter.taken++]);
         }
         break;
+      }
       case OperationKind::Signal:
       case OperationKind::Release:
         for (int k = 0; k < references.count; ++k) {

@@ -26,8 +26,14 @@ struct AlgorithmName {
 constexpr AlgorithmName algorithmNames[] = {
     {"allreduce", CollectiveKind::AllReduce}, {"allgather", CollectiveKind::AllGather},
     {"reduce", CollectiveKind::Reduce},       {"broadcast", CollectiveKind::Broadcast},
+    {"gather", CollectiveKind::Gather},       {"scatter", CollectiveKind::Scatter},
     {"alltoall", CollectiveKind::AllToAll},   {"reduce_scatter", CollectiveKind::ReduceScatter},
     {"custom", CollectiveKind::Custom}};
+
+bool isRooted(CollectiveKind kind) {
+  return kind == CollectiveKind::Broadcast || kind == CollectiveKind::Reduce || kind == CollectiveKind::Gather ||
+         kind == CollectiveKind::Scatter;
+}
 
 const char* algorithmName(CollectiveKind kind) {
   for (const AlgorithmName& entry : algorithmNames) {
@@ -119,8 +125,10 @@ class XmlReader {
     if (found == std::end(algorithmNames)) algo_.fail("attribute \"coll\": \"", name, "\" is unknown");
     header.collective = found->kind;
     if (found->kind == CollectiveKind::Custom) return;
+    if (isRooted(found->kind) && algo_.has("root")) header.root = algo_.integer("root", 0, header.ranks - 1);
     const bool parts = found->kind == CollectiveKind::AllGather || found->kind == CollectiveKind::AllToAll ||
-                       found->kind == CollectiveKind::ReduceScatter;
+                       found->kind == CollectiveKind::ReduceScatter || found->kind == CollectiveKind::Gather ||
+                       found->kind == CollectiveKind::Scatter;
     const int chunks = algo_.integer("nchunksperloop", 1, maxCount);
     if (parts && chunks % header.ranks != 0) {
       algo_.fail("attribute \"nchunksperloop\": ", chunks, " chunks cannot be divided among ", header.ranks, " ranks");
@@ -228,7 +236,9 @@ class TransferTrace {
     count_ = step.operation.chunks;
     origin_ = step.operation.origin;
     if (step.sources.size() == 1) {
-      for (const Operand& destination : step.destinations) move(false, step.sources.front(), destination);
+      for (const Operand& destination : step.destinations) {
+        if (!isSame(step.sources.front(), destination)) move(false, step.sources.front(), destination);
+      }
       return;
     }
     // Added up where the rank stores the sum, or in scratch if it only sends it.
@@ -315,6 +325,8 @@ std::string writeXml(const InstructionProgram& program) {
   set(algo, "nchunksperloop", chunks);
   set(algo, "ngpus", header.ranks);
   set(algo, "coll", algorithmName(header.collective));
+  // MSCCL's readers look attributes up by name; they have no root.
+  if (header.root != 0) set(algo, "root", header.root);
   set(algo, "inplace", header.inPlace ? 1 : 0);
   set(algo, "nthreads", header.threadsPerBlock);
   for (int r = 0; r < countOf(program.ranks); ++r) {

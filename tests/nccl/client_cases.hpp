@@ -354,6 +354,80 @@ void checkMixedGroup(Client<Backend>& c) {
   requireSame(c.read(third), encode(ncclInt32, valuesOf(previous, 0, count)), [] { return "a message of a group"; });
 }
 
+/// A group of reductions of several types, operators and lengths, most of which follow others of the same; with a
+/// message among them. `longest`: elements of the longest.
+template <class Backend>
+void checkReductionGroup(Client<Backend>& c, std::size_t longest) {
+  ncclRedOp_t twice = ncclSum;
+  const Bytes two = encode(ncclFloat32, {2});
+  require(ncclRedOpCreatePreMulSum(&twice, const_cast<unsigned char*>(two.data()), ncclFloat32, ncclScalarHostImmediate,
+                                   c.comm),
+          "ncclRedOpCreatePreMulSum");
+  struct One {
+    ncclDataType_t type;
+    ncclRedOp_t op;
+    std::size_t count;
+    bool isScattered;
+    bool inPlace;
+  };
+  const bool isPowerOfTwo = (c.ranks & (c.ranks - 1)) == 0;
+  const ncclRedOp_t average = isPowerOfTwo ? ncclAvg : ncclMax;  // others are not exact
+  const std::vector<One> group{
+      {ncclFloat32, ncclSum, 33, false, false},       {ncclFloat32, ncclSum, longest, false, true},
+      {ncclFloat32, twice, 5, false, false},          {ncclFloat32, ncclSum, 0, false, false},
+      {ncclFloat32, ncclSum, 1, false, true},         {ncclBfloat16, ncclSum, 7, false, true},
+      {ncclBfloat16, ncclSum, longest, false, false}, {ncclBfloat16, average, 100, false, false},
+      {ncclBfloat16, average, 9, false, true},        {ncclInt32, ncclSum, 50, false, false},
+      {ncclInt32, ncclSum, 51, false, true},          {ncclFloat16, ncclMax, 19, true, false},
+      {ncclFloat16, ncclMax, longest, true, true},    {ncclFloat16, ncclMax, 3, true, false},
+  };
+  const auto rank = static_cast<std::size_t>(c.rank), ranks = static_cast<std::size_t>(c.ranks);
+  const int next = (c.rank + 1) % c.ranks, previous = (c.rank + c.ranks - 1) % c.ranks;
+  const std::size_t shift = c.rank % 2 == 0 ? 4 : 0;  // bytes off alignment, of some ranks
+  const auto shifted = [&](Bytes bytes) {
+    bytes.insert(bytes.begin(), shift, 0xa5);
+    return bytes;
+  };
+  std::vector<typename Backend::Memory> inputs, outputs;
+  for (const One& one : group) {
+    const auto size = static_cast<std::size_t>(formatOf(one.type).bytes);
+    inputs.push_back(
+        c.make(shifted(encode(one.type, valuesOf(c.rank, 0, one.count * (one.isScattered ? ranks : 1), 1)))));
+    outputs.push_back(c.poisoned(shift + one.count * size));
+  }
+  auto message = c.poisoned(400);
+  auto sent = c.make(encode(ncclInt32, valuesOf(c.rank, 0, 100)));
+  const auto placeOf = [&](const One& one) {
+    return shift + (one.isScattered ? rank * one.count * static_cast<std::size_t>(formatOf(one.type).bytes) : 0);
+  };
+  require(ncclGroupStart(), "ncclGroupStart");
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const One& one = group[i];
+    auto* const input = inputs[i].data() + shift;
+    auto* const output = one.inPlace ? inputs[i].data() + placeOf(one) : outputs[i].data() + shift;
+    require((one.isScattered ? ncclReduceScatter : ncclAllReduce)(input, output, one.count, one.type, one.op, c.comm,
+                                                                  c.stream.get()),
+            "a reduction of a group");
+    if (i == 1) require(ncclSend(sent.data(), 100, ncclInt32, next, c.comm, c.stream.get()), "ncclSend");
+    if (i == 3) require(ncclRecv(message.data(), 100, ncclInt32, previous, c.comm, c.stream.get()), "ncclRecv");
+  }
+  require(ncclRedOpDestroy(twice, c.comm), "ncclRedOpDestroy");
+  require(ncclGroupEnd(), "ncclGroupEnd");
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const One& one = group[i];
+    const bool isTwice = one.op == twice;
+    std::vector<double> wanted = reducedValues(isTwice ? ncclSum : one.op, formatOf(one.type).exponentBits == 0,
+                                               c.ranks, one.isScattered ? rank * one.count : 0, one.count, 1);
+    for (double& value : wanted) value *= isTwice ? 2 : 1;
+    const Bytes all = c.read(one.inPlace ? inputs[i] : outputs[i]);
+    const auto at = all.begin() + static_cast<std::ptrdiff_t>(one.inPlace ? placeOf(one) : shift);
+    const Bytes result = encode(one.type, wanted);
+    requireSame(Bytes(at, at + static_cast<std::ptrdiff_t>(result.size())), result,
+                [&] { return "reduction " + std::to_string(i) + " of a group"; });
+  }
+  requireSame(c.read(message), encode(ncclInt32, valuesOf(previous, 0, 100)), [] { return "a message of a group"; });
+}
+
 /// Groups with the same collectives on all ranks, and messages among them on some.
 template <class Backend>
 void checkUnlikeGroups(Client<Backend>& c) {

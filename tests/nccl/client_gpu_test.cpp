@@ -68,6 +68,11 @@ TEST_CASE("a group of collectives and messages") {
     checkUnlikeGroups(c);
   });
 }
+TEST_CASE("a group of reductions") {
+  onRanks<GpuClient>(gpuRanks(), [](GpuRank& c) {
+    for (const std::size_t longest : {100, 30'001, 100'000}) checkReductionGroup(c, longest);
+  });
+}
 TEST_CASE("splits") {
   onRanks<GpuClient>(gpuRanks(), checkSplits<GpuClient>);
 }

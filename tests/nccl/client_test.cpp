@@ -75,6 +75,7 @@ TEST_CASE("messages of a group, operators, windows, groups, splits, shrinks") {
       for (const std::size_t count : {0, 1000, 70'000}) {  // the last ones by kernels of their own
         for (const bool inPlace : {false, true}) checkMoves(c, ncclInt8, count, inPlace, true);
       }
+      for (const std::size_t longest : {100, 30'001}) checkReductionGroup(c, longest);
       checkMixedGroup(c);
       checkUnlikeGroups(c);
       checkSplits(c);

@@ -69,8 +69,9 @@ class Collectives {
   /// Performs several calls on one stream, none of which may use what another one writes; the same calls on all ranks,
   /// in the same order. All-gathers, all-to-alls, broadcasts, gathers and scatters of up to 64 KiB (bytes of
   /// CollectiveCall::count elements) that follow one another are performed by one kernel, in which those from a rank to
-  /// another are one message. Throws Error(InvalidUsage) for wrong arguments of any call, before the first one runs,
-  /// else what run() throws.
+  /// another are one message; all-reduces of up to 256 KiB, and reduce-scatters, that follow one another and have the
+  /// same type and operator, by a kernel for each 1 MiB, if there is one for their type. Throws Error(InvalidUsage) for
+  /// wrong arguments of any call, before the first one runs, else what run() throws.
   void run(std::span<const CollectiveCall> calls);
 
   // The same for each collective; CollectiveCall::count says what `count` is.

@@ -99,6 +99,11 @@ class Executor {
                DataType dataType, const ExecutionPlan& plan, CUstream_st* stream,
                PacketType packetType = PacketType::LL16, ReduceOp op = ReduceOp::SUM);
 
+  /// Whether calls of the plan have made straight-line code of it, and not only interpreted it: because of PlanCode, on
+  /// a CPU, before the first call, in a capture, where NVRTC is missing, or because the code is too long. Another reason
+  /// is a defect; the warnings of the log have all (MSCCLPP_DEBUG=WARN).
+  bool isSpecialised(const ExecutionPlan& plan) const;
+
   /// Throws what WaitMonitor::check throws if a wait of a call has failed.
   void check() const;
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "mscclpp/basic/concepts.hpp"
-#include "mscclpp/plan/resolved_program.hpp"
 #include "mscclpp/plan/synchronisation.hpp"
 #include "mscclpp/plan/transfer.hpp"
 
@@ -66,14 +65,14 @@ class BlockExecution {
     }
   }
 
-  /// The same for one chunk, which has been resolved (resolved_program.hpp).
+  /// The same for one chunk, which has been resolved. operand(i): a ResolvedOperand (resolved_program.hpp).
   template <class OperandAt>
   MSCCLPP_INLINE void transferResolved(const Operation& operation, const ByteSpan& known, const OperandAt& operand,
                                        int index) {
     if (hasToSkip()) return;
     const ByteSpan span = iteration_.unit == 0 ? known : spanOf(message_, operation, 0, iteration_);
     const auto find = [&](int j) {
-      const ResolvedOperand& resolved = operand(j);
+      const auto& resolved = operand(j);
       return Place{resolved.address + (resolved.isScratch ? half_ : 0), resolved.form, resolved.writer}.further(
           span.begin);
     };

@@ -39,7 +39,8 @@ struct PortMemory {
 };
 
 /// The operations of a block for the interpreter (rank_program.hpp: stepsOf); they refer to the operands and references
-/// that follow, each to those behind its predecessor's, sources before destinations. References of Signal, Wait and Flush are indices into ExecutionArgs::channels.
+/// that follow, each to those behind its predecessor's, sources before destinations. References of Signal, Wait and
+/// Flush are indices into ExecutionArgs::channels.
 struct BlockProgram {
   const Operation* operations;
   const Operand* operands;

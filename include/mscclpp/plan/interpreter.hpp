@@ -91,8 +91,8 @@ MSCCLPP_INLINE int interpretPart(Execution& execution, const ResolvedPart& part,
 /// all resident at once, with room in shared memory for the largest window of the programs (windowOf). T: the type of
 /// the elements.
 ///
-/// awaitPrevious(): returns once what was enqueued before is complete. Only the programs, which calls do not change, are
-/// read before it is called.
+/// awaitPrevious(): returns once what was enqueued before is complete. Before it is called, only the programs are read,
+/// which calls do not change.
 template <class T, SharedMemoryGrid GridType, class AwaitPrevious>
 MSCCLPP_INLINE void interpret(const GridType& grid, const ExecutionArgs& args, const AwaitPrevious& awaitPrevious) {
   const auto block = grid.block();

@@ -297,6 +297,52 @@ TEST_CASE("a broadcast's root waits until its receivers have started") {
   }
 }
 
+TEST_CASE("packets of later chunks do not tell that a rank has started: short messages have none") {
+  // Each of two chunks down a tree of its own, for all trees: a rank may send to another the second chunk only.
+  constexpr int ranks = 4;
+  std::vector<std::vector<int>> trees;  // the ranks in the order in which they receive, and whom each receives from
+  for (int code = 0; code < 6 * 6; ++code) {
+    std::vector<int> tree{1, 2, 3};
+    for (int i = code % 6; i > 0; --i) std::next_permutation(tree.begin(), tree.end());
+    tree.insert(tree.end(), {0, code / 6 % 2 == 0 ? 0 : tree[0], code / 12 == 0 ? 0 : tree[code / 12 - 1]});
+    trees.push_back(tree);
+  }
+  int refused = 0;
+  std::string why;
+  for (std::size_t i = 0; i < trees.size() * trees.size(); ++i) {
+    ProgramOptions options = optionsOf(plan::Broadcast(ranks, 2), Protocol::LL, i % 3 == 0 ? 2 : 1);
+    options.interleavedReplication = i % 2 == 0;
+    MSCCLProgram program(options);
+    for (int c = 0; c < 2; ++c) {
+      const std::vector<int>& tree = trees[c == 0 ? i / trees.size() : i % trees.size()];
+      program.chunk(0, BufferKind::Input, c).copy(0, BufferKind::Output, c);
+      for (int k = 0; k < 3; ++k)
+        program.chunk(tree[k + 3], BufferKind::Output, c).copy(tree[k], BufferKind::Output, c);
+    }
+    const std::string message = messageOf([&] { program.check(); });
+    if (!message.empty()) {
+      ++refused;
+      why = message;
+    }
+  }
+  CHECK_MESSAGE(refused == 0, why);
+  // All chunks of a message of several are sent with the first.
+  for (const int chunks : {1, 2}) {
+    const plan::NamedPlan plan = allPairsAllReduce(optionsOf(plan::AllReduce(3, chunks, true), Protocol::LL)).compile();
+    for (const plan::Operation& operation : plan.operations) CHECK(operation.kind != OperationKind::Signal);
+  }
+}
+
+TEST_CASE("what is copied back is where it was") {
+  MSCCLProgram program(optionsOf(plan::TestCollective(2, 1, 1)));
+  const ChunkRef there = program.chunk(1, BufferKind::Input, 0).copy(0, "there", 0).copy(0, "back", 0);
+  there.copy(0, "there", 0).copy(0, BufferKind::Output, 0);
+  program.expect(0, 0, {{1, 0}});
+  const plan::NamedPlan plan = plan::verified(program.compile());
+  const std::string text = plan::toText(plan);
+  CHECK_MESSAGE(text.find("scratch[0] -> output[0]") != std::string::npos, text);
+}
+
 TEST_CASE("between nodes messages go through port channels") {
   for (const Protocol protocol : {Protocol::Simple, Protocol::LL}) {
     ProgramOptions options = optionsOf(plan::AllReduce(4, 1, true), protocol);

@@ -96,6 +96,7 @@ TEST_CASE("plans on GPUs: a rank" * doctest::skip()) {
         ++seed;
         calls.check(executor, plan, count, seed, count == 5003, seed % 2 == 0 ? PacketType::LL16 : PacketType::LL8);
       }
+      CHECK(executor.isSpecialised(plan) == (code == PlanCode::Specialised));
     }
     const auto ports = executionPlan(plan::twoShotPlan(rank.ranks, 2, 0, plan::Access::Port), rank.rank, "ports");
     for (const std::size_t count : {10, 5003}) calls.check(executor, ports, count, ++seed, true);

@@ -9,6 +9,7 @@
 #include "kernels/plan/draft.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/plan/library.hpp"
+#include "mscclpp/kernels/plan/text.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
 #include "mscclpp/kernels/plan/without_switches.hpp"
 #include "tests/plan/all_pairs.hpp"
@@ -331,6 +332,25 @@ TEST_CASE("plans of the library go through JSON, and are proven again") {
       CHECK_MESSAGE(message == "", std::string(entry.name), ", protocol ", static_cast<int>(protocol));
     }
   }
+}
+
+TEST_CASE("a copy to where the data is, and elsewhere, is proven again") {
+  const NamedPlan plan = placed(fromText(R"(plan "kept" custom ranks 1 chunks 1
+expect 0 0: 0[0]
+rank 0 input 1 output 1 scratch 1
+  block 0
+    transfer 1: input[0] -> scratch[0]
+    sync
+    transfer 1: scratch[0] -> scratch[0], output[0]
+    sync
+    transfer 1: scratch[0] -> scratch[0]
+)"));
+  verified(plan);
+  const NamedPlan again = fromJson(toJson(plan));
+  CHECK_NOTHROW(verified(again));
+  CHECK(again.rankPlans[0].blocks.count == 1);
+  CHECK(std::count_if(again.operations.begin(), again.operations.end(),
+                      [](const Operation& operation) { return operation.kind == OperationKind::Transfer; }) == 2);
 }
 
 TEST_CASE("what has no name in the schema is refused with its place") {

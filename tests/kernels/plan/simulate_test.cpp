@@ -10,6 +10,7 @@
 #include "mscclpp/kernels/plan/svg.hpp"
 #include "mscclpp/kernels/plan/text.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
+#include "mscclpp/kernels/plan/xml.hpp"
 
 namespace mscclpp::plan {
 namespace {
@@ -53,6 +54,31 @@ rank 1 input 0 output 1
   Topology slow = simple();
   slow.pairs[{0, 1}] = {5e-6, 1e8};
   CHECK(simulate(plan, 1000, slow).seconds == doctest::Approx(15e-6));
+}
+
+TEST_CASE("a wait that names a channel twice takes two signals") {
+  const NamedPlan plan = placed(fromText(R"(plan "twice" custom ranks 2 chunks 1
+rank 0 input 1 output 0
+  channel 0 memory 1
+  block 0
+    signal 0
+    transfer 1: input[0] -> output[0]@1
+    sync
+    signal 0
+rank 1 input 0 output 1
+  channel 0 memory 0
+  semaphore 0
+  block 0
+    wait 0 0
+    release 0 0
+  block 1
+    acquire 0 0
+)"));
+  const Simulated simulated = simulate(plan, 1000, simple());
+  CHECK(simulated.seconds == doctest::Approx(2e-6));
+  CHECK(countOf(simulated.operations) == 7);
+  CHECK(toSvg(plan, simulated).find("wait") != std::string::npos);
+  CHECK(toXml(plan).find("cnt=\"1\"") != std::string::npos);
 }
 
 TEST_CASE("a ring takes 2 (n - 1) hops of a part each") {

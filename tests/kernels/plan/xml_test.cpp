@@ -87,6 +87,40 @@ TEST_CASE("an algorithm with dependences and a sum") {
   CHECK_MESSAGE(race.find("scratch chunk 0 of rank 0") != std::string::npos, race);
 }
 
+TEST_CASE("the root of a collective is read as it was written") {
+  using namespace mscclpp::msccl;
+  for (const CollectiveKind kind :
+       {CollectiveKind::Broadcast, CollectiveKind::Reduce, CollectiveKind::Gather, CollectiveKind::Scatter}) {
+    for (const int root : {0, 2}) {
+      constexpr int ranks = 3;
+      MSCCLProgram program({.name = "rooted", .collective = {kind, ranks, 2, false, root}});
+      const bool fromRoot = kind == CollectiveKind::Broadcast || kind == CollectiveKind::Scatter;
+      for (int i = 0; i < ranks; ++i) {
+        const int rank = (root + i) % ranks;  // the root's own part is the first of a sum
+        const int part = 2 * rank;
+        if (fromRoot) {
+          const int from = kind == CollectiveKind::Scatter ? part : 0;
+          program.chunk(root, BufferKind::Input, from, 2).copy(rank, BufferKind::Output, 0);
+        } else if (kind == CollectiveKind::Gather || i == 0) {
+          const int to = kind == CollectiveKind::Gather ? part : 0;
+          program.chunk(rank, BufferKind::Input, 0, 2).copy(root, BufferKind::Output, to);
+        } else {
+          program.chunk(root, BufferKind::Output, 0, 2).reduce(program.chunk(rank, BufferKind::Input, 0, 2));
+        }
+      }
+      for (const std::string& xml : {program.toXml(), toXml(program.compile())}) {
+        CAPTURE(xml);
+        REQUIRE(messageOf(xml) == "");
+        const NamedPlan plan = fromXml(xml);
+        CHECK(plan.collective == kind);
+        CHECK(plan.root == root);
+      }
+    }
+  }
+  const std::string xml = algorithm("coll=\"allreduce\"", "coll=\"reduce\" root=\"2\"");
+  CHECK(messageOf(xml).find("attribute \"root\": \"2\"") != std::string::npos);
+}
+
 TEST_CASE("plans of one-sided operations are written as algorithms") {
   for (const LibraryPlan& entry : libraryPlans()) {
     for (const bool inPlace : {false, true}) {

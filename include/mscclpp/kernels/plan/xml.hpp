@@ -10,8 +10,9 @@ namespace mscclpp::plan {
 
 /// Reads an algorithm in MSCCL's XML, and lowers its two-sided steps to one-sided operations: a message goes through
 /// scratch of the receiver, or directly to its destination where the order of steps shows that it is free; dependences
-/// between blocks become device semaphores. Throws Error(InvalidUsage) with gpu, block, step and attribute for text
-/// that is not such an algorithm.
+/// between blocks become device semaphores. The attribute "root" of Broadcast, Reduce, Gather and Scatter is ours;
+/// without it the root is rank 0. Throws Error(InvalidUsage) with gpu, block, step and attribute for text that is not
+/// such an algorithm.
 NamedPlan fromXml(std::string_view text);
 
 /// Writes a plan for MSCCL's runtime: its transfers, in an order that its signals allow, are traced as a chunk program,

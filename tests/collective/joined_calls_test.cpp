@@ -1,0 +1,2 @@
+// Several calls as one, on CPU threads.
+#include "joined_calls_cases.hpp"
