@@ -56,8 +56,8 @@ std::size_t rowBytes(const BufferConfig& config);
 /// else those of 256 MiB or, if that is more, twice as many as a routing needs that treats all ranks alike.
 std::uint32_t defaultCapacity(const BufferConfig& config, int ranks);
 
-/// Bytes on the device of each rank, for a buffer and its calls; allocations may be rounded up. docs/moe.md has them for
-/// some sizes.
+/// Bytes on the device of each rank, for a buffer and its calls; allocations may be rounded up. docs/moe.md has them
+/// for some sizes.
 struct BufferMemory {
   std::size_t dispatches;        ///< scratch of dispatch() and lowLatencyDispatch(), which the buffer allocates
   std::size_t combines;          ///< the same of combine() and lowLatencyCombine()
