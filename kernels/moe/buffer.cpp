@@ -8,8 +8,8 @@
 
 #include "host/memory/device_memory.hpp"
 #include "kernels/gpu_budget.hpp"
+#include "kernels/moe/buffer_memory.hpp"
 #include "kernels/moe/calls.hpp"
-#include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "mscclpp/host/communicator/collective_state.hpp"
@@ -43,40 +43,7 @@ const char* nameOf(Form form) {
   return form == Form::LowLatency ? "low-latency" : "bandwidth";
 }
 
-/// Takes parts of an allocation, one after the other.
-class Parts {
- public:
-  template <class T>
-  std::size_t add(std::size_t count) {
-    const std::size_t at = bytes_;
-    bytes_ += roundUp(count * sizeof(T), 128);
-    return at;
-  }
-  std::size_t bytes() const { return bytes_; }
-
- private:
-  std::size_t bytes_ = 0;
-};
-template <class T>
-T* at(void* memory, std::size_t offset) {
-  return reinterpret_cast<T*>(static_cast<std::byte*>(memory) + offset);
-}
-
 }  // namespace
-
-std::size_t rowBytes(const BufferConfig& config) {
-  const bool isQuantised = config.format != RowFormat::Bf16;
-  return config.hidden * (isQuantised ? 1u : 2u) +
-         (isQuantised ? (config.hidden + quantisationGroup - 1) / quantisationGroup * sizeof(float) : 0u);
-}
-std::uint32_t defaultCapacity(const BufferConfig& config, int ranks) {
-  constexpr std::uint64_t bytes = std::uint64_t{256} << 20;
-  const Dimensions sizes{config.maxTokens, config.topk, config.experts, ranks};
-  const std::uint64_t even = std::uint64_t{config.maxTokens} * static_cast<std::uint64_t>(config.topk) +
-                             static_cast<std::uint64_t>(sizes.expertsPerRank()) * (config.alignment - 1);
-  return static_cast<std::uint32_t>(std::min<std::uint64_t>(ExpertPlacement::largestCapacity(sizes, config.alignment),
-                                                            std::max(bytes / rowBytes(config), 2 * even)));
-}
 
 struct DispatchHandle::Record {
   Handle view;
@@ -115,64 +82,43 @@ class Buffer::State {
     if (config.maxTokens > 0) makeForm<StoreTransport>(communicator, Form::Bandwidth);
     if (config.maxLowLatencyTokens > 0) makeForm<kernels::LowLatencyRows>(communicator, Form::LowLatency);
 
-    Parts parts;
-    const auto experts = static_cast<std::size_t>(config.experts);
-    const std::size_t counted = config.maxTokens > 0 ? 1 : 0;  // by all blocks together: the bandwidth form only
-    const std::size_t tokensPerExpert = parts.add<std::uint32_t>(counted * experts);
-    const std::size_t tokensPerRank = parts.add<std::uint32_t>(counted * static_cast<std::size_t>(ranks()));
-    const std::size_t expertIndex =
-        parts.add<std::int32_t>(std::size_t{config.maxTokens} * static_cast<std::size_t>(config.topk));
-    const std::size_t segmentCounts =
-        parts.add<std::uint32_t>(maxSegments * (experts + static_cast<std::size_t>(ranks())));
-    const std::size_t barrier = parts.add<GridBarrier>(1);
-    const std::size_t blockMemory =
-        parts.add<std::uint32_t>(std::max(wordsOfBlocks<StoreTransport>(Form::Bandwidth, blocks_),
-                                          wordsOfBlocks<kernels::LowLatencyRows>(Form::LowLatency, lowLatencyBlocks_)));
-    memory_ = detail::allocatePrivateMemory(where, parts.bytes());
-    scratchBytes_ += parts.bytes();
+    const WorkspaceParts parts(config, ranks(),
+                               std::max(wordsOfBlocks<StoreTransport>(Form::Bandwidth, blocks_),
+                                        wordsOfBlocks<kernels::LowLatencyRows>(Form::LowLatency, lowLatencyBlocks_)));
+    memory_ = detail::allocatePrivateMemory(where, parts.bytes);
+    scratchBytes_ += parts.bytes;
+    void* const memory = memory_.get();
     workspace_ = {
-        {at<std::uint32_t>(memory_.get(), tokensPerExpert), at<std::uint32_t>(memory_.get(), tokensPerRank), nullptr,
-         at<std::int32_t>(memory_.get(), expertIndex), at<std::uint32_t>(memory_.get(), segmentCounts)},
-        at<GridBarrier>(memory_.get(), barrier),
-        at<std::uint32_t>(memory_.get(), blockMemory),
+        {at<std::uint32_t>(memory, parts.tokensPerExpert), at<std::uint32_t>(memory, parts.tokensPerRank), nullptr,
+         at<std::int32_t>(memory, parts.expertIndex), at<std::uint32_t>(memory, parts.segmentCounts)},
+        at<GridBarrier>(memory, parts.barrier),
+        at<std::uint32_t>(memory, parts.blockMemory),
         std::max(blocks_, lowLatencyBlocks_)};
   }
 
   const BufferConfig& config() const { return config_; }
   int rank() const { return team_.rank(); }
   int ranks() const { return team_.size(); }
-  bool isQuantised() const { return config_.format != RowFormat::Bf16; }
-  std::uint32_t dispatchPacks() const { return config_.hidden / (isQuantised() ? 16 : 8); }
+  bool isQuantised() const { return moe::isQuantised(config_); }
+  std::uint32_t dispatchPacks() const { return moe::dispatchPacks(config_); }
   std::uint32_t scaleGroups() const {
     return isQuantised() ? (dispatchPacks() + groupPacks - 1) / static_cast<std::uint32_t>(groupPacks) : 0;
   }
-  std::uint32_t stride() const { return static_cast<std::uint32_t>(ranks()) * config_.maxLowLatencyTokens; }
-  Dimensions dimensions(Form form) const {
-    return {form == Form::LowLatency ? config_.maxLowLatencyTokens : config_.maxTokens, config_.topk, config_.experts,
-            ranks()};
-  }
+  std::uint32_t stride() const { return lowLatencyStride(config_, ranks()); }
+  Dimensions dimensions(Form form) const { return dimensionsOf(config_, ranks(), form); }
   std::size_t scratchBytes() const { return scratchBytes_; }
   std::uint32_t largestCapacity() const {
     return static_cast<std::uint32_t>(ExpertPlacement::largestCapacity(dimensions(Form::Bandwidth), config_.alignment));
   }
   void check() const { monitor_->check(); }
 
-  /// The view of a handle in this memory; null: only its size is of interest.
-  Handle handleIn(void* memory, std::size_t& bytes) const {
-    const std::size_t tokens = std::max(config_.maxTokens, config_.maxLowLatencyTokens);
-    const auto size = static_cast<std::size_t>(ranks());
-    const std::size_t entries = size * tokens * static_cast<std::size_t>(config_.topk);
-    Parts parts;
-    const std::size_t rankIndex = parts.add<std::int32_t>(tokens * size);
-    const std::size_t received = parts.add<std::uint32_t>(size);
-    const std::size_t positions = parts.add<std::int32_t>(entries);
-    const std::size_t weights = parts.add<float>(entries);
-    const std::size_t stamp = parts.add<std::uint64_t>(1);
-    bytes = parts.bytes();
-    if (memory == nullptr) return {};
-    return {at<std::int32_t>(memory, rankIndex), at<std::uint32_t>(memory, received),
-            at<std::int32_t>(memory, positions), at<float>(memory, weights),
-            at<std::uint64_t>(memory, stamp),    0};
+  std::size_t handleBytes() const { return HandleParts(config_, ranks()).bytes; }
+  /// The view of a handle in this memory.
+  Handle handleIn(void* memory) const {
+    const HandleParts parts(config_, ranks());
+    return {at<std::int32_t>(memory, parts.rankIndex), at<std::uint32_t>(memory, parts.received),
+            at<std::int32_t>(memory, parts.positions), at<float>(memory, parts.weights),
+            at<std::uint64_t>(memory, parts.stamp),    0};
   }
   std::shared_ptr<void> allocate(std::size_t bytes) const { return detail::allocatePrivateMemory(where_, bytes); }
 
@@ -367,13 +313,11 @@ class Buffer::State {
 
   template <class Transport>
   void makeForm(Communicator& communicator, Form form) {
-    using DispatchOf = Dispatch<Transport, 0, std::int64_t>;
-    using CombineOf = Combine<bf16, Transport>;
+    using Calls = FormCalls<Transport>;
     const Dimensions sizes = dimensions(form);
     auto& memory = forms_[static_cast<std::size_t>(form)];
-    memory.dispatch =
-        makeMemory<DispatchOf>(communicator, sizes, DispatchOf::scratchFor(sizes, dispatchPacks(), isQuantised()));
-    memory.combine = makeMemory<CombineOf>(communicator, sizes, CombineOf::scratchFor(sizes, config_.hidden / 8));
+    memory.dispatch = makeMemory<typename Calls::Dispatch>(communicator, sizes, Calls::dispatchScratch(config_, sizes));
+    memory.combine = makeMemory<typename Calls::Combine>(communicator, sizes, Calls::combineScratch(config_, sizes));
   }
   template <class Collective, class Scratch>
   std::unique_ptr<detail::CollectiveMemory> makeMemory(Communicator& communicator, const Dimensions& dimensions,
@@ -502,10 +446,9 @@ DispatchHandle Buffer::makeHandle() const {
 }
 DispatchHandle Buffer::makeHandle(void* memory) const {
   requireRows(memory, "the handle's memory");
-  std::size_t bytes = 0;
   DispatchHandle handle;
   handle.record_ = std::make_shared<DispatchHandle::Record>(
-      DispatchHandle::Record{state_->handleIn(memory, bytes), state_, nullptr, Form::Bandwidth, 0, false});
+      DispatchHandle::Record{state_->handleIn(memory), state_, nullptr, Form::Bandwidth, 0, false});
   return handle;
 }
 DispatchHandle Buffer::restoreHandle(void* memory, Form form, std::uint32_t tokens) const {
@@ -516,9 +459,7 @@ DispatchHandle Buffer::restoreHandle(void* memory, Form form, std::uint32_t toke
   return handle;
 }
 std::size_t Buffer::handleBytes() const noexcept {
-  std::size_t bytes = 0;
-  state_->handleIn(nullptr, bytes);
-  return bytes;
+  return state_->handleBytes();
 }
 void Buffer::getDispatchLayout(const Tokens& tokens, const TokenLayout& layout, CUstream_st* stream) {
   state_->layOut(tokens, layout, stream);

@@ -1,5 +1,12 @@
 // The compiled dispatches and combines on CPU ranks, one per thread.
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+
 #include "moe_buffer_cases.hpp"
+#include "mscclpp/basic/partition.hpp"
+#include "mscclpp/moe/block_routing.hpp"
+#include "mscclpp/moe/row_table.hpp"
 #include "tests/host/spawned_ranks.hpp"
 
 using namespace mscclpp;
@@ -64,6 +71,92 @@ TEST_CASE("the memory that a buffer takes") {
     CHECK(small.scratchBytes() >= slots);
     CHECK(small.scratchBytes() < slots + slots / 4);
   });
+}
+
+TEST_CASE("the memory for a buffer is that which it takes") {
+  runAsThreads(2, [](std::shared_ptr<Bootstrap> bootstrap) {
+    Communicator communicator(bootstrap);
+    for (const auto format : {moe::RowFormat::Bf16, moe::RowFormat::Fp8}) {
+      for (const std::uint32_t tokens : {0u, 30u}) {
+        for (const std::uint32_t few : {0u, 9u, 40u}) {
+          if (tokens + few == 0) continue;
+          moe::BufferConfig config = moeConfig(2, format);
+          config.maxTokens = tokens;
+          config.maxLowLatencyTokens = few;
+          const moe::Buffer buffer(communicator, DeviceType::CPU, config);
+          const moe::BufferMemory memory = moe::memoryFor(config, 2);
+          // On CPU ranks no words of a block are in shared memory. Each has one block.
+          const moe::Dimensions many{tokens, 3, 8, 2}, less{few, 3, 8, 2};
+          const std::size_t words = std::max(tokens > 0 ? moe::rowTableWords(many) : 0,
+                                             few > 0 ? moe::rowTableWords(less) + moe::blockRoutingWords(less) : 0);
+          CHECK(buffer.scratchBytes() ==
+                memory.dispatches + memory.combines + memory.workspace + roundUp(words * sizeof(std::uint32_t), 128));
+          CHECK(buffer.handleBytes() == memory.handle);
+          CHECK(memory.output == (tokens > 0 ? buffer.defaultCapacity() * buffer.rowBytes() : 0));
+          CHECK(memory.lowLatencyOutput == buffer.lowLatencyCapacity() * buffer.rowBytes());
+        }
+      }
+    }
+    // Neither counts nor indices of tokens for low-latency calls alone.
+    moe::BufferConfig config = moeConfig(2, moe::RowFormat::Bf16);
+    const std::size_t both = moe::memoryFor(config, 2).workspace;
+    config.maxTokens = 0;
+    CHECK(moe::memoryFor(config, 2).workspace ==
+          both - roundUp(8 * 4, 128) - roundUp(2 * 4, 128) - roundUp(30 * 3 * 4, 128));
+  });
+}
+
+/// A number with a comma after the thousands.
+std::string digits(std::size_t number) {
+  const std::string text = std::to_string(number);
+  return text.size() < 4 ? text : text.substr(0, text.size() - 3) + "," + text.substr(text.size() - 3);
+}
+/// A row of the table in docs/moe.md: 256 experts, top 8, in MiB rounded up.
+std::string memoryRow(int ranks, moe::Form form, std::uint32_t tokens, std::uint32_t hidden, moe::RowFormat format) {
+  const bool isLowLatency = form == moe::Form::LowLatency;
+  const moe::BufferConfig config{.maxTokens = isLowLatency ? 0 : tokens,
+                                 .maxLowLatencyTokens = isLowLatency ? tokens : 0,
+                                 .topk = 8,
+                                 .experts = 256,
+                                 .hidden = hidden,
+                                 .format = format};
+  const moe::BufferMemory memory = moe::memoryFor(config, ranks);
+  CHECK(memory.workspace < std::size_t{1} << 20);
+  std::string row = "| " + std::to_string(ranks) + " | " + (isLowLatency ? "low latency" : "bandwidth") + " | " +
+                    digits(tokens) + " | " + digits(hidden) + " | " +
+                    (format == moe::RowFormat::Bf16 ? "bf16" : "fp8") + " |";
+  for (const std::size_t bytes :
+       {memory.dispatches, memory.combines, memory.handle, isLowLatency ? memory.lowLatencyOutput : memory.output}) {
+    row += " " + digits(ceilDivide(bytes, std::size_t{1} << 20)) + " |";
+  }
+  return row;
+}
+
+TEST_CASE("the memory that the documentation states") {
+  const char* const path = std::getenv("MSCCLPP_MOE_DOCUMENT");
+  REQUIRE_MESSAGE(path != nullptr, "set MSCCLPP_MOE_DOCUMENT to the path of docs/moe.md, as meson test does");
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+  REQUIRE_FALSE(text.empty());
+  std::size_t rows = 0;
+  for (const int ranks : {2, 8}) {
+    for (const std::uint32_t hidden : {4096u, 7168u}) {
+      for (const auto format : {moe::RowFormat::Fp8, moe::RowFormat::Bf16}) {
+        for (const std::uint32_t tokens : {128u, 4096u}) {
+          const auto form = tokens == 128 ? moe::Form::LowLatency : moe::Form::Bandwidth;
+          const std::string row = memoryRow(ranks, form, tokens, hidden, format);
+          CAPTURE(row);
+          CHECK(text.find(row + "\n") != std::string::npos);
+          ++rows;
+        }
+      }
+    }
+  }
+  std::size_t stated = 0;  // no others
+  for (const char* const form : {" | low latency | ", " | bandwidth | "}) {
+    for (std::size_t at = text.find(form); at != std::string::npos; at = text.find(form, at + 1)) ++stated;
+  }
+  CHECK(stated == rows + 1);  // and the head of the table of the forms
 }
 
 TEST_CASE("the rows that are proposed for an output") {

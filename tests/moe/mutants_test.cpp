@@ -48,8 +48,8 @@ struct HastyCopies : moe::BulkTransport {
   static MSCCLPP_INLINE void complete(CopyQueue&, const Warp&, Wait&) {}
 };
 
-/// Rows that are taken once they are counted, without waiting for the flags of their data, which leaves late. Headers are
-/// awaited: with others the receiver would compute addresses from them.
+/// Rows that are taken once they are counted, without waiting for the flags of their data, which leaves late. Headers
+/// are awaited, since the receiver computes addresses from them.
 struct CountedPackets : SentinelPackets {
   static constexpr std::uint32_t rowSlots = 8, rowPacks = 3;  // of isDetected()
   static MSCCLPP_INLINE bool isData(std::uint32_t slot) { return slot % rowSlots < rowPacks; }

@@ -38,8 +38,8 @@ inline std::size_t place(std::size_t& end, std::size_t bytes) {
   return at;
 }
 
-/// What is wrong with the counts that a rank sends: mutants. The last three are of the low-latency form, and need a body
-/// whose grid has them (mutants_test.cpp).
+/// What is wrong with the counts that a rank sends: mutants. The last three are of the low-latency form, and need the
+/// body of mutants_test.cpp.
 enum class WrongCounts {
   None,
   Swapped,  ///< rank 1 sends others than of its rows; of the bandwidth form

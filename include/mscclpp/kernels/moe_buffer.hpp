@@ -56,6 +56,19 @@ std::size_t rowBytes(const BufferConfig& config);
 /// else those of 256 MiB or, if that is more, twice as many as a routing needs that treats all ranks alike.
 std::uint32_t defaultCapacity(const BufferConfig& config, int ranks);
 
+/// Bytes on the device of each rank, for a buffer and its calls; allocations may be rounded up. docs/moe.md has them
+/// for some sizes.
+struct BufferMemory {
+  std::size_t dispatches;        ///< scratch of dispatch() and lowLatencyDispatch(), which the buffer allocates
+  std::size_t combines;          ///< the same of combine() and lowLatencyCombine()
+  std::size_t workspace;         ///< what else it allocates, but for memory of blocks that is not shared memory
+  std::size_t handle;            ///< Buffer::handleBytes()
+  std::size_t output;            ///< rows of dispatch(), scales included, with defaultCapacity()
+  std::size_t lowLatencyOutput;  ///< the same of lowLatencyDispatch(), with Buffer::lowLatencyCapacity()
+};
+/// Allocates nothing. config: as a Buffer of so many ranks takes it.
+BufferMemory memoryFor(const BufferConfig& config, int ranks);
+
 /// This rank's tokens. Arrays on the buffer's device, rows at multiples of 16 bytes.
 struct Tokens {
   const void* rows = nullptr;             ///< [tokens][hidden]

@@ -16,8 +16,8 @@
 namespace mscclpp::moe {
 
 /// The arguments of a Combine. `count` is the number of this rank's tokens, as in the dispatch. If the handle's memory
-/// has not been written by a dispatch of so many tokens with the same Handle::identity, which has received its rows, the
-/// call fails (outcome OtherHandle).
+/// has not been written by a dispatch of so many tokens with the same Handle::identity, which has received its rows,
+/// the call fails (outcome OtherHandle).
 template <int Ranks, class Transport>
 struct CombineArgs : CollectiveArgs<Ranks, RowSlots<Transport>> {
   Dimensions dimensions;
