@@ -1,7 +1,5 @@
 #include "gpu_budget.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -11,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "host/base/process_identity.hpp"
 #include "host/bootstrap/group_agreement.hpp"
 #include "mscclpp/host/base/error.hpp"
 
@@ -20,7 +19,7 @@ namespace {
 
 /// What a rank tells the others; of the same library.
 struct RankShare {
-  std::uint64_t process;
+  mscclpp::detail::Id128 process;
   std::uint64_t budget;  ///< its address
   std::int32_t isConcurrent;
   std::int32_t blocks;
@@ -120,7 +119,7 @@ void agreeOnShare(Bootstrap& bootstrap, const std::string& who, const GpuBudget*
   const mscclpp::detail::GroupAgreement agreement(bootstrap, who);
   const auto all = agreement.runStep("reserve blocks on its GPU", [&] {
     share = &reserve();
-    const RankShare own{static_cast<std::uint64_t>(::getpid()), reinterpret_cast<std::uintptr_t>(budget),
+    const RankShare own{mscclpp::detail::processId(), reinterpret_cast<std::uintptr_t>(budget),
                         share->isConcurrent() ? 1 : 0, share->blocks()};
     std::vector<char> bytes(sizeof(own));
     std::memcpy(bytes.data(), &own, sizeof(own));
@@ -128,8 +127,8 @@ void agreeOnShare(Bootstrap& bootstrap, const std::string& who, const GpuBudget*
   });
   bool isConcurrent = true;
   int fewest = blocks;
-  std::map<std::pair<std::uint64_t, std::uint64_t>, int> ranks;  // by process and GPU
-  std::optional<std::pair<int, int>> sharing;                    // two ranks of a GPU
+  std::map<std::pair<mscclpp::detail::Id128, std::uint64_t>, int> ranks;  // by process and GPU
+  std::optional<std::pair<int, int>> sharing;                             // two ranks of a GPU
   for (std::size_t r = 0; r < all.size(); ++r) {
     const auto& bytes = all[r];
     RankShare each{};

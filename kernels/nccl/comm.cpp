@@ -1,12 +1,11 @@
 #include "kernels/nccl/comm.hpp"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <limits>
 #include <map>
 #include <utility>
 
+#include "host/base/process_identity.hpp"
 #include "host/bootstrap/group_agreement.hpp"
 #include "kernels/call_arguments.hpp"
 #include "kernels/message_exchange.hpp"
@@ -32,13 +31,13 @@ struct Introduction {
   UniqueId successor;
   int maxBlocks;
   SignalNames signals;
-  std::int64_t process;
+  mscclpp::detail::Id128 process;
   int device;
 };
 
 /// Ranks of one process need a GPU each: on one, a kernel that waits for a peer may keep the peer's from starting.
 void requireOwnDevice(const std::vector<Introduction>& ranks) {
-  std::map<std::pair<std::int64_t, int>, std::size_t> rankOf;
+  std::map<std::pair<mscclpp::detail::Id128, int>, std::size_t> rankOf;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     if (ranks[rank].device == noDevice) continue;
     const auto [other, isFirst] = rankOf.emplace(std::pair(ranks[rank].process, ranks[rank].device), rank);
@@ -105,12 +104,12 @@ Comm::Comm(RankSet ranks, CommConfig config)
   resources_->communicator->setWaitTimeout(env()->ncclTimeout);
   const GroupAgreement agreement(*ranks_.bootstrap(), "the communicator");
   const auto introductions = agreement.runStep("prepare a communicator", [&] {
-    return toBytes(
-        Introduction{TcpBootstrap::createUniqueId(), config_.maxBlocks, config_.signals, ::getpid(), device_});
+    return toBytes(Introduction{TcpBootstrap::createUniqueId(), config_.maxBlocks, config_.signals,
+                                mscclpp::detail::processId(), device_});
   });
   std::vector<Introduction> all;
   for (const auto& bytes : introductions) all.push_back(valueOf<Introduction>(bytes));
-  if (ranks_.isOnOneHost()) requireOwnDevice(all);
+  requireOwnDevice(all);
   for (const Introduction& introduction : all) {
     successorIds_.push_back(introduction.successor);
     const int asked = introduction.maxBlocks;

@@ -98,7 +98,8 @@ std::string problemOf(const std::vector<Used>& used, const RegionOf& regionOf, i
              .offsets = nullptr,
              .shape = {1, 1},
              .stream = nullptr,
-             .trace = {}});
+             .trace = {},
+             .joined = {}});
       });
       if (monitor.failed()) problem = "a wait failed";
       int none = -1;
