@@ -443,7 +443,7 @@ class Collectives::State {
 
   /// Performs the first of valid calls, together with those after it that can be joined with it. Returns how many.
   std::size_t runFirst(std::span<const CollectiveCall> calls) {
-    if (env()->algo.empty()) {
+    if (calls.size() > 1 && env()->algo.empty()) {
       if (const std::size_t moves = countOfJoinedMoves(calls, ranks_); moves > 1) {
         runJoined(calls.first(moves));
         return moves;

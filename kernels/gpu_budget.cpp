@@ -168,13 +168,18 @@ std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const 
 }
 
 void resizeOnAllRanks(Bootstrap& bootstrap, GpuBudget::Share& share, int blocks, const std::string& who) {
-  // What ranks on one GPU had together fits again once all of them have given up what they have.
+  // What ranks on one GPU had together fits again once all of them have given up what they have, unless another object
+  // takes it meanwhile.
   const int former = share.blocks();
   const auto restore = [&] {
     const mscclpp::detail::GroupAgreement agreement(bootstrap, who);
     const auto resize = [&](int to) {
       agreement.runStep("restore its blocks", [&] {
         share.resize(to);
+        if (!share.isConcurrent() || share.blocks() != to) {
+          throw Error(who + ": another object has taken the blocks that it had: destroy it on all ranks",
+                      ErrorCode::InvalidUsage);
+        }
         return std::vector<char>();
       });
     };

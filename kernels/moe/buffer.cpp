@@ -277,27 +277,7 @@ class Buffer::State {
 
   static const BufferConfig& valid(const BufferConfig& config, int ranks, DeviceType where) {
     require(where == DeviceType::CPU || where == DeviceType::GPU, "the device type must be CPU or GPU");
-    require(config.maxTokens > 0 || config.maxLowLatencyTokens > 0,
-            "maxTokens and maxLowLatencyTokens are 0: give the most tokens of a call of either form");
-    require(config.maxTokens <= 65535, "a call has at most 65535 tokens");
-    require(config.maxLowLatencyTokens <= moe::mostLowLatencyTokens,
-            "maxLowLatencyTokens is " + std::to_string(config.maxLowLatencyTokens) +
-                "; a low-latency call has at most " + std::to_string(moe::mostLowLatencyTokens) +
-                ": dispatch() is for more");
-    require(config.topk >= 1 && config.topk <= maxTopk,
-            "topk is " + std::to_string(config.topk) + "; a token has 1 to " + std::to_string(maxTopk) + " experts");
-    require(config.experts > 0 && config.experts % ranks == 0, "experts is " + std::to_string(config.experts) +
-                                                                   "; it must be a multiple of the " +
-                                                                   std::to_string(ranks) + " ranks");
-    require(config.hidden > 0 && config.hidden % 16 == 0,
-            "hidden is " + std::to_string(config.hidden) + "; it must be a multiple of 16");
-    require(config.experts / ranks <= 65535, "a rank has at most 65535 experts");
-    require(config.alignment > 0 && config.alignment <= 65536, "alignment is 1 (none) to 65536 rows");
-    require(config.blocks >= 0 && config.lowLatencyBlocks >= 0, "the number of blocks is negative");
-    const Dimensions many{config.maxTokens, config.topk, config.experts, ranks};
-    const auto few = std::uint64_t{config.maxLowLatencyTokens} * static_cast<std::uint64_t>(config.experts);
-    require(ExpertPlacement::largestCapacity(many, config.alignment) <= 0xffffffffu && few <= 0xffffffffu,
-            "the output would have more than 2^32 rows: give fewer tokens or experts, or a smaller alignment");
+    requireValid(config, ranks);
     return config;
   }
 

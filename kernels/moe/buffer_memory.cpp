@@ -2,8 +2,43 @@
 #include "kernels/moe/buffer_memory.hpp"
 
 #include <algorithm>
+#include <string>
+
+#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::moe {
+
+namespace {
+
+void require(bool condition, const std::string& otherwise) {
+  if (!condition) throw Error("moe::Buffer: " + otherwise, ErrorCode::InvalidUsage);
+}
+
+}  // namespace
+
+void requireValid(const BufferConfig& config, int ranks) {
+  require(ranks >= 1, "the number of ranks is " + std::to_string(ranks));
+  require(config.maxTokens > 0 || config.maxLowLatencyTokens > 0,
+          "maxTokens and maxLowLatencyTokens are 0: give the most tokens of a call of either form");
+  require(config.maxTokens <= 65535, "a call has at most 65535 tokens");
+  require(config.maxLowLatencyTokens <= moe::mostLowLatencyTokens,
+          "maxLowLatencyTokens is " + std::to_string(config.maxLowLatencyTokens) + "; a low-latency call has at most " +
+              std::to_string(moe::mostLowLatencyTokens) + ": dispatch() is for more");
+  require(config.topk >= 1 && config.topk <= maxTopk,
+          "topk is " + std::to_string(config.topk) + "; a token has 1 to " + std::to_string(maxTopk) + " experts");
+  require(config.experts > 0 && config.experts % ranks == 0, "experts is " + std::to_string(config.experts) +
+                                                                 "; it must be a multiple of the " +
+                                                                 std::to_string(ranks) + " ranks");
+  require(config.hidden > 0 && config.hidden % 16 == 0,
+          "hidden is " + std::to_string(config.hidden) + "; it must be a multiple of 16");
+  require(config.experts / ranks <= 65535, "a rank has at most 65535 experts");
+  require(config.alignment > 0 && config.alignment <= 65536, "alignment is 1 (none) to 65536 rows");
+  require(config.blocks >= 0 && config.lowLatencyBlocks >= 0, "the number of blocks is negative");
+  const Dimensions many{config.maxTokens, config.topk, config.experts, ranks};
+  const auto few = std::uint64_t{config.maxLowLatencyTokens} * static_cast<std::uint64_t>(config.experts);
+  require(ExpertPlacement::largestCapacity(many, config.alignment) <= 0xffffffffu && few <= 0xffffffffu,
+          "the output would have more than 2^32 rows: give fewer tokens or experts, or a smaller alignment");
+}
 
 std::size_t rowBytes(const BufferConfig& config) {
   return config.hidden * (isQuantised(config) ? 1u : 2u) +
@@ -19,6 +54,7 @@ std::uint32_t defaultCapacity(const BufferConfig& config, int ranks) {
 }
 
 BufferMemory memoryFor(const BufferConfig& config, int ranks) {
+  requireValid(config, ranks);
   BufferMemory memory{};
   const auto addForm = [&]<class Transport>(Form form, const FormCalls<Transport>&) {
     const Dimensions dimensions = dimensionsOf(config, ranks, form);

@@ -35,6 +35,9 @@ T* at(void* memory, std::size_t offset) {
   return reinterpret_cast<T*>(static_cast<std::byte*>(memory) + offset);
 }
 
+/// Throws Error(InvalidUsage) for a configuration that no buffer of so many ranks can have.
+void requireValid(const BufferConfig& config, int ranks);
+
 inline Dimensions dimensionsOf(const BufferConfig& config, int ranks, Form form) {
   return {form == Form::LowLatency ? config.maxLowLatencyTokens : config.maxTokens, config.topk, config.experts, ranks};
 }

@@ -122,6 +122,8 @@ std::string memoryRow(int ranks, moe::Form form, std::uint32_t tokens, std::uint
                                  .format = format};
   const moe::BufferMemory memory = moe::memoryFor(config, ranks);
   CHECK(memory.workspace < std::size_t{1} << 20);
+  CHECK_THROWS_AS(moe::memoryFor(config, 0), Error);
+  CHECK_THROWS_AS(moe::memoryFor(config, 3), Error);  // experts are equally many on all ranks
   std::string row = "| " + std::to_string(ranks) + " | " + (isLowLatency ? "low latency" : "bandwidth") + " | " +
                     digits(tokens) + " | " + digits(hidden) + " | " +
                     (format == moe::RowFormat::Bf16 ? "bf16" : "fp8") + " |";

@@ -66,7 +66,7 @@ struct BufferMemory {
   std::size_t output;            ///< rows of dispatch(), scales included, with defaultCapacity()
   std::size_t lowLatencyOutput;  ///< the same of lowLatencyDispatch(), with Buffer::lowLatencyCapacity()
 };
-/// Allocates nothing. config: as a Buffer of so many ranks takes it.
+/// Allocates nothing. Throws Error(InvalidUsage) for a configuration that a Buffer of so many ranks refuses.
 BufferMemory memoryFor(const BufferConfig& config, int ranks);
 
 /// This rank's tokens. Arrays on the buffer's device, rows at multiples of 16 bytes.
