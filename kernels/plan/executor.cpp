@@ -35,7 +35,7 @@ namespace {
 /// The least room of a scratch chunk: so many messages are not set up one by one.
 constexpr std::size_t leastSlotBytes = std::size_t{16} << 10;
 /// Of the proof that numbers of iterations may change: a second, in the first call that changes it.
-constexpr plan::CheckLimits mixedIterationsLimits{.steps = std::uint64_t{1} << 28};
+constexpr plan::CheckLimits mixedIterationsLimits{.steps = std::uint64_t{1} << 29, .numbers = std::uint64_t{1} << 25};
 
 [[noreturn]] void throwInvalid(const ExecutionPlan& plan, const std::string& why) {
   throw Error("plan \"" + plan.name() + "\": " + why, ErrorCode::InvalidUsage);
@@ -337,7 +337,13 @@ class Executor::State {
     const std::uint64_t iterations = plan::iterationsOf(message, program.loopUnit);
     if (program.iterations == 0) program.iterations = iterations;
     if (iterations == program.iterations) return iterations;
-    if (!program.mixes) program.mixes = !plan::checkMixedIterations(plan.plan(), mixedIterationsLimits);
+    if (!program.mixes) {
+      program.mixes = !plan::checkMixedIterations(plan.plan(), mixedIterationsLimits);
+      if (!*program.mixes) {
+        logMessage(LogLevel::Info, LogSubsystem::Exec, "plan ", plan.name(),
+                   ": each number of iterations of its loops gets memory of its own");
+      }
+    }
     return *program.mixes ? program.iterations : iterations;
   }
 

@@ -11,8 +11,8 @@ namespace mscclpp::plan {
 namespace detail {
 
 /// The first fault that a simulation finds; in plans with packets also those of each pair that it leaves open.
-/// iterations: of the loops, in each call.
-constexpr Fault checkOrder(const Plan& plan, const std::vector<std::int32_t>& iterations, CheckLimits limits) {
+/// iterations: of the loops, in each call. Takes its steps off the limits.
+constexpr Fault checkOrder(const Plan& plan, const std::vector<std::int32_t>& iterations, CheckLimits& limits) {
   Simulation all(plan, iterations, limits);
   if (const Fault fault = all.run(true)) return fault;
   limits.steps -= all.steps();
@@ -41,17 +41,20 @@ constexpr Fault checkOrder(const Plan& plan, const std::vector<std::int32_t>& it
 /// In constant expressions g++ wants -fconstexpr-ops-limit=... beyond about 8 ranks with 8 blocks each.
 constexpr Fault check(const Plan& plan, const CheckLimits& limits = {}) {
   if (const Fault fault = StructureCheck(plan).run()) return fault;
-  if (const Fault fault = detail::checkOrder(plan, {1, 1, 1}, limits)) return fault;
+  CheckLimits left = limits;
+  if (const Fault fault = detail::checkOrder(plan, {1, 1, 1}, left)) return fault;
   for (const Operation& operation : plan.operations)
-    if (operation.kind == OperationKind::LoopBegin)
-      return detail::checkOrder(plan, {loopIterations, loopIterations, loopIterations}, limits);
+    if (operation.kind == OperationKind::LoopBegin) {
+      left = limits;
+      return detail::checkOrder(plan, {loopIterations, loopIterations, loopIterations}, left);
+    }
   return {};
 }
 
 /// The first fault of a plan that check() has proven, in calls whose loops run for different numbers of iterations, one
 /// after the other with the same scratch. FaultKind::None: any such calls may follow each other. Simulated are the
-/// sequences of three calls, with one iteration and with three, which check() leaves out.
-constexpr Fault checkMixedIterations(const Plan& plan, const CheckLimits& limits = {}) {
+/// sequences of three calls, with one iteration and with three, which check() leaves out. limits: of all together.
+constexpr Fault checkMixedIterations(const Plan& plan, CheckLimits limits = {}) {
   for (int longCalls = 1; longCalls < 7; ++longCalls) {
     std::vector<std::int32_t> iterations;
     for (int call = 0; call < 3; ++call) iterations.push_back((longCalls >> call & 1) != 0 ? loopIterations : 1);

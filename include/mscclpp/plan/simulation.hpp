@@ -32,6 +32,9 @@ class Simulation {
         counters_(state_),
         running_(plan.ranks, 0) {}
 
+  Simulation(const Simulation&) = delete;  // its parts refer to each other
+  Simulation& operator=(const Simulation&) = delete;
+
   /// The first fault. Without `checkPositions`, Operation::position is not looked at.
   constexpr Fault run(bool checkPositions) {
     checkPositions_ = checkPositions;

@@ -3,10 +3,12 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
+#include "mscclpp/plan/check.hpp"
 
 namespace mscclpp::plan {
 namespace {
@@ -41,6 +43,26 @@ TEST_CASE("every plan of the library is proven") {
     proven += ofPlan;
   }
   CHECK(proven > 250);
+}
+
+TEST_CASE("calls with other numbers of iterations may follow each other in every plan with a loop") {
+  int loops = 0;
+  for (const LibraryPlan& plan : libraryPlans()) {
+    for (const int ranks : {2, 4}) {
+      for (const bool inPlace : {false, true}) {
+        const LibraryArguments arguments{ranks, 0, 2, msccl::Protocol::Simple, inPlace};
+        if (!plan.refuses(arguments).empty()) continue;
+        const NamedPlan made = verified(makeLibraryPlan(plan.name, arguments));
+        const bool hasLoop =
+            std::any_of(made.operations.begin(), made.operations.end(),
+                        [](const Operation& operation) { return operation.kind == OperationKind::LoopBegin; });
+        if (!hasLoop) continue;
+        ++loops;
+        CHECK_MESSAGE(checkMixedIterations(made).kind == FaultKind::None, std::string(plan.name), ": ranks ", ranks);
+      }
+    }
+  }
+  CHECK(loops > 0);
 }
 
 TEST_CASE("arguments that do not suit are refused") {
