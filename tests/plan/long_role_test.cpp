@@ -13,8 +13,9 @@ struct RecordedExecution {
   std::vector<int> order;
 
   std::uint64_t iterations(std::uint64_t) const { return 2; }
-  void setIteration(std::uint64_t, std::uint64_t) {}
-  void endLoop() { order.push_back(-1); }
+  void setIteration(const Iteration& iteration) {
+    if (iteration.unit == 0) order.push_back(-1);  // behind the loop
+  }
   void barrier(const Operation&, int index) { order.push_back(index); }
 };
 template <int... loops>  // where each begins, and where it ends, in turn
@@ -28,8 +29,10 @@ struct LongRole {
     Operations made;
     for (Operation& operation : made.entries) operation.kind = OperationKind::Barrier;
     OperationKind kind = OperationKind::LoopEnd;
-    for (const int i : {loops...})
+    for (const int i : {loops...}) {
       made.entries[i].kind = kind = kind == OperationKind::LoopEnd ? OperationKind::LoopBegin : OperationKind::LoopEnd;
+      made.entries[i].unitBytes = 64;
+    }
     return made;
   }
   static constexpr Operations operations = make();
