@@ -261,11 +261,9 @@ class Collectives::State {
   }
 
   std::size_t select(const CollectiveCall& call, std::size_t bytes, bool isRegistered) const {
-    for (const Selection::Choice& choice : selection_->choices(call.collective)) {
-      if (choice.maxBytes != noLimit && bytes > choice.maxBytes) continue;
-      if (isSetUp(choice.algorithm) && canRun(choice.algorithm, call.type, isRegistered)) return choice.algorithm;
-    }
-    return fallbackOf(call.collective);
+    return firstChoice(call.collective, bytes, [&](std::size_t algorithm) {
+      return isSetUp(algorithm) && canRun(algorithm, call.type, isRegistered);
+    });
   }
   std::size_t select(const CollectiveCall& call) const {
     return select(call, bytesOf(call), call.output != nullptr && findOutput(call).has_value());
@@ -467,6 +465,16 @@ class Collectives::State {
     if (!onGpu_ && monitor_->failed()) monitor_->check();
   }
 
+  /// The first of the selection's choices for so many bytes that `suits`, or the fallback.
+  template <class Suits>
+  std::size_t firstChoice(CollectiveType collective, std::size_t bytes, const Suits& suits) const {
+    for (const Selection::Choice& choice : selection_->choices(collective)) {
+      if (choice.maxBytes != noLimit && bytes > choice.maxBytes) continue;
+      if (suits(choice.algorithm)) return choice.algorithm;
+    }
+    return fallbackOf(collective);
+  }
+
   bool canRunJoined(std::size_t algorithm, DataType type) const {
     return isSetUp(algorithm) && backend_.findJoined(algorithm, type, ranks_) != nullptr;
   }
@@ -484,11 +492,8 @@ class Collectives::State {
   }
   /// As select(), for such a call of that many bytes at most.
   std::size_t selectJoined(const CollectiveCall& call) const {
-    for (const Selection::Choice& choice : selection_->choices(call.collective)) {
-      if (choice.maxBytes != noLimit && bytesOf(call) > choice.maxBytes) continue;
-      if (canRunJoined(choice.algorithm, call.type)) return choice.algorithm;
-    }
-    return fallbackOf(call.collective);
+    return firstChoice(call.collective, bytesOf(call),
+                       [&](std::size_t algorithm) { return canRunJoined(algorithm, call.type); });
   }
 
   /// Performs moves that countOfJoinedMoves() has counted. All ranks know how long they are, so that those of a pair of

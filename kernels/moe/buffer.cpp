@@ -19,12 +19,6 @@ namespace mscclpp::moe {
 
 namespace {
 
-[[noreturn]] void throwInvalidUsage(const std::string& why) {
-  throw Error("moe::Buffer: " + why, ErrorCode::InvalidUsage);
-}
-void require(bool condition, const std::string& otherwise) {
-  if (!condition) throwInvalidUsage(otherwise);
-}
 void requireAligned(const void* array, std::size_t alignment, const char* name) {
   require(reinterpret_cast<std::uintptr_t>(array) % alignment == 0,
           std::string(name) + " is not at a multiple of " + std::to_string(alignment) + " bytes");

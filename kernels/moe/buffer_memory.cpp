@@ -8,13 +8,9 @@
 
 namespace mscclpp::moe {
 
-namespace {
-
 void require(bool condition, const std::string& otherwise) {
   if (!condition) throw Error("moe::Buffer: " + otherwise, ErrorCode::InvalidUsage);
 }
-
-}  // namespace
 
 void requireValid(const BufferConfig& config, int ranks) {
   require(ranks >= 1, "the number of ranks is " + std::to_string(ranks));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 
 #include "kernels/moe/calls.hpp"
 #include "mscclpp/basic/element.hpp"
@@ -35,6 +36,8 @@ T* at(void* memory, std::size_t offset) {
   return reinterpret_cast<T*>(static_cast<std::byte*>(memory) + offset);
 }
 
+/// Throws Error(InvalidUsage) that says `otherwise` unless the condition holds.
+void require(bool condition, const std::string& otherwise);
 /// Throws Error(InvalidUsage) for a configuration that no buffer of so many ranks can have.
 void requireValid(const BufferConfig& config, int ranks);
 

@@ -11,7 +11,7 @@
 
 #include "chunk_programs.hpp"
 #include "kernels/plan/draft.hpp"
-#include "mscclpp/host/base/error.hpp"
+#include "message_of.hpp"
 #include "mscclpp/kernels/plan/text.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
 #include "mscclpp/kernels/plan/xml.hpp"
@@ -23,19 +23,8 @@ using plan::Draft;
 using plan::draftOf;
 using plan::OperationKind;
 using plan::Step;
-
-template <class F>
-std::string messageOf(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-bool says(const std::string& message, const char* part) {
-  return message.find(part) != std::string::npos;
-}
+using test::messageOf;
+using test::says;
 
 ProgramOptions optionsOf(const Collective& collective, Protocol protocol = Protocol::Simple, int instances = 1) {
   return {.name = "test", .collective = collective, .instances = instances, .protocol = protocol};

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/plan/draft.hpp"
-#include "mscclpp/host/base/error.hpp"
+#include "message_of.hpp"
 #include "mscclpp/kernels/plan/json.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
 
@@ -18,6 +18,8 @@ using plan::Draft;
 using plan::draftOf;
 using plan::OperationKind;
 using plan::Step;
+using test::messageOf;
+using test::says;
 
 AlgoSpec specOf(const Collective& collective, int instances = 1) {
   return {.name = "test", .collective = collective, .worldSize = collective.ranks, .instances = instances};
@@ -31,19 +33,6 @@ std::vector<OperationKind> kindsOf(const std::vector<Step>& steps) {
   std::vector<OperationKind> kinds;
   for (const Step& step : steps) kinds.push_back(step.operation.kind);
   return kinds;
-}
-
-template <class F>
-std::string messageOf(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
-bool says(const std::string& message, const char* part) {
-  return message.find(part) != std::string::npos;
 }
 
 /// All-reduce in packets: each rank sends its whole input to all, and sums up.

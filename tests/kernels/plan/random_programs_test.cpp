@@ -3,7 +3,7 @@
 
 #include <cstring>
 
-#include "mscclpp/host/base/error.hpp"
+#include "message_of.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/host/memory/host_buffer.hpp"
 #include "mscclpp/kernels/executor.hpp"
@@ -19,16 +19,7 @@ namespace {
 
 using plan::CollectiveKind;
 using plan::NamedPlan;
-
-template <class F>
-std::string messageOf(F&& f) {
-  try {
-    f();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "";
-}
+using test::messageOf;
 
 constexpr std::size_t maxParts = 4, maxCount = 334;
 
