@@ -43,8 +43,7 @@ class ChunkUses {
   std::uint64_t keyOf(Operand operand, int rank, int chunk) const {
     operand.access = Access::Local;
     operand.rank = static_cast<std::int16_t>(rank);
-    operand.first += chunk;
-    const Operand of = canonical(draft_, operand);
+    const Operand of = canonical(draft_, operand, chunk);
     return static_cast<std::uint64_t>(static_cast<std::uint32_t>(of.first)) << 32 |
            static_cast<std::uint64_t>(static_cast<std::uint16_t>(of.rank)) << 8 | static_cast<std::uint64_t>(of.buffer);
   }

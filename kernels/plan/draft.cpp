@@ -197,7 +197,8 @@ int chunksOf(const DraftRank& rank, BufferKind buffer) {
                                      : (buffer == BufferKind::Output ? rank.outputChunks : rank.scratchChunks);
 }
 
-Operand canonical(const Draft& draft, const Operand& operand) {
+Operand canonical(const Draft& draft, Operand operand, std::int32_t chunk) {
+  operand.first += chunk;
   return canonical(
       draft.header, [&](int rank) { return draft.ranks[rank].inputChunks; }, operand);
 }

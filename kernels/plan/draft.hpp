@@ -71,7 +71,7 @@ std::string placeOf(const Draft& draft, int rank, int block, int operation);
 int chunksOf(const DraftRank& rank, BufferKind buffer);
 
 /// The chunk that a chunk of a call's output is if the call is in place: of the input, where that is the same memory.
-/// The same operand otherwise.
-Operand canonical(const Draft& draft, const Operand& operand);
+/// The same operand otherwise. chunk: which of the operand's, from its first.
+Operand canonical(const Draft& draft, Operand operand, std::int32_t chunk = 0);
 
 }  // namespace mscclpp::plan

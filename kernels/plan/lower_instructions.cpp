@@ -205,9 +205,7 @@ class Lowering {
       if (at.kind == InstructionKind::Nop) continue;
       const auto note = [&](const ChunkPlace& chunk) {
         for (int i = 0; i < at.count; ++i) {
-          Operand each = operand(nodes_[n].rank, chunk);
-          each.first += i;
-          each = canonical(draft_, each);
+          const Operand each = canonical(draft_, operand(nodes_[n].rank, chunk), i);
           touches[{nodes_[n].rank, each.buffer, each.first}].push_back(n);
         }
       };
@@ -217,9 +215,7 @@ class Lowering {
     const auto isFree = [&](const SentMessage& message) {
       const Instruction& at = instruction(message.receiver);
       for (int i = 0; i < at.count; ++i) {
-        Operand each = operand(nodes_[message.receiver].rank, at.destination);
-        each.first += i;
-        each = canonical(draft_, each);
+        const Operand each = canonical(draft_, operand(nodes_[message.receiver].rank, at.destination), i);
         for (const int n : touches[{each.rank, each.buffer, each.first}]) {
           if (n != message.receiver && !isBefore(message.receiver, n) && !isBefore(n, message.sender)) return false;
         }
@@ -254,9 +250,7 @@ class Lowering {
   std::vector<bool> alwaysSent() {
     std::map<std::tuple<int, BufferKind, int>, int> positions;  // in their part, of what chunks hold
     const auto placedAt = [&](int rank, const ChunkPlace& place, int i) -> int& {
-      Operand each = operand(rank, place);
-      each.first += i;
-      each = canonical(draft_, each);
+      const Operand each = canonical(draft_, operand(rank, place), i);
       const int chunk = each.first % program_.header.chunksPerPart;
       return positions.try_emplace({rank, each.buffer, each.first}, chunk).first->second;
     };

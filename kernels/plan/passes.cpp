@@ -48,12 +48,6 @@ bool contains(const std::vector<Operand>& list, const Operand& operand) {
   return std::find(list.begin(), list.end(), operand) != list.end();
 }
 
-/// A chunk of an operand by the one name of its memory.
-Operand placeOf(const Draft& draft, Operand operand, int chunk) {
-  operand.first += chunk;
-  return canonical(draft, operand);
-}
-
 bool sameShare(const Operation& a, const Operation& b) {
   return a.chunks == b.chunks && a.share == b.share && a.shares == b.shares;
 }
@@ -182,7 +176,7 @@ void dropSelfCopies(const Draft& draft, std::vector<Step>& steps) {
     if (!isTransfer(step) || step.sources.size() != 1 || step.sources.front().access != Access::Local) continue;
     std::erase_if(step.destinations, [&](const Operand& destination) {
       for (int i = 0; i < step.operation.chunks; ++i) {
-        if (placeOf(draft, step.sources.front(), i) != placeOf(draft, destination, i)) return false;
+        if (canonical(draft, step.sources.front(), i) != canonical(draft, destination, i)) return false;
       }
       return destination.form == Form::Plain;
     });
