@@ -13,6 +13,24 @@
 
 using namespace mscclpp;
 
+namespace {
+
+// Threads of a launch start one after the other, on a busy machine much later. Where a test lets a sync() time out, all
+// threads call meet() first, so that the time counts from when they all run.
+class Meeting {
+ public:
+  explicit Meeting(int threads) : absent_(threads) {}
+  void meet() {
+    --absent_;
+    while (absent_ > 0) std::this_thread::yield();
+  }
+
+ private:
+  std::atomic<int> absent_;
+};
+
+}  // namespace
+
 TEST_CASE("launch: every thread of every block of every rank runs once") {
   std::mutex mutex;
   std::multiset<std::tuple<int, int, int>> ran;
@@ -34,9 +52,11 @@ TEST_CASE("launch: all threads run concurrently") {
 }
 
 TEST_CASE("launch: a thread that skips a sync is a deadlock, which is reported") {
+  Meeting meeting(4);
   std::string message;
   try {
-    emulation::launch<2>({1, 1, 4, std::chrono::seconds(1)}, [](int, const auto& grid) {
+    emulation::launch<2>({1, 1, 4, std::chrono::seconds(2)}, [&](int, const auto& grid) {
+      meeting.meet();
       if (grid.block().rank() != 3) grid.block().sync();
     });
   } catch (const emulation::Deadlock& deadlock) {
@@ -66,8 +86,10 @@ TEST_CASE("launch: the first exception of a thread is rethrown after all have en
 }
 
 TEST_CASE("launch: an exception takes precedence over the deadlock that it causes") {
-  CHECK_THROWS_WITH(emulation::launch<1>({1, 1, 2, std::chrono::seconds(1)},
-                                         [](int, const auto& grid) {
+  Meeting meeting(2);
+  CHECK_THROWS_WITH(emulation::launch<1>({1, 1, 2, std::chrono::seconds(2)},
+                                         [&](int, const auto& grid) {
+                                           meeting.meet();
                                            if (grid.block().rank() == 0) throw std::runtime_error("cause");
                                            grid.block().sync();
                                          }),
@@ -75,22 +97,23 @@ TEST_CASE("launch: an exception takes precedence over the deadlock that it cause
 }
 
 TEST_CASE("launch: groups that sync through the same barrier are an error") {
+  Meeting meeting(4);
   std::string message;
   try {
-    emulation::launch<1>({.threads = 4, .timeout = std::chrono::seconds(1)}, [](int, const auto& grid) {
+    emulation::launch<1>({.threads = 4, .timeout = std::chrono::seconds(2)}, [&](int, const auto& grid) {
       const auto first = grid.warps(0, 2);
       const auto second = grid.warps(2, 2);  // the same BarrierIds
-      // The first span stays in its barrier, which needs both of its threads.
+      meeting.meet();
+      // One thread of each span: whichever comes first stays in the barrier, so the other finds it there.
       if (grid.block().rank() == 0) first.block().sync();
-      if (second.isMember()) {
-        std::this_thread::sleep_for(std::chrono::milliseconds(200));
-        second.block().sync();
-      }
+      if (grid.block().rank() == 2) second.block().sync();
     });
   } catch (const std::logic_error& error) {
     message = error.what();
   }
-  CHECK(message.find("threads 0 to 1 and by threads 2 to 3") != std::string::npos);
+  INFO(message);
+  CHECK(message.find("threads 0 to 1") != std::string::npos);
+  CHECK(message.find("threads 2 to 3") != std::string::npos);
 }
 
 TEST_CASE("launch: spans of warps and barriers that a block does not have are errors") {
