@@ -10,17 +10,18 @@
 #include <span>
 #include <utility>
 
+#include "algorithm_choice.hpp"
 #include "algorithms.hpp"
 #include "all_reduce_fp8.hpp"
 #include "backend.hpp"
 #include "call_arguments.hpp"
-#include "call_order.hpp"
 #include "exchange_call.hpp"
 #include "gpu_budget.hpp"
 #include "host/base/process_identity.hpp"
 #include "host/bootstrap/group_agreement.hpp"
 #include "host/communicator/group_setup.hpp"
 #include "joined_reductions.hpp"
+#include "kernel_launcher.hpp"
 #include "kernels/movers/barrier.hpp"
 #include "move_messages.hpp"
 #include "mscclpp/host/base/env.hpp"
@@ -40,12 +41,6 @@ namespace mscclpp {
 using namespace kernels;
 
 namespace {
-
-TraceId traceIdOf(std::size_t algorithm) {
-  return static_cast<TraceId>(static_cast<std::size_t>(TraceId::Algorithm) + algorithm);
-}
-static_assert(static_cast<std::size_t>(TraceId::Algorithm) + algorithmTable.size() <
-              static_cast<std::size_t>(TraceId::FirstUser));
 
 /// What the ranks must have in common, as bytes to compare.
 std::vector<char> selectionBytes(const Selection& selection, int maxBlocks) {
@@ -79,10 +74,10 @@ class Collectives::State {
         rank_(communicator_->bootstrap()->getRank()),
         ranks_(communicator_->bootstrap()->getNranks()),
         onGpu_(deviceType == DeviceType::GPU),
-        maxBlocks_(maxBlocks == 0 ? mostBlocks : maxBlocks),
         backend_(onGpu_ ? gpuBackend() : cpuBackend()),
         monitor_(std::make_shared<WaitMonitor>(*communicator_, deviceType)) {
     monitor_->setTeamIsJob();
+    if (maxBlocks == 0) maxBlocks = mostBlocks;
     if (ranks_ > maxTeamSize) {
       throw Error("a team has at most " + std::to_string(maxTeamSize) + " ranks, the communicator has " +
                       std::to_string(ranks_) + ": split it",
@@ -92,24 +87,31 @@ class Collectives::State {
     // What fails on one rank only, such as a file that it cannot read, is an error on all of them.
     const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Collectives");
     requireSameSelection(agreement.runStep("select its algorithms", [&] {
-      selection_.emplace(deviceType, backend_.deviceName(), ranks_, maxBlocks_);
-      return selectionBytes(*selection_, maxBlocks_);
+      selection_.emplace(deviceType, backend_.deviceName(), ranks_, maxBlocks);
+      return selectionBytes(*selection_, maxBlocks);
     }));
-    bulkCopies_ = true;
+    bool bulkCopies = true;
     for (const auto& ofRank : agreement.runStep(
              "query its GPU", [&] { return std::vector<char>{static_cast<char>(backend_.hasBulkCopies() ? 1 : 0)}; })) {
-      bulkCopies_ &= ofRank.at(0) != 0;
+      bulkCopies &= ofRank.at(0) != 0;
     }
-    lineStoresAtomic_ = backend_.areLineStoresAtomic(*communicator_->bootstrap());
+    const bool lineStoresAtomic = backend_.areLineStoresAtomic(*communicator_->bootstrap());
     auto inUse = wanted == Algorithms::All ? allAlgorithms() : selection_->algorithmsInUse();
-    std::erase_if(inUse, [&](const auto& each) { return !isAvailable(algorithmTable[each.algorithm]); });
+    std::erase_if(inUse, [&](const auto& each) {
+      const Algorithm& algorithm = algorithmTable[each.algorithm];
+      return (algorithm.protocol == Protocol::LL128 && !lineStoresAtomic) ||
+             (algorithm.protocol == Protocol::Bulk && !bulkCopies) ||
+             (!onGpu_ && algorithm.backends != Backends::CpuAndGpu);
+    });
     if (const auto budget = backend_.budget()) {
       // An exchange has a block at least for each pair of ranks and direction.
       share_ =
-          reserveOnAllRanks(*communicator_->bootstrap(), budget, std::max(maxBlocks_, 2 * ranks_ - 1), "Collectives");
-      maxBlocks_ = std::min(maxBlocks_, share_->blocks());
+          reserveOnAllRanks(*communicator_->bootstrap(), budget, std::max(maxBlocks, 2 * ranks_ - 1), "Collectives");
+      maxBlocks = std::min(maxBlocks, share_->blocks());
     }
-    regions_.emplace(*communicator_, deviceType, backend_, inUse, maxBlocks_);
+    regions_.emplace(*communicator_, deviceType, backend_, inUse, maxBlocks);
+    choice_.emplace(deviceType, ranks_, backend_, *selection_, *regions_);
+    launcher_.emplace(rank_, ranks_, maxBlocks, backend_, *regions_, monitor_, share_.get());
     mover_.emplace(*communicator_, deviceType, CopyEngineOptions{}, monitor_);
     if (!env()->npkitDumpDir.empty()) {
       environmentTrace_ = makeTrace({});
@@ -134,9 +136,9 @@ class Collectives::State {
                call.algorithm);
     } else {
       const auto output = findOutput(call);
-      const std::size_t algorithm = choose(call, bytesOf(call), output.has_value());
+      const std::size_t algorithm = choice_->choose(call, bytesOf(call), output.has_value());
       if (algorithmTable[algorithm].variants != Variants::CopyEngine) {
-        runKernel(call, algorithm, output);
+        launcher_->run(call, algorithm, outputsOf(algorithm, output));
       } else if (call.collective == CollectiveType::AllReduce) {
         reduceAndMoveTo(*output, call, algorithm);
       } else {
@@ -215,8 +217,8 @@ class Collectives::State {
       if (call.quantised != nullptr) some.quantised = static_cast<std::byte*>(call.quantised) + first * call.hidden;
       if (call.scales != nullptr) some.scales = call.scales + first * call.scalesOfRow();
       some.rows = std::min(call.rows - first, rowsAtOnce);
-      enqueue("all_reduce_rms_norm", fallbackOf(CollectiveType::AllReduce), some.rows * rowBytes, call.stream,
-              [&] { return kernels.run(some, maxBlocks_, share_ ? share_->start() : KernelStart::InOrder); });
+      launcher_->enqueue("all_reduce_rms_norm", fallbackOf(CollectiveType::AllReduce), some.rows * rowBytes,
+                         call.stream, [&] { return kernels.run(some, launcher_->maxBlocks(), launcher_->start()); });
     }
     if (!onGpu_ && monitor_->failed()) monitor_->check();
   }
@@ -240,8 +242,8 @@ class Collectives::State {
       const Fp8Call some{static_cast<const std::byte*>(call.input) + first * size,
                          static_cast<std::byte*>(call.output) + first * size,
                          std::min(call.count - first, kernels.capacity()), call.stream};
-      enqueue(name, fallbackOf(CollectiveType::AllReduce), some.count * size, call.stream,
-              [&] { return kernels.run(some, maxBlocks_, share_ ? share_->start() : KernelStart::InOrder); });
+      launcher_->enqueue(name, fallbackOf(CollectiveType::AllReduce), some.count * size, call.stream,
+                         [&] { return kernels.run(some, launcher_->maxBlocks(), launcher_->start()); });
     }
     if (!onGpu_ && monitor_->failed()) monitor_->check();
   }
@@ -250,35 +252,20 @@ class Collectives::State {
 
   std::size_t memoryBytes() const { return regions_->memoryBytes() + MoverBarrier::windowBytes(ranks_); }
 
-  bool isConcurrent() const { return share_ == nullptr || share_->isConcurrent(); }
+  bool isConcurrent() const { return launcher_->isConcurrent(); }
 
-  std::vector<std::string> algorithmsOf(CollectiveType collective) const {
-    std::vector<std::string> names;
-    for (std::size_t i = 0; i < algorithmTable.size(); ++i) {
-      if (algorithmTable[i].collective == collective && isSetUp(i)) names.emplace_back(algorithmTable[i].name);
-    }
-    return names;
-  }
+  std::vector<std::string> algorithmsOf(CollectiveType collective) const { return choice_->namesOf(collective); }
 
-  std::size_t select(const CollectiveCall& call, std::size_t bytes, bool isRegistered) const {
-    return firstChoice(call.collective, bytes, [&](std::size_t algorithm) {
-      return isSetUp(algorithm) && canRun(algorithm, call.type, isRegistered);
-    });
-  }
   std::size_t select(const CollectiveCall& call) const {
-    return select(call, bytesOf(call), call.output != nullptr && findOutput(call).has_value());
+    return choice_->select(call, bytesOf(call), hasRegisteredOutput(call));
   }
 
-  bool supports(const CollectiveCall& call) const {
-    const std::size_t algorithm = indexOf(call.collective, call.algorithm);
-    return algorithm < algorithmTable.size() && isSetUp(algorithm) && !isTooLong(algorithm, bytesOf(call)) &&
-           canRun(algorithm, call.type, call.output != nullptr && findOutput(call).has_value());
-  }
+  bool supports(const CollectiveCall& call) const { return choice_->supports(call, hasRegisteredOutput(call)); }
 
   bool takesRegisteredOutput(const CollectiveCall& call) const {
     if (!hasRegisteredForm(call.collective) || call.ignoresRegistration) return false;
     const std::size_t algorithm =
-        call.algorithm.empty() ? select(call, bytesOf(call), true) : indexOf(call.collective, call.algorithm);
+        call.algorithm.empty() ? choice_->select(call, bytesOf(call), true) : indexOf(call.collective, call.algorithm);
     return algorithm < algorithmTable.size() && needsRegistration(algorithmTable[algorithm]);
   }
 
@@ -290,13 +277,14 @@ class Collectives::State {
   }
 
   void record(std::shared_ptr<Trace> trace) {
-    trace_ = trace ? std::move(trace) : environmentTrace_;
-    if (!trace_) return;
+    if (!trace) trace = environmentTrace_;
+    launcher_->record(trace);
+    if (!trace) return;
     for (std::size_t i = 0; i < algorithmTable.size(); ++i) {
       const Algorithm& algorithm = algorithmTable[i];
       const bool isAllReduce = algorithm.collective == CollectiveType::AllReduce;
       const std::string prefix = isAllReduce ? "" : std::string(nameOf(algorithm.collective)) + " ";
-      trace_->name(traceIdOf(i), prefix + algorithm.name, "bytes");
+      trace->name(KernelLauncher::traceIdOf(i), prefix + algorithm.name, "bytes");
     }
   }
 
@@ -350,30 +338,6 @@ class Collectives::State {
     }
   }
 
-  bool isAvailable(const Algorithm& algorithm) const {
-    if (algorithm.protocol == Protocol::LL128 && !lineStoresAtomic_) return false;
-    if (algorithm.protocol == Protocol::Bulk && !bulkCopies_) return false;
-    return onGpu_ || algorithm.backends == Backends::CpuAndGpu;
-  }
-
-  bool isSetUp(std::size_t algorithm) const {
-    return algorithmTable[algorithm].variants == Variants::CopyEngine || regions_->find(algorithm) != nullptr;
-  }
-  /// The longest message of an algorithm that is set up; noLimit: any.
-  std::size_t longestOf(std::size_t algorithm) const {
-    const std::size_t supported = algorithmTable[algorithm].maxBytes;
-    return supported == noLimit ? noLimit : std::min(supported, regions_->find(algorithm)->capacity);
-  }
-  bool isTooLong(std::size_t algorithm, std::size_t bytes) const {
-    return longestOf(algorithm) != noLimit && bytes > longestOf(algorithm);
-  }
-  /// Whether an algorithm that is set up can run a call with elements of this type. isRegistered: its output is.
-  bool canRun(std::size_t algorithm, DataType type, bool isRegistered) const {
-    if (needsRegistration(algorithmTable[algorithm]) && !isRegistered) return false;
-    return algorithmTable[algorithm].variants == Variants::CopyEngine ||
-           backend_.find(algorithm, type, ranks_) != nullptr;
-  }
-
   /// Where the output of a call is registered, if the collective has algorithms for that. Every rank has an output
   /// then, and so finds it there or not alike.
   std::optional<RegisteredBuffers::Match> findOutput(const CollectiveCall& call) const {
@@ -381,38 +345,13 @@ class Collectives::State {
     return registered_.find(call.output, outputBytesOf(call, rank_, ranks_));
   }
 
-  /// The algorithm of a call for a message of `bytes` bytes: the one that it names, or the selected one.
-  std::size_t choose(const CollectiveCall& call, std::size_t bytes, bool isRegistered = false) const {
-    return call.algorithm.empty() ? select(call, bytes, isRegistered) : findNamed(call, bytes, isRegistered);
+  /// The outputs of all ranks, for an algorithm that writes them directly.
+  static Window<> outputsOf(std::size_t algorithm, const std::optional<RegisteredBuffers::Match>& output) {
+    if (algorithmTable[algorithm].link != Link::Outputs) return {};
+    return output->buffer->window<>().subWindow(output->offset);
   }
-
-  std::size_t findNamed(const CollectiveCall& call, std::size_t bytes, bool isRegistered) const {
-    const std::size_t index = indexOf(call.collective, call.algorithm);
-    if (index == algorithmTable.size() || !isSetUp(index)) {
-      std::string known;
-      for (const std::string& each : algorithmsOf(call.collective)) known += (known.empty() ? "" : ", ") + each;
-      throwInvalidCall(call, "unknown algorithm \"" + call.algorithm + "\"; available: " + known);
-    }
-    const Algorithm& algorithm = algorithmTable[index];
-    if (isTooLong(index, bytes)) {
-      const bool fitsInAll = bytes <= algorithm.maxBytes;
-      throwInvalidCall(call, call.algorithm + (fitsInAll ? " is set up for" : " supports") + " messages of up to " +
-                                 std::to_string(longestOf(index)) + " bytes, not " + std::to_string(bytes) +
-                                 ": do not name an algorithm, " +
-                                 (fitsInAll ? "construct Collectives with Algorithms::All, on all ranks, " : "") +
-                                 "or use " + algorithmTable[fallbackOf(call.collective)].name);
-    }
-    if (needsRegistration(algorithm) && !isRegistered) {
-      throwInvalidCall(call, call.algorithm +
-                                 " needs an output inside memory that registerBuffer() has registered, on " +
-                                 "all ranks" + (call.ignoresRegistration ? ", and no ignoresRegistration" : "") +
-                                 ": register it, or do not name an algorithm");
-    }
-    if (!canRun(index, call.type, isRegistered)) {
-      throwInvalidCall(
-          call, call.algorithm + " is not compiled for data type " + nameOf(call.type) + ": do not name an algorithm");
-    }
-    return index;
+  bool hasRegisteredOutput(const CollectiveCall& call) const {
+    return call.output != nullptr && findOutput(call).has_value();
   }
 
   /// Performs an exchange; `algorithm` is that of all messages, or empty.
@@ -426,16 +365,16 @@ class Collectives::State {
     bool areAlike = true;
     for (int m = 0; m < list.count; ++m) {
       MessageList::Message& message = list.messages[static_cast<std::size_t>(m)];
-      message.algorithm = choose(oneMessage, message.bytes);
+      message.algorithm = choice_->choose(oneMessage, message.bytes);
       areAlike = areAlike && message.algorithm == list.messages[0].algorithm;
       sent += message.input != nullptr ? 1 : 0;
       received += message.output != nullptr ? 1 : 0;
     }
     if (list.count == 0) return;
     if (areAlike && sent <= 1 && received <= 1) {
-      runKernel(sendReceiveOf(list, oneMessage), list.messages[0].algorithm);
+      launcher_->run(sendReceiveOf(list, oneMessage), list.messages[0].algorithm);
     } else {
-      runExchange(list, stream);
+      launcher_->exchange(list, stream);
     }
   }
 
@@ -446,7 +385,7 @@ class Collectives::State {
         runJoined(calls.first(moves));
         return moves;
       }
-      const std::size_t reductions = countOfJoinedReductions(calls, longestJoinedOf(calls.front()));
+      const std::size_t reductions = countOfJoinedReductions(calls, choice_->longestJoinedOf(calls.front()));
       if (reductions > 1) {
         runJoinedReductions(calls.first(reductions));
         return reductions;
@@ -461,39 +400,8 @@ class Collectives::State {
     if (monitor_->failed()) monitor_->check();
     const CollectiveCall call = joinedCallOf(reductions);
     if (call.count == 0) return;
-    runKernel(call, selectJoined(call), std::nullopt, reductions);
+    launcher_->run(call, choice_->selectJoined(call), {}, reductions);
     if (!onGpu_ && monitor_->failed()) monitor_->check();
-  }
-
-  /// The first of the selection's choices for so many bytes that `suits`, or the fallback.
-  template <class Suits>
-  std::size_t firstChoice(CollectiveType collective, std::size_t bytes, const Suits& suits) const {
-    for (const Selection::Choice& choice : selection_->choices(collective)) {
-      if (choice.maxBytes != noLimit && bytes > choice.maxBytes) continue;
-      if (suits(choice.algorithm)) return choice.algorithm;
-    }
-    return fallbackOf(collective);
-  }
-
-  bool canRunJoined(std::size_t algorithm, DataType type) const {
-    return isSetUp(algorithm) && backend_.findJoined(algorithm, type, ranks_) != nullptr;
-  }
-  /// The most bytes of a call that performs several of the collective and type of this one; 0 if none can.
-  std::size_t longestJoinedOf(const CollectiveCall& call) const {
-    if (!isJoined(call.collective)) return 0;
-    const std::size_t most = onGpu_ ? mostJoinedBytes : mostJoinedBytesOnCpu;
-    if (canRunJoined(fallbackOf(call.collective), call.type)) return most;
-    std::size_t longest = 0;
-    for (const Selection::Choice& choice : selection_->choices(call.collective)) {
-      if (canRunJoined(choice.algorithm, call.type))
-        longest = std::max(longest, choice.maxBytes == noLimit ? most : choice.maxBytes);
-    }
-    return std::min(longest, most);
-  }
-  /// As select(), for such a call of that many bytes at most.
-  std::size_t selectJoined(const CollectiveCall& call) const {
-    return firstChoice(call.collective, bytesOf(call),
-                       [&](std::size_t algorithm) { return canRunJoined(algorithm, call.type); });
   }
 
   /// Performs moves that countOfJoinedMoves() has counted. All ranks know how long they are, so that those of a pair of
@@ -507,9 +415,9 @@ class Collectives::State {
     for (int m = 0; m < list.count; ++m) {
       MessageList::Message& message = list.messages[static_cast<std::size_t>(m)];
       message.algorithm =
-          select({.collective = CollectiveType::SendReceive, .type = DataType::UINT8}, message.bytes, false);
+          choice_->select({.collective = CollectiveType::SendReceive, .type = DataType::UINT8}, message.bytes, false);
     }
-    runExchange(list, moves.front().stream, &parts);
+    launcher_->exchange(list, moves.front().stream, &parts);
     if (!onGpu_ && monitor_->failed()) monitor_->check();
   }
 
@@ -549,47 +457,10 @@ class Collectives::State {
     return call;
   }
 
-  /// Runs the messages of a list by one kernel, in which all pairs of ranks progress together: a message that is
-  /// received may be needed by others before the ones that this call sends can be received. joined: as of ExchangeCall.
-  void runExchange(const MessageList& list, CUstream_st* stream, const MessageList* joined = nullptr) {
-    const auto timeout = static_cast<std::uint64_t>(monitor_->timeout().count());
-    ExchangeCall call{.rank = rank_,
-                      .ranks = ranks_,
-                      .window = regions_->window().data(),
-                      .places = {},
-                      .wait = BoundedWait(monitor_->deviceControl(), timeout),
-                      .list = list,
-                      .joined = joined,
-                      .shape = shapeOf(list),
-                      .stream = stream,
-                      .start = share_ ? share_->start() : KernelStart::InOrder};
-    for (std::size_t i = 0; i < messageAlgorithms; ++i) {
-      const Region* const region = regions_->find(firstMessageAlgorithm + i);
-      if (region != nullptr) call.places[i] = {region->offset, region->capacity, region->pipeline};
-    }
-    std::size_t bytes = 0;
-    for (int m = 0; m < list.count; ++m) bytes += list.messages[static_cast<std::size_t>(m)].bytes;
-    enqueue("exchange", fallbackOf(CollectiveType::SendReceive), bytes, stream,
-            [&] { return backend_.exchange(call); });
-  }
-
-  /// Enqueues a call of `bytes` bytes by launch(), which returns 0 or a cudaError_t: records it as one of an algorithm,
-  /// and lets it run after the earlier calls of this object and of its chain. Throws CudaError, which names the call.
-  template <class Launch>
-  void enqueue(const char* name, std::size_t algorithm, std::size_t bytes, CUstream_st* stream, const Launch& launch) {
-    const auto track = trace_ ? trace_->trackOfThisThread("calls") : nullptr;
-    if (track) track->begin(traceIdOf(algorithm), bytes);
-    CallOrder::Turn turn = share_ != nullptr ? share_->begin(stream) : CallOrder::Turn();
-    const int error = launch();
-    turn.end();
-    if (track) track->end(traceIdOf(algorithm));
-    if (error != 0) throw CudaError(std::string(name) + ": the launch failed", error);
-  }
-
   /// Runs a valid call by copy engines.
   void moveTo(const RegisteredBuffers::Match& output, const CollectiveCall& call, std::size_t index) {
     const std::size_t bytes = bytesOf(call);
-    enqueue(nameOf(call.collective), index, bytes, call.stream, [&] {
+    launcher_->enqueue(nameOf(call.collective), index, bytes, call.stream, [&] {
       mover_->move(call.collective, call.input, output.buffer->window<>().subWindow(output.offset), bytes, call.root,
                    call.stream);
       return 0;
@@ -611,7 +482,7 @@ class Collectives::State {
       return some;
     };
     const auto runSelected = [&](const CollectiveCall& kernelCall) {
-      runKernel(kernelCall, choose(kernelCall, bytesOf(kernelCall)));
+      launcher_->run(kernelCall, choice_->choose(kernelCall, bytesOf(kernelCall)));
     };
     if (call.count % ranks != 0) runSelected(from(part * ranks, call.count % ranks));
     if (part == 0) return;
@@ -630,98 +501,23 @@ class Collectives::State {
            index);
   }
 
-  /// Runs a valid call by the kernel of an algorithm. joined: the calls that it performs, if they are several.
-  void runKernel(const CollectiveCall& call, std::size_t index,
-                 const std::optional<RegisteredBuffers::Match>& output = std::nullopt,
-                 std::span<const CollectiveCall> joined = {}) {
-    const Algorithm& algorithm = algorithmTable[index];
-    const Region& region = *regions_->find(index);
-    const std::size_t bytes = bytesOf(call);
-    const bool reduces = hasReduction(call.collective);
-    const KernelFunction traced = trace_ && joined.empty() ? backend_.findTraced(index, call.type, ranks_) : nullptr;
-    const KernelFunction function = !joined.empty()     ? backend_.findJoined(index, call.type, ranks_)
-                                    : traced != nullptr ? traced
-                                                        : backend_.find(index, call.type, ranks_);
-    Window<> outputs{};
-    if (algorithm.link == Link::Outputs) outputs = output->buffer->window<>().subWindow(output->offset);
-    const std::size_t elementBytes = reduces ? 1 : sizeOf(call.type);
-    const auto timeout = static_cast<std::uint64_t>(monitor_->timeout().count());
-    enqueue(nameOf(call.collective), index, bytes, call.stream, [&] {
-      return function({.rank = rank_,
-                       .ranks = ranks_,
-                       .window = region.window.data(),
-                       .epochs = static_cast<std::uint64_t*>(region.epochs.get()),
-                       .capacity = region.capacity,
-                       .pipeline = region.pipeline,
-                       .wait = BoundedWait(monitor_->deviceControl(), timeout),
-                       .input = call.input,
-                       .output = call.output,
-                       .outputs = outputs.base,
-                       .count = longestCountOf(call) * elementBytes,
-                       .reduction = call.reduction,
-                       .root = call.root,
-                       .destination = call.destination,
-                       .origin = call.origin,
-                       .receivedCount = call.receivedCount * elementBytes,
-                       .counts = call.counts.data(),
-                       .offsets = call.offsets.data(),
-                       .shape = shapeOf(call, algorithm, region, bytes),
-                       .stream = call.stream,
-                       .trace = trace_ ? trace_->buffer() : TraceBuffer{},
-                       .joined = joined,
-                       .start = share_ ? share_->start() : KernelStart::InOrder});
-    });
-  }
-
-  LaunchShape shapeOf(const CollectiveCall& call, const Algorithm& algorithm, const Region& region,
-                      std::size_t bytes) const {
-    if (!takesAnySize(algorithm.protocol)) {
-      return packetShape(algorithm, ceilDivide(bytes, sizeof(Word128)), ranks_, maxBlocks_);
-    }
-    const int threads = gpuPipeline(algorithm, ranks_, maxBlocks_).threads;
-    if (call.collective != CollectiveType::SendReceive) return {region.pipeline.blocks, threads};
-    const int parts = call.destination >= 0 && call.origin >= 0 && call.origin != rank_ ? 2 : 1;
-    return {parts * messageBlocks(algorithm, region.pipeline, bytes, ranks_, std::max(maxBlocks_ / parts, 1)), threads};
-  }
-
-  /// Every pair has as many blocks as the message that needs most.
-  LaunchShape shapeOf(const MessageList& list) const {
-    const int most = std::max(maxBlocks_ / list.pairCount, 1);
-    LaunchShape shape{1, 0};
-    for (int m = 0; m < list.count; ++m) {
-      const MessageList::Message& message = list.messages[static_cast<std::size_t>(m)];
-      const Algorithm& algorithm = algorithmTable[message.algorithm];
-      const PipelineShape& rings = regions_->find(message.algorithm)->pipeline;
-      shape.blocks = std::max(shape.blocks, messageBlocks(algorithm, rings, message.bytes, ranks_, most));
-      const int threads =
-          isPipelined(algorithm.protocol)
-              ? gpuPipeline(algorithm, ranks_, maxBlocks_).threads
-              : packetShape(algorithm, ceilDivide(message.bytes, sizeof(Word128)), ranks_, most).threads;
-      shape.threads = std::max(shape.threads, threads);
-    }
-    shape.blocks *= list.pairCount;
-    return shape;
-  }
-
   const mscclpp::detail::OwnerProcess owner_;  // a forked child writes no trace
   std::shared_ptr<Communicator> communicator_;
   int rank_;
   int ranks_;
   bool onGpu_;
-  int maxBlocks_;
-  bool lineStoresAtomic_ = false;
-  bool bulkCopies_ = false;  // on all ranks
   const Backend& backend_;
   std::optional<Selection> selection_;
   std::shared_ptr<WaitMonitor> monitor_;
   std::unique_ptr<GpuBudget::Share> share_;  // null on CPUs
   std::optional<Regions> regions_;
+  std::optional<AlgorithmChoice> choice_;
+  std::optional<KernelLauncher> launcher_;
   std::optional<CopyEngineMover> mover_;
   std::map<DataType, std::unique_ptr<RmsNormKernels>> rmsNormKernels_;  // those in use
   std::map<DataType, std::unique_ptr<Fp8Kernels>> fp8Kernels_;          // those in use
   RegisteredBuffers registered_;
   std::shared_ptr<Trace> environmentTrace_;  // if the environment asks for one
-  std::shared_ptr<Trace> trace_;             // null: calls are not recorded
 };
 
 Collectives::Collectives(std::shared_ptr<Communicator> communicator, DeviceType deviceType, Algorithms algorithms,

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "backend.hpp"
+#include "bench/fusion/random_rows.hpp"
 #include "bench/json_line.hpp"
 #include "gpu_main.hpp"
 #include "kernels/fused_gemm.hpp"
@@ -127,28 +128,12 @@ class Bench {
   int rank() const { return bootstrap_->getRank(); }
   std::size_t ranks() const { return static_cast<std::size_t>(bootstrap_->getNranks()); }
 
-  /// Random numbers in [-1, 1), a pattern of 4 MiB that is repeated.
-  std::shared_ptr<void> random(std::size_t count, std::uint32_t seed) {
-    constexpr std::size_t most = 2 << 20;
-    std::vector<std::uint16_t> pattern(std::min(count, most));
-    for (auto& value : pattern) {
-      seed = seed * 1664525u + 1013904223u;
-      value = static_cast<std::uint16_t>((seed >> 16 & 0x8000u) | (123u + (seed >> 24 & 3u)) << 7 | (seed >> 8 & 127u));
-    }
-    auto memory = backend_->allocate(count * elementBytes);
-    for (std::size_t at = 0; at < count; at += most) {
-      backend_->upload(static_cast<std::uint16_t*>(memory.get()) + at, pattern.data(),
-                       std::min(most, count - at) * elementBytes);
-    }
-    return memory;
-  }
-
   void measureLayer(const Layer& layer) {
     const bool gathers = layer.collective == GemmCollective::AllGather;
     const auto maxRows = static_cast<std::size_t>(*std::max_element(options_.rows.begin(), options_.rows.end()));
     const auto seed = static_cast<std::uint32_t>(rank());
-    const auto input = random(maxRows * layer.depth, seed + 100);
-    const auto weight = random(layer.width * layer.depth, seed + 200);
+    const auto input = randomRows(*backend_, maxRows * layer.depth, seed + 100);
+    const auto weight = randomRows(*backend_, layer.width * layer.depth, seed + 200);
     const auto gathered = backend_->allocate(gathers ? maxRows * layer.depth * elementBytes : 16);
     const auto product = backend_->allocate(maxRows * layer.width * elementBytes);
     const auto output = backend_->allocate(maxRows * layer.width * elementBytes);

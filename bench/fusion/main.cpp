@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "backend.hpp"
+#include "bench/fusion/random_rows.hpp"
 #include "bench/json_line.hpp"
 #include "gpu_main.hpp"
 #include "kernels.hpp"
@@ -66,19 +67,6 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   return std::nullopt;
 }
 
-/// Numbers in [-1, 1) as bf16.
-std::vector<std::uint16_t> values(std::size_t count, std::uint32_t seed) {
-  std::vector<std::uint16_t> result(count);
-  std::uint32_t state = seed;
-  for (auto& value : result) {
-    state = state * 1664525u + 1013904223u;
-    // The sign, an exponent of 2^-1 to 2^-4, and the leading bits of the fraction.
-    value =
-        static_cast<std::uint16_t>((state >> 16 & 0x8000u) | (123u + (state >> 24 & 3u)) << 7 | (state >> 8 & 127u));
-  }
-  return result;
-}
-
 class Bench {
  public:
   Bench(const Options& options, ProcessGroup& group)
@@ -96,16 +84,10 @@ class Bench {
                              std::min<std::size_t>(maxElements, options.maxOneShotBytes / elementBytes), options.shape);
     twoShot_ = makeFusedNorm(*communicator_, FusedPattern::TwoShot, maxElements, options.shape);
     const std::size_t bytes = maxElements * elementBytes;
-    for (auto* buffer : {&input_, &residual_, &reduced_, &newResidual_, &normalised_}) {
-      *buffer = backend_->allocate(bytes);
-    }
-    weight_ = backend_->allocate(most(options.hidden) * elementBytes);
-    const auto upload = [&](const std::shared_ptr<void>& to, std::size_t count, std::uint32_t seed) {
-      backend_->upload(to.get(), values(count, seed).data(), count * elementBytes);
-    };
-    upload(input_, maxElements, 100u + static_cast<std::uint32_t>(rank()));
-    upload(residual_, maxElements, 1);
-    upload(weight_, most(options.hidden), 2);
+    for (auto* buffer : {&reduced_, &newResidual_, &normalised_}) *buffer = backend_->allocate(bytes);
+    input_ = randomRows(*backend_, maxElements, 100u + static_cast<std::uint32_t>(rank()));
+    residual_ = randomRows(*backend_, maxElements, 1);
+    weight_ = randomRows(*backend_, most(options.hidden), 2);
   }
 
   void run() {

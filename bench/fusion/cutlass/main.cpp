@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "backend.hpp"
+#include "bench/fusion/random_rows.hpp"
 #include "bench/json_line.hpp"
 #include "gemm.hpp"
 #include "kernels/gpu/cublas.hpp"
@@ -79,25 +80,6 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   return commandLine.parse(argc, argv);
 }
 
-/// GPU memory with numbers of bfloat16 in (-1, 1): a random sequence, again and again.
-std::shared_ptr<void> randomMatrix(perf::Backend& backend, std::size_t count, std::uint32_t seed) {
-  constexpr std::size_t period = 1'000'003;
-  std::vector<std::uint16_t> values(std::min(count, period));
-  std::uint32_t state = seed;
-  for (auto& value : values) {
-    state = state * 1664525u + 1013904223u;
-    // The sign, an exponent of 2^-1 to 2^-4, and the leading bits of the fraction.
-    value =
-        static_cast<std::uint16_t>((state >> 16 & 0x8000u) | (123u + (state >> 24 & 3u)) << 7 | (state >> 8 & 127u));
-  }
-  auto memory = backend.allocate(count * sizeof(bf16));
-  for (std::size_t i = 0; i < count; i += period) {
-    backend.upload(static_cast<std::uint16_t*>(memory.get()) + i, values.data(),
-                   std::min(period, count - i) * sizeof(bf16));
-  }
-  return memory;
-}
-
 class Bench {
  public:
   Bench(const Options& options, ProcessGroup& group)
@@ -147,10 +129,10 @@ class Bench {
     const Kernels& kernels = kernels_[static_cast<std::size_t>(tile)];
     const auto outputCount = static_cast<std::size_t>(rows) * static_cast<std::size_t>(n);
     const int rank = bootstrap_->getRank();
-    const auto a = randomMatrix(*backend_, static_cast<std::size_t>(rows) * static_cast<std::size_t>(k),
-                                100u + static_cast<std::uint32_t>(rank));
-    const auto b = randomMatrix(*backend_, static_cast<std::size_t>(n) * static_cast<std::size_t>(k),
-                                200u + static_cast<std::uint32_t>(rank));
+    const auto a = fusionbench::randomRows(*backend_, static_cast<std::size_t>(rows) * static_cast<std::size_t>(k),
+                                           100u + static_cast<std::uint32_t>(rank));
+    const auto b = fusionbench::randomRows(*backend_, static_cast<std::size_t>(n) * static_cast<std::size_t>(k),
+                                           200u + static_cast<std::uint32_t>(rank));
     const auto out = backend_->allocate(outputCount * sizeof(bf16));
     const Problem problem{rows, n, k, a.get(), b.get(), out.get(), options_.swizzle};
 
