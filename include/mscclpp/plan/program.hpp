@@ -273,7 +273,9 @@ class Program {
 /// Compiles only for a plan without fault, and names the fault otherwise.
 template <Fault fault>
 struct ProvenPlan {
-  static_assert(fault.kind == FaultKind::None, "this plan has a fault: see the members of `fault` in this message");
+  static_assert(fault.kind == FaultKind::None,
+                "this plan has a fault: see the members of `fault` (plan/fault.hpp) in this message; at run time "
+                "describe(plan, check(plan)) of plan/fault_message.hpp is a sentence");
   static constexpr bool value = true;
 };
 template <auto make>
