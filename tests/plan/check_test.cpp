@@ -526,6 +526,21 @@ TEST_CASE("positions are those of the data, in scratch too") {
   CHECK(faultOfPlan(plan) == FaultKind::WrongPosition);
 }
 
+TEST_CASE("a wrong result is told with the operation that wrote it") {
+  const Plan plan = exchange({}, [&](Program& program, int rank, int peer) {
+    copyOwn(program, rank);
+    auto block = program.block(rank, 0);
+    block.signal(peer).wait(peer);
+    block.copy(input(rank, 0), output(peer, rank)).signal(peer).wait(peer);
+    if (rank == 1) block.copy(output(1, 0), output(1, 1));
+  });
+  const Fault fault = check(plan);
+  CHECK(describe(plan, fault) ==
+        "plan: output chunk 1 of rank 1 does not hold what the collective defines; rank 1, block 0, operation " +
+            std::to_string(fault.otherOperation) + " (transfer) wrote it last.");
+  CHECK(fault.otherOperation == plan.blocks[1].operations.count - 1);
+}
+
 TEST_CASE("custom collectives are held to their expectations") {
   const auto make = [](int expected) {
     Program program({.collective = CollectiveKind::Custom, .ranks = 2});

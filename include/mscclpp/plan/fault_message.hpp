@@ -128,7 +128,7 @@ class FaultMessage {
       case FaultKind::WrongPosition:
         return "the position of the data is not what the operation says: call setPositions()";
       case FaultKind::WrongResult:
-        return chunk() + " does not hold what the collective defines" + call();
+        return chunk() + " does not hold what the collective defines; " + other + " wrote it last" + call();
     }
     return {};
   }
