@@ -526,6 +526,17 @@ TEST_CASE("positions are those of the data, in scratch too") {
   CHECK(faultOfPlan(plan) == FaultKind::WrongPosition);
 }
 
+TEST_CASE("operands of a transfer have as many chunks") {
+  const auto make = [](int sources, int destinations) {
+    Program program({.collective = CollectiveKind::Broadcast, .ranks = 1, .chunksPerPart = 2});
+    program.block(0, 0).copy(input(0, 0, sources), output(0, 0, destinations));
+    return program.finish();
+  };
+  CHECK(faultOfPlan(make(2, 2)) == FaultKind::None);
+  CHECK(faultOfPlan(make(2, 1)) == FaultKind::WrongTransfer);
+  CHECK(faultOfPlan(make(1, 2)) == FaultKind::WrongTransfer);
+}
+
 TEST_CASE("a wrong result is told with the operation that wrote it") {
   const Plan plan = exchange({}, [&](Program& program, int rank, int peer) {
     copyOwn(program, rank);

@@ -71,7 +71,7 @@ class FaultMessage {
       case FaultKind::WrongSwitchTransfer:
         return "a switch channel serves one buffer of its members only";
       case FaultKind::WrongTransfer:
-        return "a transfer needs chunks, a source and a destination";
+        return "a transfer needs a source and a destination, each of as many chunks, at least one";
       case FaultKind::WrongShare:
         return "the shares of a transfer are not numbered from 0 to their number, or the plan has too many different "
                "numbers of shares";
