@@ -4,8 +4,11 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <utility>
 
+#include "host/base/byte_stream.hpp"
+#include "host/bootstrap/group_agreement.hpp"
 #include "host/memory/device_memory.hpp"
 #include "kernels/gpu_budget.hpp"
 #include "kernels/moe/buffer_memory.hpp"
@@ -33,6 +36,51 @@ void requireRows(const void* rows, const char* name) {
   requireAligned(rows, 16, name);
 }
 
+constexpr detail::WireFormat configFormat{"configuration of a moe::Buffer", 0x43454f4d, 1};
+
+struct Property {
+  const char* name;
+  std::uint64_t value;
+};
+
+/// What the ranks have to agree on: it determines the slots of a rank and how its peers read what it sends. Numbers of
+/// blocks and bulk copies may differ.
+std::array<Property, 8> propertiesOf(const BufferConfig& config, DeviceType where) {
+  return {{{"device type", static_cast<std::uint64_t>(where)},
+           {"maxTokens", config.maxTokens},
+           {"maxLowLatencyTokens", config.maxLowLatencyTokens},
+           {"topk", static_cast<std::uint64_t>(config.topk)},
+           {"experts", static_cast<std::uint64_t>(config.experts)},
+           {"hidden", config.hidden},
+           {"format", static_cast<std::uint64_t>(config.format)},
+           {"alignment", config.alignment}}};
+}
+
+/// Collective. Throws on all ranks unless the configuration of each is valid, and all are the same.
+void requireSameConfig(Communicator& communicator, const BufferConfig& config, DeviceType where) {
+  const auto own = propertiesOf(config, where);
+  const detail::GroupAgreement agreement(*communicator.bootstrap(), "moe::Buffer");
+  const auto all = agreement.runStep("state its configuration", [&] {
+    require(where == DeviceType::CPU || where == DeviceType::GPU, "the device type must be CPU or GPU");
+    requireValid(config, agreement.size());
+    detail::ByteWriter writer(configFormat);
+    for (const Property& property : own) writer.put(property.value);
+    return writer.finish();
+  });
+  std::array<std::uint64_t, std::tuple_size_v<decltype(own)>> first{};
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    detail::ByteReader reader(all[rank], configFormat);
+    for (std::size_t i = 0; i < own.size(); ++i) {
+      const auto value = reader.get<std::uint64_t>();
+      if (rank == 0) first[i] = value;
+      require(value == first[i], std::string(own[i].name) + " is " + std::to_string(first[i]) + " on rank 0, but " +
+                                     std::to_string(value) + " on rank " + std::to_string(rank) +
+                                     "; every rank must make the same buffer");
+    }
+    reader.expectEnd();
+  }
+}
+
 const char* nameOf(Form form) {
   return form == Form::LowLatency ? "low-latency" : "bandwidth";
 }
@@ -53,7 +101,7 @@ class Buffer::State {
   using Record = DispatchHandle::Record;
 
   State(Communicator& communicator, DeviceType where, const BufferConfig& config, std::shared_ptr<WaitMonitor> monitor)
-      : config_(valid(config, communicator.bootstrap()->getNranks(), where)),
+      : config_(agreed(communicator, config, where)),
         where_(where),
         team_(communicator.bootstrap()->getRank(), communicator.bootstrap()->getNranks()),
         monitor_(std::move(monitor)) {
@@ -269,9 +317,8 @@ class Buffer::State {
     return sent.number;
   }
 
-  static const BufferConfig& valid(const BufferConfig& config, int ranks, DeviceType where) {
-    require(where == DeviceType::CPU || where == DeviceType::GPU, "the device type must be CPU or GPU");
-    requireValid(config, ranks);
+  static const BufferConfig& agreed(Communicator& communicator, const BufferConfig& config, DeviceType where) {
+    requireSameConfig(communicator, config, where);
     return config;
   }
 

@@ -23,12 +23,13 @@ void requireValid(const BufferConfig& config, int ranks) {
   require(config.topk >= 1 && config.topk <= maxTopk,
           "topk is " + std::to_string(config.topk) + "; a token has 1 to " + std::to_string(maxTopk) + " experts");
   require(config.experts > 0 && config.experts % ranks == 0, "experts is " + std::to_string(config.experts) +
-                                                                 "; it must be a multiple of the " +
+                                                                 "; it must be a positive multiple of the " +
                                                                  std::to_string(ranks) + " ranks");
   require(config.hidden > 0 && config.hidden % 16 == 0,
-          "hidden is " + std::to_string(config.hidden) + "; it must be a multiple of 16");
+          "hidden is " + std::to_string(config.hidden) + "; it must be a positive multiple of 16");
   require(config.experts / ranks <= 65535, "a rank has at most 65535 experts");
-  require(config.alignment > 0 && config.alignment <= 65536, "alignment is 1 (none) to 65536 rows");
+  require(config.alignment > 0 && config.alignment <= 65536,
+          "alignment is " + std::to_string(config.alignment) + "; it must be 1 (none) to 65536 rows");
   require(config.blocks >= 0 && config.lowLatencyBlocks >= 0, "the number of blocks is negative");
   const Dimensions many{config.maxTokens, config.topk, config.experts, ranks};
   const auto few = std::uint64_t{config.maxLowLatencyTokens} * static_cast<std::uint64_t>(config.experts);

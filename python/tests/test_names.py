@@ -48,7 +48,7 @@ NAMES = {
         set_fallback_algorithm_selector build build_default_algorithms""",
     "mscclpp.Executor": "execute check reset",
     "mscclpp.ExecutionPlan": "name collective rank min_message_size max_message_size is_in_place",
-    "mscclpp.Plan": """from_json from_xml from_text to_json to_text to_svg simulate verified name ranks in_place
+    "mscclpp.Plan": """from_json from_xml from_text to_json to_xml to_text to_svg simulate verified name ranks in_place
         message_range blocks""",
     "mscclpp.plans": "compile make_algorithm library make",
     "mscclpp.Collectives": """run exchange check algorithms supports selected_algorithm register_buffer is_concurrent

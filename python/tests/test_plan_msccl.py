@@ -203,6 +203,8 @@ def test_xml(capsys):
     assert text.count("<gpu ") == 2 and 'coll="allgather"' in text
     plan = mscclpp.Plan.from_xml(text).verified()
     assert plan.ranks == 2 and plan.name == "copies"
+    again = mscclpp.Plan.from_xml(plan.to_xml()).verified()
+    assert again.ranks == 2 and again.name == "copies"
     with pytest.raises(mscclpp.InvalidUsage):
         mscclpp.Plan.from_xml(text.replace('type="s"', 'type="x"'))
 

@@ -48,8 +48,8 @@ TEST_CASE("wait_error: a wrong call names the difference, and what to do") {
   CHECK(starts(sentence(WaitOutcome::OtherCollective, 1, 2),
                "rank 5 calls another collective than rank 3 on the same scratch: all ranks must make the same calls"));
   CHECK(starts(sentence(WaitOutcome::InvalidCall, 300, 2 + 65536 * 64),
-               "rank 3 calls a collective with 300 elements and a grid of 2 blocks of 64 threads, which its scratch is "
-               "not made for, or with an operator that does not exist: make the scratch for as many elements"));
+               "rank 3 calls a collective with 300 elements (of a GEMM: rows) and a grid of 2 blocks of 64 threads, "
+               "which do not fit its other arguments: make the scratch for as many elements or rows"));
 }
 
 TEST_CASE("wait_error: exceptions carry the record and its sentence") {

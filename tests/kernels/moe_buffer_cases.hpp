@@ -234,7 +234,9 @@ inline void checkMoeMisuse(Communicator& communicator, const MoeMemory& memory) 
   };
   expect("hidden is 8", [](moe::BufferConfig& config) { config.hidden = 8; });
   expect("topk is 9", [](moe::BufferConfig& config) { config.topk = 9; });
-  expect("must be a multiple of the", [](moe::BufferConfig& config) { config.experts = 7; });
+  expect("must be a positive multiple of the", [](moe::BufferConfig& config) { config.experts = 7; });
+  expect("hidden is 0; it must be a positive multiple of 16", [](moe::BufferConfig& config) { config.hidden = 0; });
+  expect("alignment is 0; it must be 1 (none) to 65536", [](moe::BufferConfig& config) { config.alignment = 0; });
   expect("maxTokens and maxLowLatencyTokens are 0",
          [](moe::BufferConfig& config) { config.maxTokens = config.maxLowLatencyTokens = 0; });
   expect("maxLowLatencyTokens is 1025; a low-latency call has at most 1024",
@@ -245,6 +247,25 @@ inline void checkMoeMisuse(Communicator& communicator, const MoeMemory& memory) 
     config.maxTokens = 65535;
     config.alignment = 65536;
   });
+  if (ranks > 1) {
+    const bool isLast = communicator.bootstrap()->getRank() == ranks - 1;
+    const std::string last = " on rank " + std::to_string(ranks - 1) + "; every rank must make the same buffer";
+    const auto expectOther = [&](const std::string& part, const std::function<void(moe::BufferConfig&)>& change) {
+      expect((part + last).c_str(), [&](moe::BufferConfig& config) {
+        if (isLast) change(config);
+      });
+    };
+    expectOther("maxTokens is 30 on rank 0, but 31", [](moe::BufferConfig& config) { config.maxTokens = 31; });
+    expectOther("maxLowLatencyTokens is 9 on rank 0, but 0",
+                [](moe::BufferConfig& config) { config.maxLowLatencyTokens = 0; });
+    expectOther("topk is 3 on rank 0, but 2", [](moe::BufferConfig& config) { config.topk = 2; });
+    expectOther("experts is " + std::to_string(4 * ranks) + " on rank 0, but " + std::to_string(8 * ranks),
+                [](moe::BufferConfig& config) { config.experts *= 2; });
+    expectOther("hidden is 272 on rank 0, but 256", [](moe::BufferConfig& config) { config.hidden = 256; });
+    expectOther("format is 0 on rank 0, but 2",
+                [](moe::BufferConfig& config) { config.format = moe::RowFormat::QuantiseBf16; });
+    expectOther("alignment is 8 on rank 0, but 1", [](moe::BufferConfig& config) { config.alignment = 1; });
+  }
   moe::Buffer buffer(communicator, memory.where, moeConfig(ranks, moe::RowFormat::Bf16));
   const moe::Buffer other(communicator, memory.where, moeConfig(ranks, moe::RowFormat::Bf16));
   moe::DispatchHandle handle = buffer.makeHandle(), second = buffer.makeHandle(), foreign = other.makeHandle(), empty;

@@ -78,12 +78,12 @@ inline std::string sentenceOf(const WaitRecord& record) {
   std::string end = " until it was aborted";
   switch (record.outcome) {
     case WaitOutcome::InvalidCall:
-      return own + " calls a collective with " + std::to_string(record.expected) + " elements and a grid of " +
-             detail::gridText(record.seen) +
-             ", which its scratch is not made for, or with an operator that does not exist: make the scratch for as "
-             "many "
-             "elements (CollectiveState, scratchFor), that of a pipeline for as many blocks and with a power of two of "
-             "slots (PipelineShape); of the values of a RuntimeOp, SUM, PROD, MAX, MIN and AVG are operators";
+      return own + " calls a collective with " + std::to_string(record.expected) +
+             " elements (of a GEMM: rows) and a grid of " + detail::gridText(record.seen) +
+             ", which do not fit its other arguments: make the scratch for as many elements or rows (CollectiveState, "
+             "scratchFor), that of a pipeline for as many blocks and with a power of two of slots (PipelineShape); "
+             "launch a GEMM with blocks of maxBlockThreads threads, and with matrices that have these rows and the "
+             "columns of its scratch; of the values of a RuntimeOp, SUM, PROD, MAX, MIN and AVG are operators";
     case WaitOutcome::OtherCollective:
       return peer + " calls another collective than " + own +
              " on the same scratch: all ranks must make the same calls in the same order, with the same element type, "

@@ -71,7 +71,7 @@ class FaultMessage {
       case FaultKind::WrongSwitchTransfer:
         return "a switch channel serves one buffer of its members only";
       case FaultKind::WrongTransfer:
-        return "a transfer needs chunks, a source and a destination";
+        return "a transfer needs a source and a destination, each of as many chunks, at least one";
       case FaultKind::WrongShare:
         return "the shares of a transfer are not numbered from 0 to their number, or the plan has too many different "
                "numbers of shares";
@@ -128,7 +128,7 @@ class FaultMessage {
       case FaultKind::WrongPosition:
         return "the position of the data is not what the operation says: call setPositions()";
       case FaultKind::WrongResult:
-        return chunk() + " does not hold what the collective defines" + call();
+        return chunk() + " does not hold what the collective defines; " + other + " wrote it last" + call();
     }
     return {};
   }

@@ -4,6 +4,7 @@
 // beside the kernel that executes it, and `static_assert(isProven<makePlan>)` refuses a wrong one.
 #pragma once
 
+#include <algorithm>
 #include <initializer_list>
 #include <span>
 #include <vector>
@@ -63,7 +64,7 @@ class Program {
   /// The writer of one block: each call appends an operation.
   class BlockWriter {
    public:
-    /// Copies chunks to other chunks, which may be a peer's, and both may be packets.
+    /// Copies chunks to as many other chunks, which may be a peer's, and both may be packets.
     constexpr BlockWriter& copy(const Chunks& source, const Chunks& destination) {
       return reduce({&source, 1}, {&destination, 1});
     }
@@ -143,8 +144,12 @@ class Program {
     }
     constexpr BlockWriter& transfer(std::span<const Chunks> sources, std::span<const Chunks> destinations,
                                     Access remote) {
+      const int count = sources.empty() ? 0 : sources[0].count;
+      const auto isOther = [count](const Chunks& chunks) { return chunks.count != count; };
+      const bool isUneven = std::any_of(sources.begin(), sources.end(), isOther) ||
+                            std::any_of(destinations.begin(), destinations.end(), isOther);
       return add({.kind = OperationKind::Transfer,
-                  .chunks = sources.empty() ? 0 : sources[0].count,
+                  .chunks = isUneven ? 0 : count,  // of none: FaultKind::WrongTransfer
                   .sources = operands(sources, Access::Memory),
                   .destinations = operands(destinations, remote),
                   .share = static_cast<std::int16_t>(share_),
@@ -273,7 +278,9 @@ class Program {
 /// Compiles only for a plan without fault, and names the fault otherwise.
 template <Fault fault>
 struct ProvenPlan {
-  static_assert(fault.kind == FaultKind::None, "this plan has a fault: see the members of `fault` in this message");
+  static_assert(fault.kind == FaultKind::None,
+                "this plan has a fault: see the members of `fault` (plan/fault.hpp) in this message; at run time "
+                "describe(plan, check(plan)) of plan/fault_message.hpp is a sentence");
   static constexpr bool value = true;
 };
 template <auto make>

@@ -115,7 +115,7 @@ class SimulatedData {
       for (const DataAccess& earlier : cell.reads)
         if (!isOrdered(earlier, access, order)) state_.reportOrder(FaultKind::AccessAfterCall, access, earlier);
       if (state_.pair == nullptr && !expected.empty() && values_[cell.value].contributions != expected)
-        state_.reportAt(FaultKind::WrongResult, -1, rank);
+        state_.reportConflict(FaultKind::WrongResult, access, cell.write);
     }
   }
 
