@@ -126,10 +126,10 @@ std::tuple<Tensor, Tensor, Tensor> runQuantised(const char* op, GemmCollective c
   return withPythonErrors([&] {
     const Operands operands = operandsOf(op, collective, input, weight, group);
     Norm norm = normOf(op, operands, residual, normWeight, epsilon);
-    const QuantisedRows quantised =
+    const auto [quantised, scales] =
         makeQuantisedRows(op, norm.call, operands.input, operands.shape, quantisation, scale);
     run(collective, operands, {.norm = &norm.call});
-    return std::tuple(quantised.rows, quantised.scales, norm.newResidual);
+    return std::tuple(quantised, scales, norm.newResidual);
   });
 }
 

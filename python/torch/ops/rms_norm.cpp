@@ -76,9 +76,9 @@ Tensor toReadable(const Tensor& tensor) {
   return isAligned(contiguous) ? contiguous : torch::stable::clone(contiguous);
 }
 
-QuantisedRows makeQuantisedRows(const char* op, RmsNormCall& call, const Tensor& like,
-                                std::span<const std::int64_t> shape, const std::string& quantisation,
-                                const std::optional<Tensor>& scale) {
+std::tuple<Tensor, Tensor> makeQuantisedRows(const char* op, RmsNormCall& call, const Tensor& like,
+                                             std::span<const std::int64_t> shape, const std::string& quantisation,
+                                             const std::optional<Tensor>& scale) {
   call.quantisation = toQuantisation(op, quantisation);
   const bool isStatic = call.quantisation == Quantisation::Fp8Static;
   if (isStatic != scale.has_value()) {
@@ -98,7 +98,7 @@ QuantisedRows makeQuantisedRows(const char* op, RmsNormCall& call, const Tensor&
   call.quantised = rows.data_ptr();
   call.scales = isStatic ? nullptr : static_cast<float*>(scales.data_ptr());
   call.scale = isStatic ? static_cast<const float*>(scale->data_ptr()) : nullptr;
-  return {rows, scales};
+  return std::tuple(rows, scales);
 }
 
 std::tuple<Tensor, Tensor> allReduceRmsNorm(const Tensor& tensor, const std::optional<Tensor>& residual,
@@ -142,12 +142,12 @@ std::tuple<Tensor, Tensor, Tensor> allReduceRmsNormQuantised(const Tensor& tenso
     requireShapes(op, tensor, residual, weight);
     const Tensor weights = toReadable(weight);
     RmsNormCall call = callFor(op, tensor, weights, epsilon);
-    const QuantisedRows quantised = makeQuantisedRows(op, call, tensor, shapeOf(tensor), quantisation, scale);
+    const auto [quantised, scales] = makeQuantisedRows(op, call, tensor, shapeOf(tensor), quantisation, scale);
     const Tensor newResidual = makeLike(tensor, shapeOf(tensor));
     const auto readable = residual ? std::optional(toReadable(*residual)) : std::nullopt;
     call.newResidual = newResidual.data_ptr();
     run(call, toReadable(tensor), readable, group);
-    return std::tuple(quantised.rows, quantised.scales, newResidual);
+    return std::tuple(quantised, scales, newResidual);
   });
 }
 
