@@ -3,6 +3,8 @@
 #include <string>
 #include <utility>
 
+#include "kernels/rms_norm.hpp"
+#include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp {
@@ -25,7 +27,47 @@ FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer) {
                     ": make a FusedGemm for each " + name,
                 ErrorCode::InvalidUsage);
   }
+  if (layer.hasNorm != (call.norm != nullptr)) {
+    throw Error(layer.hasNorm
+                    ? "a call without a norm of a layer with one: set FusedGemmCall::norm"
+                    : "a call with a norm of a layer without: make the FusedGemm for them (GemmLayer::hasNorm)",
+                ErrorCode::InvalidUsage);
+  }
+  if (layer.hasNorm && call.output != nullptr) {
+    throw Error("a call with a norm has an output: the arrays of its norm are its outputs", ErrorCode::InvalidUsage);
+  }
   return call;
+}
+
+RmsNormCall normOf(const FusedGemmCall& call, const GemmLayer& layer, int rank, int ranks) {
+  const auto slice = ceilDivide(call.rows, static_cast<std::size_t>(ranks));
+  const bool scatters = layer.collective == GemmCollective::ReduceScatter;
+  RmsNormCall norm = *call.norm;
+  norm.input = nullptr;
+  norm.rows = scatters ? steppedPart(call.rows, slice, static_cast<std::size_t>(rank)).size() : call.rows;
+  norm.hidden = call.width;
+  norm.type = DataType::BFLOAT16;
+  norm.stream = call.stream;
+  requireValidNorm(norm, "norm of a fused GEMM");
+  if (norm.quantisation != Quantisation::None && norm.normalised != nullptr) {
+    throw Error(
+        "norm of a fused GEMM: with a quantisation the rows are stored in their quantised form alone: pass "
+        "null as normalised",
+        ErrorCode::InvalidUsage);
+  }
+  return norm;
+}
+
+void requireSameLayer(const GemmLayer& layer, int rank, const GemmLayer& ofRank0) {
+  const bool gathers = layer.collective == GemmCollective::AllGather;
+  if (layer.collective == ofRank0.collective && layer.maxRows == ofRank0.maxRows && layer.hasNorm == ofRank0.hasNorm &&
+      (gathers ? layer.depth == ofRank0.depth : layer.width == ofRank0.width)) {
+    return;
+  }
+  throw Error("rank " + std::to_string(rank) +
+                  " makes a FusedGemm for another layer than rank 0: pass the same collective, maxRows, hasNorm and " +
+                  (gathers ? "depth" : "width") + " on all ranks",
+              ErrorCode::InvalidUsage);
 }
 
 }  // namespace kernels
@@ -34,6 +76,17 @@ std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmL
                                          std::shared_ptr<Collectives> collectives) {
   if (layer.maxRows == 0 || layer.width == 0 || layer.depth == 0) {
     throw Error("a FusedGemm needs the sizes of its layer: maxRows, width and depth above 0", ErrorCode::InvalidUsage);
+  }
+  if (layer.hasNorm && layer.collective == GemmCollective::AllGather) {
+    throw Error(
+        "a FusedGemm of an all-gather has no norm, which is of rows that are summed over the ranks: use "
+        "AllReduce or ReduceScatter",
+        ErrorCode::InvalidUsage);
+  }
+  if (layer.hasNorm && (layer.width % 16 != 0 || layer.width > mostRmsNormElements)) {
+    throw Error("a FusedGemm with a norm of width " + std::to_string(layer.width) + ": it is at most " +
+                    std::to_string(mostRmsNormElements) + ", in multiples of 16",
+                ErrorCode::InvalidUsage);
   }
   return deviceType == DeviceType::GPU ? kernels::gpu::makeFusedGemm(communicator, layer, std::move(collectives))
                                        : kernels::cpu::makeFusedGemm(communicator, layer);

@@ -10,14 +10,22 @@
 
 namespace mscclpp::kernels {
 
-/// The call with its width and depth. Throws Error(InvalidUsage) if the layer is not made for its sizes.
+/// The call with its width and depth. Throws Error(InvalidUsage) if the layer is not made for its sizes, or for calls
+/// with a norm, or without.
 FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer);
+/// The norm of a rank's call that sized() returned, with all but the input. Throws Error(InvalidUsage) for one that
+/// lacks arrays.
+RmsNormCall normOf(const FusedGemmCall& call, const GemmLayer& layer, int rank, int ranks);
+
+/// Throws Error(InvalidUsage) unless what all ranks have in common of a layer is the same of this rank's and rank 0's.
+void requireSameLayer(const GemmLayer& layer, int rank, const GemmLayer& ofRank0);
 
 /// The GPU kernels for the calls of a layer up to a number of rows, with their scratch.
 class GemmKernel {
  public:
   virtual ~GemmKernel() = default;
-  /// blocks: the most; of the library's kernels 0: as many as fit on the GPU.
+  /// The call has the norm that normOf() returns if there is one. blocks: the most; of the library's kernels 0: as many
+  /// as fit on the GPU.
   virtual void run(const FusedGemmCall& call, int blocks, KernelStart start) const = 0;
   virtual void check() const = 0;
 };

@@ -39,8 +39,8 @@ inline constexpr GemmRates gemmRates[] = {
 /// A tile of the library's kernels for few rows.
 struct FewRowsTile {
   std::size_t rows;
-  double bytes;  ///< of the weights that a multiprocessor reads in a microsecond where the memory is not the limit
-  bool gathers;  ///< also of an all-gather, where a tile has rows of one rank
+  double bytes;   ///< of the weights that a multiprocessor reads in a microsecond where the memory is not the limit
+  bool isShared;  ///< also of an all-gather, where a tile has rows of one rank, and of an all-reduce with a norm
 };
 inline constexpr FewRowsTile fewRowsTiles[] = {
     {16, 35.5e3, true}, {32, 33e3, false}, {64, 24.4e3, true}, {128, 15.7e3, false}};
@@ -58,20 +58,22 @@ inline std::size_t gemmRatesOf(std::string_view gpuName) {
   return 0;
 }
 
-/// The tile of a call of few rows; null: it has many.
-inline const FewRowsTile* fewRowsTileOf(GemmCollective collective, std::size_t rows, int ranks) {
+/// The tile of a call of few rows; null: it has many, or it is a reduce-scatter with a norm.
+inline const FewRowsTile* fewRowsTileOf(GemmCollective collective, std::size_t rows, int ranks, bool hasNorm = false) {
   const bool gathers = collective == GemmCollective::AllGather;
+  if (hasNorm && collective != GemmCollective::AllReduce) return nullptr;
   for (const FewRowsTile& tile : fewRowsTiles) {
     const std::size_t most = tile.rows * static_cast<std::size_t>(gathers ? ranks : 1);
-    if ((!gathers || tile.gathers) && rows <= most) return &tile;
+    if ((tile.isShared || !(gathers || hasNorm)) && rows <= most) return &tile;
   }
   return nullptr;
 }
 
-/// Whether kernels of CUTLASS can serve calls with a rank's sizes of a layer: rows of 16 bytes, sizes that are an int.
+/// Whether kernels of CUTLASS can serve calls with a rank's sizes of a layer: rows of 16 bytes, sizes that are an int,
+/// no norm.
 inline bool cutlassAccepts(const GemmLayer& layer) {
   constexpr auto most = static_cast<std::size_t>(std::numeric_limits<int>::max());
-  return layer.width % 8 == 0 && layer.depth % 8 == 0 &&
+  return !layer.hasNorm && layer.width % 8 == 0 && layer.depth % 8 == 0 &&
          std::max({layer.maxRows, layer.width, layer.depth}) <= most / 2;
 }
 /// Whether they can serve a call with so many rows: more than one row of tiles, and the slices of a reduce-scatter are
@@ -82,9 +84,15 @@ inline bool cutlassAccepts(const GemmLayer& layer, std::size_t rows, int ranks) 
                              rows % (tileRows * static_cast<std::size_t>(ranks)) == 0);
 }
 
-/// Whether a collective of its own can have so many rows: a reduce-scatter and an all-gather have equal parts.
-inline bool serialGemmAccepts(GemmCollective collective, std::size_t rows, int ranks) {
-  return collective == GemmCollective::AllReduce || rows % static_cast<std::size_t>(ranks) == 0;
+/// Whether a collective of its own can have so many rows: a reduce-scatter and an all-gather have equal parts, and no
+/// norm.
+inline bool serialGemmAccepts(const GemmLayer& layer, std::size_t rows, int ranks) {
+  return layer.collective == GemmCollective::AllReduce ||
+         (!layer.hasNorm && rows % static_cast<std::size_t>(ranks) == 0);
+}
+/// Whether the library's kernels can serve the calls of a layer.
+inline bool fusedGemmAccepts(const GemmLayer& layer) {
+  return !layer.hasNorm || layer.width <= mostFusedNormWidth;
 }
 
 /// Where a call runs.
@@ -101,11 +109,13 @@ struct GemmEstimate {
   double serial;
 };
 
+/// With a norm all of it is predicted, from the rates of kernels without one: none has been measured.
 inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer, std::size_t rows) {
   constexpr double elementBytes = 2, linkBytes = gemmLinkBytes, hop = gemmHop;
   // A collective behind a GEMM of cuBLAS, which it cannot overlap with: 3.6 to 4.6 measured on one rank.
   constexpr double collective = 3.8;
   constexpr double collectiveBytes = 325e3;
+  constexpr double fusedNorm = 4, collectiveNorm = 1;
   const auto d = [](std::size_t value) { return static_cast<double>(value); };
   const GemmRates& rates = place.rates;
   const int ranks = place.ranks;
@@ -128,14 +138,17 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
     };
     return rates.own.start + d(tiles / all) * round(all) + (tiles % all > 0 ? round(tiles % all) : 0);
   };
-  const FewRowsTile* const tile = fewRowsTileOf(layer.collective, rows, ranks);
+  const FewRowsTile* const tile = fewRowsTileOf(layer.collective, rows, ranks, layer.hasNorm);
   const double own = tile != nullptr ? fewRows(*tile) : gemm(rates.own);
   // What a rank sends, and what of it nothing can hide: the last rows.
   const double message = elementBytes * d(rows) * d(gathers ? layer.depth : layer.width);
-  const bool takesOneHop = reducesToAll && tile != nullptr && message <= d(mostOneHopBytes(gemmHopBytes, ranks));
+  const bool takesOneHop =
+      reducesToAll && tile != nullptr && (layer.hasNorm || message <= d(mostOneHopBytes(gemmHopBytes, ranks)));
   const double share = d(static_cast<std::size_t>(ranks - 1)) / ranks;
   const double sent = message * share * (reducesToAll ? 2 : 1);
-  const double sentFused = takesOneHop ? message * (ranks - 1) : sent;
+  // The second hop of rows with a norm has two arrays.
+  const double sentInTwoHops = reducesToAll && layer.hasNorm ? sent * 1.5 : sent;
+  const double sentFused = takesOneHop ? message * (ranks - 1) : sentInTwoHops;
   constexpr double lastRows = 1024;
   const double hops = reducesToAll && !takesOneHop ? 2 : 1;
 
@@ -149,33 +162,37 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
     tiles = rates.cutlassTiles * cutlassTime(chosen, m, n, k, place.cutlassBlocks) / 1000;
   }
   const double oneHop = message * share / linkBytes;
+  // A norm begins when all tiles of a row have been counted, and lasts as long as a warp needs for a row.
+  const double norm = layer.hasNorm ? fusedNorm : 0, serialNorm = layer.hasNorm ? collectiveNorm : 0;
   const double moved = (gathers ? 2 * message / ranks : message + message / ranks) / rates.memory;
 
-  return {std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes + hops * hop,
+  return {std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes +
+              hops * hop + norm,
           rates.cutlassStart + std::max({tiles, weights / rates.cublas.bytes, oneHop}) +
               (reducesToAll ? std::max(moved, oneHop) : moved) + hops * hop,
-          gemm(rates.cublas) + collective + sent / collectiveBytes};
+          gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes};
 }
 
-/// The forms that a call can have beside GemmForm::Fused, which takes any sizes.
+/// The forms that a call can have.
 struct GemmForms {
   bool cutlass;
   bool serial;
+  bool fused = true;  ///< any sizes, but for long rows with a norm
 };
-/// hasSerial: there are cuBLAS and a Collectives.
+/// hasSerial: there are cuBLAS and a Collectives. Without a form the call cannot be served.
 inline GemmForms formsOf(const GemmPlace& place, const GemmLayer& layer, std::size_t rows, bool hasSerial) {
   return {place.cutlassBlocks > 0 && cutlassAccepts(layer, rows, place.ranks),
-          hasSerial && serialGemmAccepts(layer.collective, rows, place.ranks)};
+          hasSerial && serialGemmAccepts(layer, rows, place.ranks), fusedGemmAccepts(layer)};
 }
 
-/// The fastest form by an estimate, or the preferred one if the call can have it.
+/// The fastest form by an estimate, or the preferred one if the call can have it. There is one.
 inline GemmForm chooseGemm(const GemmEstimate& estimate, GemmForms forms, std::optional<GemmForm> preferred = {}) {
   const auto has = [&](GemmForm form) {
-    return form == GemmForm::Fused || (form == GemmForm::Cutlass ? forms.cutlass : forms.serial);
+    return form == GemmForm::Fused ? forms.fused : form == GemmForm::Cutlass ? forms.cutlass : forms.serial;
   };
   if (preferred && has(*preferred)) return *preferred;
   GemmForm best = GemmForm::Fused;
-  double time = estimate.fused;
+  double time = forms.fused ? estimate.fused : std::numeric_limits<double>::infinity();
   if (forms.cutlass && estimate.cutlass < time) {
     best = GemmForm::Cutlass;
     time = estimate.cutlass;

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/basic/launch_shape.hpp"
@@ -73,6 +74,8 @@ class RmsNormKernelsOf : public RmsNormKernels {
 
 /// Throws Error(InvalidUsage) for wrong arguments; returns whether there is anything to do.
 bool requireValid(const RmsNormCall& call);
+/// The same but for the input, which a call of another operation may lack. name: how errors begin.
+void requireValidNorm(const RmsNormCall& call, const std::string& name);
 
 template <class T>
 RmsNormArrays<T> arraysOf(const RmsNormCall& call) {

@@ -8,8 +8,34 @@
 
 namespace mscclpp::kernels {
 
+namespace {
+
+struct Array {
+  const char* name;
+  const void* data;
+  bool isRequired;
+};
+void requireArray(const RmsNormCall& call, const Array& array, const std::string& name) {
+  const auto fail = [&](const char* why) {
+    throw Error(name + ": " + array.name + " is " + why, ErrorCode::InvalidUsage);
+  };
+  if (array.isRequired && array.data == nullptr && call.rows > 0) fail("null");
+  if (reinterpret_cast<std::uintptr_t>(array.data) % sizeof(Word128) != 0) {
+    fail("not at a multiple of 16 bytes: copy it");
+  }
+}
+
+}  // namespace
+
 bool requireValid(const RmsNormCall& call) {
-  const auto fail = [](const std::string& why) { throw Error("all_reduce_rms_norm: " + why, ErrorCode::InvalidUsage); };
+  const char* const name = "all_reduce_rms_norm";
+  requireValidNorm(call, name);
+  requireArray(call, {"input", call.input, true}, name);
+  return call.rows > 0;
+}
+
+void requireValidNorm(const RmsNormCall& call, const std::string& name) {
+  const auto fail = [&](const std::string& why) { throw Error(name + ": " + why, ErrorCode::InvalidUsage); };
   const std::size_t size = sizeOf(call.type);
   if (call.type != DataType::FLOAT32 && call.type != DataType::FLOAT16 && call.type != DataType::BFLOAT16) {
     fail(std::string("data type ") + nameOf(call.type) + " is not supported; convert to float, half or bfloat16");
@@ -30,20 +56,11 @@ bool requireValid(const RmsNormCall& call) {
   }
   if (call.rows > 0 && call.scalesOfRow() > 0 && call.scales == nullptr) fail("scales is null");
   if (call.quantisation == Quantisation::Fp8Static && call.scale == nullptr) fail("scale is null");
-  struct Array {
-    const char* name;
-    const void* data;
-    bool isRequired;
-  };
-  for (const Array& array : {Array{"input", call.input, true}, Array{"weight", call.weight, true},
-                             Array{"residual", call.residual, false}, Array{"newResidual", call.newResidual, false},
-                             Array{"normalised", call.normalised, false}, Array{"quantised", call.quantised, false}}) {
-    if (array.isRequired && array.data == nullptr && call.rows > 0) fail(std::string(array.name) + " is null");
-    if (reinterpret_cast<std::uintptr_t>(array.data) % sizeof(Word128) != 0) {
-      fail(std::string(array.name) + " is not at a multiple of 16 bytes: copy it");
-    }
+  for (const Array& array : {Array{"weight", call.weight, true}, Array{"residual", call.residual, false},
+                             Array{"newResidual", call.newResidual, false}, Array{"normalised", call.normalised, false},
+                             Array{"quantised", call.quantised, false}}) {
+    requireArray(call, array, name);
   }
-  return call.rows > 0;
 }
 
 }  // namespace mscclpp::kernels

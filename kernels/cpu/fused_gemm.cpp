@@ -1,16 +1,20 @@
 // GEMMs with a collective inside on a CPU, in the calling thread: the product is the source of a collective, or of its
-// result.
+// result, and a norm follows.
 #include "kernels/fused_gemm.hpp"
 
 #include <algorithm>
+#include <cstring>
 #include <vector>
 
+#include "host/bootstrap/group_agreement.hpp"
+#include "kernels/rms_norm.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/basic/serial_group.hpp"
 #include "mscclpp/basic/source_sink.hpp"
 #include "mscclpp/collective/all_gather.hpp"
 #include "mscclpp/collective/all_reduce.hpp"
 #include "mscclpp/collective/reduce_scatter.hpp"
+#include "mscclpp/fusion/row_norm.hpp"
 #include "mscclpp/host/communicator/collective_state.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 
@@ -112,6 +116,34 @@ void run(const CollectiveState<Gather>& state, const FusedGemmCall& call) {
   }
 }
 
+/// The norm of the rows of call.input.
+void normalise(const RmsNormCall& call) {
+  constexpr int mostPacks = static_cast<int>(mostRmsNormElements / packSize<bf16>);
+  const auto rowPacks = static_cast<std::uint32_t>(call.hidden / packSize<bf16>);
+  const auto arrays = arraysOf<bf16>(call);
+  const RowNorm<bf16, mostPacks> norm{arrays, rowPacks};
+  const mscclpp::cpu::SerialGrid grid;
+  RowThreads<mostPacks, mscclpp::cpu::SerialGrid> threads(grid, rowPacks);
+  const Word128 weights[mostPacks] = {};  // of rows as long as these are loaded where they are used
+  Word128 packs[mostPacks] = {};
+  for (std::size_t row = 0; row < call.rows; ++row) {
+    norm.forEachPack(threads, [&](int i, std::uint32_t pack) {
+      const std::size_t first = row * call.hidden + pack * static_cast<std::size_t>(packSize<bf16>);
+      packs[i] = arch::loadWide(static_cast<const bf16*>(call.input) + first);
+      if (arrays.residual != nullptr) packs[i] = addResidual<bf16>(packs[i], arch::loadWide(arrays.residual + first));
+    });
+    const auto apply = [&]<Quantisation quantisation>() {
+      norm.template apply<quantisation>(threads, static_cast<std::uint32_t>(row), true, packs, weights);
+      return 0;
+    };
+    if (call.quantisation == Quantisation::None) {
+      apply.template operator()<Quantisation::None>();
+    } else {
+      visitQuantisation(call.quantisation, apply);
+    }
+  }
+}
+
 /// The calls of a collective C. maxCount: its elements in the longest one.
 template <class C>
 class CpuFusedGemm : public FusedGemm {
@@ -120,11 +152,21 @@ class CpuFusedGemm : public FusedGemm {
       : layer_(layer), state_(communicator, DeviceType::CPU, maxCount) {}
 
   void run(const FusedGemmCall& given) const override {
-    const FusedGemmCall call = sized(given, layer_);
+    FusedGemmCall call = sized(given, layer_);
     check();
     if (call.rows == 0) return;
+    if (!layer_.hasNorm) {
+      kernels::run(state_, call);
+      return check();
+    }
+    const Team<> team = state_.args(0).team;
+    RmsNormCall norm = normOf(call, layer_, team.rank(), team.size());
+    std::vector<bf16> sums(norm.rows * norm.hidden);
+    call.output = sums.data();
     kernels::run(state_, call);
     check();
+    norm.input = sums.data();
+    normalise(norm);
   }
   GemmForm form(std::size_t) const override { return GemmForm::Fused; }
   void check() const override {
@@ -139,6 +181,18 @@ class CpuFusedGemm : public FusedGemm {
 }  // namespace
 
 std::unique_ptr<FusedGemm> cpu::makeFusedGemm(Communicator& communicator, const GemmLayer& layer) {
+  const auto all = mscclpp::detail::GroupAgreement(*communicator.bootstrap(), "FusedGemm").runStep("agree on it", [&] {
+    std::vector<char> bytes(sizeof(layer));
+    std::memcpy(bytes.data(), &layer, sizeof(layer));
+    return bytes;
+  });
+  GemmLayer ofRank0;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    GemmLayer of;
+    if (all[rank].size() == sizeof(of)) std::memcpy(&of, all[rank].data(), sizeof(of));
+    if (rank == 0) ofRank0 = of;
+    requireSameLayer(of, static_cast<int>(rank), ofRank0);
+  }
   switch (layer.collective) {
     case GemmCollective::AllReduce:
       return std::make_unique<CpuFusedGemm<SumOfAll>>(communicator, layer, layer.maxRows * layer.width);

@@ -12,9 +12,11 @@
 #include "kernels/fused_gemm_choice.hpp"
 #include "kernels/gpu/serial_gemm.hpp"
 #include "kernels/gpu_budget.hpp"
+#include "kernels/rms_norm.hpp"
 #include "mscclpp/fusion/gemm/all_gather_gemm.hpp"
 #include "mscclpp/fusion/gemm/gemm_packet_reduce.hpp"
 #include "mscclpp/fusion/gemm/gemm_reduce.hpp"
+#include "mscclpp/fusion/gemm/norm_rows.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/collective_state.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
@@ -51,6 +53,15 @@ using WideAllReduce = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery:
 using ReduceScatterGemm = GemmReduce<bf16, GemmReduceConfig{.delivery = RowDelivery::ToOwner}>;
 using GatherGemm = AllGatherGemm<bf16, AllGatherGemmConfig{}>;
 
+// With a norm. A warp holds a whole row in registers.
+template <RowDelivery delivery, GemmShape tile>
+using NormGemm = GemmReduce<bf16, GemmReduceConfig{.delivery = delivery, .tile = tile}, AnyNormRows<bf16>>;
+template <GemmShape tile>
+using FewNormRows = NormGemm<RowDelivery::Redundant, tile>;
+using WideNormAllReduce = NormGemm<RowDelivery::ToAll, GemmShape{}>;
+using NormReduceScatter = NormGemm<RowDelivery::ToOwner, GemmShape{}>;
+static_assert(mostFusedNormWidth == std::size_t{WideNormAllReduce::packsPerLane} * packSize<bf16> * 32);
+
 /// Where a collective stores its rows.
 template <class C>
 struct ResultOf {
@@ -59,6 +70,10 @@ struct ResultOf {
 template <AllGatherGemmConfig config>
 struct ResultOf<AllGatherGemm<bf16, config>> {
   using Type = Matrix<bf16>;
+};
+template <GemmReduceConfig config>
+struct ResultOf<GemmReduce<bf16, config, AnyNormRows<bf16>>> {
+  using Type = AnyNormRows<bf16>;
 };
 
 /// The calls of one collective C.
@@ -90,9 +105,15 @@ class KernelOf : public GemmKernel {
         makeMatrix(static_cast<const bf16*>(call.input), gathers ? slice.size() : call.rows, call.depth),
         makeMatrix(static_cast<const bf16*>(call.weight), call.width, call.depth),
         {}};
-    const auto output = makeMatrix(static_cast<bf16*>(call.output), scatters ? slice.size() : call.rows, call.width);
+    const auto result = [&]() -> Result {
+      if constexpr (std::is_same_v<Result, AnyNormRows<bf16>>) {
+        return {call.width, call.norm->quantisation, arraysOf<bf16>(*call.norm)};
+      } else {
+        return {makeMatrix(static_cast<bf16*>(call.output), scatters ? slice.size() : call.rows, call.width)};
+      }
+    };
     const LaunchShape shape{blocks > 0 ? std::min(blocks, blocks_) : blocks_, C::maxBlockThreads};
-    MSCCLPP_CUDATHROW(launch<C>(shape, call.stream, args, operands, Result{output}, start));
+    MSCCLPP_CUDATHROW(launch<C>(shape, call.stream, args, operands, result(), start));
   }
   void check() const override { state_.check(); }
 
@@ -123,7 +144,7 @@ class GpuFusedGemm : public FusedGemm {
  public:
   GpuFusedGemm(Communicator& communicator, const GemmLayer& layer, std::shared_ptr<Collectives> collectives,
                std::optional<GemmForm> preferred)
-      : layer_(layer), ranks_(communicator.bootstrap()->getNranks()) {
+      : layer_(layer), rank_(communicator.bootstrap()->getRank()), ranks_(communicator.bootstrap()->getNranks()) {
     const int multiprocessors = gpu::multiprocessors();
     const int wanted = layer.maxBlocks > 0 ? std::min(layer.maxBlocks, multiprocessors) : multiprocessors;
     share_ = reserveOnAllRanks(*communicator.bootstrap(), gpu::currentBudget(), wanted, "FusedGemm");
@@ -145,6 +166,12 @@ class GpuFusedGemm : public FusedGemm {
     };
     switch (layer.collective) {
       case GemmCollective::AllReduce:
+        if (layer.hasNorm) {
+          addFewRows.template operator()<FewNormRows<rows16>>(rows16);
+          addFewRows.template operator()<FewNormRows<rows64>>(rows64);
+          add.template operator()<WideNormAllReduce>(layer.maxRows);
+          break;
+        }
         addFewRows.template operator()<FewRows<RowDelivery::ToAll, rows16>>(rows16);
         addFewRows.template operator()<FewRows<RowDelivery::ToAll, rows32>>(rows32);
         addFewRows.template operator()<FewRows<RowDelivery::ToAll, rows64>>(rows64);
@@ -152,6 +179,10 @@ class GpuFusedGemm : public FusedGemm {
         add.template operator()<WideAllReduce>(layer.maxRows);
         break;
       case GemmCollective::ReduceScatter:
+        if (layer.hasNorm) {
+          add.template operator()<NormReduceScatter>(layer.maxRows);
+          break;
+        }
         addFewRows.template operator()<FewRows<RowDelivery::ToOwner, rows16>>(rows16);
         addFewRows.template operator()<FewRows<RowDelivery::ToOwner, rows32>>(rows32);
         addFewRows.template operator()<FewRows<RowDelivery::ToOwner, rows64>>(rows64);
@@ -170,8 +201,13 @@ class GpuFusedGemm : public FusedGemm {
   }
 
   void run(const FusedGemmCall& given) const override {
-    const FusedGemmCall call = sized(given, layer_);
+    FusedGemmCall call = sized(given, layer_);
     if (call.rows == 0) return;
+    RmsNormCall norm;
+    if (layer_.hasNorm) {
+      norm = normOf(call, layer_, rank_, ranks_);
+      call.norm = &norm;
+    }
     const GemmForm form = this->form(call.rows);
     if (form == GemmForm::Serial) return serial_->run(call);
     const auto isFor = [&](const Entry& entry) { return call.rows <= entry.mostRows; };
@@ -214,7 +250,8 @@ class GpuFusedGemm : public FusedGemm {
   void agreeOnForms(Bootstrap& bootstrap, std::shared_ptr<Collectives> collectives, std::optional<GemmForm> preferred) {
     const mscclpp::detail::GroupAgreement agreement(bootstrap, "FusedGemm");
     const auto all = agreement.runStep("choose between kernels", [&] {
-      if (collectives != nullptr) serial_ = SerialGemm::make(std::move(collectives), layer_, ranks_);
+      const bool takesSerial = serialGemmAccepts(layer_, static_cast<std::size_t>(ranks_), ranks_);
+      if (collectives != nullptr && takesSerial) serial_ = SerialGemm::make(std::move(collectives), layer_, ranks_);
       const bool hasCutlass =
           findCutlassGemm(layer_.collective, ranks_) != nullptr && isHopper() && cutlassAccepts(layer_);
       const Decisive own{gemmRatesOf(gpuBackend().deviceName()),
@@ -231,23 +268,17 @@ class GpuFusedGemm : public FusedGemm {
       Decisive of{};
       if (all[rank].size() == sizeof(of)) std::memcpy(&of, all[rank].data(), sizeof(of));
       if (rank == 0) decisive_ = of;
-      if (!isSameLayer(of.layer, decisive_.layer)) {
-        throw Error("rank " + std::to_string(rank) +
-                        " makes a FusedGemm for another layer than rank 0: pass the same collective, maxRows and " +
-                        (layer_.collective == GemmCollective::AllGather ? "depth" : "width") + " on all ranks",
-                    ErrorCode::InvalidUsage);
-      }
+      requireSameLayer(of.layer, static_cast<int>(rank), decisive_.layer);
       if (!of.hasSerial) serial_.reset();
       decisive_.cutlassBlocks = std::min(decisive_.cutlassBlocks, of.cutlassBlocks);
       decisive_.sharedBytes = std::min(decisive_.sharedBytes, of.sharedBytes);
     }
-  }
-
-  /// Whether the sizes that all ranks have in common are the same.
-  static bool isSameLayer(const GemmLayer& one, const GemmLayer& other) {
-    const bool gathers = one.collective == GemmCollective::AllGather;
-    return one.collective == other.collective && one.maxRows == other.maxRows &&
-           (gathers ? one.depth == other.depth : one.width == other.width);
+    if (!fusedGemmAccepts(layer_) && serial_ == nullptr) {
+      throw Error("a FusedGemm with a norm of width " + std::to_string(layer_.width) + ", above " +
+                      std::to_string(mostFusedNormWidth) +
+                      ": use an all-reduce, pass the Collectives of the communicator, and have cuBLAS on all ranks",
+                  ErrorCode::InvalidUsage);
+    }
   }
 
   /// Of `first` to `last` rows, the most of a call in this form; 0: none is.
@@ -259,7 +290,7 @@ class GpuFusedGemm : public FusedGemm {
   }
 
   GemmLayer layer_;
-  int ranks_;
+  int rank_, ranks_;
   std::unique_ptr<GpuBudget::Share> share_;
   int blocks_;         ///< the most of a kernel; 0: as many as fit
   int cutlassBlocks_;  ///< the same of CUTLASS's

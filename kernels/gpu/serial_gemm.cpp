@@ -26,7 +26,7 @@ SerialGemm::SerialGemm(std::unique_ptr<Cublas> cublas, std::shared_ptr<Collectiv
       collectives_(std::move(collectives)),
       layer_(layer),
       ranks_(static_cast<std::size_t>(ranks)) {
-  if (layer.collective == GemmCollective::AllReduce) return;
+  if (layer.collective == GemmCollective::AllReduce && !layer.hasNorm) return;
   const std::size_t columns = layer.collective == GemmCollective::AllGather ? layer.depth : layer.width;
   void* memory = nullptr;
   MSCCLPP_CUDATHROW(cudaMalloc(&memory, layer.maxRows * columns * sizeof(bf16)));
@@ -40,6 +40,13 @@ void SerialGemm::run(const FusedGemmCall& call) const {
   };
   switch (layer_.collective) {
     case GemmCollective::AllReduce:
+      if (call.norm != nullptr) {
+        multiply(call.input, between_.get());
+        RmsNormCall norm = *call.norm;
+        norm.input = between_.get();
+        collectives_->allReduceRmsNorm(norm);
+        break;
+      }
       multiply(call.input, call.output);
       collective.collective = CollectiveType::AllReduce;
       collective.input = call.output;

@@ -15,7 +15,8 @@ class SerialGemm {
   /// Null where cuBLAS is not found. Allocates what lies between the two kernels.
   static std::unique_ptr<SerialGemm> make(std::shared_ptr<Collectives> collectives, const GemmLayer& layer, int ranks);
 
-  /// The call has rows that serialGemmAccepts() (kernels/fused_gemm_choice.hpp).
+  /// The call has rows that serialGemmAccepts() (kernels/fused_gemm_choice.hpp), and the norm that normOf() returns
+  /// (kernels/fused_gemm.hpp) if there is one.
   void run(const FusedGemmCall& call) const;
   void check() const { collectives_->check(); }
 
@@ -27,7 +28,7 @@ class SerialGemm {
   std::shared_ptr<Collectives> collectives_;
   GemmLayer layer_;
   std::size_t ranks_;
-  std::shared_ptr<void> between_;  ///< the product of all rows, or their gathered inputs
+  std::shared_ptr<void> between_;  ///< the product of all rows, or their gathered inputs; null if neither is kept
 };
 
 }  // namespace mscclpp::kernels

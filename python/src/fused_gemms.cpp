@@ -28,10 +28,15 @@ void runGemm(FusedGemms& self, GemmCollective collective, std::uintptr_t input, 
 
 void FusedGemms::run(GemmCollective collective, const FusedGemmCall& call) {
   if (call.rows == 0) return;
-  auto& bySize = gemms_[{collective, collective == GemmCollective::AllGather ? call.depth : call.width}];
+  const bool hasNorm = call.norm != nullptr;
+  auto& bySize = gemms_[{collective, collective == GemmCollective::AllGather ? call.depth : call.width, hasNorm}];
   auto found = bySize.lower_bound(call.rows);
   if (found == bySize.end()) {
-    const GemmLayer layer{collective, std::bit_ceil(std::max(call.rows, fewestRows)), call.width, call.depth};
+    const GemmLayer layer{.collective = collective,
+                          .maxRows = std::bit_ceil(std::max(call.rows, fewestRows)),
+                          .width = call.width,
+                          .depth = call.depth,
+                          .hasNorm = hasNorm};
     found = bySize.emplace(layer.maxRows, makeFusedGemm(*communicator_, layer, deviceType_, collectives_)).first;
   }
   found->second->check();

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <tuple>
 #include <utility>
 
 #include "mscclpp/host/communicator/communicator.hpp"
@@ -23,17 +24,18 @@ class [[gnu::visibility("default")]] FusedGemms {
   FusedGemms& operator=(const FusedGemms&) = delete;
 
   /// FusedGemm::run(). call.width and call.depth are above 0. Called by all ranks, in the same order, with the same
-  /// rows, and the same width (AllReduce, ReduceScatter) or depth (AllGather). The first call of that size, and a later
-  /// one with more rows than a power of two that is enough for the earlier ones, allocates scratch on all ranks: it
-  /// cannot be captured in a graph. Graphs of earlier calls stay fit for use, on the stream of the later ones. After a
-  /// failure throws what check() throws.
+  /// rows, the same width (AllReduce, ReduceScatter) or depth (AllGather), and all with a norm or none. The first call
+  /// of that size, with a norm or without, and a later one with more rows than a power of two that is enough for the
+  /// earlier ones, allocates scratch on all ranks: it cannot be captured in a graph. Graphs of earlier calls stay fit
+  /// for use, on the stream of the later ones. After a failure throws what check() throws.
   void run(GemmCollective collective, const FusedGemmCall& call);
   /// FusedGemm::check() of all.
   void check() const;
 
  private:
-  /// What the scratch depends on, the same on all ranks: the columns of the rows that travel.
-  using Key = std::pair<GemmCollective, std::size_t>;
+  /// What the scratch depends on, the same on all ranks: the columns of the rows that travel, and whether there
+  /// is a norm.
+  using Key = std::tuple<GemmCollective, std::size_t, bool>;
 
   std::shared_ptr<Communicator> communicator_;
   DeviceType deviceType_;

@@ -8,6 +8,7 @@ pytest.importorskip("mscclpp.torch", exc_type=ImportError)
 
 from gemm_reference import operand, product, require_close  # noqa: E402
 from rank_threads import run_threads, single_rank  # noqa: E402
+from test_torch_ops import quantised_reference  # noqa: E402
 
 NAMES = ("gemm_all_reduce", "gemm_reduce_scatter", "all_gather_gemm")
 # Parts of rows (of a rank, where they are divided), width, depth. The second row shares the scratch of the first, the
@@ -144,6 +145,52 @@ def check_operators(comm, group):
         torch.ops.mscclpp.gemm_reduce_scatter(operand(1, 16, 0), operand(24, 16, 0), group)
 
 
+def check_norms(comm, group):
+    """Residual, norm and quantisation of the sums that the operators without them give."""
+    for name in ("gemm_all_reduce", "gemm_reduce_scatter"):
+        sum_of = getattr(torch.ops.mscclpp, name)
+        norm_of = getattr(torch.ops.mscclpp, f"{name}_rms_norm")
+        quantised_of = getattr(torch.ops.mscclpp, f"{name}_rms_norm_quantised")
+        gain = operand(1, 144, 7)[0]
+        for rows in (1, 3, 0):
+            input, weight = operands(comm, name, rows, 144, 24)[comm.my_rank]
+            sums = sum_of(input, weight, group)
+            residual = operand(*sums.shape, 8 if name == "gemm_all_reduce" else 8 + comm.my_rank)
+            for added in (residual, None):
+                arguments = (input, weight, added, gain, group)
+                normalised, new_residual = norm_of(*arguments, 1e-5)
+                h = sums if added is None else (sums.float() + added.float()).bfloat16()
+                assert torch.equal(new_residual, h)
+                wanted = h.double() * (h.double().square().mean(-1, keepdim=True) + 1e-5).rsqrt() * gain.double()
+                assert normalised.dtype == torch.bfloat16 and normalised.shape == wanted.shape
+                assert ((normalised.double() - wanted).abs() <= wanted.abs() * 2**-8 * 1.01).all()
+                for quantisation in ("fp8_static", "fp8_per_row", "fp8_per_group", "int8_per_row"):
+                    scale = torch.tensor([0.003]) if quantisation == "fp8_static" else None
+                    found = quantised_of(*arguments, quantisation, scale, 1e-5)
+                    expected = (*quantised_reference(normalised, quantisation, scale), h)
+                    for each, exact in zip(found, expected):
+                        assert each.dtype == exact.dtype and each.shape == exact.shape, (quantisation, each.shape)
+                        assert torch.equal(each.view(torch.uint8), exact.view(torch.uint8)), quantisation
+        input, weight = operands(comm, name, 2, 144, 24)[comm.my_rank]
+        residual = torch.ones_like(sum_of(input, weight, group))
+        strided = torch.empty(145).bfloat16()[1:].copy_(gain)
+        first, _ = norm_of(input, weight, residual, gain, group)
+        assert torch.equal(norm_of(input, weight, residual, strided, group)[0], first)
+        for sentence, wrong in {
+            "norm_weight has shape (143,): pass (144,)": lambda: norm_of(input, weight, None, gain[1:], group),
+            "residual has shape (144,)": lambda: norm_of(input, weight, residual[0], gain, group),
+            "norm_weight and input have different": lambda: norm_of(input, weight, None, gain.half(), group),
+            "width 136": lambda: norm_of(input, weight[:136], None, gain[:136], group),
+            "no quantisation 'fp4'": lambda: quantised_of(input, weight, None, gain, group, "fp4"),
+            "pass scale, a tensor": lambda: quantised_of(input, weight, None, gain, group, "fp8_static"),
+        }.items():
+            with pytest.raises(mscclpp.InvalidUsage) as caught:
+                wrong()
+            assert sentence in str(caught.value), (sentence, caught.value)
+        torch.library.opcheck(norm_of.default, (input, weight, residual, gain, group))
+        torch.library.opcheck(quantised_of.default, (input, weight, None, gain, group, "fp8_per_group"))
+
+
 def check_compiled(comm, group):
     """A layer of a transformer with sequence parallelism, in one graph."""
     ops = torch.ops.mscclpp
@@ -201,6 +248,7 @@ def with_operators(comm):
     torch.set_num_threads(1)
     group = mscclpp.torch.register(comm)
     check_operators(comm, group)
+    check_norms(comm, group)
     check_compiled(comm, group)
     check_gradients(comm, group)
     return True

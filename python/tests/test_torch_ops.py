@@ -450,7 +450,9 @@ def check_schemas(comm):
         "all_reduce_rms_norm_quantised": (x.half(), None, weight.half(), group, "fp8_per_group"),
     }
     defined = {name for name in torch._C._dispatch_get_all_op_names() if name.startswith("mscclpp::")}
-    elsewhere = {"gemm_all_reduce", "gemm_reduce_scatter", "all_gather_gemm"}  # test_fused_gemms.py
+    reductions = ("gemm_all_reduce", "gemm_reduce_scatter")  # test_fused_gemms.py
+    norms = {f"{name}_rms_norm{suffix}" for name in reductions for suffix in ("", "_quantised")}
+    elsewhere = {"all_gather_gemm", *reductions, *norms}
     assert defined == {f"mscclpp::{name}" for name in {*calls, *elsewhere}}
     for name, arguments in calls.items():
         torch.library.opcheck(getattr(ops, name).default, arguments)

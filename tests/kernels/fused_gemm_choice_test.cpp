@@ -207,6 +207,47 @@ TEST_CASE("fused GEMM: calls of any number of rows have a form that can serve th
     }
   }
 }
+TEST_CASE("fused GEMM: with a norm, calls of any number of rows have a form that can serve them") {
+  using enum GemmCollective;
+  for (const auto collective : {AllReduce, ReduceScatter}) {
+    for (const std::size_t width : {std::size_t{4096}, mostFusedNormWidth, mostRmsNormElements}) {
+      const GemmLayer layer{.collective = collective, .maxRows = 4096, .width = width, .depth = 4096, .hasNorm = true};
+      CHECK_FALSE(cutlassAccepts(layer));
+      for (const int ranks : {2, 8}) {
+        const GemmPlace place{gemmRates[0], 0, ranks};
+        for (const std::size_t rows : {1, 15, 16, 17, 64, 65, 128, 129, 4096}) {
+          for (const bool hasSerial : {false, true}) {
+            const GemmForms forms = formsOf(place, layer, rows, hasSerial);
+            CHECK_FALSE(forms.cutlass);
+            CHECK(forms.fused == (width <= mostFusedNormWidth));
+            CHECK(forms.serial == (hasSerial && collective == AllReduce));
+            if (!forms.fused && !forms.serial) continue;
+            const GemmEstimate estimate = estimateGemm(place, layer, rows);
+            for (const auto preferred : {std::optional<GemmForm>(), std::optional(GemmForm::Fused)}) {
+              const GemmForm form = chooseGemm(estimate, forms, preferred);
+              CHECK((form == GemmForm::Fused ? forms.fused : form == GemmForm::Serial && forms.serial));
+            }
+          }
+        }
+      }
+    }
+  }
+}
+TEST_CASE("fused GEMM: with a norm, the tiles of few rows are those of an all-reduce in one hop") {
+  using enum GemmCollective;
+  CHECK(fewRowsTileOf(AllReduce, 16, 2, true)->rows == 16);
+  CHECK(fewRowsTileOf(AllReduce, 17, 2, true)->rows == 64);
+  CHECK(fewRowsTileOf(AllReduce, 65, 2, true) == nullptr);
+  CHECK(fewRowsTileOf(ReduceScatter, 16, 2, true) == nullptr);
+  const auto time = [](bool hasNorm, std::size_t rows) {
+    const GemmLayer layer{.maxRows = 8192, .width = 8192, .depth = 4096, .hasNorm = hasNorm};
+    return estimateGemm({gemmRates[0], 0, 2}, layer, rows);
+  };
+  for (const std::size_t rows : {1, 16, 64, 1024}) {
+    CHECK(time(true, rows).fused > time(false, rows).fused);
+    CHECK(time(true, rows).serial > time(false, rows).serial);
+  }
+}
 TEST_CASE("fused GEMM: the tile of kernels of CUTLASS") {
   const CutlassTile& wide = cutlassTiles[cutlassGemmTileFor(8192, 8192, 4096, cutlassBlocks)];
   CHECK(wide.columns == 256);

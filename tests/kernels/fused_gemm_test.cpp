@@ -3,7 +3,9 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,6 +14,7 @@
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "tests/fusion/gemm/gemm_tester.hpp"
 #include "tests/host/spawned_ranks.hpp"
+#include "tests/kernels/gemm_norm_problem.hpp"
 #include "tests/kernels/invalid_usage.hpp"
 
 using namespace mscclpp;
@@ -66,6 +69,32 @@ void checkCall(const FusedGemm& gemm, GemmCollective collective, int rank, int r
   CHECK(widen<bf16>(output.back()) == -77.0f);
 }
 
+/// One call with a norm; inPlace: the new residual takes the place of the residual.
+void checkNormCall(const FusedGemm& gemm, GemmCollective collective, Bootstrap& bootstrap,
+                   const GemmNormProblem::Sizes& sizes, Quantisation quantisation, bool hasResidual, bool inPlace) {
+  const std::string where = "rank " + std::to_string(bootstrap.getRank()) + " of " +
+                            std::to_string(bootstrap.getNranks()) + ", " + std::to_string(sizes.rows) + " x " +
+                            std::to_string(sizes.width) + ", quantisation " +
+                            std::to_string(static_cast<int>(quantisation));
+  CAPTURE(where);
+  const GemmNormProblem problem(collective, bootstrap.getRank(), bootstrap.getNranks(), sizes, quantisation,
+                                hasResidual);
+  GemmNormOutputs outputs = problem.poisoned();
+  const std::vector<bf16> residual = problem.residual();
+  if (inPlace) std::copy(residual.begin(), residual.end(), outputs.newResidual.begin());
+  const RmsNormCall norm = problem.norm(problem.gain().data(), inPlace ? outputs.newResidual.data() : residual.data(),
+                                        outputs.newResidual.data(), outputs.normalised.data(), outputs.quantised.data(),
+                                        outputs.scales.data(), &GemmNormProblem::scale);
+  gemm.run({.input = problem.input().data(),
+            .weight = problem.weight().data(),
+            .rows = sizes.rows,
+            .depth = sizes.depth,
+            .norm = &norm});
+  const std::string difference = problem.differenceOf(outputs);
+  CHECK_MESSAGE(difference.empty(), difference);
+  if (collective == GemmCollective::AllReduce) CHECK(isSameOnAllRanks(bootstrap, outputs));
+}
+
 }  // namespace
 
 TEST_CASE("fused GEMMs of all kinds on CPU ranks, of any size") {
@@ -99,4 +128,84 @@ TEST_CASE("fused GEMMs of all kinds on CPU ranks, of any size") {
       bootstrap->barrier();
     });
   }
+}
+
+TEST_CASE("fused GEMMs with residual, RMSNorm and quantisation on CPU ranks") {
+  for (const int ranks : {1, 2, 3}) {
+    runAsThreads(ranks, [&](const std::shared_ptr<Bootstrap>& bootstrap) {
+      Communicator communicator(bootstrap);
+      for (const auto collective : {GemmCollective::AllReduce, GemmCollective::ReduceScatter}) {
+        const GemmLayer layer{.collective = collective, .maxRows = 40, .width = 304, .depth = 24, .hasNorm = true};
+        const auto gemm = makeFusedGemm(communicator, layer, DeviceType::CPU);
+        for (const Quantisation quantisation : allQuantisations) {
+          for (const std::size_t rows : {1, 2, 17}) {  // fewer than ranks, and an odd number
+            checkNormCall(*gemm, collective, *bootstrap, {rows, 304, 24}, quantisation, true, rows == 2);
+          }
+          checkNormCall(*gemm, collective, *bootstrap, {5, 304, 31}, quantisation, false, false);
+        }
+        const RmsNormCall none;
+        gemm->run({.rows = 0, .norm = &none});
+        gemm->check();
+        // The longest rows.
+        GemmLayer longest = layer;
+        longest.width = mostRmsNormElements;
+        const auto ofLongest = makeFusedGemm(communicator, longest, DeviceType::CPU);
+        checkNormCall(*ofLongest, collective, *bootstrap, {3, mostRmsNormElements, 8}, Quantisation::Fp8PerGroup, true,
+                      true);
+        bootstrap->barrier();
+      }
+    });
+  }
+}
+TEST_CASE("fused GEMMs with wrong norms on CPU ranks") {
+  runAsThreads(2, [&](const std::shared_ptr<Bootstrap>& bootstrap) {
+    Communicator communicator(bootstrap);
+    const GemmLayer right{.maxRows = 8, .width = 32, .depth = 8, .hasNorm = true};
+    const auto expectLayer = [&](const char* part, const std::function<void(GemmLayer&)>& change) {
+      GemmLayer layer = right;
+      change(layer);
+      expectInvalidUsage(part, [&] { makeFusedGemm(communicator, layer, DeviceType::CPU); });
+    };
+    expectLayer("has no norm", [](GemmLayer& layer) { layer.collective = GemmCollective::AllGather; });
+    expectLayer("width 24", [](GemmLayer& layer) { layer.width = 24; });
+    expectLayer("width 16400", [](GemmLayer& layer) { layer.width = 16400; });
+    for (const int other : {0, 1}) {  // all ranks see that one of them differs
+      expectLayer("rank 1 makes a FusedGemm for another layer",
+                  [&](GemmLayer& layer) { layer.hasNorm = bootstrap->getRank() == other; });
+    }
+    expectLayer("rank 1 makes a FusedGemm for another layer",
+                [&](GemmLayer& layer) { layer.width += static_cast<std::size_t>(bootstrap->getRank()) * 16; });
+
+    const auto gemm = makeFusedGemm(communicator, right, DeviceType::CPU);
+    alignas(16) bf16 data[8 * 32] = {};
+    float scales[8];
+    const RmsNormCall norm{.residual = data, .weight = data, .normalised = data};
+    const auto expect = [&](const char* part, const std::function<void(FusedGemmCall&, RmsNormCall&)>& change) {
+      RmsNormCall changed = norm;
+      FusedGemmCall call{.input = data, .weight = data, .rows = 8, .norm = &changed};
+      change(call, changed);
+      expectInvalidUsage(part, [&] { gemm->run(call); });
+    };
+    expect("set FusedGemmCall::norm", [](FusedGemmCall& call, RmsNormCall&) { call.norm = nullptr; });
+    expect("has an output", [&](FusedGemmCall& call, RmsNormCall&) { call.output = data; });
+    expect("norm of a fused GEMM: weight is null", [](FusedGemmCall&, RmsNormCall& of) { of.weight = nullptr; });
+    expect("residual is not at a multiple of 16", [&](FusedGemmCall&, RmsNormCall& of) { of.residual = data + 1; });
+    expect("quantised is null", [](FusedGemmCall&, RmsNormCall& of) { of.quantisation = Quantisation::Fp8PerRow; });
+    expect("without a quantisation", [&](FusedGemmCall&, RmsNormCall& of) { of.quantised = data; });
+    expect("scales is null", [&](FusedGemmCall&, RmsNormCall& of) {
+      of.quantisation = Quantisation::Int8PerRow;
+      of.quantised = data;
+    });
+    expect("pass null as normalised", [&](FusedGemmCall&, RmsNormCall& of) {
+      of.quantisation = Quantisation::Int8PerRow;
+      of.quantised = data;
+      of.scales = scales;
+    });
+    expect("width 48 of a layer of width 32", [](FusedGemmCall& call, RmsNormCall&) { call.width = 48; });
+    GemmLayer without = right;
+    without.hasNorm = false;
+    const auto plain = makeFusedGemm(communicator, without, DeviceType::CPU);
+    expectInvalidUsage("GemmLayer::hasNorm", [&] { plain->run({.rows = 1, .norm = &norm}); });
+    bootstrap->barrier();
+  });
 }

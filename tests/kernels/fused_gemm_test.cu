@@ -1,8 +1,10 @@
 // The compiled GEMMs with a collective inside, one process and GPU per rank.
 #include <doctest/doctest.h>
 
+#include <memory>
 #include <optional>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "gpu_rank.cuh"
@@ -13,6 +15,8 @@
 #include "mscclpp/kernels/collectives.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 #include "tests/fusion/gemm/gemm_tester.hpp"
+#include "tests/kernels/gemm_norm_problem.hpp"
+#include "tests/kernels/invalid_usage.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -80,6 +84,50 @@ void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& laye
   CHECK(widen<bf16>(results.back()) == -77.0f);
 }
 
+/// One call with a norm, made twice by a graph.
+void checkNormCall(const GpuRank& rank, const FusedGemm& gemm, GemmCollective collective,
+                   const GemmNormProblem::Sizes& sizes, Quantisation quantisation, bool hasResidual) {
+  CAPTURE(sizes.rows);
+  CAPTURE(static_cast<int>(quantisation));
+  const GemmNormProblem problem(collective, rank.rank, rank.ranks, sizes, quantisation, hasResidual);
+  GemmNormOutputs outputs = problem.poisoned();
+  auto ownResidual = problem.residual();
+  ownResidual.push_back(narrow<bf16>(0.0f));  // not empty
+  const auto input = mscclpp::test::copyToGpu(problem.input()), weight = mscclpp::test::copyToGpu(problem.weight()),
+             gain = mscclpp::test::copyToGpu(problem.gain()), residual = mscclpp::test::copyToGpu(ownResidual),
+             newResidual = mscclpp::test::copyToGpu(outputs.newResidual),
+             normalised = mscclpp::test::copyToGpu(outputs.normalised);
+  const auto quantised = mscclpp::test::copyToGpu(outputs.quantised);
+  const auto scales = mscclpp::test::copyToGpu(outputs.scales),
+             scale = mscclpp::test::copyToGpu(std::vector<float>{GemmNormProblem::scale});
+  const RmsNormCall norm = problem.norm(gain.get(), residual.get(), newResidual.get(), normalised.get(),
+                                        quantised.get(), scales.get(), scale.get());
+  const CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  const FusedGemmCall call{.input = input.get(),
+                           .weight = weight.get(),
+                           .rows = sizes.rows,
+                           .stream = stream,
+                           .depth = sizes.depth,
+                           .norm = &norm};
+  gemm.run(call);  // the first one may not be captured
+  const Graph graph(stream, [&] {
+    for (int i = 0; i < 2; ++i) gemm.run(call);
+  });
+  graph.launch();
+  MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
+  gemm.check();
+  const auto read = [](auto& values, const auto& array) {
+    gpuMemcpy(values.data(), array.get(), values.size(), cudaMemcpyDeviceToHost);
+  };
+  read(outputs.newResidual, newResidual);
+  read(outputs.normalised, normalised);
+  read(outputs.quantised, quantised);
+  read(outputs.scales, scales);
+  const std::string difference = problem.differenceOf(outputs);
+  CHECK_MESSAGE(difference.empty(), difference);
+  if (collective == GemmCollective::AllReduce) CHECK(isSameOnAllRanks(*rank.bootstrap, outputs));
+}
+
 bool hasCutlassGemm(GemmCollective collective, int ranks) {
   int device = 0, major = 0;
   MSCCLPP_CUDATHROW(cudaGetDevice(&device));
@@ -139,5 +187,42 @@ TEST_CASE("a rank multiplies" * doctest::skip()) {
   }
   CHECK_THROWS_AS(makeFusedGemm(*rank.communicator, {}), Error);
   rank.report("fused GEMMs");
+  rank.bootstrap->barrier();
+}
+
+TEST_CASE("fused GEMMs with residual, RMSNorm and quantisation, by every kernel, in graphs") {
+  runOnAllGpus("a rank multiplies and normalises");
+}
+TEST_CASE("a rank multiplies and normalises" * doctest::skip()) {
+  const GpuRank rank;
+  const auto collectives = std::make_shared<Collectives>(rank.communicator, DeviceType::GPU);
+  for (const GemmCollective collective : {GemmCollective::AllReduce, GemmCollective::ReduceScatter}) {
+    const GemmLayer layer{.collective = collective, .maxRows = 333, .width = 304, .depth = 200, .hasNorm = true};
+    for (const GemmForm form : {GemmForm::Fused, GemmForm::Serial}) {
+      CAPTURE(static_cast<int>(form));
+      const auto gemm = kernels::gpu::makeFusedGemm(*rank.communicator, layer, collectives, form);
+      // A reduce-scatter has no other form; without cuBLAS, neither has an all-reduce.
+      if (form == GemmForm::Serial && gemm->form(1) != form) continue;
+      CHECK(gemm->form(1) == form);
+      for (const Quantisation quantisation : allQuantisations) {
+        for (const std::size_t rows : {1, 16, 17, 64, 65, 333}) {
+          checkNormCall(rank, *gemm, collective, {rows, 304, 200}, quantisation, rows != 17);
+        }
+      }
+      checkNormCall(rank, *gemm, collective, {90, 304, 51}, Quantisation::None, true);
+    }
+    GemmLayer few = layer;
+    few.maxBlocks = 7;
+    few.width = mostFusedNormWidth;
+    const auto fewBlocks = makeFusedGemm(*rank.communicator, few);
+    for (const std::size_t rows : {3, 70}) {
+      checkNormCall(rank, *fewBlocks, collective, {rows, mostFusedNormWidth, 16}, Quantisation::Fp8PerGroup, true);
+    }
+    GemmLayer longest = layer;
+    longest.width = mostRmsNormElements;
+    expectInvalidUsage("above 8192", [&] { makeFusedGemm(*rank.communicator, longest); });
+    rank.bootstrap->barrier();
+  }
+  rank.report("fused GEMMs with a norm");
   rank.bootstrap->barrier();
 }

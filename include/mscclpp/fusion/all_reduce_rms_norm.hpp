@@ -366,13 +366,7 @@ struct AllReduceRmsNorm {
       }
       if (arrays.residual == nullptr) return;
       forEachPack([&](int i, std::uint32_t pack) {
-        auto sums = fromWord<T>(h[i]);
-        const auto added = fromWord<T>(loadsResidualEarly ? own.residual[i] : residualAt(row, pack));
-        MSCCLPP_UNROLL
-        for (int k = 0; k < packSize<T>; ++k) {
-          sums[k] = narrow<T>(arch::canonicalNan(widen<T>(sums[k]) + widen<T>(added[k])));
-        }
-        h[i] = toWord<T>(sums);
+        h[i] = addResidual<T>(h[i], loadsResidualEarly ? own.residual[i] : residualAt(row, pack));
       });
     }
     template <class Call>

@@ -33,6 +33,16 @@ struct RmsNormArrays {
   }
 };
 
+/// The sum of a pack and that of the residual, rounded.
+template <class T>
+MSCCLPP_INLINE Word128 addResidual(const Word128& word, const Word128& residual) {
+  auto sums = fromWord<T>(word);
+  const auto added = fromWord<T>(residual);
+  MSCCLPP_UNROLL
+  for (int i = 0; i < packSize<T>; ++i) sums[i] = narrow<T>(arch::canonicalNan(widen<T>(sums[i]) + widen<T>(added[i])));
+  return toWord<T>(sums);
+}
+
 /// The RMSNorm of rows of `rowPacks` packs, of which a thread holds up to n.
 template <class T, int n>
 struct RowNorm {

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "mscclpp/host/base/device.hpp"
+#include "mscclpp/kernels/rms_norm_call.hpp"
 
 struct CUstream_st;
 
@@ -27,7 +28,14 @@ struct GemmLayer {
   std::size_t width = 0;    ///< rows of this rank's weights: columns of the output; with AllGather it may differ
   std::size_t depth = 0;    ///< columns of input and weights; with AllReduce and ReduceScatter it may differ
   int maxBlocks = 0;  ///< the most blocks of a kernel, for calls beside others; 0: as many as the GPU has room for
+  /// Whether calls have a FusedGemmCall::norm: all of them or none. Not with AllGather. The width is then a multiple of
+  /// 16, at most mostRmsNormElements; on GPUs one above mostFusedNormWidth is only that of an all-reduce in
+  /// GemmForm::Serial.
+  bool hasNorm = false;
 };
+
+/// The longest row that kernels for GPUs with a norm and the collective inside have registers for.
+inline constexpr std::size_t mostFusedNormWidth = 8192;
 
 /// A call: row-major arrays of bfloat16 on the current GPU, or of a CPU rank, at any address; fastest if it is a
 /// multiple of 16.
@@ -39,6 +47,11 @@ struct FusedGemmCall {
   CUstream_st* stream = nullptr;
   std::size_t width = 0;  ///< 0: the layer's. With AllGather it may change from call to call
   std::size_t depth = 0;  ///< 0: the layer's. With AllReduce and ReduceScatter it may change from call to call
+  /// Of a layer with a norm: what follows the sum of the products, in the steps of AllReduceRmsNorm
+  /// (fusion/all_reduce_rms_norm.hpp). Residual and outputs have the rows that `output` would have, which is null;
+  /// with a quantisation `normalised` is null too. All ranks pass the same quantisation, and the same scale if there is
+  /// one. Its input, rows, hidden, type and stream are those of this call, and are not read.
+  const RmsNormCall* norm = nullptr;
 };
 
 /// How a call is computed on GPUs.
@@ -65,8 +78,9 @@ class FusedGemm {
   /// Enqueues a kernel, in the form of CUTLASS with copies before and after it, which a graph can capture; on CPU ranks
   /// returns when the call is done. For arrays that are not at multiples of 16 bytes, and sizes that are not multiples
   /// of 8, that form allocates memory of the stream: a graph of it can have one instance at a time. Throws
-  /// Error(InvalidUsage) for more rows than the layer has and for another width or depth where it is the layer's,
-  /// CudaError, and on CPU ranks what check() throws.
+  /// Error(InvalidUsage) for more rows than the layer has, for another width or depth where it is the layer's, for a
+  /// norm that the layer has not or that lacks arrays, CudaError, and on CPU ranks what check() throws. The first call
+  /// in GemmForm::Serial with a norm allocates, as Collectives::allReduceRmsNorm() does: it cannot be captured.
   virtual void run(const FusedGemmCall& call) const = 0;
   /// How a call with so many rows is computed. The same on all ranks.
   virtual GemmForm form(std::size_t rows) const = 0;
@@ -80,7 +94,8 @@ class FusedGemm {
 
 /// Collective: called by all ranks of the communicator, on GPUs each with its own one current, with the same layer.
 /// Allocates the scratch of the longest call (docs/fusing.md), on CPU ranks less than a MiB. Throws Error(InvalidUsage)
-/// on all ranks if they differ, or for sizes of 0, and for GPUs in a build without CUDA.
+/// on all ranks if they differ, or for sizes of 0, for a norm of an all-gather or of rows of a width that
+/// GemmLayer::hasNorm does not allow, and for GPUs in a build without CUDA.
 ///
 /// Kernels of CUTLASS are those of the build option cutlass_gemms: for GPUs of compute capability 9.0 and layers whose
 /// width and depth are multiples of 8 on all ranks. They run where a model estimates that to be the fastest.

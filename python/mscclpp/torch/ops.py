@@ -92,6 +92,19 @@ def _quantised(tensor, residual, weight, group, quantisation, scale=None, epsilo
     )
 
 
+def _fake_norm(shape_of):
+    """The fakes of a multiplication with a norm: plain, and quantised."""
+
+    def plain(input, weight, residual, norm_weight, group, epsilon=1e-6):
+        result = shape_of(_product(input, weight), group)
+        return result, torch.empty_like(result)
+
+    def quantised(input, weight, residual, norm_weight, group, quantisation, scale=None, epsilon=1e-6):
+        return _quantised(shape_of(_product(input, weight), group), None, norm_weight, group, quantisation)
+
+    return plain, quantised
+
+
 # What compilers know of the operators: the shapes of results. Those that write a tensor have none.
 _FAKES = {
     "all_reduce": lambda tensor, group, op="sum": tensor.new_empty(tensor.shape),
@@ -116,5 +129,7 @@ _FAKES = {
     "gemm_reduce_scatter": lambda input, weight, group: _part(_product(input, weight), group),
     "all_gather_gemm": lambda input, weight, group: _gathered(_product(input, weight), group),
 }
+for _name, _shape_of in {"gemm_all_reduce": lambda result, group: result, "gemm_reduce_scatter": _part}.items():
+    _FAKES[f"{_name}_rms_norm"], _FAKES[f"{_name}_rms_norm_quantised"] = _fake_norm(_shape_of)
 for _name, _fake in _FAKES.items():
     torch.library.register_fake(f"mscclpp::{_name}", _fake)

@@ -2,6 +2,9 @@
 // collectives.hpp.
 #pragma once
 
+#include <optional>
+#include <tuple>
+
 #include "collectives.hpp"
 
 namespace mscclpp::python::ops {
@@ -15,5 +18,24 @@ Tensor gemmAllReduce(const Tensor& input, const Tensor& weight, const std::strin
 Tensor gemmReduceScatter(const Tensor& input, const Tensor& weight, const std::string& group);
 /// The product of the inputs of all ranks: (d, ..., depth) gives (ranks * d, ..., width).
 Tensor allGatherGemm(const Tensor& input, const Tensor& weight, const std::string& group);
+
+// The first two with a residual, of the shape of their result, and RMSNorm. normWeight: (width,).
+
+/// Return the normalised rows and the new residual.
+std::tuple<Tensor, Tensor> gemmAllReduceRmsNorm(const Tensor& input, const Tensor& weight,
+                                                const std::optional<Tensor>& residual, const Tensor& normWeight,
+                                                const std::string& group, double epsilon);
+std::tuple<Tensor, Tensor> gemmReduceScatterRmsNorm(const Tensor& input, const Tensor& weight,
+                                                    const std::optional<Tensor>& residual, const Tensor& normWeight,
+                                                    const std::string& group, double epsilon);
+/// Return the quantised rows, their scales and the new residual, as allReduceRmsNormQuantised() (rms_norm.hpp).
+std::tuple<Tensor, Tensor, Tensor> gemmAllReduceRmsNormQuantised(const Tensor& input, const Tensor& weight,
+                                                                 const std::optional<Tensor>& residual,
+                                                                 const Tensor& normWeight, const std::string& group,
+                                                                 const std::string& quantisation,
+                                                                 const std::optional<Tensor>& scale, double epsilon);
+std::tuple<Tensor, Tensor, Tensor> gemmReduceScatterRmsNormQuantised(
+    const Tensor& input, const Tensor& weight, const std::optional<Tensor>& residual, const Tensor& normWeight,
+    const std::string& group, const std::string& quantisation, const std::optional<Tensor>& scale, double epsilon);
 
 }  // namespace mscclpp::python::ops

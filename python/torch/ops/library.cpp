@@ -33,6 +33,18 @@ STABLE_TORCH_LIBRARY(mscclpp, library) {
   library.def("gemm_all_reduce(Tensor input, Tensor weight, str group) -> Tensor");
   library.def("gemm_reduce_scatter(Tensor input, Tensor weight, str group) -> Tensor");
   library.def("all_gather_gemm(Tensor input, Tensor weight, str group) -> Tensor");
+  library.def(
+      "gemm_all_reduce_rms_norm(Tensor input, Tensor weight, Tensor? residual, Tensor norm_weight, str group, float "
+      "epsilon=1e-6) -> (Tensor, Tensor)");
+  library.def(
+      "gemm_reduce_scatter_rms_norm(Tensor input, Tensor weight, Tensor? residual, Tensor norm_weight, str group, "
+      "float epsilon=1e-6) -> (Tensor, Tensor)");
+  library.def(
+      "gemm_all_reduce_rms_norm_quantised(Tensor input, Tensor weight, Tensor? residual, Tensor norm_weight, str "
+      "group, str quantisation, Tensor? scale=None, float epsilon=1e-6) -> (Tensor, Tensor, Tensor)");
+  library.def(
+      "gemm_reduce_scatter_rms_norm_quantised(Tensor input, Tensor weight, Tensor? residual, Tensor norm_weight, str "
+      "group, str quantisation, Tensor? scale=None, float epsilon=1e-6) -> (Tensor, Tensor, Tensor)");
 }
 
 namespace {
@@ -56,6 +68,10 @@ void addKernels(torch::stable::detail::StableLibrary& library) {
   library.impl("gemm_all_reduce", TORCH_BOX(&ops::gemmAllReduce));
   library.impl("gemm_reduce_scatter", TORCH_BOX(&ops::gemmReduceScatter));
   library.impl("all_gather_gemm", TORCH_BOX(&ops::allGatherGemm));
+  library.impl("gemm_all_reduce_rms_norm", TORCH_BOX(&ops::gemmAllReduceRmsNorm));
+  library.impl("gemm_reduce_scatter_rms_norm", TORCH_BOX(&ops::gemmReduceScatterRmsNorm));
+  library.impl("gemm_all_reduce_rms_norm_quantised", TORCH_BOX(&ops::gemmAllReduceRmsNormQuantised));
+  library.impl("gemm_reduce_scatter_rms_norm_quantised", TORCH_BOX(&ops::gemmReduceScatterRmsNormQuantised));
 }
 
 }  // namespace

@@ -6,7 +6,6 @@
 #include <array>
 #include <vector>
 
-#include "mscclpp/kernels/rms_norm_call.hpp"
 #include "python_error.hpp"
 
 namespace mscclpp::python::ops {
@@ -15,12 +14,6 @@ namespace {
 
 bool isAligned(const Tensor& tensor) {
   return reinterpret_cast<std::uintptr_t>(tensor.data_ptr()) % 16 == 0;
-}
-
-// What the kernels can read: the tensor, or a copy where it is not contiguous or begins in the middle of 16 bytes.
-Tensor toReadable(const Tensor& tensor) {
-  const Tensor contiguous = toContiguous(tensor);
-  return isAligned(contiguous) ? contiguous : torch::stable::clone(contiguous);
 }
 
 void requireShapes(const char* op, const Tensor& tensor, const std::optional<Tensor>& residual, const Tensor& weight) {
@@ -78,6 +71,36 @@ Quantisation toQuantisation(const char* op, const std::string& name) {
 
 }  // namespace
 
+Tensor toReadable(const Tensor& tensor) {
+  const Tensor contiguous = toContiguous(tensor);
+  return isAligned(contiguous) ? contiguous : torch::stable::clone(contiguous);
+}
+
+std::tuple<Tensor, Tensor> makeQuantisedRows(const char* op, RmsNormCall& call, const Tensor& like,
+                                             std::span<const std::int64_t> shape, const std::string& quantisation,
+                                             const std::optional<Tensor>& scale) {
+  call.quantisation = toQuantisation(op, quantisation);
+  const bool isStatic = call.quantisation == Quantisation::Fp8Static;
+  if (isStatic != scale.has_value()) {
+    throwInvalid(op, isStatic ? "fp8_static has one scale for all rows: pass scale, a tensor of one float32"
+                              : quantisation + " computes its scales: pass no scale");
+  }
+  if (isStatic &&
+      (countOf(*scale) != 1 || typeOf(op, *scale) != DataType::FLOAT32 || scale->is_cpu() != like.is_cpu())) {
+    throwInvalid(op, "scale is no tensor of one float32 on the device of the others: pass one");
+  }
+  const bool isInt = call.quantisation == Quantisation::Int8PerRow;
+  const Tensor rows = makeLike(like, shape, isInt ? DataType::INT8 : DataType::FLOAT8_E4M3FN);
+  std::vector<std::int64_t> scalesShape(shape.begin(), shape.end());
+  scalesShape.back() = static_cast<std::int64_t>(call.scalesOfRow());
+  const Tensor scales = isStatic ? makeLike(like, std::array<std::int64_t, 1>{0}, DataType::FLOAT32)
+                                 : makeLike(like, scalesShape, DataType::FLOAT32);
+  call.quantised = rows.data_ptr();
+  call.scales = isStatic ? nullptr : static_cast<float*>(scales.data_ptr());
+  call.scale = isStatic ? static_cast<const float*>(scale->data_ptr()) : nullptr;
+  return std::tuple(rows, scales);
+}
+
 std::tuple<Tensor, Tensor> allReduceRmsNorm(const Tensor& tensor, const std::optional<Tensor>& residual,
                                             const Tensor& weight, const std::string& group, double epsilon) {
   return withPythonErrors([&] {
@@ -119,28 +142,9 @@ std::tuple<Tensor, Tensor, Tensor> allReduceRmsNormQuantised(const Tensor& tenso
     requireShapes(op, tensor, residual, weight);
     const Tensor weights = toReadable(weight);
     RmsNormCall call = callFor(op, tensor, weights, epsilon);
-    call.quantisation = toQuantisation(op, quantisation);
-    const bool isStatic = call.quantisation == Quantisation::Fp8Static;
-    if (isStatic != scale.has_value()) {
-      throwInvalid(op, isStatic ? "fp8_static has one scale for all rows: pass scale, a tensor of one float32"
-                                : quantisation + " computes its scales: pass no scale");
-    }
-    if (isStatic &&
-        (countOf(*scale) != 1 || typeOf(op, *scale) != DataType::FLOAT32 || scale->is_cpu() != tensor.is_cpu())) {
-      throwInvalid(op, "scale is no tensor of one float32 on the device of the others: pass one");
-    }
-    const bool isInt = call.quantisation == Quantisation::Int8PerRow;
-    const Tensor quantised = makeLike(tensor, shapeOf(tensor), isInt ? DataType::INT8 : DataType::FLOAT8_E4M3FN);
-    const auto shape = shapeOf(tensor);
-    std::vector<std::int64_t> scalesShape(shape.begin(), shape.end());
-    scalesShape.back() = static_cast<std::int64_t>(call.scalesOfRow());
-    const Tensor scales = isStatic ? makeLike(tensor, std::array<std::int64_t, 1>{0}, DataType::FLOAT32)
-                                   : makeLike(tensor, scalesShape, DataType::FLOAT32);
-    const Tensor newResidual = makeLike(tensor, shape);
+    const auto [quantised, scales] = makeQuantisedRows(op, call, tensor, shapeOf(tensor), quantisation, scale);
+    const Tensor newResidual = makeLike(tensor, shapeOf(tensor));
     const auto readable = residual ? std::optional(toReadable(*residual)) : std::nullopt;
-    call.quantised = quantised.data_ptr();
-    call.scales = isStatic ? nullptr : static_cast<float*>(scales.data_ptr());
-    call.scale = isStatic ? static_cast<const float*>(scale->data_ptr()) : nullptr;
     call.newResidual = newResidual.data_ptr();
     run(call, toReadable(tensor), readable, group);
     return std::tuple(quantised, scales, newResidual);

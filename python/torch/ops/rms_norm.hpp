@@ -5,8 +5,18 @@
 #include <tuple>
 
 #include "collectives.hpp"
+#include "mscclpp/kernels/rms_norm_call.hpp"
 
 namespace mscclpp::python::ops {
+
+/// What the kernels can read: the tensor, or a copy where it is not contiguous or begins in the middle of 16 bytes.
+Tensor toReadable(const Tensor& tensor);
+
+/// The 8-bit rows of a call and their scales: makes both for an output of this shape, as allReduceRmsNormQuantised()
+/// says, and makes `call`, which has its `hidden`, write them. like: of the output's type and device.
+std::tuple<Tensor, Tensor> makeQuantisedRows(const char* op, RmsNormCall& call, const Tensor& like,
+                                             std::span<const std::int64_t> shape, const std::string& quantisation,
+                                             const std::optional<Tensor>& scale);
 
 /// Returns the normalised rows and the new residual. tensor, residual: (..., hidden); weight: (hidden,).
 std::tuple<Tensor, Tensor> allReduceRmsNorm(const Tensor& tensor, const std::optional<Tensor>& residual,

@@ -21,21 +21,31 @@ namespace mscclpp {
 /// there is one: its `normalised` is then not written. The sum of squares has an order that depends on the length of a
 /// row and the width of a warp alone.
 ///
+/// The quantisation is known at run time, the same on all ranks; NormRows is for one that is known at compile time.
+/// What is delivered has room for the longest result.
+///
 /// Columns are a multiple of 8, with a quantisation of 16. arrays.residual has the rows of this rank's output.
-template <class T, Quantisation quantisation = Quantisation::None>
-struct NormRows {
-  static_assert(quantisation != Quantisation::Fp8PerGroup, "scales are per row, or one for all");
+template <class T>
+struct AnyNormRows {
   static constexpr bool wholeRows = true;
 
   std::size_t columns;
+  Quantisation quantisation;
   RmsNormArrays<T> arrays;
 
   static MSCCLPP_HOST_DEVICE std::size_t resultBytes(std::size_t columns) {
-    return columns * sizeof(T) +
-           (isQuantised ? roundUp(columns, sizeof(Word128)) + sizeof(Word128) : columns * sizeof(T));
+    const std::size_t plain = resultBytes(columns, Quantisation::None);
+    const std::size_t quantised = resultBytes(columns, Quantisation::Fp8PerGroup);
+    return plain > quantised ? plain : quantised;
+  }
+  /// With this quantisation: the new residual; the norm, or its quantised form and a word for each scale.
+  static MSCCLPP_HOST_DEVICE std::size_t resultBytes(std::size_t columns, Quantisation quantisation) {
+    if (quantisation == Quantisation::None) return 2 * columns * sizeof(T);
+    return columns * sizeof(T) + roundUp(columns, sizeof(Word128)) +
+           scalesOfRow(columns, quantisation) * sizeof(Word128);
   }
   MSCCLPP_INLINE bool accepts(std::size_t /*rows*/, std::size_t width) const {
-    return width == columns && width % (isQuantised ? 2 * packSize<T> : packSize<T>) == 0 && arrays.isAligned();
+    return width == columns && width % (isQuantised() ? 2 * packSize<T> : packSize<T>) == 0 && arrays.isAligned();
   }
 
   template <class Warp, class Packs, class Output>
@@ -64,11 +74,11 @@ struct NormRows {
       MSCCLPP_UNROLL
       for (int i = 0; i < packSize<T>; ++i) {
         pack[i] = narrow<T>(arch::canonicalNan(widen<T>(pack[i]) * factor * widen<T>(weight[i])));
-        largest = quantise::larger(largest, quantise::magnitude(widen<T>(pack[i])));
       }
-      if constexpr (!isQuantised) write((columns + column) * sizeof(T), toWord<T>(pack));
+      largest = quantise::larger(largest, magnitudeOf(pack));
+      if (!isQuantised()) write((columns + column) * sizeof(T), toWord<T>(pack));
     });
-    if constexpr (isQuantised) quantise(warp, packs, largest, write);
+    if (isQuantised()) quantise(warp, packs, largest, write);
   }
 
   MSCCLPP_INLINE void store(const RowPart& part, std::size_t byte, const Word128& word) const {
@@ -78,35 +88,73 @@ struct NormRows {
     };
     if (byte < rowBytes) {
       storeTo(arrays.newResidual, rowBytes, byte);
-    } else if constexpr (!isQuantised) {
-      storeTo(arrays.normalised, rowBytes, byte - rowBytes);
+    } else if (!isQuantised()) {
+      if (byte < 2 * rowBytes) storeTo(arrays.normalised, rowBytes, byte - rowBytes);
     } else if (byte < rowBytes + columns) {
       storeTo(arrays.quantised, columns, byte - rowBytes);
     } else if (arrays.scales != nullptr) {
-      arrays.scales[part.row] = arch::bitCast<float>(static_cast<std::uint32_t>(word.lo));
+      const std::size_t scales = scalesOfRow(columns, quantisation), i = (byte - firstScale()) / sizeof(Word128);
+      if (i < scales) arrays.scales[part.row * scales + i] = arch::bitCast<float>(static_cast<std::uint32_t>(word.lo));
     }
   }
 
  private:
-  static constexpr bool isQuantised = quantisation != Quantisation::None;
+  /// Of a row.
+  static MSCCLPP_HOST_DEVICE std::size_t scalesOfRow(std::size_t columns, Quantisation quantisation) {
+    if (quantisation == Quantisation::Fp8PerGroup) {
+      return ceilDivide(columns, static_cast<std::size_t>(quantisationGroup));
+    }
+    return quantisation == Quantisation::None || quantisation == Quantisation::Fp8Static ? 0 : 1;
+  }
+  MSCCLPP_INLINE bool isQuantised() const { return quantisation != Quantisation::None; }
+  /// The byte of the first scale in a result.
+  MSCCLPP_INLINE std::size_t firstScale() const { return columns * sizeof(T) + roundUp(columns, sizeof(Word128)); }
+
+  static MSCCLPP_INLINE std::uint32_t magnitudeOf(const Pack<T>& pack) {
+    std::uint32_t largest = 0;
+    MSCCLPP_UNROLL
+    for (int i = 0; i < packSize<T>; ++i) {
+      largest = quantise::larger(largest, quantise::magnitude(widen<T>(pack[i])));
+    }
+    return largest;
+  }
+  template <class Q>
+  static MSCCLPP_INLINE std::uint64_t rounded(const Pack<T>& pack, float factor) {
+    Vector<Q, packSize<T>> values;
+    MSCCLPP_UNROLL
+    for (int i = 0; i < packSize<T>; ++i) values[i] = quantise::round<Q>(widen<T>(pack[i]) * factor);
+    return arch::bitCast<std::uint64_t>(values);
+  }
 
   template <class Warp, class Packs, class Output>
   MSCCLPP_INLINE void quantise(const Warp& warp, Packs& packs, std::uint32_t largest, const Output& write) const {
-    using Q = typename QuantisedType<quantisation>::Type;
-    float scale = 0.0f;
-    if constexpr (quantisation == Quantisation::Fp8Static) {
-      scale = *arrays.scale;
-    } else {
-      scale = quantise::scaleFor(maxOverLanes<Warp::width>(warp, largest), QuantisedType<quantisation>::largest);
+    constexpr int groupLanes = quantisationGroup / packSize<T>;
+    const bool isInt = quantisation == Quantisation::Int8PerRow;
+    const bool isPerGroup = quantisation == Quantisation::Fp8PerGroup;
+    const std::size_t rowBytes = columns * sizeof(T), scalesAt = firstScale();
+    const auto writeScale = [&](std::size_t i, float scale) {
+      write(scalesAt + i * sizeof(Word128), Word128{arch::bitCast<std::uint32_t>(scale), 0});
+    };
+    float inverse = 0.0f;
+    if (quantisation == Quantisation::Fp8Static) {
+      inverse = arch::reciprocal(*arrays.scale);
+    } else if (!isPerGroup) {
+      const float most =
+          isInt ? QuantisedType<Quantisation::Int8PerRow>::largest : QuantisedType<Quantisation::Fp8PerRow>::largest;
+      const float scale = quantise::scaleFor(maxOverLanes<Warp::width>(warp, largest), most);
+      inverse = arch::reciprocal(scale);
+      if (warp.rank() == 0) writeScale(0, scale);
     }
-    const float inverse = arch::reciprocal(scale);
-    const std::size_t rowBytes = columns * sizeof(T);
     packs.forEachInAllLanes([&](std::size_t column, Pack<T>& pack, bool isPresent) {
-      Vector<Q, packSize<T>> rounded;
-      MSCCLPP_UNROLL
-      for (int i = 0; i < packSize<T>; ++i) rounded[i] = quantise::round<Q>(widen<T>(pack[i]) * inverse);
+      if (isPerGroup) {  // in lanes next to each other
+        const std::uint32_t own = isPresent ? magnitudeOf(pack) : 0;
+        const float scale =
+            quantise::scaleFor(maxOverLanes<groupLanes>(warp, own), QuantisedType<Quantisation::Fp8PerGroup>::largest);
+        inverse = arch::reciprocal(scale);
+        if (isPresent && warp.rank() % groupLanes == 0) writeScale(column / quantisationGroup, scale);
+      }
       // Two lanes have the bytes of a word.
-      const auto own = arch::bitCast<std::uint64_t>(rounded);
+      const std::uint64_t own = isInt ? rounded<std::int8_t>(pack, inverse) : rounded<f8e4m3>(pack, inverse);
       const auto next = [&](std::uint64_t bits) {
         return warp.shuffle(static_cast<std::uint32_t>(bits), warp.rank() ^ 1);
       };
@@ -114,10 +162,31 @@ struct NormRows {
       const std::uint64_t high = next(own >> 32);
       if (isPresent && warp.rank() % 2 == 0) write(rowBytes + column, Word128{own, low | high << 32});
     });
-    if (quantisation != Quantisation::Fp8Static && warp.rank() == 0) {
-      write(rowBytes + roundUp(columns, sizeof(Word128)), Word128{arch::bitCast<std::uint32_t>(scale), 0});
-    }
   }
+};
+
+/// The same with a quantisation that is known at compile time.
+template <class T, Quantisation quantisation = Quantisation::None>
+struct NormRows {
+  static constexpr bool wholeRows = true;
+
+  std::size_t columns;
+  RmsNormArrays<T> arrays;
+
+  static MSCCLPP_HOST_DEVICE std::size_t resultBytes(std::size_t columns) {
+    return AnyNormRows<T>::resultBytes(columns, quantisation);
+  }
+  MSCCLPP_INLINE bool accepts(std::size_t rows, std::size_t width) const { return any().accepts(rows, width); }
+  template <class Warp, class Packs, class Output>
+  MSCCLPP_INLINE void transform(const Warp& warp, const RowPart& part, Packs& packs, const Output& write) const {
+    any().transform(warp, part, packs, write);
+  }
+  MSCCLPP_INLINE void store(const RowPart& part, std::size_t byte, const Word128& word) const {
+    any().store(part, byte, word);
+  }
+
+ private:
+  MSCCLPP_INLINE AnyNormRows<T> any() const { return {columns, quantisation, arrays}; }
 };
 
 }  // namespace mscclpp

@@ -21,7 +21,7 @@ struct RowPart {
 //   transform(warp, part, packs, output)      called where the part is reduced, in all lanes: writes the result by
 //                                             output(byte, word), as RowExchange::reduce() says
 //   store(part, byte, word)                   called on each rank that the result is delivered to, for each word
-// Models: StoreRows, NormRows (fusion/gemm/norm_rows.hpp).
+// Models: StoreRows, NormRows and AnyNormRows (fusion/gemm/norm_rows.hpp).
 
 /// Stores the rows.
 template <class T>
