@@ -20,10 +20,10 @@
 #include "mscclpp/host/base/logger.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/jit/program.hpp"
-#include "mscclpp/plan/check.hpp"
 #include "plan_call.hpp"
 #include "plan_context.hpp"
 #include "plan_source.hpp"
+#include "proofs.hpp"
 #include "user_buffers.hpp"
 
 namespace mscclpp {
@@ -34,8 +34,6 @@ namespace {
 
 /// The least room of a scratch chunk: so many messages are not set up one by one.
 constexpr std::size_t leastSlotBytes = std::size_t{16} << 10;
-/// Of the proof that numbers of iterations may change: a second, in the first call that changes it.
-constexpr plan::CheckLimits mixedIterationsLimits{.steps = std::uint64_t{1} << 29, .numbers = std::uint64_t{1} << 25};
 
 [[noreturn]] void throwInvalid(const ExecutionPlan& plan, const std::string& why) {
   throw Error("plan \"" + plan.name() + "\": " + why, ErrorCode::InvalidUsage);
@@ -330,15 +328,19 @@ class Executor::State {
   }
 
   /// A number for calls that may follow each other with the same scratch. The proof of a plan is about calls with the
-  /// same number of iterations of its loops; that others may follow is proven when one does, or each number gets a
-  /// scratch of its own. The same on all ranks.
-  static std::uint64_t iterationsThatMix(const ExecutionPlan& plan, Program& program, const plan::Message& message) {
+  /// same number of iterations of its loops; that others may follow is proven when one does, which all ranks wait for,
+  /// or each number gets a scratch of its own. The same on all ranks.
+  std::uint64_t iterationsThatMix(const ExecutionPlan& plan, Program& program, const plan::Message& message) const {
     if (program.loopUnit == 0) return 0;
     const std::uint64_t iterations = plan::iterationsOf(message, program.loopUnit);
     if (program.iterations == 0) program.iterations = iterations;
     if (iterations == program.iterations) return iterations;
     if (!program.mixes) {
-      program.mixes = !plan::checkMixedIterations(plan.plan(), mixedIterationsLimits);
+      const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
+      const auto all = agreement.runStep("prove the plan \"" + plan.name() + "\" for calls of different lengths", [&] {
+        return std::vector<char>{plan::Proofs::ofUser().allowMixedIterations(plan.plan()) ? '\1' : '\0'};
+      });
+      program.mixes = std::all_of(all.begin(), all.end(), [](const auto& ofRank) { return ofRank.at(0) != '\0'; });
       if (!*program.mixes) {
         logMessage(LogLevel::Info, LogSubsystem::Exec, "plan ", plan.name(),
                    ": each number of iterations of its loops gets memory of its own");

@@ -369,6 +369,43 @@ TEST_CASE("a plan that was proven once is not checked again, by the same checker
   std::filesystem::remove_all(folder);
 }
 
+TEST_CASE("whether numbers of iterations may change is proven once, by the same checker") {
+  const std::filesystem::path folder = std::filesystem::current_path() / "executor_test_mixed";
+  std::filesystem::remove_all(folder);
+  const plan::Proofs proofs(folder);
+  const jit::detail::ProgramCache cache(folder);
+  const plan::Plan plan = plan::oneShotInPlacePlan(3, 64);
+  const std::string key = plan::mixedIterationsKeyOf(plan);
+  CHECK(key != plan::proofKeyOf(plan));
+  CHECK(proofs.allowMixedIterations(plan));
+  const auto kept = cache.find(key);
+  REQUIRE(kept.has_value());
+  // A plan that does not allow it; neither answer is proven again.
+  plan::Plan unordered = plan;
+  for (plan::Operation& operation : unordered.operations)
+    if (operation.kind == plan::OperationKind::Wait) operation.kind = plan::OperationKind::Sync;
+  const std::string unorderedKey = plan::mixedIterationsKeyOf(unordered);
+  CHECK(unorderedKey != key);
+  CHECK_FALSE(proofs.allowMixedIterations(unordered));
+  const auto keptUnordered = cache.find(unorderedKey);
+  REQUIRE(keptUnordered.has_value());
+  cache.store(key, *keptUnordered);
+  cache.store(unorderedKey, *kept);
+  CHECK_FALSE(proofs.allowMixedIterations(plan));
+  CHECK(proofs.allowMixedIterations(unordered));
+  // A file of another plan, a damaged one, and one with another content are none.
+  const auto fileOf = [&](const std::string& of) { return folder / (of + ".bin"); };
+  std::filesystem::copy_file(fileOf(key), fileOf(unorderedKey), std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::resize_file(fileOf(key), std::filesystem::file_size(fileOf(key)) - 5);
+  CHECK(proofs.allowMixedIterations(plan));
+  CHECK_FALSE(proofs.allowMixedIterations(unordered));
+  cache.store(unorderedKey, {"may", {}, {}});
+  CHECK_FALSE(proofs.allowMixedIterations(unordered));
+  CHECK(cache.find(key)->image == kept->image);
+  CHECK(cache.find(unorderedKey)->image == keptUnordered->image);
+  std::filesystem::remove_all(folder);
+}
+
 TEST_CASE("plans as algorithms of a collection") {
   const auto algorithm = std::make_shared<DslAlgorithm>("my_plan", executionPlan(plan::twoShotPacketPlan(2), 0),
                                                         std::unordered_map<std::string, std::uint64_t>{{"packets", 1}},
