@@ -32,6 +32,9 @@ struct Backend {
   int (*currentDevice)();
   /// Whether work that is enqueued on a stream is captured in a graph; false on CPUs.
   bool (*isCapturing)(CUstream_st* stream);
+  /// Returns when all work that has been enqueued on the current device is done; nothing to do on CPUs. Not while a
+  /// stream of the device is captured.
+  void (*awaitWork)();
   /// The allocation in which a range of the user's memory lies; the range itself if it is in none that ranks could map,
   /// which RegisteredBuffer then refuses with the reason.
   MemoryRange (*allocationOf)(MemoryRange range);

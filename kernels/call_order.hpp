@@ -30,6 +30,8 @@ class CallOrder {
   class Turn {
    public:
     Turn() = default;  ///< of no order
+    /// Whether the call becomes part of a graph.
+    bool isCaptured() const noexcept { return capture_ != 0; }
     /// Called after the call has been enqueued.
     void end() {
       if (order_ != nullptr) order_->end(*this);

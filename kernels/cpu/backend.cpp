@@ -16,6 +16,7 @@ const Backend& cpuBackend() {
       [] { return std::string(); },
       [] { return 0; },
       [](CUstream_st*) { return false; },
+      [] {},
       [](MemoryRange range) {
         const auto allocation = mscclpp::detail::HostAllocation::find(range.begin, range.bytes);
         return allocation == nullptr ? range : MemoryRange{allocation->base(), allocation->bytes()};

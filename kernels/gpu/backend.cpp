@@ -55,6 +55,7 @@ const Backend& gpuBackend() {
         MSCCLPP_CUDATHROW(cudaStreamIsCapturing(stream, &status));
         return status != cudaStreamCaptureStatusNone;
       },
+      [] { MSCCLPP_CUDATHROW(cudaDeviceSynchronize()); },
       allocationOf,
       [](std::size_t bytes) { return std::static_pointer_cast<void>(mscclpp::detail::gpuCallocShared<char>(bytes)); },
       [](void* address, int byte, std::size_t bytes) { gpuMemset(address, byte, bytes); },

@@ -4,6 +4,7 @@
 #include <iterator>
 #include <utility>
 
+#include "host/base/error_message.hpp"
 #include "kernels/plan/proofs.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/executor.hpp"
@@ -21,17 +22,28 @@ void requireRank(const plan::NamedPlan& plan, int rank) {
               ErrorCode::InvalidUsage);
 }
 
-std::string contentOf(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string content((std::istreambuf_iterator<char>(file)), {});
-  if (!file) throw Error("ExecutionPlan: the file " + path + " cannot be read", ErrorCode::InvalidUsage);
-  return content;
+/// Throws errors that name the file.
+plan::NamedPlan planOf(const std::string& path) {
+  std::string content;
+  bool isRead = false;
+  try {
+    std::ifstream file(path, std::ios::binary);
+    content.assign(std::istreambuf_iterator<char>(file), {});
+    isRead = static_cast<bool>(file);
+  } catch (const std::ios_base::failure&) {  // a folder
+  }
+  if (!isRead) throw Error("ExecutionPlan: the file " + path + " cannot be read", ErrorCode::InvalidUsage);
+  try {
+    return plan::fromJson(content);
+  } catch (const BaseError& error) {
+    throw Error("ExecutionPlan: the file " + path + ": " + mscclpp::detail::messageOf(error),
+                mscclpp::detail::codeOf(error));
+  }
 }
 
 }  // namespace
 
-ExecutionPlan::ExecutionPlan(const std::string& planPath, int rank)
-    : ExecutionPlan(plan::fromJson(contentOf(planPath)), rank) {}
+ExecutionPlan::ExecutionPlan(const std::string& planPath, int rank) : ExecutionPlan(planOf(planPath), rank) {}
 
 ExecutionPlan::ExecutionPlan(plan::NamedPlan plan, int rank) : rank_(rank) {
   plan = plan::Proofs::ofUser().verified(plan::withoutSwitches(std::move(plan)));

@@ -20,10 +20,11 @@
 #include "mscclpp/host/base/logger.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/jit/program.hpp"
-#include "mscclpp/plan/check.hpp"
 #include "plan_call.hpp"
 #include "plan_context.hpp"
 #include "plan_source.hpp"
+#include "proofs.hpp"
+#include "recently_used.hpp"
 #include "user_buffers.hpp"
 
 namespace mscclpp {
@@ -34,8 +35,13 @@ namespace {
 
 /// The least room of a scratch chunk: so many messages are not set up one by one.
 constexpr std::size_t leastSlotBytes = std::size_t{16} << 10;
-/// Of the proof that numbers of iterations may change: a second, in the first call that changes it.
-constexpr plan::CheckLimits mixedIterationsLimits{.steps = std::uint64_t{1} << 29, .numbers = std::uint64_t{1} << 25};
+/// Pairs of users' buffers, with a size, that stay registered, and numbers of iterations of loops that keep a scratch
+/// of their own, beside those that captured graphs use. More are released, the least recently used first.
+constexpr std::size_t mostBuffers = 1024;
+constexpr std::size_t mostIterationNumbers = 8;
+/// Of Staging: a larger one serves smaller messages too.
+constexpr std::size_t mostStagings = 1;
+constexpr std::size_t mostPortTables = 1024;
 
 [[noreturn]] void throwInvalid(const ExecutionPlan& plan, const std::string& why) {
   throw Error("plan \"" + plan.name() + "\": " + why, ErrorCode::InvalidUsage);
@@ -130,9 +136,25 @@ class Executor::State {
 
   void reset() {
     contexts_.clear();
+    buffers_.clear();
     programs_.clear();
+    memoryIds_.clear();
     if (service_ != nullptr) service_->stopProxy();
     service_.reset();
+  }
+
+  ExecutorMemory memory() const {
+    ExecutorMemory memory{};
+    memory.buffers = buffers_.size();
+    for (const auto& [key, contexts] : contexts_) {
+      memory.contexts += contexts.size();
+      for (const auto& context : contexts.entries()) {
+        memory.scratchBytes += context.value.memory->scratch().bytes();
+        for (const auto& staging : context.value.stagings.entries())
+          memory.stagingBytes += staging.value.memory().bytes();
+      }
+    }
+    return memory;
   }
 
   void execute(int rank, PlanCall call, const ExecutionPlan& plan, CUstream_st* stream, plan::PacketFormat format) {
@@ -162,20 +184,35 @@ class Executor::State {
     if (message.partBytes == 0) return;
     Program& program = *found;
     const BufferRequest request = bufferRequest(plan, message, call);
-    const ContextKey key{plan.contentHash(), static_cast<int>(format), stream, slotBytes,
-                         iterationsThatMix(plan, program, message)};
-    auto context = contexts_.find(key);
-    const bool needsContext = context == contexts_.end();
-    const bool usesBuffers = program.rank.reachesUserBuffers || program.rank.usesPorts;
+    const ContextKey key{plan.contentHash(), static_cast<int>(format), stream, slotBytes};
+    Contexts& contexts = contexts_.try_emplace(key, mostIterationNumbers).first->second;
+    const std::uint64_t iterations = iterationsThatMix(plan, program, message);
+    Contexts::Entry* context = contexts.find(iterations);
     if (!isAnnounced) identity = identityOf(call, message);
-    const BufferKey bufferKey =
-        usesBuffers ? BufferKey{identity.input, identity.output, identity.partBytes} : BufferKey{};
-    const bool needsBuffers = usesBuffers && (needsContext || !context->second.buffers.contains(bufferKey));
+    const bool usesBuffers = program.rank.reachesUserBuffers || program.rank.usesPorts;
+    const bool registers = usesBuffers && !request.copied;
+    const BufferKey bufferKey{plan.contentHash(), stream, identity.input, identity.output, identity.partBytes};
+    Buffers::Entry* buffers = registers ? buffers_.find(bufferKey) : nullptr;
+    const bool needsContext = context == nullptr;
+    const bool needsBuffers = registers && buffers == nullptr;
+    const auto isCopied = [&] { return usesBuffers && (buffers == nullptr || buffers->value.isCopied()); };
+    const auto findStaging = [&] { return context->value.stagings.findNotLess(Staging::bytesFor(request)); };
+    const auto tableKeyOf = [&](const Stagings::Entry* staging) {
+      return PortKey{staging == nullptr ? buffers->number : 0, staging == nullptr ? 0 : staging->number,
+                     request.hasOffsets() ? message.partBytes : 0};
+    };
+    // Of what follows from the context and the buffers.
+    const auto needsMore = [&] {
+      if (!usesBuffers) return false;
+      const Stagings::Entry* const staging = isCopied() ? findStaging() : nullptr;
+      if (isCopied() && staging == nullptr) return true;
+      return program.rank.usesPorts && context->value.ports.find(tableKeyOf(staging)) == nullptr;
+    };
     const CodeKey codeKey{plan.contentHash(), static_cast<int>(format), call.type,
                           program.reduces ? call.op : ReduceOp::SUM};
     const bool needsCode = where_ == DeviceType::GPU && code_ == PlanCode::Specialised && !kernels_.contains(codeKey) &&
                            !backend_.isCapturing(stream);
-    if (needsContext || needsBuffers || needsCode) {
+    if (needsContext || needsBuffers || needsCode || needsMore()) {
       const mscclpp::detail::GroupSetup setup(*communicator_);
       agreeOnSetup(plan,
                    {plan.contentHash(), message.partBytes, slotBytes, static_cast<std::uint32_t>(format),
@@ -186,23 +223,41 @@ class Executor::State {
       if (needsContext) reserveBlocks(plan);
       if (program.rank.usesPorts) startProxy();
       if (needsContext) {
-        context = contexts_
-                      .emplace(key, Context{std::make_unique<PlanMemory>(*communicator_, where_, backend_, program.rank,
-                                                                         plan.plan().doubleScratch, slotBytes, format,
-                                                                         service_),
-                                            {}})
-                      .first;
+        makeRoom(contexts);
+        context = &contexts.add(
+            iterations, Context(std::make_unique<PlanMemory>(*communicator_, where_, backend_, program.rank,
+                                                             plan.plan().doubleScratch, slotBytes, format, service_)));
       }
       if (needsBuffers) {
-        context->second.buffers.emplace(
-            bufferKey, std::make_unique<UserBuffers>(*communicator_, where_, backend_, request, *context->second.memory,
-                                                     program.rank.usesPorts ? service_.get() : nullptr));
+        makeRoom(buffers_);
+        buffers = &buffers_.add(bufferKey, UserBuffers(*communicator_, backend_, request));
+      }
+      if (isCopied() && findStaging() == nullptr) {
+        makeRoom(context->value.stagings);
+        const std::size_t bytes = Staging::bytesFor(request);
+        context->value.stagings.add(bytes, Staging(*communicator_, where_, request.inPlace, bytes));
+      }
+      if (program.rank.usesPorts) {
+        const Stagings::Entry* const staging = isCopied() ? findStaging() : nullptr;
+        if (context->value.ports.find(tableKeyOf(staging)) == nullptr) {
+          makeRoom(context->value.ports);
+          context->value.ports.add(tableKeyOf(staging), portTableOf(*context->value.memory, request, buffers, staging));
+        }
       }
     }
     program.isSetUp = true;
-    const UserBuffers* buffers = usesBuffers ? context->second.buffers.at(bufferKey).get() : nullptr;
+    Ports::Entry* ports = nullptr;
+    Stagings::Entry* const staging = isCopied() ? findStaging() : nullptr;
+    if (staging != nullptr) context->value.stagings.touch(*staging);
+    if (program.rank.usesPorts) {
+      ports = context->value.ports.find(tableKeyOf(staging));
+      context->value.ports.touch(*ports);
+    }
+    const Use use{context, buffers, staging, ports};
+    contexts.touch(*context);
+    if (buffers != nullptr) buffers_.touch(*buffers);
     const auto compiled = kernels_.find(codeKey);
-    run(plan, *context->second.memory, buffers, request, call, message, stream,
+    run(plan, use, request, call, message, stream,
         compiled != kernels_.end() && compiled->second ? &*compiled->second : nullptr);
     if (where_ == DeviceType::CPU) check();
   }
@@ -216,15 +271,47 @@ class Executor::State {
     std::uint64_t iterations = 0;  ///< of the loops in the first call
     std::optional<bool> mixes{};   ///< whether calls of other numbers may follow; empty: not asked yet
   };
-  /// Plan, packet format, stream, room of the scratch's chunks, iterationsThatMix().
-  using ContextKey = std::tuple<std::uint64_t, int, CUstream_st*, std::size_t, std::uint64_t>;
+  /// Plan, packet format, stream, room of the scratch's chunks.
+  using ContextKey = std::tuple<std::uint64_t, int, CUstream_st*, std::size_t>;
   /// Plan, packet format, type of elements, operator.
   using CodeKey = std::tuple<std::uint64_t, int, DataType, ReduceOp>;
-  using BufferKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
+  /// Plan, stream, input, output, bytes of a part. The size, since a rank's address may depend on it: such as
+  /// `base + rank * bytes`, which is new on all ranks but the first.
+  using BufferKey = std::tuple<std::uint64_t, CUstream_st*, std::uint64_t, std::uint64_t, std::uint64_t>;
+  using Buffers = RecentlyUsed<BufferKey, UserBuffers>;
+  /// By their bytes.
+  using Stagings = RecentlyUsed<std::size_t, Staging>;
+  /// The numbers of the buffers and of the Staging that ExecutionArgs::memories is for, and the bytes of a part if the
+  /// places in the buffers depend on them.
+  using PortKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
+  using Ports = RecentlyUsed<PortKey, std::shared_ptr<void>>;
   struct Context {
+    explicit Context(std::unique_ptr<PlanMemory> of) : memory(std::move(of)) {}
     std::unique_ptr<PlanMemory> memory;
-    std::map<BufferKey, std::unique_ptr<UserBuffers>> buffers;
+    Stagings stagings{mostStagings};
+    Ports ports{mostPortTables};
   };
+  /// By iterationsThatMix().
+  using Contexts = RecentlyUsed<std::uint64_t, Context>;
+  /// What a call uses, of this executor's; null: nothing of the kind.
+  struct Use {
+    Contexts::Entry* context;
+    Buffers::Entry* buffers;
+    Stagings::Entry* staging;
+    Ports::Entry* ports;
+  };
+
+  /// Called on all ranks, in a set-up, before something is added to the table.
+  template <class Table>
+  void makeRoom(Table& table) const {
+    if (!table.isFull()) return;
+    const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
+    // Afterwards, no call of any rank is in flight.
+    table.release(agreement.runStep("release memory of earlier calls", [&] {
+      backend_.awaitWork();
+      return table.uses();
+    }));
+  }
 
   /// A step that all ranks take; an error of `body` on one of them is an error on all.
   template <class Body>
@@ -293,12 +380,12 @@ class Executor::State {
                              std::to_string(rank_) + " of the communicator");
     }
     const plan::Message message = kernels::messageOf(plan, call, rank_, ranks_);
-    const std::size_t inputBytes = inputBytesOf(plan.plan(), message, rank_);
-    const std::size_t outputBytes = outputBytesOf(plan.plan(), message, rank_);
+    const BufferRequest::Sizes sizes = sizesOf(plan, message, rank_);
+    const std::size_t inputBytes = sizes.input;
+    const std::size_t outputBytes = sizes.output;
     const bool isInPlace = overlap(call.input, inputBytes, call.output, outputBytes);
     if (plan.isInPlace() && inputBytes != 0 && outputBytes != 0) {
-      const BufferRequest::Offsets offsets = offsetsInPlace(plan, message, rank_);
-      const std::size_t offset = offsets.input + offsets.output;
+      const std::size_t offset = sizes.inputOffset + sizes.outputOffset;
       const auto* larger = static_cast<const std::byte*>(inputBytes < outputBytes ? call.output : call.input);
       const auto* smaller = static_cast<const std::byte*>(inputBytes < outputBytes ? call.input : call.output);
       if (smaller != larger + offset) {
@@ -314,12 +401,17 @@ class Executor::State {
     return message;
   }
 
-  /// In a call in place: the smaller of a rank's input and output is the rank's part of the larger.
-  BufferRequest::Offsets offsetsInPlace(const ExecutionPlan& plan, const plan::Message& message, int rank) const {
+  /// What a rank's buffers are in a call. In place, the smaller of its input and output is the rank's part of the
+  /// larger.
+  BufferRequest::Sizes sizesOf(const ExecutionPlan& plan, const plan::Message& message, int rank) const {
     const plan::RankPlan& of = plan.plan().rankPlans[static_cast<std::size_t>(rank)];
-    if (of.inputChunks == of.outputChunks || of.inputChunks == 0 || of.outputChunks == 0) return {0, 0};
+    BufferRequest::Sizes sizes{inputBytesOf(plan.plan(), message, rank), outputBytesOf(plan.plan(), message, rank), 0,
+                               0};
+    if (!plan.isInPlace() || of.inputChunks == of.outputChunks || of.inputChunks == 0 || of.outputChunks == 0)
+      return sizes;
     const std::size_t part = static_cast<std::size_t>(rank) * message.partBytes;
-    return of.inputChunks < of.outputChunks ? BufferRequest::Offsets{part, 0} : BufferRequest::Offsets{0, part};
+    (of.inputChunks < of.outputChunks ? sizes.inputOffset : sizes.outputOffset) = part;
+    return sizes;
   }
 
   Program& addProgram(const ExecutionPlan& plan) {
@@ -330,15 +422,19 @@ class Executor::State {
   }
 
   /// A number for calls that may follow each other with the same scratch. The proof of a plan is about calls with the
-  /// same number of iterations of its loops; that others may follow is proven when one does, or each number gets a
-  /// scratch of its own. The same on all ranks.
-  static std::uint64_t iterationsThatMix(const ExecutionPlan& plan, Program& program, const plan::Message& message) {
+  /// same number of iterations of its loops; that others may follow is proven when one does, which all ranks wait for,
+  /// or each number gets a scratch of its own. The same on all ranks.
+  std::uint64_t iterationsThatMix(const ExecutionPlan& plan, Program& program, const plan::Message& message) const {
     if (program.loopUnit == 0) return 0;
     const std::uint64_t iterations = plan::iterationsOf(message, program.loopUnit);
     if (program.iterations == 0) program.iterations = iterations;
     if (iterations == program.iterations) return iterations;
     if (!program.mixes) {
-      program.mixes = !plan::checkMixedIterations(plan.plan(), mixedIterationsLimits);
+      const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
+      const auto all = agreement.runStep("prove the plan \"" + plan.name() + "\" for calls of different lengths", [&] {
+        return std::vector<char>{plan::Proofs::ofUser().allowMixedIterations(plan.plan()) ? '\1' : '\0'};
+      });
+      program.mixes = std::all_of(all.begin(), all.end(), [](const auto& ofRank) { return ofRank.at(0) != '\0'; });
       if (!*program.mixes) {
         logMessage(LogLevel::Info, LogSubsystem::Exec, "plan ", plan.name(),
                    ": each number of iterations of its loops gets memory of its own");
@@ -366,15 +462,44 @@ class Executor::State {
   }
 
   BufferRequest bufferRequest(const ExecutionPlan& plan, const plan::Message& message, const PlanCall& call) const {
-    BufferRequest request{
-        const_cast<void*>(call.input), call.output, call.inputBytes, call.outputBytes, 0, 0, plan.isInPlace(), {},
-        plan.plan().reuseResources};
-    for (int r = 0; r < ranks_; ++r) {
-      request.offsetsInPlace.push_back(offsetsInPlace(plan, message, r));
-      request.mostInputBytes = std::max(request.mostInputBytes, inputBytesOf(plan.plan(), message, r));
-      request.mostOutputBytes = std::max(request.mostOutputBytes, outputBytesOf(plan.plan(), message, r));
-    }
+    BufferRequest request{const_cast<void*>(call.input), call.output, {}, plan.isInPlace(), plan.plan().reuseResources};
+    for (int r = 0; r < ranks_; ++r) request.ofRanks.push_back(sizesOf(plan, message, r));
     return request;
+  }
+
+  /// ExecutionArgs::memories of a call, in memory of the backend.
+  std::shared_ptr<void> portTableOf(const PlanMemory& memory, const BufferRequest& request,
+                                    const Buffers::Entry* buffers, const Stagings::Entry* staging) {
+    const BufferWindows windows =
+        staging != nullptr ? staging->value.windows(request) : buffers->value.windows(request);
+    const auto ranks = static_cast<std::size_t>(ranks_);
+    std::vector<plan::PortMemory> memories(3 * ranks);
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      const int number = static_cast<int>(rank);
+      const auto add = [&](plan::BufferKind kind, const RegisteredMemory& of, const std::byte* buffer) {
+        if (of.size() == 0) return;
+        memories[static_cast<std::size_t>(kind) * ranks + rank] = {
+            static_cast<std::uint64_t>(buffer - static_cast<const std::byte*>(of.data())), memoryIdOf(number, of)};
+      };
+      const auto memoryOf = [&](bool isOutput) {
+        return staging != nullptr ? staging->value.memory().memory(number) : buffers->value.memory(isOutput, number);
+      };
+      add(plan::BufferKind::Scratch, memory.scratch().memory(number),
+          memory.args().buffers[static_cast<int>(plan::BufferKind::Scratch)].base[rank]);
+      add(plan::BufferKind::Input, memoryOf(false), windows.input.base[rank]);
+      add(plan::BufferKind::Output, memoryOf(true), windows.output.base[rank]);
+    }
+    const std::shared_ptr<void> table = backend_.allocate(memories.size() * sizeof(plan::PortMemory));
+    backend_.upload(table.get(), memories.data(), memories.size() * sizeof(plan::PortMemory));
+    return table;
+  }
+
+  /// The proxy's id of a memory: one for each allocation, which stays mapped, so that no other gets its address.
+  MemoryId memoryIdOf(int rank, const RegisteredMemory& memory) {
+    const auto key = std::tuple(rank, memory.data(), memory.size());
+    const auto known = memoryIds_.find(key);
+    if (known != memoryIds_.end()) return known->second;
+    return memoryIds_.emplace(key, service_->addMemory(memory)).first->second;
   }
 
   /// The kernel of the plan, or nothing, on all ranks alike.
@@ -429,26 +554,28 @@ class Executor::State {
     service_->startProxy();
   }
 
-  void run(const ExecutionPlan& plan, const PlanMemory& memory, const UserBuffers* buffers,
-           const BufferRequest& request, const PlanCall& call, const plan::Message& message, CUstream_st* stream,
-           const jit::Kernel* kernel) {
+  void run(const ExecutionPlan& plan, const Use& use, const BufferRequest& request, const PlanCall& call,
+           const plan::Message& message, CUstream_st* stream, const jit::Kernel* kernel) {
+    const PlanMemory& memory = *use.context->value.memory;
     plan::ExecutionArgs args = memory.args();
     Window<>& input = args.buffers[static_cast<int>(plan::BufferKind::Input)];
     Window<>& output = args.buffers[static_cast<int>(plan::BufferKind::Output)];
-    if (buffers != nullptr) {
-      buffers->requireAllocated();
-      input = buffers->input();
-      output = buffers->output();
-      args.memories = buffers->portMemories();
+    if (use.buffers != nullptr) use.buffers->value.requireAllocated();
+    const bool isCopied = use.staging != nullptr;
+    if (isCopied || use.buffers != nullptr) {
+      const BufferWindows windows =
+          isCopied ? use.staging->value.windows(request) : use.buffers->value.windows(request);
+      input = windows.input;
+      output = windows.output;
     } else {
       input.base[rank_] = static_cast<std::byte*>(request.input);
       output.base[rank_] = static_cast<std::byte*>(request.output);
     }
+    if (use.ports != nullptr) args.memories = static_cast<const plan::PortMemory*>(use.ports->value.get());
     args.message = message;
     args.op = {call.op};
     args.wait = BoundedWait(monitor_->deviceControl(), static_cast<std::uint64_t>(monitor_->timeout().count()));
 
-    const bool isCopied = buffers != nullptr && buffers->isCopied();
     const auto move = [&](void* to, const void* from, std::size_t bytes) {
       if (bytes == 0) return;
       if (where_ == DeviceType::GPU) {
@@ -458,7 +585,13 @@ class Executor::State {
       }
     };
     CallOrder::Turn turn = share_ != nullptr ? share_->begin(stream) : CallOrder::Turn();
-    if (isCopied) move(input.base[rank_], request.input, request.inputBytes);
+    if (turn.isCaptured()) {
+      use.context->isCaptured = true;
+      if (use.buffers != nullptr) use.buffers->isCaptured = true;
+      if (use.staging != nullptr) use.staging->isCaptured = true;
+      if (use.ports != nullptr) use.ports->isCaptured = true;
+    }
+    if (isCopied) move(input.base[rank_], request.input, call.inputBytes);
     // A copy is no kernel that the next one could start beside.
     const KernelStart start = share_ != nullptr && !isCopied ? share_->start() : KernelStart::InOrder;
     const PlanLaunch launch{memory.blocks(), threadsOf(plan.plan(), message), memory.sharedBytes(), stream, start};
@@ -474,7 +607,7 @@ class Executor::State {
     } else {
       cpu::interpret(call.type, launch, args);
     }
-    if (isCopied) move(request.output, output.base[rank_], request.outputBytes);
+    if (isCopied) move(request.output, output.base[rank_], call.outputBytes);
     turn.end();
   }
 
@@ -489,8 +622,10 @@ class Executor::State {
   std::shared_ptr<WideProxyService> service_;
   std::unique_ptr<GpuBudget::Share> share_;  ///< for the plan with the most blocks; null on CPUs
   std::map<std::uint64_t, Program> programs_;
-  std::map<ContextKey, Context> contexts_;
-  std::map<CodeKey, std::optional<jit::Kernel>> kernels_;  ///< empty: interpreted
+  std::map<ContextKey, Contexts> contexts_;
+  Buffers buffers_{mostBuffers};
+  std::map<std::tuple<int, void*, std::size_t>, MemoryId> memoryIds_;  ///< by rank, address and bytes
+  std::map<CodeKey, std::optional<jit::Kernel>> kernels_;              ///< empty: interpreted
 };
 
 Executor::Executor(std::shared_ptr<Communicator> communicator, std::size_t defaultScratchBufferSize, DeviceType where,
@@ -509,6 +644,9 @@ void Executor::execute(int rank, const void* sendbuff, void* recvbuff, std::size
 
 bool Executor::isSpecialised(const ExecutionPlan& plan) const {
   return state_->isSpecialised(plan);
+}
+ExecutorMemory Executor::memory() const {
+  return state_->memory();
 }
 void Executor::check() const {
   state_->check();

@@ -15,6 +15,17 @@ std::size_t partsOf(const plan::Plan& plan, int chunks) {
   return static_cast<std::size_t>(chunks) / static_cast<std::size_t>(plan.chunksPerPart);
 }
 
+/// More than any memory has: sums of such sizes do not overflow.
+constexpr std::size_t mostBytes = std::size_t{1} << 60;
+
+/// The parts of the largest buffer of any rank.
+std::size_t mostPartsOf(const plan::Plan& plan) {
+  std::size_t most = 1;
+  for (const plan::RankPlan& rank : plan.rankPlans)
+    most = std::max({most, partsOf(plan, rank.inputChunks), partsOf(plan, rank.outputChunks)});
+  return most;
+}
+
 }  // namespace
 
 bool reduces(const plan::Plan& plan) {
@@ -81,6 +92,9 @@ plan::Message messageOf(const ExecutionPlan& executionPlan, const PlanCall& call
   } else if (outputParts != 0) {
     partBytes = call.outputBytes / outputParts / size * size;
   }
+  require(partBytes <= mostBytes / mostPartsOf(plan),
+          "the input has " + text(call.inputBytes) + " bytes, and the output " + text(call.outputBytes) +
+              ", which is more than any memory: pass sizes in bytes, which are not negative");
   const std::size_t outputBytes = outputParts * partBytes;
   require(call.outputBytes >= outputBytes, "the output has " + text(call.outputBytes) + " bytes, but needs " +
                                                text(outputBytes) + " for an input of " + text(call.inputBytes));

@@ -8,7 +8,7 @@
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
-#include "mscclpp/plan/interpreter.hpp"
+#include "mscclpp/plan/program_windows.hpp"
 
 namespace mscclpp::kernels {
 
@@ -127,16 +127,17 @@ PlanMemory::PlanMemory(Communicator& communicator, DeviceType where, const Backe
     std::vector<plan::BlockProgram> programs;
     for (const plan::BlockLists& lists : program.blocks) {
       const plan::BlockLists block = plan::stepsOf(lists);
-      const plan::ProgramWindow window = plan::windowOf(plan::viewOf(block), mostSharedBytes);
-      if (window.bytes > mostSharedBytes) {
-        throw Error("Executor: an operation of the plan has too many operands: " + std::to_string(window.bytes) +
+      const plan::ProgramWindows windows = plan::windowsOf(plan::viewOf(block), mostSharedBytes);
+      if (windows.bytes > mostSharedBytes) {
+        throw Error("Executor: an operation of the plan has too many operands: " + std::to_string(windows.bytes) +
                         " bytes, of at most " + std::to_string(mostSharedBytes) + "; divide it",
                     ErrorCode::InvalidUsage);
       }
-      sharedBytes_ = std::max(sharedBytes_, window.bytes);
+      sharedBytes_ = std::max(sharedBytes_, windows.bytes);
       programs.push_back({upload(backend, block.operations), upload(backend, block.operands),
-                          upload(backend, block.references), plan::countOf(block.operations),
-                          plan::countOf(block.operands), plan::countOf(block.references), window.operations});
+                          upload(backend, block.references), upload(backend, windows.ofOperations),
+                          plan::countOf(block.operations), plan::countOf(block.operands),
+                          plan::countOf(block.references)});
     }
     args_.programs = upload(backend, programs);
     return std::vector<char>();

@@ -10,6 +10,7 @@
 #include "kernels/plan/completions.hpp"
 #include "mscclpp/host/base/env.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
+#include "mscclpp/plan/check.hpp"
 
 namespace mscclpp::plan {
 
@@ -19,6 +20,12 @@ using jit::detail::ContentHash;
 
 /// For other processes that prove the same plan.
 constexpr std::chrono::minutes lockTimeout(1);
+
+/// Of the proof that numbers of iterations may change: a second, in the first call that changes it.
+constexpr CheckLimits mixedIterationsLimits{.steps = std::uint64_t{1} << 29, .numbers = std::uint64_t{1} << 25};
+/// What is kept of it.
+constexpr std::string_view mayChange = "may change";
+constexpr std::string_view mayNotChange = "may not change";
 
 /// All numbers of a plan, in order.
 class Content {
@@ -108,23 +115,54 @@ std::string proofKeyOf(const Plan& plan) {
   return hash.finishAsText();
 }
 
+std::string mixedIterationsKeyOf(const Plan& plan) {
+  const auto text = [](std::uint64_t number) { return std::to_string(number) + ";"; };
+  return ContentHash()
+      .add(proofKeyOf(plan))
+      .add("mixed iterations;" + text(mixedIterationsLimits.steps) + text(mixedIterationsLimits.numbers))
+      .finishAsText();
+}
+
 Proofs Proofs::ofUser() {
   return Proofs(std::filesystem::path(env()->cacheDir) / "plans");
 }
 
-NamedPlan Proofs::verified(NamedPlan plan) const {
-  const std::string key = proofKeyOf(plan);
+template <class Read, class Prove>
+void Proofs::findOrProve(const std::string& key, const Read& read, const Prove& prove) const {
   const auto isKnown = [&] {
     const std::optional<jit::detail::CachedProgram> found = cache_.find(key);
-    return found && setFindings(plan, found->image);
+    return found && read(found->image);
   };
-  if (isKnown()) return plan;
+  if (isKnown()) return;
   const auto lock = cache_.lock(key, mscclpp::detail::Deadline::after(lockTimeout));
-  if (isKnown()) return plan;
-  plan = plan::verified(std::move(plan));
-  setCompletions(plan);
-  cache_.store(key, {findingsOf(plan), {}, {}});
+  if (isKnown()) return;
+  cache_.store(key, {prove(), {}, {}});
+}
+
+NamedPlan Proofs::verified(NamedPlan plan) const {
+  findOrProve(
+      proofKeyOf(plan), [&](const std::string& findings) { return setFindings(plan, findings); },
+      [&] {
+        plan = plan::verified(std::move(plan));
+        setCompletions(plan);
+        return findingsOf(plan);
+      });
   return plan;
+}
+
+bool Proofs::allowMixedIterations(const Plan& plan) const {
+  bool may = false;
+  findOrProve(
+      mixedIterationsKeyOf(plan),
+      [&](const std::string& answer) {
+        may = answer == mayChange;
+        return may || answer == mayNotChange;
+      },
+      [&] {
+        may = !checkMixedIterations(plan, mixedIterationsLimits);
+        return std::string(may ? mayChange : mayNotChange);
+      });
+  return may;
 }
 
 }  // namespace mscclpp::plan

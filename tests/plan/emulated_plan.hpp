@@ -9,6 +9,7 @@
 #include "mscclpp/emulation/launch.hpp"
 #include "mscclpp/emulation/symmetric_buffers.hpp"
 #include "mscclpp/plan/interpreter.hpp"
+#include "mscclpp/plan/program_windows.hpp"
 #include "mscclpp/plan/rank_program.hpp"
 
 namespace mscclpp::plan {
@@ -34,9 +35,9 @@ class EmulatedPlan {
       for (const BlockLists& block : program.blocks) {
         memory.steps.push_back(stepsOf(block));
         memory.programs.push_back(viewOf(memory.steps.back()));
-        const ProgramWindow window = windowOf(memory.programs.back(), mostSharedBytes);
-        memory.programs.back().window = window.operations;
-        sharedBytes_ = std::max(sharedBytes_, window.bytes);
+        memory.windows.push_back(windowsOf(memory.programs.back(), mostSharedBytes));
+        memory.programs.back().windows = memory.windows.back().ofOperations.data();
+        sharedBytes_ = std::max(sharedBytes_, memory.windows.back().bytes);
       }
     }
     for (int rank = 0; rank < plan.ranks; ++rank) {
@@ -89,6 +90,7 @@ class EmulatedPlan {
     std::vector<ChannelEnd> channels;
     std::deque<BlockLists> steps;
     std::vector<BlockProgram> programs;
+    std::vector<ProgramWindows> windows;
   };
 
   Plan plan_;

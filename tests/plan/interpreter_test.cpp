@@ -119,11 +119,43 @@ TEST_CASE("programs longer than the shared memory are copied to it in parts, and
   const RankProgram program = programOf(plan, 0);
   const BlockProgram whole = viewOf(program.blocks[0]);
   CHECK(whole.operationCount > 2000);
-  const ProgramWindow fits = windowOf(whole, std::size_t{1} << 20);
-  CHECK(fits.operations == whole.operationCount);
-  CHECK(windowOf(whole, fits.bytes).operations == whole.operationCount);
-  CHECK(windowOf(whole, fits.bytes - 1).operations == (whole.operationCount + 1) / 2);
-  CHECK(windowOf(whole, 0).operations == 1);
+  const ProgramWindows fits = windowsOf(whole, std::size_t{1} << 20);
+  CHECK(fits.ofOperations.front() == Range{0, whole.operationCount});
+  CHECK(countOf(fits.ofOperations) == whole.operationCount);
+  CHECK(windowsOf(whole, fits.bytes).ofOperations.front().count == whole.operationCount);
+  CHECK(windowsOf(whole, fits.bytes - 1).ofOperations.front().count < whole.operationCount);
+  const ProgramWindows single = windowsOf(whole, 0);
+  for (std::int32_t i = 0; i < whole.operationCount; ++i) CHECK(single.ofOperations[i] == Range{i, 1});
+}
+
+TEST_CASE("a loop that fits in a window is in one") {
+  // Operations without operands: Syncs, and a loop from operation 5 to 8.
+  BlockLists lists;
+  lists.operations.resize(20);
+  lists.operations[5].kind = OperationKind::LoopBegin;
+  lists.operations[8].kind = OperationKind::LoopEnd;
+  const auto windows = [&](std::int32_t most) {
+    std::vector<std::int32_t> counts;
+    const BlockProgram program = viewOf(lists);
+    const std::size_t bytes = windowsOf({program.operations, nullptr, nullptr, nullptr, most, 0, 0}, 1 << 20).bytes;
+    const ProgramWindows found = windowsOf(program, bytes);
+    CHECK(found.bytes == bytes);
+    for (std::int32_t i = 0; i < 20; i += counts.back()) counts.push_back(found.ofOperations[i].count);
+    for (std::int32_t i = 0, first = 0; i < 20; ++i) {
+      if (i == first + found.ofOperations[first].count) first = i;
+      CHECK(found.ofOperations[i] == found.ofOperations[first]);
+      CHECK(found.ofOperations[first].first == first);
+    }
+    return counts;
+  };
+  using Counts = std::vector<std::int32_t>;
+  CHECK(windows(20) == Counts{20});
+  CHECK(windows(9) == Counts{9, 9, 2});
+  CHECK(windows(8) == Counts{5, 8, 7});
+  CHECK(windows(6) == Counts{5, 6, 6, 3});
+  CHECK(windows(5) == Counts{5, 5, 5, 5});
+  CHECK(windows(4) == Counts{4, 1, 4, 4, 4, 3});
+  CHECK(windows(3) == Counts{3, 3, 3, 3, 3, 3, 2});  // the loop is longer than a window
 }
 
 template <class T>

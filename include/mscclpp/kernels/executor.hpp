@@ -60,15 +60,27 @@ class ExecutionPlan {
   std::uint64_t contentHash_;
 };
 
+/// What an executor keeps of its calls, on this rank.
+struct ExecutorMemory {
+  std::size_t contexts;      ///< scratch, counters and channels of a plan
+  std::size_t scratchBytes;  ///< of all contexts
+  std::size_t stagingBytes;  ///< memory through which messages are copied whose buffers peers cannot map
+  std::size_t buffers;       ///< pairs of an input and an output that other ranks reach
+};
+
 /// Executes plans on the ranks of a communicator, on one host: on GPU streams, or on CPUs, where execute() returns when
 /// the collective is done.
 ///
-/// The first execute() of a plan with new parameters (stream, packet type, and where the plan reaches other ranks'
-/// inputs or outputs the buffers and their sizes, otherwise a larger message than before) sets it up, together with the
-/// other ranks: they all make that call, and parameters are new on all ranks or on none. Everything that calls keep
-/// belongs to one executor, plan and stream, so that other executors and streams do not interfere. Other calls contact
-/// nobody, and graphs can capture them. Of a Custom collective that gives some rank neither input nor output, every
-/// call first states its size to that rank: it begins when all ranks have made it. Graphs can capture it too.
+/// The first execute() of a plan with new parameters (stream, packet type, a larger message than before, and where the
+/// plan reaches other ranks' inputs or outputs the buffers and their sizes) sets it up, together with the other ranks:
+/// they all make that call, and parameters are new on all ranks or on none. Everything that calls keep belongs to one
+/// executor, plan and stream, so that other executors and streams do not interfere. Other calls contact nobody, and
+/// graphs can capture them. What is kept for a plan and a stream is bounded (docs/plans.md): what was not used for a
+/// long time, and is in no captured graph, is released in a later set-up, and a call that needs it sets it up again.
+///
+/// In the first call of a plan with loops that has another number of iterations than before, the ranks agree whether
+/// such calls may share memory. Of a Custom collective that gives some rank neither input nor output, every call first
+/// states its size to that rank: it begins when all ranks have made it. Graphs can capture it too.
 ///
 /// One thread at a time calls execute(), and all ranks make the same calls in the same order. On a GPU the calls of an
 /// executor run one after another, on whichever streams they are, and those of several executors as those of several
@@ -103,6 +115,9 @@ class Executor {
   /// CPUs, before the first call, in a capture, where NVRTC is missing, or because the code would be too long. Another
   /// reason is a defect; the log's warnings name all (MSCCLPP_DEBUG=WARN).
   bool isSpecialised(const ExecutionPlan& plan) const;
+
+  /// What is kept now, until reset().
+  ExecutorMemory memory() const;
 
   /// Throws what WaitMonitor::check throws if a wait of a call has failed.
   void check() const;

@@ -45,10 +45,10 @@ struct BlockProgram {
   const Operation* operations;
   const Operand* operands;
   const std::int32_t* references;
+  const Range* windows;  ///< of each operation, those that are in shared memory with it: windowsOf()
   std::int32_t operationCount;
   std::int32_t operandCount;
   std::int32_t referenceCount;
-  std::int32_t window;  ///< so many operations are in shared memory at a time: windowOf()
 };
 
 /// What calls keep, in this rank's memory, for one executor and stream: never shared. All words are 0 at first, but the

@@ -88,7 +88,7 @@ MSCCLPP_INLINE int interpretPart(Execution& execution, const ResolvedPart& part,
 }  // namespace detail
 
 /// Executes a plan: the blocks of the grid are those of args.rank. Called by all threads of the grid, whose blocks are
-/// all resident at once, with room in shared memory for the largest window of the programs (windowOf). T: the type of
+/// all resident at once, with room in shared memory for the largest window of the programs (windowsOf). T: the type of
 /// the elements.
 ///
 /// awaitPrevious(): returns once what was enqueued before is complete. Before it is called, only the programs are read,
@@ -98,7 +98,7 @@ MSCCLPP_INLINE void interpret(const GridType& grid, const ExecutionArgs& args, c
   const auto block = grid.block();
   const BlockProgram program = args.programs[grid.blockIndex()];
   ResolvedPart part{};
-  if (program.operationCount != 0) part = resolve(block, program, 0, args, grid.sharedMemory());
+  if (program.operationCount != 0) part = resolve(block, program, program.windows[0], args, grid.sharedMemory());
   block.sync();
   awaitPrevious();
   BlockExecution<T, decltype(grid.block()), RuntimeOp> execution(block, grid.blockIndex(), args, args.op);
@@ -108,7 +108,7 @@ MSCCLPP_INLINE void interpret(const GridType& grid, const ExecutionArgs& args, c
   for (int i = 0; i < program.operationCount;) {
     if (i < part.first || i >= part.first + part.count) {
       block.sync();  // the part is not read any more
-      part = resolve(block, program, i - i % program.window, args, grid.sharedMemory());
+      part = resolve(block, program, program.windows[i], args, grid.sharedMemory());
       block.sync();
     }
     i = detail::interpretPart(execution, part, program, i, loop);

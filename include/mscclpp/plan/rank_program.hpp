@@ -50,10 +50,10 @@ constexpr BlockLists stepsOf(const BlockLists& lists) {
   return steps;
 }
 
-/// The lists of stepsOf() as an interpreter reads them, where they lie; the whole program is one window.
+/// The lists of stepsOf() as an interpreter reads them, where they lie; without windows.
 constexpr BlockProgram viewOf(const BlockLists& lists) {
-  return {lists.operations.data(), lists.operands.data(),     lists.references.data(),  countOf(lists.operations),
-          countOf(lists.operands), countOf(lists.references), countOf(lists.operations)};
+  return {lists.operations.data(),   lists.operands.data(),   lists.references.data(),  nullptr,
+          countOf(lists.operations), countOf(lists.operands), countOf(lists.references)};
 }
 
 /// The blocks of a rank, and the sizes of what they share.

@@ -41,20 +41,21 @@ MSCCLPP_HOST_DEVICE constexpr std::size_t bytesOfArray(std::int32_t count) {
   return (static_cast<std::size_t>(count) * sizeof(T) + 15) / 16 * 16;
 }
 
-/// The part of a program from operation `first` on, `program.window` operations at most.
-MSCCLPP_HOST_DEVICE constexpr BlockProgram partOf(const BlockProgram& program, std::int32_t first) {
-  const bool isLast = program.operationCount - first <= program.window;
-  const Operation& begin = program.operations[first];
-  const Operation& end = program.operations[isLast ? first : first + program.window];
+/// The operations `window` of a program.
+MSCCLPP_HOST_DEVICE constexpr BlockProgram partOf(const BlockProgram& program, const Range& window) {
+  const std::int32_t last = window.first + window.count;
+  const bool isLast = last == program.operationCount;
+  const Operation& begin = program.operations[window.first];
+  const Operation& end = program.operations[isLast ? window.first : last];
   const std::int32_t operandEnd = isLast ? program.operandCount : end.sources.first;
   const std::int32_t referenceEnd = isLast ? program.referenceCount : end.references.first;
-  return {program.operations + first,
+  return {program.operations + window.first,
           program.operands + begin.sources.first,
           program.references + begin.references.first,
-          isLast ? program.operationCount - first : program.window,
+          nullptr,
+          window.count,
           operandEnd - begin.sources.first,
-          referenceEnd - begin.references.first,
-          program.window};
+          referenceEnd - begin.references.first};
 }
 
 MSCCLPP_HOST_DEVICE constexpr std::size_t sharedBytesOf(const BlockProgram& part) {
@@ -71,31 +72,12 @@ MSCCLPP_INLINE T* takeArray(std::byte*& shared, std::int32_t count) {
 
 }  // namespace detail
 
-/// How a program is copied to shared memory: `operations` of it at a time, which take `bytes` at most.
-struct ProgramWindow {
-  std::int32_t operations;
-  std::size_t bytes;
-};
-
-/// The largest window that takes `mostBytes` at most, or one operation; the whole program if it fits. The arrays are
-/// read: in the memory of the caller.
-constexpr ProgramWindow windowOf(BlockProgram program, std::size_t mostBytes) {
-  for (program.window = program.operationCount;; program.window = (program.window + 1) / 2) {
-    std::size_t bytes = 0;
-    for (std::int32_t first = 0; first < program.operationCount; first += program.window) {
-      const std::size_t needed = detail::sharedBytesOf(detail::partOf(program, first));
-      if (needed > bytes) bytes = needed;
-    }
-    if (bytes <= mostBytes || program.window <= 1) return {program.window, bytes};
-  }
-}
-
-/// Resolves the operations from `first` on, as many as fit the window, in `shared`. Called by all threads of the block,
-/// which sync before they read the part. Reads nothing that calls change.
+/// Resolves the operations `window` in `shared`. Called by all threads of the block, which sync before they read the
+/// part. Reads nothing that calls change.
 template <ThreadGroup Group>
-MSCCLPP_INLINE ResolvedPart resolve(const Group& group, const BlockProgram& program, std::int32_t first,
+MSCCLPP_INLINE ResolvedPart resolve(const Group& group, const BlockProgram& program, const Range& window,
                                     const ExecutionArgs& args, std::byte* shared) {
-  const BlockProgram part = detail::partOf(program, first);
+  const BlockProgram part = detail::partOf(program, window);
   auto* const operations = detail::takeArray<Operation>(shared, part.operationCount);
   auto* const spans = detail::takeArray<ByteSpan>(shared, part.operationCount);
   auto* const operands = detail::takeArray<ResolvedOperand>(shared, part.operandCount);
@@ -122,7 +104,7 @@ MSCCLPP_INLINE ResolvedPart resolve(const Group& group, const BlockProgram& prog
                              operand.buffer == BufferKind::Scratch, operand.channel};
     }
   }
-  return {operations, spans, operands, references, first, part.operationCount};
+  return {operations, spans, operands, references, window.first, part.operationCount};
 }
 
 }  // namespace mscclpp::plan

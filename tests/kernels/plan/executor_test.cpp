@@ -8,6 +8,7 @@
 #include "executor_cases.hpp"
 #include "kernels/plan/plan_source.hpp"
 #include "kernels/plan/proofs.hpp"
+#include "kernels/plan/recently_used.hpp"
 #include "mscclpp/algorithm.hpp"
 #include "mscclpp/host/memory/host_buffer.hpp"
 #include "mscclpp/kernels/dsl_algorithm.hpp"
@@ -122,6 +123,117 @@ TEST_CASE("calls with other numbers of iterations follow each other, with the sa
     rank.bootstrap.barrier();
     CHECK(openDescriptors() <= before + 12);
   });
+}
+
+TEST_CASE("what calls keep does not grow with their sizes") {
+  onRanks(2, [&](const Rank& rank) {
+    Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
+    const ExecutionPlan plan = executionPlan(plan::twoShotPlan(rank.ranks), rank.rank);
+    for (const bool isShared : {true, false}) {
+      constexpr std::size_t most = 1 << 16;
+      Buffers buffers(most, isShared);
+      buffers.check<float>(executor, rank, plan, 4000, 0);
+      rank.bootstrap.barrier();
+      const ExecutorMemory first = executor.memory();
+      CHECK(first.buffers == 1);
+      CHECK((first.stagingBytes == 0) == isShared);
+      // Seeds that are multiples of 3: at the same addresses.
+      for (unsigned call = 1; call < 150; ++call)
+        buffers.check<float>(executor, rank, plan, 1 + call * 1237 % 16000, 3 * call);
+      const ExecutorMemory all = executor.memory();
+      CHECK(all.buffers <= 150);  // an address may depend on the size
+      CHECK(all.contexts <= 2);   // by the room of the scratch's chunks
+      CHECK(all.scratchBytes <= 2 * first.scratchBytes + (std::size_t{4} << 16));
+      CHECK(all.stagingBytes <= (isShared ? 0 : all.contexts * 2 * most * 9 / 8));
+      rank.bootstrap.barrier();
+      executor.reset();
+      CHECK(executor.memory().contexts == 0);
+      rank.bootstrap.barrier();
+    }
+  });
+}
+
+TEST_CASE("what calls keep is bounded for any number of buffers") {
+  onRanks(2, [&](const Rank& rank) {
+    Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
+    const ExecutionPlan plan = executionPlan(plan::twoShotPlan(rank.ranks), rank.rank);
+    int descriptors = 0;
+    const auto call = [&](float* in, unsigned seed) {
+      const auto message = planMessage<float>(plan.plan(), rank.rank, 5, seed);
+      std::memcpy(in, message.input.data(), 20);
+      rank.bootstrap.barrier();
+      executor.execute(rank.rank, in, in + 8, 20, 20, DataType::FLOAT32, plan, nullptr);
+      return std::memcmp(in + 8, message.expected.data(), 20) == 0;
+    };
+    constexpr unsigned pairs = 1200;
+    HostBuffer memory(pairs * 64);
+    bool isRight = true;
+    std::size_t most = 0;
+    for (unsigned i = 0; i < pairs; ++i) {
+      isRight = isRight && call(static_cast<float*>(memory.data()) + 16 * i, i);
+      most = std::max(most, executor.memory().buffers);
+      if (i != 100) continue;
+      rank.bootstrap.barrier();
+      descriptors = openDescriptors();
+    }
+    // Released ones are set up again.
+    for (const unsigned i : {0u, pairs - 1, 1u})
+      isRight = isRight && call(static_cast<float*>(memory.data()) + 16 * i, i);
+    CHECK(isRight);
+    CHECK(most == 1024);
+    CHECK(executor.memory().contexts == 1);
+    rank.bootstrap.barrier();
+    CHECK(openDescriptors() <= descriptors + 4);
+    rank.bootstrap.barrier();
+  });
+}
+
+TEST_CASE("ranks release the same entries, and none that a graph of any rank uses") {
+  using Table = kernels::RecentlyUsed<int, int>;
+  Table first(8), second(8);
+  const auto forBoth = [&](const auto& step) {
+    for (Table* const table : {&first, &second}) step(*table);
+  };
+  const auto release = [&] {
+    const std::vector<std::vector<char>> uses{first.uses(), second.uses()};
+    forBoth([&](Table& table) {
+      CHECK(table.isFull());
+      table.release(uses);
+      CHECK_FALSE(table.isFull());
+    });
+  };
+  const auto has = [&](const std::vector<int>& expected) {
+    forBoth([&](Table& table) {
+      bool hasAll = table.size() == expected.size();
+      for (const int key : expected) hasAll = hasAll && table.find(key) != nullptr && table.find(key)->value == -key;
+      CHECK(hasAll);
+    });
+  };
+  const auto add = [&](int key) {
+    forBoth([&](Table& table) {
+      CHECK_FALSE(table.isFull());
+      table.add(key, -key);
+    });
+  };
+  for (int key = 0; key < 8; ++key) add(key);
+  forBoth([](Table& table) { table.touch(*table.find(1)); });
+  second.touch(*second.find(0));  // in a call that has thrown on the first rank
+  CHECK(first.findNotLess(-5)->key == 0);
+  CHECK(first.findNotLess(8) == nullptr);
+  release();
+  has({1, 3, 4, 5, 6, 7});
+  add(8);
+  add(9);
+  first.find(3)->isCaptured = true;
+  second.find(5)->isCaptured = true;
+  release();
+  has({1, 3, 4, 5, 6, 7, 8, 9});
+  add(10);
+  add(11);
+  release();
+  has({1, 3, 5, 7, 8, 9, 10, 11});
+  second.add(12, -12);
+  CHECK_THROWS_WITH_AS(first.release({first.uses(), second.uses()}), doctest::Contains("make the same calls"), Error);
 }
 
 TEST_CASE("every type and operator") {
@@ -301,8 +413,18 @@ TEST_CASE("a plan of a file") {
     Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
     Buffers(1 << 14, true).check<float>(executor, rank, plan, 1000, 1);
   });
+  // Cut short: the error names the file.
+  const std::string text = plan::toJson(named);
+  std::ofstream(path, std::ios::trunc) << text.substr(0, text.size() / 2);
+  CHECK_THROWS_WITH_AS(ExecutionPlan(path, 0), doctest::Contains((path + ": plan: this is not JSON").c_str()), Error);
+  std::ofstream(path, std::ios::trunc);
+  CHECK_THROWS_WITH_AS(ExecutionPlan(path, 0), doctest::Contains((path + ": plan: this is not JSON").c_str()), Error);
+  std::ofstream(path, std::ios::trunc) << "{}";
+  CHECK_THROWS_WITH_AS(ExecutionPlan(path, 0), doctest::Contains(path.c_str()), Error);
   std::filesystem::remove(path);
   CHECK_THROWS_WITH_AS(ExecutionPlan("no such file", 0), doctest::Contains("no such file cannot be read"), Error);
+  CHECK_THROWS_WITH_AS(ExecutionPlan(".", 0), doctest::Contains("the file . cannot be read"), Error);
+  CHECK_THROWS_WITH_AS(ExecutionPlan(plan::NamedPlan{}, 0), doctest::Contains("plan"), Error);
 }
 
 TEST_CASE("a plan that was proven once is not checked again, by the same checker") {
@@ -366,6 +488,43 @@ TEST_CASE("a plan that was proven once is not checked again, by the same checker
   CHECK(differs([](plan::Plan& of) { of.expectations.push_back({}); }));
   CHECK_FALSE(differs([](plan::NamedPlan& of) { of.name = "renamed"; }));
   CHECK(plan::checkerVersion().size() == 64);
+  std::filesystem::remove_all(folder);
+}
+
+TEST_CASE("whether numbers of iterations may change is proven once, by the same checker") {
+  const std::filesystem::path folder = std::filesystem::current_path() / "executor_test_mixed";
+  std::filesystem::remove_all(folder);
+  const plan::Proofs proofs(folder);
+  const jit::detail::ProgramCache cache(folder);
+  const plan::Plan plan = plan::oneShotInPlacePlan(3, 64);
+  const std::string key = plan::mixedIterationsKeyOf(plan);
+  CHECK(key != plan::proofKeyOf(plan));
+  CHECK(proofs.allowMixedIterations(plan));
+  const auto kept = cache.find(key);
+  REQUIRE(kept.has_value());
+  // A plan that does not allow it; neither answer is proven again.
+  plan::Plan unordered = plan;
+  for (plan::Operation& operation : unordered.operations)
+    if (operation.kind == plan::OperationKind::Wait) operation.kind = plan::OperationKind::Sync;
+  const std::string unorderedKey = plan::mixedIterationsKeyOf(unordered);
+  CHECK(unorderedKey != key);
+  CHECK_FALSE(proofs.allowMixedIterations(unordered));
+  const auto keptUnordered = cache.find(unorderedKey);
+  REQUIRE(keptUnordered.has_value());
+  cache.store(key, *keptUnordered);
+  cache.store(unorderedKey, *kept);
+  CHECK_FALSE(proofs.allowMixedIterations(plan));
+  CHECK(proofs.allowMixedIterations(unordered));
+  // A file of another plan, a damaged one, and one with another content are none.
+  const auto fileOf = [&](const std::string& of) { return folder / (of + ".bin"); };
+  std::filesystem::copy_file(fileOf(key), fileOf(unorderedKey), std::filesystem::copy_options::overwrite_existing);
+  std::filesystem::resize_file(fileOf(key), std::filesystem::file_size(fileOf(key)) - 5);
+  CHECK(proofs.allowMixedIterations(plan));
+  CHECK_FALSE(proofs.allowMixedIterations(unordered));
+  cache.store(unorderedKey, {"may", {}, {}});
+  CHECK_FALSE(proofs.allowMixedIterations(unordered));
+  CHECK(cache.find(key)->image == kept->image);
+  CHECK(cache.find(unorderedKey)->image == keptUnordered->image);
   std::filesystem::remove_all(folder);
 }
 
@@ -531,6 +690,19 @@ TEST_CASE("wrong calls") {
     refused("it cannot average", executionPlan(customSum(), rank.rank), 16, 16, DataType::FLOAT32, ReduceOp::AVG);
     refused("the input is not aligned", plan, 16, 16, DataType::FLOAT32, ReduceOp::SUM, 0, 2);
     refused("pass a larger defaultScratchBufferSize", plan, 1 << 20, 1 << 20);
+    refused("more than any memory", plan, ~std::size_t{0}, ~std::size_t{0}, DataType::INT8);
+    refused("more than any memory", executionPlan(plan::gatherByReadingPlan(2, false), rank.rank), std::size_t{1} << 63,
+            0);
+    refused("is not supported", plan, 16, 16, static_cast<DataType>(99));
+    refused("is not supported", plan, 16, 16, DataType::FLOAT32, static_cast<ReduceOp>(99));
+    CHECK_THROWS_WITH_AS(call(plan, 16, 16, DataType::FLOAT32, ReduceOp::SUM, rank.rank, nullptr),
+                         doctest::Contains("the input is null"), Error);
+    CHECK_THROWS_WITH_AS(call(plan, 16, 16, DataType::FLOAT32, ReduceOp::SUM, rank.rank, output.data() + 2),
+                         doctest::Contains("input and output overlap"), Error);
+    // A plan of each rank.
+    CHECK_THROWS_WITH_AS(call(executionPlan(plan::twoShotPacketPlan(2, 1 + rank.rank), rank.rank), 16, 16,
+                              DataType::FLOAT32, ReduceOp::SUM, rank.rank, input.data()),
+                         doctest::Contains("all ranks must execute the same plan"), Error);
     refused("it is made for calls in place", executionPlan(plan::ringPlan(2, true), rank.rank), 16, 16);
 
     // An error on one rank is an error on all.
