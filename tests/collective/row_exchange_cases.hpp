@@ -262,7 +262,7 @@ TEST_CASE("row exchange: an operator that is chosen at run time") {
 TEST_CASE("row exchange: a rank that does not contribute is named") {
   RowParameters p = variedRows(1);
   p.absentRank = 1;
-  const auto outcome = runRows<RightRowScratch<RowDelivery::Redundant>>(2, 1, 1, p, 200'000'000);
+  const auto outcome = runRows<RightRowScratch<RowDelivery::Redundant>>(2, 1, 1, p, 1'000'000'000);
   REQUIRE(outcome.record);
   CHECK(outcome.record->outcome == WaitOutcome::Deadline);
   CHECK(outcome.record->rank == 0);

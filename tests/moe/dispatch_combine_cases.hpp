@@ -151,7 +151,7 @@ TEST_CASE("moe: a slow rank") {
 TEST_CASE("moe: a rank that is absent is named") {
   MoeParameters p = moeParameters(2, 2, 2, 4, 1, 1);
   p.absentRank = 1;
-  const auto outcome = MoeTester<SentinelPackets, RowKind::Plain>(p, 1).run(1, 1, 100'000'000);
+  const auto outcome = MoeTester<SentinelPackets, RowKind::Plain>(p, 1).run(1, 1, 1'000'000'000);
   REQUIRE(outcome.record);
   CHECK(outcome.record->outcome == WaitOutcome::Deadline);
   CHECK(outcome.record->rank == 0);

@@ -97,7 +97,7 @@ TEST_CASE("GEMM and all-reduce: the checks detect a tile that counts before it i
 TEST_CASE("GEMM and all-reduce: a rank that computes nothing is named") {
   using Scratch = RowScratch<bf16, RowDelivery::Redundant>;
   const auto outcome = runGemmReduce<GemmReduce<bf16, smallGemm<RowDelivery::Redundant>>, bf16, SlowPairs<bf16>>(
-      2, 1, {16, 32, 16, 0, 1}, 1, 700'000'000, [](auto&, const Scratch&) {}, 300'000'000);
+      2, 1, {16, 32, 16, 0, 1}, 1, 3'000'000'000, [](auto&, const Scratch&) {}, 2'000'000'000);
   REQUIRE(outcome.record);
   CHECK(outcome.record->outcome == WaitOutcome::Deadline);
   CHECK(outcome.record->peer == 1);  // for rank 0, or for the reducers of rank 1 itself

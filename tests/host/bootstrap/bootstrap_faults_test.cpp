@@ -363,11 +363,13 @@ TEST_CASE("a timeout error contains the peer, the operation and the duration") {
       bootstrap.setTimeout(10s);
       // The connection is intact: a late message can still be received.
       bootstrap.recv(&word, sizeof(word), 1, 7);
+      bootstrap.recv(&word, sizeof(word), 1, 8);  // stays until rank 1 has left the barrier
     } else {
       int word = 0;
-      for (int i = 0; i < 1000 && !waited; ++i) std::this_thread::sleep_for(10ms);
+      while (!waited) std::this_thread::sleep_for(10ms);
       bootstrap.send(&word, sizeof(word), 0, 7);
       bootstrap.barrier();
+      bootstrap.send(&word, sizeof(word), 0, 8);
     }
   });
   CHECK(outcomes == test::Outcomes(2));
