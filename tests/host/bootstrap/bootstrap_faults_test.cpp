@@ -366,7 +366,7 @@ TEST_CASE("a timeout error contains the peer, the operation and the duration") {
       bootstrap.recv(&word, sizeof(word), 1, 8);  // stays until rank 1 has left the barrier
     } else {
       int word = 0;
-      while (!waited) std::this_thread::sleep_for(10ms);
+      for (int i = 0; i < 6000 && !waited; ++i) std::this_thread::sleep_for(10ms);
       bootstrap.send(&word, sizeof(word), 0, 7);
       bootstrap.barrier();
       bootstrap.send(&word, sizeof(word), 0, 8);
