@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "kernels/rms_norm.hpp"
-#include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp {
@@ -40,11 +39,10 @@ FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer) {
 }
 
 RmsNormCall normOf(const FusedGemmCall& call, const GemmLayer& layer, int rank, int ranks) {
-  const auto slice = ceilDivide(call.rows, static_cast<std::size_t>(ranks));
   const bool scatters = layer.collective == GemmCollective::ReduceScatter;
   RmsNormCall norm = *call.norm;
   norm.input = nullptr;
-  norm.rows = scatters ? steppedPart(call.rows, slice, static_cast<std::size_t>(rank)).size() : call.rows;
+  norm.rows = scatters ? sliceOf(call, rank, ranks).size() : call.rows;
   norm.hidden = call.width;
   norm.type = DataType::BFLOAT16;
   norm.stream = call.stream;

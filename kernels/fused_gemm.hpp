@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "mscclpp/basic/launch_shape.hpp"
+#include "mscclpp/basic/partition.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 
 namespace mscclpp::kernels {
@@ -13,6 +14,10 @@ namespace mscclpp::kernels {
 /// The call with its width and depth. Throws Error(InvalidUsage) if the layer is not made for its sizes, or for calls
 /// with a norm, or without.
 FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer);
+/// The rows of a rank, where they are divided.
+inline Range sliceOf(const FusedGemmCall& call, int rank, int ranks) {
+  return steppedPart(call.rows, ceilDivide(call.rows, static_cast<std::size_t>(ranks)), static_cast<std::size_t>(rank));
+}
 /// The norm of a rank's call that sized() returned, with all but the input. Throws Error(InvalidUsage) for one that
 /// lacks arrays.
 RmsNormCall normOf(const FusedGemmCall& call, const GemmLayer& layer, int rank, int ranks);

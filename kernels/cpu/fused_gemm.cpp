@@ -69,11 +69,6 @@ class Product {
   std::size_t rows_, width_, depth_;
 };
 
-/// The rows of a rank, where they are divided.
-Range sliceOf(const FusedGemmCall& call, const Team<>& team) {
-  return steppedPart(call.rows, ceilDivide(call.rows, static_cast<std::size_t>(team.size())),
-                     static_cast<std::size_t>(team.rank()));
-}
 /// Elements of a slice of `columns` columns, but for the last ranks, whose slices are shorter.
 std::size_t sliceCount(const FusedGemmCall& call, int ranks, std::size_t columns) {
   return ceilDivide(call.rows, static_cast<std::size_t>(ranks)) * columns;
@@ -87,7 +82,7 @@ void run(const CollectiveState<SumOfAll>& state, const FusedGemmCall& call) {
 
 void run(const CollectiveState<SumOfSlice>& state, const FusedGemmCall& call) {
   const Team<> team = state.args(0).team;
-  const std::size_t present = sliceOf(call, team).size() * call.width;
+  const std::size_t present = sliceOf(call, team.rank(), team.size()).size() * call.width;
   const ArraySink<bf16> output(static_cast<bf16*>(call.output));
   const auto sink = [&](std::size_t first, const Pack<bf16>& pack, int valid) {
     if (first < present) output(first, pack, static_cast<int>(std::min<std::size_t>(valid, present - first)));
@@ -98,7 +93,7 @@ void run(const CollectiveState<SumOfSlice>& state, const FusedGemmCall& call) {
 
 void run(const CollectiveState<Gather>& state, const FusedGemmCall& call) {
   const Team<> team = state.args(0).team;
-  const std::size_t present = sliceOf(call, team).size() * call.depth;
+  const std::size_t present = sliceOf(call, team.rank(), team.size()).size() * call.depth;
   const std::size_t count = sliceCount(call, team.size(), call.depth);
   const ArraySource<bf16> input(static_cast<const bf16*>(call.input));
   const auto source = [&](std::size_t first, int valid) {

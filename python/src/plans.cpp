@@ -43,8 +43,7 @@ void bindPlans(nb::module_& module) {
       .def("to_json", &plan::toJson, Unlocked(), "The plan in MSCCL++'s schema.")
       .def("to_xml", &plan::toXml, Unlocked(),
            "A plan that is right, verified(), for MSCCL's runtime. Raises InvalidUsage for switch channels and groups "
-           "of "
-           "thread blocks, which that has not.")
+           "of thread blocks, which that has not.")
       .def("to_text", &plan::toText, Unlocked(), "The plan for reading: one line for each operation.")
       .def("verified", &plan::verified, Unlocked(),
            "The same plan, proven to be right. Raises InvalidUsage with rank, block, operation and line if it is not.");
