@@ -84,8 +84,8 @@ class CutlassGemm : public GemmKernel {
       if constexpr (gathers) {
         return ceilDivide(args.count, std::size_t{ranks}) <= args.scratch.rows;
       } else {
-        using Epilogue = typename Kernel<0>::Epilogue;
-        return args.scratch.accepts(Epilogue::exchangeRows(args.count) * Epilogue::partsOf(args.scratch));
+        using Tiles = typename Kernel<0>::Tiles;
+        return args.scratch.accepts(Tiles::exchangeRows(args.count) * Tiles::partsOf(args.scratch));
       }
     }
   };

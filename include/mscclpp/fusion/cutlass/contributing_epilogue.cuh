@@ -6,10 +6,10 @@
 
 #include "mscclpp/arch/barrier.hpp"
 #include "mscclpp/arch/bulk.hpp"
-#include "mscclpp/basic/barrier_ids.hpp"
 #include "mscclpp/basic/group.hpp"
-#include "mscclpp/basic/partition.hpp"
 #include "mscclpp/collective/row_contribution.hpp"
+#include "mscclpp/fusion/cutlass/consumer_grid.cuh"
+#include "mscclpp/fusion/cutlass/exchange_tiles.hpp"
 #include "mscclpp/fusion/cutlass/slot_coordinates.cuh"
 #include "mscclpp/fusion/cutlass/tile_blocks.hpp"
 
@@ -33,17 +33,6 @@ struct InSlotCoordinates<cutlass::epilogue::collective::CollectiveEpilogue<Polic
       cutlass::epilogue::collective::CollectiveEpilogue<Policy, Tile, EpilogueTile, ElementC, StrideC, ElementD,
                                                         StrideD, SlotCoordinates<Fusion, Blocks, Ranks>, Rest...>;
 };
-
-/// The last hardware barriers; CUTLASS uses those below 8.
-MSCCLPP_DEVICE __forceinline__ BarrierIds consumerBarriers() {
-  return BarrierIds{16 - BarrierIds::count};
-}
-/// The warps of the consumers of a warp-specialised kernel of CUTLASS, whose first warp group loads, as a grid.
-MSCCLPP_DEVICE __forceinline__ gpu::WarpGrid consumerGrid() {
-  constexpr int producerWarps = 4;
-  const gpu::Grid grid;
-  return grid.warps(producerWarps, grid.warpCount() - producerWarps, consumerBarriers());
-}
 
 }  // namespace detail
 
@@ -75,29 +64,7 @@ class ContributingEpilogue
                 "build the epilogue with ElementC = void: each rank would add C; add it after the reduction instead");
   static_assert(sizeof(typename Stock::ElementD) == sizeof(typename Scratch::Element),
                 "the output of the epilogue must have the element type of the scratch");
-  static constexpr int tileRows = cute::size<0>(CtaTileMNK{});
-  static constexpr int tileColumns = cute::size<1>(CtaTileMNK{});
-
-  /// The rows of the scratch for each row of the problem.
-  static MSCCLPP_HOST_DEVICE std::size_t partsOf(const Scratch& scratch) {
-    return static_cast<std::size_t>(scratch.rowsPerBlock) / tileRows;
-  }
-  /// The numbering of the rows of tiles of a problem.
-  static MSCCLPP_HOST_DEVICE TileBlocks<Scratch::delivery, typename Scratch::Owners> blocksOf(std::size_t rows) {
-    return {static_cast<std::uint32_t>(ceilDivide(rows, std::size_t{tileRows})), Ranks};
-  }
-  /// The rows of the problem that are a rank's output: all, or with RowDelivery::ToOwner those that it owns.
-  static MSCCLPP_HOST_DEVICE Range outputRows(std::size_t rows, int rank) {
-    if (Scratch::delivery != RowDelivery::ToOwner) return {0, rows};
-    const auto blocks = blocksOf(rows);
-    const std::size_t begin = std::size_t{blocks.firstOf(rank)} * tileRows;
-    const std::size_t end = std::size_t{blocks.firstOf(rank + 1)} * tileRows;
-    return {begin < rows ? begin : rows, end < rows ? end : rows};
-  }
-  /// The rows of the exchange: those of the problem, with RowDelivery::ToOwner those of whole tiles.
-  static MSCCLPP_HOST_DEVICE std::size_t exchangeRows(std::size_t rows) {
-    return Scratch::delivery == RowDelivery::ToOwner ? roundUp(rows, std::size_t{tileRows}) : rows;
-  }
+  using Tiles = ExchangeTiles<Ranks, Scratch, cute::size<0>(CtaTileMNK{}), cute::size<1>(CtaTileMNK{})>;
 
   struct Arguments {
     typename Fusion::Arguments thread{};  ///< as for Stock
@@ -132,20 +99,12 @@ class ContributingEpilogue
     params.tma_transaction_bytes = params.owners[0].tma_transaction_bytes;
     return params;
   }
-  /// Also whether the scratch fits the problem, and the exchange the team.
+  /// Whether the scratch fits the problem, the kernel says (RowExchangeKernel).
   template <class ProblemShape>
   static bool can_implement(const ProblemShape& problem, const Arguments& arguments) {
     const auto shape = cute::append<4>(problem, 1);
     const auto& scratch = arguments.exchange.scratch;
-    if (cute::get<3>(shape) != 1 || scratch.ranks != Ranks) return false;
-    const auto rows = static_cast<std::size_t>(cute::get<0>(shape));
-    const auto columns = static_cast<std::size_t>(cute::get<1>(shape));
-    const std::size_t parts = partsOf(scratch);
-    if (parts == 0 || scratch.rowsPerBlock % tileRows != 0 || scratch.columns * parts != columns ||
-        arguments.exchange.count != rows || !scratch.accepts(exchangeRows(rows) * parts) ||
-        !arguments.result.accepts(outputRows(rows, arguments.exchange.team.rank()).size(), columns)) {
-      return false;
-    }
+    if (cute::get<3>(shape) != 1) return false;
     typename Base::Arguments slots{};
     slots.thread = arguments.thread;
     slots.dD = strideOf(shape, scratch);
@@ -181,7 +140,7 @@ class ContributingEpilogue
     arch::namedBarrierArrive(isReady(group), handoverThreads);
     arch::namedBarrierSync(isStored(group), handoverThreads);
     const auto tile = static_cast<std::uint32_t>(cute::get<0>(at));
-    contribution_.publish(gpu::WarpTile<>{}, blocksOf(params_.exchange.count).blockOf(tile));
+    contribution_.publish(gpu::WarpTile<>{}, Tiles::blocksOf(params_.exchange.count).blockOf(tile));
     return state;
   }
   template <class LoadPipeline, class LoadState>
@@ -197,7 +156,7 @@ class ContributingEpilogue
                             const Accumulators& accumulators, TiledMma tiledMma, int thread, TensorStorage& shared,
                             int subtile = -1) {
     const auto tile = static_cast<std::uint32_t>(cute::get<0>(at));
-    const auto blocks = blocksOf(params_.exchange.count);
+    const auto blocks = Tiles::blocksOf(params_.exchange.count);
     if (!contributes(problem, at)) return cute::make_tuple(loadState, storeState);
     const std::size_t block = blocks.blockOf(tile);
     const auto slotAt = cute::make_coord(static_cast<int>(blocks.slotOf(tile)), static_cast<int>(cute::get<1>(at)),
@@ -235,11 +194,10 @@ class ContributingEpilogue
   template <class TiledMma>
   static constexpr int storingGroups = cute::size(TiledMma{}) == 128 ? 2 : 1;
 
-  /// Whether the tile is part of the problem: a cluster may have blocks beyond its edges.
   template <class ProblemShape, class TileCoordinates>
   CUTLASS_DEVICE bool contributes(const ProblemShape& problem, const TileCoordinates& at) const {
-    return static_cast<std::uint32_t>(cute::get<0>(at)) < blocksOf(params_.exchange.count).tiles &&
-           cute::get<1>(at) * tileColumns < cute::get<1>(problem) && !contribution_.hasStopped();
+    return Tiles::contain(cute::get<0>(at), cute::get<1>(at), params_.exchange.count, cute::get<1>(problem)) &&
+           !contribution_.hasStopped();
   }
   /// By the warp that issued the stores of the last tile, when it has waited for them: it is to be published. Only the
   /// thread that issued them can wait for them.
@@ -257,13 +215,13 @@ class ContributingEpilogue
     return cute::make_shape(slotRows, static_cast<int>(cute::get<1>(shape)), static_cast<int>(cute::get<2>(shape)),
                             2 * Ranks);
   }
-  static int slotRowsOf(const Scratch& scratch) { return static_cast<int>(scratch.reducedBlocks() * tileRows); }
+  static int slotRowsOf(const Scratch& scratch) { return static_cast<int>(scratch.reducedBlocks() * Tiles::tileRows); }
   template <class Shape>
   static StrideD strideOf(const Shape& shape, const Scratch& scratch) {
     StrideD stride{};
     cute::get<0>(stride) = cute::get<1>(shape);
-    cute::get<2>(stride) =
-        static_cast<std::int64_t>(scratch.reducedBlocks()) * tileRows * static_cast<std::int64_t>(cute::get<1>(shape));
+    cute::get<2>(stride) = static_cast<std::int64_t>(scratch.reducedBlocks()) * Tiles::tileRows *
+                           static_cast<std::int64_t>(cute::get<1>(shape));
     return stride;
   }
   const Params& params_;
