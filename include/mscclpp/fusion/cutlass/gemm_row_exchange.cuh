@@ -58,8 +58,9 @@ struct RowExchangeKernel {
 /// The GemmUniversal kernel `Stock` (Sm90, KernelTmaWarpSpecializedPingpong or -Cooperative) whose output is summed
 /// over the ranks as it is computed. It takes the arguments of Stock, but that those of the epilogue are
 /// ContributingEpilogue's: `exchange` and `result` in place of C and D. Each tile goes to the rank that reduces its
-/// rows, tiles of other ranks' rows first. When a block of threads has computed its last tile, its consumer warps
-/// reduce rows and complete the call.
+/// rows, tiles of other ranks' rows first. A rank adds up the tiles of its own rows in registers, as it computes them;
+/// a Result that needs whole rows is reduced from memory by the consumer warps of each block of threads when it has
+/// computed its last tile, and so are results of other ranks stored.
 ///
 /// Result: what becomes of the reduced rows (fusion/gemm/row_result.hpp), such as StoreRows or NormRows. With
 /// RowDelivery::ToOwner the output of a rank consists of outputRows(): consecutive rows, of as many tiles on all ranks,
@@ -86,7 +87,8 @@ class GemmRowExchange : public detail::RowExchangeKernel<Stock, Ranks, delivery,
   /// The scratch for problems of up to `rows` rows and exactly `columns` columns.
   static Scratch scratchFor(std::size_t rows, std::size_t columns) {
     constexpr std::size_t longest = std::size_t{packsPerLane} * packSize<T> * 32;
-    std::size_t parts = Result::wholeRows ? 1 : ceilDivide(columns, longest);
+    // Tiles that are summed up are not reduced row by row.
+    std::size_t parts = Result::wholeRows || Epilogue::sumsTiles ? 1 : ceilDivide(columns, longest);
     // The parts of a row have the same length, in whole packs.
     while (parts < columns && columns % (parts * packSize<T>) != 0) ++parts;
     const std::size_t part = columns / parts;
@@ -143,7 +145,11 @@ class GemmRowExchange : public detail::RowExchangeKernel<Stock, Ranks, delivery,
     auto exchange = makeRowExchange(grid, args, Epilogue::exchangeRows(args.count) * parts, wait, trace, Sum{});
     constexpr int tileColumns = Epilogue::tileColumns;
     const auto tiles = static_cast<std::uint32_t>((cute::get<1>(params.problem_shape) + tileColumns - 1) / tileColumns);
-    if (exchange.template reduce<packsPerLane>(tiles, transform, store)) exchange.collect(store);
+    if constexpr (Epilogue::sumsTiles) {
+      exchange.collect(tiles, store);
+    } else if (exchange.template reduce<packsPerLane>(tiles, transform, store)) {
+      exchange.collect(store);
+    }
     exchange.finish();
   }
 };
