@@ -195,8 +195,11 @@ class CutlassGemm : public GemmKernel {
       arguments.mainloop.dA = {static_cast<std::int64_t>(depth), cute::Int<1>{}, 0};
       arguments.epilogue.exchange = args;
       const std::size_t rows = collective == GemmCollective::ReduceScatter ? slice.size() : call.rows;
-      arguments.epilogue.result = {makeMatrix(static_cast<bf16*>(call.output), rows, call.width)};
+      const StagedMatrix output(Staging::Output, call.output, {rows, call.width}, {rows, width}, sizeof(Element),
+                                call.stream);
+      arguments.epilogue.result = {makeMatrix(static_cast<bf16*>(output.data()), rows, width)};
       launchKernel<K>(arguments, call.stream);
+      output.copyBack();
     }
   }
 

@@ -15,7 +15,8 @@ using OutputOf = typename ElementOf<typename Stock::ElementD>::Type;
 
 /// The GemmUniversal kernel `Stock` whose output is summed over the ranks as it is computed: a RowExchangeKernel. It
 /// takes the arguments of Stock, but that those of the epilogue are ContributingEpilogue's: `exchange` and `result` in
-/// place of C and D. Tiles go from shared memory, by TMA, to the rank that reduces their rows.
+/// place of C and D. Tiles go from shared memory, by TMA, to the rank that reduces their rows; that rank adds up its own
+/// tiles in registers, as it computes them. With a Result that needs whole rows it reduces them after the last tile.
 ///
 /// Result: what becomes of the reduced rows (fusion/gemm/row_result.hpp), such as StoreRows or NormRows.
 ///

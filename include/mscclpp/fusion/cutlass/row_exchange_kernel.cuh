@@ -35,6 +35,8 @@ class EpilogueExchange {
   using Result = decltype(Arguments::result);
   using Tiles = ExchangeTiles<Ranks, Scratch, cute::size<0>(TileShape{}), cute::size<1>(TileShape{})>;
   using Order = RemoteRowsFirst<Scratch::delivery, typename Scratch::Owners, Ranks>;
+  /// Whether the epilogue reduces the tiles of this rank's rows itself (ContributingEpilogue).
+  static constexpr bool sumsTiles = requires { requires Epilogue::sumsTiles; };
 };
 
 /// The GemmUniversal kernel `Stock` with another epilogue and order of tiles.
@@ -60,7 +62,7 @@ using OrderedKernel = typename WithEpilogue<Stock, Epilogue, typename EpilogueEx
 /// rows of the problem) and `result`, or its visitor tree has a node with such arguments.
 ///
 /// Tiles of other ranks' rows come first. When a block of threads has computed its last tile, its consumer warps reduce
-/// rows and complete the call. With RowDelivery::ToOwner the output of a rank consists of outputRows(): consecutive
+/// rows, if the epilogue has not, store the results of other ranks, and complete the call. With RowDelivery::ToOwner the output of a rank consists of outputRows(): consecutive
 /// rows, of as many tiles on all ranks, or one less on the last ones. packsPerLane: registers for a row, 256 elements
 /// of 16 bits each; a result that needs whole rows needs so many that a row fits.
 ///
@@ -85,7 +87,8 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   /// The scratch for problems of up to `rows` rows and exactly `columns` columns.
   static Scratch scratchFor(std::size_t rows, std::size_t columns) {
     constexpr std::size_t longest = std::size_t{packsPerLane} * packSize<T> * 32;
-    std::size_t parts = Result::wholeRows ? 1 : ceilDivide(columns, longest);
+    // Tiles that the epilogue sums up are not reduced row by row.
+    std::size_t parts = Result::wholeRows || Exchange::sumsTiles ? 1 : ceilDivide(columns, longest);
     // The parts of a row have the same length, in whole packs.
     while (parts < columns && columns % (parts * packSize<T>) != 0) ++parts;
     const std::size_t part = columns / parts;
@@ -157,7 +160,11 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
     auto exchange = makeRowExchange(grid, args, Tiles::exchangeRows(args.count) * parts, wait, trace, Sum{});
     constexpr int tileColumns = Tiles::tileColumns;
     const auto tiles = static_cast<std::uint32_t>((cute::get<1>(params.problem_shape) + tileColumns - 1) / tileColumns);
-    if (exchange.template reduce<packsPerLane>(tiles, transform, store)) exchange.collect(store);
+    if constexpr (Exchange::sumsTiles) {
+      exchange.collect(tiles, store);
+    } else if (exchange.template reduce<packsPerLane>(tiles, transform, store)) {
+      exchange.collect(store);
+    }
     exchange.finish();
   }
 };
