@@ -36,6 +36,9 @@ void requireRows(const void* rows, const char* name) {
   requireAligned(rows, 16, name);
 }
 
+/// A call gets faster with every block up to about so many: docs/performance.md.
+constexpr int defaultLowLatencyBlocks = 128;
+
 constexpr detail::WireFormat configFormat{"configuration of a moe::Buffer", 0x43454f4d, 1};
 
 struct Property {
@@ -114,7 +117,8 @@ class Buffer::State {
       const int sms = kernels::gpu::multiprocessors();
       copiesRows_ = config.bulkCopies && kernels::gpu::hasBulkCopies();
       blocks_ = std::min(config.blocks > 0 ? config.blocks : sms, sms);
-      lowLatencyBlocks_ = std::min(config.lowLatencyBlocks > 0 ? config.lowLatencyBlocks : 64, sms);
+      lowLatencyBlocks_ =
+          std::min(config.lowLatencyBlocks > 0 ? config.lowLatencyBlocks : defaultLowLatencyBlocks, sms);
       share_ =
           kernels::reserveOnAllRanks(*communicator.bootstrap(), kernels::gpu::currentBudget(),
                                      std::max(config.maxTokens > 0 ? blocks_ : 0, lowLatencyBlocks_), "moe::Buffer");
