@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -43,6 +44,7 @@ struct Options {
   int ranks = 0;
   int split = 0;
   std::vector<int> rows{1, 16, 64, 256, 2048, 8192};
+  std::string model;
   bool nccl = false;
   std::string ncclLibrary, cublasLibrary;
   bool json = false;
@@ -56,6 +58,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   commandLine.add("--split", options.split, "ranks by which the layers' sizes are divided; default: the GPUs")
       .range(1, 64);
   commandLine.add("--rows", options.rows, "tokens, such as 1,64,8192").range(1, 1 << 16);
+  commandLine.add("--model", options.model, "llama-70b, llama-405b or qwen3-32b; default: all");
   commandLine.add("--calls", options.timing.calls, "calls per measurement, in one graph").range(1, 10'000);
   commandLine.add("--repeats", options.timing.repeats, "number of measurements; their median is reported")
       .range(1, 10'000);
@@ -63,7 +66,12 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   commandLine.add("--nccl-library", options.ncclLibrary, "path of NCCL; default: libnccl.so.2 as the loader finds it");
   commandLine.add("--cublas-library", options.cublasLibrary, "path of cuBLAS; default: as the loader finds it");
   commandLine.addFlag("--json", options.json, "print one line of JSON per measurement instead of the table");
-  return commandLine.parse(argc, argv);
+  if (const auto exitCode = commandLine.parse(argc, argv)) return exitCode;
+  const auto isModel = [&](const Model& model) { return options.model == model.name; };
+  if (!options.model.empty() && std::none_of(std::begin(models), std::end(models), isModel)) {
+    return commandLine.reject("--model", "is none of those that are measured");
+  }
+  return std::nullopt;
 }
 
 struct Layer {
@@ -117,6 +125,7 @@ class Bench {
     }
     const std::size_t split = options_.split > 0 ? static_cast<std::size_t>(options_.split) : ranks();
     for (const Model& model : models) {
+      if (!options_.model.empty() && options_.model != model.name) continue;
       for (const Layer& layer : layersOf(model, split)) measureLayer(layer);
     }
     collectives_->check();

@@ -1,5 +1,7 @@
 #include "plans.hpp"
 
+#include <algorithm>
+
 #include "kernels/algorithm_call.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/executor.hpp"
@@ -24,6 +26,12 @@ void requireSuitable(const Options& options, const std::string& file, const Exec
           plan.isInPlace() ? "made for calls in place: use --in-place" : "not made for calls in place");
 }
 
+/// Enough for the scratch of most plans: a part from each rank, twice.
+std::size_t scratchFor(const Options& options, int ranks) {
+  const std::uint64_t longest = *std::max_element(options.sizes.begin(), options.sizes.end());
+  return std::max<std::size_t>(Executor::DefaultScratchBufferSize, 2 * static_cast<std::size_t>(ranks) * longest);
+}
+
 }  // namespace
 
 std::vector<Implementation> planImplementations(const Options& options,
@@ -38,7 +46,7 @@ std::vector<Implementation> planImplementations(const Options& options,
     const ExecutionPlan plan = ofFirst.forRank(rank);
     for (const PlanCode code : {PlanCode::Specialised, PlanCode::Interpreted}) {
       if (device == DeviceType::CPU && code == PlanCode::Specialised) continue;
-      const auto executor = std::make_shared<Executor>(communicator, Executor::DefaultScratchBufferSize, device, code);
+      const auto executor = std::make_shared<Executor>(communicator, scratchFor(options, ranks), device, code);
       Implementation implementation = like;
       implementation.name = "plan " + plan.name() + (code == PlanCode::Interpreted ? " interpreted" : "");
       implementation.algorithm = "";

@@ -178,9 +178,16 @@ class CutlassGemm : public GemmKernel {
     arguments.scheduler.max_swizzle_size = swizzle;
     if constexpr (gathers) {
       args.scratch.slice = ceilDivide(call.rows, std::size_t{ranks});
-      const std::size_t offset = args.scratch.rowOffset(args.team.rank(), args.team.rank(), 0);
-      MSCCLPP_CUDATHROW(cudaMemcpyAsync(args.window.at(args.team.rank(), offset), call.input,
-                                        slice.size() * depth * sizeof(Element), cudaMemcpyDeviceToDevice, call.stream));
+      const bool isWhole = args.scratch.slice % cutlassGemmTileRows == 0;
+      if (isWhole && makeMatrix(static_cast<const bf16*>(call.input), slice.size(), depth).isPackAligned()) {
+        arguments.mainloop.ptr_A = static_cast<const Element*>(call.input);
+        arguments.mainloop.dA = {static_cast<std::int64_t>(depth), cute::Int<1>{}, 0};
+      } else {
+        const std::size_t offset = args.scratch.rowOffset(args.team.rank(), args.team.rank(), 0);
+        MSCCLPP_CUDATHROW(cudaMemcpyAsync(args.window.at(args.team.rank(), offset), call.input,
+                                          slice.size() * depth * sizeof(Element), cudaMemcpyDeviceToDevice,
+                                          call.stream));
+      }
       arguments.mainloop.gather = args;
       const StagedMatrix output(Staging::Output, call.output, {call.rows, call.width}, {call.rows, width},
                                 sizeof(Element), call.stream);

@@ -1,5 +1,7 @@
 // A pingpong kernel of CUTLASS in bfloat16 whose rows of A come from all ranks.
+#include <algorithm>
 #include <chrono>
+#include <cstddef>
 
 #include "gemm_cases.cuh"
 #include "mscclpp/fusion/cutlass/all_gather_gemm_kernel.cuh"
@@ -34,6 +36,7 @@ void checkGather(const std::vector<GemmShape>& shapes) {
       backend.allocate(ranks, Kernel::scratchFor(maxRows, maxRows, depth).windowBytes(), Kernel::Scratch::initialByte);
   auto epochs = backend.allocate(ranks, epochWords * sizeof(std::uint64_t), 0);
   auto weights = backend.allocate(ranks, maxWeights * sizeof(bf16), 0);
+  auto ownRows = backend.allocate(ranks, maxRows * depth * sizeof(bf16), 0);
   for (int rank = 0; rank < ranks; ++rank) {
     epochs.write(rank, std::vector<std::uint64_t>(epochWords, Kernel::Scratch::firstEpoch));
   }
@@ -61,11 +64,22 @@ void checkGather(const std::vector<GemmShape>& shapes) {
         for (std::size_t i = 0; i < own.size(); ++i) {
           if (i < first * depth || i >= end * depth) own[i] = bfloat16_t(1000.0f);
         }
+        // Slices of whole tiles are elsewhere, with rubbish in their place in the matrix.
+        const bool isElsewhere = scratch.slice % Kernel::Mainloop::tileRows == 0;
+        if (isElsewhere) {
+          const auto row = [&](std::size_t i) { return own.begin() + static_cast<std::ptrdiff_t>(i * depth); };
+          ownRows.write(rank, std::vector<bfloat16_t>(row(first), row(end)));
+          std::fill(row(first), row(end), bfloat16_t(-1000.0f));
+        }
         windows.write(rank, own, scratch.matrixOffset());
         setDeviceOfRank(rank);
         typename Gemm::Arguments arguments{};
         arguments.mode = cutlass::gemm::GemmUniversalMode::kGemm;
         arguments.problem_shape = {shape.m, shape.n, shape.k, 1};
+        if (isElsewhere) {
+          arguments.mainloop.ptr_A = reinterpret_cast<const bfloat16_t*>(ownRows.window().at(rank));
+          arguments.mainloop.dA = {shape.k, cute::Int<1>{}, 0};
+        }
         arguments.mainloop.ptr_B = reinterpret_cast<const bfloat16_t*>(weights.window().at(rank));
         arguments.mainloop.dB = {shape.k, cute::Int<1>{}, 0};
         auto& gather = arguments.mainloop.gather;

@@ -25,9 +25,10 @@ struct WithGatheringMainloop<cutlass::gemm::kernel::GemmUniversal<Problem, Mainl
 
 /// The GemmUniversal kernel `Stock` (Sm90, KernelTmaWarpSpecializedPingpong or -Cooperative) whose A consists of rows
 /// of all ranks: rank r has those from r * s on, s = the rows divided by the ranks, rounded up. It takes the arguments
-/// of Stock, but that those of the main loop have the arguments of a row gather in place of A: the rank's own rows lie
-/// in the matrix of its window (scratch.rowOffset(rank, rank, 0)) before the call. One warp of each block sends them to
-/// the peers; tiles are computed in the order in which their rows arrive.
+/// of Stock, but that those of the main loop have the arguments of a row gather as well, and A is the rank's own rows,
+/// if s is a multiple of the rows of a tile; without A (null) they lie in the matrix of its window
+/// (scratch.rowOffset(rank, rank, 0)) before the call. One warp of each block sends them to the peers; tiles are
+/// computed in the order in which their rows arrive.
 ///
 /// Launch it as GemmRowExchange. Order and errors are those of a RowGather. The sources of the idea are Flux (arXiv
 /// 2406.06858) and Triton-distributed (arXiv 2504.19442).

@@ -8,6 +8,7 @@
 #include "mscclpp/arch/bulk.hpp"
 #include "mscclpp/arch/memory.hpp"
 #include "mscclpp/basic/group.hpp"
+#include "mscclpp/basic/partition.hpp"
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/collective/matrix_gather.hpp"
 #include "mscclpp/collective/row_gather.hpp"
@@ -32,11 +33,16 @@ class GatheringMainloop : public Stock {
                 "this main loop uses its fourth warp itself");
   static constexpr int tileRows = cute::size<0>(typename Stock::TileShape{});
 
-  /// ptr_A and dA are not used: A is the matrix of the gather.
+  /// ptr_A, dA: this rank's own rows, which are multiplied and sent from there; null: they are in the matrix of the
+  /// gather. Only slices of whole tiles can be elsewhere.
   struct Arguments : Stock::Arguments {
     GatherArgs gather{};  ///< count: the rows of the problem
   };
   struct Params : Stock::Params {
+    typename Stock::Params own;  ///< of own rows that are not in the matrix
+    int firstOwn, endOwn;        ///< rows of tiles of these; none: the same number
+    const std::byte* ownRows;    ///< wherever they are
+    std::size_t ownPitch;        ///< bytes
     GatherArgs gather;
   };
   struct TensorStorage : Stock::TensorStorage {
@@ -53,7 +59,19 @@ class GatheringMainloop : public Stock {
     Params params{};
     static_cast<typename Stock::Params&>(params) =
         Stock::to_underlying_arguments(problem, withMatrix(arguments), workspace);
-    params.gather = arguments.gather;
+    const GatherArgs& gather = arguments.gather;
+    params.gather = gather;
+    if (arguments.ptr_A == nullptr) {
+      params.ownRows = gather.window.at(gather.team.rank(), gather.scratch.rowOffset(0, gather.team.rank(), 0));
+      params.ownPitch = gather.scratch.rowBytes();
+      return params;
+    }
+    params.own = Stock::to_underlying_arguments(ownProblem(problem, gather), arguments, workspace);
+    const int perSlice = static_cast<int>(gather.scratch.slice / tileRows);
+    params.firstOwn = gather.team.rank() * perSlice;
+    params.endOwn = params.firstOwn + perSlice;
+    params.ownRows = reinterpret_cast<const std::byte*>(arguments.ptr_A);
+    params.ownPitch = static_cast<std::size_t>(cute::get<0>(arguments.dA)) * sizeof(typename Stock::ElementA);
     return params;
   }
   /// Also whether the scratch fits the problem.
@@ -65,7 +83,9 @@ class GatheringMainloop : public Stock {
     return cute::get<3>(shape) == 1 && gather.count == rows &&
            gather.scratch.columns == static_cast<std::size_t>(cute::get<2>(shape)) && gather.scratch.ranks == Ranks &&
            gather.scratch.accepts(ceilDivide(rows, std::size_t{Ranks})) &&
-           Stock::can_implement(problem, withMatrix(arguments));
+           Stock::can_implement(problem, withMatrix(arguments)) &&
+           (arguments.ptr_A == nullptr ||
+            (gather.scratch.slice % tileRows == 0 && Stock::can_implement(ownProblem(problem, gather), arguments)));
   }
 
   /// As the main loop's of CUTLASS, by the loading warp.
@@ -73,8 +93,13 @@ class GatheringMainloop : public Stock {
   CUTLASS_DEVICE void load(const Params& params, Pipeline pipeline, State state, const Inputs& inputs,
                            const Coordinates& at, Iterator tiles, int count, int thread, std::uint32_t blockInCluster,
                            TensorStorage& shared) {
-    if (shared.hasStopped == 0) awaitRows(params.gather, static_cast<std::size_t>(cute::get<0>(at)), shared.epoch);
-    Stock::load(params, pipeline, state, inputs, at, tiles, count, thread, blockInCluster, shared);
+    const int tile = static_cast<int>(cute::get<0>(at));
+    const bool isOwn = tile >= params.firstOwn && tile < params.endOwn;
+    if (shared.hasStopped == 0 && !isOwn) awaitRows(params.gather, static_cast<std::size_t>(tile), shared.epoch);
+    auto from = at;
+    if (isOwn) cute::get<0>(from) = tile - params.firstOwn;
+    const typename Stock::Params& matrix = isOwn ? params.own : static_cast<const typename Stock::Params&>(params);
+    Stock::load(matrix, pipeline, state, inputs, from, tiles, count, thread, blockInCluster, shared);
   }
   /// By the fourth warp, for each tile: sends this rank's rows, once.
   template <class Pipeline, class State, class Inputs, class Coordinates, class Iterator>
@@ -89,8 +114,7 @@ class GatheringMainloop : public Stock {
     auto wait = args.wait;
     NoTrace trace;
     auto gather = makeRowGather(sender, args, wait, trace);
-    gather.send(args.window.at(args.team.rank(), args.scratch.rowOffset(0, args.team.rank(), 0)),
-                args.scratch.rowBytes(), args.scratch.rowBytes());
+    gather.send(params.ownRows, params.ownPitch, args.scratch.rowBytes());
     gather.leave();
     arch::namedBarrierArrive(sentBarrier, barrierThreads());
   }
@@ -106,6 +130,14 @@ class GatheringMainloop : public Stock {
   static constexpr int sentBarrier = 9;  // CUTLASS uses those below 8
   CUTLASS_DEVICE static int barrierThreads() { return gpu::Grid{}.block().size() - 3 * gpu::WarpTile<>::width; }
 
+  template <class ProblemShape>
+  static auto ownProblem(const ProblemShape& problem, const GatherArgs& gather) {
+    auto shape = cute::append<4>(problem, 1);
+    const std::size_t rows =
+        steppedPart(gather.count, gather.scratch.slice, static_cast<std::size_t>(gather.team.rank())).size();
+    cute::get<0>(shape) = rows > 0 ? static_cast<int>(rows) : 1;  // a rank without rows loads none
+    return shape;
+  }
   static typename Stock::Arguments withMatrix(const Arguments& arguments) {
     typename Stock::Arguments stock = arguments;
     const auto& gather = arguments.gather;
