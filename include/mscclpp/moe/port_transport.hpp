@@ -13,8 +13,8 @@ namespace mscclpp::moe {
 /// How an exchange of rows reaches the ranks that this one has not mapped. Plain data, in the arguments of a call.
 template <class Channel>
 struct RowPorts {
-  /// [ranks], in memory of this rank: to each such rank, with `staging` as the source and its window as the destination.
-  /// The others are not used.
+  /// [ranks], in memory of this rank: to each such rank, with `staging` as the source and the other's window as the
+  /// destination. The rest are not used.
   const Channel* channels;
   std::byte* staging;  ///< scratch.windowBytes() bytes of this rank, aligned as a window; of any value at first
 };

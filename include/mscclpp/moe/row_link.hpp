@@ -9,24 +9,38 @@
 
 namespace mscclpp::moe {
 
-/// The arguments of an exchange of rows.
+/// The arguments of an exchange of rows over a transport with ports. `window` has a null pointer for each rank that
+/// this one has not mapped: what is for it goes through its port.
 template <int Ranks, class Transport>
-struct RowArgs : CollectiveArgs<Ranks, RowSlots<Transport>> {};
-
-/// Over a transport with ports, `window` has a null pointer for each rank that this one has not mapped: what is for it
-/// goes through its port.
-template <int Ranks, class Transport>
-requires Transport::usesPorts struct RowArgs<Ranks, Transport> : CollectiveArgs<Ranks, RowSlots<Transport>> {
+struct PortRowArgs : CollectiveArgs<Ranks, RowSlots<Transport>> {
   typename Transport::Ports ports;
 };
 
-/// A place is given by offsetOf(r): where a window has what comes from rank r. The memory of the ports has the layout
-/// of a window, with what is for rank r in the place of what comes from it.
+namespace detail {
+template <bool usesPorts>
+struct RowArgsFor {
+  template <int Ranks, class Transport>
+  using Type = CollectiveArgs<Ranks, RowSlots<Transport>>;
+};
+template <>
+struct RowArgsFor<true> {
+  template <int Ranks, class Transport>
+  using Type = PortRowArgs<Ranks, Transport>;
+};
+}  // namespace detail
+
+/// The arguments of an exchange of rows.
+template <int Ranks, class Transport>
+using RowArgs = typename detail::RowArgsFor<Transport::usesPorts>::template Type<Ranks, Transport>;
+
+/// What leads from this rank to the others. A place in a window is given by offsetOf(r), its offset for what comes from
+/// rank r. The memory of the ports has the same layout, with what is for rank r where a window has what comes from it.
 template <int Ranks, class Transport>
 class RowLink {
  public:
   MSCCLPP_INLINE explicit RowLink(const RowArgs<Ranks, Transport>& args) : args_(args) {}
 
+  /// Whether what is for a rank goes through a port.
   MSCCLPP_INLINE bool hasPort([[maybe_unused]] int to) const {
     if constexpr (Transport::usesPorts) {
       return args_.window.base[to] == nullptr;
@@ -52,7 +66,8 @@ class RowLink {
       if (bytes > 0 && hasPort(to)) Transport::put(args_.ports.channels[to], portPut(to, offsetOf, bytes), wait);
     }
   }
-  /// Has the port take a row, which the lanes of a warp have written, and then its flag of 8 bytes. Called by all lanes.
+  /// Has the port take a row, which the lanes of a warp have written, and then its flag of 8 bytes. Called by all of
+  /// them.
   template <class Warp, class RowOf, class FlagOf, WaitPolicy Wait>
   MSCCLPP_INLINE void putRow(const Warp& warp, int to, const RowOf& rowOf, std::size_t bytes, const FlagOf& flagOf,
                              Wait& wait) const {

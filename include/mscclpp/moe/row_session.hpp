@@ -20,7 +20,7 @@ enum class Phase : std::uint32_t { Both, Send, Receive };
 /// One call, or one phase of it, as seen by one thread of a grid. Made by all threads of the grid, on every rank.
 ///
 /// 1. In the phase Send all threads call enter(), with counts if there are any. That announces the call to every rank.
-/// 2. Any warp sends rows: send() of their packs, then publish(). Over a StoreTransport awaitEntries() comes before.
+/// 2. Any warp sends rows: send() of their packs, then publish(). Where rows have flags awaitEntries() comes before.
 /// 3. In the phase Receive all threads of a block call awaitEntries(), or threads of it awaitCount(), so that the block
 ///    knows of every rank that it is in the call. Then a warp may report() a number, which follows from the counts, and
 ///    any warp awaits those of other ranks.
@@ -29,7 +29,7 @@ enum class Phase : std::uint32_t { Both, Send, Receive };
 ///
 /// Reuse: every rank waits for the entry, or for counts, of every rank in every call, and a rank enters a call after it
 /// has completed the calls before. So in call k the slots that were last read in call k - 2 are free, and those of call
-/// k - 1 once their rank has entered call k.
+/// k - 1 once their rank has entered call k. The same goes for the memory that ports put from: docs/memory_model.md.
 ///
 /// Two calls on the same slots do not overlap in time, and a launch starts after all blocks of the previous one have
 /// ended. After a failed wait a thread neither waits nor sends, so that the peers' waits fail too.
