@@ -10,9 +10,9 @@ template <class RowTransport, PortOptions options = PortOptions{}>
 using PortTester =
     MoeTester<RowTransport, RowKind::Scaled, MoeBody<RowTransport, RowKind::Scaled>, PortLinks<RowTransport, options>>;
 
-template <PortOptions options = PortOptions{}>
+template <class RowTransport = moe::PortTransport, PortOptions options = PortOptions{}>
 void checkPorts(const MoeParameters& p, int blocks, int warps, unsigned seed) {
-  const auto outcome = PortTester<moe::PortTransport, options>(p, seed).run(blocks, warps);
+  const auto outcome = PortTester<RowTransport, options>(p, seed).run(blocks, warps);
   if (outcome.record) FAIL_CHECK(describe(*outcome.record));
   CHECK(outcome.error == "");
 }
@@ -78,10 +78,10 @@ TEST_CASE("moe ports: a slow rank") {
   checkPorts(p, 1, 2, 5);
 }
 
-TEST_CASE("moe ports: over TCP") {
+TEST_CASE("moe ports: over TCP, in triggers without limits") {
   MoeParameters p = moeParameters(2, 3, 3, 8, 4, 9);
   p.rowPacks = 20;
-  checkPorts<PortOptions{.transport = Transport::Ethernet}>(p, 2, 2, 9);
+  checkPorts<moe::WidePortTransport, PortOptions{.transport = Transport::Ethernet}>(p, 2, 2, 9);
 }
 
 TEST_CASE("moe ports: a rank that is absent is named") {
