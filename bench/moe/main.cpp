@@ -61,7 +61,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   commandLine.add("--topk", options.topk, "experts of a token").range(1, moe::maxTopk);
   commandLine.add("--blocks", options.blocks, "the most blocks of the bandwidth form; 0: one a multiprocessor")
       .range(0, 511);
-  commandLine.add("--low-latency-blocks", options.lowLatencyBlocks, "the same of the low-latency form; 0: 64")
+  commandLine.add("--low-latency-blocks", options.lowLatencyBlocks, "the same of the low-latency form; 0: 128")
       .range(0, 511);
   commandLine.addFlag("--bulk", options.bulk, "the bandwidth form sends by bulk copies, if it does not quantise");
   commandLine.addFlag("--bf16", options.bf16, "dispatch bf16; default: fp8 with scales");

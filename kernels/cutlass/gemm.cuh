@@ -84,8 +84,8 @@ class CutlassGemm : public GemmKernel {
       if constexpr (gathers) {
         return ceilDivide(args.count, std::size_t{ranks}) <= args.scratch.rows;
       } else {
-        using Epilogue = typename Kernel<0>::Epilogue;
-        return args.scratch.accepts(Epilogue::exchangeRows(args.count) * Epilogue::partsOf(args.scratch));
+        using Tiles = typename Kernel<0>::Tiles;
+        return args.scratch.accepts(Tiles::exchangeRows(args.count) * Tiles::partsOf(args.scratch));
       }
     }
   };
@@ -195,8 +195,11 @@ class CutlassGemm : public GemmKernel {
       arguments.mainloop.dA = {static_cast<std::int64_t>(depth), cute::Int<1>{}, 0};
       arguments.epilogue.exchange = args;
       const std::size_t rows = collective == GemmCollective::ReduceScatter ? slice.size() : call.rows;
-      arguments.epilogue.result = {makeMatrix(static_cast<bf16*>(call.output), rows, call.width)};
+      const StagedMatrix output(Staging::Output, call.output, {rows, call.width}, {rows, width}, sizeof(Element),
+                                call.stream);
+      arguments.epilogue.result = {makeMatrix(static_cast<bf16*>(output.data()), rows, width)};
       launchKernel<K>(arguments, call.stream);
+      output.copyBack();
     }
   }
 

@@ -36,6 +36,9 @@ void requireRows(const void* rows, const char* name) {
   requireAligned(rows, 16, name);
 }
 
+/// A call gets faster with every block up to about so many: docs/performance.md.
+constexpr int defaultLowLatencyBlocks = 128;
+
 constexpr detail::WireFormat configFormat{"configuration of a moe::Buffer", 0x43454f4d, 1};
 
 struct Property {
@@ -114,7 +117,8 @@ class Buffer::State {
       const int sms = kernels::gpu::multiprocessors();
       copiesRows_ = config.bulkCopies && kernels::gpu::hasBulkCopies();
       blocks_ = std::min(config.blocks > 0 ? config.blocks : sms, sms);
-      lowLatencyBlocks_ = std::min(config.lowLatencyBlocks > 0 ? config.lowLatencyBlocks : 64, sms);
+      lowLatencyBlocks_ =
+          std::min(config.lowLatencyBlocks > 0 ? config.lowLatencyBlocks : defaultLowLatencyBlocks, sms);
       share_ =
           kernels::reserveOnAllRanks(*communicator.bootstrap(), kernels::gpu::currentBudget(),
                                      std::max(config.maxTokens > 0 ? blocks_ : 0, lowLatencyBlocks_), "moe::Buffer");
@@ -124,9 +128,11 @@ class Buffer::State {
     if (config.maxTokens > 0) makeForm<StoreTransport>(communicator, Form::Bandwidth);
     if (config.maxLowLatencyTokens > 0) makeForm<kernels::LowLatencyRows>(communicator, Form::LowLatency);
 
-    const WorkspaceParts parts(config, ranks(),
-                               std::max(wordsOfBlocks<StoreTransport>(Form::Bandwidth, blocks_),
-                                        wordsOfBlocks<kernels::LowLatencyRows>(Form::LowLatency, lowLatencyBlocks_)));
+    const WorkspaceParts parts(
+        config, ranks(),
+        std::max({wordsOfBlocks(blocks_, routingLayoutWords(dimensions(Form::Bandwidth))),
+                  wordsOfDispatch<StoreTransport>(Form::Bandwidth, blocks_),
+                  wordsOfDispatch<kernels::LowLatencyRows>(Form::LowLatency, lowLatencyBlocks_)}));
     memory_ = detail::allocatePrivateMemory(where, parts.bytes);
     scratchBytes_ += parts.bytes;
     void* const memory = memory_.get();
@@ -179,6 +185,7 @@ class Buffer::State {
     call.layout = {layout.tokensPerExpert, layout.tokensPerRank, layout.rankIndex, layout.expertIndex,
                    workspace_.layout.segmentCounts};
     call.barrier = workspace_.barrier;
+    call.blockMemory = workspace_.blockMemory;
     call.wait = wait();
     call.blocks = blocks_;
     call.stream = stream;
@@ -322,14 +329,15 @@ class Buffer::State {
     return config;
   }
 
-  /// The words of DispatchWorkspace::blockMemory that the calls of a form use.
+  /// The words of DispatchWorkspace::blockMemory that calls use whose blocks compute with so many words each.
+  std::size_t wordsOfBlocks(int blocks, std::size_t words) const {
+    return where_ == DeviceType::GPU && sharesWords(words) ? 0 : static_cast<std::size_t>(blocks) * words;
+  }
+  /// The same of the dispatches of a form.
   template <class Transport>
-  std::size_t wordsOfBlocks(Form form, int blocks) const {
+  std::size_t wordsOfDispatch(Form form, int blocks) const {
     const Dimensions sizes = dimensions(form);
-    const bool hasSharedMemory = where_ == DeviceType::GPU && Dispatch<Transport>::sharesWords(sizes);
-    return sizes.maxTokens == 0 || hasSharedMemory
-               ? 0
-               : static_cast<std::size_t>(blocks) * Dispatch<Transport>::blockWords(sizes);
+    return sizes.maxTokens == 0 ? 0 : wordsOfBlocks(blocks, Dispatch<Transport>::blockWords(sizes));
   }
 
   template <class Transport>

@@ -47,6 +47,7 @@ struct MoeLayoutCall {
   moe::Dimensions dimensions;
   moe::RoutingLayout layout;
   GridBarrier* barrier;
+  std::uint32_t* blockMemory;  ///< [blocks][moe::routingLayoutWords()]; not used where they are in shared memory
   BoundedWait wait;
   int blocks;
   KernelStart start;
@@ -58,10 +59,15 @@ struct MoeLayout {
   struct Nothing {};
   using Args = MoeLayoutCall;
   static constexpr int maxBlockThreads = 512;
+
+  static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args& args, LaunchShape /*shape*/) {
+    return moe::sharedWordBytes(moe::routingLayoutWords(args.dimensions));
+  }
   template <class GridType>
   static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Nothing&, const Nothing&) {
     auto wait = args.wait;
-    moe::layOutRouting(grid, args.routing, args.dimensions, args.layout,
+    std::uint32_t* const words = moe::wordsOfBlock(grid, moe::routingLayoutWords(args.dimensions), 0, args.blockMemory);
+    moe::layOutRouting(grid, args.routing, args.dimensions, args.layout, words,
                        [&] { return !grid.block().syncAny(!args.barrier->sync(grid, wait)); });
   }
 };

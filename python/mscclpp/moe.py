@@ -47,8 +47,8 @@ class Buffer:
     routing where they take up to 256 MiB; else those of 256 MiB or, if that is more, twice as many as a routing needs
     that treats all ranks alike. If a rank gets more, the call fails on all ranks, and check() raises an error that
     names it.
-    blocks, low_latency_blocks: the most blocks of a kernel. bulk_copies: dispatch() sends rows that are not quantised
-    by bulk copies, for few blocks.
+    blocks, low_latency_blocks: the most blocks of a kernel; 0: nearly all, and 128. bulk_copies: dispatch() sends rows
+    that are not quantised by bulk copies, for few blocks.
     """
 
     def __init__(self, group: CommGroup, *, experts: int, hidden: int, topk: int = 8, max_tokens: int = 0,

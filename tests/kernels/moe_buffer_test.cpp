@@ -6,6 +6,7 @@
 #include "moe_buffer_cases.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/moe/block_routing.hpp"
+#include "mscclpp/moe/routing_layout.hpp"
 #include "mscclpp/moe/row_table.hpp"
 #include "tests/host/spawned_ranks.hpp"
 
@@ -87,8 +88,8 @@ TEST_CASE("the memory for a buffer is that which it takes") {
           const moe::BufferMemory memory = moe::memoryFor(config, 2);
           // On CPU ranks no words of a block are in shared memory. Each has one block.
           const moe::Dimensions many{tokens, 3, 8, 2}, less{few, 3, 8, 2};
-          const std::size_t words = std::max(tokens > 0 ? moe::rowTableWords(many) : 0,
-                                             few > 0 ? moe::rowTableWords(less) + moe::blockRoutingWords(less) : 0);
+          const std::size_t words = std::max({moe::routingLayoutWords(many), tokens > 0 ? moe::rowTableWords(many) : 0,
+                                              few > 0 ? moe::rowTableWords(less) + moe::blockRoutingWords(less) : 0});
           CHECK(buffer.scratchBytes() ==
                 memory.dispatches + memory.combines + memory.workspace + roundUp(words * sizeof(std::uint32_t), 128));
           CHECK(buffer.handleBytes() == memory.handle);

@@ -69,7 +69,7 @@ TEST_CASE("moe: more tokens than lanes, warps and blocks") {
   checkMoe<moe::BulkTransport, RowKind::Scaled>(p, 1, 4, 3);
 }
 
-TEST_CASE("moe: so many tokens that they are scanned in segments") {
+TEST_CASE("moe: so many tokens that they are counted in segments") {
   MoeParameters p = moeParameters(2, 3, 2, 1700, 2, 3);
   p.tokens[0][0] = 1700;
   p.tokens[0][1] = 513;

@@ -1,7 +1,5 @@
 // The layout of a routing, for warps of several widths, and the same by single blocks, against one that is computed
 // token by token.
-#include "mscclpp/moe/routing.hpp"
-
 #include <doctest/doctest.h>
 
 #include <random>
@@ -11,6 +9,7 @@
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/emulation/launch.hpp"
 #include "mscclpp/moe/block_routing.hpp"
+#include "mscclpp/moe/routing_layout.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 
 using namespace mscclpp;
@@ -18,17 +17,24 @@ using namespace mscclpp;
 namespace {
 
 struct Layout {
-  std::vector<std::uint32_t> perExpert, perRank, segmentCounts;
+  std::vector<std::uint32_t> perExpert, perRank, segmentCounts, words;
   std::vector<std::int32_t> rankIndex, expertIndex;
 
-  Layout(const moe::Dimensions& d, std::uint32_t tokens)
+  /// With memory for the computation in so many blocks.
+  Layout(const moe::Dimensions& d, std::uint32_t tokens, int blocks = 0)
       : perExpert(static_cast<std::size_t>(d.experts), 7),
         perRank(static_cast<std::size_t>(d.ranks), 7),
         segmentCounts(moe::maxSegments * static_cast<std::size_t>(d.experts + d.ranks), 7),
+        words(moe::routingLayoutWords(d) * static_cast<std::size_t>(blocks), 7),
         rankIndex(std::size_t{tokens} * static_cast<std::size_t>(d.ranks), 7),
         expertIndex(std::size_t{tokens} * static_cast<std::size_t>(d.topk), 7) {}
   moe::RoutingLayout view() {
     return {perExpert.data(), perRank.data(), rankIndex.data(), expertIndex.data(), segmentCounts.data()};
+  }
+  template <class GridType>
+  std::uint32_t* wordsOf(const GridType& grid) {
+    return words.data() +
+           words.size() / static_cast<std::size_t>(grid.blockCount()) * static_cast<std::size_t>(grid.blockIndex());
   }
 };
 
@@ -66,25 +72,26 @@ Layout expected(const moe::Dimensions& d, const std::vector<std::int32_t>& exper
 }
 
 template <int Width>
-void checkLayout(int blocks, int topk, std::uint32_t tokens) {
+void checkLayout(int blocks, int topk, std::uint32_t tokens, int experts = 12) {
   CAPTURE(Width);
   CAPTURE(topk);
   CAPTURE(tokens);
-  const moe::Dimensions d{tokens + 1, topk, 12, 3};
-  const auto experts = randomExperts(d, tokens);
-  const moe::Routing<std::int32_t> routing{experts.data(), nullptr, tokens};
-  Layout layout(d, tokens);
+  const moe::Dimensions d{tokens + 1, topk, experts, 3};
+  const auto chosen = randomExperts(d, tokens);
+  const moe::Routing<std::int32_t> routing{chosen.data(), nullptr, tokens};
+  Layout layout(d, tokens, blocks);
   const moe::RoutingLayout view = layout.view();
   if constexpr (Width == 1) {
-    CHECK(moe::layOutRouting(cpu::SerialGrid(), routing, d, view, [] { return true; }));
+    CHECK(moe::layOutRouting(cpu::SerialGrid(), routing, d, view, layout.words.data(), [] { return true; }));
   } else {
     GridBarrier barrier{};
     emulation::launch<Width>({.blocks = blocks, .threads = 2 * Width}, [&](int, const auto& grid) {
       BoundedWait wait(nullptr, 10'000'000'000);
-      moe::layOutRouting(grid, routing, d, view, [&] { return !grid.block().syncAny(!barrier.sync(grid, wait)); });
+      moe::layOutRouting(grid, routing, d, view, layout.wordsOf(grid),
+                         [&] { return !grid.block().syncAny(!barrier.sync(grid, wait)); });
     });
   }
-  const Layout wanted = expected(d, experts, tokens);
+  const Layout wanted = expected(d, chosen, tokens);
   CHECK(layout.perExpert == wanted.perExpert);
   CHECK(layout.perRank == wanted.perRank);
   CHECK(layout.rankIndex == wanted.rankIndex);
@@ -141,7 +148,7 @@ TEST_CASE("routing: by a block, up to and beyond the tokens of a word") {
   for (int topk = 1; topk <= moe::maxTopk; ++topk) checkBlockRouting(12, topk, 45);
 }
 
-TEST_CASE("routing: every number of choices, with warps that hold less than a token, one and several") {
+TEST_CASE("routing: every number of choices, with warps of several widths") {
   for (int topk = 1; topk <= moe::maxTopk; ++topk) {
     for (const std::uint32_t tokens : {0u, 1u, 5u, 131u}) {
       checkLayout<1>(1, topk, tokens);
@@ -149,24 +156,33 @@ TEST_CASE("routing: every number of choices, with warps that hold less than a to
       checkLayout<16>(1, topk, tokens);
     }
   }
-  checkLayout<16>(3, 7, 1400);  // in segments
+}
+
+TEST_CASE("routing: in segments of the tokens, of one chunk or more, fewer or more than blocks") {
+  checkLayout<16>(3, 7, 128);
+  checkLayout<16>(3, 7, 129);
+  checkLayout<16>(3, 2, 256);
+  checkLayout<4>(3, 8, 500, 300);
+  checkLayout<16>(3, 7, 1400);
+  checkLayout<8>(18, 3, 17 * 128 + 1);  // more segments before the last than are added up at once
+  checkLayout<1>(1, 8, 1000);
 }
 
 TEST_CASE("routing: nothing goes on after a barrier that failed") {
-  const std::uint32_t tokens = 3 * moe::segmentTokens;
+  const std::uint32_t tokens = 3 * moe::chunkTokens;
   const moe::Dimensions d{tokens, 2, 12, 3};
   const auto experts = randomExperts(d, tokens);
-  Layout layout(d, tokens);
+  Layout layout(d, tokens, 3);
   layout.perExpert.assign(layout.perExpert.size(), 12345);
   const moe::RoutingLayout view = layout.view();
   int barriers[3] = {};
   bool results[3];
   emulation::launch<1>({.blocks = 3, .threads = 1}, [&](int, const auto& grid) {
-    results[grid.blockIndex()] =
-        moe::layOutRouting(grid, moe::Routing<std::int32_t>{experts.data(), nullptr, tokens}, d, view, [&] {
-          ++barriers[grid.blockIndex()];
-          return false;
-        });
+    results[grid.blockIndex()] = moe::layOutRouting(grid, moe::Routing<std::int32_t>{experts.data(), nullptr, tokens},
+                                                    d, view, layout.wordsOf(grid), [&] {
+                                                      ++barriers[grid.blockIndex()];
+                                                      return false;
+                                                    });
   });
   for (int block = 0; block < 3; ++block) {
     CHECK(barriers[block] == 1);

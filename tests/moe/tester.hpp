@@ -4,6 +4,7 @@
 
 #include <doctest/doctest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <optional>
 #include <random>
@@ -92,8 +93,9 @@ inline MoeOffsets offsetsOf(const MoeParameters& p) {
   at.expertIndex = place(end, choices * 4);
   at.segmentCounts = place(end, moe::maxSegments * (static_cast<std::size_t>(d.experts) + ranks) * 4);
   at.barrier = place(end, sizeof(GridBarrier));
-  at.blockMemory = place(
-      end, moe::Dispatch<moe::PacketTransport<Sentinel>>::blockWords(d) * 4 * static_cast<std::size_t>(p.maxBlocks));
+  const std::size_t words = std::max(moe::Dispatch<moe::PacketTransport<Sentinel>>::blockWords(d),
+                                     moe::Dispatch<moe::StoreTransport>::blockWords(d));
+  at.blockMemory = place(end, words * 4 * static_cast<std::size_t>(p.maxBlocks));
   at.firstOfCalls = end;
   at.rankIndex = place(end, std::size_t{d.maxTokens} * ranks * 4);
   at.received = place(end, ranks * 4);

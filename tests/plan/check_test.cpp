@@ -392,8 +392,50 @@ TEST_CASE("a missing signal is named where it is missing, not where the blocks w
   CHECK(faultOfPlan(allGather(true, false)) == FaultKind::Deadlock);
   const Plan tooMany = allGather(false, true);
   const Fault fault = check(tooMany);
-  CHECK(describe(tooMany, fault).find("waits for ever for a signal of rank 0; at rank 2, block 0") !=
+  CHECK(describe(tooMany, fault)
+            .find("waits for ever for a signal of rank 0, which sends it no more in this call; at rank 2, block 0") !=
         std::string::npos);
+}
+
+TEST_CASE("a deadlock is reported where the wait is that nobody ends, or as a cycle") {
+  const auto messageOf = [](const Plan& plan) {
+    const Fault fault = check(plan);
+    CHECK(fault.kind == FaultKind::Deadlock);
+    return describe(plan, fault);
+  };
+  const auto start = [](Program& program, int ranks) {
+    for (int rank = 0; rank < ranks; ++rank) program.block(rank, 0).copy(input(rank, 0), output(rank, rank));
+  };
+  {  // Rank 0 waits for rank 1, which waits for rank 2, which does not signal.
+    Program program({.collective = CollectiveKind::AllGather, .ranks = 3});
+    start(program, 3);
+    program.block(0, 0).wait(1).signal(1);
+    program.block(1, 0).wait(2).signal(0).wait(0).signal(2);
+    program.block(2, 0).wait(1);
+    const std::string message = messageOf(program.finish());
+    CHECK(message ==
+          "plan: the block waits for ever for a signal of rank 2, which sends it no more in this call; at rank 1, "
+          "block 0, operation 1 (wait).");
+  }
+  {  // Ranks 1 and 2 wait for each other, and rank 0 for rank 1.
+    Program program({.collective = CollectiveKind::AllGather, .ranks = 3});
+    start(program, 3);
+    program.block(0, 0).wait(1).signal(1);
+    program.block(1, 0).wait(2).signal(0).wait(0).signal(2);
+    program.block(2, 0).wait(1).signal(1);
+    const std::string message = messageOf(program.finish());
+    CHECK(message ==
+          "plan: the block waits for ever: what it waits for comes after rank 1, block 0, operation 1 (wait), where "
+          "that block waits for this one, directly or through others; at rank 2, block 0, operation 1 (wait).");
+  }
+  {  // A block does not come to a barrier, since it waits for packets that nobody sends.
+    Program program({.collective = CollectiveKind::AllGather, .ranks = 1});
+    program.block(0, 0).barrier(0, 2);
+    program.block(0, 1).copy(scratch(0, 0).packets(), output(0, 0)).barrier(0, 2);
+    const std::string message = messageOf(program.finish());
+    CHECK(message.find("since nobody is left to end the wait in this call; at rank 0, block 1, operation") !=
+          std::string::npos);
+  }
 }
 
 TEST_CASE("loops") {
@@ -600,8 +642,8 @@ TEST_CASE("a message says where the fault is, and by which line of the program")
   CAPTURE(message);
   // Its second signal takes the place of the first one.
   CHECK(message ==
-        "plan 'mine': the block waits for ever for a signal of rank 0; at rank 1, block 0, operation 8 (wait), "
-        "made at ring.py:12.");
+        "plan 'mine': the block waits for ever for a signal of rank 0, which sends it no more in this call; at rank 1, "
+        "block 0, operation 8 (wait), made at ring.py:12.");
 }
 
 }  // namespace

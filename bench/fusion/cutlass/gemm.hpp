@@ -38,15 +38,21 @@ struct Exchange {
 inline constexpr int exchangeRanks = 2;
 inline constexpr std::uint64_t firstEpoch = 1;
 
-/// The kernels of one tile. The all-reduce takes one hop where tiles are for few rows, else two.
-struct Kernels {
-  /// CUTLASS's kernel.
-  std::unique_ptr<Gemm> (*makeStock)(const Problem& problem);
-  /// The kernel fused with an all-reduce; out is the sum.
+/// A kernel fused with an all-reduce, in one hop where tiles are for few rows, else in two.
+struct FusedKernels {
+  /// out is the sum.
   std::unique_ptr<Gemm> (*makeFused)(const Problem& problem, const Exchange& exchange);
   /// The same without the reduction at its end, so that it waits for nobody: the GEMM inside, which writes to the slots
   /// of both ranks.
   std::unique_ptr<Gemm> (*makeInside)(const Problem& problem, const Exchange& exchange);
+};
+
+/// The kernels of one tile.
+struct Kernels {
+  /// CUTLASS's kernel.
+  std::unique_ptr<Gemm> (*makeStock)(const Problem& problem);
+  FusedKernels fromSharedMemory;  ///< GemmRowExchange
+  FusedKernels fromRegisters;     ///< EvtRowExchange
   std::size_t (*exchangeBytes)(int m, int n);
 };
 /// The kernels of cutlassTiles[tile].

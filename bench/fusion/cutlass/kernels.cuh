@@ -5,6 +5,7 @@
 #include <cutlass/gemm/device/gemm_universal_adapter.h>
 
 #include "gemm.hpp"
+#include "mscclpp/fusion/cutlass/evt_row_exchange.cuh"
 #include "mscclpp/fusion/cutlass/gemm_row_exchange.cuh"
 #include "mscclpp/fusion/cutlass/stock_gemm.cuh"
 #include "mscclpp/host/base/error.hpp"
@@ -50,7 +51,7 @@ typename Kernel::Arguments argumentsOf(const Problem& problem) {
                         {problem.k, cute::Int<1>{}, 0},
                         static_cast<const Element*>(problem.b),
                         {problem.k, cute::Int<1>{}, 0}};
-  arguments.epilogue.thread.alpha = 1.0f;
+  if constexpr (requires { arguments.epilogue.thread.alpha; }) arguments.epilogue.thread.alpha = 1.0f;
   arguments.scheduler.max_swizzle_size = problem.swizzle;
   return arguments;
 }
@@ -63,19 +64,25 @@ inline constexpr RowDelivery deliveryOf =
     cutlassTiles[tile].columns < 128 ? RowDelivery::Redundant : RowDelivery::ToAll;
 template <int tile>
 using FusedOf = GemmRowExchange<StockOf<tile>, exchangeRanks, deliveryOf<tile>>;
-
-/// The fused kernel without the reduction at its end.
 template <int tile>
-struct InsideOf : FusedOf<tile> {
-  using typename FusedOf<tile>::Base;
-  using typename FusedOf<tile>::Params;
+using EvtOf = EvtRowExchange<
+    typename StockGemm<cutlassTiles[tile], Element, void,
+                       cutlass::epilogue::fusion::Sm90EVT<ContributeTiles<Element, exchangeRanks, deliveryOf<tile>>,
+                                                          cutlass::epilogue::fusion::Sm90AccFetch>>::Type>;
+
+/// A fused kernel without the reduction at its end.
+template <class Fused>
+struct InsideOf : Fused {
+  using typename Fused::Base;
+  using typename Fused::Params;
   CUTLASS_DEVICE void operator()(const Params& params, char* shared) { Base::operator()(params, shared); }
 };
 
 template <class Kernel>
 std::unique_ptr<Gemm> makeWithExchange(const Problem& problem, const Exchange& exchange) {
   auto arguments = argumentsOf<Kernel>(problem);
-  auto& args = arguments.epilogue.exchange;
+  auto& epilogue = Kernel::exchangeArguments(arguments);
+  auto& args = epilogue.exchange;
   args.team = Team<exchangeRanks>(exchange.rank, exchangeRanks);
   args.window = exchange.window;
   args.epochs = {exchange.epochs};
@@ -83,7 +90,7 @@ std::unique_ptr<Gemm> makeWithExchange(const Problem& problem, const Exchange& e
   args.scratch = Kernel::scratchFor(rows, columns);
   args.count = rows;
   args.wait = exchange.wait;
-  arguments.epilogue.result = {makeMatrix(static_cast<bf16*>(problem.out), rows, columns)};
+  epilogue.result = {makeMatrix(static_cast<bf16*>(problem.out), rows, columns)};
   return std::make_unique<Launch<Kernel>>(arguments);
 }
 
@@ -93,6 +100,11 @@ std::unique_ptr<Gemm> makeStock(const Problem& problem) {
   arguments.epilogue.ptr_D = static_cast<Element*>(problem.out);
   arguments.epilogue.dD = {problem.n, cute::Int<1>{}, 0};
   return std::make_unique<Launch<Stock>>(arguments);
+}
+
+template <class Fused>
+constexpr FusedKernels fusedKernels() {
+  return {makeWithExchange<Fused>, makeWithExchange<InsideOf<Fused>>};
 }
 
 template <class Fused>
@@ -106,7 +118,7 @@ std::size_t exchangeBytes(int m, int n) {
 template <int tile>
 Kernels kernelsOf() {
   using namespace detail;
-  return {makeStock<StockOf<tile>>, makeWithExchange<FusedOf<tile>>, makeWithExchange<InsideOf<tile>>,
+  return {makeStock<StockOf<tile>>, fusedKernels<FusedOf<tile>>(), fusedKernels<EvtOf<tile>>(),
           exchangeBytes<FusedOf<tile>>};
 }
 

@@ -42,6 +42,7 @@ struct Options {
   std::vector<int> rows{128, 1024, 4096, 8192};
   int swizzle = 4;
   bool everyTile = false;
+  bool registers = false;
   bool nccl = false;
   std::string ncclLibrary, cuBlasLibrary;
   bool json = false;
@@ -70,6 +71,8 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
       .range(1, 8);
   commandLine.addFlag("--every-tile", options.everyTile,
                       "measure every tile, not the one that is chosen for the shape");
+  commandLine.addFlag("--registers", options.registers,
+                      "the fused kernels contribute from registers (a visitor tree), not from shared memory by TMA");
   commandLine.add("--calls", options.timing.calls, "calls per measurement, in one graph").range(1, 10'000);
   commandLine.add("--repeats", options.timing.repeats, "number of measurements; their median is reported")
       .range(1, 10'000);
@@ -127,6 +130,7 @@ class Bench {
   void measure(const Layer& layer, const Sizes& sizes, int tile) {
     const auto [rows, n, k] = sizes;
     const Kernels& kernels = kernels_[static_cast<std::size_t>(tile)];
+    const FusedKernels& fusedKernels = options_.registers ? kernels.fromRegisters : kernels.fromSharedMemory;
     const auto outputCount = static_cast<std::size_t>(rows) * static_cast<std::size_t>(n);
     const int rank = bootstrap_->getRank();
     const auto a = fusionbench::randomRows(*backend_, static_cast<std::size_t>(rows) * static_cast<std::size_t>(k),
@@ -148,7 +152,7 @@ class Bench {
     local.epochs = static_cast<std::uint64_t*>(localEpochs.get());
 
     const auto stock = kernels.makeStock(problem);
-    const auto inside = kernels.makeInside(problem, local);
+    const auto inside = fusedKernels.makeInside(problem, local);
     const auto cuBlasCall = [&](cudaStream_t stream) {
       cublas_.multiply(problem.a, problem.b, problem.out, static_cast<std::size_t>(problem.m),
                        static_cast<std::size_t>(problem.n), static_cast<std::size_t>(problem.k), stream);
@@ -170,10 +174,10 @@ class Bench {
     if (isFused()) {
       const SymmetricMemory memory(*communicator_, bytes, DeviceType::GPU);
       const auto ownEpochs = epochs();
-      const auto fused = kernels.makeFused(problem, {.rank = rank,
-                                                     .window = memory.window<exchangeRanks>(),
-                                                     .epochs = static_cast<std::uint64_t*>(ownEpochs.get()),
-                                                     .wait = wait()});
+      const auto fused = fusedKernels.makeFused(problem, {.rank = rank,
+                                                          .window = memory.window<exchangeRanks>(),
+                                                          .epochs = static_cast<std::uint64_t*>(ownEpochs.get()),
+                                                          .wait = wait()});
       const CollectiveCall allReduce{.collective = CollectiveType::AllReduce,
                                      .input = out.get(),
                                      .output = out.get(),
@@ -209,6 +213,7 @@ class Bench {
                              .add("k", k)
                              .add("tile_rows", cutlassTiles[tile].rows)
                              .add("tile_columns", cutlassTiles[tile].columns)
+                             .add("contributes_from", std::string(options_.registers ? "registers" : "shared memory"))
                              .add("cublas_us", cuBlasTime)
                              .add("stock_us", stockTime)
                              .add("inside_us", insideTime)

@@ -6,6 +6,7 @@
 #include "mscclpp/arch/wide.hpp"
 #include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/basic/vector.hpp"
+#include "mscclpp/basic/wait.hpp"
 #include "mscclpp/collective/collective.hpp"
 #include "mscclpp/collective/row_scratch.hpp"
 #include "mscclpp/config.hpp"
@@ -103,8 +104,65 @@ class RowContribution {
     }
   }
 
+  // ---- for producers that reduce what they contribute themselves, part by part, while they hold it in registers ----
+
+  /// Waits until every other rank has published `parts` parts of a block that this rank reduces; then their
+  /// contributions to it can be read (rankSlots()). Called by all lanes of a warp. blockIndex: of the block of threads.
+  /// Returns whether they arrived, the same in all lanes; if not, the call fails.
+  template <class Warp, WaitPolicy Wait>
+  MSCCLPP_INLINE bool awaitOthers(const Warp& warp, Wait& wait, int blockIndex, std::size_t block,
+                                  std::uint32_t parts) const {
+    for (int i = warp.rank(); i < team().size() - 1; i += warp.size()) {
+      const int from = team().peer(i);
+      await(wait, blockIndex, arrivalsOf(team().rank(), block, from), from, parts,
+            [&](std::uint64_t seen) { return seen >= parts; });
+    }
+    warp.sync();
+    if (!warp.any(hasFailed(wait))) return true;
+    args_.epochs.stop(epoch_);
+    return false;
+  }
+  /// The contributions to the rows of a block that this rank reduces, those of the ranks one after the other.
+  struct RankSlots {
+    const std::byte* first;  ///< those of rank 0, row after row
+    std::size_t perRank;     ///< bytes from rank to rank
+    std::size_t pitch;       ///< bytes from row to row
+  };
+  MSCCLPP_INLINE RankSlots rankSlots(std::size_t block) const {
+    const std::size_t row = block * static_cast<std::size_t>(args_.scratch.rowsPerBlock);
+    return {args_.window.at(team().rank(), args_.scratch.contributionOffset(epoch_, row, 0)),
+            args_.scratch.contributionOffset(0, 0, 1), args_.scratch.rowBytes()};
+  }
+  /// RowDelivery::ToAll: the set of the results of this call (of two), the same at every rank.
+  MSCCLPP_INLINE std::size_t resultSet() const { return epoch_ % 2; }
+  /// RowDelivery::ToAll: announces one part of the results of a block to all other ranks, with release: what the
+  /// threads of the group stored before. Called by all threads of the group, after the group's bulk stores are
+  /// complete. If the call has failed on this rank, it announces nothing, so that the peers' waits fail too.
+  template <ThreadGroup Group>
+  MSCCLPP_INLINE void publishResult(const Group& group, std::size_t block) const {
+    group.sync();
+    if (hasStopped_ || args_.epochs.hasStopped(epoch_ + 1)) return;
+    for (int i = group.rank(); i < team().size() - 1; i += group.size()) {
+      arch::reduceAdd<arch::Order::Release, arch::Scope::System>(resultArrivalsOf(team().peer(i), block), 1u);
+    }
+  }
+
  protected:
   MSCCLPP_INLINE const Team<Ranks>& team() const { return args_.team; }
+  /// Waits until isReached(value of the word), with acquire. One thread.
+  template <WaitPolicy Wait, class Word, class IsReached>
+  MSCCLPP_INLINE void await(Wait& wait, int blockIndex, const Word* word, int peer, std::uint64_t expected,
+                            const IsReached& isReached) const {
+    const WaitSite site{WaitOperation::Progress, team().rank(), peer, static_cast<std::uint32_t>(blockIndex), expected};
+    wait.until(site, [&](std::uint64_t& seen) {
+      seen = arch::load<arch::Order::Acquire, arch::Scope::System>(word);
+      return isReached(seen);
+    });
+  }
+  /// The word at `rank` that counts the parts of a block's results.
+  MSCCLPP_INLINE std::uint32_t* resultArrivalsOf(int rank, std::size_t block) const {
+    return reinterpret_cast<std::uint32_t*>(args_.window.at(rank, args_.scratch.resultArrivalOffset(epoch_, block)));
+  }
   /// The word at `rank` that counts the parts of a block which `from` has published.
   MSCCLPP_INLINE std::uint32_t* arrivalsOf(int rank, std::size_t block, int from) const {
     return reinterpret_cast<std::uint32_t*>(args_.window.at(rank, args_.scratch.arrivalOffset(epoch_, block, from)));

@@ -44,7 +44,7 @@ struct BufferConfig {
   RowFormat format = RowFormat::Bf16;
   std::uint32_t alignment = 1;  ///< of the rows of an expert, as dispatch() places them
   int blocks = 0;               ///< the most blocks of a kernel; 0: one for each multiprocessor that is free
-  int lowLatencyBlocks = 0;     ///< the same of low-latency calls; 0: 64
+  int lowLatencyBlocks = 0;     ///< the same of low-latency calls; 0: 128, or all if there are fewer
   /// dispatch() sends rows that are not quantised by bulk copies, on GPUs of sm_90 and newer: for few blocks.
   bool bulkCopies = false;
 };

@@ -1,4 +1,4 @@
-// The routing of few tokens, which each block computes for itself: a bit for each token and expert or rank.
+// The routing of few tokens, which a block computes for itself: a bit for each token and expert or rank.
 #pragma once
 
 #include "mscclpp/arch/set_bits.hpp"
@@ -18,9 +18,9 @@ MSCCLPP_HOST_DEVICE inline std::size_t blockRoutingWords(const Dimensions& dimen
          static_cast<std::size_t>(dimensions.experts + dimensions.ranks);
 }
 
-/// What layOutRouting() computes, without a barrier of the grid: every block sets a bit for each expert and for each
-/// rank that a token is for, and then counts bits. It reads all choices in every block, and a count takes as many
-/// steps as there are words of 32 tokens: for some hundred tokens. Made by all threads of a block.
+/// Where tokens belong, without a barrier of the grid: a block sets a bit for each expert and for each rank that a
+/// token is for, and then counts bits. A count takes as many steps as there are words of 32 tokens: for some hundred
+/// tokens. Made by all threads of a block.
 template <class GridType>
 class BlockRouting {
  public:
@@ -72,6 +72,10 @@ class BlockRouting {
   }
   MSCCLPP_INLINE std::uint32_t countOfRank(int rank, std::uint32_t tokens) const {
     return bitsBefore(rankBin(rank), tokens);
+  }
+  /// The same of a bin: experts, then ranks.
+  MSCCLPP_INLINE std::uint32_t countOfBin(std::uint32_t bin, std::uint32_t tokens) const {
+    return bitsBefore(bin, tokens);
   }
   /// The index of a token among those for an expert that it has chosen.
   MSCCLPP_INLINE std::uint32_t indexAtExpert(std::uint32_t token, std::uint32_t expert) const {

@@ -62,7 +62,9 @@ struct Dispatch {
   }
   /// Whether a block has these words in shared memory, where a grid has it: then DispatchWorkspace::blockMemory is not
   /// used.
-  static MSCCLPP_HOST_DEVICE bool sharesWords(const Dimensions& dimensions) { return Memory::sharesWords(dimensions); }
+  static MSCCLPP_HOST_DEVICE bool sharesWords(const Dimensions& dimensions) {
+    return moe::sharesWords(blockWords(dimensions));
+  }
   /// Shared memory of a block, where a grid has it: for the queues of bulk copies and, unless they are too many, the
   /// words that the block computes with.
   static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args& args, LaunchShape /*shape*/) {
@@ -103,8 +105,9 @@ struct Dispatch {
     if (!receives) counts::stampHandle(call, Handle::incomplete);  // it may have the stamp of an earlier call
     if (sends) {
       if constexpr (!Call::countsInBlocks) {
-        const bool isLaidOut = layOutRouting(call.grid, args.routing, args.dimensions, args.workspace.layout,
-                                             [&] { return session.syncGrid(*args.workspace.barrier); });
+        const bool isLaidOut =
+            layOutRouting(call.grid, args.routing, args.dimensions, args.workspace.layout, call.blockMemory(),
+                          [&] { return session.syncGrid(*args.workspace.barrier); });
         if (!isLaidOut) return end();
       }
       session.enter([&](int to, std::uint32_t word) { return counts::countFor(call, to, word); });

@@ -8,6 +8,7 @@
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/config.hpp"
 #include "mscclpp/moe/block_routing.hpp"
+#include "mscclpp/moe/block_words.hpp"
 #include "mscclpp/moe/dispatch_memory.hpp"
 #include "mscclpp/moe/row_session.hpp"
 #include "mscclpp/moe/row_source.hpp"
@@ -56,13 +57,7 @@ struct DispatchCall {
 
   /// The words that this block computes with.
   MSCCLPP_INLINE std::uint32_t* blockMemory() const {
-    if constexpr (SharedMemoryGrid<GridType>) {
-      if (Memory::sharesWords(args.dimensions)) {
-        return reinterpret_cast<std::uint32_t*>(grid.sharedMemory() + Memory::queueBytes());
-      }
-    }
-    return args.workspace.blockMemory +
-           static_cast<std::size_t>(grid.blockIndex()) * Memory::blockWords(args.dimensions);
+    return wordsOfBlock(grid, Memory::blockWords(args.dimensions), Memory::queueBytes(), args.workspace.blockMemory);
   }
   MSCCLPP_INLINE auto table() const {
     return RowTable<GridType, Warp>(grid, session.warp(), args.dimensions, blockMemory());

@@ -4,8 +4,10 @@
 #include "mscclpp/basic/team.hpp"
 #include "mscclpp/config.hpp"
 #include "mscclpp/moe/block_routing.hpp"
+#include "mscclpp/moe/block_words.hpp"
 #include "mscclpp/moe/expert_rows.hpp"
 #include "mscclpp/moe/routing.hpp"
+#include "mscclpp/moe/routing_layout.hpp"
 #include "mscclpp/moe/row_link.hpp"
 #include "mscclpp/moe/row_session.hpp"
 #include "mscclpp/moe/row_table.hpp"
@@ -40,15 +42,13 @@ struct DispatchMemory {
   /// Whether each block counts the tokens of the experts for itself (BlockRouting), instead of all blocks together and
   /// with a barrier: for the few tokens that travel as packets.
   static constexpr bool countsInBlocks = !Transport::hasRowFlags;
-  /// More words of a block than this are in global memory.
-  static constexpr std::size_t mostSharedBytes = 48 << 10;
 
+  /// The row table and the bits of all tokens, or those of a layout, which ends before the table begins.
   static MSCCLPP_HOST_DEVICE std::size_t blockWords(const Dimensions& dimensions) {
-    return rowTableWords(dimensions) + (countsInBlocks ? blockRoutingWords(dimensions) : 0);
-  }
-  /// Whether the words are in shared memory, where a grid has it.
-  static MSCCLPP_HOST_DEVICE bool sharesWords(const Dimensions& dimensions) {
-    return blockWords(dimensions) * sizeof(std::uint32_t) <= mostSharedBytes;
+    const std::size_t table = rowTableWords(dimensions);
+    if constexpr (countsInBlocks) return table + blockRoutingWords(dimensions);
+    const std::size_t layout = routingLayoutWords(dimensions);
+    return table > layout ? table : layout;
   }
   static MSCCLPP_HOST_DEVICE constexpr std::size_t queueBytes() {
     if constexpr (Transport::usesBulkCopies) {
@@ -58,7 +58,7 @@ struct DispatchMemory {
     }
   }
   static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Dimensions& dimensions) {
-    return queueBytes() + (sharesWords(dimensions) ? blockWords(dimensions) * sizeof(std::uint32_t) : 0);
+    return queueBytes() + sharedWordBytes(blockWords(dimensions));
   }
 };
 

@@ -2,6 +2,7 @@
 // expert that each block computes for itself.
 #pragma once
 
+#include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/config.hpp"
 #include "mscclpp/moe/expert_rows.hpp"
 #include "mscclpp/moe/routing.hpp"
@@ -26,6 +27,24 @@ MSCCLPP_HOST_DEVICE inline std::size_t rowTableWords(const Dimensions& dimension
   return static_cast<std::size_t>(dimensions.ranks) * DispatchCounts::words(dimensions) +
          static_cast<std::size_t>(dimensions.expertsPerRank()) * 2 + 1;
 }
+
+namespace scan {
+
+/// The sum of the values of the lanes before the caller's, and in `total` of all lanes. Called by all lanes.
+template <WarpGroup Warp>
+MSCCLPP_INLINE std::uint32_t sumOfLanesBefore(const Warp& warp, std::uint32_t value, std::uint32_t& total) {
+  std::uint32_t sum = value;
+  MSCCLPP_UNROLL
+  for (int distance = 1; distance < Warp::width; distance *= 2) {
+    const int source = warp.rank() - distance;
+    const std::uint32_t other = warp.shuffle(sum, source < 0 ? 0 : source);
+    sum += source < 0 ? 0 : other;
+  }
+  total = warp.shuffle(sum, Warp::width - 1);
+  return sum - value;
+}
+
+}  // namespace scan
 
 template <class GridType, class Warp>
 class RowTable {

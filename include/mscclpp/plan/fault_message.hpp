@@ -85,8 +85,13 @@ class FaultMessage {
       case FaultKind::TooLarge:
         return "it is too large to be checked: use fewer chunks, blocks, shares or operations";
       case FaultKind::Deadlock:
-        return "the block waits for ever" +
-               (fault_.otherRank >= 0 ? " for a signal of rank " + std::to_string(fault_.otherRank) : std::string());
+        if (fault_.otherBlock >= 0)
+          return "the block waits for ever: what it waits for comes after " + other +
+                 ", where that block waits for this one, directly or through others";
+        return "the block waits for ever" + (fault_.otherRank >= 0
+                                                 ? " for a signal of rank " + std::to_string(fault_.otherRank) +
+                                                       ", which sends it no more in this call"
+                                                 : ", since nobody is left to end the wait in this call");
       case FaultKind::UnmatchedSignal:
         return "a signal to rank " + std::to_string(fault_.otherRank) + " for which no wait is left";
       case FaultKind::UnbalancedSemaphore:

@@ -102,6 +102,14 @@ class SimulatedCounters {
     return kind == OperationKind::Wait || kind == OperationKind::Acquire;
   }
 
+  /// Whether an operation of a block raises the counter for which another block waits.
+  constexpr bool raisesFor(std::int32_t waiting, std::int32_t index, const Operation& operation) const {
+    if (!raises(operation.kind)) return false;
+    for (std::int32_t k = 0; k < operation.references.count; ++k)
+      if (waitsFor(waiting, counterOf(index, operation, k))) return true;
+    return false;
+  }
+
  private:
   constexpr void makeCounters() {
     ends_ = otherEnds(state_.plan);

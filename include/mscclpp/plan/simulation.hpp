@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "mscclpp/plan/awaited_block.hpp"
 #include "mscclpp/plan/simulated_counters.hpp"
 #include "mscclpp/plan/simulated_data.hpp"
 
@@ -171,22 +172,34 @@ class Simulation {
     return true;
   }
 
-  /// Reports a block that has not come to the end of its last call.
+  /// Reports a block that has not come to the end of its last call: one for which nobody is left to do what it waits
+  /// for, which the first such block waits for, directly or through others; or else one of those that wait for each
+  /// other.
   constexpr void checkDeadlock() {
-    for (std::int32_t index = 0; index < countOf(state_.blocks); ++index) {
-      const SimulationState::BlockState& block = state_.blocks[index];
-      if (state_.callerCalls[block.rank] >= state_.calls || block.finished) continue;
-      state_.report(FaultKind::Deadlock, index, block.next);
-      const Operation& operation = state_.plan.operations[state_.plan.blocks[index].operations.first + block.next];
-      if (SimulatedCounters::waits(operation.kind)) {
-        state_.fault.index = state_.plan.references[operation.references.first + block.reference];
-        if (operation.kind == OperationKind::Wait)
-          state_.fault.otherRank = state_.plan.channels[state_.channelOf(index, operation, block.reference)].peer;
-      } else if (operation.kind == OperationKind::Barrier) {
-        state_.fault.index = operation.index;
-      }
-      return;
+    const AwaitedBlock awaited(state_, counters_);
+    std::int32_t index = 0;
+    while (index < countOf(state_.blocks) && !awaited.isStopped(index)) ++index;
+    if (index == countOf(state_.blocks)) return;
+    std::vector<bool> seen(state_.blocks.size());
+    std::int32_t next = awaited.of(index);
+    for (; next >= 0 && !seen[next]; next = awaited.of(index)) {
+      seen[index] = true;
+      index = next;
     }
+    state_.report(FaultKind::Deadlock, index, state_.blocks[index].next);
+    const Operation& operation = awaited.operationAt(index);
+    if (SimulatedCounters::waits(operation.kind)) {
+      state_.fault.index = state_.plan.references[operation.references.first + state_.blocks[index].reference];
+      if (operation.kind == OperationKind::Wait)
+        state_.fault.otherRank =
+            state_.plan.channels[state_.channelOf(index, operation, state_.blocks[index].reference)].peer;
+    } else if (operation.kind == OperationKind::Barrier) {
+      state_.fault.index = operation.index;
+    }
+    if (next < 0) return;
+    state_.fault.otherRank = state_.rankOf(next);
+    state_.fault.otherBlock = next - state_.plan.rankPlans[state_.fault.otherRank].blocks.first;
+    state_.fault.otherOperation = state_.blocks[next].next;
   }
 
   std::vector<std::int32_t> iterations_;

@@ -1,7 +1,6 @@
 // Kernels of CUTLASS in bfloat16 with an all-reduce: a pingpong kernel in two hops, straight from its shared memory,
 // one with small tiles in one hop, for few rows, and a cooperative one.
 #include "gemm_cases.cuh"
-#include "tests/fusion/gemm/random_shapes.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -27,19 +26,6 @@ template <CutlassTile tile, RowDelivery delivery>
 void check(const std::vector<GemmShape>& shapes) {
   checkGemm<Fused<tile, delivery>, ranks>(shapes, false, alphaOne);
 }
-/// Few steps each: what varies are edges, and the numbers of tiles. The columns of a scratch are fixed.
-template <CutlassTile tile, RowDelivery delivery>
-void checkRandom(unsigned seed) {
-  constexpr int widths = 10;
-  std::mt19937 random(seed);
-  const auto atMost = [&](int most) { return static_cast<int>(random() % static_cast<unsigned>(most)) + 1; };
-  for (int i = 0; i < widths; ++i) {
-    std::vector<GemmShape> shapes(static_cast<std::size_t>(std::max(1, randomShapes() / widths)));
-    const int n = 8 * atMost(50);
-    for (GemmShape& shape : shapes) shape = {atMost(300), n, 8 * atMost(9)};
-    check<tile, delivery>(shapes);
-  }
-}
 
 }  // namespace
 
@@ -50,11 +36,11 @@ TEST_CASE("CUTLASS: GEMM and all-reduce, columns that are no multiple of a tile,
   check<cutlassTiles[2], RowDelivery::ToAll>({{1500, 904, 192}, {129, 904, 512}});
 }
 TEST_CASE("CUTLASS: GEMM and all-reduce, random shapes") {
-  checkRandom<cutlassTiles[2], RowDelivery::ToAll>(1);
+  checkRandomGemms<Fused<cutlassTiles[2], RowDelivery::ToAll>, ranks>(1, alphaOne);
 }
 TEST_CASE("CUTLASS: GEMM and all-reduce in one hop") {
   check<smallTile, RowDelivery::Redundant>({{16, 1000, 256}, {1, 1000, 512}, {200, 1000, 72}});
 }
 TEST_CASE("CUTLASS: a cooperative GEMM and all-reduce in one hop, random shapes") {
-  checkRandom<narrowTile, RowDelivery::Redundant>(2);
+  checkRandomGemms<Fused<narrowTile, RowDelivery::Redundant>, ranks>(2, alphaOne);
 }

@@ -8,13 +8,16 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <type_traits>
 #include <vector>
 
 #include "mscclpp/basic/element.hpp"
+#include "mscclpp/fusion/cutlass/evt_row_exchange.cuh"
 #include "mscclpp/fusion/cutlass/gemm_row_exchange.cuh"
 #include "mscclpp/fusion/cutlass/stock_gemm.cuh"
 #include "tests/backend/gpu.cuh"
 #include "tests/backend/test_data.hpp"
+#include "tests/fusion/gemm/random_shapes.hpp"
 
 namespace mscclpp::test {
 
@@ -55,11 +58,15 @@ inline GemmInputs gemmInputs(const GemmShape& shape, unsigned seed, bool isScale
   return inputs;
 }
 
-/// Whether `output` of `rows` rows of n bfloat16 is the sum over the ranks, each part rounded once and the sum once;
+/// The largest relative error of a rounding to T.
+template <class T>
+inline constexpr double roundingBound = std::is_same_v<T, bf16> ? 1.0 / 256 : 1.0 / 2048;
+
+/// Whether `output` of `rows` rows of n elements is the sum over the ranks, each part rounded once and the sum once;
 /// rowOf(i): the row of the problem that is row i of the output. In double precision; the bound is twice that of the
 /// roundings, and of the additions in float.
-template <class RowOf>
-bool isGemmSum(const GemmShape& shape, const std::vector<GemmInputs>& ranks, const std::vector<bf16>& output,
+template <class T, class RowOf>
+bool isGemmSum(const GemmShape& shape, const std::vector<GemmInputs>& ranks, const std::vector<T>& output,
                std::size_t rows, const RowOf& rowOf) {
   const auto n = static_cast<std::size_t>(shape.n), depth = static_cast<std::size_t>(shape.k);
   for (std::size_t r = 0; r < rows; ++r) {
@@ -77,10 +84,10 @@ bool isGemmSum(const GemmShape& shape, const std::vector<GemmInputs>& ranks, con
         const double scale = double{rank.rowScales[i]} * rank.columnScales[j];
         sum += part * scale;
         // Tensor cores of fp8 keep fewer bits of a sum than float.
-        bound += std::fabs(part * scale) / 256 + magnitude * scale / (1 << 12);
+        bound += std::fabs(part * scale) * roundingBound<T> + magnitude * scale / (1 << 12);
       }
-      const double got = widen<bf16>(output[r * n + j]);
-      if (!(std::fabs(got - sum) <= bound + std::fabs(sum) / 256)) {
+      const double got = widen<T>(output[r * n + j]);
+      if (!(std::fabs(got - sum) <= bound + std::fabs(sum) * roundingBound<T>)) {
         MESSAGE("row " << i << ", column " << j << ": " << got << " instead of " << sum);
         return false;
       }
@@ -90,13 +97,14 @@ bool isGemmSum(const GemmShape& shape, const std::vector<GemmInputs>& ranks, con
 }
 
 /// Runs calls of different lengths on one scratch, and checks the whole outputs of all ranks. Kernel: a
-/// GemmRowExchange. scales(arguments, rowScales, columnScales) sets the scales of the epilogue.
+/// RowExchangeKernel. scales(arguments, rowScales, columnScales) sets the scales of the epilogue.
 template <class Kernel, int Ranks, class SetScales>
 void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetScales& setScales) {
   using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
   using ElementA = typename Kernel::ElementA;
   using ElementB = typename Kernel::ElementB;
   using Scratch = typename Kernel::Scratch;
+  using T = typename Kernel::T;
   constexpr bool isScatter = Scratch::delivery == RowDelivery::ToOwner;
   const int n = shapes[0].n;
   int maxRows = 0, maxDepth = 0;
@@ -127,7 +135,7 @@ void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetSca
       CAPTURE(shape.m);
       CAPTURE(shape.k);
       const std::size_t count = static_cast<std::size_t>(shape.m) * rowsB;
-      auto outputs = backend.allocate(Ranks, (count + 64) * sizeof(bf16), poisonByte);
+      auto outputs = backend.allocate(Ranks, (count + 64) * sizeof(T), poisonByte);
       std::vector<GemmInputs> inputs;
       std::vector<Gemm> gemms(Ranks);
       const GpuStreams streams(Ranks);
@@ -147,15 +155,16 @@ void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetSca
                               {shape.k, cute::Int<1>{}, 0}};
         setScales(arguments.epilogue.thread, reinterpret_cast<const float*>(rowScales.window().at(rank)),
                   reinterpret_cast<const float*>(columnScales.window().at(rank)));
-        auto& exchange = arguments.epilogue.exchange;
+        auto& epilogue = Kernel::exchangeArguments(arguments);
+        auto& exchange = epilogue.exchange;
         exchange.team = Team<Ranks>(rank, Ranks);
         exchange.window = makeWindow<Ranks>(windows.window().base, Ranks);
         exchange.epochs = {reinterpret_cast<std::uint64_t*>(epochs.window().at(rank))};
         exchange.scratch = scratch;
         exchange.count = static_cast<std::size_t>(shape.m);
         exchange.wait = backend.wait();
-        arguments.epilogue.result = {makeMatrix(reinterpret_cast<bf16*>(outputs.window().at(rank)),
-                                                Kernel::outputRows(exchange.count, rank).size(), rowsB)};
+        epilogue.result = {makeMatrix(reinterpret_cast<T*>(outputs.window().at(rank)),
+                                      Kernel::outputRows(exchange.count, rank).size(), rowsB)};
         // Ranks that share a GPU must be resident together.
         arguments.hw_info.sm_count = perGpu > 1 ? 32 : 0;
         REQUIRE(Gemm::can_implement(arguments) == cutlass::Status::kSuccess);
@@ -172,7 +181,7 @@ void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetSca
       if (backend.control()->expired != 0) FAIL(describe(backend.control()->record));
       for (int rank = 0; rank < Ranks; ++rank) {
         CAPTURE(rank);
-        const auto output = outputs.template read<bf16>(rank);
+        const auto output = outputs.template read<T>(rank);
         const Range present = Kernel::outputRows(static_cast<std::size_t>(shape.m), rank);
         const std::size_t rows = present.size();
         CHECK(isGemmSum(shape, inputs, output, rows, [&](std::size_t row) { return present.begin + row; }));
@@ -184,11 +193,26 @@ void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetSca
         }
         CHECK(isPoisonAfter);
         if (!isScatter) {
-          const auto first = outputs.template read<bf16>(0);
-          CHECK(std::memcmp(output.data(), first.data(), count * sizeof(bf16)) == 0);
+          const auto first = outputs.template read<T>(0);
+          CHECK(std::memcmp(output.data(), first.data(), count * sizeof(T)) == 0);
         }
       }
     }
+  }
+}
+
+/// The same with random shapes. Few steps each: what varies are edges, and the numbers of tiles. The columns of a
+/// scratch are fixed.
+template <class Kernel, int Ranks, class SetScales>
+void checkRandomGemms(unsigned seed, const SetScales& setScales) {
+  constexpr int widths = 10;
+  std::mt19937 random(seed);
+  const auto atMost = [&](int most) { return static_cast<int>(random() % static_cast<unsigned>(most)) + 1; };
+  for (int i = 0; i < widths; ++i) {
+    std::vector<GemmShape> shapes(static_cast<std::size_t>(std::max(1, randomShapes() / widths)));
+    const int n = 8 * atMost(50);
+    for (GemmShape& shape : shapes) shape = {atMost(300), n, 8 * atMost(9)};
+    checkGemm<Kernel, Ranks>(shapes, false, setScales);
   }
 }
 

@@ -3,7 +3,7 @@
 
 #include <cutlass/gemm/kernel/gemm_universal.hpp>
 
-#include "mscclpp/fusion/cutlass/contributing_epilogue.cuh"
+#include "mscclpp/fusion/cutlass/consumer_grid.cuh"
 #include "mscclpp/fusion/cutlass/gathering_mainloop.cuh"
 #include "mscclpp/fusion/cutlass/tile_order.cuh"
 

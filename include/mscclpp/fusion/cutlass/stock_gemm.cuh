@@ -12,8 +12,9 @@ namespace mscclpp {
 
 /// StockGemm<tile, Operand, Output>::Type is a cutlass::gemm::kernel::GemmUniversal that multiplies A (rows x depth) by
 /// the transpose of B (columns x depth), accumulates in fp32 and has no C, as GemmRowExchange and AllGatherGemmKernel
-/// want it. Operand: of A and B; Output: of D; every row begins at a multiple of 16 bytes. Fusion: what the epilogue
-/// makes of the accumulators. reservedBytes: shared memory that is left to others, for AllGatherGemmKernel 256.
+/// want it. Operand: of A and B; Output: of D, or void if there is none, since Fusion stores (ContributeTiles); every
+/// row begins at a multiple of 16 bytes. Fusion: what the epilogue makes of the accumulators. reservedBytes: shared
+/// memory that is left to others, for AllGatherGemmKernel 256.
 template <CutlassTile tile, class Operand, class Output,
           class Fusion = cutlass::epilogue::fusion::LinearCombination<Output, float, void, float>,
           int reservedBytes = 0>
@@ -28,7 +29,8 @@ class StockGemm {
   using RowMajor = cutlass::layout::RowMajor;
   using ColumnMajor = cutlass::layout::ColumnMajor;
   template <class Element>
-  static constexpr int alignment = 128 / cutlass::sizeof_bits<Element>::value;
+  static constexpr int alignment =
+      128 / cutlass::sizeof_bits<cute::conditional_t<cute::is_void_v<Element>, cutlass::half_t, Element>>::value;
 
   using Epilogue = typename cutlass::epilogue::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape,

@@ -1,0 +1,183 @@
+// Epilogue callbacks of CUTLASS for tiles that are stored elsewhere than they are in the problem, and to which the
+// contributions of other ranks are added in registers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cute/tensor.hpp>
+#include <cutlass/epilogue/fusion/sm90_visitor_tma_warpspecialized.hpp>
+
+#include "mscclpp/arch/wide.hpp"
+#include "mscclpp/arch/word.hpp"
+#include "mscclpp/basic/element.hpp"
+#include "mscclpp/basic/vector.hpp"
+#include "mscclpp/config.hpp"
+
+namespace mscclpp {
+
+/// What the callbacks are told of a tile. It takes the place of the tile's coordinate along K, of which an epilogue has
+/// no use.
+struct ExchangedTile {
+  int row = 0;  ///< of tiles, in the problem
+  /// What rank 0 contributes to the first element of the tile; null: nothing is added to the tile.
+  const std::byte* contributions = nullptr;
+  std::size_t perRank = 0;  ///< bytes from rank to rank
+  std::size_t pitch = 0;    ///< bytes from row to row
+  int rank = 0;             ///< this one, whose contribution is the tile
+};
+
+namespace detail {
+
+/// The callbacks of one tile, to whose values those of the other ranks are added: each rank's value is rounded to T,
+/// they are added in rank order in fp32, and the sum is rounded once, when it is stored. Every thread loads the
+/// contributions to its elements itself, pair by pair, since it holds pairs of neighbouring columns; those of `depth`
+/// subtiles are in flight while the ones before are stored.
+template <class Callbacks, class T, int Ranks, class Coordinates>
+struct SummingCallbacks : Callbacks {
+  static constexpr int elements = cute::size<0>(Coordinates{}) * cute::size<1>(Coordinates{}) *
+                                  cute::size<2>(Coordinates{});  ///< of a thread in a subtile
+  static constexpr int subtileRows = cute::size<3>(Coordinates{});
+  static constexpr int subtiles = subtileRows * cute::size<4>(Coordinates{});
+  static constexpr int pairs = elements / 2;
+  static constexpr int mostWords = 32;  ///< registers of a thread for contributions
+  static constexpr int wanted = mostWords / (pairs * (Ranks - 1));
+  static constexpr int depth = wanted < 1 ? 1 : wanted < subtiles ? wanted : subtiles;
+
+  /// row, column: of the thread's first element, in the tile; columnsLeft: from there to the end of the problem.
+  CUTLASS_DEVICE SummingCallbacks(Callbacks&& callbacks, const ExchangedTile& tile, const Coordinates& coordinates,
+                                  int row, int column, int columnsLeft)
+      : Callbacks(cute::forward<Callbacks>(callbacks)),
+        tile_(tile),
+        coordinates_(coordinates),
+        first_(tile.contributions + static_cast<std::size_t>(row) * tile.pitch +
+               static_cast<std::size_t>(column) * sizeof(T)),
+        columnsLeft_(columnsLeft) {}
+
+  CUTLASS_DEVICE void begin() {
+    Callbacks::begin();
+    if (tile_.contributions == nullptr) return;
+    MSCCLPP_UNROLL
+    for (int subtile = 0; subtile < depth; ++subtile) load(subtile);
+  }
+  template <class Accumulator, int N>
+  CUTLASS_DEVICE auto visit(const cutlass::Array<Accumulator, N>& accumulators, int part, int subtileRow,
+                            int subtileColumn) {
+    static_assert(N % 2 == 0 && elements % N == 0);
+    auto values = Callbacks::visit(accumulators, part, subtileRow, subtileColumn);
+    if (tile_.contributions == nullptr) return values;
+    using Value = typename decltype(values)::Element;
+    const int slot = (subtileColumn * subtileRows + subtileRow) % depth;
+    MSCCLPP_UNROLL
+    for (int i = 0; i < N / 2; ++i) {
+      const Vector<T, 2> rounded{narrow<T>(static_cast<float>(values[2 * i])),
+                                 narrow<T>(static_cast<float>(values[2 * i + 1]))};
+      const auto own = arch::bitCast<std::uint32_t>(rounded);
+      const int pair = part * (N / 2) + i;
+      float sums[2] = {};
+      MSCCLPP_UNROLL
+      for (int rank = 0; rank < Ranks; ++rank) {
+        std::uint32_t word = own;
+        if (rank < Ranks - 1 && rank < tile_.rank) word = words_[slot][rank < Ranks - 1 ? rank : 0][pair];
+        if (rank > 0 && rank > tile_.rank) word = words_[slot][rank > 0 ? rank - 1 : 0][pair];
+        const auto term = arch::bitCast<Vector<T, 2>>(word);
+        MSCCLPP_UNROLL
+        for (int k = 0; k < 2; ++k) sums[k] = rank == 0 ? widen<T>(term[k]) : sums[k] + widen<T>(term[k]);
+      }
+      MSCCLPP_UNROLL
+      for (int k = 0; k < 2; ++k) values[2 * i + k] = Value(sums[k]);
+    }
+    return values;
+  }
+  CUTLASS_DEVICE void end_loop(int subtileRow, int subtileColumn) {
+    Callbacks::end_loop(subtileRow, subtileColumn);
+    const int next = subtileColumn * subtileRows + subtileRow + depth;
+    if (tile_.contributions != nullptr && next < subtiles) load(next);
+  }
+
+ private:
+  CUTLASS_DEVICE void load(int subtile) {
+    const auto at = coordinates_(cute::_, cute::_, cute::_, subtile % subtileRows, subtile / subtileRows);
+    MSCCLPP_UNROLL
+    for (int pair = 0; pair < pairs; ++pair) {
+      const auto element = at(2 * pair);
+      const int column = cute::get<1>(element);
+      const std::byte* const from = first_ + static_cast<std::size_t>(cute::get<0>(element)) * tile_.pitch +
+                                    static_cast<std::size_t>(column) * sizeof(T);
+      MSCCLPP_UNROLL
+      for (int peer = 0; peer < Ranks - 1; ++peer) {
+        const int rank = peer < tile_.rank ? peer : peer + 1;
+        words_[subtile % depth][peer][pair] =
+            column < columnsLeft_
+                ? arch::loadPlain<std::uint32_t>(from + static_cast<std::size_t>(rank) * tile_.perRank)
+                : 0;
+      }
+    }
+  }
+
+  const ExchangedTile tile_;
+  const Coordinates coordinates_;
+  const std::byte* const first_;
+  const int columnsLeft_;
+  std::uint32_t words_[depth][Ranks - 1][pairs];
+};
+
+}  // namespace detail
+
+/// The callbacks Fusion in an epilogue whose coordinates are not those of the problem: Fusion gets these, so that what
+/// depends on a row or a column (scales, a bias, an edge) is right. The coordinate along K of the epilogue is an
+/// ExchangedTile. sums: whether tiles may have contributions of other ranks, of elements T.
+template <class Fusion, class T, int Ranks, bool sums>
+struct ExchangeCallbacks : Fusion {
+  using SharedStorage = typename Fusion::SharedStorage;
+  using Arguments = typename Fusion::Arguments;
+
+  struct Params {
+    typename Fusion::Params fusion;
+    int rows;  ///< of the problem
+  };
+
+  template <class ProblemShape>
+  static Params to_underlying_arguments(const ProblemShape& problem, const Arguments& arguments, void* workspace) {
+    return {Fusion::to_underlying_arguments(problem, arguments, workspace), static_cast<int>(cute::get<0>(problem))};
+  }
+
+  CUTLASS_HOST_DEVICE ExchangeCallbacks() {}
+  CUTLASS_HOST_DEVICE ExchangeCallbacks(const Params& params, const SharedStorage& shared)
+      : Fusion(params.fusion, shared), rows_(params.rows) {}
+
+  template <bool ReferenceSource, class... Args>
+  CUTLASS_DEVICE auto get_consumer_store_callbacks(
+      const cutlass::epilogue::fusion::detail::ConsumerStoreArgs<Args...>& stored) {
+    const ExchangedTile tile = cute::get<2>(stored.tile_coord_mnkl);
+    const int tileRows = static_cast<int>(cute::size<0>(stored.tile_shape_mnk));
+    const int tileColumn = cute::get<1>(stored.tile_coord_mnkl);
+    const int left = rows_ - tile.row * tileRows;
+    const int leftWhereStored =
+        cute::get<0>(stored.problem_shape_mnkl) - cute::get<0>(stored.tile_coord_mnkl) * tileRows;
+    auto problem = stored.problem_shape_mnkl;
+    cute::get<0>(problem) = rows_;
+    cute::get<3>(problem) = 1;
+    auto residue = stored.residue_cD;
+    cute::get<0>(residue) += left - leftWhereStored;
+    auto ofThread = stored.residue_tCcD;
+    cute::get<0>(ofThread) += left - leftWhereStored;
+    const cutlass::epilogue::fusion::detail::ConsumerStoreArgs args(
+        problem, stored.tile_shape_mnk, cute::make_coord(tile.row, tileColumn, cute::_, 0), stored.tiled_mma,
+        stored.epi_tile, stored.tiled_copy, stored.cD, residue, stored.tCcD, ofThread, stored.tCrC, stored.thread_idx);
+    auto callbacks = Fusion::template get_consumer_store_callbacks<ReferenceSource>(args);
+    if constexpr (!sums) {
+      return callbacks;
+    } else {
+      const int columnsLeft = cute::get<1>(ofThread);
+      const int column = static_cast<int>(cute::get<1>(problem)) - columnsLeft -
+                         tileColumn * static_cast<int>(cute::size<1>(stored.tile_shape_mnk));
+      return detail::SummingCallbacks<decltype(callbacks), T, Ranks, cute::remove_cvref_t<decltype(stored.tCcD)>>(
+          cute::move(callbacks), tile, stored.tCcD, left - cute::get<0>(ofThread), column, columnsLeft);
+    }
+  }
+
+ private:
+  int rows_ = 0;
+};
+
+}  // namespace mscclpp
