@@ -123,8 +123,11 @@ class BasicProxyService<Trigger>::State {
     const Device& device = port.connection.localDevice();
     if (to == nullptr || from == nullptr || !port.connection.supportsWriteValue()) return {};
     if (device.type == DeviceType::GPU && detail::gpuOf(from->data()) != device.id) return {};
-    const auto isAligned = [](const void* data) { return reinterpret_cast<std::uintptr_t>(data) % 8 == 0; };
-    if (!isAligned(to->data()) || !isAligned(from->data())) return {};
+    // By the owner's address: over a network the memory is not mapped here.
+    const auto isAligned = [](const RegisteredMemory& memory) {
+      return reinterpret_cast<std::uintptr_t>(memory.originalDataPtr()) % 8 == 0;
+    };
+    if (!isAligned(*to) || !isAligned(*from)) return {};
     return {static_cast<const std::byte*>(from->data()), from->size()};
   }
 

@@ -79,7 +79,8 @@ void bindConnections(nb::module_& module) {
            "A flush that does not wait: of the operations issued, numbered from 1, all up to this one have completed.")
       .def("write_value", &Connection::writeValue, "dst"_a, "dst_offset"_a, "value"_a, Unlocked(),
            "Writes 8 bytes, in order with the other operations. Raises InvalidUsage unless supports_write_value().")
-      .def("supports_write_value", &Connection::supportsWriteValue, "True if each rank has mapped the other's memory.")
+      .def("supports_write_value", &Connection::supportsWriteValue,
+           "True if each rank has mapped the other's memory, and over TCP.")
       .def("transport", &Connection::transport)
       .def("remote_transport", &Connection::remoteTransport)
       .def("context", &Connection::context)

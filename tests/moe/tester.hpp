@@ -49,6 +49,12 @@ enum class WrongCounts {
   Early     ///< threads count before the others of their block have set their bits
 };
 
+/// The ports of the ranks (moe::RowPorts) for one exchange.
+struct MoePorts {
+  const void* channels[maxMoeRanks];
+  std::byte* staging[maxMoeRanks];
+};
+
 struct MoeParameters {
   moe::Dimensions dimensions;
   std::uint32_t tokens[maxMoeCalls][maxMoeRanks];
@@ -68,7 +74,9 @@ struct MoeParameters {
   int smallRank;   ///< -1: none; says that its output holds one row
   int sentCall;    ///< -1: none; its dispatch, with the handle of the call before, is sent and not received
   int maxBlocks;
+  int ranksPerHost;  ///< over ports: so many ranks in a row have mapped each other's windows
   Window<> dispatchScratch, combineScratch, epochs, memory;
+  MoePorts dispatchPorts, combinePorts;
   MoeOffsets at;
   BoundedWait wait;
 };
@@ -139,6 +147,19 @@ struct MoeBody {
     return reinterpret_cast<T*>(p.memory.at(rank, offset));
   }
 
+  /// Gives the arguments their window, and what else leads to the other ranks.
+  template <class Args>
+  MSCCLPP_INLINE void connect(Args& args, int rank, const Window<>& scratch,
+                              [[maybe_unused]] const MoePorts& ports) const {
+    args.window = scratch;
+    if constexpr (Transport::usesPorts) {
+      args.ports = {static_cast<const typename Transport::Channel*>(ports.channels[rank]), ports.staging[rank]};
+      for (int peer = 0; peer < p.dimensions.ranks; ++peer) {
+        if (peer / p.ranksPerHost != rank / p.ranksPerHost) args.window.base[peer] = nullptr;
+      }
+    }
+  }
+
   template <class GridType>
   MSCCLPP_HOST_DEVICE void operator()(int rank, const GridType& grid) const {
     if (rank == p.absentRank) return;
@@ -155,7 +176,7 @@ struct MoeBody {
           local<std::uint64_t>(rank, p.at.stamp + at),    7};
       typename Dispatch::Args dispatch{};
       dispatch.team = Team<>(rank, p.dimensions.ranks);
-      dispatch.window = p.dispatchScratch;
+      connect(dispatch, rank, p.dispatchScratch, p.dispatchPorts);
       dispatch.epochs = {epochs};
       dispatch.scratch = Dispatch::scratchFor(p.dimensions, p.rowPacks, kind != RowKind::Plain);
       dispatch.count = p.tokens[call][rank];
@@ -187,7 +208,7 @@ struct MoeBody {
 
       typename Combine::Args combine{};
       combine.team = dispatch.team;
-      combine.window = p.combineScratch;
+      connect(combine, rank, p.combineScratch, p.combinePorts);
       combine.epochs = {epochs + epochWords};
       combine.scratch = Combine::scratchFor(p.dimensions, p.resultPacks);
       combine.count = dispatch.count;
@@ -260,8 +281,25 @@ std::vector<T> slice(const std::vector<std::byte>& memory, std::size_t offset, s
   return result;
 }
 
-/// BodyType: a MoeBody.
-template <class Transport, RowKind kind, class BodyType = MoeBody<Transport, kind>>
+/// Windows that all ranks have mapped.
+class MappedWindows {
+ public:
+  MappedWindows(const Backend<>& backend, const MoeParameters& p, std::size_t dispatchBytes, std::size_t combineBytes,
+                int initialByte)
+      : dispatch_(backend.allocate(p.dimensions.ranks, dispatchBytes, initialByte)),
+        combine_(backend.allocate(p.dimensions.ranks, combineBytes, initialByte)) {}
+  void giveTo(MoeParameters& p) const {
+    p.dispatchScratch = dispatch_.window();
+    p.combineScratch = combine_.window();
+  }
+
+ private:
+  using Buffers = decltype(Backend<>().allocate(1, 1, 0));
+  Buffers dispatch_, combine_;
+};
+
+/// BodyType: a MoeBody. Links: what connects the ranks, constructed as MappedWindows.
+template <class Transport, RowKind kind, class BodyType = MoeBody<Transport, kind>, class Links = MappedWindows>
 class MoeTester {
  public:
   using Body = BodyType;
@@ -286,8 +324,7 @@ class MoeTester {
     const auto dispatchSlots = Body::Dispatch::scratchFor(p_.dimensions, p_.rowPacks, kind != RowKind::Plain);
     const auto combineSlots = Body::Combine::scratchFor(p_.dimensions, p_.resultPacks);
     REQUIRE(dispatchSlots.isValid());
-    auto dispatchScratch = backend.allocate(ranks, dispatchSlots.windowBytes(), Transport::initialByte);
-    auto combineScratch = backend.allocate(ranks, combineSlots.windowBytes(), Transport::initialByte);
+    const Links links(backend, p_, dispatchSlots.windowBytes(), combineSlots.windowBytes(), Transport::initialByte);
     auto epochs = backend.allocate(ranks, 2 * epochWords * sizeof(std::uint64_t), 0);
     auto memory = backend.allocate(ranks, p_.at.bytes, poisonByte);
     for (int rank = 0; rank < ranks; ++rank) {
@@ -306,8 +343,7 @@ class MoeTester {
       }
     }
     MoeParameters p = p_;
-    p.dispatchScratch = dispatchScratch.window();
-    p.combineScratch = combineScratch.window();
+    links.giveTo(p);
     p.epochs = epochs.window();
     p.memory = memory.window();
     p.wait = backend.wait(timeout);
@@ -570,6 +606,7 @@ inline MoeParameters moeParameters(int ranks, int expertsPerRank, int topk, std:
   p.hasWeights = true;
   p.slowRank = p.absentRank = p.smallRank = p.sentCall = -1;
   p.maxBlocks = 4;
+  p.ranksPerHost = 1;
   std::mt19937 random(seed);
   for (int call = 0; call < calls; ++call) {
     for (int rank = 0; rank < ranks; ++rank) {

@@ -33,6 +33,7 @@ class TcpConnection : public NetworkConnection {
   ~TcpConnection() override;
 
   std::uint64_t completed() override;
+  bool supportsWriteValue() const override { return true; }
 
  protected:
   void postBatch() override;

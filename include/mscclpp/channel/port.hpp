@@ -180,6 +180,12 @@ struct BasicPortChannelHandle : BasicBasePortChannelHandle<Trigger> {
   MSCCLPP_INLINE bool put(std::uint64_t offset, std::uint64_t size) const {
     return put<releaseScope>(offset, offset, size);
   }
+  /// The same with the caller's wait policy, for a FIFO that stays full.
+  template <ReleaseScope releaseScope = ReleaseScope::System, WaitPolicy Wait>
+  MSCCLPP_INLINE bool put(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size, Wait& policy) const {
+    const Trigger trigger = makeTrigger(0, dstOffset, srcOffset, size);
+    return this->fifo_.template push<releaseScope>(trigger, policy) != invalidTriggerPosition;
+  }
   template <ReleaseScope releaseScope = ReleaseScope::System>
   MSCCLPP_INLINE bool putWithSignal(std::uint64_t dstOffset, std::uint64_t srcOffset, std::uint64_t size) const {
     return request<releaseScope>(TriggerFlag, dstOffset, srcOffset, size);
@@ -216,13 +222,18 @@ struct BasicPortChannelHandle : BasicBasePortChannelHandle<Trigger> {
   template <ReleaseScope releaseScope>
   MSCCLPP_INLINE bool request(TriggerType more, std::uint64_t dstOffset, std::uint64_t srcOffset,
                               std::uint64_t size) const {
+    const Trigger trigger = makeTrigger(more, dstOffset, srcOffset, size);
+    return this->fifo_.template push<releaseScope>(trigger) != invalidTriggerPosition;
+  }
+  MSCCLPP_INLINE Trigger makeTrigger(TriggerType more, std::uint64_t dstOffset, std::uint64_t srcOffset,
+                                     std::uint64_t size) const {
     PortRequest request{TriggerData | more, dst_, dstOffset, src_, srcOffset, size, this->semaphoreId_};
     if (size == sizeof(std::uint64_t) && (dstOffset | srcOffset) % sizeof(std::uint64_t) == 0 &&
         srcOffset < srcBytes_) {
       const auto value = arch::loadPlain<std::uint64_t>(srcData_ + srcOffset);
       request = {TriggerValue | more, dst_, dstOffset, 0, 0, value, this->semaphoreId_};
     }
-    return this->fifo_.template push<releaseScope>(Trigger::make(request)) != invalidTriggerPosition;
+    return Trigger::make(request);
   }
 };
 

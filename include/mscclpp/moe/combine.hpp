@@ -7,9 +7,9 @@
 #include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/basic/vector.hpp"
 #include "mscclpp/collective/call_check.hpp"
-#include "mscclpp/collective/collective.hpp"
 #include "mscclpp/config.hpp"
 #include "mscclpp/moe/expert_rows.hpp"
+#include "mscclpp/moe/row_link.hpp"
 #include "mscclpp/moe/row_session.hpp"
 #include "mscclpp/moe/row_transport.hpp"
 
@@ -19,7 +19,7 @@ namespace mscclpp::moe {
 /// has not been written by a dispatch of so many tokens with the same Handle::identity, which has received its rows,
 /// the call fails (outcome OtherHandle).
 template <int Ranks, class Transport>
-struct CombineArgs : CollectiveArgs<Ranks, RowSlots<Transport>> {
+struct CombineArgs : RowArgs<Ranks, Transport> {
   Dimensions dimensions;
   Handle handle;          ///< of the dispatch
   EpochWords dispatches;  ///< of the dispatch: after a failed one the handle is unfit, and combine does nothing

@@ -30,9 +30,9 @@ namespace mscclpp::moe {
 /// seen: the rows). A rank whose output may be too small (not holdsEveryRouting()) says so at its entry, and the others
 /// await its report, which is there before its rows over a StoreTransport, and one hop after its entry else.
 ///
-/// Transport: PacketTransport, StoreTransport or BulkTransport. Source: see row_source.hpp; sink: ExpertRowArray or the
-/// like. That a token travels once per rank, and the form with packets that is split into two, are DeepEP's ideas
-/// (github.com/deepseek-ai/DeepEP).
+/// Transport: PacketTransport, StoreTransport, BulkTransport or PortTransport. Source: see row_source.hpp; sink:
+/// ExpertRowArray or the like. That a token travels once per rank, and the form with packets that is split into two,
+/// are DeepEP's ideas (github.com/deepseek-ai/DeepEP).
 template <class RowTransport, int Ranks = 0, class Index = std::int64_t>
 struct Dispatch {
   using Transport = RowTransport;
@@ -109,9 +109,8 @@ struct Dispatch {
             layOutRouting(call.grid, args.routing, args.dimensions, args.workspace.layout, call.blockMemory(),
                           [&] { return session.syncGrid(*args.workspace.barrier); });
         if (!isLaidOut) return end();
-        session.enter();
       }
-      session.sendCounts([&](int to, std::uint32_t word) { return counts::countFor(call, to, word); });
+      session.enter([&](int to, std::uint32_t word) { return counts::countFor(call, to, word); });
     }
     // Packets leave before this rank knows that others have entered; stores need it.
     if (share.sends && !Call::storesOwnRows) send(call, share.first, share.stride);

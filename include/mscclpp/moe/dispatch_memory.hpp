@@ -2,15 +2,14 @@
 #pragma once
 
 #include "mscclpp/basic/team.hpp"
-#include "mscclpp/collective/collective.hpp"
 #include "mscclpp/config.hpp"
 #include "mscclpp/moe/block_routing.hpp"
 #include "mscclpp/moe/block_words.hpp"
 #include "mscclpp/moe/expert_rows.hpp"
 #include "mscclpp/moe/routing.hpp"
 #include "mscclpp/moe/routing_layout.hpp"
+#include "mscclpp/moe/row_link.hpp"
 #include "mscclpp/moe/row_session.hpp"
-#include "mscclpp/moe/row_slots.hpp"
 #include "mscclpp/moe/row_table.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 
@@ -27,7 +26,7 @@ struct DispatchWorkspace {
 
 /// The arguments of a Dispatch. `count` is the number of this rank's tokens, which may differ between the ranks.
 template <int Ranks, class Transport, class Index>
-struct DispatchArgs : CollectiveArgs<Ranks, RowSlots<Transport>> {
+struct DispatchArgs : RowArgs<Ranks, Transport> {
   Dimensions dimensions;
   Routing<Index> routing;
   DispatchWorkspace workspace;

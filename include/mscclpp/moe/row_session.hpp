@@ -8,6 +8,7 @@
 #include "mscclpp/collective/collective.hpp"
 #include "mscclpp/collective/rows.hpp"
 #include "mscclpp/config.hpp"
+#include "mscclpp/moe/row_link.hpp"
 #include "mscclpp/moe/row_slots.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 
@@ -18,9 +19,8 @@ enum class Phase : std::uint32_t { Both, Send, Receive };
 
 /// One call, or one phase of it, as seen by one thread of a grid. Made by all threads of the grid, on every rank.
 ///
-/// 1. In the phase Send all threads call sendCounts(), if there are counts, or enter(), or both. That announces the
-///    call to every rank.
-/// 2. Any warp sends rows: send() of their packs, then publish(). Over a StoreTransport awaitEntries() comes before.
+/// 1. In the phase Send all threads call enter(), with counts if there are any. That announces the call to every rank.
+/// 2. Any warp sends rows: send() of their packs, then publish(). Where rows have flags awaitEntries() comes before.
 /// 3. In the phase Receive all threads of a block call awaitEntries(), or threads of it awaitCount(), so that the block
 ///    knows of every rank that it is in the call. Then a warp may report() a number, which follows from the counts, and
 ///    any warp awaits those of other ranks.
@@ -29,7 +29,7 @@ enum class Phase : std::uint32_t { Both, Send, Receive };
 ///
 /// Reuse: every rank waits for the entry, or for counts, of every rank in every call, and a rank enters a call after it
 /// has completed the calls before. So in call k the slots that were last read in call k - 2 are free, and those of call
-/// k - 1 once their rank has entered call k.
+/// k - 1 once their rank has entered call k. The same goes for the memory that ports put from: docs/memory_model.md.
 ///
 /// Two calls on the same slots do not overlap in time, and a launch starts after all blocks of the previous one have
 /// ended. After a failed wait a thread neither waits nor sends, so that the peers' waits fail too.
@@ -44,8 +44,8 @@ class RowSession {
   static constexpr int width = Warp::width;
   static constexpr int packsPerLane = stepPacks / width;
 
-  MSCCLPP_INLINE RowSession(const GridType& grid, const CollectiveArgs<Ranks, Slots>& args, Wait& wait)
-      : grid_(grid), warp_(grid.warp()), args_(args), wait_(wait), epoch_(args.epochs.current(grid)) {}
+  MSCCLPP_INLINE RowSession(const GridType& grid, const RowArgs<Ranks, Transport>& args, Wait& wait)
+      : grid_(grid), warp_(grid.warp()), args_(args), link_(args), wait_(wait), epoch_(args.epochs.current(grid)) {}
 
   /// Whether an earlier call has failed: this one does nothing then.
   MSCCLPP_INLINE bool hasStopped() const { return args_.epochs.hasStopped(epoch_); }
@@ -93,25 +93,22 @@ class RowSession {
     return !grid_.block().syncAny(!passed);
   }
 
-  /// Sends slots().countWords counts to every rank: countOf(rank, i). Called by all threads. Relaxed: each is valid by
-  /// itself.
+  /// enter() with slots().countWords counts for every rank: countOf(rank, i). Called by all threads. Without row flags
+  /// the counts alone announce the call.
   template <class CountOf>
-  MSCCLPP_INLINE void sendCounts(const CountOf& countOf) const {
-    const auto block = grid_.block();
-    MSCCLPP_NO_UNROLL
-    for (int i = grid_.blockIndex(); i < team().size(); i += grid_.blockCount()) {
-      const int to = rankInOrder(i);
-      std::uint64_t* const counts = wordAt(to, args_.scratch.countOffset(epoch_, team().rank()));
-      MSCCLPP_NO_UNROLL
-      for (auto word = static_cast<std::uint32_t>(block.rank()); word < args_.scratch.countWords;
-           word += static_cast<std::uint32_t>(block.size())) {
-        sendNumber(counts + word, countOf(to, word));
-      }
+  MSCCLPP_INLINE void enter(const CountOf& countOf) const {
+    if constexpr (Transport::usesPorts) {
+      sendCounts(countOf);
+      grid_.block().sync();  // the block that has written the counts for a rank also enters there
+      enter();
+    } else {
+      if constexpr (Transport::hasRowFlags) enter();
+      sendCounts(countOf);
     }
   }
   /// Waits for a count of a rank in this call. One thread.
   MSCCLPP_INLINE std::uint32_t awaitCount(int from, std::uint32_t word) {
-    return awaitNumber(wordAt(team().rank(), args_.scratch.countOffset(epoch_, from)) + word, from);
+    return awaitNumber(ownWord(args_.scratch.countOffset(epoch_, from)) + word, from);
   }
   /// Whether a wait of the calling block has failed: then the call fails. Called by all threads of the block, the same
   /// in all of them.
@@ -121,15 +118,18 @@ class RowSession {
   }
 
   /// Tells every rank that this one has entered the call. Called by all warps. Release: what this rank read in earlier
-  /// calls may be overwritten.
+  /// calls may be overwritten. A port takes the counts first, so that the entry publishes them.
   MSCCLPP_INLINE void enter() const {
     if (failed()) return;
     MSCCLPP_NO_UNROLL
     for (int i = grid_.warpIndex() * grid_.blockCount() + grid_.blockIndex(); i < team().size();
          i += grid_.warpCount() * grid_.blockCount()) {
       if (warp_.rank() != 0) continue;
-      arch::store<arch::Order::Release, arch::Scope::System>(
-          wordAt(rankInOrder(i), args_.scratch.entryOffset(team().rank())), epoch_);
+      const int to = rankInOrder(i);
+      const auto entryOf = [&](int rank) { return args_.scratch.entryOffset(epoch_, rank); };
+      link_.put(to, countsOf(), args_.scratch.countWords * sizeof(std::uint64_t), wait_);
+      arch::store<arch::Order::Release, arch::Scope::System>(wordFor(to, entryOf), epoch_);
+      link_.put(to, entryOf, sizeof(std::uint64_t), wait_);
     }
   }
   /// Waits until every rank has entered the call. Called by all threads of each block. Returns whether all have, the
@@ -138,7 +138,7 @@ class RowSession {
     const auto block = grid_.block();
     MSCCLPP_NO_UNROLL
     for (int from = block.rank(); from < team().size(); from += block.size()) {
-      awaitWord(args_.scratch.entryOffset(from), from);
+      awaitWord(args_.scratch.entryOffset(epoch_, from), from);
     }
     return !blockFailed();
   }
@@ -148,27 +148,36 @@ class RowSession {
   MSCCLPP_INLINE void report(std::uint32_t number) const {
     MSCCLPP_NO_UNROLL
     for (int to = grid_.warpIndex() * width + warp_.rank(); to < team().size(); to += grid_.warpCount() * width) {
-      sendNumber(wordAt(to, args_.scratch.reportOffset(team().rank())), number);
+      const auto reportOf = [&](int rank) { return args_.scratch.reportOffset(epoch_, rank); };
+      sendNumber(wordFor(to, reportOf), number);
+      link_.put(to, reportOf, sizeof(std::uint64_t), wait_);
     }
   }
   /// Waits for what a rank reports in this call. A rank reports in the next call only when it has the counts of this
   /// one of that call, which has then read the word. One thread.
   MSCCLPP_INLINE std::uint32_t awaitReport(int from) {
-    return awaitNumber(wordAt(team().rank(), args_.scratch.reportOffset(from)), from);
+    return awaitNumber(ownWord(args_.scratch.reportOffset(epoch_, from)), from);
   }
 
   /// Sends a pack to a slot of a rank; each slot at most once in a call. One thread.
   MSCCLPP_INLINE void send(int to, std::uint32_t slot, const Word128& word) const {
-    Transport::write(args_.window.at(to, args_.scratch.slotsOffset(epoch_, team().rank())), slot, word, epoch_);
+    Transport::write(link_.at(to, slotsOf()), slot, word, epoch_);
   }
   /// Where a pack is in a slot of a rank, for transports that copy rows.
   MSCCLPP_INLINE std::byte* slotAt(int to, std::uint32_t slot) const {
-    return args_.window.at(to, args_.scratch.slotsOffset(epoch_, team().rank())) + Transport::bytes(slot);
+    return link_.at(to, slotsOf()) + Transport::bytes(slot);
   }
   /// Announces a row, of which this warp has sent all packs. Called by all its lanes.
   MSCCLPP_INLINE void publish([[maybe_unused]] int to, [[maybe_unused]] std::uint32_t row) const {
     if constexpr (Transport::hasRowFlags) {
-      Transport::publish(warp_, wordAt(to, args_.scratch.flagOffset(team().rank(), row)), epoch_);
+      const auto flagOf = [&](int rank) { return args_.scratch.flagOffset(rank, row); };
+      if (!link_.hasPort(to)) return Transport::publish(warp_, wordFor(to, flagOf), epoch_);
+      if constexpr (Transport::usesPorts) {
+        const std::size_t first = Transport::bytes(args_.scratch.dataSlot(row, 0));
+        const auto rowOf = [&](int rank) { return args_.scratch.slotsOffset(epoch_, rank) + first; };
+        if (warp_.rank() == 0) *wordFor(to, flagOf) = epoch_;
+        link_.putRow(warp_, to, rowOf, args_.scratch.rowBytes(), flagOf, wait_);
+      }
     }
   }
 
@@ -216,8 +225,34 @@ class RowSession {
   MSCCLPP_INLINE bool isDivided(Phase phase) const {
     return Transport::hasRowFlags && phase == Phase::Both && grid_.warpCount() > 1;
   }
-  MSCCLPP_INLINE std::uint64_t* wordAt(int rank, std::size_t offset) const {
-    return reinterpret_cast<std::uint64_t*>(args_.window.at(rank, offset));
+  MSCCLPP_INLINE std::uint64_t* ownWord(std::size_t offset) const {
+    return reinterpret_cast<std::uint64_t*>(args_.window.at(team().rank(), offset));
+  }
+  /// Where words for a rank are written.
+  template <class OffsetOf>
+  MSCCLPP_INLINE std::uint64_t* wordFor(int to, const OffsetOf& offsetOf) const {
+    return reinterpret_cast<std::uint64_t*>(link_.at(to, offsetOf));
+  }
+  MSCCLPP_INLINE auto countsOf() const {
+    return [this](int rank) { return args_.scratch.countOffset(epoch_, rank); };
+  }
+  MSCCLPP_INLINE auto slotsOf() const {
+    return [this](int rank) { return args_.scratch.slotsOffset(epoch_, rank); };
+  }
+  /// Relaxed: each count is valid by itself.
+  template <class CountOf>
+  MSCCLPP_INLINE void sendCounts(const CountOf& countOf) const {
+    const auto block = grid_.block();
+    MSCCLPP_NO_UNROLL
+    for (int i = grid_.blockIndex(); i < team().size(); i += grid_.blockCount()) {
+      const int to = rankInOrder(i);
+      std::uint64_t* const counts = wordFor(to, countsOf());
+      MSCCLPP_NO_UNROLL
+      for (auto word = static_cast<std::uint32_t>(block.rank()); word < args_.scratch.countWords;
+           word += static_cast<std::uint32_t>(block.size())) {
+        sendNumber(counts + word, countOf(to, word));
+      }
+    }
   }
   /// A number with the low half of the epoch, in one word. Every call writes the word, or the one of the other set.
   MSCCLPP_INLINE void sendNumber(std::uint64_t* word, std::uint32_t number) const {
@@ -238,7 +273,7 @@ class RowSession {
   MSCCLPP_INLINE void awaitWord(std::size_t offset, int from) {
     const WaitSite site{WaitOperation::Progress, team().rank(), from, static_cast<std::uint32_t>(grid_.blockIndex()),
                         epoch_};
-    const std::uint64_t* const word = wordAt(team().rank(), offset);
+    const std::uint64_t* const word = ownWord(offset);
     wait_.until(site, [&](std::uint64_t& seen) {
       seen = arch::load<arch::Order::Acquire, arch::Scope::System>(word);
       return static_cast<std::int64_t>(seen - epoch_) >= 0;  // initial bytes count as negative or 0
@@ -260,7 +295,8 @@ class RowSession {
 
   const GridType& grid_;
   const Warp warp_;
-  const CollectiveArgs<Ranks, Slots>& args_;
+  const RowArgs<Ranks, Transport>& args_;
+  const RowLink<Ranks, Transport> link_;
   Wait& wait_;
   const std::uint64_t epoch_;
 };

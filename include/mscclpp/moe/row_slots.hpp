@@ -17,6 +17,8 @@ struct RowSlots {
   using Transport = RowTransport;
   static constexpr int initialByte = Transport::initialByte;  ///< value of every byte before the first call
   static constexpr std::uint64_t firstEpoch = 1;
+  /// Sets of entries and reports. With ports two, for the memory that they put from: docs/memory_model.md.
+  static constexpr std::uint64_t wordSets = Transport::usesPorts ? 2 : 1;
 
   std::uint32_t maxRows;  ///< the most rows that a rank sends to another in a call
   std::uint32_t rowPacks;
@@ -39,16 +41,23 @@ struct RowSlots {
     return row * packsOfRow() + rowPacks + step * extraPacks + extra;
   }
 
+  /// The bytes of a row from its first slot on.
+  MSCCLPP_HOST_DEVICE std::size_t rowBytes() const {
+    return Transport::bytes(std::size_t{rowPacks} + steps() * extraPacks);
+  }
+
   /// Offset in the window, in bytes, of the 64-bit word with the last call that rank `from` has entered.
-  MSCCLPP_HOST_DEVICE std::size_t entryOffset(int from) const {
-    return static_cast<std::size_t>(from) * sizeof(std::uint64_t);
+  MSCCLPP_HOST_DEVICE std::size_t entryOffset(std::uint64_t epoch, int from) const {
+    return wordOffset(epoch % wordSets, from);
   }
   /// Offset of the 64-bit word with what rank `from` has reported in a call: RowSession::report().
-  MSCCLPP_HOST_DEVICE std::size_t reportOffset(int from) const { return entryOffset(ranks + from); }
+  MSCCLPP_HOST_DEVICE std::size_t reportOffset(std::uint64_t epoch, int from) const {
+    return wordOffset(wordSets + epoch % wordSets, from);
+  }
   /// Offset of the count words of rank `from`, of 64 bits each, in two sets.
   MSCCLPP_HOST_DEVICE std::size_t countOffset(std::uint64_t epoch, int from) const {
     const auto place = (epoch % 2) * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from);
-    return roundUp(reportOffset(ranks), 128) + place * countBytes();
+    return roundUp(wordOffset(2 * wordSets, 0), 128) + place * countBytes();
   }
   /// Offset of the 64-bit word with the last call in which a row from a rank was complete.
   MSCCLPP_HOST_DEVICE std::size_t flagOffset(int from, std::uint32_t row) const {
@@ -62,6 +71,9 @@ struct RowSlots {
   MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return slotsOffset(Transport::sets - 1, ranks); }
 
  private:
+  MSCCLPP_HOST_DEVICE std::size_t wordOffset(std::uint64_t set, int from) const {
+    return static_cast<std::size_t>(static_cast<int>(set) * ranks + from) * sizeof(std::uint64_t);
+  }
   MSCCLPP_HOST_DEVICE std::size_t countBytes() const {
     return roundUp(std::size_t{countWords} * sizeof(std::uint64_t), 128);
   }

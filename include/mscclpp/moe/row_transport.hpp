@@ -1,5 +1,5 @@
 // How a row of a token travels to another rank: as packets, which carry their own flags, or by stores or bulk copies
-// that a flag of the row publishes.
+// that a flag of the row publishes. port_transport.hpp has one through port channels.
 #pragma once
 
 #include "mscclpp/arch/memory.hpp"
@@ -23,6 +23,7 @@ struct PacketTransport {
   using Protocol = P;
   static constexpr bool hasRowFlags = false;
   static constexpr bool usesBulkCopies = false;
+  static constexpr bool usesPorts = false;
   static constexpr std::uint64_t sets = 2;
   static constexpr int initialByte = P::initialByte;
 
@@ -52,6 +53,7 @@ struct PacketTransport {
 struct StoreTransport {
   static constexpr bool hasRowFlags = true;
   static constexpr bool usesBulkCopies = false;
+  static constexpr bool usesPorts = false;
   static constexpr std::uint64_t sets = 1;
   static constexpr int initialByte = 0;
 

@@ -52,7 +52,8 @@ class Connection {
   bool storeWhenComplete(std::uint64_t* word, std::uint64_t value);
 
   /// Writes an 8-byte value, in order with the other operations. The destination must be aligned to 8 bytes. Throws
-  /// Error(InvalidUsage) unless supportsWriteValue(): true if each GPU or CPU rank maps the other's memory.
+  /// Error(InvalidUsage) unless supportsWriteValue(): true over TCP, and if each GPU or CPU rank maps the other's
+  /// memory.
   void writeValue(const RegisteredMemory& dst, std::uint64_t dstOffset, std::uint64_t value);
   bool supportsWriteValue() const;
 

@@ -176,6 +176,11 @@ TEST_CASE("an update sets exactly its word, in memory of any alignment") {
   connection.updateAndSync(remoteCopy(odd), 7, &word, 5);
   connection.flush();
   CHECK(target.words()[1] == 5);
+  // A value is written whatever the word holds.
+  REQUIRE(connection.supportsWriteValue());
+  connection.writeValue(remote, 8, 3);
+  connection.flush();
+  CHECK(target.words()[1] == 3);
 }
 
 TEST_CASE("memory that the connection cannot access is rejected before anything is sent") {
