@@ -36,6 +36,8 @@ class RowContribution {
   /// Whether the call does nothing, since an earlier one has failed or, in a RowExchange, the arguments do not fit:
   /// then nothing may be contributed.
   MSCCLPP_INLINE bool hasStopped() const { return hasStopped_; }
+  /// The number of the call, on which places in the scratch depend.
+  MSCCLPP_INLINE std::uint64_t epoch() const { return epoch_; }
   /// The rank that reduces a block; with RowDelivery::Redundant every rank does.
   MSCCLPP_INLINE int owner(std::size_t block) const { return Owners::owner(block, team().size()); }
 
@@ -107,7 +109,7 @@ class RowContribution {
   // ---- for producers that reduce what they contribute themselves, part by part, while they hold it in registers ----
 
   /// Waits until every other rank has published `parts` parts of a block that this rank reduces; then their
-  /// contributions to it can be read (rankSlots()). Called by all lanes of a warp. blockIndex: of the block of threads.
+  /// contributions to it can be read. Called by all lanes of a warp. blockIndex: of the block of threads.
   /// Returns whether they arrived, the same in all lanes; if not, the call fails.
   template <class Warp, WaitPolicy Wait>
   MSCCLPP_INLINE bool awaitOthers(const Warp& warp, Wait& wait, int blockIndex, std::size_t block,
@@ -122,19 +124,6 @@ class RowContribution {
     args_.epochs.stop(epoch_);
     return false;
   }
-  /// The contributions to the rows of a block that this rank reduces, those of the ranks one after the other.
-  struct RankSlots {
-    const std::byte* first;  ///< those of rank 0, row after row
-    std::size_t perRank;     ///< bytes from rank to rank
-    std::size_t pitch;       ///< bytes from row to row
-  };
-  MSCCLPP_INLINE RankSlots rankSlots(std::size_t block) const {
-    const std::size_t row = block * static_cast<std::size_t>(args_.scratch.rowsPerBlock);
-    return {args_.window.at(team().rank(), args_.scratch.contributionOffset(epoch_, row, 0)),
-            args_.scratch.contributionOffset(0, 0, 1), args_.scratch.rowBytes()};
-  }
-  /// RowDelivery::ToAll: the set of the results of this call (of two), the same at every rank.
-  MSCCLPP_INLINE std::size_t resultSet() const { return epoch_ % 2; }
   /// RowDelivery::ToAll: announces one part of the results of a block to all other ranks, with release: what the
   /// threads of the group stored before. Called by all threads of the group, after the group's bulk stores are
   /// complete. If the call has failed on this rank, it announces nothing, so that the peers' waits fail too.

@@ -151,20 +151,37 @@ class RowExchange : public RowContribution<Ranks, Scratch> {
   /// words. Returns whether all waits of this warp succeeded. Does nothing unless the delivery is RowDelivery::ToAll.
   template <class Sink>
   MSCCLPP_INLINE bool collect(const Sink& sink) {
-    return collectRows(sink, [&](std::size_t row, std::size_t /*block*/, int from) {
-      await(readyOf(team().rank(), row), from, epoch_, [&](std::uint64_t seen) { return seen == epoch_; });
-    });
+    if constexpr (delivery == RowDelivery::ToAll) {
+      if (hasStopped_) return false;
+      for (std::size_t row = firstItem(); row < rows(); row += itemStride()) {
+        const int from = owner(args_.scratch.blockOf(row));
+        if (from == team().rank()) continue;
+        const TraceSpan span(trace_, TraceId::Collect, row);
+        if (warp_.rank() == 0) {
+          await(readyOf(team().rank(), row), from, epoch_, [&](std::uint64_t seen) { return seen == epoch_; });
+        }
+        warp_.sync();
+        if (warp_.any(failed())) return false;
+        const std::byte* const result = args_.window.at(team().rank(), args_.scratch.resultOffset(epoch_, row));
+        for (std::size_t byte = static_cast<std::size_t>(warp_.rank()) * sizeof(Word128);
+             byte < args_.scratch.resultBytes; byte += static_cast<std::size_t>(warp_.size()) * sizeof(Word128)) {
+          sink(row, byte, arch::loadWide(result + byte));
+        }
+      }
+    }
+    return true;
   }
-  /// The same of results that are delivered in `parts` parts of a block (RowContribution::publishResult()), instead of
-  /// by reduce().
-  template <class Sink>
-  MSCCLPP_INLINE bool collect(std::uint32_t parts, const Sink& sink) {
-    std::size_t complete = blocks();  // the block that is known to be
-    return collectRows(sink, [&](std::size_t /*row*/, std::size_t block, int from) {
-      if (block == complete) return;
-      await(resultArrivalsOf(team().rank(), block), from, parts, [&](std::uint64_t seen) { return seen >= parts; });
-      complete = block;
-    });
+  /// Waits until the owner of a block of rows, another rank, has announced its results in `parts` parts
+  /// (RowContribution::publishResult()), where they are delivered so instead of by reduce(). Called by all lanes of a
+  /// warp. Returns whether they have arrived, the same in all lanes.
+  MSCCLPP_INLINE bool awaitResults(std::size_t block, std::uint32_t parts) {
+    if (hasStopped_) return false;
+    if (warp_.rank() == 0) {
+      await(resultArrivalsOf(team().rank(), block), owner(block), parts,
+            [&](std::uint64_t seen) { return seen >= parts; });
+    }
+    warp_.sync();
+    return !warp_.any(failed());
   }
 
   // ---- 4. ----
@@ -230,40 +247,6 @@ class RowExchange : public RowContribution<Ranks, Scratch> {
   template <class Word, class IsReached>
   MSCCLPP_INLINE void await(const Word* word, int peer, std::uint64_t expected, const IsReached& isReached) {
     Contribution::await(wait_, grid_.blockIndex(), word, peer, expected, isReached);
-  }
-  /// awaitRow(row, block, owner): waits, in one lane, until the row's result is there.
-  template <class Sink, class AwaitRow>
-  MSCCLPP_INLINE bool collectRows(const Sink& sink, const AwaitRow& awaitRow) {
-    if constexpr (delivery == RowDelivery::ToAll) {
-      if (hasStopped_) return false;
-      constexpr int atOnce = 4;  // loads in flight together
-      const std::size_t step = static_cast<std::size_t>(warp_.size()) * sizeof(Word128);
-      for (std::size_t row = firstItem(); row < rows(); row += itemStride()) {
-        const std::size_t block = args_.scratch.blockOf(row);
-        const int from = owner(block);
-        if (from == team().rank()) continue;
-        const TraceSpan span(trace_, TraceId::Collect, row);
-        if (warp_.rank() == 0) awaitRow(row, block, from);
-        warp_.sync();
-        if (warp_.any(failed())) return false;
-        const std::byte* const result = args_.window.at(team().rank(), args_.scratch.resultOffset(epoch_, row));
-        for (std::size_t first = static_cast<std::size_t>(warp_.rank()) * sizeof(Word128);
-             first < args_.scratch.resultBytes; first += atOnce * step) {
-          Word128 words[atOnce];
-          MSCCLPP_UNROLL
-          for (int i = 0; i < atOnce; ++i) {
-            const std::size_t byte = first + static_cast<std::size_t>(i) * step;
-            words[i] = byte < args_.scratch.resultBytes ? arch::loadWide(result + byte) : Word128{0, 0};
-          }
-          MSCCLPP_UNROLL
-          for (int i = 0; i < atOnce; ++i) {
-            const std::size_t byte = first + static_cast<std::size_t>(i) * step;
-            if (byte < args_.scratch.resultBytes) sink(row, byte, words[i]);
-          }
-        }
-      }
-    }
-    return true;
   }
   /// Sets words of this rank's window to 0: those of the call before, of which there are no others in flight.
   MSCCLPP_INLINE void clear(std::size_t offset, std::size_t count) const {

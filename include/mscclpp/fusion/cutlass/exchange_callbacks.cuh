@@ -18,11 +18,11 @@ namespace mscclpp {
 /// What the callbacks are told of a tile. It takes the place of the tile's coordinate along K, of which an epilogue has
 /// no use.
 struct ExchangedTile {
-  int row = 0;  ///< of tiles, in the problem
-  /// What rank 0 contributes to the first element of the tile; null: nothing is added to the tile.
+  int row = 0;     ///< of tiles, in the problem
+  int column = 0;  ///< the same
+  /// What rank 0 contributes to the tile, row after row without gaps; null: nothing is added to the tile.
   const std::byte* contributions = nullptr;
   std::size_t perRank = 0;  ///< bytes from rank to rank
-  std::size_t pitch = 0;    ///< bytes from row to row
   int rank = 0;             ///< this one, whose contribution is the tile
 };
 
@@ -32,13 +32,14 @@ namespace detail {
 /// they are added in rank order in fp32, and the sum is rounded once, when it is stored. Every thread loads the
 /// contributions to its elements itself, pair by pair, since it holds pairs of neighbouring columns; those of `depth`
 /// subtiles are in flight while the ones before are stored.
-template <class Callbacks, class T, int Ranks, class Coordinates>
+template <class Callbacks, class T, int Ranks, int tileColumns, class Coordinates>
 struct SummingCallbacks : Callbacks {
   static constexpr int elements = cute::size<0>(Coordinates{}) * cute::size<1>(Coordinates{}) *
                                   cute::size<2>(Coordinates{});  ///< of a thread in a subtile
   static constexpr int subtileRows = cute::size<3>(Coordinates{});
   static constexpr int subtiles = subtileRows * cute::size<4>(Coordinates{});
   static constexpr int pairs = elements / 2;
+  static constexpr std::size_t pitch = tileColumns * sizeof(T);
   static constexpr int mostWords = 32;  ///< registers of a thread for contributions
   static constexpr int wanted = mostWords / (pairs * (Ranks - 1));
   static constexpr int depth = wanted < 1 ? 1 : wanted < subtiles ? wanted : subtiles;
@@ -49,7 +50,7 @@ struct SummingCallbacks : Callbacks {
       : Callbacks(cute::forward<Callbacks>(callbacks)),
         tile_(tile),
         coordinates_(coordinates),
-        first_(tile.contributions + static_cast<std::size_t>(row) * tile.pitch +
+        first_(tile.contributions + static_cast<std::size_t>(row) * pitch +
                static_cast<std::size_t>(column) * sizeof(T)),
         columnsLeft_(columnsLeft) {}
 
@@ -101,7 +102,7 @@ struct SummingCallbacks : Callbacks {
     for (int pair = 0; pair < pairs; ++pair) {
       const auto element = at(2 * pair);
       const int column = cute::get<1>(element);
-      const std::byte* const from = first_ + static_cast<std::size_t>(cute::get<0>(element)) * tile_.pitch +
+      const std::byte* const from = first_ + static_cast<std::size_t>(cute::get<0>(element)) * pitch +
                                     static_cast<std::size_t>(column) * sizeof(T);
       MSCCLPP_UNROLL
       for (int peer = 0; peer < Ranks - 1; ++peer) {
@@ -125,59 +126,65 @@ struct SummingCallbacks : Callbacks {
 
 /// The callbacks Fusion in an epilogue whose coordinates are not those of the problem: Fusion gets these, so that what
 /// depends on a row or a column (scales, a bias, an edge) is right. The coordinate along K of the epilogue is an
-/// ExchangedTile. sums: whether tiles may have contributions of other ranks, of elements T.
-template <class Fusion, class T, int Ranks, bool sums>
+/// ExchangedTile, whose contributions, of elements T, are added. SendScratch: shared memory for what sends tiles.
+template <class Fusion, class T, int Ranks, class SendScratch>
 struct ExchangeCallbacks : Fusion {
-  using SharedStorage = typename Fusion::SharedStorage;
+  struct SharedStorage {
+    typename Fusion::SharedStorage fusion;
+    SendScratch send;
+  };
   using Arguments = typename Fusion::Arguments;
 
   struct Params {
     typename Fusion::Params fusion;
-    int rows;  ///< of the problem
+    int rows, columns;  ///< of the problem
   };
 
   template <class ProblemShape>
   static Params to_underlying_arguments(const ProblemShape& problem, const Arguments& arguments, void* workspace) {
-    return {Fusion::to_underlying_arguments(problem, arguments, workspace), static_cast<int>(cute::get<0>(problem))};
+    return {Fusion::to_underlying_arguments(problem, arguments, workspace), static_cast<int>(cute::get<0>(problem)),
+            static_cast<int>(cute::get<1>(problem))};
   }
 
   CUTLASS_HOST_DEVICE ExchangeCallbacks() {}
   CUTLASS_HOST_DEVICE ExchangeCallbacks(const Params& params, const SharedStorage& shared)
-      : Fusion(params.fusion, shared), rows_(params.rows) {}
+      : Fusion(params.fusion, shared.fusion), rows_(params.rows), columns_(params.columns) {}
 
   template <bool ReferenceSource, class... Args>
   CUTLASS_DEVICE auto get_consumer_store_callbacks(
       const cutlass::epilogue::fusion::detail::ConsumerStoreArgs<Args...>& stored) {
+    using TileShape = cute::remove_cvref_t<decltype(stored.tile_shape_mnk)>;
+    constexpr int tileRows = cute::size<0>(TileShape{}), tileColumns = cute::size<1>(TileShape{});
     const ExchangedTile tile = cute::get<2>(stored.tile_coord_mnkl);
-    const int tileRows = static_cast<int>(cute::size<0>(stored.tile_shape_mnk));
-    const int tileColumn = cute::get<1>(stored.tile_coord_mnkl);
-    const int left = rows_ - tile.row * tileRows;
-    const int leftWhereStored =
-        cute::get<0>(stored.problem_shape_mnkl) - cute::get<0>(stored.tile_coord_mnkl) * tileRows;
+    // What is left of the problem from the tile's first element on, and of the memory in which it is stored.
+    const int rowsLeft = rows_ - tile.row * tileRows, columnsLeft = columns_ - tile.column * tileColumns;
+    const int moreRows =
+        rowsLeft - (cute::get<0>(stored.problem_shape_mnkl) - cute::get<0>(stored.tile_coord_mnkl) * tileRows);
+    const int moreColumns =
+        columnsLeft - (cute::get<1>(stored.problem_shape_mnkl) - cute::get<1>(stored.tile_coord_mnkl) * tileColumns);
     auto problem = stored.problem_shape_mnkl;
     cute::get<0>(problem) = rows_;
+    cute::get<1>(problem) = columns_;
     cute::get<3>(problem) = 1;
     auto residue = stored.residue_cD;
-    cute::get<0>(residue) += left - leftWhereStored;
+    cute::get<0>(residue) += moreRows;
+    cute::get<1>(residue) += moreColumns;
     auto ofThread = stored.residue_tCcD;
-    cute::get<0>(ofThread) += left - leftWhereStored;
+    cute::get<0>(ofThread) += moreRows;
+    cute::get<1>(ofThread) += moreColumns;
     const cutlass::epilogue::fusion::detail::ConsumerStoreArgs args(
-        problem, stored.tile_shape_mnk, cute::make_coord(tile.row, tileColumn, cute::_, 0), stored.tiled_mma,
+        problem, stored.tile_shape_mnk, cute::make_coord(tile.row, tile.column, cute::_, 0), stored.tiled_mma,
         stored.epi_tile, stored.tiled_copy, stored.cD, residue, stored.tCcD, ofThread, stored.tCrC, stored.thread_idx);
     auto callbacks = Fusion::template get_consumer_store_callbacks<ReferenceSource>(args);
-    if constexpr (!sums) {
-      return callbacks;
-    } else {
-      const int columnsLeft = cute::get<1>(ofThread);
-      const int column = static_cast<int>(cute::get<1>(problem)) - columnsLeft -
-                         tileColumn * static_cast<int>(cute::size<1>(stored.tile_shape_mnk));
-      return detail::SummingCallbacks<decltype(callbacks), T, Ranks, cute::remove_cvref_t<decltype(stored.tCcD)>>(
-          cute::move(callbacks), tile, stored.tCcD, left - cute::get<0>(ofThread), column, columnsLeft);
-    }
+    using Coordinates = cute::remove_cvref_t<decltype(stored.tCcD)>;
+    return detail::SummingCallbacks<decltype(callbacks), T, Ranks, tileColumns, Coordinates>(
+        cute::move(callbacks), tile, stored.tCcD, rowsLeft - cute::get<0>(ofThread),
+        columnsLeft - cute::get<1>(ofThread), cute::get<1>(ofThread));
   }
 
  private:
   int rows_ = 0;
+  int columns_ = 0;
 };
 
 }  // namespace mscclpp

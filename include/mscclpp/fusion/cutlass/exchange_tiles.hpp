@@ -46,9 +46,13 @@ struct ExchangeTiles {
                      const CollectiveArgs<Ranks, Scratch>& exchange, const Result& result) {
     const Scratch& scratch = exchange.scratch;
     const std::size_t parts = partsOf(scratch);
-    return scratch.ranks == Ranks && parts > 0 && scratch.rowsPerBlock % tileRows == 0 &&
-           scratch.columns * parts == problemColumns && exchange.count == problemRows &&
-           scratch.accepts(exchangeRows(problemRows) * parts) &&
+    // Where tiles are pieces of memory, whole ones.
+    const bool fits = requires {
+      scratch.stagingBytes;
+    }
+    ? scratch.columns >= roundUp(problemColumns, std::size_t{tileColumns}) : scratch.columns* parts == problemColumns;
+    return scratch.ranks == Ranks && parts > 0 && scratch.rowsPerBlock % tileRows == 0 && fits &&
+           exchange.count == problemRows && scratch.accepts(exchangeRows(problemRows) * parts) &&
            result.accepts(outputRows(problemRows, exchange.team.rank()).size(), problemColumns);
   }
 };

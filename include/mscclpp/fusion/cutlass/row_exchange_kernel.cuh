@@ -35,8 +35,8 @@ class EpilogueExchange {
   using Result = decltype(Arguments::result);
   using Tiles = ExchangeTiles<Ranks, Scratch, cute::size<0>(TileShape{}), cute::size<1>(TileShape{})>;
   using Order = RemoteRowsFirst<Scratch::delivery, typename Scratch::Owners, Ranks>;
-  /// Whether the epilogue reduces the tiles of this rank's rows itself (ContributingEpilogue).
-  static constexpr bool sumsTiles = requires { requires Epilogue::sumsTiles; };
+  /// Whether the epilogue reduces the tiles of this rank's rows itself (SummingEpilogue).
+  static constexpr bool sumsTiles = requires { Epilogue::sharesSums; };
 };
 
 /// The GemmUniversal kernel `Stock` with another epilogue and order of tiles.
@@ -86,14 +86,17 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
 
   /// The scratch for problems of up to `rows` rows and exactly `columns` columns.
   static Scratch scratchFor(std::size_t rows, std::size_t columns) {
-    constexpr std::size_t longest = std::size_t{packsPerLane} * packSize<T> * 32;
-    // Tiles that the epilogue sums up are not reduced row by row.
-    std::size_t parts = Result::wholeRows || Exchange::sumsTiles ? 1 : ceilDivide(columns, longest);
-    // The parts of a row have the same length, in whole packs.
-    while (parts < columns && columns % (parts * packSize<T>) != 0) ++parts;
-    const std::size_t part = columns / parts;
-    return {Tiles::exchangeRows(rows) * parts, part, Result::resultBytes(part),
-            static_cast<int>(Tiles::tileRows * parts), Exchange::Ranks};
+    if constexpr (Exchange::sumsTiles) {
+      return Epilogue::scratchFor(rows, columns);
+    } else {
+      constexpr std::size_t longest = std::size_t{packsPerLane} * packSize<T> * 32;
+      std::size_t parts = Result::wholeRows ? 1 : ceilDivide(columns, longest);
+      // The parts of a row have the same length, in whole packs.
+      while (parts < columns && columns % (parts * packSize<T>) != 0) ++parts;
+      const std::size_t part = columns / parts;
+      return {Tiles::exchangeRows(rows) * parts, part, Result::resultBytes(part),
+              static_cast<int>(Tiles::tileRows * parts), Exchange::Ranks};
+    }
   }
   /// The rows of the problem that are a rank's output.
   static Range outputRows(std::size_t rows, int rank) { return Tiles::outputRows(rows, rank); }
@@ -107,6 +110,9 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   static bool can_implement(const Arguments& arguments) {
     const auto shape = cute::append<4>(arguments.problem_shape, 1);
     const auto& epilogue = exchangeArguments(arguments);
+    if constexpr (Exchange::sumsTiles) {
+      if (arguments.hw_info.sm_count > Scratch::maxBlocks) return false;
+    }
     return cute::get<3>(shape) == 1 &&
            Tiles::accept(static_cast<std::size_t>(cute::get<0>(shape)), static_cast<std::size_t>(cute::get<1>(shape)),
                          epilogue.exchange, epilogue.result) &&
@@ -134,6 +140,19 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   CUTLASS_DEVICE static void complete(const Params& params, const gpu::WarpGrid& grid) {
     const auto& epilogue = detail::ExchangeArguments::in(params.epilogue);
     const auto& args = epilogue.exchange;
+    auto wait = args.wait;
+    NoTrace trace;
+    if constexpr (Exchange::sumsTiles) {
+      auto exchange = makeRowExchange(grid, args, Tiles::exchangeRows(args.count), wait, trace, Sum{});
+      Epilogue::collect(params.epilogue, grid, exchange, params.problem_shape);
+      exchange.finish();
+    } else {
+      reduce(params, grid, wait, trace);
+    }
+  }
+  CUTLASS_DEVICE static void reduce(const Params& params, const gpu::WarpGrid& grid, auto& wait, auto& trace) {
+    const auto& epilogue = detail::ExchangeArguments::in(params.epilogue);
+    const auto& args = epilogue.exchange;
     const Result& result = epilogue.result;
     const auto parts = static_cast<std::uint32_t>(Tiles::partsOf(args.scratch));
     const auto place = [&](std::size_t row) {
@@ -155,16 +174,10 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
     const auto store = [&](std::size_t row, std::size_t byte, const Word128& word) {
       result.store(place(row), byte, word);
     };
-    auto wait = args.wait;
-    NoTrace trace;
     auto exchange = makeRowExchange(grid, args, Tiles::exchangeRows(args.count) * parts, wait, trace, Sum{});
     constexpr int tileColumns = Tiles::tileColumns;
     const auto tiles = static_cast<std::uint32_t>((cute::get<1>(params.problem_shape) + tileColumns - 1) / tileColumns);
-    if constexpr (Exchange::sumsTiles) {
-      exchange.collect(tiles, store);
-    } else if (exchange.template reduce<packsPerLane>(tiles, transform, store)) {
-      exchange.collect(store);
-    }
+    if (exchange.template reduce<packsPerLane>(tiles, transform, store)) exchange.collect(store);
     exchange.finish();
   }
 };
