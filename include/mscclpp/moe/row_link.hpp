@@ -16,7 +16,7 @@ struct PortRowArgs : CollectiveArgs<Ranks, RowSlots<Transport>> {
   typename Transport::Ports ports;
 };
 
-namespace detail {
+namespace links {
 template <bool usesPorts>
 struct RowArgsFor {
   template <int Ranks, class Transport>
@@ -27,11 +27,11 @@ struct RowArgsFor<true> {
   template <int Ranks, class Transport>
   using Type = PortRowArgs<Ranks, Transport>;
 };
-}  // namespace detail
+}  // namespace links
 
 /// The arguments of an exchange of rows.
 template <int Ranks, class Transport>
-using RowArgs = typename detail::RowArgsFor<Transport::usesPorts>::template Type<Ranks, Transport>;
+using RowArgs = typename links::RowArgsFor<Transport::usesPorts>::template Type<Ranks, Transport>;
 
 /// What leads from this rank to the others. A place in a window is given by offsetOf(r), its offset for what comes from
 /// rank r. The memory of the ports has the same layout, with what is for rank r where a window has what comes from it.
