@@ -68,6 +68,7 @@ struct MoeParameters {
   int smallRank;   ///< -1: none; says that its output holds one row
   int sentCall;    ///< -1: none; its dispatch, with the handle of the call before, is sent and not received
   int maxBlocks;
+  int sendingBlocks;  ///< of rank 0 in a dispatch; the next rank has one more, up to 3, and then 0
   Window<> dispatchScratch, combineScratch, epochs, memory;
   MoeOffsets at;
   BoundedWait wait;
@@ -187,6 +188,7 @@ struct MoeBody {
                             local<std::uint32_t>(rank, p.at.offsets + shift),
                             local<moe::RowOrigin>(rank, p.at.origins + shift)};
       dispatch.handle = handle;
+      dispatch.sendingBlocks = p.sendingBlocks > 0 ? (p.sendingBlocks + rank) % 4 : 0;
       const std::uint32_t groups = (p.rowPacks + moe::groupPacks - 1) / moe::groupPacks;
       const SlowSink sink{{local<std::byte>(rank, p.at.expertRows + shift), p.rowPacks,
                            local<float>(rank, p.at.expertScales + shift), groups},
