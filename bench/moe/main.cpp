@@ -36,6 +36,7 @@ struct Options {
   int topk = 8;
   int blocks = 0;
   int lowLatencyBlocks = 0;
+  std::vector<int> senders{0};
   bool bf16 = false;
   bool quantise = false;
   bool bulk = false;
@@ -63,6 +64,10 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
       .range(0, 511);
   commandLine.add("--low-latency-blocks", options.lowLatencyBlocks, "the same of the low-latency form; 0: 128")
       .range(0, 511);
+  commandLine
+      .add("--senders", options.senders,
+           "blocks of a dispatch of the bandwidth form that only send, such as 0,32,48; 0: each sends and receives")
+      .range(0, 511);
   commandLine.addFlag("--bulk", options.bulk, "the bandwidth form sends by bulk copies, if it does not quantise");
   commandLine.addFlag("--bf16", options.bf16, "dispatch bf16; default: fp8 with scales");
   commandLine.addFlag("--quantise", options.quantise, "dispatch fp8 that is quantised from bf16 in the kernel");
@@ -80,13 +85,15 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
 
 class Bench {
  public:
-  Bench(const Options& options, ProcessGroup& group)
+  /// senders: one of options.senders.
+  Bench(const Options& options, int senders, ProcessGroup& group)
       : options_(options),
+        senders_(senders),
         backend_(perf::makeGpuBackend(group.localRank())),
         bootstrap_(group.connect()),
         communicator_(std::make_shared<Communicator>(bootstrap_)),
         most_(static_cast<std::uint32_t>(*std::max_element(options.tokens.begin(), options.tokens.end()))),
-        buffer_(*communicator_, DeviceType::GPU, configOf(options, most_)),
+        buffer_(*communicator_, DeviceType::GPU, configOf(options, senders, most_)),
         handle_(buffer_.makeHandle()) {
     if (options.nccl) nccl_ = std::make_unique<perf::Nccl>(options.ncclLibrary, *bootstrap_);
     const auto hidden = static_cast<std::size_t>(options.hidden);
@@ -111,14 +118,15 @@ class Bench {
   void run() {
     if (rank() == 0 && !options_.json) {
       fmt::print(
-          "# {} GPUs, hidden {}, {} of {} experts, dispatch {}, combine bf16; {}; {}{} calls in a graph, median of {}, "
+          "# {} GPUs, hidden {}, {} of {} experts, dispatch {}, combine bf16; {}{}; {}{} calls in a graph, median of "
+          "{}, "
           "maximum over the ranks; us per call\n",
           bootstrap_->getNranks(), options_.hidden, options_.topk, options_.experts,
           options_.bf16       ? "bf16"
           : options_.quantise ? "bf16 to fp8"
                               : "fp8",
-          backend_->description(), nccl_ ? "NCCL " + nccl_->version() + "; " : "", options_.timing.calls,
-          options_.timing.repeats);
+          senders_ > 0 ? fmt::format("{} blocks only send; ", senders_) : "", backend_->description(),
+          nccl_ ? "NCCL " + nccl_->version() + "; " : "", options_.timing.calls, options_.timing.repeats);
       fmt::print("# {:>6} {:>8} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n", "tokens", "call", "MB to peers",
                  "low lat.", "bandwidth", "NCCL", "link", "GB/s", "x (6+link)");
     }
@@ -128,7 +136,7 @@ class Bench {
   }
 
  private:
-  static moe::BufferConfig configOf(const Options& options, std::uint32_t most) {
+  static moe::BufferConfig configOf(const Options& options, int senders, std::uint32_t most) {
     return {.maxTokens = most,
             .maxLowLatencyTokens = std::min(most, static_cast<std::uint32_t>(options.maxLowLatencyTokens)),
             .topk = options.topk,
@@ -137,7 +145,8 @@ class Bench {
             .format = options.format(),
             .blocks = options.blocks,
             .lowLatencyBlocks = options.lowLatencyBlocks,
-            .bulkCopies = options.bulk};
+            .bulkCopies = options.bulk,
+            .sendingBlocks = senders};
   }
   int rank() const { return bootstrap_->getRank(); }
 
@@ -235,6 +244,7 @@ class Bench {
                              .add("ranks", bootstrap_->getNranks())
                              .add("call", call)
                              .add("tokens", std::uint64_t{tokens})
+                             .add("senders", senders_)
                              .add("bytes_to_peers", bytes)
                              .add("low_latency_us", lowLatency)
                              .add("bandwidth_us", bandwidth)
@@ -260,6 +270,7 @@ class Bench {
   }
 
   const Options& options_;
+  const int senders_;
   std::unique_ptr<perf::Backend> backend_;
   std::shared_ptr<Bootstrap> bootstrap_;
   std::shared_ptr<Communicator> communicator_;
@@ -280,7 +291,9 @@ class Bench {
 
 int main(int argc, char** argv) {
   using namespace mscclpp;
-  return perf::mainOnGpus<moebench::Options>(
-      "moe", argc, argv, moebench::parse,
-      [](const moebench::Options& options, ProcessGroup& group) { moebench::Bench(options, group).run(); });
+  return perf::mainOnGpus<moebench::Options>("moe", argc, argv, moebench::parse,
+                                             [](const moebench::Options& options, ProcessGroup& group) {
+                                               for (const int senders : options.senders)
+                                                 moebench::Bench(options, senders, group).run();
+                                             });
 }

@@ -214,6 +214,7 @@ class Buffer::State {
     call.epochs = {formOf(form).dispatch->epochs()};
     call.format = config_.format;
     call.copiesRows = copiesRows_;
+    call.sendingBlocks = config_.sendingBlocks;
     call.input = tokens;
     call.output = {static_cast<std::byte*>(batch.rows), dispatchPacks(), batch.scales, scaleGroups()};
     const bool isLowLatency = form == Form::LowLatency;

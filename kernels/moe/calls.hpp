@@ -32,6 +32,7 @@ struct MoeCall {
 struct MoeDispatchCall : MoeCall {
   moe::RowFormat format;
   bool copiesRows;  ///< by bulk copies, in the bandwidth form
+  int sendingBlocks;
   moe::Tokens input;
   moe::ExpertRowArray output;
   moe::ExpertPlacement placement;
@@ -107,6 +108,7 @@ int runDispatch(const MoeDispatchCall& call, const Launch& launch) {
   args.routing = {call.input.experts, call.input.weights, call.tokens};
   args.workspace = call.workspace;
   args.placement = call.placement;
+  args.sendingBlocks = call.sendingBlocks;
   const moe::RowArray rows{static_cast<const std::byte*>(call.input.rows), call.rowPacks};
   switch (call.format) {
     case moe::RowFormat::Bf16:

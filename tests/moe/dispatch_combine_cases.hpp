@@ -69,6 +69,17 @@ TEST_CASE("moe: more tokens than lanes, warps and blocks") {
   checkMoe<moe::BulkTransport, RowKind::Scaled>(p, 1, 4, 3);
 }
 
+TEST_CASE("moe: blocks that only send, as many as all others, more, less, or all") {
+  for (int sending = 1; sending <= 3; ++sending) {
+    CAPTURE(sending);
+    MoeParameters p = moeParameters(3, 4, 5, 20, 2, static_cast<unsigned>(sending));
+    p.sendingBlocks = sending;
+    if (sending == 2)
+      p.capacity = static_cast<std::uint32_t>(moe::ExpertPlacement::largestCapacity(p.dimensions, 1)) - 1;
+    checkMoe<moe::StoreTransport, RowKind::Plain>(p, sending == 3 ? 4 : 3, 1, static_cast<unsigned>(sending));
+  }
+}
+
 TEST_CASE("moe: so many tokens that they are counted in segments") {
   MoeParameters p = moeParameters(2, 3, 2, 1700, 2, 3);
   p.tokens[0][0] = 1700;
@@ -112,6 +123,7 @@ void checkRandomShapes(unsigned seed) {
     p.resultPacks = static_cast<std::uint32_t>(atMost(i % 8 == 3 ? 300 : 12));
     p.hasWeights = random() % 3 != 0;
     p.isSplit = random() % 3 == 0;
+    p.sendingBlocks = static_cast<int>(random() % 3);
     const auto place = random() % 3;
     if (place == 0) p.alignment = static_cast<std::uint32_t>(atMost(9));
     if (place == 1) p.stride = static_cast<std::uint32_t>(p.dimensions.ranks) * tokens + random() % 3;

@@ -75,6 +75,7 @@ struct MoeParameters {
   int sentCall;    ///< -1: none; its dispatch, with the handle of the call before, is sent and not received
   int maxBlocks;
   int ranksPerHost;  ///< over ports: so many ranks in a row have mapped each other's windows
+  int sendingBlocks;  ///< of rank 0 in a dispatch; the next rank has one more, up to 3, and then 0
   Window<> dispatchScratch, combineScratch, epochs, memory;
   MoePorts dispatchPorts, combinePorts;
   MoeOffsets at;
@@ -133,6 +134,13 @@ struct SlowSink {
     to.pack(row, index, word);
   }
   MSCCLPP_INLINE void scale(std::uint32_t row, std::uint32_t group, float value) const { to.scale(row, group, value); }
+};
+
+/// A source of Combine that has no addresses of rows.
+struct CalledResults {
+  moe::ExpertResults<bf16> from;
+
+  MSCCLPP_INLINE Pack<bf16> operator()(std::uint32_t row, std::uint32_t index) const { return from(row, index); }
 };
 
 template <class Transport, RowKind kind>
@@ -201,6 +209,7 @@ struct MoeBody {
                             local<std::uint32_t>(rank, p.at.offsets + shift),
                             local<moe::RowOrigin>(rank, p.at.origins + shift)};
       dispatch.handle = handle;
+      dispatch.sendingBlocks = p.sendingBlocks > 0 ? (p.sendingBlocks + rank) % 4 : 0;
       const std::uint32_t groups = (p.rowPacks + moe::groupPacks - 1) / moe::groupPacks;
       const SlowSink sink{{local<std::byte>(rank, p.at.expertRows + shift), p.rowPacks,
                            local<float>(rank, p.at.expertScales + shift), groups},
@@ -235,7 +244,11 @@ struct MoeBody {
       };
       const auto runCombine = [&](moe::Phase phase) {
         combine.phase = phase;
-        Combine::run(grid, combine, results, combined);
+        if constexpr (kind == RowKind::Scaled) {
+          Combine::run(grid, combine, CalledResults{results}, combined);
+        } else {
+          Combine::run(grid, combine, results, combined);
+        }
         barrier.sync(grid, wait);
       };
       // One call of each, so that the code is not instantiated more often.

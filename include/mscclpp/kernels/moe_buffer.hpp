@@ -47,6 +47,9 @@ struct BufferConfig {
   int lowLatencyBlocks = 0;     ///< the same of low-latency calls; 0: 128, or all if there are fewer
   /// dispatch() sends rows that are not quantised by bulk copies, on GPUs of sm_90 and newer: for few blocks.
   bool bulkCopies = false;
+  /// So many blocks of a dispatch() that does not use them, and is not split, send to other ranks and do nothing else
+  /// (DispatchArgs::sendingBlocks); 0: each block sends and receives.
+  int sendingBlocks = 0;
 };
 
 /// Bytes of a row of a dispatch's output, scales included.

@@ -53,7 +53,7 @@ struct Dispatch {
     return shape.blocks >= 1 && shape.blocks <= maxBlocks && shape.blocks <= args.workspace.blocks &&
            args.dimensions.isValid() && args.dimensions.ranks == args.team.size() && args.scratch.isValid() &&
            args.count == args.routing.tokens && args.count <= args.dimensions.maxTokens &&
-           args.placement.isValid(args.dimensions);
+           args.placement.isValid(args.dimensions) && args.sendingBlocks >= 0;
   }
 
   /// Words of 32 bits that each block computes with.
@@ -97,7 +97,8 @@ struct Dispatch {
     }
     if (session.hasStopped()) return false;
     const bool receives = args.phase != Phase::Send;
-    const auto share = session.share(args.phase, call.mostSenders());
+    const auto work = call.work();
+    const auto& share = work.share;
     const auto end = [&] {
       if (!receives) return session.suspend();
       return session.finish([&](int from) { return call.table().count(from, DispatchCounts::tokens); });
@@ -113,16 +114,17 @@ struct Dispatch {
       session.enter([&](int to, std::uint32_t word) { return counts::countFor(call, to, word); });
     }
     // Packets leave before this rank knows that others have entered; stores need it.
-    if (share.sends && !Call::storesOwnRows) send(call, share.first, share.stride);
-    if (receives || Call::storesOwnRows) {
-      if constexpr (Call::storesOwnRows) {
-        if (!session.awaitEntries()) return end();
-      }
+    if (share.sends && !Call::storesOwnRows) send(call, work);
+    if constexpr (Call::storesOwnRows) {
+      if (!session.awaitEntries()) return end();
+    }
+    // Blocks that send to other ranks only need not know where rows belong.
+    if ((receives || Call::storesOwnRows) && work.part != steps::Part::Remote) {
       call.table().receive([&](int from, std::uint32_t word) { return session.awaitCount(from, word); });
       if (session.blockFailed()) return end();
       call.fits = counts::placeRows(call);
     }
-    if (share.sends && Call::storesOwnRows) send(call, share.first, share.stride);
+    if (share.sends && Call::storesOwnRows) send(call, work);
     if constexpr (Call::copiesRows) {
       if (sends && call.fits) wholeRows::storeOwn(call, args.phase);
     }
@@ -131,18 +133,19 @@ struct Dispatch {
     return end();
   }
 
-  /// Sends the items first, first + stride, ...: the steps of rows, or the rows.
+  /// Sends the items of a warp: the steps of rows, or the rows.
   template <class Call>
-  static MSCCLPP_INLINE void send(Call& call, std::uint32_t first, std::uint32_t stride) {
+  static MSCCLPP_INLINE void send(Call& call, const typename Call::Work& work) {
+    const auto& share = work.share;
     if constexpr (!Call::countsInBlocks) {  // otherwise nothing has waited yet
       if (call.session.failed()) return;
     }
     if constexpr (Call::copiesRows) {
-      wholeRows::copyAll(call, first, stride);
+      wholeRows::copyAll(call, share.first, share.stride);
     } else if constexpr (Transport::hasRowFlags) {
-      wholeRows::sendAll(call, first, stride);
+      wholeRows::sendAll(call, work.part, share.first, share.stride);
     } else {
-      steps::sendAll(call, first, stride);
+      steps::sendAll(call, share.first, share.stride);
     }
   }
   template <class Call>

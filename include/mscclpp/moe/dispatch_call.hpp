@@ -13,6 +13,7 @@
 #include "mscclpp/moe/row_session.hpp"
 #include "mscclpp/moe/row_source.hpp"
 #include "mscclpp/moe/row_table.hpp"
+#include "mscclpp/moe/step_sender.hpp"
 #include "mscclpp/moe/token_choices.hpp"
 
 namespace mscclpp::moe {
@@ -93,6 +94,29 @@ struct DispatchCall {
       const std::int32_t row = indexAtRank(token, to);
       if (row >= 0) f(to, static_cast<std::uint32_t>(row));
     }
+  }
+
+  /// What a warp does: it sends rows to a part of the ranks, and receives rows.
+  struct Work {
+    steps::Part part;
+    typename Session::Share share;
+  };
+  MSCCLPP_INLINE Work work() const {
+    const int blocks = grid.blockCount();
+    const int sending = args.sendingBlocks;
+    if (!divides() || sending >= blocks) return {steps::Part::All, session.share(args.phase, mostSenders())};
+    // The last blocks send: the first one writes counts.
+    const int block = grid.blockIndex();
+    const bool sends = block >= blocks - sending;
+    const int first = sends ? block - (blocks - sending) : block;
+    const int count = sends ? sending : blocks - sending;
+    return {sends ? steps::Part::Remote : steps::Part::Own,
+            {static_cast<std::uint32_t>(grid.warpIndex() * count + first),
+             static_cast<std::uint32_t>(grid.warpCount() * count), true, !sends}};
+  }
+  /// Whether blocks may differ in what they do.
+  MSCCLPP_INLINE bool divides() const {
+    return storesOwnRows && !copiesRows && args.phase == Phase::Both && args.sendingBlocks > 0 && args.team.size() > 1;
   }
 
   /// The most warps of a block that send.

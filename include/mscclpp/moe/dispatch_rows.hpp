@@ -19,17 +19,26 @@ MSCCLPP_INLINE void publish(const Call& call, std::uint32_t token) {
   });
 }
 
-/// Sends this rank's rows first, first + stride, ... by stores. Called by all lanes of a warp.
+/// Sends this rank's rows first, first + stride, ... to a part of the ranks, by stores; those to itself are where they
+/// belong then. A row is announced once the first loads of the next one are under way, since the release of its flags
+/// takes as long as they do. Called by all lanes of a warp.
 template <class Call>
-MSCCLPP_INLINE void sendAll(Call& call, std::uint32_t first, std::uint32_t stride) {
-  const std::uint32_t perRow = call.args.scratch.steps();
-  const auto tokens = static_cast<std::uint32_t>(call.args.count);
+MSCCLPP_INLINE void sendAll(Call& call, steps::Part part, std::uint32_t first, std::uint32_t stride) {
+  const auto& args = call.args;
+  const std::uint32_t perRow = args.scratch.steps();
+  const auto tokens = static_cast<std::uint32_t>(args.count);
+  const bool publishes = part != steps::Part::Own;
   MSCCLPP_NO_UNROLL
   for (std::uint32_t token = first; token < tokens; token += stride) {
     std::uint32_t own[Call::Lanes::held];
+    if (!publishes && args.handle.indexAt(args.dimensions, token, args.team.rank()) < 0) continue;
     MSCCLPP_NO_UNROLL
-    for (std::uint32_t step = 0; step < perRow; ++step) steps::send(call, token, step, step == 0, own);
-    publish(call, token);
+    for (std::uint32_t step = 0; step < perRow; ++step) {
+      steps::send(call, part, token, step, step == 0, own, [&] {
+        if (publishes && step == 0 && token != first) publish(call, token - stride);
+      });
+    }
+    if (publishes && token + stride >= tokens) publish(call, token);
   }
 }
 
@@ -37,7 +46,6 @@ MSCCLPP_INLINE void sendAll(Call& call, std::uint32_t first, std::uint32_t strid
 /// all if every one does. Called by all threads.
 template <class Call>
 MSCCLPP_INLINE void storeOwn(Call& call, Phase phase) {
-  const auto& args = call.args;
   const auto& grid = call.grid;
   const int warps = grid.warpCount();
   const int others = warps - call.session.senders(phase, call.mostSenders());
@@ -45,16 +53,8 @@ MSCCLPP_INLINE void storeOwn(Call& call, Phase phase) {
   if (first < 0) return;
   const auto blocks = static_cast<std::uint32_t>(grid.blockCount());
   const std::uint32_t stride = static_cast<std::uint32_t>(others > 0 ? others : warps) * blocks;
-  MSCCLPP_NO_UNROLL
-  for (auto token = static_cast<std::uint32_t>(first) * blocks + static_cast<std::uint32_t>(grid.blockIndex());
-       token < args.count; token += stride) {
-    std::uint32_t own[Call::Lanes::held];
-    if (args.handle.indexAt(args.dimensions, token, args.team.rank()) < 0) continue;
-    MSCCLPP_NO_UNROLL
-    for (std::uint32_t step = 0; step < args.scratch.steps(); ++step) {
-      steps::send<steps::Part::Own>(call, token, step, step == 0, own);
-    }
-  }
+  sendAll(call, steps::Part::Own,
+          static_cast<std::uint32_t>(first) * blocks + static_cast<std::uint32_t>(grid.blockIndex()), stride);
 }
 
 /// Receives the rows first, first + stride, ... from the other ranks. Called by all lanes of a warp.

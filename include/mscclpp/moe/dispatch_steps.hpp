@@ -31,7 +31,7 @@ MSCCLPP_INLINE void sendAll(Call& call, std::uint32_t first, std::uint32_t strid
     const std::uint32_t token = item / perToken;
     std::uint32_t none[Call::Lanes::held];
     if (item % perToken == 0) storeRankIndex(call, token);
-    send(call, token, item % perToken, true, none);
+    send(call, Part::All, token, item % perToken, true, none, [] {});
   }
 }
 

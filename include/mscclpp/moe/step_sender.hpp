@@ -9,14 +9,15 @@
 
 namespace mscclpp::moe::steps {
 
-/// The ranks to which send() sends: all, those but this one, of which the data is copied, or this one alone.
+/// The ranks to which send() sends: all, those but this one, or this one alone.
 enum class Part { All, Remote, Own };
 
-/// Sends a step of a token's row. own: the rows of the token on this rank, which its first step determines. Called by
-/// all lanes.
-template <Part part = Part::All, class Call>
-MSCCLPP_INLINE void send(Call& call, std::uint32_t token, std::uint32_t step, bool hasHeader,
-                         std::uint32_t (&own)[Call::Lanes::held]) {
+/// Sends a step of a token's row. own: the rows of the token on this rank, which its first step determines.
+/// meanwhile() is called once the step's loads are under way. hasData: otherwise only headers and scales are sent.
+/// Called by all lanes.
+template <bool hasData = true, class Call, class Meanwhile>
+MSCCLPP_INLINE void send(Call& call, Part part, std::uint32_t token, std::uint32_t step, bool hasHeader,
+                         std::uint32_t (&own)[Call::Lanes::held], const Meanwhile& meanwhile) {
   constexpr int n = Call::n;
   constexpr int extras = Call::extras;
   const auto& args = call.args;
@@ -26,8 +27,8 @@ MSCCLPP_INLINE void send(Call& call, std::uint32_t token, std::uint32_t step, bo
   for (int q = 0; q < extras; ++q) scalePacks[q] = static_cast<int>(call.extraOf(q) - call.header());
   Word128 words[n] = {};
   Word128 scales[extras] = {};
-  call.source.load(call.session.warp(), token, step * stepPacks, part == Part::Remote ? 0 : packs, words, scalePacks,
-                   scales);
+  call.source.load(call.session.warp(), token, step * stepPacks, hasData ? packs : 0, words, scalePacks, scales);
+  meanwhile();
   TokenChoice choices[extras][2];
   if (hasHeader) {  // while the row is loaded
     const typename Call::Lanes lanes = call.choicesOf(token);
@@ -46,7 +47,7 @@ MSCCLPP_INLINE void send(Call& call, std::uint32_t token, std::uint32_t step, bo
       const bool isFirst = call.extraOf(q) == 0;  // which has the token's index
       return Word128{isFirst ? choices[q][0].word() : choices[q][0].wordFor(to), choices[q][1].wordFor(to)};
     };
-    if constexpr (Call::storesOwnRows && part != Part::Remote) {
+    if constexpr (Call::storesOwnRows && hasData) {
       if (to == args.team.rank()) {
         Word128 all[n + extras];
         MSCCLPP_UNROLL
@@ -62,7 +63,7 @@ MSCCLPP_INLINE void send(Call& call, std::uint32_t token, std::uint32_t step, bo
         call.session.send(to, args.scratch.extraSlot(row, step, x), extra(q));
       }
     }
-    if constexpr (part == Part::All) {
+    if constexpr (hasData) {
       MSCCLPP_UNROLL
       for (int i = 0; i < n; ++i) {
         const std::uint32_t pack = call.packOf(i);
