@@ -111,6 +111,7 @@ class SummingEpilogue
     ExchangeArgs exchange;
     Result result;
     int outputRows;  ///< of this rank
+    int tileBytes;   ///< as below, but no constant: the loop over the chunks of a tile would be unrolled
     std::uint32_t tma_transaction_bytes;
   };
 
@@ -138,6 +139,7 @@ class SummingEpilogue
                          output.data, output.pitch);
     params.staging =
         make(stagingShape(shape), exchange.window.at(rank, exchange.scratch.stagingOffset()), Tiles::tileColumns);
+    params.tileBytes = tileBytes;
     params.tma_transaction_bytes = params.output.tma_transaction_bytes;
     return params;
   }
@@ -366,7 +368,7 @@ class SummingEpilogue
     const std::byte* const from = args.window.at(rank, args.scratch.stagingOffset()) + std::size_t(staged) * tileBytes;
     auto wait = args.wait;
     BulkCopier<copies> copier(warp, shared);
-    copier.copyToEach(warp, forEachDestination, from, tileBytes, wait);
+    copier.copyToEach(warp, forEachDestination, from, static_cast<std::size_t>(params_.tileBytes), wait);
     copier.finish(warp, wait);
     if (isSum) {
       contribution_.publishResult(warp, block);
