@@ -2,6 +2,7 @@
 #pragma once
 
 #include "mscclpp/arch/set_bits.hpp"
+#include "mscclpp/arch/warp.hpp"
 #include "mscclpp/arch/word.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/config.hpp"

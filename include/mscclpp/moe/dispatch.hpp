@@ -92,10 +92,6 @@ struct Dispatch {
     const Args& args = call.args;
     auto& session = call.session;
     const bool sends = args.phase != Phase::Receive;
-    if constexpr (Call::countsInBlocks) {
-      if (sends) call.routing().make(args.routing);  // while the epoch is loaded
-    }
-    if (session.hasStopped()) return false;
     const bool receives = args.phase != Phase::Send;
     const auto work = call.work();
     const auto& share = work.share;
@@ -103,18 +99,30 @@ struct Dispatch {
       if (!receives) return session.suspend();
       return session.finish([&](int from) { return call.table().count(from, DispatchCounts::tokens); });
     };
-    if (!receives) counts::stampHandle(call, Handle::incomplete);  // it may have the stamp of an earlier call
-    if (sends) {
-      if constexpr (!Call::countsInBlocks) {
+    // Once the routing is known.
+    const auto announce = [&] {
+      if (!receives) counts::stampHandle(call, Handle::incomplete);  // it may have the stamp of an earlier call
+      session.enter([&](int to, std::uint32_t word) { return counts::countFor(call, to, word); });
+    };
+    if constexpr (Call::countsInBlocks) {
+      // Packets leave before this rank knows that others have entered; stores need it.
+      const auto prepare = [&] {
+        call.routing().make(args.routing);
+        if (session.hasStopped()) return false;
+        announce();
+        return true;
+      };
+      if (sends ? !steps::sendAll(call, share.first, share.stride, prepare) : session.hasStopped()) return false;
+    } else {
+      if (session.hasStopped()) return false;
+      if (sends) {
         const bool isLaidOut =
             layOutRouting(call.grid, args.routing, args.dimensions, args.workspace.layout, call.blockMemory(),
                           [&] { return session.syncGrid(*args.workspace.barrier); });
         if (!isLaidOut) return end();
+        announce();
       }
-      session.enter([&](int to, std::uint32_t word) { return counts::countFor(call, to, word); });
     }
-    // Packets leave before this rank knows that others have entered; stores need it.
-    if (share.sends && !Call::storesOwnRows) send(call, work);
     if constexpr (Call::storesOwnRows) {
       if (!session.awaitEntries()) return end();
     }
@@ -124,7 +132,9 @@ struct Dispatch {
       if (session.blockFailed()) return end();
       call.fits = counts::placeRows(call);
     }
-    if (share.sends && Call::storesOwnRows) send(call, work);
+    if constexpr (Call::storesOwnRows) {
+      if (share.sends) sendRows(call, work);
+    }
     if constexpr (Call::copiesRows) {
       if (sends && call.fits) wholeRows::storeOwn(call, args.phase);
     }
@@ -133,19 +143,13 @@ struct Dispatch {
     return end();
   }
 
-  /// Sends the items of a warp: the steps of rows, or the rows.
   template <class Call>
-  static MSCCLPP_INLINE void send(Call& call, const typename Call::Work& work) {
-    const auto& share = work.share;
-    if constexpr (!Call::countsInBlocks) {  // otherwise nothing has waited yet
-      if (call.session.failed()) return;
-    }
+  static MSCCLPP_INLINE void sendRows(Call& call, const typename Call::Work& work) {
+    if (call.session.failed()) return;
     if constexpr (Call::copiesRows) {
-      wholeRows::copyAll(call, share.first, share.stride);
-    } else if constexpr (Transport::hasRowFlags) {
-      wholeRows::sendAll(call, work.part, share.first, share.stride);
+      wholeRows::copyAll(call, work.share.first, work.share.stride);
     } else {
-      steps::sendAll(call, share.first, share.stride);
+      wholeRows::sendAll(call, work.part, work.share.first, work.share.stride);
     }
   }
   template <class Call>

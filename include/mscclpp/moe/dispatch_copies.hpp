@@ -40,7 +40,7 @@ MSCCLPP_INLINE void copyAll(Call& call, std::uint32_t first, std::uint32_t strid
       std::uint32_t none[Call::Lanes::held];
       MSCCLPP_NO_UNROLL
       for (std::uint32_t step = 0; step < perRow; ++step) {
-        steps::send<false>(call, steps::Part::Remote, token, step, step == 0, none, [] {});
+        steps::send<false>(call, steps::Part::Remote, true, token, step, step == 0, none, [] { return true; });
       }
     });
     Transport::complete(queue, warp, call.wait);

@@ -34,8 +34,9 @@ MSCCLPP_INLINE void sendAll(Call& call, steps::Part part, std::uint32_t first, s
     if (!publishes && args.handle.indexAt(args.dimensions, token, args.team.rank()) < 0) continue;
     MSCCLPP_NO_UNROLL
     for (std::uint32_t step = 0; step < perRow; ++step) {
-      steps::send(call, part, token, step, step == 0, own, [&] {
+      steps::send(call, part, true, token, step, step == 0, own, [&] {
         if (publishes && step == 0 && token != first) publish(call, token - stride);
+        return true;
       });
     }
     if (publishes && token + stride >= tokens) publish(call, token);

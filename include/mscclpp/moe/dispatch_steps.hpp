@@ -21,18 +21,28 @@ MSCCLPP_INLINE void storeRankIndex(const Call& call, std::uint32_t token) {
   }
 }
 
-/// Sends the steps first, first + stride, ... of this rank's rows. Called by all lanes of a warp.
-template <class Call>
-MSCCLPP_INLINE void sendAll(Call& call, std::uint32_t first, std::uint32_t stride) {
+/// Sends the steps first, first + stride, ... of this rank's rows. prepare() makes the routing known, while the loads
+/// of the first step are under way, and returns whether the call goes on, as sendAll() does. Called by all threads.
+template <class Call, class Prepare>
+MSCCLPP_INLINE bool sendAll(Call& call, std::uint32_t first, std::uint32_t stride, const Prepare& prepare) {
   const std::uint32_t perToken = call.args.scratch.steps();
   const auto items = static_cast<std::uint32_t>(call.args.count) * perToken;
+  std::uint32_t item = first;
+  bool goesOn = true;
   MSCCLPP_NO_UNROLL
-  for (std::uint32_t item = first; item < items; item += stride) {
+  do {
+    const bool isPresent = item < items;
     const std::uint32_t token = item / perToken;
     std::uint32_t none[Call::Lanes::held];
-    if (item % perToken == 0) storeRankIndex(call, token);
-    send(call, Part::All, token, item % perToken, true, none, [] {});
-  }
+    send(call, Part::All, isPresent, token, item % perToken, true, none, [&] {
+      if (item == first) goesOn = prepare();
+      if (!goesOn || !isPresent) return false;
+      if (item % perToken == 0) storeRankIndex(call, token);
+      return true;
+    });
+    item += stride;
+  } while (goesOn && item < items);
+  return goesOn;
 }
 
 /// Receives the steps first, first + stride, ... of the rows from all ranks. Called by all lanes of a warp.

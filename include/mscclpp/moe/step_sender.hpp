@@ -13,10 +13,11 @@ namespace mscclpp::moe::steps {
 enum class Part { All, Remote, Own };
 
 /// Sends a step of a token's row. own: the rows of the token on this rank, which its first step determines.
-/// meanwhile() is called once the step's loads are under way. hasData: otherwise only headers and scales are sent.
-/// Called by all lanes.
+/// meanwhile() is called once the step's loads are under way, and returns whether it is to be sent. isPresent:
+/// otherwise there is no such step: nothing is loaded, and meanwhile() returns false. hasData: otherwise only headers
+/// and scales are sent. Called by all lanes.
 template <bool hasData = true, class Call, class Meanwhile>
-MSCCLPP_INLINE void send(Call& call, Part part, std::uint32_t token, std::uint32_t step, bool hasHeader,
+MSCCLPP_INLINE void send(Call& call, Part part, bool isPresent, std::uint32_t token, std::uint32_t step, bool hasHeader,
                          std::uint32_t (&own)[Call::Lanes::held], const Meanwhile& meanwhile) {
   constexpr int n = Call::n;
   constexpr int extras = Call::extras;
@@ -27,8 +28,10 @@ MSCCLPP_INLINE void send(Call& call, Part part, std::uint32_t token, std::uint32
   for (int q = 0; q < extras; ++q) scalePacks[q] = static_cast<int>(call.extraOf(q) - call.header());
   Word128 words[n] = {};
   Word128 scales[extras] = {};
-  call.source.load(call.session.warp(), token, step * stepPacks, hasData ? packs : 0, words, scalePacks, scales);
-  meanwhile();
+  if (isPresent) {
+    call.source.load(call.session.warp(), token, step * stepPacks, hasData ? packs : 0, words, scalePacks, scales);
+  }
+  if (!meanwhile()) return;
   TokenChoice choices[extras][2];
   if (hasHeader) {  // while the row is loaded
     const typename Call::Lanes lanes = call.choicesOf(token);
