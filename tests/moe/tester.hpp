@@ -136,13 +136,6 @@ struct SlowSink {
   MSCCLPP_INLINE void scale(std::uint32_t row, std::uint32_t group, float value) const { to.scale(row, group, value); }
 };
 
-/// A source of Combine that has no addresses of rows.
-struct CalledResults {
-  moe::ExpertResults<bf16> from;
-
-  MSCCLPP_INLINE Pack<bf16> operator()(std::uint32_t row, std::uint32_t index) const { return from(row, index); }
-};
-
 template <class Transport, RowKind kind>
 struct MoeBody {
   MoeParameters p;
@@ -244,11 +237,7 @@ struct MoeBody {
       };
       const auto runCombine = [&](moe::Phase phase) {
         combine.phase = phase;
-        if constexpr (kind == RowKind::Scaled) {
-          Combine::run(grid, combine, CalledResults{results}, combined);
-        } else {
-          Combine::run(grid, combine, results, combined);
-        }
+        Combine::run(grid, combine, results, combined);
         barrier.sync(grid, wait);
       };
       // One call of each, so that the code is not instantiated more often.

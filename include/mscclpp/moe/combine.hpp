@@ -1,13 +1,13 @@
 // Combine: the weighted sum of the experts' results of each token, back on the token's rank.
 #pragma once
 
+#include "mscclpp/arch/nan.hpp"
 #include "mscclpp/arch/rounding.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/basic/vector.hpp"
 #include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/config.hpp"
-#include "mscclpp/moe/combine_rows.hpp"
 #include "mscclpp/moe/expert_rows.hpp"
 #include "mscclpp/moe/row_link.hpp"
 #include "mscclpp/moe/row_session.hpp"
@@ -26,17 +26,12 @@ struct CombineArgs : RowArgs<Ranks, Transport> {
   Phase phase;
 };
 
-/// The results of this rank's experts: a source of Combine. Another type with operator() may take its place, with or
-/// without row().
+/// The results of this rank's experts: a source of Combine. Another type with this function may take its place.
 template <class T>
 struct ExpertResults {
   const T* rows;           ///< [capacity][packs * packSize<T>], 16-byte aligned; rows as the dispatch placed them
   std::uint32_t rowPacks;  ///< packs of a row
 
-  /// The address of a row's packs, from which the bandwidth form loads them.
-  MSCCLPP_INLINE const std::byte* row(std::uint32_t index) const {
-    return reinterpret_cast<const std::byte*>(rows) + std::size_t{index} * rowPacks * sizeof(Word128);
-  }
   /// Pack `index` of a row. One thread; it may be called several times.
   MSCCLPP_INLINE Pack<T> operator()(std::uint32_t row, std::uint32_t index) const {
     return fromWord<T>(arch::loadWide(reinterpret_cast<const std::byte*>(rows) +
@@ -102,21 +97,21 @@ struct Combine {
   }
 
  private:
-  template <class GridType, class RowSource, class RowSink>
+  template <class GridType, class Source, class Sink>
   struct Call {
-    using Source = RowSource;
     using Session = RowSession<Ranks, Scratch, GridType, BoundedWait>;
     static constexpr int width = Session::width;
     static constexpr int n = Session::packsPerLane;
-    static constexpr int mostRanks = Ranks > 0 ? Ranks : maxTeamSize;
+    /// Whether this rank's own parts are computed as they are added, instead of passing through slots.
+    static constexpr bool addsOwnPart = Transport::hasRowFlags;
     struct Sum {
       float at[n][packSize<T>];
     };
 
     const GridType& grid;
     const Args& args;
-    const RowSource& source;
-    const RowSink& sink;
+    const Source& source;
+    const Sink& sink;
     Session session;
     BoundedWait& wait;
 
@@ -137,18 +132,12 @@ struct Combine {
       if (sends) session.enter();
       if constexpr (Transport::hasRowFlags) {
         if (!session.awaitEntries()) return end();
-        if (session.failed()) return end();
-        const RowSums<T, Call> rows(*this);
-        MSCCLPP_NO_UNROLL
-        for (bool isSending = share.sends;; isSending = false) {
-          if (isSending || share.receives) rows.run(isSending, share.first, share.stride);
-          if (!isSending) break;
-        }
-      } else {
-        if (share.sends) send(share.first, share.stride);
-        if (receives && !session.awaitEntries()) return end();
-        if (share.receives) receive(share.first, share.stride);
       }
+      if (share.sends) send(share.first, share.stride);
+      if constexpr (!Transport::hasRowFlags) {
+        if (receives && !session.awaitEntries()) return end();
+      }
+      if (share.receives) receive(share.first, share.stride);
       return end();
     }
 
@@ -167,16 +156,29 @@ struct Combine {
     MSCCLPP_INLINE std::uint32_t packOf(std::uint32_t step, int i) const {
       return step * stepPacks + static_cast<std::uint32_t>(i * width + session.warp().rank());
     }
+    /// Items are the steps of a row or, where rows have flags, the rows.
+    MSCCLPP_INLINE std::uint32_t itemsPerRow() const { return Transport::hasRowFlags ? 1 : args.scratch.steps(); }
 
-    // ---- the low-latency form: steps of rows, of which those to this rank pass through slots too ----
+    // ---- sending ----
 
-    MSCCLPP_INLINE void send(std::uint32_t first, std::uint32_t stride) const {
-      const std::uint32_t perRow = args.scratch.steps();
+    MSCCLPP_INLINE void send(std::uint32_t first, std::uint32_t stride) {
+      if constexpr (Transport::hasRowFlags) {  // after waits
+        if (session.failed()) return;
+      }
+      const std::uint32_t perRow = itemsPerRow();
       std::uint32_t item = first;
-      for (int i = 0; i < args.team.size(); ++i) {
+      for (int i = 0; i < args.team.size() - (addsOwnPart ? 1 : 0); ++i) {
         const int to = session.rankInOrder(i);  // this one is the last
         const std::uint32_t items = args.handle.received[to] * perRow;
-        for (; item < items; item += stride) sendStep(to, item / perRow, item % perRow);
+        for (; item < items; item += stride) {
+          const std::uint32_t row = item / perRow;
+          if constexpr (Transport::hasRowFlags) {
+            for (std::uint32_t step = 0; step < args.scratch.steps(); ++step) sendStep(to, row, step);
+            session.publish(to, row);
+          } else {
+            sendStep(to, row, item % perRow);
+          }
+        }
         item -= items;
       }
     }
@@ -187,15 +189,15 @@ struct Combine {
       for (int i = 0; i < n; ++i) {
         const std::uint32_t pack = packOf(step, i);
         if (pack < args.scratch.rowPacks) {
-          session.send(to, args.scratch.dataSlot(row, pack), toWord<T>(roundedPack<T>(sum.at[i])));
+          session.send(to, args.scratch.dataSlot(row, pack), toWord<T>(rounded(sum, i)));
         }
       }
     }
     /// What this rank's experts contribute to a row that they got from a rank. One load of the warp reads all entries
     /// of the row, and the loads of `batch` results are in flight together. Called by all lanes.
     MSCCLPP_INLINE Sum partOf(int from, std::uint32_t row, std::uint32_t step) const {
-      constexpr int batch = 4;                             // as many as registers hold
-      constexpr int held = (maxTopk + width - 1) / width;  // entries of a lane
+      constexpr int batch = Transport::hasRowFlags ? 2 : 4;  // as many as registers hold
+      constexpr int held = (maxTopk + width - 1) / width;    // entries of a lane
       static_assert(maxTopk % batch == 0);
       const auto& warp = session.warp();
       const std::size_t entry = Handle::entry(args.dimensions, from, row);
@@ -249,34 +251,67 @@ struct Combine {
       }
       return sum;
     }
+    static MSCCLPP_INLINE Pack<T> rounded(const Sum& sum, int i) {
+      Pack<T> pack;
+      MSCCLPP_UNROLL
+      for (int k = 0; k < packSize<T>; ++k) pack[k] = narrow<T>(arch::canonicalNan(sum.at[i][k]));
+      return pack;
+    }
+
+    // ---- receiving ----
 
     MSCCLPP_INLINE void receive(std::uint32_t first, std::uint32_t stride) {
-      const std::uint32_t perRow = args.scratch.steps();
+      if constexpr (Transport::hasRowFlags) {
+        if (session.failed()) return;
+      }
+      const std::uint32_t perRow = itemsPerRow();
       const std::uint32_t items = static_cast<std::uint32_t>(args.count) * perRow;
       for (std::uint32_t item = first; item < items; item += stride) {
-        receiveStep(item / perRow, item % perRow);
+        const std::uint32_t token = item / perRow;
+        if constexpr (Transport::hasRowFlags) {
+          for (int from = 0; from < args.team.size(); ++from) {
+            const std::int32_t row = args.handle.indexAt(args.dimensions, token, from);
+            if (row >= 0 && from != args.team.rank()) session.await(from, static_cast<std::uint32_t>(row));
+          }
+          if (session.warp().any(hasFailed(wait))) return;
+          for (std::uint32_t step = 0; step < args.scratch.steps(); ++step) receiveStep(token, step);
+        } else {
+          receiveStep(token, item % perRow);
+        }
         if (session.warp().any(hasFailed(wait))) return;
       }
     }
 
     MSCCLPP_INLINE void receiveStep(std::uint32_t token, std::uint32_t step) {
       Sum sum = {};
-      addParts(token, step, sum);
+      if constexpr (addsOwnPart) {
+        const int self = args.team.rank();
+        addParts(token, step, 0, self, sum);
+        const std::int32_t row = args.handle.indexAt(args.dimensions, token, self);
+        if (row >= 0) {
+          const Sum part = partOf(self, static_cast<std::uint32_t>(row), step);
+          MSCCLPP_UNROLL
+          for (int i = 0; i < n; ++i) add(sum, i, rounded(part, i));  // as if it had travelled
+        }
+        addParts(token, step, self + 1, args.team.size(), sum);
+      } else {
+        addParts(token, step, 0, args.team.size(), sum);
+      }
       if (hasFailed(wait)) return;
       MSCCLPP_UNROLL
       for (int i = 0; i < n; ++i) {
         const std::uint32_t pack = packOf(step, i);
-        if (pack < args.scratch.rowPacks) sink(token, pack, roundedPack<T>(sum.at[i]));
+        if (pack < args.scratch.rowPacks) sink(token, pack, rounded(sum, i));
       }
     }
     static MSCCLPP_INLINE void add(Sum& sum, int i, const Pack<T>& part) {
       MSCCLPP_UNROLL
       for (int k = 0; k < packSize<T>; ++k) sum.at[i][k] += widen<T>(part[k]);
     }
-    /// Adds the parts from all ranks, with the loads of two in flight together.
-    MSCCLPP_INLINE void addParts(std::uint32_t token, std::uint32_t step, Sum& sum) {
+    /// Adds the parts from ranks [begin, end), with the loads of two ranks in flight together.
+    MSCCLPP_INLINE void addParts(std::uint32_t token, std::uint32_t step, int begin, int end, Sum& sum) {
       constexpr int batch = 2;
-      for (int first = 0; first < args.team.size(); first += batch) {
+      for (int first = begin; first < end; first += batch) {
         int from[batch * n];
         std::uint32_t slots[batch * n];
         bool isPresent[batch * n];
@@ -284,7 +319,7 @@ struct Combine {
         bool hasAny = false;
         MSCCLPP_UNROLL
         for (int b = 0; b < batch; ++b) {
-          const bool isRank = first + b < args.team.size();
+          const bool isRank = first + b < end;
           const std::int32_t row = isRank ? args.handle.indexAt(args.dimensions, token, first + b) : -1;
           hasAny = hasAny || row >= 0;
           MSCCLPP_UNROLL

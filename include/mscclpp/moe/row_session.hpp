@@ -167,10 +167,6 @@ class RowSession {
   MSCCLPP_INLINE std::byte* slotAt(int to, std::uint32_t slot) const {
     return link_.at(to, slotsOf()) + Transport::bytes(slot);
   }
-  /// Where a pack from a rank is in its slot, for transports with plain slots.
-  MSCCLPP_INLINE const std::byte* receivedAt(int from, std::uint32_t slot) const {
-    return args_.window.at(team().rank(), args_.scratch.slotsOffset(epoch_, from)) + Transport::bytes(slot);
-  }
   /// Announces a row, of which this warp has sent all packs. Called by all its lanes.
   MSCCLPP_INLINE void publish([[maybe_unused]] int to, [[maybe_unused]] std::uint32_t row) const {
     if constexpr (Transport::hasRowFlags) {
@@ -191,11 +187,6 @@ class RowSession {
       if (warp_.rank() == 0) awaitWord(args_.scratch.flagOffset(from, row), from);
       warp_.sync();
     }
-  }
-  /// The same by one lane: the warp synchronises before any of its lanes reads the row.
-  MSCCLPP_INLINE void awaitAlone(int from, std::uint32_t row) {
-    static_assert(Transport::hasRowFlags, "only rows with flags are awaited");
-    awaitWord(args_.scratch.flagOffset(from, row), from);
   }
   /// Receives N packs, those with isPresent[i] only, from the slots of the ranks from[i]. One thread, which is the only
   /// one to receive them. Returns whether they arrived.
