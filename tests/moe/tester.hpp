@@ -74,7 +74,7 @@ struct MoeParameters {
   int smallRank;   ///< -1: none; says that its output holds one row
   int sentCall;    ///< -1: none; its dispatch, with the handle of the call before, is sent and not received
   int maxBlocks;
-  int ranksPerHost;  ///< over ports: so many ranks in a row have mapped each other's windows
+  int ranksPerHost;   ///< over ports: so many ranks in a row have mapped each other's windows
   int sendingBlocks;  ///< of rank 0 in a dispatch; the next rank has one more, up to 3, and then 0
   Window<> dispatchScratch, combineScratch, epochs, memory;
   MoePorts dispatchPorts, combinePorts;

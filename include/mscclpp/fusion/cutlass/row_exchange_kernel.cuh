@@ -62,9 +62,10 @@ using OrderedKernel = typename WithEpilogue<Stock, Epilogue, typename EpilogueEx
 /// rows of the problem) and `result`, or its visitor tree has a node with such arguments.
 ///
 /// Tiles of other ranks' rows come first. When a block of threads has computed its last tile, its consumer warps reduce
-/// rows, if the epilogue has not, store the results of other ranks, and complete the call. With RowDelivery::ToOwner the output of a rank consists of outputRows(): consecutive
-/// rows, of as many tiles on all ranks, or one less on the last ones. packsPerLane: registers for a row, 256 elements
-/// of 16 bits each; a result that needs whole rows needs so many that a row fits.
+/// rows, if the epilogue has not, store the results of other ranks, and complete the call. With RowDelivery::ToOwner
+/// the output of a rank consists of outputRows(): consecutive rows, of as many tiles on all ranks, or one less on the
+/// last ones. packsPerLane: registers for a row, 256 elements of 16 bits each; a result that needs whole rows needs so
+/// many that a row fits.
 ///
 /// Launch it as any kernel of CUTLASS 3 (GemmUniversalAdapter), on all ranks, with at most as many blocks as are
 /// resident at once, which is CUTLASS's own rule (hw_info.sm_count). Without programmatic dependent launch. The state

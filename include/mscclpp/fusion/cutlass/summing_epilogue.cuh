@@ -60,8 +60,8 @@ struct WithExchangeCallbacks<cutlass::epilogue::collective::CollectiveEpilogue<
 ///
 /// So the first hop hides behind the tiles of other ranks' rows, and the second one behind those of own rows. Stock has
 /// no source C (ElementC is void: what is added once is added after the reduction), no callbacks that load tiles, and a
-/// row-major output of Scratch::Element. Scratch: TileScratch, of the kernel's scratchFor(). Rows of the output begin at
-/// multiples of 16 bytes. It takes sizeof(SendScratch) bytes more of shared memory than Stock.
+/// row-major output of Scratch::Element. Scratch: TileScratch, of the kernel's scratchFor(). Rows of the output begin
+/// at multiples of 16 bytes. It takes sizeof(SendScratch) bytes more of shared memory than Stock.
 ///
 /// The sources of the idea are Flux (arXiv 2406.06858), and ParallelKittens (arXiv 2511.13940) for dedicated warps.
 template <class Stock, int Ranks, class TileExchangeScratch>
@@ -238,8 +238,8 @@ class SummingEpilogue
     return Base::store_tail(loadPipeline, loadState, storePipeline, storeState);
   }
 
-  /// After the last tile, by the warps of the consumers: stores the results of other ranks. Returns whether all waits of
-  /// this warp succeeded.
+  /// After the last tile, by the warps of the consumers: stores the results of other ranks. Returns whether all waits
+  /// of this warp succeeded.
   template <class Exchange, class ProblemShape>
   CUTLASS_DEVICE static bool collect(const Params& params, const gpu::WarpGrid& grid, Exchange& exchange,
                                      const ProblemShape& problem) {
@@ -332,8 +332,9 @@ class SummingEpilogue
   }
   CUTLASS_DEVICE bool isSent(std::size_t block) const { return sharesSums || !sums(block); }
 
-  /// By the warp that issued the stores of the last tile: waits for them, and tells the warp that sends. Only the thread
-  /// that issued them can wait for them. The tile before has been sent then, so that its memory is free for the next.
+  /// By the warp that issued the stores of the last tile: waits for them, and tells the warp that sends. Only the
+  /// thread that issued them can wait for them. The tile before has been sent then, so that its memory is free for the
+  /// next.
   CUTLASS_DEVICE void handOver() {
     if (!hasStored_) return;
     hasStored_ = false;
@@ -377,8 +378,8 @@ class SummingEpilogue
     }
   }
 
-  /// Waits for the other ranks' contributions to a tile. Called by all warps that hold it. A failed wait fails the call;
-  /// the tile is then meaningless.
+  /// Waits for the other ranks' contributions to a tile. Called by all warps that hold it. A failed wait fails the
+  /// call; the tile is then meaningless.
   template <class ProblemShape>
   CUTLASS_DEVICE void awaitContributions(const ProblemShape& problem, std::size_t block, ExchangedTile& tile) const {
     const auto& args = params_.exchange;

@@ -8,7 +8,8 @@ namespace mscclpp {
 
 /// A RowScratch in which the contributions to a block of rows, and its results, lie tile by tile instead of row by row,
 /// so that a tile is copied to another rank as a whole; and tiles that wait to be copied. `columns` is that of the
-/// problem rounded up to a multiple of the columns of a tile, and `rows` a multiple of rowsPerBlock, the rows of a tile.
+/// problem rounded up to a multiple of the columns of a tile, and `rows` a multiple of rowsPerBlock, the rows of a
+/// tile.
 template <class T, RowDelivery rowDelivery>
 struct TileScratch : RowScratch<T, rowDelivery> {
   using Base = RowScratch<T, rowDelivery>;
