@@ -126,12 +126,12 @@ struct SummingCallbacks : Callbacks {
 
 /// The callbacks Fusion in an epilogue whose coordinates are not those of the problem: Fusion gets these, so that what
 /// depends on a row or a column (scales, a bias, an edge) is right. The coordinate along K of the epilogue is an
-/// ExchangedTile, whose contributions, of elements T, are added. SendScratch: shared memory for what sends tiles.
-template <class Fusion, class T, int Ranks, class SendScratch>
+/// ExchangedTile, whose contributions, of elements T, are added. SendRing: shared memory for what sends tiles.
+template <class Fusion, class T, int Ranks, class SendRing>
 struct ExchangeCallbacks : Fusion {
   struct SharedStorage {
     typename Fusion::SharedStorage fusion;
-    SendScratch send;
+    SendRing send;
   };
   using Arguments = typename Fusion::Arguments;
 

@@ -8,7 +8,6 @@
 #include "mscclpp/arch/barrier.hpp"
 #include "mscclpp/arch/bulk.hpp"
 #include "mscclpp/arch/wide.hpp"
-#include "mscclpp/basic/bulk_copy.hpp"
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/collective/row_contribution.hpp"
@@ -16,32 +15,28 @@
 #include "mscclpp/fusion/cutlass/exchange_callbacks.cuh"
 #include "mscclpp/fusion/cutlass/exchange_tiles.hpp"
 #include "mscclpp/fusion/cutlass/tile_scratch.hpp"
+#include "mscclpp/fusion/cutlass/tile_sender.cuh"
 #include "mscclpp/fusion/gemm/row_result.hpp"
 
 namespace mscclpp {
 
 namespace detail {
 
-/// The queue by which a block sends tiles: what is in flight covers the way to a peer and back.
-template <int destinations>
-inline constexpr BulkCopyConfig tileCopies{
-    .chunkBytes = 4 << 10, .chunks = 4, .prefetchDepth = 2, .destinations = destinations};
-
 /// The collective epilogue `Stock` with its callbacks as ExchangeCallbacks.
-template <class Stock, class T, int Ranks, class SendScratch>
+template <class Stock, class T, int Ranks>
 struct WithExchangeCallbacks {
   static_assert(sizeof(Stock) == 0,
                 "the epilogue must be one of cutlass::epilogue::collective::CollectiveBuilder for Sm90 with the "
                 "schedule TmaWarpSpecialized or TmaWarpSpecializedCooperative");
 };
 template <class Policy, class Tile, class EpilogueTile, class ElementC, class StrideC, class ElementD, class StrideD,
-          class Fusion, class... Rest, class T, int Ranks, class SendScratch>
+          class Fusion, class... Rest, class T, int Ranks>
 struct WithExchangeCallbacks<cutlass::epilogue::collective::CollectiveEpilogue<
                                  Policy, Tile, EpilogueTile, ElementC, StrideC, ElementD, StrideD, Fusion, Rest...>,
-                             T, Ranks, SendScratch> {
+                             T, Ranks> {
   using Type =
       cutlass::epilogue::collective::CollectiveEpilogue<Policy, Tile, EpilogueTile, ElementC, StrideC, ElementD,
-                                                        StrideD, ExchangeCallbacks<Fusion, T, Ranks, SendScratch>,
+                                                        StrideD, ExchangeCallbacks<Fusion, T, Ranks, TileSendRing>,
                                                         Rest...>;
 };
 
@@ -51,7 +46,7 @@ struct WithExchangeCallbacks<cutlass::epilogue::collective::CollectiveEpilogue<
 /// with RowDelivery::ToOwner or ToAll. It stores every tile in this rank's memory, as fast as the stock epilogue does:
 ///
 /// - A tile of rows that another rank reduces goes to memory of the block of threads. The warp that loads C in other
-///   epilogues, which has nothing to load, copies it to that rank by bulk copies and publishes it as one part of its
+///   epilogues, which has nothing to load, copies it to that rank and publishes it as one part of its
 ///   block of rows, while the other warps compute the next tiles: they never wait for a link, unless it is slower than
 ///   they are for longer than a tile.
 /// - A tile of rows that this rank reduces: when the other ranks have published that block of rows, which they compute
@@ -61,22 +56,19 @@ struct WithExchangeCallbacks<cutlass::epilogue::collective::CollectiveEpilogue<
 /// So the first hop hides behind the tiles of other ranks' rows, and the second one behind those of own rows. Stock has
 /// no source C (ElementC is void: what is added once is added after the reduction), no callbacks that load tiles, and a
 /// row-major output of Scratch::Element. Scratch: TileScratch, of the kernel's scratchFor(). Rows of the output begin
-/// at multiples of 16 bytes. It takes sizeof(SendScratch) bytes more of shared memory than Stock.
+/// at multiples of 16 bytes. It takes sizeof(TileSendRing) bytes more of shared memory than Stock.
 ///
 /// The sources of the idea are Flux (arXiv 2406.06858), and ParallelKittens (arXiv 2511.13940) for dedicated warps.
 template <class Stock, int Ranks, class TileExchangeScratch>
 class SummingEpilogue
-    : public detail::WithExchangeCallbacks<
-          Stock, typename TileExchangeScratch::Element, Ranks,
-          BulkScratch<detail::tileCopies<TileExchangeScratch::delivery == RowDelivery::ToAll ? Ranks - 1 : 1>>>::Type {
+    : public detail::WithExchangeCallbacks<Stock, typename TileExchangeScratch::Element, Ranks>::Type {
  public:
   using Scratch = TileExchangeScratch;
   using T = typename Scratch::Element;
   static constexpr RowDelivery delivery = Scratch::delivery;
   static constexpr bool sharesSums = delivery == RowDelivery::ToAll;
-  static constexpr BulkCopyConfig copies = detail::tileCopies < sharesSums ? Ranks - 1 : 1 > ;
-  using SendScratch = BulkScratch<copies>;
-  using Base = typename detail::WithExchangeCallbacks<Stock, T, Ranks, SendScratch>::Type;
+
+  using Base = typename detail::WithExchangeCallbacks<Stock, T, Ranks>::Type;
   using Fusion = typename Stock::FusionCallbacks;
   using ExchangeArgs = CollectiveArgs<Ranks, Scratch>;
   using Result = StoreRows<T>;
@@ -90,6 +82,7 @@ class SummingEpilogue
                 "build the epilogue with ElementC = void: each rank would add C; add it after the reduction instead");
   static_assert(sizeof(typename Stock::ElementD) == sizeof(T),
                 "the output of the epilogue must have the element type of the scratch");
+  static_assert(Tiles::tileRows * Tiles::tileColumns * sizeof(T) % TileSendRing::pieceBytes == 0);
   static constexpr int tileBytes = Tiles::tileRows * Tiles::tileColumns * static_cast<int>(sizeof(T));
 
   /// The scratch for problems of up to `rows` rows and exactly `columns` columns.
@@ -111,7 +104,6 @@ class SummingEpilogue
     ExchangeArgs exchange;
     Result result;
     int outputRows;  ///< of this rank
-    int tileBytes;   ///< as below, but no constant: the loop over the chunks of a tile would be unrolled
     std::uint32_t tma_transaction_bytes;
   };
 
@@ -139,7 +131,6 @@ class SummingEpilogue
                          output.data, output.pitch);
     params.staging =
         make(stagingShape(shape), exchange.window.at(rank, exchange.scratch.stagingOffset()), Tiles::tileColumns);
-    params.tileBytes = tileBytes;
     params.tma_transaction_bytes = params.output.tma_transaction_bytes;
     return params;
   }
@@ -213,10 +204,10 @@ class SummingEpilogue
     group_ = groups<TiledMma> == 1 ? 0 : cutlass::canonical_warp_group_idx() - 1;
     const int staged = isSent(block) ? stagedTile<TiledMma>(group_, stored_++) : 0;
     const int outputRow = sharesSums ? tile.row : static_cast<int>(blocks.slotOf(static_cast<std::uint32_t>(tile.row)));
-    // To the output, then to the memory of the block.
+    // A sum that is sent, to the output and then to the memory of the block. Without such, there is no loop.
     MSCCLPP_NO_UNROLL
-    for (int pass = isSum ? 0 : 1; pass < (isSent(block) ? 2 : 1); ++pass) {
-      const bool isOutput = pass == 0;
+    for (int pass = sharesSums && !isSum ? 1 : 0; pass < (sharesSums ? 2 : 1); ++pass) {
+      const bool isOutput = sharesSums ? pass == 0 : isSum;
       Base epilogue(isOutput ? params_.output : params_.staging, shared);
       const auto shape =
           isOutput ? storedShape(problem, params_.outputRows, columnsOf(problem)) : stagingShape(problem);
@@ -346,7 +337,7 @@ class SummingEpilogue
   /// Called by all lanes of the warp that sends.
   template <class ProblemShape>
   CUTLASS_DEVICE void send(const ProblemShape& problem, std::size_t block, std::size_t index, int staged,
-                           SendScratch& shared) const {
+                           TileSendRing& ring) const {
     const gpu::WarpTile<> warp;
     const auto& args = params_.exchange;
     const int rank = args.team.rank();
@@ -367,10 +358,7 @@ class SummingEpilogue
       }
     };
     const std::byte* const from = args.window.at(rank, args.scratch.stagingOffset()) + std::size_t(staged) * tileBytes;
-    auto wait = args.wait;
-    BulkCopier<copies> copier(warp, shared);
-    copier.copyToEach(warp, forEachDestination, from, static_cast<std::size_t>(params_.tileBytes), wait);
-    copier.finish(warp, wait);
+    ring.copy(from, tileBytes, forEachDestination);
     if (isSum) {
       contribution_.publishResult(warp, block);
     } else {
