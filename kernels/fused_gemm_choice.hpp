@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <optional>
@@ -24,26 +25,27 @@ struct GemmRates {
   std::string_view gpu;  ///< part of the GPU's name
   int multiprocessors;
   GemmSpeed own;  ///< of the library's kernels, the reduction of rows in their own memory included
+  double reads;   ///< bytes of the weights that one multiprocessor reads in a microsecond at most
   GemmSpeed cublas;
-  double cutlassTiles;  ///< what the tiles of kernels of CUTLASS take of cutlassTime(), which is for long runs
+  double cutlassTiles;  ///< what the tiles of kernels of CUTLASS take of cutlassTime()
   double cutlassStart;  ///< microseconds that these kernels take beside
-  double memory;        ///< bytes that they read and write in a microsecond where they reduce or copy rows
+  double results;       ///< bytes of results of other ranks that they store in a microsecond after the last tile
 };
-/// The first one is for GPUs that are not in the table. H100: measured (bench/results/h100_gemm.txt and, for CUTLASS,
-/// h100_gemm_cutlass.txt); H200: the same with its memory.
+/// The first one is for GPUs that are not in the table. H100: measured on one (bench/results/h100_gemm.txt), with the
+/// H200's rates for CUTLASS; H200: measured on two (bench/results/h200_x2_gemm.txt).
 inline constexpr GemmRates gemmRates[] = {
-    {"H100", 132, {180, 3.06e6, 4.5}, {800, 3.0e6, 4}, 0.91, 8, 1.85e6},
-    {"H200", 132, {180, 4.28e6, 4.5}, {800, 4.2e6, 4}, 0.91, 8, 2.6e6},
+    {"H100", 132, {180, 3.06e6, 4.5}, 35.5e3, {800, 3.0e6, 4}, 1.0, 10, 0.9e6},
+    {"H200", 132, {180, 4.38e6, 6.8}, 50.7e3, {800, 4.28e6, 4}, 1.0, 10, 1.3e6},
 };
 
 /// A tile of the library's kernels for few rows.
 struct FewRowsTile {
   std::size_t rows;
-  double bytes;   ///< of the weights that a multiprocessor reads in a microsecond where the memory is not the limit
+  double bytes;   ///< of the weights that a multiprocessor works on in a microsecond where reading is not the limit
   bool isShared;  ///< also of an all-gather, where a tile has rows of one rank, and of an all-reduce with a norm
 };
 inline constexpr FewRowsTile fewRowsTiles[] = {
-    {16, 35.5e3, true}, {32, 33e3, false}, {64, 24.4e3, true}, {128, 15.7e3, false}};
+    {16, 50e3, true}, {32, 33e3, false}, {64, 24.4e3, true}, {128, 15.7e3, false}};
 inline constexpr std::size_t fewRowsColumns = 64;
 
 /// Bytes that a rank sends over its link in a microsecond, microseconds of a hop, and what is sent in that time.
@@ -112,8 +114,8 @@ struct GemmEstimate {
 /// With a norm all of it is predicted, from the rates of kernels without one: none has been measured.
 inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer, std::size_t rows) {
   constexpr double elementBytes = 2, linkBytes = gemmLinkBytes, hop = gemmHop;
-  // A collective behind a GEMM of cuBLAS, which it cannot overlap with: 3.6 to 4.6 measured on one rank.
-  constexpr double collective = 3.8;
+  // A collective behind a GEMM of cuBLAS, which it cannot overlap with: 5.3 to 5.7 measured for one row on two ranks.
+  constexpr double collective = 5.5;
   constexpr double collectiveBytes = 325e3;
   constexpr double fusedNorm = 4, collectiveNorm = 1;
   const auto d = [](std::size_t value) { return static_cast<double>(value); };
@@ -124,7 +126,8 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   const double work = 2e-6 * d(rows) * d(layer.width) * d(layer.depth);  // millions of operations
   const double weights = elementBytes * d(layer.width) * d(layer.depth);
   const auto gemm = [&](const GemmSpeed& speed) {
-    return speed.start + std::max(work / speed.teraflops, weights / speed.bytes);
+    const double tiles = std::ceil(d(layer.width) / d(fewRowsColumns));
+    return speed.start + std::max(work / speed.teraflops, weights / std::min(speed.bytes, tiles * rates.reads));
   };
   // The library's kernels for few rows: rounds of tiles, one for each multiprocessor. In an all-gather each rank's rows
   // read the weights, all but the first time from the cache.
@@ -134,7 +137,7 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
     const auto all = static_cast<std::size_t>(rates.multiprocessors);
     const auto round = [&](std::size_t count) {
       return elementBytes * d(fewRowsColumns) * d(layer.depth) *
-             std::max(1 / tile.bytes, d(count) / (rates.own.bytes * d(reads)));
+             std::max({1 / tile.bytes, 1 / rates.reads, d(count) / (rates.own.bytes * d(reads))});
     };
     return rates.own.start + d(tiles / all) * round(all) + (tiles % all > 0 ? round(tiles % all) : 0);
   };
@@ -152,8 +155,9 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   constexpr double lastRows = 1024;
   const double hops = reducesToAll && !takesOneHop ? 2 : 1;
 
-  // With CUTLASS, what crosses the link in the first hop hides behind the tiles. The rows are reduced, and in two hops
-  // sent, after the last tile; those of an all-gather are copied before the first one.
+  // With CUTLASS, what crosses the link hides behind the tiles. What does not: the last tiles' way and their sums, and
+  // in two hops also the results of the last rows, and those of other ranks that are stored after the last tile.
+  constexpr double lastSums = 20, lastResults = 45, lastResultRows = 2048;
   double tiles = std::numeric_limits<double>::infinity();
   if (place.cutlassBlocks > 0) {
     const auto size = [](std::size_t value) { return static_cast<int>(value); };
@@ -164,12 +168,11 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   const double oneHop = message * share / linkBytes;
   // A norm begins when all tiles of a row have been counted, and lasts as long as a warp needs for a row.
   const double norm = layer.hasNorm ? fusedNorm : 0, serialNorm = layer.hasNorm ? collectiveNorm : 0;
-  const double moved = (gathers ? 2 * message / ranks : message + message / ranks) / rates.memory;
-
   return {std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes +
               hops * hop + norm,
-          rates.cutlassStart + std::max({tiles, weights / rates.cublas.bytes, oneHop}) +
-              (reducesToAll ? std::max(moved, oneHop) : moved) + hops * hop,
+          rates.cutlassStart + std::max({tiles, weights / rates.cublas.bytes, oneHop * (reducesToAll ? 2 : 1)}) +
+              (gathers ? 0 : lastSums) +
+              (reducesToAll ? lastResults * std::min(1.0, d(rows) / lastResultRows) + message / rates.results : 0),
           gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes};
 }
 
@@ -185,6 +188,9 @@ inline GemmForms formsOf(const GemmPlace& place, const GemmLayer& layer, std::si
           hasSerial && serialGemmAccepts(layer, rows, place.ranks), fusedGemmAccepts(layer)};
 }
 
+/// What fusing has to gain by an estimate, to be preferred to a GEMM of cuBLAS.
+inline constexpr double leastGemmGain = 1.01;
+
 /// The fastest form by an estimate, or the preferred one if the call can have it. There is one.
 inline GemmForm chooseGemm(const GemmEstimate& estimate, GemmForms forms, std::optional<GemmForm> preferred = {}) {
   const auto has = [&](GemmForm form) {
@@ -197,7 +203,7 @@ inline GemmForm chooseGemm(const GemmEstimate& estimate, GemmForms forms, std::o
     best = GemmForm::Cutlass;
     time = estimate.cutlass;
   }
-  return forms.serial && estimate.serial < time ? GemmForm::Serial : best;
+  return forms.serial && estimate.serial < leastGemmGain * time ? GemmForm::Serial : best;
 }
 
 }  // namespace mscclpp::kernels

@@ -19,8 +19,10 @@ inline int cutlassGemmTileFor(int rows, int width, int depth, int blocks) {
 
 /// The most rows of tiles between which a kernel with this tile alternates (CUTLASS's swizzle): several share more of
 /// the weights in the L2 cache. But CUTLASS rounds the rows and columns of tiles up to multiples of it, and blocks that
-/// get such tiles are idle: so as many as leave at least eight of nine tiles in the problem.
-inline int cutlassGemmSwizzle(int tile, int rows, int width) {
+/// get such tiles are idle: so as many as leave at least eight of nine tiles in the problem. And the first `first` rows
+/// of tiles wait for no other rank, where the later ones do: the kernel does not alternate between the two kinds, which
+/// would make early tiles wait for late ones.
+inline int cutlassGemmSwizzle(int tile, int rows, int width, int first) {
   const CutlassTile& shape = cutlassTiles[tile];
   const auto tiles = [&](int swizzle) {
     const auto rounded = [](int size, int unit, int multiple) {
@@ -31,7 +33,7 @@ inline int cutlassGemmSwizzle(int tile, int rows, int width) {
            rounded(width, shape.columns, swizzle * shape.clusterColumns);
   };
   int swizzle = 4;
-  while (swizzle > 1 && 8 * tiles(swizzle) > 9 * tiles(1)) swizzle /= 2;
+  while (swizzle > 1 && (8 * tiles(swizzle) > 9 * tiles(1) || first % (swizzle * shape.clusterRows) != 0)) swizzle /= 2;
   return swizzle;
 }
 

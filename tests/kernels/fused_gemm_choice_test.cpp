@@ -16,7 +16,7 @@ namespace {
 
 /// Rates of a GPU on which both GEMMs are equally fast.
 constexpr GemmSpeed speed{700, 3e6, 4};
-constexpr GemmRates equalRates{"", 132, speed, speed, 1, 8, 2e6};
+constexpr GemmRates equalRates{"", 132, speed, 35e3, speed, 1, 10, 1e6};
 constexpr int cutlassBlocks = 128;
 
 bool isSerial(const GemmRates& rates, GemmCollective collective, std::size_t rows, std::size_t width, std::size_t depth,
@@ -125,7 +125,7 @@ TEST_CASE("fused GEMM: kernels of CUTLASS are for many rows") {
   // The layers of Llama-3-70B, divided by 2.
   for (const std::size_t rows : {2048, 4096, 8192}) {
     CAPTURE(rows);
-    CHECK(formOf(AllReduce, rows, 8192, 4096, 2) == GemmForm::Cutlass);
+    CHECK(formOf(AllReduce, rows, 8192, 4096, 2) == (rows > 2048 ? GemmForm::Cutlass : GemmForm::Serial));
     CHECK(formOf(ReduceScatter, rows, 8192, 4096, 2) == GemmForm::Cutlass);
   }
   for (const std::size_t rows : {4096, 8192}) CHECK(formOf(AllGather, rows, 5120, 8192, 2) == GemmForm::Cutlass);
@@ -256,13 +256,20 @@ TEST_CASE("fused GEMM: the tile of kernels of CUTLASS") {
 }
 TEST_CASE("fused GEMM: the swizzle of kernels of CUTLASS does not pad the problem much") {
   // Tiles of 128 x 256, whose rows come in pairs.
-  CHECK(cutlassGemmSwizzle(0, 1024, 8192) == 4);
-  CHECK(cutlassGemmSwizzle(0, 8192, 8192) == 4);
-  CHECK(cutlassGemmSwizzle(0, 512, 8192) == 2);   // 4 rows of tiles
-  CHECK(cutlassGemmSwizzle(0, 256, 8192) == 1);   // 2 of them
-  CHECK(cutlassGemmSwizzle(0, 8192, 1280) == 1);  // 5 columns of tiles
-  CHECK(cutlassGemmSwizzle(0, 8192, 2560) == 2);  // 10 of them
-  CHECK(cutlassGemmSwizzle(0, 7900, 8192) == 4);  // 62 rows of tiles, as 64
+  CHECK(cutlassGemmSwizzle(0, 2048, 8192, 8) == 4);
+  CHECK(cutlassGemmSwizzle(0, 8192, 8192, 32) == 4);
+  CHECK(cutlassGemmSwizzle(0, 512, 8192, 0) == 2);    // 4 rows of tiles
+  CHECK(cutlassGemmSwizzle(0, 256, 8192, 0) == 1);    // 2 of them
+  CHECK(cutlassGemmSwizzle(0, 8192, 1280, 32) == 1);  // 5 columns of tiles
+  CHECK(cutlassGemmSwizzle(0, 8192, 2560, 32) == 2);  // 10 of them
+  CHECK(cutlassGemmSwizzle(0, 7900, 8192, 32) == 4);  // 62 rows of tiles, as 64
+}
+TEST_CASE(
+    "fused GEMM: kernels of CUTLASS do not alternate between rows that wait for other ranks and rows that do not") {
+  CHECK(cutlassGemmSwizzle(0, 1024, 8192, 4) == 2);
+  CHECK(cutlassGemmSwizzle(0, 512, 8192, 2) == 1);
+  CHECK(cutlassGemmSwizzle(0, 8192, 8192, 28) == 2);
+  CHECK(cutlassGemmSwizzle(0, 8192, 8192, 31) == 1);
 }
 TEST_CASE("fused GEMM: the blocks of kernels of CUTLASS leave room for odd multiprocessors") {
   CHECK(cutlassGemmBlocks(132, 132) == 132);
