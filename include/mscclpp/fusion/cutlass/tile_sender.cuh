@@ -23,8 +23,8 @@ struct alignas(128) TileSendRing {
   Word128 words[pieces][loads][width];
 
   /// Copies `bytes` bytes, a multiple of pieceBytes, at multiples of 16 bytes. Called by all lanes of the warp.
-  /// forEachDestination(f) calls f(std::byte*) for each destination, the same ones whenever it is called. The stores are
-  /// ordinary ones of all lanes: a sync of the warp and a release by one lane publish them.
+  /// forEachDestination(f) calls f(std::byte*) for each destination, the same ones whenever it is called. The stores
+  /// are ordinary ones of all lanes: a sync of the warp and a release by one lane publish them.
   template <class ForEachDestination>
   MSCCLPP_DEVICE __forceinline__ void copy(const std::byte* from, int bytes,
                                            const ForEachDestination& forEachDestination) {
