@@ -40,11 +40,15 @@ void bindExecutor(nb::module_& module) {
   nb::class_<Executor>(module, "Executor",
                        "Executes plans on the ranks of a communicator: on the streams of the current GPU, or on CPU "
                        "ranks, where execute() returns when the collective is done.")
-      .def(nb::new_([](std::shared_ptr<Communicator> communicator, std::size_t scratchBytes, DeviceType where) {
-             return makeShared<Executor>(std::move(communicator), scratchBytes, where);
-           }),
+      .def(nb::new_(
+               [](std::shared_ptr<Communicator> communicator, std::size_t scratchBytes, DeviceType where,
+                  PlanCode code) { return makeShared<Executor>(std::move(communicator), scratchBytes, where, code); }),
            "communicator"_a, "default_scratch_buffer_size"_a = Executor::DefaultScratchBufferSize,
-           "device_type"_a = DeviceType::GPU)
+           "device_type"_a = DeviceType::GPU, "plan_code"_a = PlanCode::Specialised)
+      .def(
+          "is_specialised", &Executor::isSpecialised, "plan"_a,
+          "Whether calls of the plan have made code of it; if not, it is interpreted: as plan_code says, on CPU ranks, "
+          "before the first call, in a capture, where NVRTC is missing, or because the code would be too long.")
       .def(
           "execute",
           [](Executor& self, int rank, std::uintptr_t sendBuffer, std::uintptr_t receiveBuffer, std::size_t sendSize,

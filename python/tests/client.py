@@ -9,6 +9,7 @@ examples/python/torch-integration, and bench/python/decode.py.
 
 import argparse
 import contextlib
+import itertools
 import os
 import tempfile
 
@@ -216,16 +217,17 @@ def experts(comm, device):
 
 @case
 def library_plan(comm, device):
-    """Plans of the library, executed: data and signals, and packets."""
+    """Plans of the library, executed: data and signals, and packets; as code and interpreted."""
     rank, ranks, count = comm.my_rank, comm.nranks, 1001
     if ranks == 1:
         return  # a plan is for two ranks at least
     gpu = device.type == "cuda"
     device_type = mscclpp.DeviceType.GPU if gpu else mscclpp.DeviceType.CPU
     stream = torch.cuda.current_stream().cuda_stream if gpu else 0
-    for name in ("all_reduce_ring", "all_reduce_packets"):
+    codes = (mscclpp.PlanCode.Specialised, mscclpp.PlanCode.Interpreted)
+    for name, plan_code in itertools.product(("all_reduce_ring", "all_reduce_packets"), codes):
         algorithm = mscclpp.make_algorithm(mscclpp.plans.make(name, ranks), rank, device_type=device_type)
-        executor = mscclpp.Executor(comm.communicator, device_type=device_type)
+        executor = mscclpp.Executor(comm.communicator, device_type=device_type, plan_code=plan_code)
         source, target = values(rank, count, device), torch.zeros(count, device=device)
         code = algorithm.execute(comm.communicator, source.data_ptr(), target.data_ptr(), source.nbytes, target.nbytes,
                                  mscclpp.DataType.float32, stream=stream, executor=executor)  # fmt: skip

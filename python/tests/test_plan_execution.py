@@ -116,7 +116,9 @@ def test_plans_of_files(tmp_path):
     def check(bootstrap):
         rank = bootstrap.get_rank()
         communicator = mscclpp.Communicator(bootstrap)
-        executor = mscclpp.Executor(communicator, device_type=mscclpp.DeviceType.CPU)
+        executor = mscclpp.Executor(
+            communicator, device_type=mscclpp.DeviceType.CPU, plan_code=mscclpp.PlanCode.Interpreted
+        )
         plan = mscclpp.ExecutionPlan(tmp_path / "plan.json", rank)
         assert (plan.name, plan.collective, plan.rank, plan.is_in_place) == ("test_allreduce", "allreduce", rank, False)
         inputs = inputs_of(2, 333, "float32")
@@ -126,6 +128,7 @@ def test_plans_of_files(tmp_path):
             executor.execute(rank, inputs[rank].ctypes.data, result.ctypes.data, inputs[rank].nbytes, result.nbytes,
                              mscclpp.DataType.float32, plan, 0, packets)  # fmt: skip
             assert np.array_equal(result, np.sum(inputs, axis=0))
+        assert not executor.is_specialised(plan)
         executor.check()
         bootstrap.barrier()
         return True

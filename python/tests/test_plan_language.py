@@ -343,6 +343,6 @@ def test_json_of_others(tmp_path):
     operations = json.loads(text)
     block = operations["gpus"][0]["threadblocks"][0]
     block["ops"] = [op for op in block["ops"] if op["name"] != "signal"]
-    match = "waits for ever for a signal of rank 1, which sends it no more in this call; at rank 0, block 0"
+    match = "waits for ever for a signal of rank 0, which sends it no more in this call; at rank 1, block 0"
     with pytest.raises(mscclpp.InvalidUsage, match=match):
         mscclpp.Plan.from_json(json.dumps(operations)).verified()
