@@ -3,13 +3,13 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <optional>
 #include <string_view>
 
 #include "kernels/cutlass/gemm_tiles.hpp"
+#include "mscclpp/basic/partition.hpp"
 #include "mscclpp/fusion/gemm/packet_layout.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 
@@ -125,15 +125,16 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
   const double work = 2e-6 * d(rows) * d(layer.width) * d(layer.depth);  // millions of operations
   const double weights = elementBytes * d(layer.width) * d(layer.depth);
+  const std::size_t columnTiles = ceilDivide(layer.width, fewRowsColumns);
   const auto gemm = [&](const GemmSpeed& speed) {
-    const double tiles = std::ceil(d(layer.width) / d(fewRowsColumns));
-    return speed.start + std::max(work / speed.teraflops, weights / std::min(speed.bytes, tiles * rates.reads));
+    return speed.start +
+           std::max(work / speed.teraflops, weights / std::min(speed.bytes, d(columnTiles) * rates.reads));
   };
   // The library's kernels for few rows: rounds of tiles, one for each multiprocessor. In an all-gather each rank's rows
   // read the weights, all but the first time from the cache.
   const auto fewRows = [&](const FewRowsTile& tile) {
     const std::size_t reads = gathers ? static_cast<std::size_t>(ranks) : 1;
-    const std::size_t tiles = reads * ((layer.width + fewRowsColumns - 1) / fewRowsColumns);
+    const std::size_t tiles = reads * columnTiles;
     const auto all = static_cast<std::size_t>(rates.multiprocessors);
     const auto round = [&](std::size_t count) {
       return elementBytes * d(fewRowsColumns) * d(layer.depth) *
