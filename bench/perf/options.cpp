@@ -84,7 +84,8 @@ void addOptions(cli::Command& command, CollectiveType collective, Options& optio
   if (hasReduction(collective)) command.addNamed("-o,--op", options.op, operators(), "reduction operator");
   if (hasRoot(collective)) command.add("-r,--root", options.root, "rank of the root").range(0, maxTeamSize - 1);
   command.add("-a,--algorithm", options.algorithms, "algorithm names, or all; default: chosen by size");
-  command.add("--plan", options.plans, "also measure execution plans: files in MSCCL++'s JSON schema");
+  command.add("--plan", options.plans,
+              "also measure execution plans: files in MSCCL++'s JSON schema, MSCCL's XML or the text form");
   command.addNamed(
       "--mode", options.mode, modes(),
       "steady: calls one after the other; skewed: the ranks enter each call at random times; rotated: "

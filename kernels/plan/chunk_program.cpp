@@ -10,14 +10,18 @@
 #include "message.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
 #include "mscclpp/kernels/plan/xml.hpp"
+#include "mscclpp/plan/structure.hpp"
 
 namespace mscclpp::msccl {
 
 using plan::BufferKind;
 using plan::countOf;
+using plan::textOf;
 using plan::TracedOperation;
 
 namespace {
+
+constexpr int maxChannels = 1 << 15;  ///< of two ranks
 
 template <class... Parts>
 [[noreturn]] void fail(const Origin& origin, const Parts&... why) {
@@ -38,6 +42,7 @@ class ProgramTrace {
     const Collective& collective = options.collective;
     if (collective.ranks < 1) fail(origin, "the collective has ", collective.ranks, " ranks");
     if (collective.chunksPerPart() < 1) fail(origin, "the collective has no chunks");
+    if (const std::string reason = plan::refusesSize(collective); !reason.empty()) fail(origin, reason);
     if (options.instances < 1 || options.instances > plan::maxInstances) {
       fail(origin, "instances is ", options.instances, "; it is 1 to ", plan::maxInstances,
            ": the blocks of all instances are resident on a GPU at once");
@@ -95,10 +100,13 @@ class ProgramTrace {
     requireRank(rank, origin);
     if (size < 1) fail(origin, "a reference to ", size, " chunks");
     auto& list = slots[rank][buffer];
-    if (buffer > 1 && index >= 0 && countOf(list) < index + size) list.resize(index + size);
-    if (index < 0 || index + size > countOf(list)) {
-      fail(origin, "chunks ", index, " to ", index + size - 1, " of buffer ", names[buffer], " of rank ", rank,
-           ", which has ", list.size());
+    const std::int64_t end = std::int64_t{index} + size;
+    if (buffer > 1 && index >= 0 && end <= plan::maxCells && countOf(list) < end) {
+      list.resize(static_cast<std::size_t>(end));
+    }
+    if (index < 0 || end > countOf(list)) {
+      fail(origin, "chunks ", index, " to ", end - 1, " of buffer ", names[buffer], " of rank ", rank, ", which has ",
+           list.size(), buffer > 1 ? textOf("; the most are ", plan::maxCells) : std::string());
     }
   }
   std::vector<int> versions(int rank, int buffer, int index, int size) {
@@ -111,6 +119,25 @@ class ProgramTrace {
     fail(origin, "a stale reference: chunk ", index, " of buffer ", names[buffer], " of rank ", rank,
          " was overwritten since; take a new one with chunk()");
   }
+  void record(TracedOperation operation, const Origin& origin) {
+    if (countOf(operations) == plan::maxProgramOperations) {
+      fail(origin, "the program has more than ", plan::maxProgramOperations,
+           " operations, too many for its plan to be checked: use fewer ranks or chunks");
+    }
+    for (const auto& [name, number] : {std::pair{"sendtb", operation.sendBlock}, {"recvtb", operation.receiveBlock}}) {
+      if (number >= -1 && number < plan::maxRankBlocks) continue;
+      fail(origin, name, " is ", number, "; blocks are numbered from 0 to ", plan::maxRankBlocks - 1,
+           ", and -1 leaves it to the compiler");
+    }
+    if (operation.channel < -1 || operation.channel >= maxChannels) {
+      fail(origin, "ch is ", operation.channel, "; channels are numbered from 0 to ", maxChannels - 1,
+           ", and -1 leaves it to the compiler");
+    }
+    operation.origin = draft.origin(origin.text);
+    const auto& to = operation.destination;
+    write(to.rank, static_cast<int>(to.place.buffer), to.place.index, operation.count);
+    operations.push_back(std::move(operation));
+  }
   void write(int rank, int buffer, int index, int size) {
     for (int i = 0; i < size; ++i) {
       Slot& written = slot(locate(rank, buffer, index + i));
@@ -120,6 +147,9 @@ class ProgramTrace {
   }
 
   plan::InstructionProgram compile() const {
+    if (operations.empty() && program.header.ranks > 1) {
+      plan::reject("program ", options.name, ": it has no operations");
+    }
     plan::InstructionProgram result = program;
     result.origins = draft.origins;
     result.ranks.resize(program.header.ranks);
@@ -167,15 +197,14 @@ ChunkRef ChunkRef::copy(int dst, const BufferName& buffer, int index, Schedule s
   trace_->requireChunks(dst, result.buffer_, result.index_, size_, origin);
   const auto from = trace_->locate(rank_, buffer_, index_), to = trace_->locate(dst, result.buffer_, result.index_);
   if (from.rank != to.rank || from.buffer != to.buffer || from.index != to.index) {
-    trace_->operations.push_back({false,
-                                  {rank_, {static_cast<BufferKind>(buffer_), index_}},
-                                  {dst, {static_cast<BufferKind>(result.buffer_), result.index_}},
-                                  size_,
-                                  schedule.sendtb,
-                                  schedule.recvtb,
-                                  schedule.ch,
-                                  trace_->draft.origin(origin.text)});
-    trace_->write(dst, result.buffer_, result.index_, size_);
+    trace_->record({false,
+                    {rank_, {static_cast<BufferKind>(buffer_), index_}},
+                    {dst, {static_cast<BufferKind>(result.buffer_), result.index_}},
+                    size_,
+                    schedule.sendtb,
+                    schedule.recvtb,
+                    schedule.ch},
+                   origin);
   }
   result.versions_ = trace_->versions(dst, result.buffer_, result.index_, size_);
   return result;
@@ -185,15 +214,14 @@ ChunkRef ChunkRef::reduce(const ChunkRef& other, Schedule schedule, Origin origi
   trace_->requireFresh(rank_, buffer_, index_, versions_, origin);
   trace_->requireFresh(other.rank_, other.buffer_, other.index_, other.versions_, origin);
   if (other.size_ != size_) fail(origin, "a sum of ", size_, " and ", other.size_, " chunks");
-  trace_->operations.push_back({true,
-                                {other.rank_, {static_cast<BufferKind>(other.buffer_), other.index_}},
-                                {rank_, {static_cast<BufferKind>(buffer_), index_}},
-                                size_,
-                                schedule.sendtb,
-                                schedule.recvtb,
-                                schedule.ch,
-                                trace_->draft.origin(origin.text)});
-  trace_->write(rank_, buffer_, index_, size_);
+  trace_->record({true,
+                  {other.rank_, {static_cast<BufferKind>(other.buffer_), other.index_}},
+                  {rank_, {static_cast<BufferKind>(buffer_), index_}},
+                  size_,
+                  schedule.sendtb,
+                  schedule.recvtb,
+                  schedule.ch},
+                 origin);
   versions_ = trace_->versions(rank_, buffer_, index_, size_);
   return *this;
 }
@@ -251,12 +279,16 @@ ChunkRef MSCCLProgram::chunk(int rank, const BufferName& buffer, int index, int 
   return reference;
 }
 
-bool MSCCLProgram::holds(int rank, const BufferName& buffer, int index, int size) const {
+bool MSCCLProgram::holds(int rank, const BufferName& buffer, int index, int size, Origin origin) const {
+  trace_->requireRank(rank, origin);
+  if (size < 1) fail(origin, "a reference to ", size, " chunks");
+  if (index < 0) fail(origin, "chunk ", index, " of buffer ", buffer.name, ": chunks are numbered from 0");
   const auto& names = trace_->names;
   const auto found = std::find(names.begin(), names.end(), buffer.name);
-  if (found == names.end() || rank < 0 || rank >= trace_->program.header.ranks || index < 0) return false;
+  if (found == names.end()) return false;
   const int number = static_cast<int>(found - names.begin());
-  if (index + size > countOf(trace_->slots[rank][number])) return false;
+  if (number < 2) trace_->requireChunks(rank, number, index, size, origin);
+  if (index > countOf(trace_->slots[rank][number]) - size) return false;
   for (int i = 0; i < size; ++i) {
     if (!trace_->slot(trace_->locate(rank, number, index + i)).filled) return false;
   }

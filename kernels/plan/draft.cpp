@@ -8,6 +8,7 @@
 #include "mscclpp/plan/assembler.hpp"
 #include "mscclpp/plan/fault_message.hpp"
 #include "mscclpp/plan/overlap.hpp"
+#include "mscclpp/plan/structure.hpp"
 
 namespace mscclpp::plan {
 
@@ -97,7 +98,52 @@ int Draft::origin(const std::string& text) {
   return countOf(origins) - 1;
 }
 
+std::string refusesSize(const Collective& collective) {
+  if (collective.ranks > maxPlanRanks) {
+    return textOf("the collective has ", collective.ranks, " ranks; the most are ", maxPlanRanks);
+  }
+  const std::int64_t perRank = collective.kind == CollectiveKind::Custom
+                                   ? std::max<std::int64_t>(collective.inputChunks, collective.outputChunks)
+                               : collective.kind == CollectiveKind::AllReduce
+                                   ? std::int64_t{collective.ranks} * collective.chunkFactor
+                                   : collective.chunkFactor;
+  std::int64_t chunks = perRank * collective.ranks;
+  if (chunks <= maxCells && collective.kind != CollectiveKind::Custom) {
+    const Header header{.collective = collective.kind,
+                        .ranks = collective.ranks,
+                        .root = collective.root,
+                        .chunksPerPart = static_cast<std::int32_t>(perRank)};
+    chunks = 0;
+    for (int r = 0; r < collective.ranks; ++r) {
+      chunks += std::int64_t{inputChunksOf(header, r)} + outputChunksOf(header, r);
+    }
+  }
+  if (chunks <= maxCells) return {};
+  return textOf("the inputs and outputs of ", collective.ranks, " ranks have ", chunks, " chunks; at most ", maxCells,
+                " can be checked: use fewer ranks or chunks");
+}
+
+void requireName(const std::string& name) {
+  constexpr std::size_t most = 256;
+  const auto isContinuation = [&](std::size_t i) { return i < name.size() && (name[i] & 0xC0) == 0x80; };
+  bool right = name.size() <= most;
+  for (std::size_t i = 0; i < name.size() && right;) {
+    const auto byte = static_cast<unsigned char>(name[i++]);
+    right = byte >= 0x20 && byte != 0x7F;
+    if (byte < 0x80) continue;
+    const int more = byte >= 0xC2 && byte < 0xE0   ? 1
+                     : byte >= 0xE0 && byte < 0xF0 ? 2
+                     : byte >= 0xF0 && byte < 0xF5 ? 3
+                                                   : 0;
+    right = more > 0;
+    for (int k = 0; k < more && right; ++k) right = isContinuation(i++);
+  }
+  if (right) return;
+  reject("plan: the name ", quoted(name), " is longer than ", most, " bytes, has control characters or is not UTF-8");
+}
+
 Draft makeDraft(const Header& header, std::string name) {
+  requireName(name);
   Draft draft{.header = header, .name = std::move(name)};
   draft.ranks.resize(header.ranks);
   for (int r = 0; r < header.ranks; ++r) {

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "mscclpp/kernels/plan/collective.hpp"
 #include "mscclpp/plan/plan.hpp"
 
 namespace mscclpp::plan {
@@ -58,7 +59,17 @@ struct Draft {
   int origin(const std::string& text);
 };
 
-/// An empty draft with the buffers of the collective.
+/// Why a program of the collective could not be checked, whatever it does: too many ranks or chunks. Empty: it could.
+std::string refusesSize(const Collective& collective);
+/// The operations that a program has at most, before it is replicated. A larger plan takes long to compile, and too
+/// much memory to be checked.
+inline constexpr int maxProgramOperations = 1 << 18;
+
+/// Throws Error(InvalidUsage) for the name of a plan that a form of plans could not hold: one that is longer than 256
+/// bytes, has control characters or is not UTF-8.
+void requireName(const std::string& name);
+
+/// An empty draft with the buffers of the collective. Throws Error(InvalidUsage) for a name that requireName() refuses.
 Draft makeDraft(const Header& header, std::string name);
 /// Throws Error(InvalidUsage) for a plan in which a number is outside of the array that it refers to.
 Draft draftOf(const NamedPlan& plan);

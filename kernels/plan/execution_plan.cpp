@@ -1,14 +1,11 @@
 // Plans that can be executed.
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <utility>
 
-#include "host/base/error_message.hpp"
 #include "kernels/plan/proofs.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/executor.hpp"
-#include "mscclpp/kernels/plan/json.hpp"
+#include "mscclpp/kernels/plan/file.hpp"
 #include "mscclpp/kernels/plan/without_switches.hpp"
 
 namespace mscclpp {
@@ -22,28 +19,9 @@ void requireRank(const plan::NamedPlan& plan, int rank) {
               ErrorCode::InvalidUsage);
 }
 
-/// Throws errors that name the file.
-plan::NamedPlan planOf(const std::string& path) {
-  std::string content;
-  bool isRead = false;
-  try {
-    std::ifstream file(path, std::ios::binary);
-    content.assign(std::istreambuf_iterator<char>(file), {});
-    isRead = static_cast<bool>(file);
-  } catch (const std::ios_base::failure&) {  // a folder
-  }
-  if (!isRead) throw Error("ExecutionPlan: the file " + path + " cannot be read", ErrorCode::InvalidUsage);
-  try {
-    return plan::fromJson(content);
-  } catch (const BaseError& error) {
-    throw Error("ExecutionPlan: the file " + path + ": " + mscclpp::detail::messageOf(error),
-                mscclpp::detail::codeOf(error));
-  }
-}
-
 }  // namespace
 
-ExecutionPlan::ExecutionPlan(const std::string& planPath, int rank) : ExecutionPlan(planOf(planPath), rank) {}
+ExecutionPlan::ExecutionPlan(const std::string& planPath, int rank) : ExecutionPlan(plan::fromFile(planPath), rank) {}
 
 ExecutionPlan::ExecutionPlan(plan::NamedPlan plan, int rank) : rank_(rank) {
   plan = plan::Proofs::ofUser().verified(plan::withoutSwitches(std::move(plan)));

@@ -3,6 +3,7 @@
 #include <limits>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "draft.hpp"
 #include "json_schema.hpp"
@@ -40,7 +41,7 @@ class JsonNode {
     if (!json_->is_object()) fail("expected an object");
     for (const auto& item : json_->items()) {
       if (std::none_of(keys.begin(), keys.end(), [&](const char* key) { return item.key() == key; })) {
-        failKey(item.key().c_str(), "unknown; known here are ", known(keys));
+        fail("key ", quoted(item.key()), ": unknown; known here are ", known(keys));
       }
     }
   }
@@ -75,9 +76,19 @@ class JsonNode {
     std::vector<int> list;
     for (const Json& value : at(key)) {
       if (!value.is_number_integer() || value.get<std::int64_t>() < 0 || value.get<std::int64_t>() > max) {
+        if (max < 0) failKey(key, "expected an empty list: there is nothing that it could name");
         failKey(key, "expected integers from 0 to ", max);
       }
       list.push_back(value.get<int>());
+    }
+    return list;
+  }
+  std::vector<std::string> texts(const char* key) const {
+    if (!at(key).is_array()) failKey(key, "expected a list");
+    std::vector<std::string> list;
+    for (const Json& value : at(key)) {
+      if (!value.is_string()) failKey(key, "expected strings");
+      list.push_back(value.get<std::string>());
     }
     return list;
   }
@@ -101,7 +112,7 @@ class JsonNode {
     }
     return {(*json_)[0].get<int>(), (*json_)[1].get<int>()};
   }
-  JsonNode named(const std::string& name) const { return JsonNode(*json_, place_ + " (" + name + ")"); }
+  JsonNode named(const std::string& name) const { return JsonNode(*json_, place_ + " (" + shown(name) + ")"); }
   JsonNode child(const char* key) const { return JsonNode(at(key), place_); }
 
  private:
@@ -128,12 +139,14 @@ std::int16_t shortOf(const JsonNode& node, const char* key, int value) {
   return static_cast<std::int16_t>(value);
 }
 
-Access accessOf(const JsonNode& node, const char* key) {
-  const std::string name = node.text(key);
+Access accessOf(const JsonNode& node, const char* key, const std::string& name) {
   for (const Access access : {Access::Memory, Access::Port, Access::Switch}) {
     if (name == keyOf(access)) return access;
   }
-  node.failKey(key, "\"", name, "\" is no type of channel: memory, port or switch");
+  node.failKey(key, quoted(name), " is no type of channel: memory, port or switch");
+}
+Access accessOf(const JsonNode& node, const char* key) {
+  return accessOf(node, key, node.text(key));
 }
 
 BufferKind bufferOf(const JsonNode& node, const char* key) {
@@ -141,7 +154,7 @@ BufferKind bufferOf(const JsonNode& node, const char* key) {
   for (const BufferKind buffer : {BufferKind::Input, BufferKind::Output, BufferKind::Scratch}) {
     if (name == keyOf(buffer)) return buffer;
   }
-  node.failKey(key, "\"", name, "\" is no buffer: i, o or s");
+  node.failKey(key, quoted(name), " is no buffer: i, o or s");
 }
 
 struct RemoteBuffer {
@@ -203,6 +216,10 @@ class RankReader {
     if (gpu_.has("remote_buffers")) {
       for (const JsonNode& entry : gpu_.list("remote_buffers")) {
         entry.allow({"rank", "type", "access_channel_types"});
+        if (entry.has("access_channel_types")) {
+          const char* key = "access_channel_types";
+          for (const std::string& type : entry.texts(key)) accessOf(entry, key, type);
+        }
         remotes_.push_back(
             {static_cast<int>(entry.integer("rank", 0, draft_.header.ranks - 1)), bufferOf(entry, "type")});
       }
@@ -397,6 +414,10 @@ class RankReader {
         if (port) operand.channel = shortOf(node, "channel_ids", *channel);
         ++channel;
       }
+    } else if (node.has("channel_ids")) {  // not needed
+      channelsOf(node, accessOf(node, "channel_type"));
+    } else if (node.has("channel_type")) {
+      accessOf(node, "channel_type");
     }
     const int size = sources.sizes.front();
     for (const int other : sources.sizes) {
@@ -468,12 +489,13 @@ Draft readHeader(const JsonNode& plan) {
               "use_double_scratch_buffer", "buffer_alignment", "min_message_size", "max_message_size", "root",
               "expectations"});
   const CollectiveName* collective = findCollective(plan.text("collective"));
-  if (collective == nullptr) plan.failKey("collective", "\"", plan.text("collective"), "\" is unknown");
+  if (collective == nullptr) plan.failKey("collective", quoted(plan.text("collective")), " is unknown");
   if (plan.has("protocol") && plan.text("protocol") != "Simple" && plan.text("protocol") != "LL") {
     plan.failKey("protocol", "expected Simple or LL");
   }
   Draft draft;
   draft.name = plan.text("name");
+  requireName(draft.name);
   Header& header = draft.header;
   header.collective = collective->kind;
   header.inPlace = plan.flag("inplace", false);
@@ -483,6 +505,7 @@ Draft readHeader(const JsonNode& plan) {
     header.threadsPerBlock = static_cast<int>(plan.integer("num_threads_per_block", 1, 1024));
   }
   if (plan.has("buffer_alignment")) header.alignment = static_cast<int>(plan.integer("buffer_alignment", 1, 1 << 20));
+  if ((header.alignment & (header.alignment - 1)) != 0) plan.failKey("buffer_alignment", "expected a power of two");
   header.minBytes = plan.bytes("min_message_size", header.minBytes);
   header.maxBytes = plan.bytes("max_message_size", header.maxBytes);
   if (header.minBytes > header.maxBytes) plan.failKey("min_message_size", "is greater than max_message_size");
@@ -495,10 +518,12 @@ void readSizes(const std::vector<JsonNode>& gpus, Draft& draft) {
   header.ranks = countOf(gpus);
   draft.ranks.resize(gpus.size());
   for (int r = 0; r < header.ranks; ++r) {
+    gpus[r].allow({"id", "input_chunks", "output_chunks", "scratch_chunks", "channels", "remote_buffers", "semaphores",
+                   "threadblocks"});
+    if (gpus[r].count("id") != r) gpus[r].failKey("id", "ranks are numbered from 0, in order");
+  }
+  for (int r = 0; r < header.ranks; ++r) {
     const JsonNode& gpu = gpus[r];
-    gpu.allow({"id", "input_chunks", "output_chunks", "scratch_chunks", "channels", "remote_buffers", "semaphores",
-               "threadblocks"});
-    if (gpu.count("id") != r) gpu.failKey("id", "ranks are numbered from 0, in order");
     DraftRank& rank = draft.ranks[r];
     rank = {gpu.count("input_chunks"), gpu.count("output_chunks"), gpu.count("scratch_chunks")};
     if (header.collective == CollectiveKind::Custom) continue;
@@ -548,10 +573,19 @@ void readExpectations(const JsonNode& plan, Draft& draft) {
 
 NamedPlan fromJson(std::string_view text) {
   Json json;
+  std::vector<std::set<std::string>> keys;  // of the objects that are open
+  const auto requireNew = [&](int, Json::parse_event_t event, const Json& value) {
+    if (event == Json::parse_event_t::object_start) keys.emplace_back();
+    if (event == Json::parse_event_t::object_end) keys.pop_back();
+    if (event == Json::parse_event_t::key && !keys.back().insert(value.get<std::string>()).second) {
+      reject("plan: key ", quoted(value.get<std::string>()), " stands twice in one object");
+    }
+    return true;
+  };
   try {
-    json = Json::parse(text);
+    json = Json::parse(text, requireNew);
   } catch (const Json::exception& error) {
-    reject("plan: this is not JSON: ", error.what());
+    reject("plan: this is not JSON: ", mscclpp::detail::printableText(error.what()));
   }
   const JsonNode plan(json, "");
   Draft draft = readHeader(plan);

@@ -327,14 +327,8 @@ class RankWriter {
   }
 
   void writeReduction(int at, const Step& step, OrderedJson& operations) {
-    const auto toFront = [](std::vector<Operand>& list) {
-      const auto local = std::find_if(list.begin(), list.end(),
-                                      [](const Operand& operand) { return entryOf(operand) == Entry::Plain; });
-      if (local != list.end()) std::rotate(list.begin(), local, local + 1);
-    };
-    std::vector<Operand> sources = step.sources, destinations = step.destinations;
-    toFront(sources);
-    toFront(destinations);
+    const std::vector<Operand>& sources = step.sources;
+    std::vector<Operand> destinations = step.destinations;
     // Packets that are kept come before those that are sent.
     std::stable_partition(destinations.begin(), destinations.end(),
                           [](const Operand& operand) { return operand.access == Access::Local; });
@@ -376,8 +370,9 @@ class RankWriter {
   std::map<Access, std::vector<int>> blockRemotes_;  ///< of the block
 };
 
-/// The reference's reductions start from a local plain operand, add plain, packet or remote ones, store the sum here,
-/// and send it in the form of what was added. Others become several operations, by way of the stored sum.
+/// The reference's reductions start from a local plain operand, add others of one kind, store the sum here, and send it
+/// in the form of what was added. Others become such ones by copies, before and after. The order of the sum, and where
+/// it is rounded, stay the same, so that ranks which had the same bits still have them.
 class FittingReductions {
  public:
   FittingReductions(DraftRank& rank, int id) : rank_(rank), id_(id) {}
@@ -387,7 +382,7 @@ class FittingReductions {
       steps_.clear();
       for (const Step& step : block) {
         if (step.operation.kind == OperationKind::Transfer && step.sources.size() > 1) {
-          split(step);
+          fit(step);
         } else {
           steps_.push_back(step);
         }
@@ -397,60 +392,62 @@ class FittingReductions {
   }
 
  private:
-  void split(const Step& step) {
-    std::vector<Operand> sources = step.sources, destinations = step.destinations;
-    const auto isKept = [](const Operand& operand) { return entryOf(operand) == Entry::Plain; };
-    const auto kept = std::find_if(destinations.begin(), destinations.end(), isKept);
+  static bool isPlain(const Operand& operand) { return entryOf(operand) == Entry::Plain; }
+
+  void fit(const Step& step) {
+    const std::vector<Operand> sources = fittingSources(step);
+    std::vector<Operand> destinations = step.destinations;
+    const auto kept = std::find_if(destinations.begin(), destinations.end(), isPlain);
     if (kept != destinations.end()) {
       std::rotate(destinations.begin(), kept, kept + 1);
     } else {
-      destinations.insert(
-          destinations.begin(),
-          {.buffer = BufferKind::Scratch, .rank = static_cast<std::int16_t>(id_), .first = rank_.scratchChunks});
-      rank_.scratchChunks += step.operation.chunks;
+      destinations.insert(destinations.begin(), newScratch(step));
     }
     const Operand sum = destinations.front();
-    const auto first = std::find_if(sources.begin(), sources.end(), isKept);
-    if (first != sources.end()) {
-      std::rotate(sources.begin(), first, first + 1);
-    } else {
-      add(step, {sources.front()}, {sum});
-      sources.front() = sum;
+    std::vector<Operand> with{sum}, after;
+    const bool packets = entryOf(sources.back()) == Entry::Packet;
+    bool hasLocalPackets = false;
+    for (std::size_t d = 1; d < destinations.size(); ++d) {
+      const Entry kind = entryOf(destinations[d]);
+      const bool local = packets && kind == Entry::Packet && !hasLocalPackets;
+      const bool remote = kind == (packets ? Entry::RemotePacket : Entry::RemotePlain);
+      hasLocalPackets |= local;
+      (local || (remote && destinations[d].access == Access::Memory) ? with : after).push_back(destinations[d]);
     }
-    // One kind of summand after the other.
-    std::stable_sort(sources.begin() + 1, sources.end(),
-                     [](const Operand& a, const Operand& b) { return entryOf(a) < entryOf(b); });
-    std::size_t end = 1;
-    for (std::size_t begin = 1; begin < sources.size(); begin = end) {
-      while (end < sources.size() && entryOf(sources[end]) == entryOf(sources[begin])) ++end;
-      std::vector<Operand> terms{begin == 1 ? sources.front() : sum};
-      terms.insert(terms.end(), sources.begin() + static_cast<std::ptrdiff_t>(begin),
-                   sources.begin() + static_cast<std::ptrdiff_t>(end));
-      const bool last = end == sources.size();
-      std::vector<Operand> with{sum}, after;
-      const bool packets = entryOf(terms.back()) == Entry::Packet;
-      bool hasLocalPackets = false;
-      for (std::size_t d = 1; last && d < destinations.size(); ++d) {
-        const Entry kind = entryOf(destinations[d]);
-        const bool local = packets && kind == Entry::Packet && !hasLocalPackets;
-        const bool remote = kind == (packets ? Entry::RemotePacket : Entry::RemotePlain);
-        hasLocalPackets |= local;
-        (local || (remote && destinations[d].access == Access::Memory) ? with : after).push_back(destinations[d]);
-      }
-      add(step, terms, with);
-      if (!after.empty()) add(step, {sum}, after);
-    }
+    add(step, sources, with);
+    if (after.empty()) return;
+    sync(step);
+    add(step, {sum}, after);
   }
 
-  /// Behind what it needs.
-  void add(const Step& step, const std::vector<Operand>& sources, const std::vector<Operand>& destinations) {
-    if (!steps_.empty() && steps_.back().operation.kind == OperationKind::Transfer &&
-        std::find(steps_.back().destinations.begin(), steps_.back().destinations.end(), sources.front()) !=
-            steps_.back().destinations.end()) {
-      steps_.push_back({{.kind = OperationKind::Sync, .origin = step.operation.origin}});
+  /// The sources in their order, the first one plain, and the others of one kind. The first two may change places: a
+  /// sum of two has no order.
+  std::vector<Operand> fittingSources(const Step& step) {
+    std::vector<Operand> sources = step.sources;
+    if (!isPlain(sources[0]) && isPlain(sources[1])) std::swap(sources[0], sources[1]);
+    const bool ofOneKind = std::all_of(sources.begin() + 1, sources.end(),
+                                       [&](const Operand& operand) { return entryOf(operand) == entryOf(sources[1]); });
+    bool copies = false;
+    for (std::size_t i = 0; i < (ofOneKind ? 1 : sources.size()); ++i) {
+      if (isPlain(sources[i])) continue;
+      const Operand plain = newScratch(step);
+      add(step, {sources[i]}, {plain});
+      sources[i] = plain;
+      copies = true;
     }
+    if (copies) sync(step);
+    return sources;
+  }
+
+  Operand newScratch(const Step& step) {
+    const int first = rank_.scratchChunks;
+    rank_.scratchChunks += step.operation.chunks;
+    return {.buffer = BufferKind::Scratch, .rank = static_cast<std::int16_t>(id_), .first = first};
+  }
+  void add(const Step& step, const std::vector<Operand>& sources, const std::vector<Operand>& destinations) {
     steps_.push_back({step.operation, sources, destinations});
   }
+  void sync(const Step& step) { steps_.push_back({{.kind = OperationKind::Sync, .origin = step.operation.origin}}); }
 
   DraftRank& rank_;
   int id_;

@@ -8,6 +8,7 @@
 #include "message.hpp"
 #include "mscclpp/kernels/plan/json.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
+#include "mscclpp/plan/structure.hpp"
 #include "passes.hpp"
 
 namespace mscclpp::language {
@@ -36,6 +37,7 @@ plan::Header headerOf(const AlgoSpec& spec, const Origin& origin) {
     fail(origin, "the program has ", spec.worldSize, " ranks, its collective ", collective.ranks);
   }
   if (collective.chunksPerPart() < 1) fail(origin, "the collective has no chunks");
+  if (const std::string reason = plan::refusesSize(collective); !reason.empty()) fail(origin, reason);
   if (spec.instances < 1 || spec.instances > plan::maxInstances) {
     fail(origin, "instances is ", spec.instances, "; it is 1 to ", plan::maxInstances,
          ": the blocks of all instances are resident on a GPU at once");
@@ -46,7 +48,9 @@ plan::Header headerOf(const AlgoSpec& spec, const Origin& origin) {
   if (spec.numThreadsPerBlock < 1 || spec.numThreadsPerBlock > 1024) {
     fail(origin, "num_threads_per_block is ", spec.numThreadsPerBlock, "; it is from 1 to 1024");
   }
-  if (spec.bufferAlignment < 1) fail(origin, "buffer_alignment is ", spec.bufferAlignment, "; it is at least 1");
+  if (spec.bufferAlignment < 1 || (spec.bufferAlignment & (spec.bufferAlignment - 1)) != 0) {
+    fail(origin, "buffer_alignment is ", spec.bufferAlignment, "; it is a power of two");
+  }
   if (spec.minMessageSize > spec.maxMessageSize) fail(origin, "min_message_size is greater than max_message_size");
   return {.collective = collective.kind,
           .ranks = collective.ranks,
@@ -89,7 +93,14 @@ class ProgramState {
 
   /// Appends a step to a block, in the loop that is open.
   void record(int rank, int block, Step step, SyncType sync, const Origin& origin) {
-    if (block < 0) fail(origin, "thread block ", block, ": blocks are numbered from 0");
+    if (block < 0 || block >= plan::maxRankBlocks) {
+      fail(origin, "thread block ", block, ": blocks are numbered from 0 to ", plan::maxRankBlocks - 1,
+           ": all are resident on a GPU at once");
+    }
+    if (++recorded > plan::maxProgramOperations) {
+      fail(origin, "the program has more than ", plan::maxProgramOperations,
+           " operations, too many for its plan to be checked: use fewer ranks or chunks");
+    }
     auto& blocks = draft.ranks[rank].blocks;
     if (countOf(blocks) <= block) blocks.resize(block + 1);
     auto& steps = blocks[block];
@@ -149,6 +160,7 @@ class ProgramState {
   Draft draft;
   std::vector<std::vector<std::string>> channelOrigins;
   std::map<std::pair<int, std::vector<int>>, int> barriers;  ///< the id of a rank's barrier of these blocks
+  int recorded = 0;                                          ///< operations
   std::uint64_t loopUnit = 0;
   std::set<std::pair<int, int>> inLoop;  ///< (rank, block) that have operations in the open loop
 };

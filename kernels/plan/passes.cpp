@@ -344,22 +344,36 @@ void completeChannels(Draft& draft) {
 }
 
 void requireMatchedSignals(const Draft& draft, const std::vector<std::vector<std::string>>& channelOrigins) {
+  struct Uses {
+    int count = 0;
+    int block = -1;  ///< of the last
+    int origin = -1;
+  };
   // Of each channel end: signals and waits, outside of loops and in them.
-  using Counts = std::array<std::array<int, 2>, 2>;
-  std::vector<std::vector<Counts>> counts;
+  using EndUses = std::array<std::array<Uses, 2>, 2>;
+  std::vector<std::vector<EndUses>> uses;
   for (const DraftRank& rank : draft.ranks) {
-    auto& ends = counts.emplace_back(rank.channels.size(), Counts{});
-    for (const auto& steps : rank.blocks) {
+    auto& ends = uses.emplace_back(rank.channels.size());
+    for (int b = 0; b < countOf(rank.blocks); ++b) {
       int inLoop = 0;
-      for (const Step& step : steps) {
+      for (const Step& step : rank.blocks[b]) {
         const OperationKind kind = step.operation.kind;
         if (kind == OperationKind::LoopBegin) inLoop = 1;
         if (kind == OperationKind::LoopEnd) inLoop = 0;
         if (kind != OperationKind::Signal && kind != OperationKind::Wait) continue;
-        for (const int channel : step.references) ++ends[channel][kind == OperationKind::Wait][inLoop];
+        for (const int channel : step.references) {
+          Uses& of = ends[channel][kind == OperationKind::Wait][inLoop];
+          of = {of.count + 1, b, step.operation.origin};
+        }
       }
     }
   }
+  const auto times = [&](const char* verb, const Uses& of) {
+    if (of.count == 0) return textOf(verb, " 0 times");
+    const std::string line = of.origin >= 0 ? textOf(", made at ", draft.origins[of.origin]) : "";
+    return textOf(verb, " ", of.count, of.count == 1 ? " time (in block " : " times (the last in block ", of.block,
+                  line, ")");
+  };
   const std::vector<std::vector<int>> ends = otherEnds(draft);
   for (int r = 0; r < countOf(draft.ranks); ++r) {
     for (int c = 0; c < countOf(draft.ranks[r].channels); ++c) {
@@ -367,16 +381,16 @@ void requireMatchedSignals(const Draft& draft, const std::vector<std::vector<std
       if (channel.access == Access::Switch) continue;
       const int other = ends[r][c];
       for (const int inLoop : {0, 1}) {
-        const int signals = counts[r][c][0][inLoop];
-        const int waits = other < 0 ? 0 : counts[channel.peer][other][1][inLoop];
-        const bool peerSignals = other >= 0 && counts[channel.peer][other][0][inLoop] > 0;
-        const int ownWaits = counts[r][c][1][inLoop];
-        if (signals == waits && (other >= 0 || ownWaits == 0 || peerSignals)) continue;
-        const bool tooFew = signals == waits;  // its own waits have no signals
+        const Uses signals = uses[r][c][0][inLoop];
+        const Uses waits = other < 0 ? Uses{} : uses[channel.peer][other][1][inLoop];
+        const bool peerSignals = other >= 0 && uses[channel.peer][other][0][inLoop].count > 0;
+        const Uses ownWaits = uses[r][c][1][inLoop];
+        if (signals.count == waits.count && (other >= 0 || ownWaits.count == 0 || peerSignals)) continue;
+        const bool tooFew = signals.count == waits.count;  // its own waits have no signals
         reject(channelOrigins[r][c], channelOrigins[r][c].empty() ? "" : ": ", "the ", keyOf(channel.access),
                " channel of rank ", r, " to rank ", channel.peer, inLoop != 0 ? ", in loops," : "", " is ",
-               tooFew ? "waited on " : "signalled ", tooFew ? ownWaits : signals, " times, and rank ", channel.peer,
-               tooFew ? " signals 0 times" : textOf(" waits ", waits, " times"), " on its channel to rank ", r,
+               tooFew ? times("waited on", ownWaits) : times("signalled", signals), ", and rank ", channel.peer,
+               tooFew ? " signals 0 times" : times(" waits", waits), " on its channel to rank ", r,
                "; each signal needs one wait");
       }
     }

@@ -326,6 +326,7 @@ LinkModel readLink(const Json& json, const std::string& key, LinkModel link) {
     if (!item.value().is_number()) reject("topology: key \"", key, "\": \"", item.key(), "\": expected a number");
     const double value = item.value().get<double>();
     if (item.key() == "us") {
+      if (value < 0) reject("topology: key \"", key, "\": \"us\" is ", value, "; it is not negative");
       link.seconds = value * 1e-6;
     } else if (item.key() == "GBps") {
       if (value <= 0) reject("topology: key \"", key, "\": \"GBps\": expected a positive number");
@@ -358,10 +359,11 @@ Topology topologyFromJson(std::string_view text) {
         for (const Json& pair : item.value()) {
           topology.pairs[{pair.at("from").get<int>(), pair.at("to").get<int>()}] = readLink(pair, key, topology.memory);
         }
-      } else if (key == "operation_us") {
-        topology.operationSeconds = item.value().get<double>() * 1e-6;
-      } else if (key == "packet_factor") {
-        topology.packetFactor = item.value().get<double>();
+      } else if (key == "operation_us" || key == "packet_factor") {
+        const double value = item.value().get<double>();
+        if (value < 0) reject("topology: key \"", key, "\" is ", value, "; it is not negative");
+        if (key == "operation_us") topology.operationSeconds = value * 1e-6;
+        if (key == "packet_factor") topology.packetFactor = value;
       } else {
         reject("topology: key \"", key, "\" is unknown");
       }

@@ -81,10 +81,14 @@ class Line {
         if (start != std::string_view::npos) comment_ = text.substr(start, text.find_last_not_of(" \t\r") + 1 - start);
         break;
       } else if (c == '"') {
-        const std::size_t end = text.find('"', i + 1);
-        if (end == std::string_view::npos) fail("a quotation mark is missing");
-        tokens_.push_back(std::string(text.substr(i, end + 1 - i)));
-        i = end + 1;
+        std::string name = "\"";  // the mark tells it from a word; there is none at its end
+        for (++i; i < text.size() && text[i] != '"'; ++i) {
+          if (text[i] == '\\' && i + 1 < text.size()) ++i;
+          name += text[i];
+        }
+        if (i == text.size()) fail("a quotation mark is missing");
+        tokens_.push_back(std::move(name));
+        ++i;
       } else {
         const auto isWord = [](char x) { return std::isalnum(static_cast<unsigned char>(x)) != 0 || x == '_'; };
         std::size_t end = i + 1;
@@ -108,7 +112,7 @@ class Line {
   }
   bool atEnd() const { return next_ == tokens_.size(); }
   const std::string& comment() const { return comment_; }
-  std::string peek() const { return atEnd() ? "the end of the line" : tokens_[next_]; }
+  std::string peek() const { return atEnd() ? "the end of the line" : quoted(tokens_[next_]); }
   std::string take() {
     if (atEnd()) fail("the line is too short");
     return tokens_[next_++];
@@ -127,7 +131,7 @@ class Line {
     T value{};
     const auto [end, error] = std::from_chars(token.data(), token.data() + token.size(), value);
     if (error != std::errc() || end != token.data() + token.size() || value > max) {
-      fail("expected a number up to ", max, ", found ", token);
+      fail("expected a number up to ", max, ", found ", quoted(token));
     }
     return value;
   }
@@ -140,10 +144,11 @@ class Line {
   std::int16_t numberAfter(std::string_view word) {
     const std::string token = take();
     std::int16_t value = 0;
-    if (!token.starts_with(word)) fail("expected ", word, " and a number, found ", token);
+    if (!token.starts_with(word)) fail("expected ", word, " and a number, found ", quoted(token));
     const auto [end, error] = std::from_chars(token.data() + word.size(), token.data() + token.size(), value);
     if (error != std::errc() || end != token.data() + token.size()) {
-      fail("expected ", word, " and a number up to ", std::numeric_limits<std::int16_t>::max(), ", found ", token);
+      fail("expected ", word, " and a number up to ", std::numeric_limits<std::int16_t>::max(), ", found ",
+           quoted(token));
     }
     return value;
   }
@@ -204,7 +209,7 @@ class TextReader {
     if (name.front() != '"') line.fail("expected a name in quotation marks");
     const std::string collective = line.take();
     const CollectiveName* found = findCollective(collective);
-    if (found == nullptr) line.fail("there is no collective ", collective);
+    if (found == nullptr) line.fail("there is no collective ", quoted(collective));
     Header header{.collective = found->kind};
     while (!line.atEnd()) {
       if (line.accept("ranks")) {
@@ -232,7 +237,7 @@ class TextReader {
       }
     }
     if (header.ranks < 1) line.fail("the number of ranks is missing");
-    draft_ = makeDraft(header, name.substr(1, name.size() - 2));
+    draft_ = makeDraft(header, name.substr(1));
   }
 
   void readRank(Line& line) {
@@ -282,7 +287,7 @@ class TextReader {
     for (const BufferKind buffer : {BufferKind::Input, BufferKind::Output, BufferKind::Scratch}) {
       if (word == bufferWords[static_cast<int>(buffer)]) return buffer;
     }
-    line.fail("expected input, output or scratch, found ", word);
+    line.fail("expected input, output or scratch, found ", quoted(word));
   }
 
   Operand readOperand(Line& line) const {
@@ -340,7 +345,7 @@ class TextReader {
     } else {
       const auto* found = std::find_if(std::begin(synchronisationWords), std::end(synchronisationWords),
                                        [&](const SynchronisationWord& entry) { return word == entry.word; });
-      if (found == std::end(synchronisationWords)) line.fail("there is no operation ", word);
+      if (found == std::end(synchronisationWords)) line.fail("there is no operation ", quoted(word));
       operation.kind = found->kind;
       operation.relaxed = line.accept("relaxed");
       step.references = line.numbers();
@@ -359,10 +364,9 @@ std::string toText(const NamedPlan& plan) {
   const Draft draft = draftOf(plan);
   const Header defaults;
   std::ostringstream text;
-  std::string name = plan.name;
-  std::replace(name.begin(), name.end(), '"', '\'');
-  text << "plan \"" << name << "\" " << keyOf(plan.collective) << " ranks " << plan.ranks << " chunks "
-       << plan.chunksPerPart;
+  text << "plan \"";
+  for (const char c : plan.name) text << (c == '"' || c == '\\' ? "\\" : "") << c;
+  text << "\" " << keyOf(plan.collective) << " ranks " << plan.ranks << " chunks " << plan.chunksPerPart;
   if (plan.root != 0) text << " root " << plan.root;
   if (plan.inPlace) text << " in-place";
   text << " threads " << plan.threadsPerBlock;

@@ -1,6 +1,7 @@
 #include "mscclpp/kernels/plan/xml.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <limits>
 #include <map>
 #include <optional>
@@ -57,20 +58,29 @@ class Element {
     if (!has(name)) fail("attribute \"", name, "\": missing");
     return node_.attribute(name).value();
   }
-  int integer(const char* name, int min, int max) const {
+  template <class T = int>
+  T integer(const char* name, T min, T max) const {
     const std::string value = text(name);
-    std::istringstream stream(value);
-    long long number = 0;
-    if (!(stream >> number) || !stream.eof() || number < min || number > max) {
-      fail("attribute \"", name, "\": \"", value, "\"; expected an integer from ", min, " to ", max);
+    T number = 0;
+    const char* const last = value.data() + value.size();
+    const auto [end, error] = std::from_chars(value.data(), last, number);
+    if (error != std::errc() || end != last || number < min || number > max) {
+      fail("attribute \"", name, "\": ", quoted(value), "; expected an integer from ", min, " to ", max);
     }
-    return static_cast<int>(number);
+    return number;
+  }
+  std::uint64_t bytes(const char* name, std::uint64_t otherwise) const {
+    return has(name) ? integer<std::uint64_t>(name, 0, std::numeric_limits<std::uint64_t>::max()) : otherwise;
+  }
+  /// Of an attribute that is not needed.
+  void requireInteger(const char* name, int min, int max) const {
+    if (has(name)) integer(name, min, max);
   }
   std::vector<Element> children(const char* name, const char* label) const {
     std::vector<Element> list;
     for (const pugi::xml_node child : node_.children()) {
       if (child.type() != pugi::node_element) continue;
-      if (std::string_view(child.name()) != name) fail("element <", child.name(), ">: expected <", name, ">");
+      if (std::string_view(child.name()) != name) fail("element ", quoted(child.name()), ": expected <", name, ">");
       list.emplace_back(child, textOf(place_, place_.empty() ? "" : ", ", label, " ", list.size()));
     }
     return list;
@@ -90,13 +100,17 @@ class XmlReader {
   InstructionProgram read() {
     Header& header = program_.header;
     program_.name = algo_.text("name");
-    header.ranks = algo_.integer("ngpus", 1, std::numeric_limits<std::int16_t>::max());
+    requireName(program_.name);
+    header.ranks = algo_.integer("ngpus", 1, int{std::numeric_limits<std::int16_t>::max()});
+    algo_.requireInteger("nchannels", 0, maxCount);
     header.inPlace = algo_.has("inplace") && algo_.integer("inplace", 0, 1) == 1;
     if (algo_.has("nthreads")) header.threadsPerBlock = algo_.integer("nthreads", 1, 1024);
-    if (algo_.has("minBytes")) header.minBytes = static_cast<std::uint64_t>(algo_.integer("minBytes", 0, 1 << 30));
+    header.minBytes = algo_.bytes("minBytes", header.minBytes);
+    header.maxBytes = algo_.bytes("maxBytes", header.maxBytes);
+    if (header.minBytes > header.maxBytes) algo_.fail("attribute \"minBytes\": is greater than \"maxBytes\"");
     const std::string protocol = algo_.has("proto") ? algo_.text("proto") : "Simple";
     if (protocol != "Simple" && protocol != "LL" && protocol != "LL128") {
-      algo_.fail("attribute \"proto\": \"", protocol, "\"; expected Simple, LL or LL128");
+      algo_.fail("attribute \"proto\": ", quoted(protocol), "; expected Simple, LL or LL128");
     }
     program_.packets = protocol != "Simple";
     readCollective();
@@ -109,6 +123,9 @@ class XmlReader {
       if (header.collective == CollectiveKind::Custom) {
         rank.inputChunks = gpus[r].integer("i_chunks", 0, maxCount);
         rank.outputChunks = gpus[r].integer("o_chunks", 0, maxCount);
+      } else {
+        requireChunks(gpus[r], "i_chunks", rank.inputChunks);
+        requireChunks(gpus[r], "o_chunks", rank.outputChunks);
       }
       program_.ranks.push_back(std::move(rank));
       readBlocks(gpus[r], r);
@@ -117,12 +134,19 @@ class XmlReader {
   }
 
  private:
+  /// The sizes of buffers follow from the collective; in place MSCCL gives the whole buffer, or none.
+  void requireChunks(const Element& gpu, const char* name, int expected) const {
+    if (!gpu.has(name)) return;
+    const int given = gpu.integer(name, 0, maxCount);
+    if (given == 0 || given == expected || program_.header.inPlace || isRooted(program_.header.collective)) return;
+    gpu.fail("attribute \"", name, "\": ", given, "; by \"nchunksperloop\" the rank has ", expected, " chunks");
+  }
   void readCollective() {
     Header& header = program_.header;
     const std::string name = algo_.text("coll");
     const auto* found = std::find_if(std::begin(algorithmNames), std::end(algorithmNames),
                                      [&](const AlgorithmName& entry) { return name == entry.name; });
-    if (found == std::end(algorithmNames)) algo_.fail("attribute \"coll\": \"", name, "\" is unknown");
+    if (found == std::end(algorithmNames)) algo_.fail("attribute \"coll\": ", quoted(name), " is unknown");
     header.collective = found->kind;
     if (found->kind == CollectiveKind::Custom) return;
     if (isRooted(found->kind) && algo_.has("root")) header.root = algo_.integer("root", 0, header.ranks - 1);
@@ -168,14 +192,15 @@ class XmlReader {
       }
       return {kind, index};
     }
-    step.fail("attribute \"", buffer, "\": \"", name, "\" is no buffer: i, o or s");
+    step.fail("attribute \"", buffer, "\": ", quoted(name), " is no buffer: i, o or s");
   }
 
   Instruction readStep(const Element& step, int rank) const {
     using K = InstructionKind;
     const std::string name = step.text("type");
     const auto* found = std::find(std::begin(instructionNames), std::end(instructionNames), name);
-    if (found == std::end(instructionNames)) step.fail("attribute \"type\": \"", name, "\" is unknown");
+    if (found == std::end(instructionNames)) step.fail("attribute \"type\": ", quoted(name), " is unknown");
+    step.requireInteger("hasdep", 0, 1);
     Instruction instruction;
     instruction.kind = static_cast<K>(found - std::begin(instructionNames));
     const K kind = instruction.kind;
@@ -329,6 +354,9 @@ std::string writeXml(const InstructionProgram& program) {
   if (header.root != 0) set(algo, "root", header.root);
   set(algo, "inplace", header.inPlace ? 1 : 0);
   set(algo, "nthreads", header.threadsPerBlock);
+  const Header defaults;
+  if (header.minBytes != defaults.minBytes) set(algo, "minBytes", header.minBytes);
+  if (header.maxBytes != defaults.maxBytes) set(algo, "maxBytes", header.maxBytes);
   for (int r = 0; r < countOf(program.ranks); ++r) {
     const InstructionRank& rank = program.ranks[r];
     pugi::xml_node gpu = algo.append_child("gpu");

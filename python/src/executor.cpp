@@ -21,9 +21,10 @@ void bindExecutor(nb::module_& module) {
   nb::enum_<PlanCode>(module, "PlanCode", "How GPUs execute plans; CPU ranks interpret them.")
       .value("Specialised", PlanCode::Specialised, "Code that NVRTC compiles for the plan.")
       .value("Interpreted", PlanCode::Interpreted, "A kernel that reads the operations from memory.");
-  nb::class_<ExecutionPlan>(module, "ExecutionPlan",
-                            "A plan as a rank executes it: of a file in MSCCL++'s schema, or of a Plan. It is proven: "
-                            "InvalidUsage says with rank, block and operation why another one is wrong.")
+  nb::class_<ExecutionPlan>(
+      module, "ExecutionPlan",
+      "A plan as a rank executes it: of a file (MSCCL++'s JSON, MSCCL's XML or text), or of a Plan. It is proven: "
+      "InvalidUsage says with rank, block and operation why another one is wrong.")
       .def(
           "__init__",
           [](ExecutionPlan* self, const std::filesystem::path& path, int rank) {
@@ -51,10 +52,11 @@ void bindExecutor(nb::module_& module) {
           "before the first call, in a capture, where NVRTC is missing, or because the code would be too long.")
       .def(
           "execute",
-          [](Executor& self, int rank, std::uintptr_t sendBuffer, std::uintptr_t receiveBuffer, std::size_t sendSize,
-             std::size_t receiveSize, DataType type, const ExecutionPlan& plan, std::uintptr_t stream,
+          [](Executor& self, int rank, std::uintptr_t sendBuffer, std::uintptr_t receiveBuffer, std::int64_t sendSize,
+             std::int64_t receiveSize, DataType type, const ExecutionPlan& plan, std::uintptr_t stream,
              PacketType packets, ReduceOp op) {
-            self.execute(rank, toPointer(sendBuffer), toPointer(receiveBuffer), sendSize, receiveSize, type, plan,
+            self.execute(rank, toPointer(sendBuffer), toPointer(receiveBuffer), toSize(sendSize, "send_buff_size"),
+                         toSize(receiveSize, "recv_buff_size"), type, plan,
                          static_cast<CUstream_st*>(toPointer(stream)), packets, op);
           },
           "rank"_a, "send_buff"_a, "recv_buff"_a, "send_buff_size"_a, "recv_buff_size"_a, "data_type"_a, "plan"_a,

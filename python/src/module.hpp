@@ -43,6 +43,12 @@ std::shared_ptr<T> makeShared(Args&&... args) {
   });
 }
 
+/// A size in bytes that the caller gives. Throws Error(InvalidUsage) for a negative one.
+inline std::uint64_t toSize(std::int64_t bytes, const char* name) {
+  if (bytes >= 0) return static_cast<std::uint64_t>(bytes);
+  throw Error(std::string(name) + " is " + std::to_string(bytes) + "; it is not negative", ErrorCode::InvalidUsage);
+}
+
 inline nb::bytes toBytes(const std::vector<char>& data) {
   return nb::bytes(data.data(), data.size());
 }

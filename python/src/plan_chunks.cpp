@@ -73,10 +73,10 @@ void bindPlanChunks(nb::module_& module) {
           "rank"_a, "buffer"_a, "index"_a, "size"_a, "origin"_a, nb::keep_alive<0, 1>())
       .def(
           "holds",
-          [](const MSCCLProgram& self, int rank, std::string buffer, int index, int size) {
-            return self.holds(rank, std::move(buffer), index, size);
+          [](const MSCCLProgram& self, int rank, std::string buffer, int index, int size, std::string origin) {
+            return self.holds(rank, std::move(buffer), index, size, {std::move(origin)});
           },
-          "rank"_a, "buffer"_a, "index"_a, "size"_a)
+          "rank"_a, "buffer"_a, "index"_a, "size"_a, "origin"_a)
       .def(
           "expect",
           [](MSCCLProgram& self, int rank, int index, const std::vector<std::pair<int, int>>& contributions,

@@ -18,7 +18,12 @@ using TopologyDict = std::optional<nb::typed<nb::dict, nb::str, nb::object>>;
 
 plan::Topology toTopology(const TopologyDict& topology) {
   if (!topology) return {};
-  return plan::topologyFromJson(nb::cast<std::string>(nb::module_::import_("json").attr("dumps")(*topology)));
+  try {
+    const nb::object text = nb::module_::import_("json").attr("dumps")(*topology, "allow_nan"_a = false);
+    return plan::topologyFromJson(nb::cast<std::string>(text));
+  } catch (const nb::python_error& error) {  // numbers that are not finite, objects that are none of JSON's
+    throw Error(std::string("topology: ") + error.what(), ErrorCode::InvalidUsage);
+  }
 }
 
 }  // namespace
@@ -62,9 +67,10 @@ void bindSimulation(nb::module_& module, nb::class_<plan::NamedPlan>& plan) {
       .def_ro("operations", &Simulated::operations);
   plan.def(
           "simulate",
-          [](const plan::NamedPlan& self, std::uint64_t bytes, const TopologyDict& topology) {
-            return unlocked(
-                [&self, bytes, model = toTopology(topology)] { return plan::simulate(self, bytes, model); });
+          [](const plan::NamedPlan& self, std::int64_t nbytes, const TopologyDict& topology) {
+            return unlocked([&self, bytes = toSize(nbytes, "nbytes"), model = toTopology(topology)] {
+              return plan::simulate(self, bytes, model);
+            });
           },
           "nbytes"_a, "topology"_a = nb::none(),
           "Predicts the time of one call on a message of nbytes, by an alpha-beta model of the links. topology: what "
@@ -72,12 +78,12 @@ void bindSimulation(nb::module_& module, nb::class_<plan::NamedPlan>& plan) {
           "for a plan that has faults of structure or waits for ever.")
       .def(
           "to_svg",
-          [](const plan::NamedPlan& self, std::uint64_t bytes, const TopologyDict& topology) {
-            return unlocked([&self, bytes, model = toTopology(topology)] {
+          [](const plan::NamedPlan& self, std::int64_t nbytes, const TopologyDict& topology) {
+            return unlocked([&self, bytes = toSize(nbytes, "nbytes"), model = toTopology(topology)] {
               return plan::toSvg(self, plan::simulate(self, bytes, model));
             });
           },
-          "nbytes"_a = std::uint64_t{1} << 20, "topology"_a = nb::none(),
+          "nbytes"_a = std::int64_t{1} << 20, "topology"_a = nb::none(),
           "A picture of such a call: a row for each block, and arrows from each signal to what waited for it.");
 }
 

@@ -54,6 +54,9 @@ def test_arguments():
         ("at least two ranks, not 1", ("all_reduce_ring", 1), {}),
         ("has to be a power of two", ("all_reduce_halving_doubling", 6), {}),
         ("instances is 0", ("all_reduce_ring", 4), {"instances": 0}),
+        ("at most 4096 ranks, not 10000", ("all_reduce_ring", 10000), {}),
+        ("-1 ranks per node", ("all_reduce_ring", 4), {"ranks_per_node": -1}),
+        ("5 ranks per node: there are 4", ("all_reduce_ring", 4), {"ranks_per_node": 5}),
         ('protocol is "ll"; it is one of Simple, LL', ("all_reduce_ring", 4), {"protocol": "ll"}),
     ):
         with pytest.raises(mscclpp.InvalidUsage) as caught:
@@ -79,6 +82,37 @@ def test_a_plan_of_the_library_is_executed(ranks):
         return code == mscclpp.CommResult.CommSuccess and np.array_equal(result, sum(inputs))
 
     assert run_threads(ranks, body) == [True] * ranks
+
+
+def results_of(plan, inputs):
+    """What each rank has after an all-reduce by the plan."""
+
+    def body(bootstrap):
+        rank = bootstrap.get_rank()
+        communicator = mscclpp.Communicator(bootstrap)
+        executor = mscclpp.Executor(communicator, device_type=mscclpp.DeviceType.CPU)
+        result = np.zeros_like(inputs[rank])
+        executor.execute(rank, inputs[rank].ctypes.data, result.ctypes.data, result.nbytes, result.nbytes,
+                         mscclpp.utils.torch_dtype_to_mscclpp_dtype(result.dtype),
+                         mscclpp.ExecutionPlan(plan, rank))  # fmt: skip
+        bootstrap.barrier()
+        executor.reset()
+        return result.tobytes()
+
+    return run_threads(len(inputs), body)
+
+
+@pytest.mark.parametrize("name", ["all_reduce_one_shot", "all_reduce_two_shot", "all_reduce_packets"])
+@pytest.mark.parametrize("protocol", ["Simple", "LL"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_files_keep_the_order_of_sums(name, protocol, dtype):
+    """All ranks have the same bits, and those of the plan that was written."""
+    plan = plans.make(name, 4, protocol=protocol)
+    inputs = [np.random.default_rng(rank).normal(size=999).astype(dtype) for rank in range(4)]
+    expected = results_of(plan, inputs)
+    assert len(set(expected)) == 1
+    for form in (mscclpp.Plan.from_json(plan.to_json()), mscclpp.Plan.from_text(plan.to_text())):
+        assert results_of(form.verified(), inputs) == expected
 
 
 @pytest.mark.parametrize("ranks", [2, 4, 8])
@@ -118,14 +152,19 @@ def test_topologies_that_are_none():
         ({"memory": {"GBps": 0}}, "expected a positive number"),
         ({"memory": 5}, "expected an object with us and GBps"),
         ({"operation_us": [1]}, "topology:"),
+        ({"operation_us": -1}, '"operation_us" is -1; it is not negative'),
+        ({"memory": {"us": -1}}, '"us" is -1; it is not negative'),
+        ({"memory": {"us": float("nan")}}, "topology: ValueError: Out of range float values"),
+        ({"memory": {1, 2}}, "topology: TypeError"),
         ({"pairs": [{"from": 0}]}, "topology:"),
     ):
         for call in (plan.simulate, plan.to_svg):
             with pytest.raises(mscclpp.InvalidUsage) as caught:
                 call(1024, topology)
             assert sentence in str(caught.value), (sentence, caught.value)
-    with pytest.raises(TypeError):
-        plan.simulate(-1)
+    for call in (plan.simulate, plan.to_svg):
+        with pytest.raises(mscclpp.InvalidUsage, match="nbytes is -1; it is not negative"):
+            call(-1)
 
 
 def test_pictures():

@@ -11,10 +11,12 @@
 
 #include <array>
 #include <chrono>
+#include <cstdint>
 #include <cstdio>
 #include <exception>
 #include <functional>
 #include <iostream>
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -149,18 +151,35 @@ inline bool hasPidfd() {
   return descriptor >= 0;
 }
 
-/// A TCP port that was free a moment ago.
+/// A free TCP port that no other call returns, in this or in another process, while this process lives. It is outside
+/// the range from which the kernel gives ports to sockets without one: a socket of another test could get it meanwhile.
+/// The UDP port of the same number, which stays bound, tells other processes that the port is taken.
 inline int freePort() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof(address);
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  const bool bound = ::bind(fd, generic, length) == 0 && ::getsockname(fd, generic, &length) == 0;
-  ::close(fd);
-  if (!bound) throw std::runtime_error("no free port");
-  return ntohs(address.sin_port);
+  constexpr int first = 10000, count = 20000;
+  std::random_device random;
+  const auto bound = [](int type, int port) {
+    const int fd = ::socket(AF_INET, type | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(port));
+    if (::bind(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0) return fd;
+    ::close(fd);
+    return -1;
+  };
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    const int port = first + static_cast<int>(random() % count);
+    const int reservation = bound(SOCK_DGRAM, port);
+    if (reservation < 0) continue;
+    const int listener = bound(SOCK_STREAM, port);
+    if (listener < 0) {
+      ::close(reservation);
+      continue;
+    }
+    ::close(listener);
+    return port;
+  }
+  throw std::runtime_error("no free port");
 }
 
 inline double secondsSince(std::chrono::steady_clock::time_point start) {

@@ -527,13 +527,22 @@ TEST_CASE("what is too large is not checked") {
   CHECK(faultOfPlan(doubled(100, 100)) == FaultKind::WrongResult);
   CHECK(faultOfPlan(doubled(1, 1)) == FaultKind::WrongResult);
   Plan plan = doubled(1, 0);
+  const auto isTooLarge = [](const Fault& fault, SizeLimit limit) {
+    return fault.kind == FaultKind::TooLarge && fault.index == static_cast<int>(limit);
+  };
   for (const int chunks : {1 << 23, 1 << 30}) {
     plan.rankPlans[0].scratchChunks = chunks;
-    CHECK(faultOfPlan(plan) == FaultKind::TooLarge);
+    CHECK(isTooLarge(check(plan), SizeLimit::Chunks));
   }
   plan = twoShotAllReduce(4);
-  CHECK(check(plan, {.steps = 100}).kind == FaultKind::TooLarge);
-  CHECK(check(plan, {.numbers = 100}).kind == FaultKind::TooLarge);
+  CHECK(isTooLarge(check(plan, {.steps = 100}), SizeLimit::Steps));
+  CHECK(isTooLarge(check(plan, {.numbers = 300}), SizeLimit::Numbers));
+  CHECK(describe(plan, check(plan, {.numbers = 300})).find("CheckLimits::numbers") != std::string::npos);
+  Program blocks({.collective = CollectiveKind::AllReduce, .ranks = 1});
+  for (int b = 0; b <= maxRankBlocks; ++b) blocks.block(0, b).barrier(0, maxRankBlocks + 1);
+  plan = blocks.finish();
+  CHECK(isTooLarge(check(plan), SizeLimit::Blocks));
+  CHECK(describe(plan, check(plan)).find("a rank has 1025 blocks; the most are 1024") != std::string::npos);
 }
 
 TEST_CASE("an input is written only in place") {

@@ -63,6 +63,11 @@ Option Command::addBytes(const std::string& names, Bytes& variable, const std::s
 template Option Command::addBytes(const std::string&, std::uint64_t&, const std::string&);
 template Option Command::addBytes(const std::string&, std::vector<std::uint64_t>&, const std::string&);
 
+void Command::addRest(std::vector<std::string>& variable) {
+  app_->prefix_command();
+  app_->callback([app = app_, &variable] { variable = app->remaining(); });
+}
+
 bool Command::isChosen() const {
   return app_->parsed();
 }

@@ -55,6 +55,9 @@ class Command {
   /// After parse(): whether the arguments named this command.
   bool isChosen() const;
 
+  /// The arguments that follow those of this object, whatever they are: for another program.
+  void addRest(std::vector<std::string>& variable);
+
   /// Sets the variable to true, or to false if the name ends in {false}.
   void addFlag(const std::string& name, bool& variable, const std::string& description);
 

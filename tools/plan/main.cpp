@@ -1,9 +1,12 @@
-// mscclpp-plan: verifies, shows, converts and simulates plans of collectives, and makes those of the library.
+// mscclpp-plan: verifies, shows, converts, simulates, runs and measures plans of collectives, and makes those of the
+// library.
 #include <cstdio>
 #include <exception>
 
+#include "mscclpp/kernels/plan/file.hpp"
 #include "mscclpp/kernels/plan/library.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
+#include "perf.hpp"
 #include "plan_file.hpp"
 #include "tools/command_line/command_line.hpp"
 
@@ -15,6 +18,8 @@ struct Options {
   std::string in, out = "-", topology, name;
   std::vector<std::uint64_t> sizes{1024, 65536, 1 << 20, 16 << 20, 256 << 20};
   std::uint64_t bytes = 1 << 20;
+  std::vector<std::uint64_t> runSizes{1024, 65536, 1 << 20};
+  std::vector<std::string> perfArguments;
   plan::LibraryArguments arguments{.ranks = 8};
 };
 
@@ -23,13 +28,13 @@ plan::Topology topologyOf(const Options& options) {
 }
 
 void verify(const Options& options) {
-  const plan::NamedPlan plan = plan::verified(plan_tool::readPlan(options.in));
+  const plan::NamedPlan plan = plan::verified(plan::fromFile(options.in));
   std::printf("plan '%s' is proven: %d ranks, %zu blocks, %zu operations\n", plan.name.c_str(), plan.ranks,
               plan.blocks.size(), plan.operations.size());
 }
 
 void simulate(const Options& options) {
-  const plan::NamedPlan plan = plan_tool::readPlan(options.in);
+  const plan::NamedPlan plan = plan::fromFile(options.in);
   const plan::Topology topology = topologyOf(options);
   std::printf("%12s %12s %12s\n", "bytes", "time (us)", "GB/s");
   for (const std::uint64_t bytes : options.sizes) {
@@ -37,6 +42,15 @@ void simulate(const Options& options) {
     std::printf("%12llu %12.2f %12.2f\n", static_cast<unsigned long long>(bytes), seconds * 1e6,
                 seconds > 0 ? static_cast<double>(bytes) / seconds * 1e-9 : 0);
   }
+}
+
+/// Each size once.
+void run(const Options& options) {
+  std::string sizes;
+  for (const std::uint64_t bytes : options.runSizes) sizes += (sizes.empty() ? "" : ",") + std::to_string(bytes);
+  std::vector<std::string> arguments{"--sizes", sizes, "--warmup", "0", "--calls", "1", "--repeats", "1"};
+  arguments.insert(arguments.end(), options.perfArguments.begin(), options.perfArguments.end());
+  plan_tool::execPerf(options.in, plan::fromFile(options.in), arguments);
 }
 
 void list() {
@@ -47,7 +61,8 @@ void list() {
 
 int main(int argc, char** argv) {
   cli::CommandLine commandLine(
-      "Plans of collectives: .json is MSCCL++'s schema, .xml MSCCL's, .svg a picture, any other file the text form.");
+      "Plans of collectives, in MSCCL++'s JSON schema, MSCCL's XML or the text form. What is written follows from the "
+      "name: .json, .xml, .svg (a picture), else text.");
   Options options;
   cli::Command verifying = commandLine.addCommand("verify", "prove that a plan is right, or say what is wrong");
   verifying.add("plan", options.in, "the file of the plan");
@@ -62,6 +77,12 @@ int main(int argc, char** argv) {
   simulating.add("plan", options.in, "the file of the plan");
   simulating.addBytes("-b,--bytes", options.sizes, "sizes of messages");
   simulating.add("-t,--topology", options.topology, "a file with the model of the links (docs/plans.md)");
+  cli::Command running = commandLine.addCommand("run", "execute a plan once per size, and check the results");
+  running.add("plan", options.in, "the file of the plan");
+  running.addBytes("-b,--bytes", options.runSizes, "sizes of messages");
+  cli::Command benching = commandLine.addCommand("bench", "measure a plan beside the library's algorithm");
+  benching.add("plan", options.in, "the file of the plan");
+  for (cli::Command* command : {&running, &benching}) command->addRest(options.perfArguments);
   cli::Command listing = commandLine.addCommand("list", "name the plans of the library");
   cli::Command making = commandLine.addCommand("make", "make a plan of the library, and prove it");
   making.add("name", options.name, "the plan: see list");
@@ -90,9 +111,11 @@ int main(int argc, char** argv) {
     } else {
       if (const auto exitCode = require(options.in, "plan")) return *exitCode;
       if (verifying.isChosen()) verify(options);
+      if (running.isChosen()) run(options);
+      if (benching.isChosen()) plan_tool::execPerf(options.in, plan::fromFile(options.in), options.perfArguments);
       if (simulating.isChosen()) simulate(options);
       if (showing.isChosen() || converting.isChosen()) {
-        plan_tool::writePlan(options.out, plan_tool::readPlan(options.in), options.bytes, topologyOf(options));
+        plan_tool::writePlan(options.out, plan::fromFile(options.in), options.bytes, topologyOf(options));
       }
     }
   } catch (const std::exception& error) {

@@ -2,7 +2,7 @@
 
 #include <fstream>
 #include <iostream>
-#include <sstream>
+#include <iterator>
 
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/plan/json.hpp"
@@ -14,9 +14,10 @@ namespace mscclpp::plan_tool {
 
 std::string readFile(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
-  std::ostringstream text;
-  if (!(text << file.rdbuf())) throw Error(path + " cannot be read", ErrorCode::InvalidUsage);
-  return text.str();
+  std::string text{std::istreambuf_iterator<char>(file), {}};
+  if (!file) throw Error(path + " cannot be read", ErrorCode::InvalidUsage);
+  if (text.empty()) throw Error(path + " is empty", ErrorCode::InvalidUsage);
+  return text;
 }
 
 void writeFile(const std::string& path, const std::string& text) {
@@ -26,13 +27,6 @@ void writeFile(const std::string& path, const std::string& text) {
   }
   std::ofstream file(path, std::ios::binary);
   if (!(file << text)) throw Error(path + " cannot be written", ErrorCode::InvalidUsage);
-}
-
-plan::NamedPlan readPlan(const std::string& path) {
-  const std::string text = readFile(path);
-  if (path.ends_with(".json")) return plan::fromJson(text);
-  if (path.ends_with(".xml")) return plan::fromXml(text);
-  return plan::fromText(text);
 }
 
 void writePlan(const std::string& path, const plan::NamedPlan& plan, std::uint64_t bytes,

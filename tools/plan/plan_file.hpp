@@ -13,9 +13,7 @@ std::string readFile(const std::string& path);
 /// Standard output for "-".
 void writeFile(const std::string& path, const std::string& text);
 
-/// .json: MSCCL++'s schema; .xml: MSCCL's; any other name: the text form.
-plan::NamedPlan readPlan(const std::string& path);
-/// Also .svg: a picture of a call with `bytes` bytes.
+/// .json: MSCCL++'s schema; .xml: MSCCL's; .svg: a picture of a call with `bytes` bytes; any other name: the text form.
 void writePlan(const std::string& path, const plan::NamedPlan& plan, std::uint64_t bytes,
                const plan::Topology& topology);
 

@@ -31,8 +31,8 @@ enum class PlanCode {
 /// A plan that can be executed. A value: copies share the plan.
 class ExecutionPlan {
  public:
-  /// The plan of a file in MSCCL++'s JSON schema (kernels/plan/json.hpp). Throws what fromJson() and the other
-  /// constructor throw, and Error(InvalidUsage) if the file cannot be read.
+  /// The plan of a file (kernels/plan/file.hpp): in MSCCL++'s JSON schema, or another form. Throws what fromFile() and
+  /// the other constructor throw.
   ExecutionPlan(const std::string& planPath, int rank);
   /// All ranks have the same plan. rank: the caller. Throws Error(InvalidUsage) if the plan is not proven
   /// (plan/check.hpp): the message says where and what to do. Also if it has no such rank. Multicast is not used: in

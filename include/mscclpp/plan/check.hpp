@@ -15,10 +15,13 @@ namespace detail {
 constexpr Fault checkOrder(const Plan& plan, const std::vector<std::int32_t>& iterations, CheckLimits& limits) {
   Simulation all(plan, iterations, limits);
   if (const Fault fault = all.run(true)) {
-    // A missing signal is made up for by one of the next call, until the blocks wait for each other, or data without a
-    // position (setPositions() has seen one call) is transferred. One call shows where it is missing.
-    if (fault.kind == FaultKind::Deadlock || fault.kind == FaultKind::WrongPosition)
-      if (const Fault cause = Simulation(plan, {1}, limits).run(false)) return cause;
+    // What is missing in one call may show as something else where ranks go on to the next: a signal of that one makes
+    // up for it until blocks wait for each other, or data without a position (setPositions() has seen one call) is
+    // transferred; data of that one is there where this call's should be read. As few calls as have a fault tell best.
+    if (fault.kind == FaultKind::TooLarge) return fault;
+    for (std::int32_t calls = 1; calls < countOf(iterations); ++calls)
+      if (const Fault cause = Simulation(plan, {iterations.begin(), iterations.begin() + calls}, limits).run(false))
+        return cause;
     return fault;
   }
   limits.steps -= all.steps();

@@ -36,20 +36,46 @@ struct Clock {
   }
 };
 
-/// Clocks as they were, by number: many signals carry the same.
+/// Clocks as they were, by number: many signals carry the same. Each has a count of users, and its place serves another
+/// one when the last of them has dropped it: most are read once, soon after.
 class Snapshots {
  public:
+  /// A snapshot with one user.
   constexpr std::int32_t add(const Clock& clock) {
-    numbers_ += clock.strong.size() + clock.weak.size();
-    clocks_.push_back(clock);
-    return static_cast<std::int32_t>(clocks_.size()) - 1;
+    numbers_ += numbersOf(clock);
+    if (free_.empty()) {
+      entries_.push_back({clock, 1});
+      return static_cast<std::int32_t>(entries_.size()) - 1;
+    }
+    const std::int32_t number = free_.back();
+    free_.pop_back();
+    entries_[number] = {clock, 1};
+    return number;
   }
-  /// How many numbers they are, in all.
+  /// One user more. Returns the number.
+  constexpr std::int32_t keep(std::int32_t number) {
+    ++entries_[number].users;
+    return number;
+  }
+  /// One user less; of -1: nothing.
+  constexpr void drop(std::int32_t number) {
+    if (number < 0 || --entries_[number].users > 0) return;
+    numbers_ -= numbersOf(entries_[number].clock);
+    free_.push_back(number);
+  }
+  /// How many numbers those in use are, in all.
   constexpr std::uint64_t numbers() const { return numbers_; }
-  constexpr const Clock& operator[](std::int32_t number) const { return clocks_[number]; }
+  constexpr const Clock& operator[](std::int32_t number) const { return entries_[number].clock; }
 
  private:
-  std::vector<Clock> clocks_;
+  struct Entry {
+    Clock clock;
+    std::int32_t users = 0;
+  };
+  static constexpr std::uint64_t numbersOf(const Clock& clock) { return clock.strong.size() + clock.weak.size(); }
+
+  std::vector<Entry> entries_;
+  std::vector<std::int32_t> free_;
   std::uint64_t numbers_ = 0;
 };
 

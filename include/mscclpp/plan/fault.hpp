@@ -51,6 +51,14 @@ enum class FaultKind : std::uint8_t {
   WrongResult      ///< an output that does not hold what the collective defines
 };
 
+/// What of a plan is too large (FaultKind::TooLarge).
+enum class SizeLimit : std::uint8_t {
+  Blocks,   ///< of a rank: maxRankBlocks
+  Chunks,   ///< of all ranks: maxCells
+  Steps,    ///< CheckLimits::steps
+  Numbers,  ///< CheckLimits::numbers
+};
+
 /// The first fault found, and where. Members that say nothing about a kind are -1.
 struct Fault {
   FaultKind kind = FaultKind::None;
@@ -65,7 +73,7 @@ struct Fault {
   BufferKind buffer = BufferKind::Input;
   std::int32_t bufferRank = -1;
   std::int32_t chunk = -1;
-  std::int32_t index = -1;  ///< the channel, semaphore, barrier or operand concerned
+  std::int32_t index = -1;  ///< the channel, semaphore, barrier or operand concerned; of TooLarge: the SizeLimit
   std::int32_t call = -1;   ///< in which of three successive calls
 
   constexpr explicit operator bool() const { return kind != FaultKind::None; }

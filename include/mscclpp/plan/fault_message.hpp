@@ -5,6 +5,7 @@
 
 #include "mscclpp/plan/fault.hpp"
 #include "mscclpp/plan/plan.hpp"
+#include "mscclpp/plan/structure.hpp"
 
 namespace mscclpp::plan {
 
@@ -44,7 +45,9 @@ class FaultMessage {
       case FaultKind::None:
         return {};
       case FaultKind::WrongHeader:
-        return "its header, or the chunks of a rank, are not those of the collective";
+        return "its header is impossible (1 to " + std::to_string(maxPlanRanks) +
+               " ranks, the root among them, 1 to 1024 threads, at least one chunk, an alignment that is a power of "
+               "two, no more least than most bytes), or the chunks of a rank are not those of the collective";
       case FaultKind::WrongRange:
         return "a list of it refers to entries that do not exist";
       case FaultKind::RankOutOfRange:
@@ -83,7 +86,7 @@ class FaultMessage {
       case FaultKind::WrongExpectation:
         return "expectation " + number + " names chunks that do not exist, or the collective is not a custom one";
       case FaultKind::TooLarge:
-        return "it is too large to be checked: use fewer chunks, blocks, shares or operations";
+        return tooLarge();
       case FaultKind::Deadlock:
         if (fault_.otherBlock >= 0)
           return "the block waits for ever: what it waits for comes after " + other +
@@ -107,7 +110,8 @@ class FaultMessage {
         return self + " overwrites " + chunk() + ", which " + other +
                " may still read: wait for a signal that follows the read" + call();
       case FaultKind::WriteBeforeWrite:
-        return self + " and " + other + " write " + chunk() + " in no defined order" + call();
+        return self + " and " + other + " write " + chunk() +
+               " in no defined order: put a signal and a wait between them, or, within a block, a sync" + call();
       case FaultKind::Uninitialised:
         return self + " reads " + chunk() + ", which nobody has written" + call();
       case FaultKind::PacketWrittenTwice:
@@ -133,11 +137,31 @@ class FaultMessage {
       case FaultKind::WrongPosition:
         return "the position of the data is not what the operation says: call setPositions()";
       case FaultKind::WrongResult:
-        return chunk() + " does not hold what the collective defines; " + other + " wrote it last" + call();
+        return chunk() + " does not hold what the collective defines; " +
+               (fault_.otherBlock >= 0 ? other + " wrote it last" : std::string("no operation of this call wrote it")) +
+               call();
     }
     return {};
   }
 
+  std::string tooLarge() const {
+    switch (static_cast<SizeLimit>(fault_.index)) {
+      case SizeLimit::Blocks:
+        return "a rank has " + std::to_string(plan_.rankPlans[fault_.rank].blocks.count) + " blocks; the most are " +
+               std::to_string(maxRankBlocks) + ", since all are resident on a GPU at once";
+      case SizeLimit::Chunks:
+        return "it is too large to be checked: the buffers of all ranks have at most " + std::to_string(maxCells) +
+               " chunks, times the shares, and " + std::to_string(loopIterations) +
+               " in plans with loops; use fewer chunks or shares";
+      case SizeLimit::Steps:
+        return "it is too large to be checked in as many steps as are allowed (CheckLimits::steps); use fewer blocks, "
+               "chunks or operations";
+      case SizeLimit::Numbers:
+        break;
+    }
+    return "it is too large to be checked in as much memory as is allowed (CheckLimits::numbers), which is about the "
+           "square of the number of all ranks' blocks; use fewer blocks, or fewer ranks";
+  }
   std::string chunk() const {
     return std::string(nameOf(fault_.buffer)) + " chunk " + std::to_string(fault_.chunk) + " of rank " +
            std::to_string(fault_.bufferRank);

@@ -41,7 +41,9 @@ class SimulatedCounters {
     Counter& counter = counters_[counterOf(index, operation, k)];
     if (!counter.isSimple() || counter.value() <= 0) return false;
     const std::int32_t number = counter.taken++ - counter.initial;
-    if (number >= 0) acquire(state_.blocks[index], operation, counter.raises[number]);
+    if (number < 0) return true;
+    acquire(state_.blocks[index], operation, counter.raises[number]);
+    state_.snapshots.drop(counter.raises[number].clock);
     return true;
   }
 

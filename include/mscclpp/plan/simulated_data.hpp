@@ -240,9 +240,11 @@ class SimulatedData {
         if (!isPacket) return;
         if (packetClock < 0 && state_.isPresent(piece)) packetClock = packetSnapshot(block, order, access);
         cell.packetCall = block.call;
-        cell.packetClock = packetClock;
+        state_.snapshots.drop(cell.packetClock);
+        cell.packetClock = packetClock < 0 ? -1 : state_.snapshots.keep(packetClock);
       });
     });
+    state_.snapshots.drop(packetClock);
   }
 
   /// The value that a transfer stores in a cell of its i-th chunks. Sets the position of `piece` to that of the data.
@@ -314,7 +316,8 @@ class SimulatedData {
     if (!place.strip.holds.isSameData(access.piece)) {
       if (place.strip.holds.call < access.piece.call)
         return state_.report(FaultKind::Uninitialised, access.block, access.operation);
-      if (!isPacket && !isOrdered(place.strip.write, access, order))
+      // Data of a later call came too early; of one call, which data should come first is not known.
+      if (place.strip.holds.call == access.piece.call && !isPacket && !isOrdered(place.strip.write, access, order))
         return state_.reportConflict(FaultKind::ReadBeforeWrite, access, place.strip.write);
       return state_.reportConflict(FaultKind::WriteBeforeRead, place.strip.write, access);
     }

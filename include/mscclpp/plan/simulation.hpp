@@ -38,6 +38,7 @@ class Simulation {
 
   /// The first fault. Without `checkPositions`, Operation::position is not looked at.
   constexpr Fault run(bool checkPositions) {
+    if (state_.fault) return state_.fault;
     checkPositions_ = checkPositions;
     counters_.checkConsumers();
     for (std::int32_t rank = 0; rank < state_.plan.ranks && !state_.fault; ++rank) startCall(rank);
@@ -77,7 +78,7 @@ class Simulation {
       block.next = 0;
       block.finished = false;
       block.clock.merge(caller);
-      block.snapshot = -1;
+      state_.forgetSnapshot(block);
     }
     if (of.blocks.count == 0) endCall(rank);
   }
@@ -165,7 +166,7 @@ class Simulation {
     }
     for (const std::int32_t i : arrived) {
       state_.blocks[i].clock = all;
-      state_.blocks[i].snapshot = -1;
+      state_.forgetSnapshot(state_.blocks[i]);
       state_.blocks[i].arrived = false;
       if (i != index) ++state_.blocks[i].next;
     }

@@ -69,6 +69,10 @@ struct SimulationState {
       for (std::int32_t i = operations.first; i < operations.first + operations.count; ++i) notePorts(block, i);
     }
     const std::int32_t actors = pair == nullptr ? callerActor(plan.ranks) : certificateActor(countOf(blocks));
+    const std::uint64_t clocks = 2 * plan.blocks.size() + static_cast<std::uint64_t>(ports.count() + plan.ranks);
+    clockNumbers = 2 * clocks * static_cast<std::uint64_t>(actors);
+    checkEffort();
+    if (fault) return;
     ports.start(countOf(blocks), actors);
     for (BlockState& block : blocks) block.clock = block.pending = Clock(actors);
     callers.resize(plan.ranks, Clock(actors));
@@ -99,7 +103,7 @@ struct SimulationState {
     BlockState& block = blocks[index];
     block.clock.merge(block.pending);
     block.clock.enter(index, block.interval++);
-    block.snapshot = -1;
+    forgetSnapshot(block);
     block.known.clear();
     block.certified = 0;
   }
@@ -109,9 +113,15 @@ struct SimulationState {
     return ports.push(channel, index, blocks[index].clock, snapshots);
   }
 
+  /// A snapshot of the block's clock, for one more user.
   constexpr std::int32_t snapshotOf(BlockState& block) {
     if (block.snapshot < 0) block.snapshot = snapshots.add(block.clock);
-    return block.snapshot;
+    return snapshots.keep(block.snapshot);
+  }
+  /// After each change of the block's clock.
+  constexpr void forgetSnapshot(BlockState& block) {
+    snapshots.drop(block.snapshot);
+    block.snapshot = -1;
   }
 
   /// How an operation divides chunks among blocks and iterations.
@@ -127,7 +137,8 @@ struct SimulationState {
     return piece.isAlwaysPresent() || (pair != nullptr && pair->implies(piece));
   }
   constexpr void checkEffort() {
-    if (steps > limits.steps || snapshots.numbers() + numbers > limits.numbers) fault = {.kind = FaultKind::TooLarge};
+    if (steps > limits.steps) reportTooLarge(SizeLimit::Steps);
+    if (clockNumbers + snapshots.numbers() + numbers > limits.numbers) reportTooLarge(SizeLimit::Numbers);
   }
 
   // ---- reports
@@ -140,6 +151,9 @@ struct SimulationState {
   };
   constexpr void locate(const Location& at) { location = at; }
 
+  constexpr void reportTooLarge(SizeLimit limit) {
+    if (!fault) fault = {.kind = FaultKind::TooLarge, .index = static_cast<std::int32_t>(limit)};
+  }
   constexpr void report(FaultKind kind, std::int32_t block, std::int32_t operation) {
     if (fault) return;
     fault.kind = kind;
@@ -169,6 +183,7 @@ struct SimulationState {
     if (fault) return;
     reportAt(kind, -1, access.block >= 0 ? rankOf(access.block) : access.actor - callerActor(0));
     if (access.block >= 0) setBlock(access.block, access.operation);
+    if (access.block >= 0) fault.call = access.piece.call;  // the block may be further on
     fault.otherRank = other.block >= 0 ? rankOf(other.block) : other.actor - callerActor(0);
     if (other.block >= 0) {
       fault.otherBlock = other.block - plan.rankPlans[fault.otherRank].blocks.first;
@@ -196,9 +211,10 @@ struct SimulationState {
   std::vector<Clock> callers;
   std::vector<std::int32_t> callerCalls;  ///< which call each rank is in
   Snapshots snapshots;
-  std::uint64_t steps = 0;    ///< that were made, see CheckLimits
-  std::uint64_t numbers = 0;  ///< that are kept beside the snapshots
-  Location location;          ///< of the cells that are looked at
+  std::uint64_t steps = 0;         ///< that were made, see CheckLimits
+  std::uint64_t clockNumbers = 0;  ///< of the clocks of blocks, ports and callers
+  std::uint64_t numbers = 0;       ///< that are kept beside these and the snapshots
+  Location location;               ///< of the cells that are looked at
   Fault fault;
   /// The accesses of the last call whose order may depend on packets that not all messages have.
   std::vector<PiecePair> openPairs;

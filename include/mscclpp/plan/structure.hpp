@@ -12,6 +12,8 @@ namespace mscclpp::plan {
 
 /// The ranks that a plan has at most.
 inline constexpr int maxPlanRanks = 4096;
+/// The blocks that a rank has at most: all are resident on a GPU at once.
+inline constexpr int maxRankBlocks = 1024;
 /// The cells of the buffers of all ranks that are followed; a plan with more is not checked.
 inline constexpr std::int64_t maxCells = std::int64_t{1} << 22;
 /// Iterations of a loop that are followed.
@@ -112,6 +114,7 @@ class StructureCheck {
     if (of.inputChunks < 0 || of.outputChunks < 0 || of.scratchChunks < 0 ||
         (!custom && (of.inputChunks != inputChunksOf(plan_, rank) || of.outputChunks != outputChunksOf(plan_, rank))))
       return report(FaultKind::WrongHeader);
+    if (of.blocks.count > maxRankBlocks) return report(FaultKind::TooLarge, static_cast<int>(SizeLimit::Blocks));
     for (std::int32_t block = 0; block < of.blocks.count; ++block) {
       where_.block = block;
       const Range operations = plan_.blocks[of.blocks.first + block].operations;
@@ -325,7 +328,8 @@ class StructureCheck {
     for (const RankPlan& rank : plan_.rankPlans)
       chunks += std::int64_t{rank.inputChunks} + rank.outputChunks +
                 (plan_.doubleScratch ? 2 : 1) * std::int64_t{rank.scratchChunks};
-    if (chunks > maxCells / (layout_.cells() * (unitBytes_ == 0 ? 1 : loopIterations))) report(FaultKind::TooLarge);
+    if (chunks > maxCells / (layout_.cells() * (unitBytes_ == 0 ? 1 : loopIterations)))
+      report(FaultKind::TooLarge, static_cast<int>(SizeLimit::Chunks));
   }
 
   const Plan& plan_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/plan/message.hpp"
+#include "mscclpp/plan/structure.hpp"
 #include "programs.hpp"
 
 namespace mscclpp::plan {
@@ -10,6 +11,15 @@ namespace mscclpp::plan {
 namespace {
 
 std::string none(const LibraryArguments&) {
+  return {};
+}
+
+/// What no plan can be made with.
+std::string impossible(const LibraryArguments& arguments) {
+  const auto& [ranks, perNode, instances, protocol, inPlace] = arguments;
+  if (ranks < 2) return textOf("a plan is for at least two ranks, not ", ranks);
+  if (ranks > maxPlanRanks) return textOf("a plan is for at most ", maxPlanRanks, " ranks, not ", ranks);
+  if (perNode < 0 || perNode > ranks) return textOf(perNode, " ranks per node: there are ", ranks, " in all");
   return {};
 }
 
@@ -76,13 +86,17 @@ const std::vector<LibraryPlan>& libraryPlans() {
   return plans;
 }
 
+std::string LibraryPlan::refuses(const LibraryArguments& arguments) const {
+  const std::string reason = impossible(arguments);
+  return reason.empty() ? suits(arguments) : reason;
+}
+
 NamedPlan makeLibraryPlan(const std::string& name, const LibraryArguments& arguments) {
   const auto& plans = libraryPlans();
   const auto found =
       std::find_if(plans.begin(), plans.end(), [&](const LibraryPlan& plan) { return name == plan.name; });
   if (found == plans.end())
     reject("there is no plan \"", name, "\" in the library; `mscclpp-plan list` and mscclpp.plans.library() name all");
-  if (arguments.ranks < 2) reject(name, ": a plan is for at least two ranks, not ", arguments.ranks);
   const std::string reason = found->refuses(arguments);
   if (!reason.empty()) reject(name, ": ", reason);
   return found->make(arguments);

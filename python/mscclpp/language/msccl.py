@@ -195,10 +195,10 @@ class Ref:
 def chunk(rank: int, buffer: str, index: int, size: int = 1) -> Ref | None:
     """Chunks [index, index + size) of a buffer; None if one of them holds nothing yet."""
     program = _current.get()
-    bound = program._program
-    if not bound.holds(rank, buffer, index, size):
+    bound, at = program._program, origin()
+    if not bound.holds(rank, buffer, index, size, at):
         return None
-    return Ref(program, bound.chunk(rank, buffer, index, size, origin()))
+    return Ref(program, bound.chunk(rank, buffer, index, size, at))
 
 
 def Check() -> bool:

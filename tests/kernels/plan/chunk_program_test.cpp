@@ -348,6 +348,12 @@ TEST_CASE("between nodes messages go through port channels") {
   }
 }
 
+TEST_CASE("a program without operations is refused") {
+  const MSCCLProgram program({.name = "empty", .collective = plan::AllReduce(2)});
+  CHECK(says(messageOf([&] { program.compile(); }), "program empty: it has no operations"));
+  CHECK(messageOf([&] { MSCCLProgram({.name = "x", .collective = plan::AllReduce(1, 1, true)}).check(); }) == "");
+}
+
 TEST_CASE("stale references and other misuse are errors that name the line") {
   const Origin line{"ring.py:9"};
   MSCCLProgram program(optionsOf(plan::AllReduce(2)));
@@ -369,12 +375,23 @@ TEST_CASE("stale references and other misuse are errors that name the line") {
   fails([&] { own.split(2, line); }, "cannot be split into 2");
   fails([&] { own.group(sum, line); }, "different buffers");
   fails([&] { program.expect(0, 0, {}, line); }, "expect() is for custom ones");
+  fails([&] { own.copy(1, "y", 0, {.sendtb = 1024}, line); }, "sendtb is 1024; blocks are numbered from 0 to 1023");
+  fails([&] { own.copy(1, "y", 0, {.recvtb = -2}, line); }, "recvtb is -2");
+  fails([&] { own.copy(1, "y", 0, {.ch = 1 << 15}, line); }, "ch is 32768; channels are numbered from 0 to 32767");
+  fails([&] { own.copy(1, "y", 2147483647, {}, line); }, "the most are 4194304");
+  fails([&] { program.holds(2, "sum", 0, 1, line); }, "rank 2 does not exist");
+  fails([&] { program.holds(0, "sum", -1, 1, line); }, "numbered from 0");
+  fails([&] { program.holds(0, "sum", 0, 0, line); }, "a reference to 0 chunks");
+  fails([&] { program.holds(0, BufferKind::Input, 2, 1, line); }, "which has 2");
+  fails([&] { MSCCLProgram({.name = "x", .collective = plan::AllReduce(4000)}, line); },
+        "have 16000000 chunks; at most 4194304");
   // The accumulator itself stays valid.
   sum.reduce(own);
   CHECK(messageOf([&] { sum.reduce(own); }) == "");
   CHECK(program.holds(0, "sum", 0));
   CHECK(!program.holds(0, "sum", 1));
   CHECK(!program.holds(0, "none", 0));
+  CHECK(!program.holds(0, "sum", 2147483647));
   // Its summands are of different positions in the message.
   const std::string message = messageOf([&] { program.check(); });
   CHECK_MESSAGE(says(message, "different positions in the message"), message);

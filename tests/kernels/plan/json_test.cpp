@@ -317,6 +317,35 @@ TEST_CASE("custom collectives keep what they expect, and rooted ones their root"
   CHECK(fromJson(toJson(fromJson(json.dump()))).root == 1);
 }
 
+TEST_CASE("a key that stands twice is refused") {
+  CHECK_THROWS_WITH_AS(fromJson(R"({"name": "a", "collective": "allgather", "collective": "allreduce", "gpus": []})"),
+                       doctest::Contains("key \"collective\" stands twice in one object"), Error);
+}
+
+TEST_CASE("the order of a sum survives") {
+  // Rank 1's own input is the second of three terms, between packets; then all that is there.
+  const Operand p0 = operandOf(BufferKind::Scratch, 0, Form::Packet),
+                p1 = operandOf(BufferKind::Scratch, 1, Form::Packet);
+  const Operand in = operandOf(BufferKind::Input, 0), out = operandOf(BufferKind::Output, 0);
+  const auto sumOf = [&](const std::vector<Operand>& sources) {
+    Draft draft = makeDraft({.collective = CollectiveKind::AllReduce, .ranks = 1}, "sum");
+    draft.ranks[0].scratchChunks = 2;
+    draft.ranks[0].blocks = {{{{.kind = OperationKind::Transfer, .chunks = 1}, sources, {out}}}};
+    const Draft again = draftOf(fromJson(toJson(lower(draft))));
+    std::vector<Step> steps = again.ranks[0].blocks[0];
+    // Copies that come before the sum are put where they are used.
+    std::vector<Operand> terms = steps.back().sources;
+    for (const Step& step : steps) {
+      if (step.sources.size() == 1) std::replace(terms.begin(), terms.end(), step.destinations[0], step.sources[0]);
+    }
+    return terms;
+  };
+  CHECK(sumOf({p0, in, p1}) == std::vector{in, p0, p1});  // the first two may change places
+  CHECK(sumOf({in, p0, p1}) == std::vector{in, p0, p1});
+  CHECK(sumOf({p0, p1, in}) == std::vector{p0, p1, in});
+  CHECK(sumOf({p1, p0}) == std::vector{p1, p0});
+}
+
 TEST_CASE("plans of the library go through JSON, and are proven again") {
   for (const LibraryPlan& entry : libraryPlans()) {
     for (const auto protocol : {msccl::Protocol::Simple, msccl::Protocol::LL}) {
@@ -455,7 +484,21 @@ TEST_CASE("malformed plans are refused with rank, block, operation and key") {
        },
        "loops cannot be nested"},
       {[](Json& json) { json["gpus"][0]["threadblocks"][0]["ops"][3]["semaphore_ids"][0] = 2; },
-       "operation 3 (sem_acquire): key \"semaphore_ids\""}};
+       "operation 3 (sem_acquire): key \"semaphore_ids\""},
+      {[](Json& json) { json["buffer_alignment"] = 1000; }, "key \"buffer_alignment\": expected a power of two"},
+      {[](Json& json) { json["gpus"][1]["id"] = 0; }, "rank 1: key \"id\": ranks are numbered"},
+      {[](Json& json) { json["name"] = "\x1b[31m"; }, "plan: the name \"?[31m\""},
+      {[](Json& json) { json["collective"] = std::string(1000, 'x'); }, "xxx...\" is unknown"},
+      // What is not needed.
+      {[](Json& json) { json["gpus"][0]["remote_buffers"][0]["access_channel_types"] = {"zzz"}; },
+       "key \"access_channel_types\": \"zzz\" is no type of channel"},
+      {[](Json& json) { json["gpus"][0]["remote_buffers"][0]["access_channel_types"] = {3}; },
+       "key \"access_channel_types\": expected strings"},
+      {[](Json& json) { json["gpus"][0]["threadblocks"][0]["ops"][0]["channel_ids"] = "nonsense"; },
+       "operation 0 (put): key \"channel_ids\": expected a list"},
+      {[](Json& json) { json["gpus"][0]["threadblocks"][0]["ops"][0]["channel_ids"] = {99}; },
+       "operation 0 (put): key \"channel_ids\": 99 is not among"},
+      {[](Json& json) { json["gpus"][0]["channels"] = Json::array(); }, "key \"channel_ids\": expected an empty list"}};
   const std::vector<Json> operations = {data("put", {local("i", 2)}, {remote(0, 5)}, "memory"),
                                         {{"name", "signal"}, {"channel_ids", {0}}, {"channel_type", "memory"}},
                                         {{"name", "pipeline"},

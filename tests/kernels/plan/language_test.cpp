@@ -324,6 +324,7 @@ TEST_CASE("errors name the line of the program") {
   fails([&] { rank.copy(input[0], input.slice(0, 2), 0, line); }, "chunks of sizes 2 and 1");
   fails([&] { rank.copyPackets(input[0], input[1], 0, line); }, "packets lie in scratch");
   fails([&] { rank.copy(input[0], input[1], -1, line); }, "thread block -1");
+  fails([&] { rank.copy(input[0], input[1], 1024, line); }, "thread block 1024: blocks are numbered from 0 to 1023");
   fails([&] { rank.reduce(input[0], {}, 0, {}, false, line); }, "no further chunks");
   fails([&] { rank.barrier({1, 1}, line); }, "a thread block twice");
   fails([&] { MemoryChannel(program, 0, 0, line); }, "a channel of rank 0 to itself");
@@ -347,6 +348,9 @@ TEST_CASE("errors name the line of the program") {
   wrong = spec;
   wrong.worldSize = 4;
   fails([&] { CollectiveProgram(wrong, line); }, "the program has 4 ranks, its collective 2");
+  fails([&] { CollectiveProgram(specOf(plan::Broadcast(5000)), line); }, "5000 ranks; the most are 4096");
+  fails([&] { CollectiveProgram(specOf(plan::AllReduce(4000)), line); }, "have 16000000 chunks; at most 4194304");
+  fails([&] { CollectiveProgram(specOf(plan::AllToAll(4096, 1 << 30)), line); }, "at most 4194304 can be checked");
   CHECK(says(Origin::current().text, "language_test.cpp:"));
 }
 
@@ -354,18 +358,46 @@ TEST_CASE("an empty program, and signals without waits, are refused") {
   CollectiveProgram program(specOf(plan::AllReduce(2)));
   CHECK(says(messageOf([&] { program.compile(); }), "it has no operations"));
   MemoryChannel forth(program, 1, 0, {"ring.py:3"}), back(program, 0, 1, {"ring.py:4"});
-  forth.signal(0);
-  forth.signal(0);
-  back.wait(0);
+  forth.signal(0, SyncType::None, false, {"ring.py:5"});
+  forth.signal(2, SyncType::None, false, {"ring.py:6"});
+  back.wait(1, SyncType::None, false, {"ring.py:7"});
   const std::string message = messageOf([&] { program.compile(); });
-  CHECK_MESSAGE(says(message,
-                     "ring.py:3: the memory channel of rank 0 to rank 1 is signalled 2 times, and rank 1 "
-                     "waits 1 times"),
-                message);
+  CHECK_MESSAGE(
+      says(message,
+           "ring.py:3: the memory channel of rank 0 to rank 1 is signalled 2 times (the last in block 2, made "
+           "at ring.py:6), and rank 1 waits 1 time (in block 1, made at ring.py:7) on its channel to rank 0"),
+      message);
   back.wait(0);
   CHECK(messageOf([&] { program.compile(); }) == "");
   back.wait(0);
   CHECK(says(messageOf([&] { program.compile(); }), "rank 1 waits 3 times"));
+}
+
+TEST_CASE("a program with more operations than can be checked is refused while it is written") {
+  CollectiveProgram program(specOf(plan::AllReduce(2)));
+  Rank rank(program, 0);
+  const Chunk chunk = rank.getInputBuffer()[0];
+  const std::string message = messageOf([&] {
+    for (int i = 0; i <= 1 << 18; ++i) rank.copy(chunk, chunk, 0, {"loop.py:1"});
+  });
+  CHECK_MESSAGE(says(message, "loop.py:1: the program has more than 262144 operations"), message);
+}
+
+TEST_CASE("scratch that the next call overwrites too early is told as that, with the write's line") {
+  // Rank 0 sends in each call; nothing tells it that rank 1 has read what it sent before.
+  CollectiveProgram program(specOf(plan::TestCollective(2, 1, 1)));
+  Buffer scratch(program, 1, 1);
+  MemoryChannel forth(program, 1, 0), back(program, 0, 1);
+  forth.put(scratch[0], Rank(program, 0).getInputBuffer()[0], 0, {"put.py:1"});
+  forth.signal(0);
+  back.wait(0);
+  Rank(program, 1).copy(Rank(program, 1).getOutputBuffer()[0], scratch[0], 0, {"put.py:2"});
+  const std::string message = messageOf([&] { plan::verified(program.compile()); });
+  CHECK_MESSAGE(says(message, "the operation overwrites scratch chunk 0 of rank 1, which rank 1, block 0"), message);
+  CHECK_MESSAGE(says(message,
+                     "(in call 2 of successive calls); at rank 0, block 0, operation 0 (transfer), made at "
+                     "put.py:1"),
+                message);
 }
 
 TEST_CASE("what the check finds names the line") {

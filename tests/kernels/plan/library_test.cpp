@@ -76,6 +76,10 @@ TEST_CASE("arguments that do not suit are refused") {
   };
   CHECK(messageOf("all_reduce_star", {.ranks = 2}).find("there is no plan \"all_reduce_star\"") != std::string::npos);
   CHECK(messageOf("all_reduce_ring", {.ranks = 1}).find("at least two ranks") != std::string::npos);
+  CHECK(messageOf("all_reduce_ring", {.ranks = 10000}).find("at most 4096 ranks") != std::string::npos);
+  CHECK(messageOf("all_reduce_two_shot", {.ranks = 512}).find("more than 262144 operations") != std::string::npos);
+  CHECK(messageOf("all_reduce_ring", {.ranks = 4, .ranksPerNode = 5}).find("there are 4 in all") != std::string::npos);
+  CHECK(messageOf("all_reduce_ring", {.ranks = 4, .ranksPerNode = -1}).find("-1 ranks per node") != std::string::npos);
   CHECK(messageOf("all_reduce_ring", {.ranks = 2, .instances = 1000}).find("it is 1 to 128") != std::string::npos);
   CHECK(messageOf("all_reduce_packets", {.ranks = 2, .instances = 1000}).find("it is 1 to 128") != std::string::npos);
   CHECK(messageOf("all_gather_doubling", {.ranks = 3}).find("power of two") != std::string::npos);

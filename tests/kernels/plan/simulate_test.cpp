@@ -145,6 +145,8 @@ TEST_CASE("topologies are read, and mistakes in them named") {
                {R"({"memory": {"speed": 1}})", "\"speed\" is unknown"},
                {R"({"memory": {"us": "1"}})", "expected a number"},
                {R"({"memory": {"GBps": 0}})", "expected a positive number"},
+               {R"({"memory": {"us": -1}})", "\"us\" is -1; it is not negative"},
+               {R"({"operation_us": -0.5})", "\"operation_us\" is -0.5; it is not negative"},
                {R"({"pairs": [{"from": 0}]})", "to"},
                {"{", "topology: "}};
   for (const auto& mistake : cases) {

@@ -107,6 +107,22 @@ TEST_CASE("a compiled program survives as text") {
   }
 }
 
+TEST_CASE("names go through every form, and those that some form could not hold are refused") {
+  using namespace mscclpp::msccl;
+  NamedPlan plan = ringAllGather({.name = "ring", .collective = AllGather(2)}).compile();
+  plan.name = "a # b \"c\" \\n <\xC3\xA9> plan \\";
+  CHECK(fromText(toText(plan)).name == plan.name);
+  CHECK(fromJson(toJson(plan)).name == plan.name);
+  CHECK(fromXml(toXml(plan)).name == plan.name);
+  for (const std::string& name : {std::string("\x1b[31m"), std::string(1, '\0'), std::string("\xC3"),
+                                  std::string("\xFF"), std::string("\xC0\x80"), std::string(257, 'x')}) {
+    CHECK_THROWS_WITH_AS(ringAllGather({.name = name, .collective = AllGather(2)}), doctest::Contains("the name "),
+                         Error);
+    CHECK_THROWS_AS(fromText("plan \"" + name + "\" allreduce ranks 2"), Error);
+    CHECK_THROWS_AS(fromXml("<algo name=\"" + name + "\" ngpus=\"2\" coll=\"allreduce\"/>"), Error);
+  }
+}
+
 TEST_CASE("plans with numbers outside of their arrays are not written") {
   const NamedPlan right = msccl::ringAllGather({.name = "ring", .collective = AllGather(2)}).compile();
   const auto refuses = [&](const auto& change, const char* part) {
@@ -130,28 +146,28 @@ TEST_CASE("mistakes are answered with their line") {
                {"rank 0", "line 1: the first line starts with plan"},
                {"plan ring allreduce ranks 2", "line 1: expected a name in quotation marks"},
                {"plan \"ring allreduce", "line 1: a quotation mark is missing"},
-               {"plan \"a\" sum ranks 2", "there is no collective sum"},
+               {"plan \"a\" sum ranks 2", "there is no collective \"sum\""},
                {"plan \"a\" allreduce", "the number of ranks is missing"},
-               {"plan \"a\" allreduce ranks two", "expected a number up to 32767, found two"},
-               {"plan \"a\" allreduce ranks 2 colour", "unexpected colour"},
+               {"plan \"a\" allreduce ranks two", "expected a number up to 32767, found \"two\""},
+               {"plan \"a\" allreduce ranks 2 colour", "unexpected \"colour\""},
                {"plan \"a\" allreduce ranks 2\n\nrank 2", "line 3: rank 2 does not exist"},
                {"plan \"a\" allreduce ranks 2\nblock 0", "line 2: a line that starts with rank is missing"},
                {"plan \"a\" allreduce ranks 2\nrank 0\nsync", "a line that starts with block is missing"},
                {"plan \"a\" allreduce ranks 2\nrank 0\nblock 1", "line 3: blocks are numbered from 0"},
                {"plan \"a\" allreduce ranks 2\nrank 0\nchannel 1 memory 1", "channels are numbered from 0"},
-               {"plan \"a\" allreduce ranks 2\nrank 0\nchannel 0 wire 1", "expected memory, found wire"},
-               {"plan \"a\" allreduce ranks 2\nrank 0\nblock 0\njump", "line 4: there is no operation jump"},
+               {"plan \"a\" allreduce ranks 2\nrank 0\nchannel 0 wire 1", "expected memory, found \"wire\""},
+               {"plan \"a\" allreduce ranks 2\nrank 0\nblock 0\njump", "line 4: there is no operation \"jump\""},
                {"plan \"a\" allreduce ranks 2\nrank 0\nblock 0\nsync now", "expected a number"},
                {"plan \"a\" allreduce ranks 2\nrank 0\nblock 0\nbarrier 0", "expected of, found the end of the line"},
                {"plan \"a\" allreduce ranks 2\nrank 0\nblock 0\ntransfer 1: heap[0] -> output[0]",
-                "expected input, output or scratch, found heap"},
+                "expected input, output or scratch, found \"heap\""},
                {"plan \"a\" allreduce ranks 2\nrank 0\nblock 0\ntransfer 1: input[0]", "expected ->"},
                {"plan \"a\" allreduce ranks 2\nrank 0\nblock 0\ntransfer 1: input[0] -> input[0]@1:3",
-                "expected port and a number, found 3"},
+                "expected port and a number, found \"3\""},
                {"plan \"a\" allreduce ranks 2\nrank 0\nblock 0\ntransfer 1: input[0] -> input[0]@1:port70000",
-                "expected port and a number up to 32767, found port70000"},
+                "expected port and a number up to 32767, found \"port70000\""},
                {"plan \"a\" allreduce ranks 2\nrank 0\nblock 0\ntransfer 1: input[0] -> input[0]@70000",
-                "expected a number up to 32767, found 70000"},
+                "expected a number up to 32767, found \"70000\""},
                {"plan \"a\" allreduce ranks 2\nplan \"a\" allreduce ranks 2", "line 2: a second plan"}};
   for (const auto& mistake : cases) {
     std::string message;

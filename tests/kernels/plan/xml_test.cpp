@@ -136,6 +136,15 @@ TEST_CASE("plans of one-sided operations are written as algorithms") {
   }
 }
 
+TEST_CASE("the range of messages is read and written") {
+  const NamedPlan plan = fromXml(algorithm("<algo ", "<algo minBytes=\"1024\" maxBytes=\"68719476736\" "));
+  CHECK(plan.minBytes == 1024);
+  CHECK(plan.maxBytes == std::uint64_t{64} << 30);
+  const NamedPlan again = fromXml(toXml(plan));
+  CHECK(again.minBytes == plan.minBytes);
+  CHECK(again.maxBytes == plan.maxBytes);
+}
+
 TEST_CASE("malformed algorithms are refused with gpu, block, step and attribute") {
   const struct {
     std::string from, to, message;
@@ -155,8 +164,15 @@ TEST_CASE("malformed algorithms are refused with gpu, block, step and attribute"
                {"depid=\"0\" deps=\"1\"", "depid=\"0\" deps=\"5\"", "depends on block 0, step 5, which does not exist"},
                {"<tb id=\"0\" send=\"0\" recv=\"0\"", "<tb id=\"0\" send=\"-1\" recv=\"0\"", "sends to no other rank"},
                {"type=\"rrc\"", "type=\"nop\"", "sends 1 messages to rank 1 on channel 0, which receives 0"},
-               {"<step s=\"0\"", "<move s=\"0\"", "gpu 0, block 0: element <move>: expected <step>"},
-               {"cnt=\"1\"", "cnt=\"0\"", "attribute \"cnt\""}};
+               {"<step s=\"0\"", "<move s=\"0\"", "gpu 0, block 0: element \"move\": expected <step>"},
+               {"cnt=\"1\"", "cnt=\"0\"", "attribute \"cnt\""},
+               {"<algo ", "<algo minBytes=\"2\" maxBytes=\"1\" ", "\"minBytes\": is greater than"},
+               {"<algo ", "<algo minBytes=\"-1\" ", "attribute \"minBytes\": \"-1\""},
+               {"<algo ", "<algo maxBytes=\"1x\" ", "attribute \"maxBytes\": \"1x\""},
+               {"nchannels=\"1\"", "nchannels=\"zz\"", "attribute \"nchannels\""},
+               {"hasdep=\"1\"", "hasdep=\"no\"", "attribute \"hasdep\": \"no\""},
+               {"o_chunks=\"1\"", "o_chunks=\"-7\"", "attribute \"o_chunks\": \"-7\""},
+               {"o_chunks=\"1\"", "o_chunks=\"3\"", "attribute \"o_chunks\": 3; by \"nchunksperloop\" the rank has 1"}};
   for (const auto& mistake : cases) {
     std::string xml = algorithm(mistake.from, mistake.to);
     const std::string message = messageOf(xml);

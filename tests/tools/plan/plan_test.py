@@ -46,12 +46,24 @@ with tempfile.TemporaryDirectory() as name:
     fast, slow = simulated(100), simulated(50)
     assert len(fast) == 2 and fast[0] < fast[1] and 1.8 < slow[1] / fast[1] < 2.2, (fast, slow)
 
+    # Executed on CPU ranks by mscclpp-perf, whose arguments may follow.
+    for form in (plan, folder / "ring.xml", folder / "ring.plan"):
+        ran = run("run", form, "--bytes", "1000,4K", "--device", "cpu", "--datatype", "float")
+        assert "all results are correct" in ran and "plan all_reduce_ring" in ran and " 4096 " in ran, ran
+    measured = run("bench", plan, "--device", "cpu", "--sizes", "1K", "--calls", 3, "--repeats", 2)
+    assert "3 calls per measurement, median of 2" in measured and "all results are correct" in measured, measured
+    assert "--no-such" in run("bench", plan, "--no-such", fails=True)
+    run("make", "all_to_next", "--ranks", 2, "--ranks-per-node", 1, "--out", folder / "custom.plan")
+    assert "custom collective" in run("bench", folder / "custom.plan", fails=True)
+
     # What is wrong is said, with its place.
     (folder / "wrong.plan").write_text("\n".join(line for line in shown.splitlines() if "wait" not in line) + "\n")
     assert "rank 0" in run("verify", folder / "wrong.plan", fails=True)
     (folder / "wrong.json").write_text('{"name": 1}')
     assert "key " in run("verify", folder / "wrong.json", fails=True)
     assert "cannot be read" in run("verify", folder / "none.json", fails=True)
+    (folder / "empty.json").write_text("\n")
+    assert "empty.json is empty" in run("verify", folder / "empty.json", fails=True)
     assert "there is no plan" in run("make", "all_reduce_star", fails=True)
     assert "name: is missing" in run("make", fails=True)
     topology.write_text('{"wire": {}}')

@@ -103,7 +103,7 @@ class MSCCLProgram {
   /// Chunks [index, index + size) of a buffer. An error if one of them holds nothing.
   ChunkRef chunk(int rank, const BufferName& buffer, int index, int size = 1, Origin origin = Origin::current()) const;
   /// Whether all of these chunks hold something.
-  bool holds(int rank, const BufferName& buffer, int index, int size = 1) const;
+  bool holds(int rank, const BufferName& buffer, int index, int size = 1, Origin origin = {}) const;
   /// Custom collectives: output chunk `index` of `rank` is to hold the sum of these (rank, input chunk).
   void expect(int rank, int index, const std::vector<std::pair<int, int>>& contributions,
               Origin origin = Origin::current());

@@ -16,9 +16,9 @@ namespace mscclpp::plan {
 NamedPlan fromJson(std::string_view text);
 
 /// Writes a plan. Operations get the name of the reference that their shape has; one with more than eight operands or
-/// channels becomes several where that means the same. The reference's reductions start from a local plain operand and
-/// store the sum locally: the order of a sum may change, one of mixed operands becomes several operations, and one that
-/// is only sent is also stored in scratch that is added for it.
+/// channels becomes several where that means the same. The reference's reductions start from a local plain operand, add
+/// others of one kind and store the sum locally: operands of other kinds are copied to scratch that is added for them,
+/// and so is a sum that is only sent. The order of a sum stays the same.
 /// `glre` (a switch's reduction to local memory) is written though MSCCL++'s executor refuses it.
 /// Lines of programs (NamedPlan::origins) are not written.
 /// Throws Error(InvalidUsage) with rank, block and operation if an operation has no name in the schema.

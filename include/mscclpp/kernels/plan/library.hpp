@@ -21,9 +21,12 @@ struct LibraryPlan {
   const char* name;
   const char* description;
   CollectiveKind collective;
-  /// Why it cannot be made with these arguments; empty: it can.
-  std::string (*refuses)(const LibraryArguments&);
+  /// refuses() for arguments that are possible.
+  std::string (*suits)(const LibraryArguments&);
   NamedPlan (*make)(const LibraryArguments&);
+
+  /// Why it cannot be made with these arguments; empty: it can.
+  std::string refuses(const LibraryArguments& arguments) const;
 };
 
 const std::vector<LibraryPlan>& libraryPlans();
