@@ -22,7 +22,7 @@ plan::Topology toTopology(const TopologyDict& topology) {
     const nb::object text = nb::module_::import_("json").attr("dumps")(*topology, "allow_nan"_a = false);
     return plan::topologyFromJson(nb::cast<std::string>(text));
   } catch (const nb::python_error& error) {  // numbers that are not finite, objects that are none of JSON's
-    throw Error(std::string("topology: ") + error.what(), ErrorCode::InvalidUsage);
+    throw Error(std::string("topology: ") + nb::str(error.value()).c_str(), ErrorCode::InvalidUsage);
   }
 }
 
