@@ -103,7 +103,7 @@ class CutlassGemm : public GemmKernel {
     const int tile =
         cutlassGemmTileFor(detail::sizeOf(call.rows), detail::sizeOf(call.width), detail::sizeOf(depth), most);
     // An all-gather begins with own rows, an exchange with those of other ranks.
-    const int rowTiles = (detail::sizeOf(call.rows) + cutlassGemmTileRows - 1) / cutlassGemmTileRows;
+    const auto rowTiles = static_cast<int>(ceilDivide(call.rows, std::size_t{cutlassGemmTileRows}));
     const int first = gathers ? rowTiles / ranks : rowTiles - rowTiles / ranks;
     const int swizzle = cutlassGemmSwizzle(tile, detail::sizeOf(call.rows), detail::sizeOf(call.width), first);
     tile == cutlassGemmTiles[0] ? enqueue<Kernel<0>>(call, most, swizzle) : enqueue<Kernel<1>>(call, most, swizzle);

@@ -191,9 +191,13 @@ const std::string& ChunkRef::buffer() const {
 ChunkRef ChunkRef::copy(int dst, const BufferName& buffer, int index, Schedule schedule, Origin origin) const {
   ChunkRef result = *this;
   result.rank_ = dst;
-  if (!buffer.name.empty()) result.buffer_ = trace_->bufferOf(buffer.name);
-  if (index != -1) result.index_ = index;
   trace_->requireFresh(rank_, buffer_, index_, versions_, origin);
+  trace_->requireRank(dst, origin);
+  if (!buffer.name.empty()) {
+    result.buffer_ = trace_->bufferOf(buffer.name);
+    if (result.buffer_ > 1) result.index_ = countOf(trace_->slots[dst][result.buffer_]);
+  }
+  if (index != -1) result.index_ = index;
   trace_->requireChunks(dst, result.buffer_, result.index_, size_, origin);
   const auto from = trace_->locate(rank_, buffer_, index_), to = trace_->locate(dst, result.buffer_, result.index_);
   if (from.rank != to.rank || from.buffer != to.buffer || from.index != to.index) {

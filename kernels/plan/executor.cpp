@@ -53,6 +53,12 @@ bool overlap(const void* a, std::size_t aBytes, const void* b, std::size_t bByte
   return aBytes != 0 && bBytes != 0 && first < second + bBytes && second < first + aBytes;
 }
 
+using Launch = std::function<void(const PlanKernel&)>;
+
+plan::PacketFormat formatOf(PacketType packetType) {
+  return packetType == PacketType::LL8 ? plan::PacketFormat::LL8 : plan::PacketFormat::LL16;
+}
+
 /// Which buffers a call uses, and of what size.
 struct CallIdentity {
   std::uint64_t partBytes;  ///< 0: nothing is to be done
@@ -76,6 +82,19 @@ struct SetupRequest {
   std::uint32_t inPlace;
   std::uint32_t code;  ///< the type and the operator of the code
 };
+
+/// What of a request of another rank is not this rank's.
+std::string differenceOf(const SetupRequest& other, const SetupRequest& own) {
+  if (other.contentHash != own.contentHash) return "another plan";
+  if (other.partBytes != own.partBytes) {
+    return "messages with parts of " + std::to_string(other.partBytes) + " bytes, and this rank of " +
+           std::to_string(own.partBytes);
+  }
+  if (other.inPlace != own.inPlace) return other.inPlace != 0 ? "calls in place" : "calls that are not in place";
+  if (other.format != own.format) return "packets of another format";
+  if (other.code != own.code) return "another type of elements or operator";
+  return "calls with other new buffers, or another new stream";
+}
 
 /// A value as ranks exchange it.
 template <class T>
@@ -157,10 +176,15 @@ class Executor::State {
     return memory;
   }
 
-  void execute(int rank, PlanCall call, const ExecutionPlan& plan, CUstream_st* stream, plan::PacketFormat format) {
+  /// launch: of a kernel of the caller's; empty: of the executor's.
+  void execute(int rank, PlanCall call, const ExecutionPlan& plan, CUstream_st* stream, plan::PacketFormat format,
+               const Launch& launch) {
     check();
     const bool isAnnounced = !allRanksHaveData(plan.plan());
-    if (isEmpty(call) && !isAnnounced) return;
+    if (isEmpty(call) && !isAnnounced) {
+      validate(rank, call, plan);
+      return;
+    }
     CallIdentity identity{};
     if (isAnnounced) {
       identity = announce(rank, call, plan);
@@ -210,8 +234,8 @@ class Executor::State {
     };
     const CodeKey codeKey{plan.contentHash(), static_cast<int>(format), call.type,
                           program.reduces ? call.op : ReduceOp::SUM};
-    const bool needsCode = where_ == DeviceType::GPU && code_ == PlanCode::Specialised && !kernels_.contains(codeKey) &&
-                           !backend_.isCapturing(stream);
+    const bool needsCode = where_ == DeviceType::GPU && code_ == PlanCode::Specialised && !launch &&
+                           !kernels_.contains(codeKey) && !backend_.isCapturing(stream);
     if (needsContext || needsBuffers || needsCode || needsMore()) {
       const mscclpp::detail::GroupSetup setup(*communicator_);
       agreeOnSetup(plan,
@@ -258,7 +282,7 @@ class Executor::State {
     if (buffers != nullptr) buffers_.touch(*buffers);
     const auto compiled = kernels_.find(codeKey);
     run(plan, use, request, call, message, stream,
-        compiled != kernels_.end() && compiled->second ? &*compiled->second : nullptr);
+        compiled != kernels_.end() && compiled->second ? &*compiled->second : nullptr, launch);
     if (where_ == DeviceType::CPU) check();
   }
 
@@ -336,9 +360,13 @@ class Executor::State {
     });
     for (std::size_t r = 0; r < all.size(); ++r) {
       if (all[r] == own) continue;
+      SetupRequest other{};
+      if (all[r].size() == sizeof(other)) std::memcpy(&other, all[r].data(), sizeof(other));
       throwInvalid(plan, "rank " + std::to_string(r) + " and rank " + std::to_string(rank_) +
-                             " set up different calls: all ranks must execute the same plan, with messages of the "
-                             "same size, in place or not, and use a new stream or new buffers in the same call");
+                             " set up different calls: rank " + std::to_string(r) + " has " +
+                             differenceOf(other, request) +
+                             ". All ranks must execute the same plan, with messages of the same size, in place or not, "
+                             "and use a new stream or new buffers in the same call");
     }
   }
 
@@ -555,7 +583,7 @@ class Executor::State {
   }
 
   void run(const ExecutionPlan& plan, const Use& use, const BufferRequest& request, const PlanCall& call,
-           const plan::Message& message, CUstream_st* stream, const jit::Kernel* kernel) {
+           const plan::Message& message, CUstream_st* stream, const jit::Kernel* kernel, const Launch& launchOwn) {
     const PlanMemory& memory = *use.context->value.memory;
     plan::ExecutionArgs args = memory.args();
     Window<>& input = args.buffers[static_cast<int>(plan::BufferKind::Input)];
@@ -595,10 +623,13 @@ class Executor::State {
     // A copy is no kernel that the next one could start beside.
     const KernelStart start = share_ != nullptr && !isCopied ? share_->start() : KernelStart::InOrder;
     const PlanLaunch launch{memory.blocks(), threadsOf(plan.plan(), message), memory.sharedBytes(), stream, start};
-    if (launch.blocks == 0) {
+    const int wholeWarps = std::clamp(launch.threads / 32 * 32, 32, mostPlanThreads);
+    if (launchOwn) {
+      launchOwn({args, input.base[rank_], output.base[rank_], launch.blocks, wholeWarps, stream});
+    } else if (launch.blocks == 0) {
       // This rank does nothing in the plan.
     } else if (kernel != nullptr) {
-      kernel->launch({.shape = {launch.blocks, std::clamp(launch.threads / 32 * 32, 32, mostPlanThreads)},
+      kernel->launch({.shape = {launch.blocks, wholeWarps},
                       .stream = stream,
                       .overlapPrevious = launch.start == KernelStart::Early},
                      args);
@@ -639,7 +670,15 @@ void Executor::execute(int rank, const void* sendbuff, void* recvbuff, std::size
                        std::size_t recvBuffSize, DataType dataType, const ExecutionPlan& plan, CUstream_st* stream,
                        PacketType packetType, ReduceOp op) {
   state_->execute(rank, {sendbuff, recvbuff, sendBuffSize, recvBuffSize, dataType, op}, plan, stream,
-                  packetType == PacketType::LL8 ? plan::PacketFormat::LL8 : plan::PacketFormat::LL16);
+                  formatOf(packetType), {});
+}
+
+void Executor::execute(int rank, const void* sendbuff, void* recvbuff, std::size_t sendBuffSize,
+                       std::size_t recvBuffSize, DataType dataType, const ExecutionPlan& plan, CUstream_st* stream,
+                       const std::function<void(const PlanKernel&)>& launch, PacketType packetType) {
+  if (!launch) throwInvalid(plan, "execute() needs a function that launches the kernel");
+  state_->execute(rank, {sendbuff, recvbuff, sendBuffSize, recvBuffSize, dataType, ReduceOp::SUM}, plan, stream,
+                  formatOf(packetType), launch);
 }
 
 bool Executor::isSpecialised(const ExecutionPlan& plan) const {

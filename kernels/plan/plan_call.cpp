@@ -85,9 +85,10 @@ plan::Message messageOf(const ExecutionPlan& executionPlan, const PlanCall& call
   const std::size_t outputParts = partsOf(plan, own.outputChunks);
   std::size_t partBytes = 0;
   if (inputParts != 0) {
-    require(call.inputBytes % (inputParts * size) == 0, "the input has " + text(call.inputBytes) +
-                                                            " bytes, which are not " + text(inputParts) +
-                                                            " equal parts of elements of " + text(size) + " bytes");
+    require(call.inputBytes % (inputParts * size) == 0,
+            "the input has " + text(call.inputBytes) + " bytes, which are not " +
+                (inputParts == 1 ? "a whole number" : text(inputParts) + " equal parts") + " of elements of " +
+                text(size) + " bytes");
     partBytes = call.inputBytes / inputParts;
   } else if (outputParts != 0) {
     partBytes = call.outputBytes / outputParts / size * size;

@@ -65,8 +65,9 @@ class RecentlyUsed {
     if (!bytes.empty()) std::memcpy(bytes.data(), words.data(), bytes.size());
     return bytes;
   }
-  /// Keeps at most 3/4 of the limit, beside what graphs use. ofRanks: uses() of all ranks, whose order is that of the
-  /// first rank, in case that some rank's calls have thrown. Called on all ranks when no call is in flight on any.
+  /// Keeps at most 3/4 of the entries that may stay, beside what graphs use. ofRanks: uses() of all ranks, whose order
+  /// is that of the first rank, in case that some rank's calls have thrown. Called on all ranks when no call is in
+  /// flight on any.
   void release(const std::vector<std::vector<char>>& ofRanks) {
     std::vector<std::uint64_t> order;
     std::map<std::uint64_t, bool> isCaptured;

@@ -38,6 +38,12 @@ void bindExecutor(nb::module_& module) {
       .def_prop_ro("min_message_size", &ExecutionPlan::minMessageSize, "In bytes.")
       .def_prop_ro("max_message_size", &ExecutionPlan::maxMessageSize, "In bytes.")
       .def_prop_ro("is_in_place", &ExecutionPlan::isInPlace);
+  nb::class_<ExecutorMemory>(module, "ExecutorMemory", "What an executor keeps of its calls, on this rank.")
+      .def_ro("contexts", &ExecutorMemory::contexts, "Scratch, counters and channels of a plan.")
+      .def_ro("scratch_bytes", &ExecutorMemory::scratchBytes, "Of all contexts.")
+      .def_ro("staging_bytes", &ExecutorMemory::stagingBytes,
+              "Memory through which messages are copied whose buffers peers cannot map.")
+      .def_ro("buffers", &ExecutorMemory::buffers, "Pairs of an input and an output that other ranks reach.");
   nb::class_<Executor>(module, "Executor",
                        "Executes plans on the ranks of a communicator: on the streams of the current GPU, or on CPU "
                        "ranks, where execute() returns when the collective is done.")
@@ -63,6 +69,7 @@ void bindExecutor(nb::module_& module) {
           "stream"_a = 0, "packet_type"_a = PacketType::LL16, "op"_a = ReduceOp::SUM, Unlocked(),
           "Performs a plan; on GPUs enqueues it. Buffers are addresses, sizes are bytes. All ranks make the same calls "
           "in the same order. Raises InvalidUsage for what does not fit the plan.")
+      .def("memory", &Executor::memory, "What is kept now, until reset().")
       .def("check", &Executor::check, Unlocked(), "Raises what a wait of an earlier call has failed with.")
       .def("reset", &Executor::reset, Unlocked(),
            "Releases what execute() keeps between calls, on all ranks, when the kernels of all calls have ended.");

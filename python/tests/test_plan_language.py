@@ -238,6 +238,10 @@ def test_wrong_uses_name_the_line():
         refused(lambda: rank.copy(scratch[0], own[0], tb=0, tb_group=ThreadBlockGroup([1])), "pass tb=")
         refused(lambda: rank.copy(scratch[0], own[0], tb=-1), "numbered from 0")
         refused(lambda: rank.copy(scratch[0], own[0], tb=10**9), "numbered from 0 to 1023")
+        refused(lambda: rank.copy(scratch[0], own[0], tb="a"), "tb is 'a'; it is the number of a thread block")
+        numpy = pytest.importorskip("numpy")
+        assert own[numpy.int64(1)].index == 1
+        rank.copy(scratch[numpy.int32(0)], own[0], tb=numpy.int64(0))
         refused(lambda: rank.copy(scratch[0], own[0:2], tb=0), "sizes 2 and 1")
         refused(lambda: rank.copy(scratch[0], theirs[0], tb=0), "rank 1's")
         refused(lambda: channel.put_packets(theirs[0], own[0], tb=0), "packets lie in scratch")

@@ -218,6 +218,8 @@ def test_references():
         assert (left.index, right.index, left.group(right).size, right.group(left).index) == (0, 1, 2, 0)
         copied = left.copy(1, "own")
         assert (copied.rank, copied.buffer, copied.index) == (1, "own", 0)
+        assert right.copy(1, "own").index == 1 and whole.copy(1, "own").index == 2  # behind what is there
+        assert whole.copy(1, "own", 0).index == 0 and right.copy(1).index == 1
 
 
 def test_wrong_uses():
@@ -235,6 +237,8 @@ def test_wrong_uses():
         refused(lambda: first.copy(2), "no link from rank 0 to rank 2")
         refused(lambda: chunk(2, Buffer.input, 0).reduce(first), "no link")
         refused(lambda: first.split(2), "cannot be split")
+        refused(lambda: first.reduce(chunk(1, "s", 0)), "None is no reference to chunks")
+        refused(lambda: first.group(None), "None is no reference to chunks")
         refused(lambda: chunk(3, Buffer.input, 0), "rank 3 does not exist")
         refused(lambda: chunk(0, Buffer.input, -1), "numbered from 0")
         refused(lambda: chunk(0, Buffer.input, 3), "which has 3")

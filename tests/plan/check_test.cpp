@@ -179,18 +179,47 @@ TEST_CASE("what packets tell a thread is known to others of its block after a sy
 }
 
 TEST_CASE("packets that have arrived are forwarded through port channels") {
-  const auto make = [](bool flush) {
+  // Rank 0 writes to rank 1's scratch again when rank 1 tells that its proxy has read it: after a flush, or when rank 2
+  // has got the packets, which says that they were read before.
+  const auto make = [](bool flush, bool answer) {
     Program program({.collective = CollectiveKind::Broadcast, .ranks = 3, .doubleScratch = true});
     program.block(0, 0).copy(input(0, 0), output(0, 0)).copy(input(0, 0), scratch(1, 0).packets()).wait(1);
     auto block = program.block(1, 0);
     block.copy(scratch(1, 0).packets(), output(1, 0)).copyThroughPort(scratch(1, 0).packets(), scratch(2, 0).packets());
     if (flush) block.flush(2);
-    block.signal(0).wait(2);
-    program.block(2, 0).copy(scratch(2, 0).packets(), output(2, 0)).signal(1);
+    block.signal(0);
+    program.block(2, 0).copy(scratch(2, 0).packets(), output(2, 0));
+    if (answer) {
+      block.wait(2);
+      program.block(2, 0).signal(1);
+    }
     return program.finish();
   };
-  CHECK(faultOfPlan(make(true)) == FaultKind::None);
-  CHECK(faultOfPlan(make(false)) == FaultKind::WriteBeforeRead);
+  CHECK(faultOfPlan(make(true, true)) == FaultKind::None);
+  CHECK(faultOfPlan(make(false, true)) == FaultKind::None);
+  CHECK(faultOfPlan(make(false, false)) == FaultKind::WriteBeforeRead);
+}
+
+TEST_CASE("a port's read of some packets is told by these, and not by other packets") {
+  // Each rank sends its packets from its own scratch by the proxy. In the call after next it overwrites them there; the
+  // peer's packets of the next call tell it that the peer has got these. chunks: that are sent; the peer gets only the
+  // first of them before it goes on.
+  const auto make = [](int chunks, bool isDouble) {
+    return exchange({.chunksPerPart = 2, .doubleScratch = isDouble}, [&](Program& program, int rank, int peer) {
+      auto block = program.block(rank, 0);
+      block.copy(input(rank, 0, 2), output(rank, 2 * rank, 2));
+      for (int i = 0; i < chunks; ++i) {
+        block.copy(input(rank, i), scratch(rank, i).packets());
+        block.copyThroughPort(scratch(rank, i).packets(), scratch(peer, 2 + i).packets());
+      }
+      block.copy(scratch(rank, 2).packets(), output(rank, 2 * peer));
+      block.copy(input(rank, 1), scratch(peer, 4).packets())
+          .copy(scratch(rank, 4).packets(), output(rank, 2 * peer + 1));
+    });
+  };
+  CHECK(faultOfPlan(make(1, true)) == FaultKind::None);
+  CHECK(faultOfPlan(make(1, false)) != FaultKind::None);
+  CHECK(faultOfPlan(make(2, true)) == FaultKind::WriteBeforeRead);  // of the second chunk's packets, which nobody reads
 }
 
 TEST_CASE("packets are written once a call") {
@@ -321,7 +350,12 @@ TEST_CASE("blocks of a rank are ordered by device semaphores") {
   CHECK(faultOfPlan(make(1, 1)) == FaultKind::None);
   CHECK(faultOfPlan(make(0, 1)) == FaultKind::Deadlock);
   CHECK(faultOfPlan(make(2, 1)) != FaultKind::None);
-  CHECK(faultOfPlan(make(2, 2)) == FaultKind::AmbiguousCounter);  // which release each of them gets
+  const Plan ambiguous = make(2, 2);
+  const Fault fault = check(ambiguous);
+  CHECK(fault.kind == FaultKind::AmbiguousCounter);  // which release each of them gets
+  const std::string message = describe(ambiguous, fault);
+  CHECK_MESSAGE(message.find("wait for, device semaphore 0, and timing") != std::string::npos, message);
+  CHECK_MESSAGE(message.find("(another one: rank 0, block 0, operation 4 (release))") != std::string::npos, message);
 }
 
 TEST_CASE("several blocks may signal one counter only if all signals are waited for") {
@@ -538,11 +572,22 @@ TEST_CASE("what is too large is not checked") {
   CHECK(isTooLarge(check(plan, {.steps = 100}), SizeLimit::Steps));
   CHECK(isTooLarge(check(plan, {.numbers = 300}), SizeLimit::Numbers));
   CHECK(describe(plan, check(plan, {.numbers = 300})).find("CheckLimits::numbers") != std::string::npos);
-  Program blocks({.collective = CollectiveKind::AllReduce, .ranks = 1});
-  for (int b = 0; b <= maxRankBlocks; ++b) blocks.block(0, b).barrier(0, maxRankBlocks + 1);
+  Assembler blocks({.collective = CollectiveKind::AllReduce, .ranks = 1});
+  blocks.add(0, maxRankBlocks, {.kind = OperationKind::Sync});
   plan = blocks.finish();
   CHECK(isTooLarge(check(plan), SizeLimit::Blocks));
   CHECK(describe(plan, check(plan)).find("a rank has 1025 blocks; the most are 1024") != std::string::npos);
+}
+
+TEST_CASE("a program of a rank or a block that cannot exist is refused where it is named") {
+  Program program({.collective = CollectiveKind::AllReduce, .ranks = 2});
+  CHECK_THROWS_WITH_AS(program.block(2, 0), "a plan's rank 2: they are numbered from 0 to 1", std::out_of_range);
+  CHECK_THROWS_AS(program.block(-1, 0), std::out_of_range);
+  CHECK_THROWS_AS(program.block(0, -1), std::out_of_range);
+  CHECK_THROWS_WITH_AS(program.block(0, 1024), "a plan's block 1024: they are numbered from 0 to 1023",
+                       std::out_of_range);
+  CHECK_THROWS_AS(program.semaphore(2, 0), std::out_of_range);
+  CHECK_THROWS_AS(program.setChunks(2, 1, 1), std::out_of_range);
 }
 
 TEST_CASE("an input is written only in place") {

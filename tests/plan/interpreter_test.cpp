@@ -195,10 +195,9 @@ struct Specialised {
   struct PlanOf {
     static constexpr auto value = freeze<make>();
   };
-  template <class T, class Op, int rank = 0, class Grid>
+  template <class T, class Op, class Grid>
   static void run(int of, const Grid& grid, const ExecutionArgs& args) {
-    if (of == rank) return executeStatic<T, Op, PlanOf, rank>(grid, args);
-    if constexpr (rank + 1 < PlanOf::value.ranks) run<T, Op, rank + 1>(of, grid, args);
+    withStaticRank<PlanOf>(of, [&]<int rank>() { executeStatic<T, Op, PlanOf, rank>(grid, args); });
   }
 };
 

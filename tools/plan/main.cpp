@@ -1,11 +1,13 @@
 // mscclpp-plan: verifies, shows, converts, simulates, runs and measures plans of collectives, and makes those of the
 // library.
+#include <algorithm>
 #include <cstdio>
 #include <exception>
 
 #include "mscclpp/kernels/plan/file.hpp"
 #include "mscclpp/kernels/plan/library.hpp"
 #include "mscclpp/kernels/plan/verify.hpp"
+#include "mscclpp/plan/structure.hpp"
 #include "perf.hpp"
 #include "plan_file.hpp"
 #include "tools/command_line/command_line.hpp"
@@ -18,7 +20,6 @@ struct Options {
   std::string in, out = "-", topology, name;
   std::vector<std::uint64_t> sizes{1024, 65536, 1 << 20, 16 << 20, 256 << 20};
   std::uint64_t bytes = 1 << 20;
-  std::vector<std::uint64_t> runSizes{1024, 65536, 1 << 20};
   std::vector<std::string> perfArguments;
   plan::LibraryArguments arguments{.ranks = 8};
 };
@@ -44,11 +45,17 @@ void simulate(const Options& options) {
   }
 }
 
-/// Each size once.
+/// Each size once: some, or those that the arguments name.
 void run(const Options& options) {
-  std::string sizes;
-  for (const std::uint64_t bytes : options.runSizes) sizes += (sizes.empty() ? "" : ",") + std::to_string(bytes);
-  std::vector<std::string> arguments{"--sizes", sizes, "--warmup", "0", "--calls", "1", "--repeats", "1"};
+  std::vector<std::string> arguments{"--warmup", "0", "--calls", "1", "--repeats", "1"};
+  const auto namesSizes = [](const std::string& argument) {
+    for (const char* option : {"-b", "-e", "-f", "--begin", "--end", "--factor", "--sizes"})
+      if (argument == option || argument.starts_with(std::string(option) + "=")) return true;
+    return false;
+  };
+  if (std::none_of(options.perfArguments.begin(), options.perfArguments.end(), namesSizes)) {
+    arguments.insert(arguments.end(), {"--sizes", "1K,64K,1M"});
+  }
   arguments.insert(arguments.end(), options.perfArguments.begin(), options.perfArguments.end());
   plan_tool::execPerf(options.in, plan::fromFile(options.in), arguments);
 }
@@ -77,17 +84,21 @@ int main(int argc, char** argv) {
   simulating.add("plan", options.in, "the file of the plan");
   simulating.addBytes("-b,--bytes", options.sizes, "sizes of messages");
   simulating.add("-t,--topology", options.topology, "a file with the model of the links (docs/plans.md)");
-  cli::Command running = commandLine.addCommand("run", "execute a plan once per size, and check the results");
-  running.add("plan", options.in, "the file of the plan");
-  running.addBytes("-b,--bytes", options.runSizes, "sizes of messages");
-  cli::Command benching = commandLine.addCommand("bench", "measure a plan beside the library's algorithm");
-  benching.add("plan", options.in, "the file of the plan");
-  for (cli::Command* command : {&running, &benching}) command->addRest(options.perfArguments);
+  cli::Command running = commandLine.addCommand(
+      "run", "execute a plan once per size, and check the results; arguments behind the file are mscclpp-perf's");
+  cli::Command benching = commandLine.addCommand(
+      "bench", "measure a plan beside the library's algorithm; arguments behind the file are mscclpp-perf's");
+  for (cli::Command* command : {&running, &benching}) {
+    command->add("plan", options.in, "the file of the plan");
+    command->addRest(options.perfArguments);
+  }
   cli::Command listing = commandLine.addCommand("list", "name the plans of the library");
   cli::Command making = commandLine.addCommand("make", "make a plan of the library, and prove it");
   making.add("name", options.name, "the plan: see list");
-  making.add("-n,--ranks", options.arguments.ranks, "number of ranks").range(2, 32767).showDefault();
-  making.add("--ranks-per-node", options.arguments.ranksPerNode, "0: one node").range(0, 32767).showDefault();
+  making.add("-n,--ranks", options.arguments.ranks, "number of ranks").range(2, plan::maxPlanRanks).showDefault();
+  making.add("--ranks-per-node", options.arguments.ranksPerNode, "0: one node")
+      .range(0, plan::maxPlanRanks)
+      .showDefault();
   making.add("--instances", options.arguments.instances, "parallel copies of the program")
       .range(1, plan::maxInstances)
       .showDefault();

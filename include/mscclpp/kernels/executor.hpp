@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <memory>
 #include <string>
 
@@ -14,6 +15,9 @@ struct CUstream_st;
 namespace mscclpp {
 
 class Communicator;
+namespace plan {
+struct ExecutionArgs;
+}
 
 /// The format of a plan's packets, with MSCCL++'s names and values. A call with another format has its own scratch.
 enum class PacketType { LL8, LL16 };
@@ -68,6 +72,18 @@ struct ExecutorMemory {
   std::size_t buffers;       ///< pairs of an input and an output that other ranks reach
 };
 
+/// A kernel of the caller's that executes a plan among other things, by plan::executeStatic() of plan/static_role.hpp:
+/// what Executor::execute() passes to its launch. The kernel's input and output are not always the call's, which peers
+/// may not be able to map.
+struct PlanKernel {
+  const plan::ExecutionArgs& args;  ///< for plan::executeStatic(); the kernel takes it as a value
+  void* input;                      ///< of this rank, which the kernel may write before the plan
+  void* output;                     ///< of this rank, which the kernel may read after the plan
+  int blocks;                       ///< of the grid: those that the rank has in the plan; they may be none
+  int threads;                      ///< of a block: a multiple of 32, so many at most
+  CUstream_st* stream;
+};
+
 /// Executes plans on the ranks of a communicator, on one host: on GPU streams, or on CPUs, where execute() returns when
 /// the collective is done.
 ///
@@ -111,6 +127,19 @@ class Executor {
                DataType dataType, const ExecutionPlan& plan, CUstream_st* stream,
                PacketType packetType = PacketType::LL16, ReduceOp op = ReduceOp::SUM);
 
+  /// The same by a kernel of the caller's, which executes the plan by plan::executeStatic() between other code: launch
+  /// is called once, when the call is set up, and enqueues that kernel on the stream, or on a CPU runs it to its end.
+  /// It is not called for a message without bytes.
+  ///
+  /// What holds for a caller's accesses before and after a call (docs/plans.md) holds for the kernel's before and after
+  /// executeStatic(): all threads of the rank have written the input before any of them begins the plan, and all have
+  /// ended it before any reads the output. With several blocks that takes a barrier of the grid before and after
+  /// (sync/grid_barrier.hpp), with one a barrier of the block. The plan is the one of `plan`; its scratch is the
+  /// plan's.
+  void execute(int rank, const void* sendbuff, void* recvbuff, std::size_t sendBuffSize, std::size_t recvBuffSize,
+               DataType dataType, const ExecutionPlan& plan, CUstream_st* stream,
+               const std::function<void(const PlanKernel&)>& launch, PacketType packetType = PacketType::LL16);
+
   /// Whether calls of the plan have made straight-line code of it. If not, it is interpreted: as PlanCode says, on
   /// CPUs, before the first call, in a capture, where NVRTC is missing, or because the code would be too long. Another
   /// reason is a defect; the log's warnings name all (MSCCLPP_DEBUG=WARN).
@@ -122,8 +151,9 @@ class Executor {
   /// Throws what WaitMonitor::check throws if a wait of a call has failed.
   void check() const;
 
-  /// Releases all that calls keep, and the registrations of buffers. Called by all ranks when the kernels of all calls
-  /// have ended, and captured graphs with such calls are not replayed any more.
+  /// Releases the memory that calls keep, their connections and the registrations of buffers; not the code of plans,
+  /// nor the blocks that are reserved on the GPU. Called by all ranks when the kernels of all calls have ended, and
+  /// captured graphs with such calls are not replayed any more.
   void reset();
 
  private:

@@ -100,8 +100,8 @@ class FaultMessage {
       case FaultKind::UnbalancedSemaphore:
         return "device semaphore " + number + " does not return to its initial value: acquire as often as you release";
       case FaultKind::AmbiguousCounter:
-        return "several blocks signal, or wait for, one counter (" + number +
-               "), and timing decides which signal goes where (another block: " + other +
+        return "several blocks signal, or wait for, " + counter() +
+               ", and timing decides which signal goes where (another one: " + other +
                "); give each pair of blocks a channel of its own, or wait for all signals";
       case FaultKind::ReadBeforeWrite:
         return self + " reads " + chunk() + ", which " + other +
@@ -144,6 +144,20 @@ class FaultMessage {
     return {};
   }
 
+  /// What the fault's index means: of a wait or signal a channel of the rank, else a device semaphore.
+  std::string counter() const {
+    const RankPlan& rank = plan_.rankPlans[fault_.rank];
+    const Range operations = plan_.blocks[rank.blocks.first + fault_.block].operations;
+    const bool isKnown = fault_.operation >= 0 && fault_.operation < operations.count;
+    const OperationKind kind =
+        isKnown ? plan_.operations[operations.first + fault_.operation].kind : OperationKind::Sync;
+    const std::string name = std::to_string(fault_.index);
+    if (kind == OperationKind::Acquire || kind == OperationKind::Release) return "device semaphore " + name;
+    if (fault_.index < 0 || fault_.index >= rank.channels.count) return "one counter";
+    const Channel& channel = plan_.channels[rank.channels.first + fault_.index];
+    return std::string(channel.access == Access::Port ? "port" : "memory") + " channel " + name +
+           " between this rank and rank " + std::to_string(channel.peer);
+  }
   std::string tooLarge() const {
     switch (static_cast<SizeLimit>(fault_.index)) {
       case SizeLimit::Blocks:

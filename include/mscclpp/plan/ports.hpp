@@ -21,8 +21,9 @@ struct Port {
   std::int32_t block = -1;    ///< of the plan
   std::int32_t actor = -1;
   std::int32_t interval = 0;
-  Clock clock;               ///< what is before its next action
-  std::vector<Push> pushes;  ///< only where several blocks use the channel
+  std::int32_t certificates = 0;  ///< see SimulationState
+  Clock clock;                    ///< what is before its next action
+  std::vector<Push> pushes;       ///< only where several blocks use the channel
 };
 
 /// All ports of a plan.

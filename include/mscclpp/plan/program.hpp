@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <initializer_list>
 #include <span>
+#include <stdexcept>
+#include <string>
 #include <vector>
 
 #include "mscclpp/plan/assembler.hpp"
@@ -37,7 +39,9 @@ constexpr Chunks scratch(int rank, int first, int count = 1) {
   return {rank, BufferKind::Scratch, first, count};
 }
 
-/// A plan being written. Threads of a block are synchronised where the order of its operations needs it.
+/// A plan being written. Threads of a block are synchronised where the order of its operations needs it. A rank or a
+/// block that cannot exist throws std::out_of_range, or in a constant expression does not compile, with the line of the
+/// program in the message. Everything else that is wrong is check()'s to find.
 class Program {
  public:
   constexpr explicit Program(const Header& header) : header_(header), ranks_(header.ranks) {
@@ -49,6 +53,7 @@ class Program {
 
   /// Custom collectives: the numbers of chunks of a rank, and what an output chunk is to hold: the sum of input chunks.
   constexpr void setChunks(int rank, int inputChunks, int outputChunks) {
+    requireRank(rank);
     ranks_[rank].inputChunks = inputChunks;
     ranks_[rank].outputChunks = outputChunks;
   }
@@ -57,6 +62,7 @@ class Program {
   }
   /// A device semaphore of a rank, for order between its blocks; returns its number.
   constexpr int semaphore(int rank, int initialValue) {
+    requireRank(rank);
     ranks_[rank].semaphores.push_back(initialValue);
     return countOf(ranks_[rank].semaphores) - 1;
   }
@@ -181,7 +187,11 @@ class Program {
     int shares_ = 1;
   };
 
-  constexpr BlockWriter block(int rank, int block) { return {*this, rank, block}; }
+  constexpr BlockWriter block(int rank, int block) {
+    requireRank(rank);
+    if (block < 0 || block >= maxRankBlocks) refuse("block", block, maxRankBlocks);
+    return {*this, rank, block};
+  }
 
   /// The plan. Scratch is as large as its chunks that are named.
   constexpr Plan finish() const {
@@ -235,6 +245,14 @@ class Program {
     Chunks output;
     std::vector<Chunks> contributions;
   };
+
+  constexpr void requireRank(int rank) const {
+    if (rank < 0 || rank >= header_.ranks) refuse("rank", rank, header_.ranks);
+  }
+  [[noreturn]] static void refuse(const char* what, int number, int count) {
+    throw std::out_of_range(std::string("a plan's ") + what + ' ' + std::to_string(number) +
+                            ": they are numbered from 0 to " + std::to_string(count - 1));
+  }
 
   constexpr std::vector<Operation>& operationsOf(int rank, int block) {
     auto& blocks = ranks_[rank].blocks;

@@ -19,7 +19,7 @@ class SimulatedCounters {
   /// Reports a counter for which several blocks wait: timing decides who gets which signal.
   constexpr void checkConsumers() {
     for (std::int32_t i = 0; i < countOf(counters_) && !state_.fault; ++i)
-      if (counters_[i].consumers.size() > 1) reportCounter(counters_[i], counters_[i].consumers[0], -1, i);
+      if (counters_[i].consumers.size() > 1) reportCounter(counters_[i], counters_[i].consumers[0], i);
   }
 
   /// Raises the counter that reference `k` of an operation of a block concerns.
@@ -69,7 +69,7 @@ class SimulatedCounters {
           for (const Counter::Raise& raise : counter.raises) acquire(block, operation, raise);
           counter.fullWaits.push_back({index, block.next, block.interval, countOf(counter.raises)});
         } else if (counter.consumers.size() > 1) {
-          reportCounter(counter, index, block.next, number);
+          reportCounter(counter, index, number);
         }
         ++block.reference;
       }
@@ -85,7 +85,7 @@ class SimulatedCounters {
       for (const Counter::FullWait& wait : counter.fullWaits)
         for (std::int32_t i = wait.raises; i < countOf(counter.raises); ++i)
           if (state_.snapshots[counter.raises[i].clock].weak[wait.block] < wait.interval)
-            return reportCounter(counter, wait.block, wait.operation, number);
+            return reportCounter(counter, wait.block, number);
       if (counter.value() == counter.initial) continue;
       if (number >= countOf(state_.plan.channels)) {
         const std::int32_t block = counter.raises.empty() ? counter.consumers[0] : counter.raises.back().block;
@@ -167,10 +167,20 @@ class SimulatedCounters {
            counterOf(index, operation, block.reference) == counter;
   }
 
-  constexpr void reportCounter(const Counter& counter, std::int32_t index, std::int32_t operation,
-                               std::int32_t number) {
+  /// The first operation of a block that raises a counter, or waits for it.
+  constexpr std::int32_t firstUse(std::int32_t block, std::int32_t number) const {
+    const Range operations = state_.plan.blocks[block].operations;
+    for (std::int32_t i = 0; i < operations.count; ++i) {
+      const Operation& operation = state_.plan.operations[operations.first + i];
+      if (!usesCounters(operation.kind)) continue;
+      for (std::int32_t k = 0; k < operation.references.count; ++k)
+        if (counterOf(block, operation, k) == number) return i;
+    }
+    return -1;
+  }
+  constexpr void reportCounter(const Counter& counter, std::int32_t index, std::int32_t number) {
     if (state_.fault) return;
-    state_.report(FaultKind::AmbiguousCounter, index, operation);
+    state_.report(FaultKind::AmbiguousCounter, index, firstUse(index, number));
     state_.fault.index =
         number < countOf(state_.plan.channels)
             ? number - state_.plan.rankPlans[state_.rankOf(index)].channels.first
@@ -180,6 +190,7 @@ class SimulatedCounters {
         if (other != index && state_.fault.otherBlock < 0) {
           state_.fault.otherRank = state_.rankOf(other);
           state_.fault.otherBlock = other - state_.plan.rankPlans[state_.rankOf(other)].blocks.first;
+          state_.fault.otherOperation = firstUse(other, number);
         }
   }
 

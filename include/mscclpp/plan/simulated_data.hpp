@@ -205,12 +205,14 @@ class SimulatedData {
       return;
     }
     DataAccess access{index, block.interval, instance, index, block.next, false, piece};
+    const bool isEarlier = state_.pair != nullptr && piece == state_.pair->earlier;
     if (port != nullptr) {
       access.actor = port->actor;
       access.interval = port->interval;
+      if (isEarlier) access.certificate = ++port->certificates;  // a port does one transfer after the other
     } else {
       readPackets(block, operation, i, piece);
-      if (state_.pair != nullptr && piece == state_.pair->earlier) access.certificate = certify(block, operation);
+      if (isEarlier) access.certificate = certify(block, operation);
     }
     const Clock& clock = port != nullptr ? port->clock : block.clock;
     const auto* known = port != nullptr ? nullptr : findKnown(block, operation, piece);
@@ -291,7 +293,7 @@ class SimulatedData {
     if (&order.weak == &block.clock.weak && access.certificate == 0) return state_.snapshotOf(block);
     Clock clock;
     clock.weak = order.weak;
-    if (access.certificate > 0) clock.weak[state_.certificateActor(access.block)] = access.certificate;
+    if (access.certificate > 0) clock.weak[state_.certificateActor(access.actor)] = access.certificate;
     return state_.snapshots.add(clock);
   }
 
@@ -377,7 +379,7 @@ class SimulatedData {
     if (earlier.instance == later.instance) return true;
     if (earlier.isWrite) return order.strong[earlier.actor] >= earlier.interval;
     return order.weak[earlier.actor] >= earlier.interval ||
-           (earlier.certificate > 0 && order.weak[state_.certificateActor(earlier.block)] >= earlier.certificate);
+           (earlier.certificate > 0 && order.weak[state_.certificateActor(earlier.actor)] >= earlier.certificate);
   }
 
   SimulationState& state_;

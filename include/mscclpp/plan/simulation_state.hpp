@@ -20,9 +20,9 @@ struct CheckLimits {
   std::uint64_t numbers = std::uint64_t{1} << 28;  ///< to be kept at a time: 1 GiB
 };
 
-/// The state of one simulation. Actors are blocks, ports, callers; and, when a pair is checked, certificates of blocks:
-/// that the reads of the earlier piece are complete, up to one. Packets made of what was read have them already before
-/// the next Sync.
+/// The state of one simulation. Actors are blocks, ports, callers; and, when a pair is checked, certificates of blocks
+/// and ports: that the reads of the earlier piece are complete, up to one. Packets made of what was read have them
+/// already before the next Sync, or the end of the port's transfer.
 struct SimulationState {
   struct BlockState {
     std::int32_t rank = 0;
@@ -57,7 +57,8 @@ struct SimulationState {
   }
 
   constexpr std::int32_t callerActor(std::int32_t rank) const { return countOf(plan.blocks) + ports.count() + rank; }
-  constexpr std::int32_t certificateActor(std::int32_t block) const { return callerActor(plan.ranks) + block; }
+  /// Of a block or port.
+  constexpr std::int32_t certificateActor(std::int32_t actor) const { return callerActor(plan.ranks) + actor; }
 
   constexpr void makeActors() {
     blocks.resize(plan.blocks.size());
@@ -68,7 +69,8 @@ struct SimulationState {
       const Range operations = plan.blocks[block].operations;
       for (std::int32_t i = operations.first; i < operations.first + operations.count; ++i) notePorts(block, i);
     }
-    const std::int32_t actors = pair == nullptr ? callerActor(plan.ranks) : certificateActor(countOf(blocks));
+    const std::int32_t actors =
+        pair == nullptr ? callerActor(plan.ranks) : certificateActor(countOf(blocks) + ports.count());
     const std::uint64_t clocks = 2 * plan.blocks.size() + static_cast<std::uint64_t>(ports.count() + plan.ranks);
     clockNumbers = 2 * clocks * static_cast<std::uint64_t>(actors);
     checkEffort();

@@ -78,4 +78,14 @@ MSCCLPP_INLINE void executeStatic(const GridType& grid, const ExecutionArgs& arg
       grid, args, detail::MakeSequence<PlanOf::value.rankPlans.entries[rank].blocks.count>{});
 }
 
+/// Calls f.template operator()<r>() with the rank as a constant: each rank's code is a kernel of its own. Host code.
+/// Nothing is called for a rank that the plan does not have.
+template <class PlanOf, int first = 0, class F>
+void withStaticRank(int rank, F&& f) {
+  if constexpr (first < PlanOf::value.ranks) {
+    if (rank == first) return f.template operator()<first>();
+    withStaticRank<PlanOf, first + 1>(rank, f);
+  }
+}
+
 }  // namespace mscclpp::plan

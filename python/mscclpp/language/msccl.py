@@ -168,12 +168,16 @@ class Ref:
 
     def copy(self, dst: int, buffer: str | None = None, index: int = -1, sendtb: int = -1, recvtb: int = -1,
              ch: int = -1) -> Ref:  # fmt: skip
-        """Copies the chunks to rank dst, by default to the same buffer and index, and returns them there."""
+        """Copies the chunks to rank dst, and returns them there.
+
+        By default to the same buffer and index; in a scratch buffer that is named, by default behind what is there.
+        """
         self._require_link(self.rank, dst)
         return Ref(self._program, self._reference.copy(dst, buffer or "", index, sendtb, recvtb, ch, origin()))
 
     def reduce(self, other: Ref, sendtb: int = -1, recvtb: int = -1, ch: int = -1) -> Ref:
         """Adds other to these chunks, and returns them."""
+        _require_ref(other)
         self._require_link(other.rank, self.rank)
         return Ref(self._program, self._reference.reduce(other._reference, sendtb, recvtb, ch, origin()))
 
@@ -183,6 +187,7 @@ class Ref:
 
     def group(self, other: Ref) -> Ref:
         """One reference to these chunks and those of `other`, which are beside them."""
+        _require_ref(other)
         return Ref(self._program, self._reference.group(other._reference, origin()))
 
     def _require_link(self, src: int, dst: int) -> None:
@@ -190,6 +195,11 @@ class Ref:
         inside = topo is not None and 0 <= dst < topo.num_nodes()
         if topo is not None and inside and src != dst and not topo.link(src, dst):
             raise InvalidUsage(f"{origin()}: the topology {topo.name} has no link from rank {src} to rank {dst}")
+
+
+def _require_ref(other: object) -> None:
+    if not isinstance(other, Ref):
+        raise InvalidUsage(f"{origin()}: {other!r} is no reference to chunks: chunk() of what holds nothing is None")
 
 
 def chunk(rank: int, buffer: str, index: int, size: int = 1) -> Ref | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 from .._mscclpp import BufferType, Chunk, ProgramBuffer, ProgramRank, ProgramSemaphore, SyncType
@@ -25,8 +26,9 @@ class BaseBuffer:
         return self.size
 
     def __getitem__(self, key: slice | int) -> Chunk:
-        if isinstance(key, int):
-            return self._buffer.slice(key, key + 1, origin())
+        if not isinstance(key, slice):
+            index = operator.index(key)
+            return self._buffer.slice(index, index + 1, origin())
         if key.step not in (None, 1):
             raise InvalidUsage(f"{origin()}: chunks lie side by side: a slice has no step")
         begin = 0 if key.start is None else key.start

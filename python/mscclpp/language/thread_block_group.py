@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 
 from ..errors import InvalidUsage
@@ -24,7 +25,10 @@ class ThreadBlockGroup:
 def blocks_of(tb: int | None, tb_group: ThreadBlockGroup | None) -> list[int]:
     """The blocks that an operation names. Raises InvalidUsage unless one of the two is given."""
     if tb is not None and tb_group is None:
-        return [tb]
+        try:
+            return [operator.index(tb)]
+        except TypeError:
+            raise InvalidUsage(f"{origin()}: tb is {tb!r}; it is the number of a thread block") from None
     if tb_group is not None and tb is None:
         return tb_group.tb_list
     raise InvalidUsage(f"{origin()}: pass tb=, a thread block, or tb_group=, several that share the operation")

@@ -3,6 +3,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <span>
 #include <thread>
 
 #include "executor_cases.hpp"
@@ -10,11 +11,15 @@
 #include "kernels/plan/proofs.hpp"
 #include "kernels/plan/recently_used.hpp"
 #include "mscclpp/algorithm.hpp"
+#include "mscclpp/emulation/launch.hpp"
 #include "mscclpp/host/memory/host_buffer.hpp"
 #include "mscclpp/kernels/dsl_algorithm.hpp"
 #include "mscclpp/kernels/plan/json.hpp"
 #include "mscclpp/kernels/plan/library.hpp"
+#include "mscclpp/kernels/plan/text.hpp"
+#include "mscclpp/kernels/plan/xml.hpp"
 #include "mscclpp/plan/program.hpp"
+#include "mscclpp/plan/static_role.hpp"
 #include "tests/host/spawned_ranks.hpp"
 #include "tests/kernels/element_types.hpp"
 
@@ -418,13 +423,64 @@ TEST_CASE("a plan of a file") {
   std::ofstream(path, std::ios::trunc) << text.substr(0, text.size() / 2);
   CHECK_THROWS_WITH_AS(ExecutionPlan(path, 0), doctest::Contains((path + ": plan: this is not JSON").c_str()), Error);
   std::ofstream(path, std::ios::trunc);
-  CHECK_THROWS_WITH_AS(ExecutionPlan(path, 0), doctest::Contains((path + ": plan: this is not JSON").c_str()), Error);
+  CHECK_THROWS_WITH_AS(ExecutionPlan(path, 0), doctest::Contains((path + " is empty").c_str()), Error);
+  for (const std::string& form : {plan::toText(named), plan::toXml(named)}) {
+    std::ofstream(path, std::ios::trunc) << form;
+    CHECK(ExecutionPlan(path, 1).name() == "from a file");
+  }
   std::ofstream(path, std::ios::trunc) << "{}";
   CHECK_THROWS_WITH_AS(ExecutionPlan(path, 0), doctest::Contains(path.c_str()), Error);
   std::filesystem::remove(path);
   CHECK_THROWS_WITH_AS(ExecutionPlan("no such file", 0), doctest::Contains("no such file cannot be read"), Error);
   CHECK_THROWS_WITH_AS(ExecutionPlan(".", 0), doctest::Contains("the file . cannot be read"), Error);
   CHECK_THROWS_WITH_AS(ExecutionPlan(plan::NamedPlan{}, 0), doctest::Contains("plan"), Error);
+}
+
+namespace {
+
+constexpr plan::Plan constantTwoShot() {
+  return plan::twoShotPlan(2, 2);
+}
+struct ConstantTwoShot {
+  static constexpr auto value = plan::freeze<constantTwoShot>();
+};
+
+}  // namespace
+
+TEST_CASE("a plan that is a constant runs in a kernel of the caller's, in calls among the executor's own") {
+  onRanks(2, [&](const Rank& rank) {
+    const ExecutionPlan plan({constantTwoShot(), "constant", {}}, rank.rank);
+    Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
+    std::vector<float> input(1000), output(1000);
+    int launches = 0;
+    const auto launch = [&](const PlanKernel& kernel) {
+      ++launches;
+      CHECK(kernel.blocks == 2);
+      CHECK(kernel.threads % 32 == 0);
+      for (float& element : std::span(static_cast<float*>(kernel.input), input.size()))
+        element = static_cast<float>(launches + rank.rank);
+      plan::withStaticRank<ConstantTwoShot>(rank.rank, [&]<int own>() {
+        emulation::launch<32>({.blocks = kernel.blocks, .threads = 32}, [&](int, const auto& grid) {
+          plan::executeStatic<float, Sum, ConstantTwoShot, own>(grid, kernel.args);
+        });
+      });
+    };
+    const std::size_t bytes = input.size() * sizeof(float);
+    for (int call = 1; call <= 3; ++call) {
+      executor.execute(rank.rank, input.data(), output.data(), bytes, bytes, DataType::FLOAT32, plan, nullptr, launch);
+      CHECK(launches == call);
+      CHECK(output == std::vector<float>(1000, static_cast<float>(2 * call + 1)));
+      std::fill(input.begin(), input.end(), 3.0f);
+      executor.execute(rank.rank, input.data(), output.data(), bytes, bytes, DataType::FLOAT32, plan, nullptr);
+      CHECK(output == std::vector<float>(1000, 6.0f));
+    }
+    executor.execute(rank.rank, nullptr, nullptr, 0, 0, DataType::FLOAT32, plan, nullptr, launch);
+    CHECK(launches == 3);
+    CHECK_THROWS_WITH_AS(executor.execute(rank.rank, input.data(), output.data(), bytes, bytes, DataType::FLOAT32, plan,
+                                          nullptr, std::function<void(const PlanKernel&)>()),
+                         doctest::Contains("needs a function that launches the kernel"), Error);
+    rank.communicator->bootstrap()->barrier();
+  });
 }
 
 TEST_CASE("a plan that was proven once is not checked again, by the same checker") {
@@ -684,7 +740,7 @@ TEST_CASE("wrong calls") {
     refused("was loaded for rank", executionPlan(plan::ringPlan(2), 1 - rank.rank), 16, 16);
     refused("but this is rank", plan, 16, 16, DataType::FLOAT32, ReduceOp::SUM, 1);
     refused("the output has 12 bytes, but needs 16", plan, 16, 12);
-    refused("equal parts of elements of 4 bytes", plan, 15, 15);
+    refused("a whole number of elements of 4 bytes", plan, 15, 15);
     refused("data type fp8_e4m3b15 is not supported", plan, 16, 16, DataType::FLOAT8_E4M3B15);
     refused("operator nop is not supported", plan, 16, 16, DataType::FLOAT32, ReduceOp::NOP);
     refused("it cannot average", executionPlan(customSum(), rank.rank), 16, 16, DataType::FLOAT32, ReduceOp::AVG);
@@ -702,7 +758,7 @@ TEST_CASE("wrong calls") {
     // A plan of each rank.
     CHECK_THROWS_WITH_AS(call(executionPlan(plan::twoShotPacketPlan(2, 1 + rank.rank), rank.rank), 16, 16,
                               DataType::FLOAT32, ReduceOp::SUM, rank.rank, input.data()),
-                         doctest::Contains("all ranks must execute the same plan"), Error);
+                         doctest::Contains("has another plan"), Error);
     refused("it is made for calls in place", executionPlan(plan::ringPlan(2, true), rank.rank), 16, 16);
 
     // An error on one rank is an error on all.
@@ -718,9 +774,13 @@ TEST_CASE("wrong calls") {
     // Different calls.
     CHECK_THROWS_WITH_AS(
         call(plan, rank.rank == 0 ? 16 : 32, 32, DataType::FLOAT32, ReduceOp::SUM, rank.rank, input.data()),
-        doctest::Contains("set up different calls"), Error);
+        doctest::Contains(rank.rank == 0 ? "rank 1 has messages with parts of 32 bytes, and this rank of 16"
+                                         : "rank 0 has messages with parts of 16 bytes, and this rank of 32"),
+        Error);
     // No elements: done, without a set-up that would wait for rank 1.
     if (rank.rank == 0) call(plan, 0, 0, DataType::FLOAT32, ReduceOp::SUM, 0, nullptr);
+    CHECK_THROWS_WITH_AS(call(plan, 0, 0, DataType::FLOAT32, ReduceOp::SUM, 7, nullptr),
+                         doctest::Contains("execute() is called for rank 7"), Error);
     // The executor can be used afterwards.
     Buffers(4096, true).check<float>(executor, rank, plan, 100, 1);
     rank.bootstrap.barrier();

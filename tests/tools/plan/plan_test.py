@@ -48,8 +48,10 @@ with tempfile.TemporaryDirectory() as name:
 
     # Executed on CPU ranks by mscclpp-perf, whose arguments may follow.
     for form in (plan, folder / "ring.xml", folder / "ring.plan"):
-        ran = run("run", form, "--bytes", "1000,4K", "--device", "cpu", "--datatype", "float")
+        ran = run("run", form, "--device", "cpu", "--datatype", "float", "--sizes", "1000,4K")
         assert "all results are correct" in ran and "plan all_reduce_ring" in ran and " 4096 " in ran, ran
+    ran = run("run", plan, "--device", "cpu")
+    assert "all results are correct" in ran and " 1048576 " in ran, ran
     measured = run("bench", plan, "--device", "cpu", "--sizes", "1K", "--calls", 3, "--repeats", 2)
     assert "3 calls per measurement, median of 2" in measured and "all results are correct" in measured, measured
     assert "--no-such" in run("bench", plan, "--no-such", fails=True)

@@ -2,36 +2,24 @@
 #pragma once
 
 #include <cute/tensor.hpp>
-#include <cutlass/epilogue/collective/collective_epilogue.hpp>
 
-#include "mscclpp/arch/barrier.hpp"
-#include "mscclpp/arch/bulk.hpp"
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/collective/row_contribution.hpp"
 #include "mscclpp/fusion/cutlass/consumer_grid.cuh"
 #include "mscclpp/fusion/cutlass/exchange_tiles.hpp"
 #include "mscclpp/fusion/cutlass/slot_coordinates.cuh"
 #include "mscclpp/fusion/cutlass/tile_blocks.hpp"
+#include "mscclpp/fusion/cutlass/tile_handover.cuh"
+#include "mscclpp/fusion/cutlass/with_callbacks.cuh"
 
 namespace mscclpp {
 
 namespace detail {
 
-/// The collective epilogue `Stock` with the callbacks in coordinates of slots.
-template <class Stock, class Blocks, int Ranks>
-struct InSlotCoordinates {
-  static_assert(sizeof(Stock) == 0,
-                "the epilogue must be one of cutlass::epilogue::collective::CollectiveBuilder for Sm90 with the "
-                "schedule TmaWarpSpecialized or TmaWarpSpecializedCooperative");
-};
-template <class Policy, class Tile, class EpilogueTile, class ElementC, class StrideC, class ElementD, class StrideD,
-          class Fusion, class... Rest, class Blocks, int Ranks>
-struct InSlotCoordinates<cutlass::epilogue::collective::CollectiveEpilogue<Policy, Tile, EpilogueTile, ElementC,
-                                                                           StrideC, ElementD, StrideD, Fusion, Rest...>,
-                         Blocks, Ranks> {
-  using Type =
-      cutlass::epilogue::collective::CollectiveEpilogue<Policy, Tile, EpilogueTile, ElementC, StrideC, ElementD,
-                                                        StrideD, SlotCoordinates<Fusion, Blocks, Ranks>, Rest...>;
+template <class Scratch, int Ranks>
+struct SlotCoordinatesOf {
+  template <class Fusion>
+  using Of = SlotCoordinates<Fusion, TileBlocks<Scratch::delivery, typename Scratch::Owners>, Ranks>;
 };
 
 }  // namespace detail
@@ -48,11 +36,9 @@ struct InSlotCoordinates<cutlass::epilogue::collective::CollectiveEpilogue<Polic
 /// reduced rows (fusion/gemm/row_result.hpp). The scratch is one of GemmRowExchange::scratchFor(): a block is the rows
 /// of one tile, and each row of the output consists of one or several rows of the scratch.
 template <class Stock, int Ranks, class Scratch, class Result>
-class ContributingEpilogue
-    : public detail::InSlotCoordinates<Stock, TileBlocks<Scratch::delivery, typename Scratch::Owners>, Ranks>::Type {
+class ContributingEpilogue : public detail::WithCallbacks<Stock, detail::SlotCoordinatesOf<Scratch, Ranks>>::Type {
  public:
-  using Base =
-      typename detail::InSlotCoordinates<Stock, TileBlocks<Scratch::delivery, typename Scratch::Owners>, Ranks>::Type;
+  using Base = typename detail::WithCallbacks<Stock, detail::SlotCoordinatesOf<Scratch, Ranks>>::Type;
   using Fusion = typename Stock::FusionCallbacks;
   using ExchangeArgs = CollectiveArgs<Ranks, Scratch>;
   using typename Base::CtaTileMNK;
@@ -135,10 +121,9 @@ class ContributingEpilogue
   CUTLASS_DEVICE auto load(LoadPipeline /*pipeline*/, LoadState state, ProblemShape problem, TileShape /*tile*/,
                            TileCoordinates at, TiledMma /*tiledMma*/, int /*thread*/, TensorStorage& /*shared*/,
                            int /*subtile*/ = -1) {
-    const int group = static_cast<int>(tiles_++ % storingGroups<TiledMma>);
+    const int group = handover_.template nextGroup<TiledMma>();
     if (!contributes(problem, at)) return state;
-    arch::namedBarrierArrive(isReady(group), handoverThreads);
-    arch::namedBarrierSync(isStored(group), handoverThreads);
+    detail::TileHandover::take(group);
     const auto tile = static_cast<std::uint32_t>(cute::get<0>(at));
     contribution_.publish(gpu::WarpTile<>{}, Tiles::blocksOf(params_.exchange.count).blockOf(tile));
     return state;
@@ -163,7 +148,7 @@ class ContributingEpilogue
                                          cute::_, static_cast<int>(contribution_.slotSet()));
     constexpr bool isRedundant = Scratch::delivery == RowDelivery::Redundant;
     const int first = isRedundant ? params_.exchange.team.rank() : contribution_.owner(block);
-    handOver();
+    handover_.give();
     MSCCLPP_NO_UNROLL
     for (int i = 0; i < (isRedundant ? Ranks : 1); ++i) {
       Base toOwner(params_.owners[first + i < Ranks ? first + i : first + i - Ranks], shared);
@@ -173,42 +158,23 @@ class ContributingEpilogue
       loadState = nextLoad;
       storeState = nextStore;
     }
-    // The warp that issues the stores is the first one.
-    hasStored_ = thread < gpu::WarpTile<>::width;
-    group_ = storingGroups<TiledMma> == 1 ? 0 : cutlass::canonical_warp_group_idx() - 1;
+    handover_.template ownGroup<TiledMma>();
+    handover_.note(thread < gpu::WarpTile<>::width);
     return cute::make_tuple(loadState, storeState);
   }
   template <class LoadPipeline, class LoadState, class StorePipeline, class StoreState>
   CUTLASS_DEVICE auto store_tail(LoadPipeline loadPipeline, LoadState loadState, StorePipeline storePipeline,
                                  StoreState storeState) {
-    handOver();
+    handover_.give();
     return Base::store_tail(loadPipeline, loadState, storePipeline, storeState);
   }
 
  private:
-  // Barriers by which a tile passes from the warp that stored it to the one that publishes it. Two groups of warps take
-  // turns with tiles in a pingpong kernel, where one has 128 threads.
-  static constexpr int handoverThreads = 2 * gpu::WarpTile<>::width;
-  static CUTLASS_DEVICE int isReady(int group) { return detail::consumerBarriers().specialized(group); }
-  static CUTLASS_DEVICE int isStored(int group) { return detail::consumerBarriers().specialized(2 + group); }
-  template <class TiledMma>
-  static constexpr int storingGroups = cute::size(TiledMma{}) == 128 ? 2 : 1;
-
   template <class ProblemShape, class TileCoordinates>
   CUTLASS_DEVICE bool contributes(const ProblemShape& problem, const TileCoordinates& at) const {
     return Tiles::contain(cute::get<0>(at), cute::get<1>(at), params_.exchange.count, cute::get<1>(problem)) &&
            !contribution_.hasStopped();
   }
-  /// By the warp that issued the stores of the last tile, when it has waited for them: it is to be published. Only the
-  /// thread that issued them can wait for them.
-  CUTLASS_DEVICE void handOver() {
-    if (!hasStored_) return;
-    hasStored_ = false;
-    arch::bulkWait<0>();
-    arch::namedBarrierSync(isReady(group_), handoverThreads);  // the tile before has been published, long ago
-    arch::namedBarrierArrive(isStored(group_), handoverThreads);
-  }
-
   /// Rows, columns and sets of the slots of one owner: two calls, the contributions of each rank.
   template <class Shape>
   static CUTLASS_HOST_DEVICE auto slotShape(const Shape& shape, int slotRows) {
@@ -226,9 +192,7 @@ class ContributingEpilogue
   }
   const Params& params_;
   const RowContribution<Ranks, Scratch> contribution_;
-  bool hasStored_ = false;  ///< this warp has stored a tile and not handed it over
-  int group_ = 0;           ///< of warps that store a tile, which the warp belongs to
-  unsigned tiles_ = 0;      ///< that the publishing warp has seen
+  detail::TileHandover handover_;
 };
 
 }  // namespace mscclpp

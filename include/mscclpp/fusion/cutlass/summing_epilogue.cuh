@@ -3,10 +3,7 @@
 #pragma once
 
 #include <cute/tensor.hpp>
-#include <cutlass/epilogue/collective/collective_epilogue.hpp>
 
-#include "mscclpp/arch/barrier.hpp"
-#include "mscclpp/arch/bulk.hpp"
 #include "mscclpp/arch/wide.hpp"
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/basic/partition.hpp"
@@ -14,30 +11,20 @@
 #include "mscclpp/fusion/cutlass/consumer_grid.cuh"
 #include "mscclpp/fusion/cutlass/exchange_callbacks.cuh"
 #include "mscclpp/fusion/cutlass/exchange_tiles.hpp"
+#include "mscclpp/fusion/cutlass/tile_handover.cuh"
 #include "mscclpp/fusion/cutlass/tile_scratch.hpp"
 #include "mscclpp/fusion/cutlass/tile_sender.cuh"
+#include "mscclpp/fusion/cutlass/with_callbacks.cuh"
 #include "mscclpp/fusion/gemm/row_result.hpp"
 
 namespace mscclpp {
 
 namespace detail {
 
-/// The collective epilogue `Stock` with its callbacks as ExchangeCallbacks.
-template <class Stock, class T, int Ranks>
-struct WithExchangeCallbacks {
-  static_assert(sizeof(Stock) == 0,
-                "the epilogue must be one of cutlass::epilogue::collective::CollectiveBuilder for Sm90 with the "
-                "schedule TmaWarpSpecialized or TmaWarpSpecializedCooperative");
-};
-template <class Policy, class Tile, class EpilogueTile, class ElementC, class StrideC, class ElementD, class StrideD,
-          class Fusion, class... Rest, class T, int Ranks>
-struct WithExchangeCallbacks<cutlass::epilogue::collective::CollectiveEpilogue<
-                                 Policy, Tile, EpilogueTile, ElementC, StrideC, ElementD, StrideD, Fusion, Rest...>,
-                             T, Ranks> {
-  using Type =
-      cutlass::epilogue::collective::CollectiveEpilogue<Policy, Tile, EpilogueTile, ElementC, StrideC, ElementD,
-                                                        StrideD, ExchangeCallbacks<Fusion, T, Ranks, TileSendRing>,
-                                                        Rest...>;
+template <class T, int Ranks>
+struct ExchangeCallbacksOf {
+  template <class Fusion>
+  using Of = ExchangeCallbacks<Fusion, T, Ranks, TileSendRing>;
 };
 
 }  // namespace detail
@@ -61,14 +48,15 @@ struct WithExchangeCallbacks<cutlass::epilogue::collective::CollectiveEpilogue<
 /// The sources of the idea are Flux (arXiv 2406.06858), and ParallelKittens (arXiv 2511.13940) for dedicated warps.
 template <class Stock, int Ranks, class TileExchangeScratch>
 class SummingEpilogue
-    : public detail::WithExchangeCallbacks<Stock, typename TileExchangeScratch::Element, Ranks>::Type {
+    : public detail::WithCallbacks<Stock,
+                                   detail::ExchangeCallbacksOf<typename TileExchangeScratch::Element, Ranks>>::Type {
  public:
   using Scratch = TileExchangeScratch;
   using T = typename Scratch::Element;
   static constexpr RowDelivery delivery = Scratch::delivery;
   static constexpr bool sharesSums = delivery == RowDelivery::ToAll;
 
-  using Base = typename detail::WithExchangeCallbacks<Stock, T, Ranks>::Type;
+  using Base = typename detail::WithCallbacks<Stock, detail::ExchangeCallbacksOf<T, Ranks>>::Type;
   using Fusion = typename Stock::FusionCallbacks;
   using ExchangeArgs = CollectiveArgs<Ranks, Scratch>;
   using Result = StoreRows<T>;
@@ -170,14 +158,13 @@ class SummingEpilogue
   CUTLASS_DEVICE auto load(LoadPipeline /*pipeline*/, LoadState state, ProblemShape problem, TileShape /*tile*/,
                            TileCoordinates at, TiledMma /*tiledMma*/, int /*thread*/, TensorStorage& shared,
                            int /*subtile*/ = -1) {
-    const int group = static_cast<int>(tiles_++ % groups<TiledMma>);
+    const int group = handover_.template nextGroup<TiledMma>();
     if (!takesPart(problem, at)) return state;
     const std::size_t block =
         Tiles::blocksOf(params_.exchange.count).blockOf(static_cast<std::uint32_t>(cute::get<0>(at)));
     if (!isSent(block)) return state;
     const int staged = stagedTile<TiledMma>(group, sent_[group]++);
-    arch::namedBarrierArrive(isReady(group), handoverThreads);
-    arch::namedBarrierSync(isStored(group), handoverThreads);
+    detail::TileHandover::take(group);
     send(problem, block, static_cast<std::size_t>(cute::get<1>(at)), staged, shared.thread.send);
     return state;
   }
@@ -194,15 +181,16 @@ class SummingEpilogue
                             const Accumulators& accumulators, TiledMma tiledMma, int thread, TensorStorage& shared,
                             int subtile = -1) {
     if (!takesPart(problem, at)) return cute::make_tuple(loadState, storeState);
-    // Before this warp group waits for other ranks, which may wait for the tile before.
-    handOver();
+    // Before this warp group waits for other ranks, which may wait for the tile before. That one has been sent then, so
+    // that its memory is free for the next.
+    handover_.give();
     ExchangedTile tile{static_cast<int>(cute::get<0>(at)), static_cast<int>(cute::get<1>(at))};
     const auto blocks = Tiles::blocksOf(params_.exchange.count);
     const std::size_t block = blocks.blockOf(static_cast<std::uint32_t>(tile.row));
     const bool isSum = sums(block);
     if (isSum) awaitContributions(problem, block, tile);
-    group_ = groups<TiledMma> == 1 ? 0 : cutlass::canonical_warp_group_idx() - 1;
-    const int staged = isSent(block) ? stagedTile<TiledMma>(group_, stored_++) : 0;
+    const int group = handover_.template ownGroup<TiledMma>();
+    const int staged = isSent(block) ? stagedTile<TiledMma>(group, stored_++) : 0;
     const int outputRow = sharesSums ? tile.row : static_cast<int>(blocks.slotOf(static_cast<std::uint32_t>(tile.row)));
     // A sum that is sent, to the output and then to the memory of the block. Without such, there is no loop.
     MSCCLPP_NO_UNROLL
@@ -218,14 +206,13 @@ class SummingEpilogue
       loadState = nextLoad;
       storeState = nextStore;
     }
-    // The warp that issues the stores is the first one.
-    hasStored_ = isSent(block) && thread < gpu::WarpTile<>::width;
+    handover_.note(isSent(block) && thread < gpu::WarpTile<>::width);
     return cute::make_tuple(loadState, storeState);
   }
   template <class LoadPipeline, class LoadState, class StorePipeline, class StoreState>
   CUTLASS_DEVICE auto store_tail(LoadPipeline loadPipeline, LoadState loadState, StorePipeline storePipeline,
                                  StoreState storeState) {
-    handOver();
+    handover_.give();
     return Base::store_tail(loadPipeline, loadState, storePipeline, storeState);
   }
 
@@ -276,14 +263,7 @@ class SummingEpilogue
   }
 
  private:
-  // Barriers by which a tile passes from the warp that stored it to the one that sends it. Two groups of warps take
-  // turns with tiles in a pingpong kernel, where one has 128 threads.
-  static constexpr int handoverThreads = 2 * gpu::WarpTile<>::width;
-  static CUTLASS_DEVICE int isReady(int group) { return detail::consumerBarriers().specialized(group); }
-  static CUTLASS_DEVICE int isStored(int group) { return detail::consumerBarriers().specialized(2 + group); }
-  template <class TiledMma>
-  static constexpr int groups = cute::size(TiledMma{}) == 128 ? 2 : 1;
-  static constexpr int mostGroups = 2;
+  static constexpr int mostGroups = detail::TileHandover::mostGroups;
   static constexpr std::size_t stagingTiles = std::size_t{Scratch::maxBlocks} * mostGroups * Scratch::tilesInFlight;
   static constexpr std::size_t stagingBytes = stagingTiles * tileBytes;
 
@@ -306,7 +286,7 @@ class SummingEpilogue
   /// The place of the i-th tile that a group of warps of this block sends.
   template <class TiledMma>
   static CUTLASS_DEVICE int stagedTile(int group, unsigned i) {
-    return (gpu::Grid().blockIndex() * groups<TiledMma> + group) * Scratch::tilesInFlight +
+    return (gpu::Grid().blockIndex() * detail::TileHandover::groups<TiledMma> + group) * Scratch::tilesInFlight +
            static_cast<int>(i % Scratch::tilesInFlight);
   }
 
@@ -322,17 +302,6 @@ class SummingEpilogue
     return contribution_.owner(block) == params_.exchange.team.rank();
   }
   CUTLASS_DEVICE bool isSent(std::size_t block) const { return sharesSums || !sums(block); }
-
-  /// By the warp that issued the stores of the last tile: waits for them, and tells the warp that sends. Only the
-  /// thread that issued them can wait for them. The tile before has been sent then, so that its memory is free for the
-  /// next.
-  CUTLASS_DEVICE void handOver() {
-    if (!hasStored_) return;
-    hasStored_ = false;
-    arch::bulkWait<0>();
-    arch::namedBarrierSync(isReady(group_), handoverThreads);
-    arch::namedBarrierArrive(isStored(group_), handoverThreads);
-  }
 
   /// Called by all lanes of the warp that sends.
   template <class ProblemShape>
@@ -383,11 +352,9 @@ class SummingEpilogue
 
   const Params& params_;
   const RowContribution<Ranks, Scratch> contribution_;
-  bool hasStored_ = false;          ///< this warp has stored a tile and not handed it over
-  int group_ = 0;                   ///< of warps that store a tile, which the warp belongs to
-  unsigned stored_ = 0;             ///< tiles that this group has stored to be sent
-  unsigned tiles_ = 0;              ///< that the sending warp has seen,
-  unsigned sent_[mostGroups] = {};  ///< and that it has sent for each group
+  detail::TileHandover handover_;
+  unsigned stored_ = 0;             ///< tiles that this group of warps has stored to be sent,
+  unsigned sent_[mostGroups] = {};  ///< and those that the sending warp has sent for each group
 };
 
 }  // namespace mscclpp

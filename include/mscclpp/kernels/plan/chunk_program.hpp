@@ -71,7 +71,8 @@ class ChunkRef {
   int index() const { return index_; }
   int size() const { return size_; }
 
-  /// Copies the chunks to the same index of `buffer` (the same one, if it is empty) of `dst`; index -1 means the same.
+  /// Copies the chunks to `buffer` of `dst`; empty: the same one. index -1: behind what is in a scratch buffer that is
+  /// named, otherwise the same.
   ChunkRef copy(int dst, const BufferName& buffer = "", int index = -1, Schedule schedule = {},
                 Origin origin = Origin::current()) const;
   /// Adds other to these chunks, which this reference and the returned one then mean.
