@@ -25,6 +25,7 @@
 #include "plan_source.hpp"
 #include "proofs.hpp"
 #include "recently_used.hpp"
+#include "setup_request.hpp"
 #include "user_buffers.hpp"
 
 namespace mscclpp {
@@ -57,51 +58,6 @@ using Launch = std::function<void(const PlanKernel&)>;
 
 plan::PacketFormat formatOf(PacketType packetType) {
   return packetType == PacketType::LL8 ? plan::PacketFormat::LL8 : plan::PacketFormat::LL16;
-}
-
-/// Which buffers a call uses, and of what size.
-struct CallIdentity {
-  std::uint64_t partBytes;  ///< 0: nothing is to be done
-  std::uint64_t input;      ///< addresses
-  std::uint64_t output;
-  std::uint64_t hasData;  ///< of the rank that states it
-};
-
-CallIdentity identityOf(const PlanCall& call, const plan::Message& message) {
-  return {message.partBytes, reinterpret_cast<std::uintptr_t>(call.input),
-          reinterpret_cast<std::uintptr_t>(call.output), 1};
-}
-
-/// What a rank is about to set up; all ranks must be about to set up the same.
-struct SetupRequest {
-  std::uint64_t contentHash;
-  std::uint64_t partBytes;
-  std::uint64_t slotBytes;
-  std::uint32_t format;
-  std::uint32_t needs;  ///< 1: a context, 2: buffers, 4: code
-  std::uint32_t inPlace;
-  std::uint32_t code;  ///< the type and the operator of the code
-};
-
-/// What of a request of another rank is not this rank's.
-std::string differenceOf(const SetupRequest& other, const SetupRequest& own) {
-  if (other.contentHash != own.contentHash) return "another plan";
-  if (other.partBytes != own.partBytes) {
-    return "messages with parts of " + std::to_string(other.partBytes) + " bytes, and this rank of " +
-           std::to_string(own.partBytes);
-  }
-  if (other.inPlace != own.inPlace) return other.inPlace != 0 ? "calls in place" : "calls that are not in place";
-  if (other.format != own.format) return "packets of another format";
-  if (other.code != own.code) return "another type of elements or operator";
-  return "calls with other new buffers, or another new stream";
-}
-
-/// A value as ranks exchange it.
-template <class T>
-std::vector<char> bytesOf(const T& value) {
-  std::vector<char> bytes(sizeof(value));
-  std::memcpy(bytes.data(), &value, sizeof(value));
-  return bytes;
 }
 
 std::uint64_t loopUnitOf(const plan::Plan& plan) {
@@ -177,112 +133,22 @@ class Executor::State {
   }
 
   /// launch: of a kernel of the caller's; empty: of the executor's.
-  void execute(int rank, PlanCall call, const ExecutionPlan& plan, CUstream_st* stream, plan::PacketFormat format,
-               const Launch& launch) {
+  void execute(int rank, const PlanCall& call, const ExecutionPlan& plan, CUstream_st* stream,
+               plan::PacketFormat format, const Launch& launch) {
     check();
-    const bool isAnnounced = !allRanksHaveData(plan.plan());
-    if (isEmpty(call) && !isAnnounced) {
-      validate(rank, call, plan);
-      return;
-    }
-    CallIdentity identity{};
-    if (isAnnounced) {
-      identity = announce(rank, call, plan);
-      if (identity.partBytes == 0) return;
-    }
-    const auto known = programs_.find(plan.contentHash());
-    const bool isSetUp = known != programs_.end() && known->second.isSetUp;
-    plan::Message message{};
-    std::size_t slotBytes = 0;
-    Program* found = nullptr;
-    try {
-      message = validate(rank, call, plan);
-      if (isAnnounced) message = kernels::messageOf(plan.plan(), call.type, identity.partBytes);
-      found = known != programs_.end() ? &known->second : &addProgram(plan);
-      slotBytes = slotBytesFor(plan, found->rank, message, format);
-    } catch (...) {
-      // The ranks are about to set the plan up: they learn of the error.
-      if (!isSetUp) agree(plan, [] { throw; });
-      throw;
-    }
-    if (message.partBytes == 0) return;
-    Program& program = *found;
-    const BufferRequest request = bufferRequest(plan, message, call);
-    const ContextKey key{plan.contentHash(), static_cast<int>(format), stream, slotBytes};
-    Contexts& contexts = contexts_.try_emplace(key, mostIterationNumbers).first->second;
-    const std::uint64_t iterations = iterationsThatMix(plan, program, message);
-    Contexts::Entry* context = contexts.find(iterations);
-    if (!isAnnounced) identity = identityOf(call, message);
-    const bool usesBuffers = program.rank.reachesUserBuffers || program.rank.usesPorts;
-    const bool registers = usesBuffers && !request.copied;
-    const BufferKey bufferKey{plan.contentHash(), stream, identity.input, identity.output, identity.partBytes};
-    Buffers::Entry* buffers = registers ? buffers_.find(bufferKey) : nullptr;
-    const bool needsContext = context == nullptr;
-    const bool needsBuffers = registers && buffers == nullptr;
-    const auto isCopied = [&] { return usesBuffers && (buffers == nullptr || buffers->value.isCopied()); };
-    const auto findStaging = [&] { return context->value.stagings.findNotLess(Staging::bytesFor(request)); };
-    const auto tableKeyOf = [&](const Stagings::Entry* staging) {
-      return PortKey{staging == nullptr ? buffers->number : 0, staging == nullptr ? 0 : staging->number,
-                     request.hasOffsets() ? message.partBytes : 0};
-    };
-    // Of what follows from the context and the buffers.
-    const auto needsMore = [&] {
-      if (!usesBuffers) return false;
-      const Stagings::Entry* const staging = isCopied() ? findStaging() : nullptr;
-      if (isCopied() && staging == nullptr) return true;
-      return program.rank.usesPorts && context->value.ports.find(tableKeyOf(staging)) == nullptr;
-    };
-    const CodeKey codeKey{plan.contentHash(), static_cast<int>(format), call.type,
-                          program.reduces ? call.op : ReduceOp::SUM};
+    const std::optional<Job> job = begin(rank, call, plan, stream, format, launch);
+    if (!job) return;
+    Use use{};
+    find(*job, use);
     const bool needsCode = where_ == DeviceType::GPU && code_ == PlanCode::Specialised && !launch &&
-                           !kernels_.contains(codeKey) && !backend_.isCapturing(stream);
-    if (needsContext || needsBuffers || needsCode || needsMore()) {
-      const mscclpp::detail::GroupSetup setup(*communicator_);
-      agreeOnSetup(plan,
-                   {plan.contentHash(), message.partBytes, slotBytes, static_cast<std::uint32_t>(format),
-                    (needsContext ? 1u : 0u) + (needsBuffers ? 2u : 0u) + (needsCode ? 4u : 0u), request.inPlace,
-                    static_cast<std::uint32_t>(call.type) << 8 | static_cast<std::uint32_t>(std::get<3>(codeKey))},
-                   stream);
-      if (needsCode) kernels_.emplace(codeKey, compile(plan, program.rank, codeKey));
-      if (needsContext) reserveBlocks(plan);
-      if (program.rank.usesPorts) startProxy();
-      if (needsContext) {
-        makeRoom(contexts);
-        context = &contexts.add(
-            iterations, Context(std::make_unique<PlanMemory>(*communicator_, where_, backend_, program.rank,
-                                                             plan.plan().doubleScratch, slotBytes, format, service_)));
-      }
-      if (needsBuffers) {
-        makeRoom(buffers_);
-        buffers = &buffers_.add(bufferKey, UserBuffers(*communicator_, backend_, request));
-      }
-      if (isCopied() && findStaging() == nullptr) {
-        makeRoom(context->value.stagings);
-        const std::size_t bytes = Staging::bytesFor(request);
-        context->value.stagings.add(bytes, Staging(*communicator_, where_, request.inPlace, bytes));
-      }
-      if (program.rank.usesPorts) {
-        const Stagings::Entry* const staging = isCopied() ? findStaging() : nullptr;
-        if (context->value.ports.find(tableKeyOf(staging)) == nullptr) {
-          makeRoom(context->value.ports);
-          context->value.ports.add(tableKeyOf(staging), portTableOf(*context->value.memory, request, buffers, staging));
-        }
-      }
-    }
-    program.isSetUp = true;
-    Ports::Entry* ports = nullptr;
-    Stagings::Entry* const staging = isCopied() ? findStaging() : nullptr;
-    if (staging != nullptr) context->value.stagings.touch(*staging);
-    if (program.rank.usesPorts) {
-      ports = context->value.ports.find(tableKeyOf(staging));
-      context->value.ports.touch(*ports);
-    }
-    const Use use{context, buffers, staging, ports};
-    contexts.touch(*context);
-    if (buffers != nullptr) buffers_.touch(*buffers);
-    const auto compiled = kernels_.find(codeKey);
-    run(plan, use, request, call, message, stream,
-        compiled != kernels_.end() && compiled->second ? &*compiled->second : nullptr, launch);
+                           !kernels_.contains(job->codeKey) && !backend_.isCapturing(stream);
+    if (needsCode || !isComplete(*job, use)) setUp(*job, use, needsCode);
+    job->program.isSetUp = true;
+    job->contexts.touch(*use.context);
+    if (use.buffers != nullptr) buffers_.touch(*use.buffers);
+    if (use.staging != nullptr) use.context->value.stagings.touch(*use.staging);
+    if (use.ports != nullptr) use.context->value.ports.touch(*use.ports);
+    run(*job, use);
     if (where_ == DeviceType::CPU) check();
   }
 
@@ -324,6 +190,134 @@ class Executor::State {
     Stagings::Entry* staging;
     Ports::Entry* ports;
   };
+
+  /// A call that fits its plan, and has something to do.
+  struct Job {
+    const ExecutionPlan& plan;
+    Program& program;
+    PlanCall call;
+    plan::Message message;
+    BufferRequest request;
+    BufferKey bufferKey;
+    CodeKey codeKey;
+    Contexts& contexts;        ///< of its plan, format, stream and size
+    std::uint64_t iterations;  ///< iterationsThatMix()
+    std::size_t slotBytes;
+    plan::PacketFormat format;
+    CUstream_st* stream;
+    const Launch& launch;
+
+    bool usesPorts() const { return program.rank.usesPorts; }
+    bool usesBuffers() const { return program.rank.reachesUserBuffers || usesPorts(); }
+    bool registersBuffers() const { return usesBuffers() && !request.copied; }
+    /// Whether messages are copied through memory of the executor, as far as is known before the set-up.
+    bool isCopied(const Use& use) const {
+      return usesBuffers() && (use.buffers == nullptr || use.buffers->value.isCopied());
+    }
+    PortKey portKey(const Use& use) const {
+      return {use.staging == nullptr ? use.buffers->number : 0, use.staging == nullptr ? 0 : use.staging->number,
+              request.hasOffsets() ? message.partBytes : 0};
+    }
+  };
+
+  /// Validates a call. Nothing: it is of no bytes. Other ranks that are about to set the plan up learn of an error.
+  std::optional<Job> begin(int rank, PlanCall call, const ExecutionPlan& plan, CUstream_st* stream,
+                           plan::PacketFormat format, const Launch& launch) {
+    const bool isAnnounced = !allRanksHaveData(plan.plan());
+    if (isEmpty(call) && !isAnnounced) {
+      validate(rank, call, plan);
+      return std::nullopt;
+    }
+    CallIdentity identity{};
+    if (isAnnounced) {
+      identity = announce(rank, call, plan);
+      if (identity.partBytes == 0) return std::nullopt;
+    }
+    const auto known = programs_.find(plan.contentHash());
+    const bool isSetUp = known != programs_.end() && known->second.isSetUp;
+    plan::Message message{};
+    std::size_t slotBytes = 0;
+    Program* program = nullptr;
+    try {
+      message = validate(rank, call, plan);
+      if (isAnnounced) message = kernels::messageOf(plan.plan(), call.type, identity.partBytes);
+      program = known != programs_.end() ? &known->second : &addProgram(plan);
+      slotBytes = slotBytesFor(plan, program->rank, message, format);
+    } catch (...) {
+      if (!isSetUp) agree(plan, [] { throw; });
+      throw;
+    }
+    if (message.partBytes == 0) return std::nullopt;
+    if (!isAnnounced) identity = identityOf(call, message);
+    const std::uint64_t hash = plan.contentHash();
+    const ContextKey contextKey{hash, static_cast<int>(format), stream, slotBytes};
+    return Job{plan,
+               *program,
+               call,
+               message,
+               bufferRequest(plan, message, call),
+               {hash, stream, identity.input, identity.output, identity.partBytes},
+               {hash, static_cast<int>(format), call.type, program->reduces ? call.op : ReduceOp::SUM},
+               contexts_.try_emplace(contextKey, mostIterationNumbers).first->second,
+               iterationsThatMix(plan, *program, message),
+               slotBytes,
+               format,
+               stream,
+               launch};
+  }
+
+  /// Adds to `use` what there is for a call; all that follows from what is missing stays null.
+  void find(const Job& job, Use& use) {
+    if (use.context == nullptr) use.context = job.contexts.find(job.iterations);
+    if (use.buffers == nullptr && job.registersBuffers()) use.buffers = buffers_.find(job.bufferKey);
+    if (use.context == nullptr || (job.registersBuffers() && use.buffers == nullptr)) return;
+    Context& context = use.context->value;
+    const bool isCopied = job.isCopied(use);
+    if (isCopied) use.staging = context.stagings.findNotLess(Staging::bytesFor(job.request));
+    if (job.usesPorts() && (!isCopied || use.staging != nullptr)) use.ports = context.ports.find(job.portKey(use));
+  }
+  static bool isComplete(const Job& job, const Use& use) {
+    return use.context != nullptr && (!job.registersBuffers() || use.buffers != nullptr) &&
+           (!job.isCopied(use) || use.staging != nullptr) && (!job.usesPorts() || use.ports != nullptr);
+  }
+
+  /// By all ranks together: adds what is missing.
+  void setUp(const Job& job, Use& use, bool needsCode) {
+    const mscclpp::detail::GroupSetup setup(*communicator_);
+    const bool needsContext = use.context == nullptr;
+    const bool needsBuffers = job.registersBuffers() && use.buffers == nullptr;
+    agreeOnSetup(
+        job.plan,
+        {job.plan.contentHash(), job.message.partBytes, job.slotBytes, static_cast<std::uint32_t>(job.format),
+         (needsContext ? 1u : 0u) + (needsBuffers ? 2u : 0u) + (needsCode ? 4u : 0u), job.request.inPlace,
+         static_cast<std::uint32_t>(job.call.type) << 8 | static_cast<std::uint32_t>(std::get<3>(job.codeKey))},
+        job.stream);
+    if (needsCode) kernels_.emplace(job.codeKey, compile(job.plan, job.program.rank, job.codeKey));
+    if (needsContext) reserveBlocks(job.plan);
+    if (job.usesPorts()) startProxy();
+    if (needsContext) {
+      makeRoom(job.contexts);
+      use.context = &job.contexts.add(
+          job.iterations,
+          Context(std::make_unique<PlanMemory>(*communicator_, where_, backend_, job.program.rank,
+                                               job.plan.plan().doubleScratch, job.slotBytes, job.format, service_)));
+    }
+    if (needsBuffers) {
+      makeRoom(buffers_);
+      use.buffers = &buffers_.add(job.bufferKey, UserBuffers(*communicator_, backend_, job.request));
+    }
+    find(job, use);
+    Context& context = use.context->value;
+    if (job.isCopied(use) && use.staging == nullptr) {
+      makeRoom(context.stagings);
+      const std::size_t bytes = Staging::bytesFor(job.request);
+      use.staging = &context.stagings.add(bytes, Staging(*communicator_, where_, job.request.inPlace, bytes));
+    }
+    if (job.usesPorts() && use.ports == nullptr) {
+      makeRoom(context.ports);
+      use.ports = &context.ports.add(job.portKey(use), portTableOf(*context.memory, job.request, use));
+    }
+  }
 
   /// Called on all ranks, in a set-up, before something is added to the table.
   template <class Table>
@@ -496,10 +490,9 @@ class Executor::State {
   }
 
   /// ExecutionArgs::memories of a call, in memory of the backend.
-  std::shared_ptr<void> portTableOf(const PlanMemory& memory, const BufferRequest& request,
-                                    const Buffers::Entry* buffers, const Stagings::Entry* staging) {
+  std::shared_ptr<void> portTableOf(const PlanMemory& memory, const BufferRequest& request, const Use& use) {
     const BufferWindows windows =
-        staging != nullptr ? staging->value.windows(request) : buffers->value.windows(request);
+        use.staging != nullptr ? use.staging->value.windows(request) : use.buffers->value.windows(request);
     const auto ranks = static_cast<std::size_t>(ranks_);
     std::vector<plan::PortMemory> memories(3 * ranks);
     for (std::size_t rank = 0; rank < ranks; ++rank) {
@@ -510,7 +503,8 @@ class Executor::State {
             static_cast<std::uint64_t>(buffer - static_cast<const std::byte*>(of.data())), memoryIdOf(number, of)};
       };
       const auto memoryOf = [&](bool isOutput) {
-        return staging != nullptr ? staging->value.memory().memory(number) : buffers->value.memory(isOutput, number);
+        return use.staging != nullptr ? use.staging->value.memory().memory(number)
+                                      : use.buffers->value.memory(isOutput, number);
       };
       add(plan::BufferKind::Scratch, memory.scratch().memory(number),
           memory.args().buffers[static_cast<int>(plan::BufferKind::Scratch)].base[rank]);
@@ -582,8 +576,7 @@ class Executor::State {
     service_->startProxy();
   }
 
-  void run(const ExecutionPlan& plan, const Use& use, const BufferRequest& request, const PlanCall& call,
-           const plan::Message& message, CUstream_st* stream, const jit::Kernel* kernel, const Launch& launchOwn) {
+  void run(const Job& job, const Use& use) {
     const PlanMemory& memory = *use.context->value.memory;
     plan::ExecutionArgs args = memory.args();
     Window<>& input = args.buffers[static_cast<int>(plan::BufferKind::Input)];
@@ -592,53 +585,56 @@ class Executor::State {
     const bool isCopied = use.staging != nullptr;
     if (isCopied || use.buffers != nullptr) {
       const BufferWindows windows =
-          isCopied ? use.staging->value.windows(request) : use.buffers->value.windows(request);
+          isCopied ? use.staging->value.windows(job.request) : use.buffers->value.windows(job.request);
       input = windows.input;
       output = windows.output;
     } else {
-      input.base[rank_] = static_cast<std::byte*>(request.input);
-      output.base[rank_] = static_cast<std::byte*>(request.output);
+      input.base[rank_] = static_cast<std::byte*>(job.request.input);
+      output.base[rank_] = static_cast<std::byte*>(job.request.output);
     }
     if (use.ports != nullptr) args.memories = static_cast<const plan::PortMemory*>(use.ports->value.get());
-    args.message = message;
-    args.op = {call.op};
+    args.message = job.message;
+    args.op = {job.call.op};
     args.wait = BoundedWait(monitor_->deviceControl(), static_cast<std::uint64_t>(monitor_->timeout().count()));
 
     const auto move = [&](void* to, const void* from, std::size_t bytes) {
       if (bytes == 0) return;
       if (where_ == DeviceType::GPU) {
-        gpu::copyAsync(to, from, bytes, stream);
+        gpu::copyAsync(to, from, bytes, job.stream);
       } else {
         std::memcpy(to, from, bytes);
       }
     };
-    CallOrder::Turn turn = share_ != nullptr ? share_->begin(stream) : CallOrder::Turn();
+    CallOrder::Turn turn = share_ != nullptr ? share_->begin(job.stream) : CallOrder::Turn();
     if (turn.isCaptured()) {
       use.context->isCaptured = true;
       if (use.buffers != nullptr) use.buffers->isCaptured = true;
       if (use.staging != nullptr) use.staging->isCaptured = true;
       if (use.ports != nullptr) use.ports->isCaptured = true;
     }
-    if (isCopied) move(input.base[rank_], request.input, call.inputBytes);
+    if (isCopied) move(input.base[rank_], job.request.input, job.call.inputBytes);
     // A copy is no kernel that the next one could start beside.
     const KernelStart start = share_ != nullptr && !isCopied ? share_->start() : KernelStart::InOrder;
-    const PlanLaunch launch{memory.blocks(), threadsOf(plan.plan(), message), memory.sharedBytes(), stream, start};
+    const auto code = kernels_.find(job.codeKey);
+    const bool isCompiled = code != kernels_.end() && code->second.has_value();
+    const PlanLaunch launch{memory.blocks(), threadsOf(job.plan.plan(), job.message), memory.sharedBytes(), job.stream,
+                            start};
     const int wholeWarps = std::clamp(launch.threads / 32 * 32, 32, mostPlanThreads);
-    if (launchOwn) {
-      launchOwn({args, input.base[rank_], output.base[rank_], launch.blocks, wholeWarps, stream});
+    if (job.launch) {
+      job.launch({args, input.base[rank_], output.base[rank_], launch.blocks, wholeWarps, job.stream});
     } else if (launch.blocks == 0) {
       // This rank does nothing in the plan.
-    } else if (kernel != nullptr) {
-      kernel->launch({.shape = {launch.blocks, wholeWarps},
-                      .stream = stream,
-                      .overlapPrevious = launch.start == KernelStart::Early},
-                     args);
+    } else if (isCompiled) {
+      code->second->launch({.shape = {launch.blocks, wholeWarps},
+                            .stream = job.stream,
+                            .overlapPrevious = launch.start == KernelStart::Early},
+                           args);
     } else if (where_ == DeviceType::GPU) {
-      gpu::interpret(call.type, launch, args);
+      gpu::interpret(job.call.type, launch, args);
     } else {
-      cpu::interpret(call.type, launch, args);
+      cpu::interpret(job.call.type, launch, args);
     }
-    if (isCopied) move(request.output, output.base[rank_], call.outputBytes);
+    if (isCopied) move(job.request.output, output.base[rank_], job.call.outputBytes);
     turn.end();
   }
 
