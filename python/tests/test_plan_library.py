@@ -95,8 +95,10 @@ def results_of(plan, inputs):
         executor.execute(rank, inputs[rank].ctypes.data, result.ctypes.data, result.nbytes, result.nbytes,
                          mscclpp.utils.torch_dtype_to_mscclpp_dtype(result.dtype),
                          mscclpp.ExecutionPlan(plan, rank))  # fmt: skip
+        assert executor.memory().contexts == 1 and executor.memory().scratch_bytes > 0
         bootstrap.barrier()
         executor.reset()
+        assert executor.memory().contexts == executor.memory().buffers == executor.memory().staging_bytes == 0
         return result.tobytes()
 
     return run_threads(len(inputs), body)

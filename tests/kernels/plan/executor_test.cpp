@@ -3,7 +3,6 @@
 #include <fstream>
 #include <functional>
 #include <memory>
-#include <span>
 #include <thread>
 
 #include "executor_cases.hpp"
@@ -19,7 +18,6 @@
 #include "mscclpp/kernels/plan/text.hpp"
 #include "mscclpp/kernels/plan/xml.hpp"
 #include "mscclpp/plan/program.hpp"
-#include "mscclpp/plan/static_role.hpp"
 #include "tests/host/spawned_ranks.hpp"
 #include "tests/kernels/element_types.hpp"
 
@@ -436,43 +434,34 @@ TEST_CASE("a plan of a file") {
   CHECK_THROWS_WITH_AS(ExecutionPlan(plan::NamedPlan{}, 0), doctest::Contains("plan"), Error);
 }
 
-namespace {
-
-constexpr plan::Plan constantTwoShot() {
-  return plan::twoShotPlan(2, 2);
-}
-struct ConstantTwoShot {
-  static constexpr auto value = plan::freeze<constantTwoShot>();
-};
-
-}  // namespace
-
 TEST_CASE("a plan that is a constant runs in a kernel of the caller's, in calls among the executor's own") {
   onRanks(2, [&](const Rank& rank) {
-    const ExecutionPlan plan({constantTwoShot(), "constant", {}}, rank.rank);
+    const ExecutionPlan plan = executionPlan(constantTwoShot(), rank.rank);
     Executor executor(rank.communicator, scratchBytes, DeviceType::CPU);
-    std::vector<float> input(1000), output(1000);
+    std::vector<float> input(1001), output(1001);
+    GridBarrier barrier{};
+    float value = 0;
     int launches = 0;
     const auto launch = [&](const PlanKernel& kernel) {
       ++launches;
       CHECK(kernel.blocks == 2);
       CHECK(kernel.threads % 32 == 0);
-      for (float& element : std::span(static_cast<float*>(kernel.input), input.size()))
-        element = static_cast<float>(launches + rank.rank);
       plan::withStaticRank<ConstantTwoShot>(rank.rank, [&]<int own>() {
         emulation::launch<32>({.blocks = kernel.blocks, .threads = 32}, [&](int, const auto& grid) {
-          plan::executeStatic<float, Sum, ConstantTwoShot, own>(grid, kernel.args);
+          produceReduceDouble<own>(grid, kernel.args, &barrier, static_cast<float*>(kernel.input),
+                                   static_cast<float*>(kernel.output), input.size(), value + static_cast<float>(own));
         });
       });
     };
     const std::size_t bytes = input.size() * sizeof(float);
     for (int call = 1; call <= 3; ++call) {
+      value = static_cast<float>(call);
       executor.execute(rank.rank, input.data(), output.data(), bytes, bytes, DataType::FLOAT32, plan, nullptr, launch);
       CHECK(launches == call);
-      CHECK(output == std::vector<float>(1000, static_cast<float>(2 * call + 1)));
+      CHECK(output == doubledSums(output.size(), value));
       std::fill(input.begin(), input.end(), 3.0f);
       executor.execute(rank.rank, input.data(), output.data(), bytes, bytes, DataType::FLOAT32, plan, nullptr);
-      CHECK(output == std::vector<float>(1000, 6.0f));
+      CHECK(output == std::vector<float>(output.size(), 6.0f));
     }
     executor.execute(rank.rank, nullptr, nullptr, 0, 0, DataType::FLOAT32, plan, nullptr, launch);
     CHECK(launches == 3);

@@ -1,8 +1,11 @@
 // Plans on GPUs, one process per rank: specialised and interpreted, enqueued and replayed in graphs.
+#include <chrono>
 #include <functional>
+#include <vector>
 
 #include "executor_cases.hpp"
 #include "mscclpp/host/cuda/gpu_buffer.hpp"
+#include "mscclpp/kernel.cuh"
 #include "tests/kernels/gpu_rank.cuh"
 
 using namespace mscclpp;
@@ -69,6 +72,12 @@ class GpuCalls {
   GpuBuffer<char> out_;
   std::vector<std::byte> expected_;
 };
+
+template <int rank>
+__global__ void fusedKernel(plan::ExecutionArgs args, GridBarrier* barrier, float* input, float* output,
+                            std::size_t count, float value) {
+  produceReduceDouble<rank>(gpu::Grid(), args, barrier, input, output, count, value);
+}
 
 struct Stream {
   Stream() { MSCCLPP_CUDATHROW(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking)); }
@@ -159,4 +168,50 @@ TEST_CASE("averages of plans on GPUs: a rank" * doctest::skip()) {
     rank.sockets->barrier();
   }
   rank.report("averages of plans, specialised and interpreted, beside sums");
+}
+
+TEST_CASE("a plan that is a constant in a kernel of the caller's, on GPUs") {
+  runAsProcesses(2, "a plan that is a constant in a kernel of the caller's, on GPUs: a rank",
+                 std::chrono::seconds(timeoutSeconds), -1);
+}
+TEST_CASE("a plan that is a constant in a kernel of the caller's, on GPUs: a rank" * doctest::skip()) {
+  const GpuRank rank;
+  const Stream stream;
+  Executor executor(rank.communicator, 32 << 20, DeviceType::GPU);
+  const ExecutionPlan plan = executionPlan(constantTwoShot(), rank.rank);
+  const GpuBuffer<float> input(5003), output(5003);
+  const GpuBuffer<GridBarrier> barrier(1);
+  gpuMemset(barrier.data(), 0, barrier.bytes());
+  float value = 0;
+  const auto execute = [&] {
+    executor.execute(rank.rank, input.data(), output.data(), input.bytes(), output.bytes(), DataType::FLOAT32, plan,
+                     stream.stream, [&](const PlanKernel& kernel) {
+                       plan::withStaticRank<ConstantTwoShot>(rank.rank, [&]<int own>() {
+                         fusedKernel<own><<<kernel.blocks, kernel.threads, 0, kernel.stream>>>(
+                             kernel.args, barrier.data(), static_cast<float*>(kernel.input),
+                             static_cast<float*>(kernel.output), input.nelems(), value + static_cast<float>(own));
+                       });
+                       MSCCLPP_CUDATHROW(cudaGetLastError());
+                     });
+  };
+  const auto compare = [&] {
+    MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream.stream));
+    executor.check();
+    std::vector<float> result(output.nelems());
+    gpuMemcpy(result.data(), output.data(), result.size());
+    CHECK(result == doubledSums(result.size(), value));
+    gpuMemset(output.data(), poisonByte, output.bytes());
+  };
+  for (int call = 0; call < 5; ++call) {
+    value = static_cast<float>(call);
+    execute();
+    compare();
+  }
+  const Graph graph(stream.stream, execute);
+  for (int replay = 0; replay < 3; ++replay) {
+    graph.launch();
+    compare();
+  }
+  rank.sockets->barrier();
+  rank.report("a plan in a kernel of the caller's, also in a graph");
 }
