@@ -9,22 +9,10 @@ namespace {
 
 namespace fusion = cutlass::epilogue::fusion;
 constexpr int ranks = 2;
-constexpr auto nearest = cutlass::FloatRoundStyle::round_to_nearest;
 
-// columnScale * (rowScale * accumulator)
-constexpr CutlassTile tile{.rows = 128,
-                           .columns = 128,
-                           .depth = 128,
-                           .clusterRows = 1,
-                           .clusterColumns = 2,
-                           .schedule = CutlassSchedule::Cooperative};
-using TileShape = cute::Shape<cute::Int<tile.rows>, cute::Int<tile.columns>, cute::Int<tile.depth>>;
-using RowScales = fusion::Sm90ColBroadcast<0, TileShape, float>;
-using ColumnScales = fusion::Sm90RowBroadcast<0, TileShape, float>;
-using Multiply = fusion::Sm90Compute<cutlass::multiplies, float, float, nearest>;
-using Scales = fusion::Sm90EVT<Multiply, ColumnScales, fusion::Sm90EVT<Multiply, RowScales, fusion::Sm90AccFetch>>;
 using Contribution = ContributeTiles<cutlass::bfloat16_t, ranks, RowDelivery::ToOwner>;
-using Fp8 = EvtRowExchange<StockGemm<tile, cutlass::float_e4m3_t, void, fusion::Sm90EVT<Contribution, Scales>>::Type>;
+using Fp8 = EvtRowExchange<
+    StockGemm<fp8Tile, cutlass::float_e4m3_t, void, fusion::Sm90EVT<Contribution, ScaleTree<float>::Type>>::Type>;
 
 constexpr CutlassTile narrowTile{.rows = 64,
                                  .columns = 48,
@@ -43,8 +31,7 @@ const auto noScales = [](auto&, const float*, const float*) {};
 TEST_CASE("CUTLASS: a visitor tree in fp8 with scales of rows and columns, and reduce-scatter") {
   checkGemm<Fp8, ranks>({{384, 648, 256}, {500, 648, 144}, {3, 648, 16}}, true,
                         [](auto& thread, const float* rowScales, const float* columnScales) {
-                          thread.op_0.op_0.ptr_row = columnScales;
-                          thread.op_0.op_1.op_0.ptr_col = rowScales;
+                          setScales(thread.op_0, rowScales, columnScales);
                         });
 }
 TEST_CASE("CUTLASS: a visitor tree with narrow tiles, and reduce-scatter") {

@@ -21,6 +21,33 @@
 
 namespace mscclpp::test {
 
+/// A cooperative kernel in fp8.
+inline constexpr CutlassTile fp8Tile{.rows = 128,
+                                     .columns = 128,
+                                     .depth = 128,
+                                     .clusterRows = 1,
+                                     .clusterColumns = 2,
+                                     .schedule = CutlassSchedule::Cooperative};
+
+/// Its visitor tree with scales of rows and columns: columnScale * (rowScale * accumulator), as Output. setScales()
+/// sets its arguments.
+template <class Output>
+struct ScaleTree {
+  template <class T>
+  using Multiply =
+      cutlass::epilogue::fusion::Sm90Compute<cutlass::multiplies, T, float, cutlass::FloatRoundStyle::round_to_nearest>;
+  using TileShape = cute::Shape<cute::Int<fp8Tile.rows>, cute::Int<fp8Tile.columns>, cute::Int<fp8Tile.depth>>;
+  using RowScales = cutlass::epilogue::fusion::Sm90ColBroadcast<0, TileShape, float>;
+  using ColumnScales = cutlass::epilogue::fusion::Sm90RowBroadcast<0, TileShape, float>;
+  using Type = cutlass::epilogue::fusion::Sm90EVT<
+      Multiply<Output>, ColumnScales,
+      cutlass::epilogue::fusion::Sm90EVT<Multiply<float>, RowScales, cutlass::epilogue::fusion::Sm90AccFetch>>;
+};
+inline constexpr auto setScales = [](auto& tree, const float* rowScales, const float* columnScales) {
+  tree.op_0.ptr_row = columnScales;
+  tree.op_1.op_0.ptr_col = rowScales;
+};
+
 /// out = sum over the ranks of a * b^T, with a of m x k and b of n x k elements on each rank.
 struct GemmShape {
   int m, n, k;
