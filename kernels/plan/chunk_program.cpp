@@ -40,13 +40,7 @@ class ProgramTrace {
 
   ProgramTrace(const ProgramOptions& given, const Origin& origin) : options(given) {
     const Collective& collective = options.collective;
-    if (collective.ranks < 1) fail(origin, "the collective has ", collective.ranks, " ranks");
-    if (collective.chunksPerPart() < 1) fail(origin, "the collective has no chunks");
-    if (const std::string reason = plan::refusesSize(collective); !reason.empty()) fail(origin, reason);
-    if (options.instances < 1 || options.instances > plan::maxInstances) {
-      fail(origin, "instances is ", options.instances, "; it is 1 to ", plan::maxInstances,
-           ": the blocks of all instances are resident on a GPU at once");
-    }
+    if (const std::string why = plan::refusesProgram(collective, options.instances); !why.empty()) fail(origin, why);
     program.header = {.collective = collective.kind,
                       .ranks = collective.ranks,
                       .root = collective.root,
@@ -120,10 +114,7 @@ class ProgramTrace {
          " was overwritten since; take a new one with chunk()");
   }
   void record(TracedOperation operation, const Origin& origin) {
-    if (countOf(operations) == plan::maxProgramOperations) {
-      fail(origin, "the program has more than ", plan::maxProgramOperations,
-           " operations, too many for its plan to be checked: use fewer ranks or chunks");
-    }
+    if (const std::string why = plan::refusesOperations(countOf(operations) + 1); !why.empty()) fail(origin, why);
     for (const auto& [name, number] : {std::pair{"sendtb", operation.sendBlock}, {"recvtb", operation.receiveBlock}}) {
       if (number >= -1 && number < plan::maxRankBlocks) continue;
       fail(origin, name, " is ", number, "; blocks are numbered from 0 to ", plan::maxRankBlocks - 1,

@@ -98,7 +98,9 @@ int Draft::origin(const std::string& text) {
   return countOf(origins) - 1;
 }
 
-std::string refusesSize(const Collective& collective) {
+std::string refusesProgram(const Collective& collective, int instances) {
+  if (collective.ranks < 1) return textOf("the collective has ", collective.ranks, " ranks");
+  if (collective.kind != CollectiveKind::Custom && collective.chunkFactor < 1) return "the collective has no chunks";
   if (collective.ranks > maxPlanRanks) {
     return textOf("the collective has ", collective.ranks, " ranks; the most are ", maxPlanRanks);
   }
@@ -118,9 +120,20 @@ std::string refusesSize(const Collective& collective) {
       chunks += std::int64_t{inputChunksOf(header, r)} + outputChunksOf(header, r);
     }
   }
-  if (chunks <= maxCells) return {};
-  return textOf("the inputs and outputs of ", collective.ranks, " ranks have ", chunks, " chunks; at most ", maxCells,
-                " can be checked: use fewer ranks or chunks");
+  if (chunks > maxCells) {
+    return textOf("the inputs and outputs of ", collective.ranks, " ranks have ", chunks, " chunks; at most ", maxCells,
+                  " can be checked: use fewer ranks or chunks");
+  }
+  if (instances >= 1 && instances <= maxInstances) return {};
+  return textOf("instances is ", instances, "; it is 1 to ", maxInstances,
+                ": the blocks of all instances are resident on a GPU at once");
+}
+
+std::string refusesOperations(int operations) {
+  constexpr int most = 1 << 18;
+  if (operations <= most) return {};
+  return textOf("the program has more than ", most,
+                " operations, too many for its plan to be checked: use fewer ranks or chunks");
 }
 
 void requireName(const std::string& name) {

@@ -59,11 +59,12 @@ struct Draft {
   int origin(const std::string& text);
 };
 
-/// Why a program of the collective could not be checked, whatever it does: too many ranks or chunks. Empty: it could.
-std::string refusesSize(const Collective& collective);
-/// The operations that a program has at most, before it is replicated. A larger plan takes long to compile, and too
-/// much memory to be checked.
-inline constexpr int maxProgramOperations = 1 << 18;
+/// Why there is no program of a collective, whatever it does: no ranks or chunks, more than can be checked, or a number
+/// of instances that is impossible. Empty: there is.
+std::string refusesProgram(const Collective& collective, int instances);
+/// Why a program cannot have so many operations, before it is replicated: a larger plan takes long to compile, and too
+/// much memory to be checked. Empty: it can.
+std::string refusesOperations(int operations);
 
 /// Throws Error(InvalidUsage) for the name of a plan that a form of plans could not hold: one that is longer than 256
 /// bytes, has control characters or is not UTF-8.

@@ -32,15 +32,9 @@ template <class... Parts>
 
 plan::Header headerOf(const AlgoSpec& spec, const Origin& origin) {
   const Collective& collective = spec.collective;
-  if (collective.ranks < 1) fail(origin, "the collective has ", collective.ranks, " ranks");
+  if (const std::string why = plan::refusesProgram(collective, spec.instances); !why.empty()) fail(origin, why);
   if (spec.worldSize != 0 && spec.worldSize != collective.ranks) {
     fail(origin, "the program has ", spec.worldSize, " ranks, its collective ", collective.ranks);
-  }
-  if (collective.chunksPerPart() < 1) fail(origin, "the collective has no chunks");
-  if (const std::string reason = plan::refusesSize(collective); !reason.empty()) fail(origin, reason);
-  if (spec.instances < 1 || spec.instances > plan::maxInstances) {
-    fail(origin, "instances is ", spec.instances, "; it is 1 to ", plan::maxInstances,
-         ": the blocks of all instances are resident on a GPU at once");
   }
   if (spec.protocol != "Simple" && spec.protocol != "LL") {
     fail(origin, "protocol is \"", spec.protocol, "\"; it is Simple or LL");
@@ -97,10 +91,7 @@ class ProgramState {
       fail(origin, "thread block ", block, ": blocks are numbered from 0 to ", plan::maxRankBlocks - 1,
            ": all are resident on a GPU at once");
     }
-    if (++recorded > plan::maxProgramOperations) {
-      fail(origin, "the program has more than ", plan::maxProgramOperations,
-           " operations, too many for its plan to be checked: use fewer ranks or chunks");
-    }
+    if (const std::string why = plan::refusesOperations(++recorded); !why.empty()) fail(origin, why);
     auto& blocks = draft.ranks[rank].blocks;
     if (countOf(blocks) <= block) blocks.resize(block + 1);
     auto& steps = blocks[block];

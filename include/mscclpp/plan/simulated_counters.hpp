@@ -19,7 +19,7 @@ class SimulatedCounters {
   /// Reports a counter for which several blocks wait: timing decides who gets which signal.
   constexpr void checkConsumers() {
     for (std::int32_t i = 0; i < countOf(counters_) && !state_.fault; ++i)
-      if (counters_[i].consumers.size() > 1) reportCounter(counters_[i], counters_[i].consumers[0], i);
+      if (counters_[i].consumers.size() > 1) reportCounter(counters_[i], counters_[i].consumers[0], -1, i);
   }
 
   /// Raises the counter that reference `k` of an operation of a block concerns.
@@ -69,7 +69,7 @@ class SimulatedCounters {
           for (const Counter::Raise& raise : counter.raises) acquire(block, operation, raise);
           counter.fullWaits.push_back({index, block.next, block.interval, countOf(counter.raises)});
         } else if (counter.consumers.size() > 1) {
-          reportCounter(counter, index, number);
+          reportCounter(counter, index, block.next, number);
         }
         ++block.reference;
       }
@@ -85,7 +85,7 @@ class SimulatedCounters {
       for (const Counter::FullWait& wait : counter.fullWaits)
         for (std::int32_t i = wait.raises; i < countOf(counter.raises); ++i)
           if (state_.snapshots[counter.raises[i].clock].weak[wait.block] < wait.interval)
-            return reportCounter(counter, wait.block, number);
+            return reportCounter(counter, wait.block, wait.operation, number);
       if (counter.value() == counter.initial) continue;
       if (number >= countOf(state_.plan.channels)) {
         const std::int32_t block = counter.raises.empty() ? counter.consumers[0] : counter.raises.back().block;
@@ -178,9 +178,11 @@ class SimulatedCounters {
     }
     return -1;
   }
-  constexpr void reportCounter(const Counter& counter, std::int32_t index, std::int32_t number) {
+  /// operation: of the block; -1: its first use of the counter.
+  constexpr void reportCounter(const Counter& counter, std::int32_t index, std::int32_t operation,
+                               std::int32_t number) {
     if (state_.fault) return;
-    state_.report(FaultKind::AmbiguousCounter, index, firstUse(index, number));
+    state_.report(FaultKind::AmbiguousCounter, index, operation < 0 ? firstUse(index, number) : operation);
     state_.fault.index =
         number < countOf(state_.plan.channels)
             ? number - state_.plan.rankPlans[state_.rankOf(index)].channels.first
