@@ -44,6 +44,16 @@ inline void runAsThreads(int nRanks, const RankBody& body) {
   for (const auto& failure : failures) CHECK(failure == "");
 }
 
+/// The filter of doctest that only a test case of this name passes: a comma would begin another filter.
+inline std::string asFilter(const std::string& testCase) {
+  std::string filter;
+  for (const char c : testCase) {
+    if (c == ',' || c == '\\') filter += '\\';
+    filter += c;
+  }
+  return filter;
+}
+
 /// Starts this program once per rank, to run only the test case `testCase`. That case is marked doctest::skip() and
 /// gets its bootstrap from bootstrapOfProcess(). A rank that fails, or runs longer than `limit`, fails the test. Rank
 /// `killedRank` must be killed by SIGKILL. If `variables` are given, rank i has variables[i], "NAME=value", in its
@@ -75,7 +85,7 @@ inline void runAsProcesses(int nRanks, const std::string& testCase,
     std::vector<char*> environment;
     for (auto& word : words) environment.push_back(word.data());
     environment.push_back(nullptr);
-    std::string arguments[] = {"rank", "--test-case=" + testCase, "--no-skip", "--minimal", "--no-intro"};
+    std::string arguments[] = {"rank", "--test-case=" + asFilter(testCase), "--no-skip", "--minimal", "--no-intro"};
     std::vector<char*> argv;
     for (auto& argument : arguments) argv.push_back(argument.data());
     argv.push_back(nullptr);

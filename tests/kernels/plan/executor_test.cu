@@ -170,11 +170,11 @@ TEST_CASE("averages of plans on GPUs: a rank" * doctest::skip()) {
   rank.report("averages of plans, specialised and interpreted, beside sums");
 }
 
-TEST_CASE("a plan that is a constant in a kernel of the caller's, on GPUs") {
-  runAsProcesses(2, "a plan that is a constant in a kernel of the caller's, on GPUs: a rank",
+TEST_CASE("GPUs: a plan that is a constant in a kernel of the caller's") {
+  runAsProcesses(2, "GPUs: a plan that is a constant in a kernel of the caller's: a rank",
                  std::chrono::seconds(timeoutSeconds), -1);
 }
-TEST_CASE("a plan that is a constant in a kernel of the caller's, on GPUs: a rank" * doctest::skip()) {
+TEST_CASE("GPUs: a plan that is a constant in a kernel of the caller's: a rank" * doctest::skip()) {
   const GpuRank rank;
   const Stream stream;
   Executor executor(rank.communicator, 32 << 20, DeviceType::GPU);
