@@ -21,6 +21,7 @@
 
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "socketpair_bootstrap.hpp"
+#include "tests/test_case_filter.hpp"
 
 namespace mscclpp::test {
 
@@ -42,16 +43,6 @@ inline void runAsThreads(int nRanks, const RankBody& body) {
   }
   for (auto& thread : threads) thread.join();
   for (const auto& failure : failures) CHECK(failure == "");
-}
-
-/// The filter of doctest that only a test case of this name passes: a comma would begin another filter.
-inline std::string asFilter(const std::string& testCase) {
-  std::string filter;
-  for (const char c : testCase) {
-    if (c == ',' || c == '\\') filter += '\\';
-    filter += c;
-  }
-  return filter;
 }
 
 /// Starts this program once per rank, to run only the test case `testCase`. That case is marked doctest::skip() and

@@ -19,6 +19,7 @@
 #include "mscclpp/jit/collective.hpp"
 #include "mscclpp/jit/toolchain.hpp"
 #include "temporary_folder.hpp"
+#include "tests/test_case_filter.hpp"
 
 using namespace mscclpp;
 using mscclpp::test::TemporaryFolder;
@@ -60,8 +61,8 @@ std::string errorOf(const jit::CompileRequest& request, ErrorCode code = ErrorCo
 /// Starts this program to run one test case, with variables "NAME=value ..." in its environment.
 std::FILE* start(const std::string& testCase, const std::string& variables) {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const std::string command =
-      "MSCCLPP_JIT_TEST_PROCESS=1 " + variables + " '" + self + "' --no-skip --test-case='" + testCase + "' 2>&1";
+  const std::string command = "MSCCLPP_JIT_TEST_PROCESS=1 " + variables + " '" + self + "' --no-skip --test-case='" +
+                              test::asFilter(testCase) + "' 2>&1";
   std::FILE* process = ::popen(command.c_str(), "r");
   REQUIRE(process != nullptr);
   return process;

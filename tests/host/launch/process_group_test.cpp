@@ -24,6 +24,7 @@
 
 #include "mscclpp/host/base/error.hpp"
 #include "tests/host/ranks.hpp"
+#include "tests/test_case_filter.hpp"
 
 using namespace mscclpp;
 using namespace std::chrono_literals;
@@ -53,7 +54,7 @@ std::string captureStderr(const std::function<void()>& call) {
 std::string launch(int numRanks, const std::string& name) {
   int status = -1;
   const std::string text = captureStderr([&] {
-    status = runRanks(numRanks, {"ranks", "--no-skip", "--out=/dev/null", "--test-case=" + name},
+    status = runRanks(numRanks, {"ranks", "--no-skip", "--out=/dev/null", "--test-case=" + test::asFilter(name)},
                       [](ProcessGroup&) { throw std::logic_error("the launching process is no rank"); });
   });
   CHECK(status == (text.empty() ? 0 : 1));
