@@ -44,7 +44,7 @@ struct Options {
   int ranks = 0;
   int split = 0;
   std::vector<int> rows{1, 16, 64, 256, 2048, 8192};
-  std::string model;
+  std::string model, layer;
   bool nccl = false;
   std::string ncclLibrary, cublasLibrary;
   bool json = false;
@@ -59,6 +59,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
       .range(1, 64);
   commandLine.add("--rows", options.rows, "tokens, such as 1,64,8192").range(1, 1 << 16);
   commandLine.add("--model", options.model, "llama-70b, llama-405b or qwen3-32b; default: all");
+  commandLine.add("--layer", options.layer, "only layers whose names contain this, such as RS; default: all");
   commandLine.add("--calls", options.timing.calls, "calls per measurement, in one graph").range(1, 10'000);
   commandLine.add("--repeats", options.timing.repeats, "number of measurements; their median is reported")
       .range(1, 10'000);
@@ -126,7 +127,9 @@ class Bench {
     const std::size_t split = options_.split > 0 ? static_cast<std::size_t>(options_.split) : ranks();
     for (const Model& model : models) {
       if (!options_.model.empty() && options_.model != model.name) continue;
-      for (const Layer& layer : layersOf(model, split)) measureLayer(layer);
+      for (const Layer& layer : layersOf(model, split)) {
+        if (layer.name.find(options_.layer) != std::string::npos) measureLayer(layer);
+      }
     }
     collectives_->check();
     bootstrap_->barrier();

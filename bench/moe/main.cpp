@@ -36,7 +36,7 @@ struct Options {
   int topk = 8;
   int blocks = 0;
   int lowLatencyBlocks = 0;
-  std::vector<int> senders{0};
+  std::vector<int> senders{-1};
   bool bf16 = false;
   bool quantise = false;
   bool bulk = false;
@@ -66,8 +66,9 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
       .range(0, 511);
   commandLine
       .add("--senders", options.senders,
-           "blocks of a dispatch of the bandwidth form that only send, such as 0,32,48; 0: each sends and receives")
-      .range(0, 511);
+           "blocks of the bandwidth form that only send, such as 0,32,48; 0: each sends and receives; -1: the buffer's "
+           "defaults for dispatch and combine")
+      .range(-1, 511);
   commandLine.addFlag("--bulk", options.bulk, "the bandwidth form sends by bulk copies, if it does not quantise");
   commandLine.addFlag("--bf16", options.bf16, "dispatch bf16; default: fp8 with scales");
   commandLine.addFlag("--quantise", options.quantise, "dispatch fp8 that is quantised from bf16 in the kernel");
@@ -125,7 +126,7 @@ class Bench {
           options_.bf16       ? "bf16"
           : options_.quantise ? "bf16 to fp8"
                               : "fp8",
-          senders_ > 0 ? fmt::format("{} blocks only send; ", senders_) : "", backend_->description(),
+          senders_ >= 0 ? fmt::format("{} blocks only send; ", senders_) : "", backend_->description(),
           nccl_ ? "NCCL " + nccl_->version() + "; " : "", options_.timing.calls, options_.timing.repeats);
       fmt::print("# {:>6} {:>8} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10} {:>10}\n", "tokens", "call", "MB to peers",
                  "low lat.", "bandwidth", "NCCL", "link", "GB/s", "x (6+link)");
@@ -146,7 +147,8 @@ class Bench {
             .blocks = options.blocks,
             .lowLatencyBlocks = options.lowLatencyBlocks,
             .bulkCopies = options.bulk,
-            .sendingBlocks = senders};
+            .sendingBlocks = std::max(senders, 0),
+            .combineSendingBlocks = senders};
   }
   int rank() const { return bootstrap_->getRank(); }
 

@@ -254,6 +254,8 @@ class Buffer::State {
     call.window = formOf(form).combine->scratch().window();
     call.epochs = {formOf(form).combine->epochs()};
     call.dispatches = {formOf(form).dispatch->epochs()};
+    const int senders = config_.combineSendingBlocks;
+    call.sendingBlocks = senders >= 0 ? senders : call.blocks / 2 / 8 * 8;
     call.results = results;
     call.output = output;
     enqueue(call);

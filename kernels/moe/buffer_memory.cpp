@@ -30,7 +30,8 @@ void requireValid(const BufferConfig& config, int ranks) {
   require(config.experts / ranks <= 65535, "a rank has at most 65535 experts");
   require(config.alignment > 0 && config.alignment <= 65536,
           "alignment is " + std::to_string(config.alignment) + "; it must be 1 (none) to 65536 rows");
-  require(config.blocks >= 0 && config.lowLatencyBlocks >= 0 && config.sendingBlocks >= 0,
+  require(config.blocks >= 0 && config.lowLatencyBlocks >= 0 && config.sendingBlocks >= 0 &&
+              config.combineSendingBlocks >= -1,
           "the number of blocks is negative");
   const Dimensions many{config.maxTokens, config.topk, config.experts, ranks};
   const auto few = std::uint64_t{config.maxLowLatencyTokens} * static_cast<std::uint64_t>(config.experts);

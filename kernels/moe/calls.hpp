@@ -40,6 +40,7 @@ struct MoeDispatchCall : MoeCall {
 };
 struct MoeCombineCall : MoeCall {
   EpochWords dispatches;
+  int sendingBlocks;
   const void* results;
   void* output;
 };
@@ -133,6 +134,7 @@ int runCombine(const MoeCombineCall& call, const Launch& launch) {
   fill(args, call);
   args.scratch = Collective::scratchFor(call.dimensions, call.rowPacks);
   args.dispatches = call.dispatches;
+  args.sendingBlocks = call.sendingBlocks;
   return launch.template operator()<Collective>(
       args, moe::ExpertResults<bf16>{static_cast<const bf16*>(call.results), call.rowPacks},
       moe::TokenRows<bf16>{static_cast<bf16*>(call.output), call.rowPacks});

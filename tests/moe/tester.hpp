@@ -75,7 +75,7 @@ struct MoeParameters {
   int sentCall;    ///< -1: none; its dispatch, with the handle of the call before, is sent and not received
   int maxBlocks;
   int ranksPerHost;   ///< over ports: so many ranks in a row have mapped each other's windows
-  int sendingBlocks;  ///< of rank 0 in a dispatch; the next rank has one more, up to 3, and then 0
+  int sendingBlocks;  ///< of rank 0; the next rank has one more, up to 3, and then 0
   Window<> dispatchScratch, combineScratch, epochs, memory;
   MoePorts dispatchPorts, combinePorts;
   MoeOffsets at;
@@ -133,7 +133,10 @@ struct SlowSink {
     if (index == 0) moeDelay(slowness);
     to.pack(row, index, word);
   }
-  MSCCLPP_INLINE void scale(std::uint32_t row, std::uint32_t group, float value) const { to.scale(row, group, value); }
+  MSCCLPP_INLINE void scalePack(std::uint32_t row, std::uint32_t group, std::uint32_t count,
+                                const Word128& word) const {
+    to.scalePack(row, group, count, word);
+  }
 };
 
 template <class Transport, RowKind kind>
@@ -218,6 +221,7 @@ struct MoeBody {
       combine.dimensions = p.dimensions;
       combine.handle = handle;
       combine.dispatches = dispatch.epochs;
+      combine.sendingBlocks = dispatch.sendingBlocks;
       const moe::ExpertResults<bf16> results{local<bf16>(rank, p.at.results + shift), p.resultPacks};
       const moe::TokenRows<bf16> combined{local<bf16>(rank, p.at.combined + shift), p.resultPacks};
 

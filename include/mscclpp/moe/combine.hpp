@@ -24,6 +24,9 @@ struct CombineArgs : RowArgs<Ranks, Transport> {
   Handle handle;          ///< of the dispatch
   EpochWords dispatches;  ///< of the dispatch: after a failed one the handle is unfit, and combine does nothing
   Phase phase;
+  /// Over a transport with row flags, in a call that is not split: so many blocks send and do nothing else, and the
+  /// others receive. 0, or not less than all blocks: each does both.
+  int sendingBlocks;
 };
 
 /// The results of this rank's experts: a source of Combine. Another type with this function may take its place.
@@ -72,15 +75,18 @@ struct Combine {
 
   /// The scratch for rows of `rowPacks` packs.
   static MSCCLPP_HOST_DEVICE Scratch scratchFor(const Dimensions& dimensions, std::uint32_t rowPacks) {
+    const std::uint32_t steps = (rowPacks + stepPacks - 1) / stepPacks;
     return {.maxRows = dimensions.maxTokens,
             .rowPacks = rowPacks,
             .extraPacks = 0,
             .countWords = 0,
+            .flagsPerRow = Transport::usesPorts ? 1 : steps,  // a part is two requests to the proxy
             .ranks = dimensions.ranks};
   }
   static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
     return shape.blocks >= 1 && shape.blocks <= maxBlocks && args.dimensions.isValid() && args.scratch.isValid() &&
-           args.dimensions.ranks == args.team.size() && args.count <= args.dimensions.maxTokens;
+           args.dimensions.ranks == args.team.size() && args.count <= args.dimensions.maxTokens &&
+           args.sendingBlocks >= 0;
   }
 
   /// Returns whether all waits of the calling thread succeeded.
@@ -107,6 +113,12 @@ struct Combine {
     struct Sum {
       float at[n][packSize<T>];
     };
+    static constexpr int held = (maxTopk + width - 1) / width;  ///< entries of a row that a lane holds
+    /// The entries of a row that this rank's experts got: lane l has those of choices l, l + width, ...
+    struct Entries {
+      std::uint32_t positions[held];  ///< -1: none
+      std::uint32_t weights[held];    ///< the bits of a float
+    };
 
     const GridType& grid;
     const Args& args;
@@ -120,7 +132,7 @@ struct Combine {
       if (session.hasStopped() || args.dispatches.hasStopped(EpochWords::stopped - 1)) return false;
       const bool sends = args.phase != Phase::Receive;
       const bool receives = args.phase != Phase::Send;
-      const auto share = session.share(args.phase, grid.warpCount());
+      const auto share = session.share(args.phase, grid.warpCount(), args.sendingBlocks);
       const auto end = [&] {
         if (!receives) return session.suspend();
         return session.finish([&](int from) { return rowsFrom(from); });
@@ -156,61 +168,93 @@ struct Combine {
     MSCCLPP_INLINE std::uint32_t packOf(std::uint32_t step, int i) const {
       return step * stepPacks + static_cast<std::uint32_t>(i * width + session.warp().rank());
     }
-    /// Items are the steps of a row or, where rows have flags, the rows.
-    MSCCLPP_INLINE std::uint32_t itemsPerRow() const { return Transport::hasRowFlags ? 1 : args.scratch.steps(); }
+    /// An item is what a warp sends or receives at once: a part of a row. Steps, as parts, are complete while the
+    /// caches still have them, and a few rows are the work of many warps.
+    MSCCLPP_INLINE std::uint32_t itemsPerRow() const { return args.scratch.flagsPerRow; }
 
     // ---- sending ----
 
+    /// An item to send, which walks over the items of this warp.
+    struct Sending {
+      int to = -1;  ///< -1: none
+      std::uint32_t row = 0, part = 0;
+      int order = 0;            ///< of the rank: RowSession::rankInOrder()
+      std::uint32_t index = 0;  ///< of the item among those of the rank
+    };
+    /// Moves on by so many items.
+    MSCCLPP_INLINE void advance(Sending& item, std::uint32_t distance) const {
+      const std::uint32_t perRow = itemsPerRow();
+      item.to = -1;
+      for (item.index += distance; item.order < args.team.size() - (addsOwnPart ? 1 : 0); ++item.order) {
+        const int to = session.rankInOrder(item.order);  // this one is the last
+        const std::uint32_t items = args.handle.received[to] * perRow;
+        if (item.index < items) {
+          item.to = to;
+          item.row = item.index / perRow;
+          item.part = item.index % perRow;
+          return;
+        }
+        item.index -= items;
+      }
+    }
+    MSCCLPP_INLINE void publish(const Sending& item) const {
+      if (Transport::hasRowFlags && item.to >= 0) session.publish(item.to, item.row, item.part);
+    }
+
+    /// The entries of the next item are loaded before the results of one, and an item is published once the results of
+    /// the next one are there: by then its stores have arrived, for which a release waits.
     MSCCLPP_INLINE void send(std::uint32_t first, std::uint32_t stride) {
       if constexpr (Transport::hasRowFlags) {  // after waits
         if (session.failed()) return;
       }
-      const std::uint32_t perRow = itemsPerRow();
-      std::uint32_t item = first;
-      for (int i = 0; i < args.team.size() - (addsOwnPart ? 1 : 0); ++i) {
-        const int to = session.rankInOrder(i);  // this one is the last
-        const std::uint32_t items = args.handle.received[to] * perRow;
-        for (; item < items; item += stride) {
-          const std::uint32_t row = item / perRow;
-          if constexpr (Transport::hasRowFlags) {
-            for (std::uint32_t step = 0; step < args.scratch.steps(); ++step) sendStep(to, row, step);
-            session.publish(to, row);
-          } else {
-            sendStep(to, row, item % perRow);
+      const std::uint32_t steps = args.scratch.steps() / itemsPerRow();
+      Sending item, sent;
+      advance(item, first);
+      Entries entries = entriesOf(item.to, item.row);
+      while (item.to >= 0) {
+        Sending next = item;
+        advance(next, stride);
+        const Entries following = entriesOf(next.to, next.row);
+        for (std::uint32_t step = item.part * steps; step < (item.part + 1) * steps; ++step) {
+          const Sum sum = partOf(entries, step);
+          publish(sent);
+          sent.to = -1;
+          MSCCLPP_UNROLL
+          for (int i = 0; i < n; ++i) {
+            const std::uint32_t pack = packOf(step, i);
+            if (pack < args.scratch.rowPacks) {
+              session.send(item.to, args.scratch.dataSlot(item.row, pack), toWord<T>(rounded(sum, i)));
+            }
           }
         }
-        item -= items;
+        sent = item;
+        item = next;
+        entries = following;
       }
+      publish(sent);
     }
-
-    MSCCLPP_INLINE void sendStep(int to, std::uint32_t row, std::uint32_t step) const {
-      const Sum sum = partOf(to, row, step);
-      MSCCLPP_UNROLL
-      for (int i = 0; i < n; ++i) {
-        const std::uint32_t pack = packOf(step, i);
-        if (pack < args.scratch.rowPacks) {
-          session.send(to, args.scratch.dataSlot(row, pack), toWord<T>(rounded(sum, i)));
-        }
-      }
-    }
-    /// What this rank's experts contribute to a row that they got from a rank. One load of the warp reads all entries
-    /// of the row, and the loads of `batch` results are in flight together. Called by all lanes.
-    MSCCLPP_INLINE Sum partOf(int from, std::uint32_t row, std::uint32_t step) const {
-      constexpr int batch = Transport::hasRowFlags ? 2 : 4;  // as many as registers hold
-      constexpr int held = (maxTopk + width - 1) / width;    // entries of a lane
-      static_assert(maxTopk % batch == 0);
-      const auto& warp = session.warp();
-      const std::size_t entry = Handle::entry(args.dimensions, from, row);
-      std::uint32_t positions[held];
-      std::uint32_t weights[held];
+    /// The entries of a row that this rank's experts got from a rank, by one load of the warp; none if `from` is
+    /// negative. Called by all lanes.
+    MSCCLPP_INLINE Entries entriesOf(int from, std::uint32_t row) const {
+      Entries entries = {};
+      if (from < 0) return entries;
+      const std::size_t first = Handle::entry(args.dimensions, from, row);
       MSCCLPP_UNROLL
       for (int q = 0; q < held; ++q) {
-        const int choice = q * width + warp.rank();
-        const std::size_t at = entry + static_cast<std::size_t>(choice);
+        const int choice = q * width + session.warp().rank();
+        const std::size_t at = first + static_cast<std::size_t>(choice);
         const bool isEntry = choice < args.dimensions.topk;
-        positions[q] = static_cast<std::uint32_t>(isEntry ? args.handle.positions[at] : -1);
-        weights[q] = isEntry ? arch::bitCast<std::uint32_t>(args.handle.weights[at]) : 0u;
+        entries.positions[q] = static_cast<std::uint32_t>(isEntry ? args.handle.positions[at] : -1);
+        entries.weights[q] = isEntry ? arch::bitCast<std::uint32_t>(args.handle.weights[at]) : 0u;
       }
+      return entries;
+    }
+    /// What this rank's experts contribute to a row. The loads of `batch` results are in flight together. Called by all
+    /// lanes.
+    MSCCLPP_INLINE Sum partOf(const Entries& entries, std::uint32_t step) const {
+      constexpr int batch = Transport::hasRowFlags ? 2 : 4;  // as many as registers hold
+      static_assert(maxTopk % batch == 0);
+      const auto& warp = session.warp();
       Sum sum = {};
       MSCCLPP_NO_UNROLL
       for (int first = 0; first < args.dimensions.topk; first += batch) {
@@ -221,8 +265,8 @@ struct Combine {
         MSCCLPP_UNROLL
         for (int c = 0; c < batch; ++c) {
           const int choice = first + c;
-          position[c] = warp.shuffle(positions[choice / width], choice % width);
-          weight[c] = arch::bitCast<float>(warp.shuffle(weights[choice / width], choice % width));
+          position[c] = warp.shuffle(entries.positions[choice / width], choice % width);
+          weight[c] = arch::bitCast<float>(warp.shuffle(entries.weights[choice / width], choice % width));
           // What follows the first -1 is of earlier calls.
           isPresent[c] = static_cast<std::int32_t>(position[c]) >= 0 && (c == 0 || isPresent[c > 0 ? c - 1 : 0]);
         }
@@ -260,38 +304,67 @@ struct Combine {
 
     // ---- receiving ----
 
+    /// The row of the own part of an item's token, -1 if there is none.
+    MSCCLPP_INLINE std::int32_t ownRowOf(std::uint32_t item) const {
+      if (!addsOwnPart || item >= args.count * itemsPerRow()) return -1;
+      return args.handle.indexAt(args.dimensions, item / itemsPerRow(), args.team.rank());
+    }
+    MSCCLPP_INLINE Entries ownEntries(std::int32_t row) const {
+      return entriesOf(row >= 0 ? args.team.rank() : -1, static_cast<std::uint32_t>(row));
+    }
+
+    /// What the own part of an item needs is loaded before the items before it.
     MSCCLPP_INLINE void receive(std::uint32_t first, std::uint32_t stride) {
       if constexpr (Transport::hasRowFlags) {
         if (session.failed()) return;
       }
       const std::uint32_t perRow = itemsPerRow();
-      const std::uint32_t items = static_cast<std::uint32_t>(args.count) * perRow;
+      const std::uint32_t steps = args.scratch.steps() / perRow;
+      const auto items = static_cast<std::uint32_t>(args.count) * perRow;
+      std::int32_t ownRow = ownRowOf(first), nextRow = ownRowOf(first + stride);
+      Entries own = ownEntries(ownRow);
       for (std::uint32_t item = first; item < items; item += stride) {
-        const std::uint32_t token = item / perRow;
-        if constexpr (Transport::hasRowFlags) {
-          for (int from = 0; from < args.team.size(); ++from) {
-            const std::int32_t row = args.handle.indexAt(args.dimensions, token, from);
-            if (row >= 0 && from != args.team.rank()) session.await(from, static_cast<std::uint32_t>(row));
+        const std::int32_t followingRow = ownRowOf(item + 2 * stride);
+        const Entries next = ownEntries(nextRow);
+        const std::uint32_t token = item / perRow, part = item % perRow;
+        for (std::uint32_t step = part * steps; step < (part + 1) * steps; ++step) {
+          Word128 ownWords[n];
+          if (ownRow >= 0) {
+            const Sum sum = partOf(own, step);
+            MSCCLPP_UNROLL
+            for (int i = 0; i < n; ++i) ownWords[i] = toWord<T>(rounded(sum, i));  // as if it had travelled
           }
+          if (step == part * steps) awaitPart(token, part);
           if (session.warp().any(hasFailed(wait))) return;
-          for (std::uint32_t step = 0; step < args.scratch.steps(); ++step) receiveStep(token, step);
-        } else {
-          receiveStep(token, item % perRow);
+          receiveStep(token, step, ownRow >= 0, ownWords);
         }
         if (session.warp().any(hasFailed(wait))) return;
+        ownRow = nextRow;
+        nextRow = followingRow;
+        own = next;
+      }
+    }
+    /// Waits for a part of a token's row from every other rank that sends one.
+    MSCCLPP_INLINE void awaitPart(std::uint32_t token, std::uint32_t part) {
+      if constexpr (Transport::hasRowFlags) {
+        for (int i = 0; i < args.team.size() - 1; ++i) {
+          const int from = args.team.peer(i);
+          const std::int32_t row = args.handle.indexAt(args.dimensions, token, from);
+          if (row >= 0) session.await(from, static_cast<std::uint32_t>(row), part);
+        }
       }
     }
 
-    MSCCLPP_INLINE void receiveStep(std::uint32_t token, std::uint32_t step) {
+    /// ownWords: what the experts of this rank contribute, if `hasOwn`.
+    MSCCLPP_INLINE void receiveStep(std::uint32_t token, std::uint32_t step, bool hasOwn,
+                                    const Word128 (&ownWords)[n]) {
       Sum sum = {};
       if constexpr (addsOwnPart) {
         const int self = args.team.rank();
         addParts(token, step, 0, self, sum);
-        const std::int32_t row = args.handle.indexAt(args.dimensions, token, self);
-        if (row >= 0) {
-          const Sum part = partOf(self, static_cast<std::uint32_t>(row), step);
+        if (hasOwn) {
           MSCCLPP_UNROLL
-          for (int i = 0; i < n; ++i) add(sum, i, rounded(part, i));  // as if it had travelled
+          for (int i = 0; i < n; ++i) add(sum, i, fromWord<T>(ownWords[i]));
         }
         addParts(token, step, self + 1, args.team.size(), sum);
       } else {

@@ -46,6 +46,7 @@ struct Dispatch {
             .rowPacks = rowPacks,
             .extraPacks = headerPacks(dimensions.topk) + (hasScales ? stepScalePacks : 0u),
             .countWords = DispatchCounts::words(dimensions),
+            .flagsPerRow = 1,
             .ranks = dimensions.ranks};
   }
 

@@ -96,29 +96,20 @@ struct DispatchCall {
     }
   }
 
-  /// What a warp does: it sends rows to a part of the ranks, and receives rows.
+  /// What a warp does: it sends rows to a part of the ranks, and receives rows. With blocks that only send, the others
+  /// store the rows from this rank to itself.
   struct Work {
     steps::Part part;
     typename Session::Share share;
   };
   MSCCLPP_INLINE Work work() const {
-    const int blocks = grid.blockCount();
-    const int sending = args.sendingBlocks;
-    if (!divides() || sending >= blocks) return {steps::Part::All, session.share(args.phase, mostSenders())};
-    // The last blocks send: the first one writes counts.
-    const int block = grid.blockIndex();
-    const bool sends = block >= blocks - sending;
-    const int first = sends ? block - (blocks - sending) : block;
-    const int count = sends ? sending : blocks - sending;
-    return {sends ? steps::Part::Remote : steps::Part::Own,
-            {static_cast<std::uint32_t>(grid.warpIndex() * count + first),
-             static_cast<std::uint32_t>(grid.warpCount() * count), true, !sends}};
+    const int wanted = storesOwnRows && !copiesRows ? args.sendingBlocks : 0;
+    Work work{steps::Part::All, session.share(args.phase, mostSenders(), wanted)};
+    if (session.sendingBlocks(args.phase, wanted) == 0) return work;
+    work.part = work.share.sends ? steps::Part::Remote : steps::Part::Own;
+    work.share.sends = true;
+    return work;
   }
-  /// Whether blocks may differ in what they do.
-  MSCCLPP_INLINE bool divides() const {
-    return storesOwnRows && !copiesRows && args.phase == Phase::Both && args.sendingBlocks > 0 && args.team.size() > 1;
-  }
-
   /// The most warps of a block that send.
   MSCCLPP_INLINE int mostSenders() const {
     if constexpr (copiesRows) return Transport::queues;

@@ -33,8 +33,9 @@ struct DispatchArgs : RowArgs<Ranks, Transport> {
   ExpertPlacement placement;
   Handle handle;
   Phase phase;
-  /// Over stores, in a call that is not split: so many blocks send to other ranks and do nothing else, and the others
-  /// store the rows from this rank to itself and receive. 0, or not less than all blocks: each does all of it.
+  /// Over a transport with row flags, in a call that is not split: so many blocks send to other ranks and do nothing
+  /// else, and the others store the rows from this rank to itself and receive. 0, or not less than all blocks: each
+  /// does all of it. Not used with bulk copies.
   int sendingBlocks;
 };
 

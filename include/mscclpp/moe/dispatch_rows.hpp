@@ -15,7 +15,7 @@ namespace mscclpp::moe::wholeRows {
 template <class Call>
 MSCCLPP_INLINE void publish(const Call& call, std::uint32_t token) {
   call.forEachRank(token, [&](int to, std::uint32_t row) {
-    if (to != call.args.team.rank()) call.session.publish(to, row);
+    if (to != call.args.team.rank()) call.session.publish(to, row, 0);
   });
 }
 
@@ -70,7 +70,7 @@ MSCCLPP_INLINE void receiveAll(Call& call, std::uint32_t first, std::uint32_t st
     MSCCLPP_NO_UNROLL
     for (; row < rows; row += stride) {
       std::uint32_t positions[Call::Lanes::held];
-      call.session.await(from, row);
+      call.session.await(from, row, 0);
       if (call.session.warp().any(hasFailed(call.wait))) return;
       MSCCLPP_NO_UNROLL
       for (std::uint32_t step = 0; step < perRow; ++step) {

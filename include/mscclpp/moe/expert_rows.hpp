@@ -3,6 +3,7 @@
 #pragma once
 
 #include "mscclpp/arch/wide.hpp"
+#include "mscclpp/basic/vector.hpp"
 #include "mscclpp/config.hpp"
 #include "mscclpp/moe/routing.hpp"
 #include "mscclpp/moe/row_source.hpp"
@@ -81,7 +82,7 @@ struct Handle {
 };
 
 /// Where dispatch stores rows: a sink of Dispatch. Another type with these functions may take its place. One thread
-/// calls each, once for each pack and scale of a row.
+/// calls each, once for each pack of a row and of its scales.
 struct ExpertRowArray {
   std::byte* rows;         ///< [capacity], 16-byte aligned
   std::uint32_t rowPacks;  ///< packs of a row
@@ -91,8 +92,20 @@ struct ExpertRowArray {
   MSCCLPP_INLINE void pack(std::uint32_t row, std::uint32_t index, const Word128& word) const {
     arch::storeWide(rows + (std::size_t{row} * rowPacks + index) * sizeof(Word128), word);
   }
-  MSCCLPP_INLINE void scale(std::uint32_t row, std::uint32_t group, float value) const {
-    scales[std::size_t{row} * groups + group] = value;
+  /// word: the scales (float) of `count` groups, 1 to 4, from `group` on, which is a multiple of 4. By one store where
+  /// it can be: single words take as many stores as the data.
+  MSCCLPP_INLINE void scalePack(std::uint32_t row, std::uint32_t group, std::uint32_t count,
+                                const Word128& word) const {
+    float* const to = scales + std::size_t{row} * groups + group;
+    if (count == 4 && reinterpret_cast<std::uintptr_t>(to) % sizeof(Word128) == 0) {
+      arch::storeWide(reinterpret_cast<std::byte*>(to), word);
+      return;
+    }
+    const auto values = fromWord<float>(word);
+    MSCCLPP_UNROLL
+    for (std::uint32_t k = 0; k < 4; ++k) {
+      if (k < count) to[k] = values[static_cast<int>(k)];
+    }
   }
 };
 

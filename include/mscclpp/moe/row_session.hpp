@@ -20,11 +20,12 @@ enum class Phase : std::uint32_t { Both, Send, Receive };
 /// One call, or one phase of it, as seen by one thread of a grid. Made by all threads of the grid, on every rank.
 ///
 /// 1. In the phase Send all threads call enter(), with counts if there are any. That announces the call to every rank.
-/// 2. Any warp sends rows: send() of their packs, then publish(). Where rows have flags awaitEntries() comes before.
+/// 2. Any warp sends parts of rows: send() of their packs, then publish(). Where rows have flags awaitEntries() comes
+///    before.
 /// 3. In the phase Receive all threads of a block call awaitEntries(), or threads of it awaitCount(), so that the block
 ///    knows of every rank that it is in the call. Then a warp may report() a number, which follows from the counts, and
 ///    any warp awaits those of other ranks.
-/// 4. Any warp receives rows: await(), then receive().
+/// 4. Any warp receives parts of rows: await(), then receive().
 /// 5. All threads call finish(), or suspend() at the end of a launch that is not the call's last.
 ///
 /// Reuse: every rank waits for the entry, or for counts, of every rank in every call, and a rank enters a call after it
@@ -58,30 +59,45 @@ class RowSession {
   /// The i-th rank in an order that begins after this one and ends with it: i in [0, team().size()).
   MSCCLPP_INLINE int rankInOrder(int i) const { return i == team().size() - 1 ? team().rank() : team().peer(i); }
 
-  /// The share of this warp of the items to send or to receive: first, first + stride, ... Where rows have flags and
-  /// the launch does both, some warps of each block send while the others receive, if there are warps for both: half of
-  /// them, or `most` if that is less.
+  /// The share of this warp of the items to send or to receive: first, first + stride, ... Where rows have flags, the
+  /// launch does both and there are other ranks, warps differ in what they do: the last sendingBlocks() blocks send and
+  /// the others receive or, if these are 0 and a block has warps for both, some warps of each block send while the
+  /// others receive: half of them, or `most` if that is less.
   struct Share {
     std::uint32_t first, stride;
     bool sends, receives;
   };
-  MSCCLPP_INLINE Share share(Phase phase, int most) const {
-    const auto block = static_cast<std::uint32_t>(grid_.blockIndex());
-    const auto blocks = static_cast<std::uint32_t>(grid_.blockCount());
+  MSCCLPP_INLINE Share share(Phase phase, int most, int wantedBlocks) const {
+    const int blocks = grid_.blockCount();
+    const int block = grid_.blockIndex();
+    const int warps = grid_.warpCount();
     const int warp = grid_.warpIndex();
+    const auto shareOf = [](int w, int ofWarps, int b, int ofBlocks, bool sends, bool receives) -> Share {
+      return {static_cast<std::uint32_t>(w * ofBlocks + b), static_cast<std::uint32_t>(ofWarps * ofBlocks), sends,
+              receives};
+    };
+    if (const int sending = sendingBlocks(phase, wantedBlocks); sending > 0) {
+      const int others = blocks - sending;
+      const bool sends = block >= others;  // the first block writes counts
+      return shareOf(warp, warps, sends ? block - others : block, sends ? sending : others, sends, !sends);
+    }
     const int sending = senders(phase, most);
-    const int firstReceiver = isDivided(phase) ? sending : 0;
-    const auto stride = [&](int count) { return static_cast<std::uint32_t>(count) * blocks; };
+    const int firstReceiver = dividesWarps(phase) ? sending : 0;
     // A warp that does both has the same share of both.
-    if (warp < sending)
-      return {stride(warp) + block, stride(sending), true, phase == Phase::Both && firstReceiver == 0};
-    return {stride(warp - firstReceiver) + block, stride(grid_.warpCount() - firstReceiver), false,
-            phase != Phase::Send};
+    if (warp < sending) {
+      return shareOf(warp, sending, block, blocks, true, phase == Phase::Both && firstReceiver == 0);
+    }
+    return shareOf(warp - firstReceiver, warps - firstReceiver, block, blocks, false, phase != Phase::Send);
   }
-  /// The warps of a block that send: the first ones.
+  /// The blocks of this launch that only send, if so many are wanted: all of them or, if a block cannot be spared for
+  /// that, none.
+  MSCCLPP_INLINE int sendingBlocks(Phase phase, int wanted) const {
+    return mayDivide(phase) && wanted < grid_.blockCount() ? wanted : 0;
+  }
+  /// The warps of a block that send, where each block sends: the first ones.
   MSCCLPP_INLINE int senders(Phase phase, int most) const {
     if (phase == Phase::Receive) return 0;
-    const int can = isDivided(phase) ? (grid_.warpCount() + 1) / 2 : grid_.warpCount();
+    const int can = dividesWarps(phase) ? (grid_.warpCount() + 1) / 2 : grid_.warpCount();
     return can < most ? can : most;
   }
 
@@ -167,10 +183,12 @@ class RowSession {
   MSCCLPP_INLINE std::byte* slotAt(int to, std::uint32_t slot) const {
     return link_.at(to, slotsOf()) + Transport::bytes(slot);
   }
-  /// Announces a row, of which this warp has sent all packs. Called by all its lanes.
-  MSCCLPP_INLINE void publish([[maybe_unused]] int to, [[maybe_unused]] std::uint32_t row) const {
+  /// Announces a part of a row, of which this warp has sent all packs. Called by all its lanes. A row that goes through
+  /// a port has one part.
+  MSCCLPP_INLINE void publish([[maybe_unused]] int to, [[maybe_unused]] std::uint32_t row,
+                              [[maybe_unused]] std::uint32_t part) const {
     if constexpr (Transport::hasRowFlags) {
-      const auto flagOf = [&](int rank) { return args_.scratch.flagOffset(rank, row); };
+      const auto flagOf = [&](int rank) { return args_.scratch.flagOffset(rank, row, part); };
       if (!link_.hasPort(to)) return Transport::publish(warp_, wordFor(to, flagOf), epoch_);
       if constexpr (Transport::usesPorts) {
         const std::size_t first = Transport::bytes(args_.scratch.dataSlot(row, 0));
@@ -181,10 +199,11 @@ class RowSession {
     }
   }
 
-  /// Waits until a row from a rank has been published. Called by all lanes of a warp.
-  MSCCLPP_INLINE void await([[maybe_unused]] int from, [[maybe_unused]] std::uint32_t row) {
+  /// Waits until a part of a row from a rank has been published. Called by all lanes of a warp.
+  MSCCLPP_INLINE void await([[maybe_unused]] int from, [[maybe_unused]] std::uint32_t row,
+                            [[maybe_unused]] std::uint32_t part) {
     if constexpr (Transport::hasRowFlags) {
-      if (warp_.rank() == 0) awaitWord(args_.scratch.flagOffset(from, row), from);
+      if (warp_.rank() == 0) awaitWord(args_.scratch.flagOffset(from, row, part), from);
       warp_.sync();
     }
   }
@@ -222,9 +241,11 @@ class RowSession {
   }
 
  private:
-  MSCCLPP_INLINE bool isDivided(Phase phase) const {
-    return Transport::hasRowFlags && phase == Phase::Both && grid_.warpCount() > 1;
+  /// Whether warps may differ in what they do.
+  MSCCLPP_INLINE bool mayDivide(Phase phase) const {
+    return Transport::hasRowFlags && phase == Phase::Both && team().size() > 1;
   }
+  MSCCLPP_INLINE bool dividesWarps(Phase phase) const { return mayDivide(phase) && grid_.warpCount() > 1; }
   MSCCLPP_INLINE std::uint64_t* ownWord(std::size_t offset) const {
     return reinterpret_cast<std::uint64_t*>(args_.window.at(team().rank(), offset));
   }

@@ -23,11 +23,12 @@ struct RowSlots {
   std::uint32_t maxRows;  ///< the most rows that a rank sends to another in a call
   std::uint32_t rowPacks;
   std::uint32_t extraPacks;
-  std::uint32_t countWords;  ///< numbers of 32 bits that a rank sends to another as it enters a call
+  std::uint32_t countWords;   ///< numbers of 32 bits that a rank sends to another as it enters a call
+  std::uint32_t flagsPerRow;  ///< parts of a row, of as many steps each, that are published one by one
   int ranks;
 
   MSCCLPP_HOST_DEVICE bool isValid() const {
-    return maxRows > 0 && rowPacks > 0 && ranks > 0 &&
+    return maxRows > 0 && rowPacks > 0 && ranks > 0 && flagsPerRow > 0 && steps() % flagsPerRow == 0 &&
            std::uint64_t{maxRows} * packsOfRow() <= 0xffffffffu;  // slots have 32-bit numbers
   }
   MSCCLPP_HOST_DEVICE std::uint32_t steps() const { return (rowPacks + stepPacks - 1) / stepPacks; }
@@ -59,14 +60,15 @@ struct RowSlots {
     const auto place = (epoch % 2) * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from);
     return roundUp(wordOffset(2 * wordSets, 0), 128) + place * countBytes();
   }
-  /// Offset of the 64-bit word with the last call in which a row from a rank was complete.
-  MSCCLPP_HOST_DEVICE std::size_t flagOffset(int from, std::uint32_t row) const {
-    return countOffset(1, ranks) + (static_cast<std::size_t>(from) * flagsOfRank() + row) * sizeof(std::uint64_t);
+  /// Offset of the 64-bit word with the last call in which a part of a row from a rank was complete.
+  MSCCLPP_HOST_DEVICE std::size_t flagOffset(int from, std::uint32_t row, std::uint32_t part) const {
+    const std::size_t flag = static_cast<std::size_t>(from) * flagsOfRank() + std::size_t{row} * flagsPerRow + part;
+    return countOffset(1, ranks) + flag * sizeof(std::uint64_t);
   }
   /// Offset of the slots for the rows from a rank.
   MSCCLPP_HOST_DEVICE std::size_t slotsOffset(std::uint64_t epoch, int from) const {
     const auto place = (epoch % Transport::sets) * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from);
-    return roundUp(flagOffset(ranks, 0), 128) + place * slotBytes();
+    return roundUp(flagOffset(ranks, 0, 0), 128) + place * slotBytes();
   }
   MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return slotsOffset(Transport::sets - 1, ranks); }
 
@@ -77,7 +79,9 @@ struct RowSlots {
   MSCCLPP_HOST_DEVICE std::size_t countBytes() const {
     return roundUp(std::size_t{countWords} * sizeof(std::uint64_t), 128);
   }
-  MSCCLPP_HOST_DEVICE std::size_t flagsOfRank() const { return Transport::hasRowFlags ? maxRows : 0; }
+  MSCCLPP_HOST_DEVICE std::size_t flagsOfRank() const {
+    return Transport::hasRowFlags ? std::size_t{maxRows} * flagsPerRow : 0;
+  }
   MSCCLPP_HOST_DEVICE std::size_t slotBytes() const {
     return roundUp(Transport::bytes(std::size_t{maxRows} * packsOfRow()), 128);
   }

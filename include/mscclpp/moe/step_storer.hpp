@@ -4,7 +4,6 @@
 
 #include "mscclpp/arch/wide.hpp"
 #include "mscclpp/arch/word.hpp"
-#include "mscclpp/basic/vector.hpp"
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/config.hpp"
 #include "mscclpp/moe/expert_rows.hpp"
@@ -54,19 +53,6 @@ MSCCLPP_INLINE void readHeader(const Call& call, int from, std::uint32_t row, st
   }
 }
 
-template <class Call>
-MSCCLPP_INLINE void storeScales(const Call& call, std::uint32_t position, std::uint32_t step, std::uint32_t pack,
-                                std::uint32_t packs, const Word128& word) {
-  const auto scales = fromWord<float>(word);
-  const std::uint32_t groups = (packs + groupPacks - 1) / groupPacks;
-  MSCCLPP_UNROLL
-  for (std::uint32_t k = 0; k < 4; ++k) {
-    if (pack * 4 + k < groups) {
-      call.sink.scale(position, step * stepGroups + pack * 4 + k, scales[static_cast<int>(k)]);
-    }
-  }
-}
-
 /// Stores a step of a row for each of its experts. words: the packs of data and the extra packs of each lane.
 /// positions: the rows in which the token belongs; read from the header, if the step has one. Called by all lanes.
 template <class Call>
@@ -88,9 +74,10 @@ MSCCLPP_INLINE void store(const Call& call, int from, std::uint32_t row, std::ui
       MSCCLPP_UNROLL
       for (int q = 0; q < Call::extras; ++q) {
         const std::uint32_t x = call.extraOf(q);
-        if (x >= call.header() && x < call.extrasOf(packs)) {
-          storeScales(call, position, step, x - call.header(), packs, words[Call::n + q]);
-        }
+        if (x < call.header() || x >= call.extrasOf(packs)) continue;
+        const std::uint32_t first = (x - call.header()) * 4;
+        const std::uint32_t left = (packs + groupPacks - 1) / groupPacks - first;
+        call.sink.scalePack(position, step * stepGroups + first, left < 4 ? left : 4, words[Call::n + q]);
       }
     }
   }

@@ -6,12 +6,15 @@
 #include <cstdint>
 #include <cute/tensor.hpp>
 #include <cutlass/epilogue/fusion/sm90_visitor_tma_warpspecialized.hpp>
+#include <utility>
 
 #include "mscclpp/arch/wide.hpp"
 #include "mscclpp/arch/word.hpp"
 #include "mscclpp/basic/element.hpp"
+#include "mscclpp/basic/group.hpp"
 #include "mscclpp/basic/vector.hpp"
 #include "mscclpp/config.hpp"
+#include "mscclpp/fusion/cutlass/quad_exchange.hpp"
 
 namespace mscclpp {
 
@@ -29,9 +32,10 @@ struct ExchangedTile {
 namespace detail {
 
 /// The callbacks of one tile, to whose values those of the other ranks are added: each rank's value is rounded to T,
-/// they are added in rank order in fp32, and the sum is rounded once, when it is stored. Every thread loads the
-/// contributions to its elements itself, pair by pair, since it holds pairs of neighbouring columns; those of `depth`
-/// subtiles are in flight while the ones before are stored.
+/// they are added in rank order in fp32, and the sum is rounded once, when it is stored. A thread holds pairs of
+/// neighbouring columns, and four lanes those of 32 columns in each row: each of the four loads 16 bytes of them, a
+/// fourth of the loads of single pairs, and they exchange the pairs before they are added. Loads of `depth` subtiles
+/// are in flight while the ones before are stored.
 template <class Callbacks, class T, int Ranks, int tileColumns, class Coordinates>
 struct SummingCallbacks : Callbacks {
   static constexpr int elements = cute::size<0>(Coordinates{}) * cute::size<1>(Coordinates{}) *
@@ -39,20 +43,38 @@ struct SummingCallbacks : Callbacks {
   static constexpr int subtileRows = cute::size<3>(Coordinates{});
   static constexpr int subtiles = subtileRows * cute::size<4>(Coordinates{});
   static constexpr int pairs = elements / 2;
+  static constexpr int quads = pairs / 4;  ///< loads of 16 bytes
   static constexpr std::size_t pitch = tileColumns * sizeof(T);
   static constexpr int mostWords = 32;  ///< registers of a thread for contributions
   static constexpr int wanted = mostWords / (pairs * (Ranks - 1));
   static constexpr int depth = wanted < 1 ? 1 : wanted < subtiles ? wanted : subtiles;
+  static_assert(sizeof(T) == 2 && pairs % 8 == 0, "elements of 16 bits, and subtiles of a multiple of 32 columns");
 
-  /// row, column: of the thread's first element, in the tile; columnsLeft: from there to the end of the problem.
+  /// The order of a thread's pairs: those of 32 columns in two rows, 8 rows apart, two columns of both rows in turn.
+  /// This is the place of pair `word` of a load.
+  static constexpr int pairOf(int quad, int word) { return quad / 2 * 8 + word / 2 * 4 + word % 2 * 2 + quad % 2; }
+  static constexpr int quadOf(int pair) { return pair / 8 * 2 + pair % 2; }
+  static constexpr int wordOf(int pair) { return pair % 8 / 4 * 2 + pair / 2 % 2; }
+
+  template <int... pair>
+  static constexpr bool isOrder(std::integer_sequence<int, pair...>) {
+    const auto isAt = [](const auto& element, int of) {
+      return int{cute::get<0>(element)} == quadOf(of) % 2 * 8 &&
+             int{cute::get<1>(element)} == quadOf(of) / 2 * 32 + wordOf(of) * 8;
+    };
+    return (isAt(typename Coordinates::layout_type{}(cute::Int<2 * pair>{}), pair) && ...);
+  }
+  static_assert(isOrder(std::make_integer_sequence<int, pairs>{}), "a tiled copy of another order");
+
+  /// row, column: of the thread's first element, in the tile.
   CUTLASS_DEVICE SummingCallbacks(Callbacks&& callbacks, const ExchangedTile& tile, const Coordinates& coordinates,
-                                  int row, int column, int columnsLeft)
+                                  int row, int column)
       : Callbacks(cute::forward<Callbacks>(callbacks)),
         tile_(tile),
         coordinates_(coordinates),
+        // Four lanes hold columns c, c + 2, c + 4 and c + 6 first, and load 8 columns each.
         first_(tile.contributions + static_cast<std::size_t>(row) * pitch +
-               static_cast<std::size_t>(column) * sizeof(T)),
-        columnsLeft_(columnsLeft) {}
+               static_cast<std::size_t>(column + gpu::WarpTile<>().rank() % 4 * 6) * sizeof(T)) {}
 
   CUTLASS_DEVICE void begin() {
     Callbacks::begin();
@@ -68,18 +90,20 @@ struct SummingCallbacks : Callbacks {
     if (tile_.contributions == nullptr) return values;
     using Value = typename decltype(values)::Element;
     const int slot = (subtileColumn * subtileRows + subtileRow) % depth;
+    if (part == 0) exchange(slot);
     MSCCLPP_UNROLL
     for (int i = 0; i < N / 2; ++i) {
       const Vector<T, 2> rounded{narrow<T>(static_cast<float>(values[2 * i])),
                                  narrow<T>(static_cast<float>(values[2 * i + 1]))};
       const auto own = arch::bitCast<std::uint32_t>(rounded);
       const int pair = part * (N / 2) + i;
+      const auto from = [&](int peer) { return words_[slot][peer][quadOf(pair)][wordOf(pair)]; };
       float sums[2] = {};
       MSCCLPP_UNROLL
       for (int rank = 0; rank < Ranks; ++rank) {
         std::uint32_t word = own;
-        if (rank < Ranks - 1 && rank < tile_.rank) word = words_[slot][rank < Ranks - 1 ? rank : 0][pair];
-        if (rank > 0 && rank > tile_.rank) word = words_[slot][rank > 0 ? rank - 1 : 0][pair];
+        if (rank < Ranks - 1 && rank < tile_.rank) word = from(rank < Ranks - 1 ? rank : 0);
+        if (rank > 0 && rank > tile_.rank) word = from(rank > 0 ? rank - 1 : 0);
         const auto term = arch::bitCast<Vector<T, 2>>(word);
         MSCCLPP_UNROLL
         for (int k = 0; k < 2; ++k) sums[k] = rank == 0 ? widen<T>(term[k]) : sums[k] + widen<T>(term[k]);
@@ -96,30 +120,34 @@ struct SummingCallbacks : Callbacks {
   }
 
  private:
+  /// Tiles have memory for all their rows and columns, also beyond the edges of the problem.
   CUTLASS_DEVICE void load(int subtile) {
     const auto at = coordinates_(cute::_, cute::_, cute::_, subtile % subtileRows, subtile / subtileRows);
     MSCCLPP_UNROLL
-    for (int pair = 0; pair < pairs; ++pair) {
-      const auto element = at(2 * pair);
-      const int column = cute::get<1>(element);
+    for (int quad = 0; quad < quads; ++quad) {
+      const auto element = at(2 * pairOf(quad, 0));
       const std::byte* const from = first_ + static_cast<std::size_t>(cute::get<0>(element)) * pitch +
-                                    static_cast<std::size_t>(column) * sizeof(T);
+                                    static_cast<std::size_t>(cute::get<1>(element)) * sizeof(T);
       MSCCLPP_UNROLL
       for (int peer = 0; peer < Ranks - 1; ++peer) {
         const int rank = peer < tile_.rank ? peer : peer + 1;
-        words_[subtile % depth][peer][pair] =
-            column < columnsLeft_
-                ? arch::loadPlain<std::uint32_t>(from + static_cast<std::size_t>(rank) * tile_.perRank)
-                : 0;
+        words_[subtile % depth][peer][quad] = arch::bitCast<Vector<std::uint32_t, 4>>(
+            arch::loadWide(from + static_cast<std::size_t>(rank) * tile_.perRank));
       }
+    }
+  }
+  CUTLASS_DEVICE void exchange(int slot) {
+    MSCCLPP_UNROLL
+    for (int peer = 0; peer < Ranks - 1; ++peer) {
+      MSCCLPP_UNROLL
+      for (int quad = 0; quad < quads; ++quad) transposeInQuads(gpu::WarpTile<>{}, words_[slot][peer][quad]);
     }
   }
 
   const ExchangedTile tile_;
   const Coordinates coordinates_;
   const std::byte* const first_;
-  const int columnsLeft_;
-  std::uint32_t words_[depth][Ranks - 1][pairs];
+  Vector<std::uint32_t, 4> words_[depth][Ranks - 1][quads];
 };
 
 }  // namespace detail
@@ -179,7 +207,7 @@ struct ExchangeCallbacks : Fusion {
     using Coordinates = cute::remove_cvref_t<decltype(stored.tCcD)>;
     return detail::SummingCallbacks<decltype(callbacks), T, Ranks, tileColumns, Coordinates>(
         cute::move(callbacks), tile, stored.tCcD, rowsLeft - cute::get<0>(ofThread),
-        columnsLeft - cute::get<1>(ofThread), cute::get<1>(ofThread));
+        columnsLeft - cute::get<1>(ofThread));
   }
 
  private:
