@@ -327,7 +327,7 @@ class SummingEpilogue
       }
     };
     const std::byte* const from = args.window.at(rank, args.scratch.stagingOffset()) + std::size_t(staged) * tileBytes;
-    ring.copy(from, tileBytes, forEachDestination);
+    ring.copy(from, tileBytes, forEachDestination, TileSendRing::pauseFor(gpu::Grid().blockCount()));
     if (isSum) {
       contribution_.publishResult(warp, block);
     } else {

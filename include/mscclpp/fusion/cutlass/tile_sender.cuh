@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "mscclpp/arch/async_copy.hpp"
+#include "mscclpp/arch/sleep.hpp"
 #include "mscclpp/arch/wide.hpp"
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/config.hpp"
@@ -19,15 +20,26 @@ struct alignas(128) TileSendRing {
   static constexpr int pieces = 4;  ///< one is stored while the others are loaded
   static constexpr int width = gpu::WarpTile<>::width;
   static constexpr int pieceBytes = loads * width * static_cast<int>(sizeof(Word128));
+  static constexpr int linkBytesPerMicrosecond = 360'000;  ///< of a GPU of compute capability 9.0 behind an NVSwitch
+  static constexpr int pieceNanoseconds = 800;             ///< for a piece by itself
+
+  /// The pause after a piece with which `blocks` blocks that send at once do not send more than the link takes. The
+  /// stores that a link has not taken yet are in the way of the multiprocessor's other requests to memory, those of the
+  /// multiplication too.
+  static MSCCLPP_HOST_DEVICE constexpr unsigned pauseFor(int blocks) {
+    const long long nanoseconds = 1000ll * blocks * pieceBytes / linkBytesPerMicrosecond - pieceNanoseconds;
+    return nanoseconds > 0 ? static_cast<unsigned>(nanoseconds) : 0u;
+  }
 
   Word128 words[pieces][loads][width];
 
   /// Copies `bytes` bytes, a multiple of pieceBytes, at multiples of 16 bytes. Called by all lanes of the warp.
   /// forEachDestination(f) calls f(std::byte*) for each destination, the same ones whenever it is called. The stores
-  /// are ordinary ones of all lanes: a sync of the warp and a release by one lane publish them.
+  /// are ordinary ones of all lanes: a sync of the warp and a release by one lane publish them. pause: nanoseconds
+  /// after a piece for a destination.
   template <class ForEachDestination>
   MSCCLPP_DEVICE __forceinline__ void copy(const std::byte* from, int bytes,
-                                           const ForEachDestination& forEachDestination) {
+                                           const ForEachDestination& forEachDestination, unsigned pause) {
     const int lane = gpu::WarpTile<>().rank();
     const int count = bytes / pieceBytes;
     const auto load = [&](int piece) {
@@ -52,6 +64,7 @@ struct alignas(128) TileSendRing {
         for (int i = 0; i < loads; ++i) {
           arch::storeWide(at + i * width * sizeof(Word128), words[piece % pieces][i][lane]);
         }
+        if (pause > 0) arch::sleepFor(pause);
       });
     }
   }
