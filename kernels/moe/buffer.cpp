@@ -255,7 +255,7 @@ class Buffer::State {
     call.epochs = {formOf(form).combine->epochs()};
     call.dispatches = {formOf(form).dispatch->epochs()};
     const int senders = config_.combineSendingBlocks;
-    call.sendingBlocks = senders >= 0 ? senders : call.blocks / 2 / 8 * 8;
+    call.sendingBlocks = senders >= 0 ? senders : call.blocks / 2;
     call.results = results;
     call.output = output;
     enqueue(call);

@@ -237,6 +237,8 @@ inline void checkMoeMisuse(Communicator& communicator, const MoeMemory& memory) 
   expect("must be a positive multiple of the", [](moe::BufferConfig& config) { config.experts = 7; });
   expect("hidden is 0; it must be a positive multiple of 16", [](moe::BufferConfig& config) { config.hidden = 0; });
   expect("alignment is 0; it must be 1 (none) to 65536", [](moe::BufferConfig& config) { config.alignment = 0; });
+  expect("the number of blocks is negative", [](moe::BufferConfig& config) { config.sendingBlocks = -1; });
+  expect("the number of blocks is negative", [](moe::BufferConfig& config) { config.combineSendingBlocks = -2; });
   expect("maxTokens and maxLowLatencyTokens are 0",
          [](moe::BufferConfig& config) { config.maxTokens = config.maxLowLatencyTokens = 0; });
   expect("maxLowLatencyTokens is 1025; a low-latency call has at most 1024",

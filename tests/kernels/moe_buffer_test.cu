@@ -39,6 +39,7 @@ TEST_CASE("a rank with buffers of every format" * doctest::skip()) {
     checkMoeBuffer(*rank.communicator, gpuMemory(), large);
     large.blocks = 16;
     large.bulkCopies = true;
+    large.combineSendingBlocks = 5;
     checkMoeBuffer(*rank.communicator, gpuMemory(), large);
   }
   rank.bootstrap->barrier();

@@ -74,9 +74,27 @@ TEST_CASE("moe: blocks that only send, as many as all others, more, less, or all
     CAPTURE(sending);
     MoeParameters p = moeParameters(3, 4, 5, 20, 2, static_cast<unsigned>(sending));
     p.sendingBlocks = sending;
+    p.resultPacks = sending == 1 ? 300 : 2;  // several pieces of a row, with a flag each
     if (sending == 2)
       p.capacity = static_cast<std::uint32_t>(moe::ExpertPlacement::largestCapacity(p.dimensions, 1)) - 1;
     checkMoe<moe::StoreTransport, RowKind::Plain>(p, sending == 3 ? 4 : 3, 1, static_cast<unsigned>(sending));
+  }
+}
+
+/// Ranks to which less is sent leave gaps in what a warp sends.
+TEST_CASE("moe: ranks that get different numbers of rows back") {
+  for (const int blocks : {1, 2, 3}) {
+    CAPTURE(blocks);
+    MoeParameters p = moeParameters(4, 2, 3, 12, 2, 17);
+    const std::uint32_t tokens[4] = {12, 0, 1, 7};
+    for (int rank = 0; rank < 4; ++rank) {
+      p.tokens[0][rank] = tokens[rank];
+      p.tokens[1][rank] = tokens[(rank + 1) % 4];
+    }
+    p.resultPacks = 140;
+    p.sendingBlocks = blocks - 1;
+    checkMoe<moe::StoreTransport, RowKind::Plain>(p, blocks, 2, 17);
+    checkMoe<SentinelPackets, RowKind::Plain>(p, blocks, 2, 17);
   }
 }
 

@@ -32,6 +32,28 @@ struct RelaxedStores : moe::StoreTransport {
   }
 };
 
+/// A flag that announces the next piece of a row too, which is late. Of a dispatch of few short rows it is the flag of
+/// the next row, which is in time.
+struct EagerFlags : moe::StoreTransport {
+  template <class Warp>
+  static MSCCLPP_INLINE void publish(const Warp& warp, std::uint64_t* flag, std::uint64_t epoch) {
+    StoreTransport::publish(warp, flag, epoch);
+    StoreTransport::publish(warp, flag + 1, epoch);
+  }
+  static MSCCLPP_INLINE void write(std::byte* slots, std::uint32_t slot, const Word128& word, std::uint64_t epoch) {
+    if (slot % rowSlots == moe::stepPacks) moeDelay(5'000'000);
+    StoreTransport::write(slots, slot, word, epoch);
+  }
+  static constexpr std::uint32_t rowSlots = 2 * moe::stepPacks;  // of a combine in piecesAreMixed()
+};
+/// The same, but right.
+struct PunctualFlags : EagerFlags {
+  template <class Warp>
+  static MSCCLPP_INLINE void publish(const Warp& warp, std::uint64_t* flag, std::uint64_t epoch) {
+    StoreTransport::publish(warp, flag, epoch);
+  }
+};
+
 /// Flags that are set while the copies are under way, which take a while.
 struct HastyCopies : moe::BulkTransport {
   template <int destinations>
@@ -148,6 +170,16 @@ bool isDetected(WrongCounts wrongCounts = WrongCounts::None) {
   return outcome.record || !outcome.error.empty();
 }
 
+/// One call, whose combine returns rows of two steps.
+template <class Transport>
+bool piecesAreMixed() {
+  MoeParameters p = moeParameters(2, 2, 2, 4, 1, 4);
+  p.tokens[0][0] = p.tokens[0][1] = 4;
+  p.resultPacks = Transport::rowSlots;
+  const auto outcome = MoeTester<Transport, RowKind::Plain>(p, 2).run(1, 2, 1'000'000'000);
+  return outcome.record || !outcome.error.empty();
+}
+
 TEST_CASE("moe: the checks detect mutants") {
   CHECK_FALSE(isDetected<SentinelPackets>());
   CHECK_FALSE(isDetected<moe::StoreTransport>());
@@ -157,6 +189,8 @@ TEST_CASE("moe: the checks detect mutants") {
   CHECK(isDetected<LossyPackets>());
   CHECK(isDetected<OneSetPackets>());
   CHECK(isDetected<moe::StoreTransport>(WrongCounts::Swapped));
+  CHECK_FALSE(piecesAreMixed<PunctualFlags>());
+  countRaces([] { CHECK(piecesAreMixed<EagerFlags>()); });
 }
 
 TEST_CASE("moe: the checks detect wrong counts of packets") {

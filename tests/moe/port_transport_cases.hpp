@@ -39,12 +39,16 @@ TEST_CASE("moe ports: dispatch and combine") {
   }
 }
 
-TEST_CASE("moe ports: rows of several steps, in two phases") {
-  MoeParameters p = moeParameters(2, 3, 3, 4, 3, 7);
-  p.rowPacks = 300;
-  p.resultPacks = 299;
-  p.isSplit = true;
-  checkPorts(p, 2, 2, 7);
+TEST_CASE("moe ports: rows of several steps, in two phases and in one") {
+  for (const bool isSplit : {true, false}) {
+    CAPTURE(isSplit);
+    MoeParameters p = moeParameters(2, 3, 3, 4, 3, 7);
+    p.rowPacks = 300;
+    p.resultPacks = 299;
+    p.isSplit = isSplit;
+    p.sendingBlocks = 1;
+    checkPorts(p, 2, 2, 7);
+  }
 }
 
 TEST_CASE("moe ports: random shapes") {

@@ -80,7 +80,7 @@ struct Combine {
             .rowPacks = rowPacks,
             .extraPacks = 0,
             .countWords = 0,
-            .flagsPerRow = Transport::usesPorts ? 1 : steps,  // a part is two requests to the proxy
+            .flagsPerRow = Transport::usesPorts ? 1 : steps,  // a piece is two requests to the proxy
             .ranks = dimensions.ranks};
   }
   static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
@@ -168,37 +168,54 @@ struct Combine {
     MSCCLPP_INLINE std::uint32_t packOf(std::uint32_t step, int i) const {
       return step * stepPacks + static_cast<std::uint32_t>(i * width + session.warp().rank());
     }
-    /// An item is what a warp sends or receives at once: a part of a row. Steps, as parts, are complete while the
+    /// An item is what a warp sends or receives at once: a piece of a row. Steps, as pieces, are complete while the
     /// caches still have them, and a few rows are the work of many warps.
     MSCCLPP_INLINE std::uint32_t itemsPerRow() const { return args.scratch.flagsPerRow; }
 
     // ---- sending ----
 
-    /// An item to send, which walks over the items of this warp.
+    /// An item to send, which walks over the items of this warp: first, first + stride, ... of all, in which those for
+    /// the ranks take turns, since every rank waits for the rows of its first tokens first. Ranks to which less is sent
+    /// leave gaps; which rank is the next one changes from item to item of a warp, so that all warps have as many gaps.
     struct Sending {
-      int to = -1;  ///< -1: none
-      std::uint32_t row = 0, part = 0;
-      int order = 0;            ///< of the rank: RowSession::rankInOrder()
-      std::uint32_t index = 0;  ///< of the item among those of the rank
+      std::uint32_t place, stride, end;  ///< of the items with their gaps
+      int to = -1;                       ///< -1: none is left
+      std::uint32_t row = 0, piece = 0;
     };
-    /// Moves on by so many items.
-    MSCCLPP_INLINE void advance(Sending& item, std::uint32_t distance) const {
-      const std::uint32_t perRow = itemsPerRow();
-      item.to = -1;
-      for (item.index += distance; item.order < args.team.size() - (addsOwnPart ? 1 : 0); ++item.order) {
-        const int to = session.rankInOrder(item.order);  // this one is the last
-        const std::uint32_t items = args.handle.received[to] * perRow;
-        if (item.index < items) {
-          item.to = to;
-          item.row = item.index / perRow;
-          item.part = item.index % perRow;
-          return;
-        }
-        item.index -= items;
+    MSCCLPP_INLINE std::uint32_t destinations() const {
+      return static_cast<std::uint32_t>(args.team.size() - (addsOwnPart ? 1 : 0));  // this rank is the last
+    }
+    MSCCLPP_INLINE Sending firstToSend(std::uint32_t first, std::uint32_t stride) const {
+      std::uint32_t most = 0;
+      for (std::uint32_t i = 0; i < destinations(); ++i) {
+        const std::uint32_t rows = args.handle.received[session.rankInOrder(static_cast<int>(i))];
+        most = rows > most ? rows : most;
+      }
+      Sending item{first, stride, most * itemsPerRow() * destinations()};
+      settle(item);
+      return item;
+    }
+    MSCCLPP_INLINE Sending next(Sending item) const {
+      item.place += item.stride;
+      settle(item);
+      return item;
+    }
+    /// Moves on to the next place that is no gap.
+    MSCCLPP_INLINE void settle(Sending& item) const {
+      const std::uint32_t count = destinations(), perRow = itemsPerRow();
+      for (item.to = -1; item.end > item.place; item.place += item.stride) {
+        const std::uint32_t turn = item.place / count;
+        const std::uint32_t order = (item.place % count + turn * count / item.stride) % count;
+        const int to = session.rankInOrder(static_cast<int>(order));
+        if (turn >= args.handle.received[to] * perRow) continue;
+        item.to = to;
+        item.row = turn / perRow;
+        item.piece = turn % perRow;
+        return;
       }
     }
     MSCCLPP_INLINE void publish(const Sending& item) const {
-      if (Transport::hasRowFlags && item.to >= 0) session.publish(item.to, item.row, item.part);
+      if (Transport::hasRowFlags && item.to >= 0) session.publish(item.to, item.row, item.piece);
     }
 
     /// The entries of the next item are loaded before the results of one, and an item is published once the results of
@@ -208,14 +225,12 @@ struct Combine {
         if (session.failed()) return;
       }
       const std::uint32_t steps = args.scratch.steps() / itemsPerRow();
-      Sending item, sent;
-      advance(item, first);
+      Sending item = firstToSend(first, stride), sent{};
       Entries entries = entriesOf(item.to, item.row);
       while (item.to >= 0) {
-        Sending next = item;
-        advance(next, stride);
-        const Entries following = entriesOf(next.to, next.row);
-        for (std::uint32_t step = item.part * steps; step < (item.part + 1) * steps; ++step) {
+        const Sending after = next(item);
+        const Entries following = entriesOf(after.to, after.row);
+        for (std::uint32_t step = item.piece * steps; step < (item.piece + 1) * steps; ++step) {
           const Sum sum = partOf(entries, step);
           publish(sent);
           sent.to = -1;
@@ -228,7 +243,7 @@ struct Combine {
           }
         }
         sent = item;
-        item = next;
+        item = after;
         entries = following;
       }
       publish(sent);
@@ -304,7 +319,7 @@ struct Combine {
 
     // ---- receiving ----
 
-    /// The row of the own part of an item's token, -1 if there is none.
+    /// The row by which this rank's experts contribute to an item's token, -1 if they do not.
     MSCCLPP_INLINE std::int32_t ownRowOf(std::uint32_t item) const {
       if (!addsOwnPart || item >= args.count * itemsPerRow()) return -1;
       return args.handle.indexAt(args.dimensions, item / itemsPerRow(), args.team.rank());
@@ -313,7 +328,7 @@ struct Combine {
       return entriesOf(row >= 0 ? args.team.rank() : -1, static_cast<std::uint32_t>(row));
     }
 
-    /// What the own part of an item needs is loaded before the items before it.
+    /// What this rank's contribution to an item needs is loaded before the item before it is received.
     MSCCLPP_INLINE void receive(std::uint32_t first, std::uint32_t stride) {
       if constexpr (Transport::hasRowFlags) {
         if (session.failed()) return;
@@ -326,15 +341,15 @@ struct Combine {
       for (std::uint32_t item = first; item < items; item += stride) {
         const std::int32_t followingRow = ownRowOf(item + 2 * stride);
         const Entries next = ownEntries(nextRow);
-        const std::uint32_t token = item / perRow, part = item % perRow;
-        for (std::uint32_t step = part * steps; step < (part + 1) * steps; ++step) {
+        const std::uint32_t token = item / perRow, piece = item % perRow;
+        for (std::uint32_t step = piece * steps; step < (piece + 1) * steps; ++step) {
           Word128 ownWords[n];
           if (ownRow >= 0) {
             const Sum sum = partOf(own, step);
             MSCCLPP_UNROLL
             for (int i = 0; i < n; ++i) ownWords[i] = toWord<T>(rounded(sum, i));  // as if it had travelled
           }
-          if (step == part * steps) awaitPart(token, part);
+          if (step == piece * steps) awaitPiece(token, piece);
           if (session.warp().any(hasFailed(wait))) return;
           receiveStep(token, step, ownRow >= 0, ownWords);
         }
@@ -344,13 +359,13 @@ struct Combine {
         own = next;
       }
     }
-    /// Waits for a part of a token's row from every other rank that sends one.
-    MSCCLPP_INLINE void awaitPart(std::uint32_t token, std::uint32_t part) {
+    /// Waits for a piece of a token's row from every other rank that sends one.
+    MSCCLPP_INLINE void awaitPiece(std::uint32_t token, std::uint32_t piece) {
       if constexpr (Transport::hasRowFlags) {
         for (int i = 0; i < args.team.size() - 1; ++i) {
           const int from = args.team.peer(i);
           const std::int32_t row = args.handle.indexAt(args.dimensions, token, from);
-          if (row >= 0) session.await(from, static_cast<std::uint32_t>(row), part);
+          if (row >= 0) session.await(from, static_cast<std::uint32_t>(row), piece);
         }
       }
     }

@@ -20,12 +20,12 @@ enum class Phase : std::uint32_t { Both, Send, Receive };
 /// One call, or one phase of it, as seen by one thread of a grid. Made by all threads of the grid, on every rank.
 ///
 /// 1. In the phase Send all threads call enter(), with counts if there are any. That announces the call to every rank.
-/// 2. Any warp sends parts of rows: send() of their packs, then publish(). Where rows have flags awaitEntries() comes
+/// 2. Any warp sends pieces of rows: send() of their packs, then publish(). Where rows have flags awaitEntries() comes
 ///    before.
 /// 3. In the phase Receive all threads of a block call awaitEntries(), or threads of it awaitCount(), so that the block
 ///    knows of every rank that it is in the call. Then a warp may report() a number, which follows from the counts, and
 ///    any warp awaits those of other ranks.
-/// 4. Any warp receives parts of rows: await(), then receive().
+/// 4. Any warp receives pieces of rows: await(), then receive().
 /// 5. All threads call finish(), or suspend() at the end of a launch that is not the call's last.
 ///
 /// Reuse: every rank waits for the entry, or for counts, of every rank in every call, and a rank enters a call after it
@@ -82,10 +82,10 @@ class RowSession {
       return shareOf(warp, warps, sends ? block - others : block, sends ? sending : others, sends, !sends);
     }
     const int sending = senders(phase, most);
-    const int firstReceiver = dividesWarps(phase) ? sending : 0;
+    const int firstReceiver = phase == Phase::Both && sending < warps ? sending : 0;
     // A warp that does both has the same share of both.
     if (warp < sending) {
-      return shareOf(warp, sending, block, blocks, true, phase == Phase::Both && firstReceiver == 0);
+      return shareOf(warp, sending, block, blocks, true, phase == Phase::Both && sending == warps);
     }
     return shareOf(warp - firstReceiver, warps - firstReceiver, block, blocks, false, phase != Phase::Send);
   }
@@ -183,12 +183,12 @@ class RowSession {
   MSCCLPP_INLINE std::byte* slotAt(int to, std::uint32_t slot) const {
     return link_.at(to, slotsOf()) + Transport::bytes(slot);
   }
-  /// Announces a part of a row, of which this warp has sent all packs. Called by all its lanes. A row that goes through
-  /// a port has one part.
+  /// Announces a piece of a row, of which this warp has sent all packs. Called by all its lanes. A row that goes
+  /// through a port has one piece.
   MSCCLPP_INLINE void publish([[maybe_unused]] int to, [[maybe_unused]] std::uint32_t row,
-                              [[maybe_unused]] std::uint32_t part) const {
+                              [[maybe_unused]] std::uint32_t piece) const {
     if constexpr (Transport::hasRowFlags) {
-      const auto flagOf = [&](int rank) { return args_.scratch.flagOffset(rank, row, part); };
+      const auto flagOf = [&](int rank) { return args_.scratch.flagOffset(rank, row, piece); };
       if (!link_.hasPort(to)) return Transport::publish(warp_, wordFor(to, flagOf), epoch_);
       if constexpr (Transport::usesPorts) {
         const std::size_t first = Transport::bytes(args_.scratch.dataSlot(row, 0));
@@ -199,11 +199,11 @@ class RowSession {
     }
   }
 
-  /// Waits until a part of a row from a rank has been published. Called by all lanes of a warp.
+  /// Waits until a piece of a row from a rank has been published. Called by all lanes of a warp.
   MSCCLPP_INLINE void await([[maybe_unused]] int from, [[maybe_unused]] std::uint32_t row,
-                            [[maybe_unused]] std::uint32_t part) {
+                            [[maybe_unused]] std::uint32_t piece) {
     if constexpr (Transport::hasRowFlags) {
-      if (warp_.rank() == 0) awaitWord(args_.scratch.flagOffset(from, row, part), from);
+      if (warp_.rank() == 0) awaitWord(args_.scratch.flagOffset(from, row, piece), from);
       warp_.sync();
     }
   }

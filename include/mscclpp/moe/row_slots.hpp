@@ -24,7 +24,7 @@ struct RowSlots {
   std::uint32_t rowPacks;
   std::uint32_t extraPacks;
   std::uint32_t countWords;   ///< numbers of 32 bits that a rank sends to another as it enters a call
-  std::uint32_t flagsPerRow;  ///< parts of a row, of as many steps each, that are published one by one
+  std::uint32_t flagsPerRow;  ///< pieces of a row, of as many steps each, that are published one by one
   int ranks;
 
   MSCCLPP_HOST_DEVICE bool isValid() const {
@@ -60,9 +60,9 @@ struct RowSlots {
     const auto place = (epoch % 2) * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from);
     return roundUp(wordOffset(2 * wordSets, 0), 128) + place * countBytes();
   }
-  /// Offset of the 64-bit word with the last call in which a part of a row from a rank was complete.
-  MSCCLPP_HOST_DEVICE std::size_t flagOffset(int from, std::uint32_t row, std::uint32_t part) const {
-    const std::size_t flag = static_cast<std::size_t>(from) * flagsOfRank() + std::size_t{row} * flagsPerRow + part;
+  /// Offset of the 64-bit word with the last call in which a piece of a row from a rank was complete.
+  MSCCLPP_HOST_DEVICE std::size_t flagOffset(int from, std::uint32_t row, std::uint32_t piece) const {
+    const std::size_t flag = static_cast<std::size_t>(from) * flagsOfRank() + std::size_t{row} * flagsPerRow + piece;
     return countOffset(1, ranks) + flag * sizeof(std::uint64_t);
   }
   /// Offset of the slots for the rows from a rank.

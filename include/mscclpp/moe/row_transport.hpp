@@ -48,9 +48,9 @@ struct PacketTransport {
   using Lane = cpu::SerialGroup;
 };
 
-/// Rows by plain stores: the bandwidth form. A warp sends a row, or a part of one, and then sets its flag with release;
-/// the receiver acquires the flag. The slots are in one set: a rank writes those of another once that one has entered
-/// the call.
+/// Rows by plain stores: the bandwidth form. A warp sends a row, or a piece of one, and then sets its flag with
+/// release; the receiver acquires the flag. The slots are in one set: a rank writes those of another once that one has
+/// entered the call.
 struct StoreTransport {
   static constexpr bool hasRowFlags = true;
   static constexpr bool usesBulkCopies = false;
@@ -61,7 +61,7 @@ struct StoreTransport {
   static MSCCLPP_HOST_DEVICE std::size_t bytes(std::size_t packs) { return packs * sizeof(Word128); }
   static MSCCLPP_INLINE std::uint64_t nextEpoch(std::uint64_t epoch) { return epoch + 1; }
 
-  /// Sets the flag of a part of a row, of which the lanes of a warp have sent all packs. Called by all of them.
+  /// Sets the flag of a piece of a row, of which the lanes of a warp have sent all packs. Called by all of them.
   template <class Warp>
   static MSCCLPP_INLINE void publish(const Warp& warp, std::uint64_t* flag, std::uint64_t epoch) {
     warp.sync();

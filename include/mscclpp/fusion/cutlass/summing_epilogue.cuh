@@ -41,9 +41,10 @@ struct ExchangeCallbacksOf {
 ///   RowDelivery::ToAll it also goes to all other ranks, like the tile above.
 ///
 /// So the first hop hides behind the tiles of other ranks' rows, and the second one behind those of own rows. Stock has
-/// no source C (ElementC is void: what is added once is added after the reduction), no callbacks that load tiles, and a
-/// row-major output of Scratch::Element. Scratch: TileScratch, of the kernel's scratchFor(). Rows of the output begin
-/// at multiples of 16 bytes. It takes sizeof(TileSendRing) bytes more of shared memory than Stock.
+/// no source C (ElementC is void: what is added once is added after the reduction), no callbacks that load tiles,
+/// subtiles of a multiple of 32 columns, as CUTLASS's builder makes them, and a row-major output of Scratch::Element,
+/// of 16 bits. Scratch: TileScratch, of the kernel's scratchFor(). Rows of the output begin at multiples of 16 bytes.
+/// It takes sizeof(TileSendRing) bytes more of shared memory than Stock.
 ///
 /// The sources of the idea are Flux (arXiv 2406.06858), and ParallelKittens (arXiv 2511.13940) for dedicated warps.
 template <class Stock, int Ranks, class TileExchangeScratch>

@@ -36,7 +36,7 @@ struct alignas(128) TileSendRing {
   /// Copies `bytes` bytes, a multiple of pieceBytes, at multiples of 16 bytes. Called by all lanes of the warp.
   /// forEachDestination(f) calls f(std::byte*) for each destination, the same ones whenever it is called. The stores
   /// are ordinary ones of all lanes: a sync of the warp and a release by one lane publish them. pause: nanoseconds
-  /// after a piece for a destination.
+  /// after a piece for a destination, but for the last piece.
   template <class ForEachDestination>
   MSCCLPP_DEVICE __forceinline__ void copy(const std::byte* from, int bytes,
                                            const ForEachDestination& forEachDestination, unsigned pause) {
@@ -64,7 +64,7 @@ struct alignas(128) TileSendRing {
         for (int i = 0; i < loads; ++i) {
           arch::storeWide(at + i * width * sizeof(Word128), words[piece % pieces][i][lane]);
         }
-        if (pause > 0) arch::sleepFor(pause);
+        if (pause > 0 && piece + 1 < count) arch::sleepFor(pause);
       });
     }
   }
