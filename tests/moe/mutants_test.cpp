@@ -41,7 +41,7 @@ struct EagerFlags : moe::StoreTransport {
     StoreTransport::publish(warp, flag + 1, epoch);
   }
   static MSCCLPP_INLINE void write(std::byte* slots, std::uint32_t slot, const Word128& word, std::uint64_t epoch) {
-    if (slot % rowSlots == moe::stepPacks) moeDelay(5'000'000);
+    if (slot % rowSlots == moe::stepPacks) moeDelay(25'000'000);
     StoreTransport::write(slots, slot, word, epoch);
   }
   static constexpr std::uint32_t rowSlots = 2 * moe::stepPacks;  // of a combine in piecesAreMixed()
@@ -170,6 +170,15 @@ bool isDetected(WrongCounts wrongCounts = WrongCounts::None) {
   return outcome.record || !outcome.error.empty();
 }
 
+/// Whether a mutant is detected in one of several attempts: on a busy machine a thread may miss its turn.
+template <class IsDetected>
+bool isFoundAtLast(const IsDetected& isDetected) {
+  for (int attempt = 0; attempt < 5; ++attempt) {
+    if (isDetected()) return true;
+  }
+  return false;
+}
+
 /// One call, whose combine returns rows of two steps.
 template <class Transport>
 bool piecesAreMixed() {
@@ -184,13 +193,13 @@ TEST_CASE("moe: the checks detect mutants") {
   CHECK_FALSE(isDetected<SentinelPackets>());
   CHECK_FALSE(isDetected<moe::StoreTransport>());
   CHECK_FALSE(isDetected<moe::BulkTransport>());
-  CHECK(isDetected<HastyCopies>());
-  CHECK(isDetected<LossyStores>());
-  CHECK(isDetected<LossyPackets>());
-  CHECK(isDetected<OneSetPackets>());
-  CHECK(isDetected<moe::StoreTransport>(WrongCounts::Swapped));
+  CHECK(isFoundAtLast([] { return isDetected<HastyCopies>(); }));
+  CHECK(isFoundAtLast([] { return isDetected<LossyStores>(); }));
+  CHECK(isFoundAtLast([] { return isDetected<LossyPackets>(); }));
+  CHECK(isFoundAtLast([] { return isDetected<OneSetPackets>(); }));
+  CHECK(isFoundAtLast([] { return isDetected<moe::StoreTransport>(WrongCounts::Swapped); }));
   CHECK_FALSE(piecesAreMixed<PunctualFlags>());
-  countRaces([] { CHECK(piecesAreMixed<EagerFlags>()); });
+  countRaces([] { CHECK(isFoundAtLast(piecesAreMixed<EagerFlags>)); });
 }
 
 TEST_CASE("moe: the checks detect wrong counts of packets") {
@@ -200,8 +209,8 @@ TEST_CASE("moe: the checks detect wrong counts of packets") {
   CHECK_FALSE(isFound(WrongCounts::None));
   CHECK(isFound(WrongCounts::Token));
   CHECK(isFound(WrongCounts::Row));
-  countRaces([&] { CHECK(isFound(WrongCounts::Early)); });
-  countRaces([] { CHECK(isDetected<CountedPackets>()); });
+  countRaces([&] { CHECK(isFoundAtLast([&] { return isFound(WrongCounts::Early); })); });
+  countRaces([] { CHECK(isFoundAtLast([] { return isDetected<CountedPackets>(); })); });
 }
 
 TEST_CASE("moe: ThreadSanitizer detects flags without release") {
