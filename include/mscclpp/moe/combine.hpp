@@ -171,6 +171,9 @@ struct Combine {
     /// An item is what a warp sends or receives at once: a piece of a row. Steps, as pieces, are complete while the
     /// caches still have them, and a few rows are the work of many warps.
     MSCCLPP_INLINE std::uint32_t itemsPerRow() const { return args.scratch.flagsPerRow; }
+    MSCCLPP_INLINE std::uint32_t stepsPerItem() const {
+      return Transport::hasRowFlags ? args.scratch.steps() / itemsPerRow() : 1;
+    }
 
     // ---- sending ----
 
@@ -183,7 +186,7 @@ struct Combine {
       std::uint32_t row = 0, piece = 0;
     };
     MSCCLPP_INLINE std::uint32_t destinations() const {
-      return static_cast<std::uint32_t>(args.team.size() - (addsOwnPart ? 1 : 0));  // this rank is the last
+      return static_cast<std::uint32_t>(args.team.size() - 1);  // this rank is the last
     }
     MSCCLPP_INLINE Sending firstToSend(std::uint32_t first, std::uint32_t stride) const {
       std::uint32_t most = 0;
@@ -215,16 +218,20 @@ struct Combine {
       }
     }
     MSCCLPP_INLINE void publish(const Sending& item) const {
-      if (Transport::hasRowFlags && item.to >= 0) session.publish(item.to, item.row, item.piece);
+      if (item.to >= 0) session.publish(item.to, item.row, item.piece);
     }
 
+    MSCCLPP_INLINE void send(std::uint32_t first, std::uint32_t stride) {
+      if constexpr (Transport::hasRowFlags) {
+        if (!session.failed()) sendPieces(first, stride);  // after waits
+      } else {
+        sendSteps(first, stride);
+      }
+    }
     /// The entries of the next item are loaded before the results of one, and an item is published once the results of
     /// the next one are there: by then its stores have arrived, for which a release waits.
-    MSCCLPP_INLINE void send(std::uint32_t first, std::uint32_t stride) {
-      if constexpr (Transport::hasRowFlags) {  // after waits
-        if (session.failed()) return;
-      }
-      const std::uint32_t steps = args.scratch.steps() / itemsPerRow();
+    MSCCLPP_INLINE void sendPieces(std::uint32_t first, std::uint32_t stride) {
+      const std::uint32_t steps = stepsPerItem();
       Sending item = firstToSend(first, stride), sent{};
       Entries entries = entriesOf(item.to, item.row);
       while (item.to >= 0) {
@@ -234,19 +241,36 @@ struct Combine {
           const Sum sum = partOf(entries, step);
           publish(sent);
           sent.to = -1;
-          MSCCLPP_UNROLL
-          for (int i = 0; i < n; ++i) {
-            const std::uint32_t pack = packOf(step, i);
-            if (pack < args.scratch.rowPacks) {
-              session.send(item.to, args.scratch.dataSlot(item.row, pack), toWord<T>(rounded(sum, i)));
-            }
-          }
+          sendStep(item.to, item.row, step, sum);
         }
         sent = item;
         item = after;
         entries = following;
       }
       publish(sent);
+    }
+    /// As packets: with few tokens a warp has a step at most, and time goes to fetching instructions.
+    MSCCLPP_INLINE void sendSteps(std::uint32_t first, std::uint32_t stride) {
+      const std::uint32_t perRow = itemsPerRow();
+      std::uint32_t item = first;
+      for (int i = 0; i < args.team.size(); ++i) {
+        const int to = session.rankInOrder(i);
+        const std::uint32_t items = args.handle.received[to] * perRow;
+        for (; item < items; item += stride) {
+          const std::uint32_t row = item / perRow, step = item % perRow;
+          sendStep(to, row, step, partOf(entriesOf(to, row), step));
+        }
+        item -= items;
+      }
+    }
+    MSCCLPP_INLINE void sendStep(int to, std::uint32_t row, std::uint32_t step, const Sum& sum) const {
+      MSCCLPP_UNROLL
+      for (int i = 0; i < n; ++i) {
+        const std::uint32_t pack = packOf(step, i);
+        if (pack < args.scratch.rowPacks) {
+          session.send(to, args.scratch.dataSlot(row, pack), toWord<T>(rounded(sum, i)));
+        }
+      }
     }
     /// The entries of a row that this rank's experts got from a rank, by one load of the warp; none if `from` is
     /// negative. Called by all lanes.
@@ -334,7 +358,7 @@ struct Combine {
         if (session.failed()) return;
       }
       const std::uint32_t perRow = itemsPerRow();
-      const std::uint32_t steps = args.scratch.steps() / perRow;
+      const std::uint32_t steps = stepsPerItem();
       const auto items = static_cast<std::uint32_t>(args.count) * perRow;
       std::int32_t ownRow = ownRowOf(first), nextRow = ownRowOf(first + stride);
       Entries own = ownEntries(ownRow);
@@ -349,8 +373,10 @@ struct Combine {
             MSCCLPP_UNROLL
             for (int i = 0; i < n; ++i) ownWords[i] = toWord<T>(rounded(sum, i));  // as if it had travelled
           }
-          if (step == piece * steps) awaitPiece(token, piece);
-          if (session.warp().any(hasFailed(wait))) return;
+          if constexpr (Transport::hasRowFlags) {
+            if (step == piece * steps) awaitPiece(token, piece);
+            if (session.warp().any(hasFailed(wait))) return;
+          }
           receiveStep(token, step, ownRow >= 0, ownWords);
         }
         if (session.warp().any(hasFailed(wait))) return;
@@ -361,12 +387,10 @@ struct Combine {
     }
     /// Waits for a piece of a token's row from every other rank that sends one.
     MSCCLPP_INLINE void awaitPiece(std::uint32_t token, std::uint32_t piece) {
-      if constexpr (Transport::hasRowFlags) {
-        for (int i = 0; i < args.team.size() - 1; ++i) {
-          const int from = args.team.peer(i);
-          const std::int32_t row = args.handle.indexAt(args.dimensions, token, from);
-          if (row >= 0) session.await(from, static_cast<std::uint32_t>(row), piece);
-        }
+      for (int i = 0; i < args.team.size() - 1; ++i) {
+        const int from = args.team.peer(i);
+        const std::int32_t row = args.handle.indexAt(args.dimensions, token, from);
+        if (row >= 0) session.await(from, static_cast<std::uint32_t>(row), piece);
       }
     }
 
