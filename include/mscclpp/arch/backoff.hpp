@@ -1,13 +1,12 @@
 // What a thread does between two polls of a wait.
 #pragma once
 
+#include "mscclpp/arch/sleep.hpp"
 #include "mscclpp/arch/word.hpp"
 #include "mscclpp/config.hpp"
 
 #if !defined(__CUDACC_RTC__)
 #include <sched.h>
-
-#include <ctime>
 #endif
 
 namespace mscclpp::arch {
@@ -37,8 +36,7 @@ MSCCLPP_INLINE void backoff([[maybe_unused]] unsigned attempt) {
   } else if (attempt < yields) {
     ::sched_yield();
   } else {
-    const std::timespec sleepTime{0, 50'000};
-    ::nanosleep(&sleepTime, nullptr);
+    sleepFor(50'000);
   }
 #endif
 }

@@ -75,13 +75,15 @@ struct Combine {
 
   /// The scratch for rows of `rowPacks` packs.
   static MSCCLPP_HOST_DEVICE Scratch scratchFor(const Dimensions& dimensions, std::uint32_t rowPacks) {
-    const std::uint32_t steps = (rowPacks + stepPacks - 1) / stepPacks;
-    return {.maxRows = dimensions.maxTokens,
-            .rowPacks = rowPacks,
-            .extraPacks = 0,
-            .countWords = 0,
-            .flagsPerRow = Transport::usesPorts ? 1 : steps,  // a piece is two requests to the proxy
-            .ranks = dimensions.ranks};
+    Scratch scratch{.maxRows = dimensions.maxTokens,
+                    .rowPacks = rowPacks,
+                    .extraPacks = 0,
+                    .countWords = 0,
+                    .flagsPerRow = 1,
+                    .ranks = dimensions.ranks};
+    // Through a port each piece would be two requests to the proxy.
+    if constexpr (!Transport::usesPorts) scratch.flagsPerRow = scratch.steps();
+    return scratch;
   }
   static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
     return shape.blocks >= 1 && shape.blocks <= maxBlocks && args.dimensions.isValid() && args.scratch.isValid() &&

@@ -103,13 +103,14 @@ struct DispatchCall {
     typename Session::Share share;
   };
   MSCCLPP_INLINE Work work() const {
-    const int wanted = storesOwnRows && !copiesRows ? args.sendingBlocks : 0;
+    const int wanted = copiesRows ? 0 : args.sendingBlocks;
     Work work{steps::Part::All, session.share(args.phase, mostSenders(), wanted)};
     if (session.sendingBlocks(args.phase, wanted) == 0) return work;
     work.part = work.share.sends ? steps::Part::Remote : steps::Part::Own;
     work.share.sends = true;
     return work;
   }
+
   /// The most warps of a block that send.
   MSCCLPP_INLINE int mostSenders() const {
     if constexpr (copiesRows) return Transport::queues;

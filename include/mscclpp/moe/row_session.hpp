@@ -97,7 +97,7 @@ class RowSession {
   /// The warps of a block that send, where each block sends: the first ones.
   MSCCLPP_INLINE int senders(Phase phase, int most) const {
     if (phase == Phase::Receive) return 0;
-    const int can = dividesWarps(phase) ? (grid_.warpCount() + 1) / 2 : grid_.warpCount();
+    const int can = mayDivide(phase) ? (grid_.warpCount() + 1) / 2 : grid_.warpCount();
     return can < most ? can : most;
   }
 
@@ -245,7 +245,6 @@ class RowSession {
   MSCCLPP_INLINE bool mayDivide(Phase phase) const {
     return Transport::hasRowFlags && phase == Phase::Both && team().size() > 1;
   }
-  MSCCLPP_INLINE bool dividesWarps(Phase phase) const { return mayDivide(phase) && grid_.warpCount() > 1; }
   MSCCLPP_INLINE std::uint64_t* ownWord(std::size_t offset) const {
     return reinterpret_cast<std::uint64_t*>(args_.window.at(team().rank(), offset));
   }

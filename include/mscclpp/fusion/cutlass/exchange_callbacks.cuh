@@ -51,8 +51,8 @@ struct SummingCallbacks : Callbacks {
   static_assert(sizeof(T) == 2 && pairs % 8 == 0, "elements of 16 bits, and subtiles of a multiple of 32 columns");
 
   /// The order of a thread's pairs: those of 32 columns in two rows, 8 rows apart, two columns of both rows in turn.
-  /// This is the place of pair `word` of a load.
-  static constexpr int pairOf(int quad, int word) { return quad / 2 * 8 + word / 2 * 4 + word % 2 * 2 + quad % 2; }
+  /// The first pair of a load, and for each pair its load and its place in it.
+  static constexpr int firstPairOf(int quad) { return quad / 2 * 8 + quad % 2; }
   static constexpr int quadOf(int pair) { return pair / 8 * 2 + pair % 2; }
   static constexpr int wordOf(int pair) { return pair % 8 / 4 * 2 + pair / 2 % 2; }
 
@@ -125,7 +125,7 @@ struct SummingCallbacks : Callbacks {
     const auto at = coordinates_(cute::_, cute::_, cute::_, subtile % subtileRows, subtile / subtileRows);
     MSCCLPP_UNROLL
     for (int quad = 0; quad < quads; ++quad) {
-      const auto element = at(2 * pairOf(quad, 0));
+      const auto element = at(2 * firstPairOf(quad));
       const std::byte* const from = first_ + static_cast<std::size_t>(cute::get<0>(element)) * pitch +
                                     static_cast<std::size_t>(cute::get<1>(element)) * sizeof(T);
       MSCCLPP_UNROLL
