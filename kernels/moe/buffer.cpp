@@ -84,6 +84,13 @@ void requireSameConfig(Communicator& communicator, const BufferConfig& config, D
   }
 }
 
+/// The blocks of a combine that only send, where they are not given: half, but not more than fill the link.
+int combineSenders(std::uint32_t tokens, int blocks) {
+  constexpr std::uint32_t many = 1536;  // with fewer, a warp has a few pieces of rows at most
+  constexpr int enough = 48;
+  return tokens < many ? blocks / 2 : std::min(blocks / 2, enough);
+}
+
 const char* nameOf(Form form) {
   return form == Form::LowLatency ? "low-latency" : "bandwidth";
 }
@@ -116,6 +123,7 @@ class Buffer::State {
     if (where == DeviceType::GPU) {
       const int sms = kernels::gpu::multiprocessors();
       copiesRows_ = config.bulkCopies && kernels::gpu::hasBulkCopies();
+      cacheBytes_ = kernels::gpu::l2CacheBytes();
       blocks_ = std::min(config.blocks > 0 ? config.blocks : sms, sms);
       lowLatencyBlocks_ =
           std::min(config.lowLatencyBlocks > 0 ? config.lowLatencyBlocks : defaultLowLatencyBlocks, sms);
@@ -140,6 +148,7 @@ class Buffer::State {
         {at<std::uint32_t>(memory, parts.tokensPerExpert), at<std::uint32_t>(memory, parts.tokensPerRank), nullptr,
          at<std::int32_t>(memory, parts.expertIndex), at<std::uint32_t>(memory, parts.segmentCounts)},
         at<GridBarrier>(memory, parts.barrier),
+        at<GridGate>(memory, parts.gate),
         at<std::uint32_t>(memory, parts.blockMemory),
         std::max(blocks_, lowLatencyBlocks_)};
   }
@@ -152,6 +161,8 @@ class Buffer::State {
   std::uint32_t scaleGroups() const {
     return isQuantised() ? (dispatchPacks() + groupPacks - 1) / static_cast<std::uint32_t>(groupPacks) : 0;
   }
+  /// Whether so many rows of a dispatch push each other out of the L2 cache.
+  bool isMoreThanCache(std::size_t rows) const { return rows * dispatchPacks() * sizeof(Word128) > cacheBytes_ / 2; }
   std::uint32_t stride() const { return lowLatencyStride(config_, ranks()); }
   Dimensions dimensions(Form form) const { return dimensionsOf(config_, ranks(), form); }
   std::size_t scratchBytes() const { return scratchBytes_; }
@@ -216,7 +227,9 @@ class Buffer::State {
     call.copiesRows = copiesRows_;
     call.sendingBlocks = config_.sendingBlocks;
     call.input = tokens;
-    call.output = {static_cast<std::byte*>(batch.rows), dispatchPacks(), batch.scales, scaleGroups()};
+    call.output = {static_cast<std::byte*>(batch.rows), dispatchPacks(), batch.scales, scaleGroups(),
+                   isMoreThanCache(std::size_t{tokens.tokens} * static_cast<std::size_t>(config_.topk))};
+    call.streams = isMoreThanCache(2 * std::size_t{tokens.tokens});  // rows that are read, and those in slots
     const bool isLowLatency = form == Form::LowLatency;
     call.placement = {
         batch.capacity, isLowLatency ? 1 : config_.alignment, isLowLatency ? stride() : 0, batch.counts, batch.offsets,
@@ -255,7 +268,7 @@ class Buffer::State {
     call.epochs = {formOf(form).combine->epochs()};
     call.dispatches = {formOf(form).dispatch->epochs()};
     const int senders = config_.combineSendingBlocks;
-    call.sendingBlocks = senders >= 0 ? senders : call.blocks / 2;
+    call.sendingBlocks = senders >= 0 ? senders : combineSenders(handle->tokens, call.blocks);
     call.results = results;
     call.output = output;
     enqueue(call);
@@ -423,6 +436,7 @@ class Buffer::State {
   std::unique_ptr<kernels::GpuBudget::Share> share_;  ///< null on CPUs
   int blocks_ = 1;
   int lowLatencyBlocks_ = 1;
+  std::size_t cacheBytes_ = 0;       ///< of the GPU's L2 cache
   bool copiesRows_ = false;          ///< in dispatch()
   std::array<FormMemory, 2> forms_;  ///< by Form
   std::shared_ptr<void> memory_;

@@ -71,7 +71,7 @@ struct FormCalls {
 
 /// The arrays of a DispatchWorkspace in one allocation: offsets in bytes.
 struct WorkspaceParts {
-  std::size_t tokensPerExpert, tokensPerRank, expertIndex, segmentCounts, barrier, blockMemory, bytes;
+  std::size_t tokensPerExpert, tokensPerRank, expertIndex, segmentCounts, barrier, gate, blockMemory, bytes;
 
   WorkspaceParts(const BufferConfig& config, int ranks, std::size_t blockWords) {
     const auto experts = static_cast<std::size_t>(config.experts);
@@ -83,6 +83,7 @@ struct WorkspaceParts {
     expertIndex = parts.add<std::int32_t>(std::size_t{config.maxTokens} * static_cast<std::size_t>(config.topk));
     segmentCounts = parts.add<std::uint32_t>(maxSegments * (experts + size));
     barrier = parts.add<GridBarrier>(1);
+    gate = parts.add<GridGate>(1);
     blockMemory = parts.add<std::uint32_t>(blockWords);
     bytes = parts.bytes();
   }

@@ -35,6 +35,7 @@ struct MoeDispatchCall : MoeCall {
   int sendingBlocks;
   moe::Tokens input;
   moe::ExpertRowArray output;
+  bool streams;  ///< DispatchArgs::streams, and RowArray::streams
   moe::ExpertPlacement placement;
   moe::DispatchWorkspace workspace;
 };
@@ -69,8 +70,10 @@ struct MoeLayout {
   static MSCCLPP_INLINE void run(const GridType& grid, const Args& args, const Nothing&, const Nothing&) {
     auto wait = args.wait;
     std::uint32_t* const words = moe::wordsOfBlock(grid, moe::routingLayoutWords(args.dimensions), 0, args.blockMemory);
-    moe::layOutRouting(grid, args.routing, args.dimensions, args.layout, words,
-                       [&] { return !grid.block().syncAny(!args.barrier->sync(grid, wait)); });
+    moe::layOutRouting(
+        grid, args.routing, args.dimensions, args.layout, words,
+        [&](std::uint32_t blocks) { return !grid.block().syncAny(!args.barrier->sync(grid, blocks, wait)); },
+        [](std::uint32_t /*blocks*/) { return true; });  // the end of the kernel
   }
 };
 
@@ -86,6 +89,8 @@ int run(const MoeCombineCall& call);
 int run(const MoeLayoutCall& call);
 /// Whether the current device has bulk copies.
 bool hasBulkCopies();
+/// Of the current device.
+std::size_t l2CacheBytes();
 }  // namespace gpu
 
 template <class Args>
@@ -109,8 +114,11 @@ int runDispatch(const MoeDispatchCall& call, const Launch& launch) {
   args.routing = {call.input.experts, call.input.weights, call.tokens};
   args.workspace = call.workspace;
   args.placement = call.placement;
+  constexpr std::uint32_t manyTokens = 512;
+  args.sendsEarly = call.tokens >= manyTokens;
+  args.streams = call.streams;
   args.sendingBlocks = call.sendingBlocks;
-  const moe::RowArray rows{static_cast<const std::byte*>(call.input.rows), call.rowPacks};
+  const moe::RowArray rows{static_cast<const std::byte*>(call.input.rows), call.rowPacks, call.streams};
   switch (call.format) {
     case moe::RowFormat::Bf16:
       return launch.template operator()<Collective>(args, rows, call.output);

@@ -43,5 +43,8 @@ int run(const MoeLayoutCall& call) {
 bool hasBulkCopies() {
   return attribute(cudaDevAttrComputeCapabilityMajor) >= 9;
 }
+std::size_t l2CacheBytes() {
+  return static_cast<std::size_t>(attribute(cudaDevAttrL2CacheSize));
+}
 
 }  // namespace mscclpp::kernels::gpu

@@ -25,5 +25,8 @@ int run(const MoeLayoutCall& /*call*/) {
 bool hasBulkCopies() {
   throwWithoutCuda();
 }
+std::size_t l2CacheBytes() {
+  throwWithoutCuda();
+}
 
 }  // namespace mscclpp::kernels::gpu

@@ -27,8 +27,8 @@ struct LossyPackets : SentinelPackets {
 /// Flags that do not order the row before them.
 struct RelaxedStores : moe::StoreTransport {
   template <class Warp>
-  static MSCCLPP_INLINE void publish(const Warp& warp, std::uint64_t* flag, std::uint64_t epoch) {
-    if (warp.rank() == 0) arch::store<arch::Order::Relaxed, arch::Scope::System>(flag, epoch);
+  static MSCCLPP_INLINE void publish(const Warp& /*warp*/, std::uint64_t* flag, std::uint64_t epoch) {
+    if (flag != nullptr) arch::store<arch::Order::Relaxed, arch::Scope::System>(flag, epoch);
   }
 };
 
@@ -40,13 +40,13 @@ struct LatePieces : moe::StoreTransport {
     StoreTransport::write(slots, slot, word, epoch);
   }
 };
-/// The same, with flags that announce the next piece of a row too. Of a dispatch of few short rows that is the flag of
-/// the next row, which is in time.
+/// The same, with flags that announce the next piece of a row too. Of a dispatch of few short rows to all ranks that is
+/// the flag of the next token's row, which is in time.
 struct EagerFlags : LatePieces {
   template <class Warp>
   static MSCCLPP_INLINE void publish(const Warp& warp, std::uint64_t* flag, std::uint64_t epoch) {
     StoreTransport::publish(warp, flag, epoch);
-    StoreTransport::publish(warp, flag + 1, epoch);
+    StoreTransport::publish(warp, flag == nullptr ? nullptr : flag + 1, epoch + 1);
   }
 };
 
@@ -78,10 +78,10 @@ struct CountedPackets : SentinelPackets {
   template <int N, class Wait>
   static MSCCLPP_INLINE bool read(Wait& wait, const WaitSite& site, std::byte* const (&slots)[N],
                                   const std::uint32_t (&slot)[N], const bool (&isPresent)[N], std::uint64_t epoch,
-                                  Word128 (&words)[N]) {
+                                  Word128 (&words)[N], bool streams) {
     bool isAwaited[N];
     for (int i = 0; i < N; ++i) isAwaited[i] = isPresent[i] && !isData(slot[i]);
-    if (!SentinelPackets::read<N>(wait, site, slots, slot, isAwaited, epoch, words)) return false;
+    if (!SentinelPackets::read<N>(wait, site, slots, slot, isAwaited, epoch, words, streams)) return false;
     for (int i = 0; i < N; ++i) {
       if (isPresent[i] && isData(slot[i])) words[i] = arch::loadWide(slots[i] + bytes(slot[i]));
     }

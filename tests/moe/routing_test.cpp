@@ -11,6 +11,7 @@
 #include "mscclpp/moe/block_routing.hpp"
 #include "mscclpp/moe/routing_layout.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
+#include "mscclpp/sync/grid_gate.hpp"
 
 using namespace mscclpp;
 
@@ -82,13 +83,18 @@ void checkLayout(int blocks, int topk, std::uint32_t tokens, int experts = 12) {
   Layout layout(d, tokens, blocks);
   const moe::RoutingLayout view = layout.view();
   if constexpr (Width == 1) {
-    CHECK(moe::layOutRouting(cpu::SerialGrid(), routing, d, view, layout.words.data(), [] { return true; }));
+    CHECK(moe::layOutRouting(
+        cpu::SerialGrid(), routing, d, view, layout.words.data(), [](std::uint32_t) { return false; },
+        [](std::uint32_t blocks) { return blocks == 1; }));
   } else {
     GridBarrier barrier{};
+    GridGate gate{};
     emulation::launch<Width>({.blocks = blocks, .threads = 2 * Width}, [&](int, const auto& grid) {
       BoundedWait wait(nullptr, 10'000'000'000);
-      moe::layOutRouting(grid, routing, d, view, layout.wordsOf(grid),
-                         [&] { return !grid.block().syncAny(!barrier.sync(grid, wait)); });
+      moe::layOutRouting(
+          grid, routing, d, view, layout.wordsOf(grid),
+          [&](std::uint32_t some) { return !grid.block().syncAny(!barrier.sync(grid, some, wait)); },
+          [&](std::uint32_t some) { return !grid.block().syncAny(!gate.pass(grid, some, 7, wait)); });
     });
   }
   const Layout wanted = expected(d, chosen, tokens);
@@ -172,20 +178,25 @@ TEST_CASE("routing: nothing goes on after a barrier that failed") {
   const std::uint32_t tokens = 3 * moe::chunkTokens;
   const moe::Dimensions d{tokens, 2, 12, 3};
   const auto experts = randomExperts(d, tokens);
-  Layout layout(d, tokens, 3);
+  Layout layout(d, tokens, 4);
   layout.perExpert.assign(layout.perExpert.size(), 12345);
   const moe::RoutingLayout view = layout.view();
-  int barriers[3] = {};
-  bool results[3];
-  emulation::launch<1>({.blocks = 3, .threads = 1}, [&](int, const auto& grid) {
-    results[grid.blockIndex()] = moe::layOutRouting(grid, moe::Routing<std::int32_t>{experts.data(), nullptr, tokens},
-                                                    d, view, layout.wordsOf(grid), [&] {
-                                                      ++barriers[grid.blockIndex()];
-                                                      return false;
-                                                    });
+  int barriers[4] = {}, ends[4] = {};
+  bool results[4];
+  emulation::launch<1>({.blocks = 4, .threads = 1}, [&](int, const auto& grid) {
+    const auto failAfter = [&](int(&counts)[4]) {
+      return [&](std::uint32_t blocks) {
+        counts[grid.blockIndex()] += blocks == 3 ? 1 : 100;
+        return false;
+      };
+    };
+    results[grid.blockIndex()] =
+        moe::layOutRouting(grid, moe::Routing<std::int32_t>{experts.data(), nullptr, tokens}, d, view,
+                           layout.wordsOf(grid), failAfter(barriers), failAfter(ends));
   });
-  for (int block = 0; block < 3; ++block) {
-    CHECK(barriers[block] == 1);
+  for (int block = 0; block < 4; ++block) {
+    CHECK(barriers[block] == (block < 3 ? 1 : 0));
+    CHECK(ends[block] == (block < 3 ? 0 : 1));  // a block without a segment waits for the others at once
     CHECK_FALSE(results[block]);
   }
   for (const std::uint32_t count : layout.perExpert) CHECK(count == 12345);  // what follows the barrier would set it

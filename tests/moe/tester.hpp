@@ -26,10 +26,10 @@ enum class RowKind { Plain, Scaled, Quantised };
 
 /// Offsets in the buffer of a rank, in bytes. Arrays of calls follow each other.
 struct MoeOffsets {
-  std::size_t tokensPerExpert, tokensPerRank, expertIndex, segmentCounts, barrier, blockMemory;  // workspace
-  std::size_t rankIndex, received, positions, weightsReceived, stamp, counts, offsets, origins;  // of each call
-  std::size_t experts, weights, rows, scales, results;                                           // inputs of each call
-  std::size_t expertRows, expertScales, combined;                                                // outputs of each call
+  std::size_t tokensPerExpert, tokensPerRank, expertIndex, segmentCounts, barrier, gate, blockMemory;  // workspace
+  std::size_t rankIndex, received, positions, weightsReceived, stamp, counts, offsets, origins;        // of each call
+  std::size_t experts, weights, rows, scales, results;  // inputs of each call
+  std::size_t expertRows, expertScales, combined;       // outputs of each call
   std::size_t firstOfCalls, callBytes, bytes;
 };
 
@@ -94,6 +94,7 @@ inline MoeOffsets offsetsOf(const MoeParameters& p) {
   at.expertIndex = place(end, choices * 4);
   at.segmentCounts = place(end, moe::maxSegments * (static_cast<std::size_t>(d.experts) + ranks) * 4);
   at.barrier = place(end, sizeof(GridBarrier));
+  at.gate = place(end, sizeof(GridGate));
   const std::size_t words = std::max(moe::Dispatch<moe::PacketTransport<Sentinel>>::blockWords(d),
                                      moe::Dispatch<moe::StoreTransport>::blockWords(d));
   at.blockMemory = place(end, words * 4 * static_cast<std::size_t>(p.maxBlocks));
@@ -184,6 +185,7 @@ struct MoeBody {
       dispatch.epochs = {epochs};
       dispatch.scratch = Dispatch::scratchFor(p.dimensions, p.rowPacks, kind != RowKind::Plain);
       dispatch.count = p.tokens[call][rank];
+      dispatch.sendsEarly = (rank + call) % 2 == 0;  // ranks may differ in it
       dispatch.wait = p.wait;
       dispatch.dimensions = p.dimensions;
       dispatch.routing = {local<std::int64_t>(rank, p.at.experts + shift),
@@ -193,6 +195,7 @@ struct MoeBody {
            handle.rankIndex, local<std::int32_t>(rank, p.at.expertIndex),
            local<std::uint32_t>(rank, p.at.segmentCounts)},
           &barrier,
+          local<GridGate>(rank, p.at.gate),
           local<std::uint32_t>(rank, p.at.blockMemory),
           p.maxBlocks};
       if (p.wrongCounts == WrongCounts::Swapped && rank == 1) {
@@ -338,6 +341,7 @@ class MoeTester {
       words[maxBlocks] = words[epochWords + maxBlocks] = 0;
       epochs.write(rank, words);
       memory.write(rank, std::vector<std::byte>(sizeof(GridBarrier)), p_.at.barrier);
+      memory.write(rank, std::vector<std::byte>(sizeof(GridGate)), p_.at.gate);
       for (int call = 0; call < p_.calls; ++call) {
         const MoeInput& input = inputOf(call, rank);
         const std::size_t shift = static_cast<std::size_t>(call) * p_.at.callBytes;

@@ -60,6 +60,35 @@ MSCCLPP_INLINE void storeWide(void* address, Word128 word) {
 #endif
 }
 
+/// What createpolicy.fractional.L2 gives for evict_first and evict_normal (as in CUTLASS): the instruction takes longer
+/// than an access.
+MSCCLPP_INLINE std::uint64_t cachePolicy(bool streams) {
+  return streams ? 0x12f0000000000000u : 0x1000000000000000u;
+}
+/// The same as loadWide() and storeWide() with a hint to the L2 cache: it had better drop a line that `streams` than
+/// others.
+MSCCLPP_INLINE Word128 loadWide(const void* address, [[maybe_unused]] bool streams) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  Word128 word;
+  asm volatile("ld.global.L1::no_allocate.L2::cache_hint.v2.u64 {%0, %1}, [%2], %3;"
+               : "=l"(word.lo), "=l"(word.hi)
+               : "l"(address), "l"(cachePolicy(streams))
+               : "memory");
+  return word;
+#else
+  return loadWide(address);
+#endif
+}
+MSCCLPP_INLINE void storeWide(void* address, Word128 word, [[maybe_unused]] bool streams) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  asm volatile("st.global.L2::cache_hint.v2.u64 [%0], {%1, %2}, %3;" ::"l"(address), "l"(word.lo), "l"(word.hi),
+               "l"(cachePolicy(streams))
+               : "memory");
+#else
+  storeWide(address, word);
+#endif
+}
+
 /// Copies `bytes` bytes between arrays that do not overlap. Called by one thread, which copies all of them.
 MSCCLPP_INLINE void copyBytes(void* to, const void* from, std::size_t bytes) {
 #if defined(__CUDA_ARCH__) || defined(__CUDACC_RTC__)

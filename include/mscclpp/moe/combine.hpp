@@ -219,8 +219,20 @@ struct Combine {
         return;
       }
     }
-    MSCCLPP_INLINE void publish(const Sending& item) const {
-      if (item.to >= 0) session.publish(item.to, item.row, item.piece);
+    /// Of a release, which waits for the stores to the link: pieces that it publishes, and pieces that a warp sends for
+    /// each of them, so that not all are published at the end.
+    static constexpr std::uint32_t mostTogether = Transport::usesPorts ? 1 : width < 4 ? width : 4;
+    static constexpr std::uint32_t turnsPerPublication = 6;
+    /// Publishes a piece for each lane, or none. Called by all lanes.
+    MSCCLPP_INLINE void publish(const Sending& ofLane) const {
+      if constexpr (Transport::usesPorts) {
+        const auto of = [&](std::uint32_t value) { return session.warp().shuffle(value, 0); };
+        const auto to = static_cast<int>(of(static_cast<std::uint32_t>(ofLane.to)));
+        const std::uint32_t row = of(ofLane.row);
+        if (to >= 0) session.publish(to, row, of(ofLane.piece), row);
+      } else {
+        session.publishEach(ofLane.to, ofLane.row, ofLane.piece, ofLane.row);
+      }
     }
 
     MSCCLPP_INLINE void send(std::uint32_t first, std::uint32_t stride) {
@@ -230,22 +242,29 @@ struct Combine {
         sendSteps(first, stride);
       }
     }
-    /// The entries of the next item are loaded before the results of one, and an item is published once the results of
-    /// the next one are there: by then its stores have arrived, for which a release waits.
+    /// The entries of the next item are loaded before the results of one, and items are published once the results of
+    /// the next one are there: by then their stores have arrived, for which a release waits.
     MSCCLPP_INLINE void sendPieces(std::uint32_t first, std::uint32_t stride) {
       const std::uint32_t steps = stepsPerItem();
-      Sending item = firstToSend(first, stride), sent{};
+      Sending item = firstToSend(first, stride), sent{};  // sent: of each lane
+      const std::uint32_t wanted = item.end / stride / turnsPerPublication;
+      const std::uint32_t together = wanted < 1 ? 1 : wanted < mostTogether ? wanted : mostTogether;
+      std::uint32_t count = 0;  // of items in `sent`
       Entries entries = entriesOf(item.to, item.row);
       while (item.to >= 0) {
         const Sending after = next(item);
         const Entries following = entriesOf(after.to, after.row);
         for (std::uint32_t step = item.piece * steps; step < (item.piece + 1) * steps; ++step) {
           const Sum sum = partOf(entries, step);
-          publish(sent);
-          sent.to = -1;
+          if (count == together) {
+            publish(sent);
+            sent.to = -1;
+            count = 0;
+          }
           sendStep(item.to, item.row, step, sum);
         }
-        sent = item;
+        if (static_cast<std::uint32_t>(session.warp().rank()) == count) sent = item;
+        ++count;
         item = after;
         entries = following;
       }

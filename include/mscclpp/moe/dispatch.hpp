@@ -103,7 +103,7 @@ struct Dispatch {
     // Once the routing is known.
     const auto announce = [&] {
       if (!receives) counts::stampHandle(call, Handle::incomplete);  // it may have the stamp of an earlier call
-      session.enter([&](int to, std::uint32_t word) { return counts::countFor(call, to, word); });
+      session.announce([&](int to, std::uint32_t word) { return counts::countFor(call, to, word); });
     };
     if constexpr (Call::countsInBlocks) {
       // Packets leave before this rank knows that others have entered; stores need it.
@@ -117,9 +117,14 @@ struct Dispatch {
     } else {
       if (session.hasStopped()) return false;
       if (sends) {
-        const bool isLaidOut =
-            layOutRouting(call.grid, args.routing, args.dimensions, args.workspace.layout, call.blockMemory(),
-                          [&] { return session.syncGrid(*args.workspace.barrier); });
+        if constexpr (Call::Session::entersEarly) session.enter();
+        if constexpr (Call::canSendEarly) {
+          if (!wholeRows::sendEarly(call, work)) return end();
+        }
+        const bool isLaidOut = layOutRouting(
+            call.grid, args.routing, args.dimensions, args.workspace.layout, call.blockMemory(),
+            [&](std::uint32_t blocks) { return session.syncBlocks(*args.workspace.barrier, blocks); },
+            [&](std::uint32_t blocks) { return session.passGate(*args.workspace.gate, blocks); });
         if (!isLaidOut) return end();
         announce();
       }
@@ -150,7 +155,7 @@ struct Dispatch {
     if constexpr (Call::copiesRows) {
       wholeRows::copyAll(call, work.share.first, work.share.stride);
     } else {
-      wholeRows::sendAll(call, work.part, work.share.first, work.share.stride);
+      wholeRows::sendAll(call, work.part, call.isEarly(), work.share.first, work.share.stride);
     }
   }
   template <class Call>

@@ -10,6 +10,7 @@
 #include "mscclpp/moe/block_routing.hpp"
 #include "mscclpp/moe/block_words.hpp"
 #include "mscclpp/moe/dispatch_memory.hpp"
+#include "mscclpp/moe/routing_layout.hpp"
 #include "mscclpp/moe/row_session.hpp"
 #include "mscclpp/moe/row_source.hpp"
 #include "mscclpp/moe/row_table.hpp"
@@ -45,6 +46,8 @@ struct DispatchCall {
       Transport::usesBulkCopies && arch::hasBulkCopies && SharedMemoryGrid<GridType> && requires(const Source& from) {
     from.row(0u);
   };
+  /// Whether blocks can send rows while others lay out the routing.
+  static constexpr bool canSendEarly = Session::entersEarly && !copiesRows;
 
   const GridType& grid;
   const Args& args;
@@ -85,6 +88,33 @@ struct DispatchCall {
           }
         });
   }
+  /// The row whose slots a token's row travels in, `row` being the token's among those for the rank. Where rows have
+  /// flags, a row may be sent before the latter is known.
+  static MSCCLPP_INLINE std::uint32_t placeOf(std::uint32_t token, std::uint32_t row) {
+    return Transport::hasRowFlags ? token : row;
+  }
+  /// Calls f(rank) for the other ranks that get a token, of which only the choices are known. Called by all lanes.
+  template <class F>
+  MSCCLPP_INLINE void forEachOtherRank(std::uint32_t token, const F& f) const {
+    const auto perRank = static_cast<Index>(args.dimensions.expertsPerRank());
+    Index ranks[Lanes::held];
+    MSCCLPP_UNROLL
+    for (int h = 0; h < Lanes::held; ++h) {
+      const int choice = Lanes::choiceOf(session.warp(), h);
+      const std::size_t at =
+          std::size_t{token} * static_cast<std::size_t>(args.dimensions.topk) + static_cast<std::size_t>(choice);
+      const Index expert = choice < args.dimensions.topk ? args.routing.experts[at] : Index{-1};
+      ranks[h] = expert >= 0 ? expert / perRank : Index{-1};  // of no rank if there is no such expert
+    }
+    MSCCLPP_NO_UNROLL
+    for (int i = 0; i < args.team.size() - 1; ++i) {
+      const int to = args.team.peer(i);
+      bool gets = false;
+      MSCCLPP_UNROLL
+      for (int h = 0; h < Lanes::held; ++h) gets |= ranks[h] == static_cast<Index>(to);
+      if (session.warp().any(gets)) f(to);
+    }
+  }
   /// Calls f(rank, row) for the ranks that get a token.
   template <class F>
   MSCCLPP_INLINE void forEachRank(std::uint32_t token, const F& f) const {
@@ -94,6 +124,14 @@ struct DispatchCall {
       const std::int32_t row = indexAtRank(token, to);
       if (row >= 0) f(to, static_cast<std::uint32_t>(row));
     }
+  }
+
+  /// Whether this block sends rows early, since it has no part in the layout of the routing.
+  MSCCLPP_INLINE bool isEarly() const {
+    if constexpr (!canSendEarly) return false;
+    if (!args.sendsEarly || args.team.size() == 1) return false;
+    const RoutingSegments segments(args.routing.tokens, static_cast<std::uint32_t>(grid.blockCount()));
+    return static_cast<std::uint32_t>(grid.blockIndex()) >= segments.count;
   }
 
   /// What a warp does: it sends rows to a part of the ranks, and receives rows. With blocks that only send, the others

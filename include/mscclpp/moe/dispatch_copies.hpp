@@ -30,7 +30,7 @@ MSCCLPP_INLINE void copyAll(Call& call, std::uint32_t first, std::uint32_t strid
     forEachOfBatch(begin, [&](std::uint32_t token) {
       const auto forEachDestination = [&](const auto& f) {
         call.forEachRank(token, [&](int to, std::uint32_t row) {
-          if (to != args.team.rank()) f(call.session.slotAt(to, args.scratch.dataSlot(row, 0)));
+          if (to != args.team.rank()) f(call.session.slotAt(to, args.scratch.dataSlot(call.placeOf(token, row), 0)));
         });
       };
       queue.copyToEach(warp, forEachDestination, call.source.row(token), bytes, call.wait);
@@ -40,7 +40,7 @@ MSCCLPP_INLINE void copyAll(Call& call, std::uint32_t first, std::uint32_t strid
       std::uint32_t none[Call::Lanes::held];
       MSCCLPP_NO_UNROLL
       for (std::uint32_t step = 0; step < perRow; ++step) {
-        steps::send<false>(call, steps::Part::Remote, true, token, step, step == 0, none, [] { return true; });
+        steps::send<false>(call, steps::Part::Remote, true, false, token, step, step == 0, none, [] { return true; });
       }
     });
     Transport::complete(queue, warp, call.wait);

@@ -17,8 +17,9 @@ namespace mscclpp::moe {
 
 /// Memory of this rank that a dispatch computes with; used by one call at a time.
 struct DispatchWorkspace {
-  RoutingLayout layout;  ///< rankIndex is the handle's; not used over a PacketTransport, nor is the barrier
-  GridBarrier* barrier;  ///< zero before the first call
+  RoutingLayout layout;  ///< rankIndex is the handle's; not used over a PacketTransport, nor are the next two
+  GridBarrier* barrier;  ///< zero before the first call,
+  GridGate* gate;        ///< as this
   /// [blocks][Dispatch::blockWords()]; not used where they are in shared memory: sharesWords()
   std::uint32_t* blockMemory;
   int blocks;  ///< the most blocks of a launch
@@ -37,6 +38,11 @@ struct DispatchArgs : RowArgs<Ranks, Transport> {
   /// else, and the others store the rows from this rank to itself and receive. 0, or not less than all blocks: each
   /// does all of it. Not used with bulk copies.
   int sendingBlocks;
+  /// Over a StoreTransport: blocks that have no part in the layout of the routing send the first row of each warp
+  /// meanwhile. For many tokens: with few the layout ends as soon as the others have entered the call.
+  bool sendsEarly = false;
+  /// The L2 cache does not hold the rows that arrive: it had better keep others than those that have been read.
+  bool streams = false;
 };
 
 /// The memory of a block: queues of bulk copies, where it sends by them, and words of 32 bits that it computes with.

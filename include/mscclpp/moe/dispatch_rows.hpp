@@ -15,15 +15,32 @@ namespace mscclpp::moe::wholeRows {
 template <class Call>
 MSCCLPP_INLINE void publish(const Call& call, std::uint32_t token) {
   call.forEachRank(token, [&](int to, std::uint32_t row) {
-    if (to != call.args.team.rank()) call.session.publish(to, row, 0);
+    if (to != call.args.team.rank()) call.session.publish(to, row, 0, call.placeOf(token, row));
   });
 }
 
-/// Sends this rank's rows first, first + stride, ... to a part of the ranks, by stores; those to itself are where they
-/// belong then. A row is announced once the first loads of the next one are under way, since the release of its flags
-/// takes as long as they do. Called by all lanes of a warp.
+/// While the first blocks lay out the routing, the others send their warps' first rows to other ranks, but for the
+/// headers: the link would be idle. Called by all threads of each block. Returns whether the call goes on, the same in
+/// all threads of the block.
 template <class Call>
-MSCCLPP_INLINE void sendAll(Call& call, steps::Part part, std::uint32_t first, std::uint32_t stride) {
+MSCCLPP_INLINE bool sendEarly(Call& call, const typename Call::Work& work) {
+  const auto& args = call.args;
+  if (!call.isEarly()) return true;
+  if (!call.session.awaitEntries()) return false;
+  const auto tokens = static_cast<std::uint32_t>(args.count);
+  const std::uint32_t token = work.share.first;
+  if (!work.share.sends || work.part == steps::Part::Own || token >= tokens) return true;
+  const std::uint32_t perRow = args.scratch.steps();
+  MSCCLPP_NO_UNROLL
+  for (std::uint32_t step = 0; step < perRow; ++step) steps::sendData(call, token, step);
+  return true;
+}
+
+/// Sends this rank's rows first, first + stride, ... to a part of the ranks, by stores; those to itself are where they
+/// belong then. isEarly: sendEarly() has sent the first row's data. A row is announced once the first loads of the next
+/// one are under way, since the release of its flags takes as long as they do. Called by all lanes of a warp.
+template <class Call>
+MSCCLPP_INLINE void sendAll(Call& call, steps::Part part, bool isEarly, std::uint32_t first, std::uint32_t stride) {
   const auto& args = call.args;
   const std::uint32_t perRow = args.scratch.steps();
   const auto tokens = static_cast<std::uint32_t>(args.count);
@@ -34,7 +51,7 @@ MSCCLPP_INLINE void sendAll(Call& call, steps::Part part, std::uint32_t first, s
     if (!publishes && args.handle.indexAt(args.dimensions, token, args.team.rank()) < 0) continue;
     MSCCLPP_NO_UNROLL
     for (std::uint32_t step = 0; step < perRow; ++step) {
-      steps::send(call, part, true, token, step, step == 0, own, [&] {
+      steps::send(call, part, true, isEarly && token == first, token, step, step == 0, own, [&] {
         if (publishes && step == 0 && token != first) publish(call, token - stride);
         return true;
       });
@@ -54,7 +71,7 @@ MSCCLPP_INLINE void storeOwn(Call& call, Phase phase) {
   if (first < 0) return;
   const auto blocks = static_cast<std::uint32_t>(grid.blockCount());
   const std::uint32_t stride = static_cast<std::uint32_t>(others > 0 ? others : warps) * blocks;
-  sendAll(call, steps::Part::Own,
+  sendAll(call, steps::Part::Own, false,
           static_cast<std::uint32_t>(first) * blocks + static_cast<std::uint32_t>(grid.blockIndex()), stride);
 }
 
@@ -70,11 +87,11 @@ MSCCLPP_INLINE void receiveAll(Call& call, std::uint32_t first, std::uint32_t st
     MSCCLPP_NO_UNROLL
     for (; row < rows; row += stride) {
       std::uint32_t positions[Call::Lanes::held];
-      call.session.await(from, row, 0);
+      const std::uint32_t place = call.session.warp().shuffle(call.session.await(from, row, 0), 0);
       if (call.session.warp().any(hasFailed(call.wait))) return;
       MSCCLPP_NO_UNROLL
       for (std::uint32_t step = 0; step < perRow; ++step) {
-        if (!steps::receive(call, from, row, step, step == 0, positions)) return;
+        if (!steps::receive(call, from, row, place, step, step == 0, positions)) return;
       }
     }
     row -= rows;

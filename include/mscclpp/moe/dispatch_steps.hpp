@@ -34,7 +34,7 @@ MSCCLPP_INLINE bool sendAll(Call& call, std::uint32_t first, std::uint32_t strid
     const bool isPresent = item < items;
     const std::uint32_t token = item / perToken;
     std::uint32_t none[Call::Lanes::held];
-    send(call, Part::All, isPresent, token, item % perToken, true, none, [&] {
+    send(call, Part::All, isPresent, false, token, item % perToken, true, none, [&] {
       if (item == first) goesOn = prepare();
       if (!goesOn || !isPresent) return false;
       if (item % perToken == 0) storeRankIndex(call, token);
@@ -58,7 +58,8 @@ MSCCLPP_INLINE void receiveAll(Call& call, std::uint32_t first, std::uint32_t st
     MSCCLPP_NO_UNROLL
     for (; item < items; item += stride) {
       std::uint32_t positions[Call::Lanes::held];
-      if (!receive(call, from, item / perRow, item % perRow, true, positions)) return;
+      const std::uint32_t row = item / perRow;
+      if (!receive(call, from, row, row, item % perRow, true, positions)) return;
     }
     item -= items;
   }

@@ -88,9 +88,10 @@ struct ExpertRowArray {
   std::uint32_t rowPacks;  ///< packs of a row
   float* scales;           ///< [capacity][groups of a row]; null: none
   std::uint32_t groups;
+  bool streams = false;  ///< the L2 cache does not hold the rows of a call: it had better keep slots and sources
 
   MSCCLPP_INLINE void pack(std::uint32_t row, std::uint32_t index, const Word128& word) const {
-    arch::storeWide(rows + (std::size_t{row} * rowPacks + index) * sizeof(Word128), word);
+    arch::storeWide(rows + (std::size_t{row} * rowPacks + index) * sizeof(Word128), word, streams);
   }
   /// word: the scales (float) of `count` groups, 1 to 4, from `group` on, which is a multiple of 4. By one store where
   /// it can be: single words take as many stores as the data.

@@ -32,6 +32,18 @@ MSCCLPP_HOST_DEVICE inline std::size_t routingLayoutWords(const Dimensions& dime
          static_cast<std::size_t>(dimensions.experts + dimensions.ranks);
 }
 
+/// Segments of so many tokens each, the last one maybe of fewer: one for each of the first `count` blocks, 1 or more.
+struct RoutingSegments {
+  std::uint32_t length, count;
+
+  MSCCLPP_HOST_DEVICE RoutingSegments(std::uint32_t tokens, std::uint32_t blocks) {
+    const std::uint32_t most = blocks < maxSegments ? blocks : maxSegments;
+    const std::uint32_t chunks = (tokens + chunkTokens - 1) / chunkTokens;
+    length = (chunks + most - 1) / most * chunkTokens;
+    count = chunks > 0 ? (tokens + length - 1) / length : 1;
+  }
+};
+
 /// The segment of the calling block, as seen by one of its threads.
 template <class GridType, class Index>
 class RoutingSegment {
@@ -44,28 +56,25 @@ class RoutingSegment {
         dimensions_(dimensions),
         layout_(layout),
         bits_(grid, dimensions, words + bins()),
-        sums_(words) {
-    const auto blocks = static_cast<std::uint32_t>(grid.blockCount());
-    const std::uint32_t most = blocks < maxSegments ? blocks : maxSegments;
-    const std::uint32_t chunks = (routing.tokens + chunkTokens - 1) / chunkTokens;
-    length_ = (chunks + most - 1) / most * chunkTokens;
-    count_ = chunks > 0 ? (routing.tokens + length_ - 1) / length_ : 1;
-  }
+        sums_(words),
+        segments_(routing.tokens, static_cast<std::uint32_t>(grid.blockCount())) {}
 
   /// The number of segments. Block b has segment b, if there is one.
-  MSCCLPP_INLINE std::uint32_t count() const { return count_; }
+  MSCCLPP_INLINE std::uint32_t count() const { return segments_.count; }
+  MSCCLPP_INLINE bool exists() const { return index() < segments_.count; }
 
   /// Writes the counts of the segment, or, once all blocks have done so, numbers its tokens; then the last segment
   /// writes the totals. One function for both: a short kernel spends its time on fetching instructions. Called by all
   /// threads of the block.
   MSCCLPP_INLINE void run(bool numbers) const {
-    const bool isLast = index() + 1 == count_;
-    if (index() >= count_ || (isLast && !numbers)) return;
+    const bool isLast = index() + 1 == segments_.count;
+    if (!exists() || (isLast && !numbers)) return;
     const std::uint32_t before = numbers ? index() : 0;
     forEachBin([&](std::uint32_t bin) { sums_[bin] = countIn(before, bin); });
-    const std::uint32_t first = index() * length_;
-    const std::uint32_t end = first + length_ < routing_.tokens ? first + length_ : routing_.tokens;
-    const bool hasBits = numbers && !isLast && length_ == chunkTokens;  // of the first run
+    const std::uint32_t length = segments_.length;
+    const std::uint32_t first = index() * length;
+    const std::uint32_t end = first + length < routing_.tokens ? first + length : routing_.tokens;
+    const bool hasBits = numbers && !isLast && length == chunkTokens;  // of the first run
     MSCCLPP_NO_UNROLL
     for (std::uint32_t begin = first; begin < end; begin += chunkTokens) {
       const std::uint32_t tokens = end - begin < chunkTokens ? end - begin : chunkTokens;
@@ -163,23 +172,25 @@ class RoutingSegment {
   const RoutingLayout& layout_;
   const BlockRouting<GridType> bits_;
   std::uint32_t* const sums_;  ///< [bins()]: the tokens before the current chunk
-  std::uint32_t length_, count_;
+  const RoutingSegments segments_;
 };
 
-/// Computes the layout of a routing. Called by all threads of the grid. words: [routingLayoutWords(dimensions)] of the
-/// calling block. sync() is a barrier of all threads, which is called once or, with several segments, twice; after it
-/// all threads may read the layout, and the words are free. It returns false, the same in all threads of a block, if it
-/// failed: then layOutRouting() returns false at once, and the layout is meaningless. Indices are in the order of the
-/// tokens: the result is the same in every run.
-template <Grid GridType, class Index, class Sync>
+/// Computes the layout of a routing. Called by all threads of the grid; the first blocks, one for each segment, do it.
+/// words: [routingLayoutWords(dimensions)] of the calling block. sync(blocks) is a barrier of the first so many blocks,
+/// which only they call, once or, with one segment, not at all. finish(blocks), which every block calls at last, waits
+/// until the first so many blocks have called it; after it all threads may read the layout, and the words are free.
+/// They return false, the same in all threads of a block, if they failed: then layOutRouting() returns false at once,
+/// and the layout is meaningless. Indices are in the order of the tokens: the result is the same in every run.
+template <Grid GridType, class Index, class Sync, class Finish>
 MSCCLPP_INLINE bool layOutRouting(const GridType& grid, const Routing<Index>& routing, const Dimensions& dimensions,
-                                  const RoutingLayout& layout, std::uint32_t* words, const Sync& sync) {
+                                  const RoutingLayout& layout, std::uint32_t* words, const Sync& sync,
+                                  const Finish& finish) {
   const RoutingSegment<GridType, Index> segment(grid, routing, dimensions, layout, words);
   MSCCLPP_NO_UNROLL
   for (bool numbers = segment.count() == 1;; numbers = true) {
     segment.run(numbers);
-    if (!sync()) return false;
-    if (numbers) return true;
+    if (numbers) return finish(segment.count());
+    if (segment.exists() && !sync(segment.count())) return false;
   }
 }
 

@@ -11,6 +11,7 @@
 #include "mscclpp/moe/row_link.hpp"
 #include "mscclpp/moe/row_slots.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
+#include "mscclpp/sync/grid_gate.hpp"
 
 namespace mscclpp::moe {
 
@@ -19,7 +20,8 @@ enum class Phase : std::uint32_t { Both, Send, Receive };
 
 /// One call, or one phase of it, as seen by one thread of a grid. Made by all threads of the grid, on every rank.
 ///
-/// 1. In the phase Send all threads call enter(), with counts if there are any. That announces the call to every rank.
+/// 1. In the phase Send all threads call enter(), if entersEarly, and announce(), if there are counts. That announces
+///    the call to every rank.
 /// 2. Any warp sends pieces of rows: send() of their packs, then publish(). Where rows have flags awaitEntries() comes
 ///    before.
 /// 3. In the phase Receive all threads of a block call awaitEntries(), or threads of it awaitCount(), so that the block
@@ -101,25 +103,28 @@ class RowSession {
     return can < most ? can : most;
   }
 
-  /// A barrier of the blocks of this launch. Called by all threads. Returns whether it succeeded, the same in all
-  /// threads of the block; if not, the call fails.
-  MSCCLPP_INLINE bool syncGrid(GridBarrier& barrier) {
-    const bool passed = barrier.sync(grid_, wait_);
-    if (!passed) args_.epochs.stop(epoch_);
-    return !grid_.block().syncAny(!passed);
+  /// A barrier of the first `blocks` blocks of this launch. Called by all threads of these. Returns whether it
+  /// succeeded, the same in all threads of the block; if not, the call fails.
+  MSCCLPP_INLINE bool syncBlocks(GridBarrier& barrier, std::uint32_t blocks) {
+    return blockPassed(barrier.sync(grid_, blocks, wait_));
+  }
+  /// Waits until the first `openers` blocks of this launch have called it; once in a call. Called by all threads.
+  /// Returns as syncBlocks().
+  MSCCLPP_INLINE bool passGate(GridGate& gate, std::uint32_t openers) {
+    return blockPassed(gate.pass(grid_, openers, epoch_, wait_));
   }
 
-  /// enter() with slots().countWords counts for every rank: countOf(rank, i). Called by all threads. Without row flags
-  /// the counts alone announce the call.
+  /// Whether enter() may come before the counts are known; where counts alone announce the call there is no enter().
+  static constexpr bool entersEarly = Transport::hasRowFlags && !Transport::usesPorts;
+
+  /// Sends slots().countWords counts to every rank, countOf(rank, i), after enter() if that comes early, and else
+  /// announcing the call. Called by all threads.
   template <class CountOf>
-  MSCCLPP_INLINE void enter(const CountOf& countOf) const {
+  MSCCLPP_INLINE void announce(const CountOf& countOf) const {
+    sendCounts(countOf);
     if constexpr (Transport::usesPorts) {
-      sendCounts(countOf);
       grid_.block().sync();  // the block that has written the counts for a rank also enters there
       enter();
-    } else {
-      if constexpr (Transport::hasRowFlags) enter();
-      sendCounts(countOf);
     }
   }
   /// Waits for a count of a rank in this call. One thread.
@@ -154,7 +159,7 @@ class RowSession {
     const auto block = grid_.block();
     MSCCLPP_NO_UNROLL
     for (int from = block.rank(); from < team().size(); from += block.size()) {
-      awaitWord(args_.scratch.entryOffset(epoch_, from), from);
+      awaitWord(args_.scratch.entryOffset(epoch_, from), from, 0);
     }
     return !blockFailed();
   }
@@ -183,35 +188,48 @@ class RowSession {
   MSCCLPP_INLINE std::byte* slotAt(int to, std::uint32_t slot) const {
     return link_.at(to, slotsOf()) + Transport::bytes(slot);
   }
-  /// Announces a piece of a row, of which this warp has sent all packs. Called by all its lanes. A row that goes
-  /// through a port has one piece.
+  /// Announces a piece of a row, of which this warp has sent all packs, to the slots of row `place`: a number of 16
+  /// bits that the receiver gets with it. Called by all its lanes. A row that goes through a port has one piece.
   MSCCLPP_INLINE void publish([[maybe_unused]] int to, [[maybe_unused]] std::uint32_t row,
-                              [[maybe_unused]] std::uint32_t piece) const {
+                              [[maybe_unused]] std::uint32_t piece, [[maybe_unused]] std::uint32_t place) const {
     if constexpr (Transport::hasRowFlags) {
       const auto flagOf = [&](int rank) { return args_.scratch.flagOffset(rank, row, piece); };
-      if (!link_.hasPort(to)) return Transport::publish(warp_, wordFor(to, flagOf), epoch_);
+      const std::uint64_t flag = epoch_ << placeBits | place;
+      if (!link_.hasPort(to)) {
+        return Transport::publish(warp_, warp_.rank() == 0 ? wordFor(to, flagOf) : nullptr, flag);
+      }
       if constexpr (Transport::usesPorts) {
-        const std::size_t first = Transport::bytes(args_.scratch.dataSlot(row, 0));
+        const std::size_t first = Transport::bytes(args_.scratch.dataSlot(place, 0));
         const auto rowOf = [&](int rank) { return args_.scratch.slotsOffset(epoch_, rank) + first; };
-        if (warp_.rank() == 0) *wordFor(to, flagOf) = epoch_;
+        if (warp_.rank() == 0) *wordFor(to, flagOf) = flag;
         link_.putRow(warp_, to, rowOf, args_.scratch.rowBytes(), flagOf, wait_);
       }
     }
   }
+  /// The same of a piece for each lane, or of none (to: negative), by one release for all of them. To ranks without a
+  /// port.
+  MSCCLPP_INLINE void publishEach(int to, std::uint32_t row, std::uint32_t piece, std::uint32_t place) const {
+    std::uint64_t* flag = nullptr;
+    if (to >= 0) flag = wordFor(to, [&](int rank) { return args_.scratch.flagOffset(rank, row, piece); });
+    Transport::publish(warp_, flag, epoch_ << placeBits | place);
+  }
 
-  /// Waits until a piece of a row from a rank has been published. Called by all lanes of a warp.
-  MSCCLPP_INLINE void await([[maybe_unused]] int from, [[maybe_unused]] std::uint32_t row,
-                            [[maybe_unused]] std::uint32_t piece) {
+  /// Waits until a piece of a row from a rank has been published. Called by all lanes of a warp. Returns its place in
+  /// the first lane.
+  MSCCLPP_INLINE std::uint32_t await([[maybe_unused]] int from, [[maybe_unused]] std::uint32_t row,
+                                     [[maybe_unused]] std::uint32_t piece) {
+    std::uint64_t flag = 0;
     if constexpr (Transport::hasRowFlags) {
-      if (warp_.rank() == 0) awaitWord(args_.scratch.flagOffset(from, row, piece), from);
+      if (warp_.rank() == 0) flag = awaitWord(args_.scratch.flagOffset(from, row, piece), from, placeBits);
       warp_.sync();
     }
+    return static_cast<std::uint32_t>(flag & ((1u << placeBits) - 1));
   }
   /// Receives N packs, those with isPresent[i] only, from the slots of the ranks from[i]. One thread, which is the only
-  /// one to receive them. Returns whether they arrived.
+  /// one to receive them. streams: a hint that the cache need not keep them. Returns whether they arrived.
   template <int N>
   MSCCLPP_INLINE bool receive(const int (&from)[N], const std::uint32_t (&slot)[N], const bool (&isPresent)[N],
-                              Word128 (&words)[N]) {
+                              Word128 (&words)[N], bool streams = false) {
     std::byte* at[N];
     MSCCLPP_UNROLL
     for (int i = 0; i < N; ++i) {
@@ -219,7 +237,7 @@ class RowSession {
     }
     const WaitSite site{WaitOperation::Packet, team().rank(), from[0], static_cast<std::uint32_t>(grid_.blockIndex()),
                         epoch_};
-    return Transport::template read<N>(wait_, site, at, slot, isPresent, epoch_, words);
+    return Transport::template read<N>(wait_, site, at, slot, isPresent, epoch_, words, streams);
   }
 
   /// Ends a launch after which the call goes on. Called by all threads.
@@ -241,6 +259,13 @@ class RowSession {
   }
 
  private:
+  static constexpr int placeBits = 16;  ///< of a flag
+
+  /// Whether a wait of the block has passed, the same in all its threads; if not, the call fails.
+  MSCCLPP_INLINE bool blockPassed(bool passed) const {
+    if (!passed) args_.epochs.stop(epoch_);
+    return !grid_.block().syncAny(!passed);
+  }
   /// Whether warps may differ in what they do.
   MSCCLPP_INLINE bool mayDivide(Phase phase) const {
     return Transport::hasRowFlags && phase == Phase::Both && team().size() > 1;
@@ -289,15 +314,19 @@ class RowSession {
     });
     return static_cast<std::uint32_t>(last);
   }
-  /// Waits until a word of this rank's has reached the epoch, with acquire. One thread.
-  MSCCLPP_INLINE void awaitWord(std::size_t offset, int from) {
+  /// Waits until a word of this rank's, without its last `otherBits` bits, has reached the epoch, with acquire. Returns
+  /// the word. One thread.
+  MSCCLPP_INLINE std::uint64_t awaitWord(std::size_t offset, int from, int otherBits) {
     const WaitSite site{WaitOperation::Progress, team().rank(), from, static_cast<std::uint32_t>(grid_.blockIndex()),
                         epoch_};
-    const std::uint64_t* const word = ownWord(offset);
+    const std::uint64_t* const address = ownWord(offset);
+    std::uint64_t word = 0;
     wait_.until(site, [&](std::uint64_t& seen) {
-      seen = arch::load<arch::Order::Acquire, arch::Scope::System>(word);
-      return static_cast<std::int64_t>(seen - epoch_) >= 0;  // initial bytes count as negative or 0
+      word = arch::load<arch::Order::Acquire, arch::Scope::System>(address);
+      seen = word >> otherBits;
+      return static_cast<std::int64_t>(word - (epoch_ << otherBits)) >= 0;  // initial bytes count as negative or 0
     });
+    return word;
   }
   /// 32-bit flags repeat: see PacketRows.
   template <class P, class RowsFrom>

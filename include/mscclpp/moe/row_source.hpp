@@ -30,6 +30,7 @@ struct RowArray {
   static constexpr bool hasScales = false;
   const std::byte* rows;   ///< [tokens], 16-byte aligned
   std::uint32_t rowPacks;  ///< packs of a row: RowSlots::rowPacks
+  bool streams = false;    ///< the L2 cache does not hold the rows of a call: it had better keep others
 
   MSCCLPP_INLINE const std::byte* row(std::uint32_t token) const {
     return rows + std::size_t{token} * rowPacks * sizeof(Word128);
@@ -41,7 +42,7 @@ struct RowArray {
     MSCCLPP_UNROLL
     for (int i = 0; i < n; ++i) {
       const auto pack = static_cast<std::uint32_t>(i * Warp::width + warp.rank());
-      if (pack < packs) words[i] = arch::loadWide(from + pack * sizeof(Word128));
+      if (pack < packs) words[i] = arch::loadWide(from + pack * sizeof(Word128), streams);
     }
   }
 };

@@ -37,7 +37,7 @@ struct PacketTransport {
   template <int N, WaitPolicy Wait>
   static MSCCLPP_INLINE bool read(Wait& wait, const WaitSite& site, std::byte* const (&slots)[N],
                                   const std::uint32_t (&slot)[N], const bool (&isPresent)[N], std::uint64_t epoch,
-                                  Word128 (&words)[N]) {
+                                  Word128 (&words)[N], bool /*streams*/) {
     rows::RowPosition at[N];
     MSCCLPP_UNROLL
     for (int i = 0; i < N; ++i) at[i] = {slot[i], slot[i], isPresent[i], isPresent[i]};
@@ -61,11 +61,12 @@ struct StoreTransport {
   static MSCCLPP_HOST_DEVICE std::size_t bytes(std::size_t packs) { return packs * sizeof(Word128); }
   static MSCCLPP_INLINE std::uint64_t nextEpoch(std::uint64_t epoch) { return epoch + 1; }
 
-  /// Sets the flag of a piece of a row, of which the lanes of a warp have sent all packs. Called by all of them.
+  /// Each lane sets the flag of a piece of a row, or none (null), of which the lanes of the warp have sent all packs.
+  /// Called by all of them.
   template <class Warp>
-  static MSCCLPP_INLINE void publish(const Warp& warp, std::uint64_t* flag, std::uint64_t epoch) {
+  static MSCCLPP_INLINE void publish(const Warp& warp, std::uint64_t* flag, std::uint64_t value) {
     warp.sync();
-    if (warp.rank() == 0) arch::store<arch::Order::Release, arch::Scope::System>(flag, epoch);
+    if (flag != nullptr) arch::store<arch::Order::Release, arch::Scope::System>(flag, value);
   }
 
   static MSCCLPP_INLINE void write(std::byte* slots, std::uint32_t slot, const Word128& word, std::uint64_t /*epoch*/) {
@@ -74,10 +75,10 @@ struct StoreTransport {
   template <int N, WaitPolicy Wait>
   static MSCCLPP_INLINE bool read(Wait& /*wait*/, const WaitSite& /*site*/, std::byte* const (&slots)[N],
                                   const std::uint32_t (&slot)[N], const bool (&isPresent)[N], std::uint64_t /*epoch*/,
-                                  Word128 (&words)[N]) {
+                                  Word128 (&words)[N], bool streams) {
     MSCCLPP_UNROLL
     for (int i = 0; i < N; ++i) {
-      if (isPresent[i]) words[i] = arch::loadWide(slots[i] + std::size_t{slot[i]} * sizeof(Word128));
+      if (isPresent[i]) words[i] = arch::loadWide(slots[i] + std::size_t{slot[i]} * sizeof(Word128), streams);
     }
     return true;
   }

@@ -12,13 +12,25 @@ namespace mscclpp::moe::steps {
 /// The ranks to which send() sends: all, those but this one, or this one alone.
 enum class Part { All, Remote, Own };
 
+/// Sends the packs of a step to the slots of row `place` of a rank. Called by all lanes.
+template <class Call>
+MSCCLPP_INLINE void sendPacks(const Call& call, int to, std::uint32_t place, std::uint32_t step,
+                              const Word128 (&words)[Call::n]) {
+  const std::uint32_t packs = call.packsOf(step);
+  MSCCLPP_UNROLL
+  for (int i = 0; i < Call::n; ++i) {
+    const std::uint32_t pack = call.packOf(i);
+    if (pack < packs) call.session.send(to, call.args.scratch.dataSlot(place, step * stepPacks + pack), words[i]);
+  }
+}
+
 /// Sends a step of a token's row. own: the rows of the token on this rank, which its first step determines.
 /// meanwhile() is called once the step's loads are under way, and returns whether it is to be sent. isPresent:
 /// otherwise there is no such step: nothing is loaded, and meanwhile() returns false. hasData: otherwise only headers
-/// and scales are sent. Called by all lanes.
+/// and scales are sent. isEarly: the other ranks have the data: sendData() has sent it. Called by all lanes.
 template <bool hasData = true, class Call, class Meanwhile>
-MSCCLPP_INLINE void send(Call& call, Part part, bool isPresent, std::uint32_t token, std::uint32_t step, bool hasHeader,
-                         std::uint32_t (&own)[Call::Lanes::held], const Meanwhile& meanwhile) {
+MSCCLPP_INLINE void send(Call& call, Part part, bool isPresent, bool isEarly, std::uint32_t token, std::uint32_t step,
+                         bool hasHeader, std::uint32_t (&own)[Call::Lanes::held], const Meanwhile& meanwhile) {
   constexpr int n = Call::n;
   constexpr int extras = Call::extras;
   const auto& args = call.args;
@@ -59,21 +71,32 @@ MSCCLPP_INLINE void send(Call& call, Part part, bool isPresent, std::uint32_t to
         return;
       }
     }
+    const std::uint32_t place = call.placeOf(token, row);
     MSCCLPP_UNROLL
     for (int q = 0; q < extras; ++q) {
       const std::uint32_t x = call.extraOf(q);
       if (x < call.extrasOf(packs) && (hasHeader || x >= call.header())) {
-        call.session.send(to, args.scratch.extraSlot(row, step, x), extra(q));
+        call.session.send(to, args.scratch.extraSlot(place, step, x), extra(q));
       }
     }
     if constexpr (hasData) {
-      MSCCLPP_UNROLL
-      for (int i = 0; i < n; ++i) {
-        const std::uint32_t pack = call.packOf(i);
-        if (pack < packs) call.session.send(to, args.scratch.dataSlot(row, step * stepPacks + pack), words[i]);
-      }
+      if (!isEarly) sendPacks(call, to, place, step, words);
     }
   });
+}
+
+/// Sends the packs of a step of a token's row, without header and scales, to the other ranks, before the routing is
+/// laid out. Called by all lanes.
+template <class Call>
+MSCCLPP_INLINE void sendData(const Call& call, std::uint32_t token, std::uint32_t step) {
+  constexpr int extras = Call::extras;
+  int none[extras];
+  MSCCLPP_UNROLL
+  for (int q = 0; q < extras; ++q) none[q] = -1;
+  Word128 words[Call::n] = {};
+  Word128 scales[extras] = {};
+  call.source.load(call.session.warp(), token, step * stepPacks, call.packsOf(step), words, none, scales);
+  call.forEachOtherRank(token, [&](int to) { sendPacks(call, to, call.placeOf(token, 0), step, words); });
 }
 
 }  // namespace mscclpp::moe::steps

@@ -83,11 +83,11 @@ MSCCLPP_INLINE void store(const Call& call, int from, std::uint32_t row, std::ui
   }
 }
 
-/// Receives a step of a row from its slots, and stores it. Called by all lanes. Returns whether it arrived, the same in
-/// all of them.
+/// Receives a step of a row from the slots of row `place`, and stores it. Called by all lanes. Returns whether it
+/// arrived, the same in all of them.
 template <class Call>
-MSCCLPP_INLINE bool receive(Call& call, int from, std::uint32_t row, std::uint32_t step, bool hasHeader,
-                            std::uint32_t (&positions)[Call::Lanes::held]) {
+MSCCLPP_INLINE bool receive(Call& call, int from, std::uint32_t row, std::uint32_t place, std::uint32_t step,
+                            bool hasHeader, std::uint32_t (&positions)[Call::Lanes::held]) {
   constexpr int n = Call::n;
   constexpr int all = n + Call::extras;
   const auto& slotsOf = call.args.scratch;
@@ -101,15 +101,15 @@ MSCCLPP_INLINE bool receive(Call& call, int from, std::uint32_t row, std::uint32
     ranks[i] = from;
     if (i < n) {
       const std::uint32_t pack = call.packOf(i);
-      slots[i] = slotsOf.dataSlot(row, step * stepPacks + pack);
+      slots[i] = slotsOf.dataSlot(place, step * stepPacks + pack);
       isPresent[i] = pack < packs;
     } else {
       const std::uint32_t x = call.extraOf(i - n);
-      slots[i] = slotsOf.extraSlot(row, step, x);
+      slots[i] = slotsOf.extraSlot(place, step, x);
       isPresent[i] = x < call.extrasOf(packs) && (hasHeader || x >= call.header());
     }
   }
-  call.session.template receive<all>(ranks, slots, isPresent, words);
+  call.session.template receive<all>(ranks, slots, isPresent, words, call.args.streams);
   if (call.session.warp().any(hasFailed(call.wait))) return false;
   store(call, from, row, step, hasHeader, words, positions);
   return true;

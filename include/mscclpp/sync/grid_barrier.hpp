@@ -18,13 +18,17 @@ struct GridBarrier {
   /// threads wrote before is visible to all of them afterwards. Returns false if the wait failed.
   template <class GridType, WaitPolicy Wait>
   MSCCLPP_INLINE bool sync(const GridType& grid, Wait& wait) {
+    return sync(grid, static_cast<std::uint32_t>(grid.blockCount()), wait);
+  }
+  /// The same of `blocks` blocks of the grid, which call it.
+  template <class GridType, WaitPolicy Wait>
+  MSCCLPP_INLINE bool sync(const GridType& grid, std::uint32_t blocks, Wait& wait) {
     using namespace arch;
     bool passed = true;
     const auto block = grid.block();
     block.sync();
     if (block.rank() == 0) {
       const std::uint32_t before = load<Order::Relaxed, Scope::Device>(&generation);
-      const auto blocks = static_cast<std::uint32_t>(grid.blockCount());
       if (fetchAdd<Order::AcqRel, Scope::Device>(&arrived, 1u) == blocks - 1) {
         store<Order::Relaxed, Scope::Device>(&arrived, 0u);
         store<Order::Release, Scope::Device>(&generation, before + 1);
