@@ -178,6 +178,18 @@ TEST_CASE("moe: a slow rank") {
   CHECK(stores.error == "");
 }
 
+TEST_CASE("moe: rows that leave while the routing is laid out wait until their receiver has read those before") {
+  MoeParameters p = moeParameters(2, 2, 2, 6, maxMoeCalls, 4);
+  for (auto& call : p.tokens) call[0] = call[1] = 6;
+  p.rowPacks = moe::stepPacks + 3;  // the second step of a row is read after the delay in the first
+  p.dispatchOnly = true;            // a combine would keep the dispatches apart
+  p.slowRank = 1;
+  p.slowness = 5'000'000;
+  const auto outcome = MoeTester<moe::StoreTransport, RowKind::Plain>(p, 2).run(3, 2, 1'000'000'000);
+  CHECK_FALSE(outcome.record);
+  CHECK(outcome.error == "");
+}
+
 TEST_CASE("moe: a rank that is absent is named") {
   MoeParameters p = moeParameters(2, 2, 2, 4, 1, 1);
   p.absentRank = 1;
