@@ -83,3 +83,9 @@ __global__ void plain(Word128* to, const Word128* from) {
   // PTX: st\.(global\.)?v(4\.(b|u)32|2\.(b|u)64)
   // PTX-NOT: (ld|st)\.(volatile|relaxed)
 }
+
+__global__ void hinted(Word128* to, const Word128* from, bool streams) {
+  storeWide(to, loadWide(from, streams), streams);
+  // PTX: ld\.global\.L1::no_allocate\.L2::cache_hint\.v2\.(b|u)64
+  // PTX: st\.global\.L2::cache_hint\.v2\.(b|u)64
+}

@@ -1,8 +1,6 @@
 // A gate that the first blocks of a launch open together, for all of its blocks.
 #pragma once
 
-#include <cstdint>
-
 #include "mscclpp/arch/atomic.hpp"
 #include "mscclpp/arch/memory.hpp"
 #include "mscclpp/basic/wait.hpp"
