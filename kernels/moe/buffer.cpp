@@ -84,6 +84,9 @@ void requireSameConfig(Communicator& communicator, const BufferConfig& config, D
   }
 }
 
+/// The fewest tokens of which a dispatch sends rows while it lays out the routing: measured (docs/performance.md).
+constexpr std::uint32_t leastEarlyTokens = 512;
+
 /// The blocks of a combine that only send, where they are not given: half, but not more than fill the link.
 int combineSenders(std::uint32_t tokens, int blocks) {
   constexpr std::uint32_t many = 1536;  // with fewer, a warp has a few pieces of rows at most
@@ -161,7 +164,7 @@ class Buffer::State {
   std::uint32_t scaleGroups() const {
     return isQuantised() ? (dispatchPacks() + groupPacks - 1) / static_cast<std::uint32_t>(groupPacks) : 0;
   }
-  /// Whether so many rows of a dispatch push each other out of the L2 cache.
+  /// Whether so many rows of a dispatch push each other out of the L2 cache. Of CPU ranks, which take no hints: true.
   bool isMoreThanCache(std::size_t rows) const { return rows * dispatchPacks() * sizeof(Word128) > cacheBytes_ / 2; }
   std::uint32_t stride() const { return lowLatencyStride(config_, ranks()); }
   Dimensions dimensions(Form form) const { return dimensionsOf(config_, ranks(), form); }
@@ -229,6 +232,7 @@ class Buffer::State {
     call.input = tokens;
     call.output = {static_cast<std::byte*>(batch.rows), dispatchPacks(), batch.scales, scaleGroups(),
                    isMoreThanCache(std::size_t{tokens.tokens} * static_cast<std::size_t>(config_.topk))};
+    call.sendsEarly = tokens.tokens >= leastEarlyTokens;
     call.streams = isMoreThanCache(2 * std::size_t{tokens.tokens});  // rows that are read, and those in slots
     const bool isLowLatency = form == Form::LowLatency;
     call.placement = {

@@ -13,6 +13,7 @@
 #include "mscclpp/moe/combine.hpp"
 #include "mscclpp/moe/dispatch.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
+#include "mscclpp/sync/grid_gate.hpp"
 
 namespace mscclpp::moe {
 

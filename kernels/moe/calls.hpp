@@ -35,7 +35,8 @@ struct MoeDispatchCall : MoeCall {
   int sendingBlocks;
   moe::Tokens input;
   moe::ExpertRowArray output;
-  bool streams;  ///< DispatchArgs::streams, and RowArray::streams
+  bool sendsEarly;  ///< DispatchArgs::sendsEarly
+  bool streams;     ///< DispatchArgs::streams, and RowArray::streams; output.streams has its own
   moe::ExpertPlacement placement;
   moe::DispatchWorkspace workspace;
 };
@@ -114,8 +115,7 @@ int runDispatch(const MoeDispatchCall& call, const Launch& launch) {
   args.routing = {call.input.experts, call.input.weights, call.tokens};
   args.workspace = call.workspace;
   args.placement = call.placement;
-  constexpr std::uint32_t manyTokens = 512;
-  args.sendsEarly = call.tokens >= manyTokens;
+  args.sendsEarly = call.sendsEarly;
   args.streams = call.streams;
   args.sendingBlocks = call.sendingBlocks;
   const moe::RowArray rows{static_cast<const std::byte*>(call.input.rows), call.rowPacks, call.streams};

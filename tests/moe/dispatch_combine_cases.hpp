@@ -106,6 +106,9 @@ TEST_CASE("moe: so many tokens that they are counted in segments") {
   p.tokens[1][1] = 1536;
   p.rowPacks = p.resultPacks = 1;
   checkMoe<moe::StoreTransport, RowKind::Plain>(p, 3, 1, 4);  // not more segments than blocks
+  p.calls = 1;
+  p.tokens[0][0] = 257;
+  checkMoe<moe::StoreTransport, RowKind::Plain>(p, 4, 1, 4);  // three segments, and a block that sends early
 }
 
 TEST_CASE("moe: packets with 32-bit flags, whose numbers repeat") {

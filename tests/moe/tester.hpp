@@ -185,7 +185,8 @@ struct MoeBody {
       dispatch.epochs = {epochs};
       dispatch.scratch = Dispatch::scratchFor(p.dimensions, p.rowPacks, kind != RowKind::Plain);
       dispatch.count = p.tokens[call][rank];
-      dispatch.sendsEarly = (rank + call) % 2 == 0;  // ranks may differ in it
+      dispatch.sendsEarly = (rank + call) % 2 == 0;  // ranks may differ in these
+      dispatch.streams = rank % 2 == 0;
       dispatch.wait = p.wait;
       dispatch.dimensions = p.dimensions;
       dispatch.routing = {local<std::int64_t>(rank, p.at.experts + shift),

@@ -65,8 +65,8 @@ MSCCLPP_INLINE void storeWide(void* address, Word128 word) {
 MSCCLPP_INLINE std::uint64_t cachePolicy(bool streams) {
   return streams ? 0x12f0000000000000u : 0x1000000000000000u;
 }
-/// The same as loadWide() and storeWide() with a hint to the L2 cache: it had better drop a line that `streams` than
-/// others.
+/// The same as loadWide(), but past the L1 cache, and storeWide(), with a hint to the L2 cache: it had better drop a
+/// line that `streams` than others.
 MSCCLPP_INLINE Word128 loadWide(const void* address, [[maybe_unused]] bool streams) {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
   Word128 word;

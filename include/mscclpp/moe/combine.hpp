@@ -219,10 +219,10 @@ struct Combine {
         return;
       }
     }
-    /// Of a release, which waits for the stores to the link: pieces that it publishes, and pieces that a warp sends for
-    /// each of them, so that not all are published at the end.
+    /// The most pieces that one release publishes, which waits for the stores to the link; and how often a warp with
+    /// many pieces publishes at least, so that receivers need not wait for its last one.
     static constexpr std::uint32_t mostTogether = Transport::usesPorts ? 1 : width < 4 ? width : 4;
-    static constexpr std::uint32_t turnsPerPublication = 6;
+    static constexpr std::uint32_t leastPublications = 6;
     /// Publishes a piece for each lane, or none. Called by all lanes.
     MSCCLPP_INLINE void publish(const Sending& ofLane) const {
       if constexpr (Transport::usesPorts) {
@@ -247,7 +247,7 @@ struct Combine {
     MSCCLPP_INLINE void sendPieces(std::uint32_t first, std::uint32_t stride) {
       const std::uint32_t steps = stepsPerItem();
       Sending item = firstToSend(first, stride), sent{};  // sent: of each lane
-      const std::uint32_t wanted = item.end / stride / turnsPerPublication;
+      const std::uint32_t wanted = item.end / stride / leastPublications;
       const std::uint32_t together = wanted < 1 ? 1 : wanted < mostTogether ? wanted : mostTogether;
       std::uint32_t count = 0;  // of items in `sent`
       Entries entries = entriesOf(item.to, item.row);

@@ -15,11 +15,13 @@
 
 namespace mscclpp::moe {
 
-/// Memory of this rank that a dispatch computes with; used by one call at a time.
+/// Memory of this rank that a dispatch computes with; used by one call at a time. barrier and gate are zero before the
+/// first call.
 struct DispatchWorkspace {
-  RoutingLayout layout;  ///< rankIndex is the handle's; not used over a PacketTransport, nor are the next two
-  GridBarrier* barrier;  ///< zero before the first call,
-  GridGate* gate;        ///< as this
+  RoutingLayout layout;  ///< rankIndex is the handle's; not used over a PacketTransport
+  GridBarrier* barrier;  ///< not used over a PacketTransport
+  /// Not used over a PacketTransport. It is opened with the number of the call: for calls with the same `epochs` only.
+  GridGate* gate;
   /// [blocks][Dispatch::blockWords()]; not used where they are in shared memory: sharesWords()
   std::uint32_t* blockMemory;
   int blocks;  ///< the most blocks of a launch

@@ -20,8 +20,8 @@ enum class Phase : std::uint32_t { Both, Send, Receive };
 
 /// One call, or one phase of it, as seen by one thread of a grid. Made by all threads of the grid, on every rank.
 ///
-/// 1. In the phase Send all threads call enter(), if entersEarly, and announce(), if there are counts. That announces
-///    the call to every rank.
+/// 1. In the phase Send all threads call enter() or, if there are counts, announce(), after enter() if entersEarly.
+///    That announces the call to every rank.
 /// 2. Any warp sends pieces of rows: send() of their packs, then publish(). Where rows have flags awaitEntries() comes
 ///    before.
 /// 3. In the phase Receive all threads of a block call awaitEntries(), or threads of it awaitCount(), so that the block
@@ -114,7 +114,8 @@ class RowSession {
     return blockPassed(gate.pass(grid_, openers, epoch_, wait_));
   }
 
-  /// Whether enter() may come before the counts are known; where counts alone announce the call there is no enter().
+  /// Whether, in a call with counts, enter() comes before they are known. Over packets the counts alone announce it,
+  /// and through ports they go first.
   static constexpr bool entersEarly = Transport::hasRowFlags && !Transport::usesPorts;
 
   /// Sends slots().countWords counts to every rank, countOf(rank, i), after enter() if that comes early, and else

@@ -29,7 +29,8 @@ struct RowSlots {
 
   MSCCLPP_HOST_DEVICE bool isValid() const {
     return maxRows > 0 && rowPacks > 0 && ranks > 0 && flagsPerRow > 0 && steps() % flagsPerRow == 0 &&
-           std::uint64_t{maxRows} * packsOfRow() <= 0xffffffffu;  // slots have 32-bit numbers
+           std::uint64_t{maxRows} * packsOfRow() <= 0xffffffffu &&  // slots have 32-bit numbers
+           (!Transport::hasRowFlags || maxRows <= 0x10000u);        // places in flags 16-bit ones
   }
   MSCCLPP_HOST_DEVICE std::uint32_t steps() const { return (rowPacks + stepPacks - 1) / stepPacks; }
   /// A multiple of 128 bytes, for full lines.
@@ -60,7 +61,8 @@ struct RowSlots {
     const auto place = (epoch % 2) * static_cast<std::size_t>(ranks) + static_cast<std::size_t>(from);
     return roundUp(wordOffset(2 * wordSets, 0), 128) + place * countBytes();
   }
-  /// Offset of the 64-bit word with the last call in which a piece of a row from a rank was complete.
+  /// Offset of the 64-bit flag of a piece of a row from a rank: the last call in which it was complete, and its place
+  /// (RowSession::publish()).
   MSCCLPP_HOST_DEVICE std::size_t flagOffset(int from, std::uint32_t row, std::uint32_t piece) const {
     const std::size_t flag = static_cast<std::size_t>(from) * flagsOfRank() + std::size_t{row} * flagsPerRow + piece;
     return countOffset(1, ranks) + flag * sizeof(std::uint64_t);
