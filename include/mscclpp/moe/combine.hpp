@@ -223,13 +223,11 @@ struct Combine {
     /// many pieces publishes at least, so that receivers need not wait for its last one.
     static constexpr std::uint32_t mostTogether = Transport::usesPorts ? 1 : width < 4 ? width : 4;
     static constexpr std::uint32_t leastPublications = 6;
-    /// Publishes a piece for each lane, or none. Called by all lanes.
+    /// Publishes a piece for each lane, or none; if one is published at a time, the one that all lanes have. Called by
+    /// all of them.
     MSCCLPP_INLINE void publish(const Sending& ofLane) const {
-      if constexpr (Transport::usesPorts) {
-        const auto of = [&](std::uint32_t value) { return session.warp().shuffle(value, 0); };
-        const auto to = static_cast<int>(of(static_cast<std::uint32_t>(ofLane.to)));
-        const std::uint32_t row = of(ofLane.row);
-        if (to >= 0) session.publish(to, row, of(ofLane.piece), row);
+      if constexpr (mostTogether == 1) {
+        if (ofLane.to >= 0) session.publish(ofLane.to, ofLane.row, ofLane.piece, ofLane.row);
       } else {
         session.publishEach(ofLane.to, ofLane.row, ofLane.piece, ofLane.row);
       }
@@ -263,7 +261,7 @@ struct Combine {
           }
           sendStep(item.to, item.row, step, sum);
         }
-        if (static_cast<std::uint32_t>(session.warp().rank()) == count) sent = item;
+        if (mostTogether == 1 || static_cast<std::uint32_t>(session.warp().rank()) == count) sent = item;
         ++count;
         item = after;
         entries = following;

@@ -106,12 +106,14 @@ class RowSession {
   /// A barrier of the first `blocks` blocks of this launch. Called by all threads of these. Returns whether it
   /// succeeded, the same in all threads of the block; if not, the call fails.
   MSCCLPP_INLINE bool syncBlocks(GridBarrier& barrier, std::uint32_t blocks) {
-    return blockPassed(barrier.sync(grid_, blocks, wait_));
+    barrier.sync(grid_, blocks, wait_);
+    return !blockFailed();
   }
   /// Waits until the first `openers` blocks of this launch have called it; once in a call. Called by all threads.
   /// Returns as syncBlocks().
   MSCCLPP_INLINE bool passGate(GridGate& gate, std::uint32_t openers) {
-    return blockPassed(gate.pass(grid_, openers, epoch_, wait_));
+    gate.pass(grid_, openers, epoch_, wait_);
+    return !blockFailed();
   }
 
   /// Whether, in a call with counts, enter() comes before they are known. Over packets the counts alone announce it,
@@ -195,14 +197,13 @@ class RowSession {
                               [[maybe_unused]] std::uint32_t piece, [[maybe_unused]] std::uint32_t place) const {
     if constexpr (Transport::hasRowFlags) {
       const auto flagOf = [&](int rank) { return args_.scratch.flagOffset(rank, row, piece); };
-      const std::uint64_t flag = epoch_ << placeBits | place;
       if (!link_.hasPort(to)) {
-        return Transport::publish(warp_, warp_.rank() == 0 ? wordFor(to, flagOf) : nullptr, flag);
+        return Transport::publish(warp_, warp_.rank() == 0 ? wordFor(to, flagOf) : nullptr, flagWith(place));
       }
       if constexpr (Transport::usesPorts) {
         const std::size_t first = Transport::bytes(args_.scratch.dataSlot(place, 0));
         const auto rowOf = [&](int rank) { return args_.scratch.slotsOffset(epoch_, rank) + first; };
-        if (warp_.rank() == 0) *wordFor(to, flagOf) = flag;
+        if (warp_.rank() == 0) *wordFor(to, flagOf) = flagWith(place);
         link_.putRow(warp_, to, rowOf, args_.scratch.rowBytes(), flagOf, wait_);
       }
     }
@@ -212,7 +213,7 @@ class RowSession {
   MSCCLPP_INLINE void publishEach(int to, std::uint32_t row, std::uint32_t piece, std::uint32_t place) const {
     std::uint64_t* flag = nullptr;
     if (to >= 0) flag = wordFor(to, [&](int rank) { return args_.scratch.flagOffset(rank, row, piece); });
-    Transport::publish(warp_, flag, epoch_ << placeBits | place);
+    Transport::publish(warp_, flag, flagWith(place));
   }
 
   /// Waits until a piece of a row from a rank has been published. Called by all lanes of a warp. Returns its place in
@@ -262,11 +263,8 @@ class RowSession {
  private:
   static constexpr int placeBits = 16;  ///< of a flag
 
-  /// Whether a wait of the block has passed, the same in all its threads; if not, the call fails.
-  MSCCLPP_INLINE bool blockPassed(bool passed) const {
-    if (!passed) args_.epochs.stop(epoch_);
-    return !grid_.block().syncAny(!passed);
-  }
+  /// The flag of a piece that is complete in this call.
+  MSCCLPP_INLINE std::uint64_t flagWith(std::uint32_t place) const { return epoch_ << placeBits | place; }
   /// Whether warps may differ in what they do.
   MSCCLPP_INLINE bool mayDivide(Phase phase) const {
     return Transport::hasRowFlags && phase == Phase::Both && team().size() > 1;
