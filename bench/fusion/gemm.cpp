@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -18,6 +19,7 @@
 #include "gpu_main.hpp"
 #include "kernels/fused_gemm.hpp"
 #include "kernels/gpu/cublas.hpp"
+#include "median.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/launch/process_group.hpp"
 #include "mscclpp/kernels/collectives.hpp"
@@ -187,37 +189,23 @@ class Bench {
       };
       const std::size_t results =
           (layer.collective == GemmCollective::ReduceScatter ? rows / ranks() : rows) * layer.width;
-      expected_.clear();
-      const Result separate =
-          time(serial([&](const CollectiveCall& call) { collectives_->run(call); }), output.get(), results);
-      const auto timeCalls = [&](const FusedGemm& calls) {
-        return time(
-            [&](cudaStream_t stream) {
-              calls.run({input.get(), weight.get(), output.get(), rows, stream});
-            },
-            output.get(), results);
+      const auto fusedBy = [&](const FusedGemm& calls, const void* from, void* to) {
+        return [&, from, to](cudaStream_t stream) { calls.run({from, weight.get(), to, rows, stream}); };
       };
-      const Result together = timeCalls(*fused);
-      const Result withCutlass = cutlass->form(rows) == GemmForm::Cutlass ? timeCalls(*cutlass) : Result{};
-      const Result called = timeCalls(*chosen);
-      Result nccl;
-      if (nccl_) nccl = time(serial([&](const CollectiveCall& call) { nccl_->run(call); }), output.get(), results);
-      expected_.clear();
+      std::vector<perf::Call> calls(implementationCount);
+      calls[Serial] = serial([&](const CollectiveCall& call) { collectives_->run(call); });
+      calls[Fused] = fusedBy(*fused, input.get(), output.get());
+      if (cutlass->form(rows) == GemmForm::Cutlass) calls[Cutlass] = fusedBy(*cutlass, input.get(), output.get());
+      calls[Chosen] = fusedBy(*chosen, input.get(), output.get());
+      if (nccl_) calls[Nccl] = serial([&](const CollectiveCall& call) { nccl_->run(call); });
       const void* whole = gathers ? gathered.get() : input.get();
-      const Result cublas =
-          time([&](cudaStream_t stream) { multiply(whole, product.get(), stream); }, product.get(), rows * layer.width);
-      const Result own = time(
-          [&](cudaStream_t stream) {
-            gemm->run({whole, weight.get(), product.get(), rows, stream});
-          },
-          product.get(), rows * layer.width);
-      const bool isRight = together.isRight && withCutlass.isRight && called.isRight && own.isRight;
+      calls[CublasAlone] = [&](cudaStream_t stream) { multiply(whole, product.get(), stream); };
+      calls[OwnAlone] = fusedBy(*gemm, whole, product.get());
+      const bool isRight = areRight({calls.begin(), calls.begin() + CublasAlone}, output.get(), results) &&
+                           areRight({calls.begin() + CublasAlone, calls.end()}, product.get(), rows * layer.width);
       isWrong_ = isWrong_ || !isRight;
-      if (rank() == 0) {
-        report(layer, rows,
-               {cublas.us, own.us, together.us, withCutlass.us, separate.us, nccl.us, called.us, chosen->form(rows),
-                isRight});
-      }
+      const Times times = time(calls);
+      if (rank() == 0) report(layer, rows, times, chosen->form(rows), isRight);
     }
     fused->check();
     cutlass->check();
@@ -226,15 +214,14 @@ class Bench {
     bootstrap_->barrier();
   }
 
-  struct Times {
-    double cublas, own, fused, cutlass, serial, nccl, chosen;  ///< us; 0: not measured
-    GemmForm form;
-    bool isRight;
-  };
-  void report(const Layer& layer, std::size_t rows, const Times& times) const {
-    const double baseline = times.nccl > 0 ? std::min(times.serial, times.nccl) : times.serial;
+  /// What is measured: first those that communicate, whose output is the serial form's, then those that do not.
+  enum Implementation { Serial, Fused, Cutlass, Chosen, Nccl, CublasAlone, OwnAlone, implementationCount };
+  using Times = std::array<double, implementationCount>;  ///< us; 0: not measured
+
+  void report(const Layer& layer, std::size_t rows, const Times& times, GemmForm chosen, bool isRight) const {
+    const double baseline = times[Nccl] > 0 ? std::min(times[Serial], times[Nccl]) : times[Serial];
     const char* const forms[] = {"fused", "CUTLASS", "serial"};
-    const char* const form = forms[static_cast<int>(times.form)];
+    const char* const form = forms[static_cast<int>(chosen)];
     const auto orNone = [](double us) { return us > 0 ? fmt::format("{:.2f}", us) : std::string("-"); };
     if (options_.json) {
       fmt::print("{}\n", bench::JsonLine()
@@ -243,53 +230,71 @@ class Bench {
                              .add("rows", std::uint64_t{rows})
                              .add("width", std::uint64_t{layer.width})
                              .add("depth", std::uint64_t{layer.depth})
-                             .add("cublas_us", times.cublas)
-                             .add("own_gemm_us", times.own)
-                             .add("fused_us", times.fused)
-                             .add("cutlass_us", times.cutlass)
-                             .add("serial_us", times.serial)
-                             .add("nccl_us", times.nccl)
-                             .add("chosen_us", times.chosen)
+                             .add("cublas_us", times[CublasAlone])
+                             .add("own_gemm_us", times[OwnAlone])
+                             .add("fused_us", times[Fused])
+                             .add("cutlass_us", times[Cutlass])
+                             .add("serial_us", times[Serial])
+                             .add("nccl_us", times[Nccl])
+                             .add("chosen_us", times[Chosen])
                              .add("chosen", std::string(form))
-                             .add("speedup", baseline / times.chosen)
-                             .add("right", times.isRight)
+                             .add("speedup", baseline / times[Chosen])
+                             .add("right", isRight)
                              .text());
     } else {
       fmt::print(
           "{:<34} {:>6} {:>6} {:>6} {:>9.2f} {:>9.2f} {:>9.2f} {:>9} {:>9.2f} {:>9} {:>9.2f} {:>7} {:>8.2f} {:>5}\n",
-          layer.name, rows, layer.width, layer.depth, times.cublas, times.own, times.fused, orNone(times.cutlass),
-          times.serial, orNone(times.nccl), times.chosen, form, baseline / times.chosen, times.isRight ? "yes" : "NO");
+          layer.name, rows, layer.width, layer.depth, times[CublasAlone], times[OwnAlone], times[Fused],
+          orNone(times[Cutlass]), times[Serial], orNone(times[Nccl]), times[Chosen], form, baseline / times[Chosen],
+          isRight ? "yes" : "NO");
     }
     std::fflush(stdout);
   }
 
-  struct Result {
-    double us = 0;  ///< 0: not measured
-    bool isRight = true;
-  };
-
-  /// Runs a call once and compares its output, the first 16 Mi elements, with that of the first implementation, then
-  /// times it.
-  Result time(const perf::Call& call, void* output, std::size_t count) {
+  /// Whether the outputs of the calls, the first 16 Mi elements, are on all ranks those of the first one.
+  bool areRight(const std::vector<perf::Call>& calls, void* output, std::size_t count) {
     count = std::min(count, std::size_t{16} << 20);
-    backend_->fill(output, 0xff, count * elementBytes);  // NaN
-    bootstrap_->barrier();
-    backend_->runOnce(call);
-    std::vector<std::uint16_t> results(count);
-    backend_->download(results.data(), output, count * elementBytes);
-    if (expected_.empty()) expected_ = results;
-    float largest = 0;
-    for (const auto value : expected_) largest = std::fmax(largest, std::fabs(valueOf(value)));
-    // Each rank's product and the sum are rounded, and the additions of a product have another order.
-    const float bound = static_cast<float>(ranks() + 2) * largest / 256;
+    std::vector<std::uint16_t> expected, results(count);
     bool isRight = true;
-    for (std::size_t i = 0; i < count; ++i) {
-      isRight = isRight && std::fabs(valueOf(results[i]) - valueOf(expected_[i])) <= bound;
+    float bound = 0;
+    for (const perf::Call& call : calls) {
+      if (!call) continue;
+      backend_->fill(output, 0xff, count * elementBytes);  // NaN
+      bootstrap_->barrier();
+      backend_->runOnce(call);
+      backend_->download(results.data(), output, count * elementBytes);
+      if (expected.empty()) {
+        expected = results;
+        for (const auto value : expected) bound = std::fmax(bound, std::fabs(valueOf(value)));
+        // Each rank's product and the sum are rounded, and the additions of a product have another order.
+        bound *= static_cast<float>(ranks() + 2) / 256;
+      }
+      for (std::size_t i = 0; i < count; ++i) {
+        isRight = isRight && std::fabs(valueOf(results[i]) - valueOf(expected[i])) <= bound;
+      }
     }
-    const Result own{backend_->time(call, options_.timing, [&] { bootstrap_->barrier(); }), isRight};
-    Result worst;
-    for (const Result& of : perf::RankGroup(*bootstrap_).gather(own))
-      worst = {std::max(worst.us, of.us), worst.isRight && of.isRight};
+    const auto all = perf::RankGroup(*bootstrap_).gather(static_cast<int>(isRight));
+    return std::all_of(all.begin(), all.end(), [](int of) { return of != 0; });
+  }
+  /// The calls are measured in turns: a GPU at its limit of power changes its clock within milliseconds, by a tenth, and
+  /// calls that are measured one after the other would have different ones.
+  Times time(const std::vector<perf::Call>& calls) {
+    std::vector<std::unique_ptr<perf::TimedCall>> timed;
+    for (const perf::Call& call : calls) timed.push_back(call ? backend_->prepare(call, options_.timing) : nullptr);
+    std::array<std::vector<double>, implementationCount> microseconds;
+    for (int repeat = 0; repeat < options_.timing.repeats; ++repeat) {
+      for (std::size_t i = 0; i < timed.size(); ++i) {
+        if (timed[i]) microseconds[i].push_back(timed[i]->measure([&] { bootstrap_->barrier(); }).front());
+      }
+    }
+    Times own{};
+    for (std::size_t i = 0; i < timed.size(); ++i) {
+      if (timed[i]) own[i] = perf::median(std::move(microseconds[i]));
+    }
+    Times worst{};
+    for (const Times& of : perf::RankGroup(*bootstrap_).gather(own)) {
+      for (std::size_t i = 0; i < of.size(); ++i) worst[i] = std::max(worst[i], of[i]);
+    }
     return worst;
   }
 
@@ -301,7 +306,6 @@ class Bench {
   std::shared_ptr<Collectives> collectives_;
   kernels::Cublas cublas_;
   std::unique_ptr<perf::Nccl> nccl_;
-  std::vector<std::uint16_t> expected_;
   bool isWrong_ = false;
 };
 

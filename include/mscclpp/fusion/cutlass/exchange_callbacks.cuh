@@ -21,9 +21,10 @@ namespace mscclpp {
 /// What the callbacks are told of a tile. It takes the place of the tile's coordinate along K, of which an epilogue has
 /// no use.
 struct ExchangedTile {
-  int row = 0;     ///< of tiles, in the problem
-  int column = 0;  ///< the same
-  /// What rank 0 contributes to the tile, row after row without gaps; null: nothing is added to the tile.
+  int row = 0;         ///< of tiles, in the problem
+  int column = 0;      ///< the same
+  bool isSum = false;  ///< whether the contributions of the other ranks are added
+  /// What rank 0 contributes to it, row after row without gaps.
   const std::byte* contributions = nullptr;
   std::size_t perRank = 0;  ///< bytes from rank to rank
   int rank = 0;             ///< this one, whose contribution is the tile
@@ -32,12 +33,16 @@ struct ExchangedTile {
 namespace detail {
 
 /// The callbacks of one tile, to whose values those of the other ranks are added: each rank's value is rounded to T,
-/// they are added in rank order in fp32, and the sum is rounded once, when it is stored. A thread holds pairs of
-/// neighbouring columns, and four lanes those of 32 columns in each row: each of the four loads 16 bytes of them, a
-/// fourth of the loads of single pairs, and they exchange the pairs before they are added. Loads of `depth` subtiles
-/// are in flight while the ones before are stored.
-template <class Callbacks, class T, int Ranks, int tileColumns, class Coordinates>
+/// they are added in rank order in fp32, and the sum is rounded once, when it is stored.
+///
+/// The first other rank's are the source of the epilogue (Source: the registers of a thread for a subtile of it), which
+/// a warp of its own has loaded while the tile was multiplied. Those of further ranks are loaded here. A thread holds
+/// pairs of neighbouring columns, and four lanes those of 32 columns in each row: each of the four loads 16 bytes of
+/// them, a fourth of the loads of single pairs, and they exchange the pairs before they are added. Loads of `depth`
+/// subtiles are in flight while the ones before are stored.
+template <class Callbacks, class T, int Ranks, int tileColumns, class Coordinates, class Source>
 struct SummingCallbacks : Callbacks {
+  static constexpr int loadedPeers = Ranks - 2;  ///< ranks whose contributions are loaded here
   static constexpr int elements = cute::size<0>(Coordinates{}) * cute::size<1>(Coordinates{}) *
                                   cute::size<2>(Coordinates{});  ///< of a thread in a subtile
   static constexpr int subtileRows = cute::size<3>(Coordinates{});
@@ -46,7 +51,7 @@ struct SummingCallbacks : Callbacks {
   static constexpr int quads = pairs / 4;  ///< loads of 16 bytes
   static constexpr std::size_t pitch = tileColumns * sizeof(T);
   static constexpr int mostWords = 32;  ///< registers of a thread for contributions
-  static constexpr int wanted = mostWords / (pairs * (Ranks - 1));
+  static constexpr int wanted = loadedPeers > 0 ? mostWords / (pairs * loadedPeers) : 1;
   static constexpr int depth = wanted < 1 ? 1 : wanted < subtiles ? wanted : subtiles;
   static_assert(sizeof(T) == 2 && pairs % 8 == 0, "elements of 16 bits, and subtiles of a multiple of 32 columns");
 
@@ -68,36 +73,44 @@ struct SummingCallbacks : Callbacks {
 
   /// row, column: of the thread's first element, in the tile.
   CUTLASS_DEVICE SummingCallbacks(Callbacks&& callbacks, const ExchangedTile& tile, const Coordinates& coordinates,
-                                  int row, int column)
+                                  const Source& source, int row, int column)
       : Callbacks(cute::forward<Callbacks>(callbacks)),
         tile_(tile),
         coordinates_(coordinates),
+        source_(source),
         // Four lanes hold columns c, c + 2, c + 4 and c + 6 first, and load 8 columns each.
         first_(tile.contributions + static_cast<std::size_t>(row) * pitch +
                static_cast<std::size_t>(column + gpu::WarpTile<>().rank() % 4 * 6) * sizeof(T)) {}
 
   CUTLASS_DEVICE void begin() {
     Callbacks::begin();
-    if (tile_.contributions == nullptr) return;
-    MSCCLPP_UNROLL
-    for (int subtile = 0; subtile < depth; ++subtile) load(subtile);
+    if constexpr (loadedPeers > 0) {
+      if (!tile_.isSum) return;
+      MSCCLPP_UNROLL
+      for (int subtile = 0; subtile < depth; ++subtile) load(subtile);
+    }
   }
   template <class Accumulator, int N>
   CUTLASS_DEVICE auto visit(const cutlass::Array<Accumulator, N>& accumulators, int part, int subtileRow,
                             int subtileColumn) {
     static_assert(N % 2 == 0 && elements % N == 0);
     auto values = Callbacks::visit(accumulators, part, subtileRow, subtileColumn);
-    if (tile_.contributions == nullptr) return values;
+    if (!tile_.isSum) return values;
     using Value = typename decltype(values)::Element;
     const int slot = (subtileColumn * subtileRows + subtileRow) % depth;
-    if (part == 0) exchange(slot);
+    if constexpr (loadedPeers > 0) {
+      if (part == 0) exchange(slot);
+    }
+    const auto source = cute::recast<std::uint32_t>(source_);
     MSCCLPP_UNROLL
     for (int i = 0; i < N / 2; ++i) {
       const Vector<T, 2> rounded{narrow<T>(static_cast<float>(values[2 * i])),
                                  narrow<T>(static_cast<float>(values[2 * i + 1]))};
       const auto own = arch::bitCast<std::uint32_t>(rounded);
       const int pair = part * (N / 2) + i;
-      const auto from = [&](int peer) { return words_[slot][peer][quadOf(pair)][wordOf(pair)]; };
+      const auto from = [&](int peer) {
+        return peer == 0 ? source(pair) : words_[slot][peer - 1][quadOf(pair)][wordOf(pair)];
+      };
       float sums[2] = {};
       MSCCLPP_UNROLL
       for (int rank = 0; rank < Ranks; ++rank) {
@@ -115,8 +128,10 @@ struct SummingCallbacks : Callbacks {
   }
   CUTLASS_DEVICE void end_loop(int subtileRow, int subtileColumn) {
     Callbacks::end_loop(subtileRow, subtileColumn);
-    const int next = subtileColumn * subtileRows + subtileRow + depth;
-    if (tile_.contributions != nullptr && next < subtiles) load(next);
+    if constexpr (loadedPeers > 0) {
+      const int next = subtileColumn * subtileRows + subtileRow + depth;
+      if (tile_.isSum && next < subtiles) load(next);
+    }
   }
 
  private:
@@ -129,16 +144,16 @@ struct SummingCallbacks : Callbacks {
       const std::byte* const from = first_ + static_cast<std::size_t>(cute::get<0>(element)) * pitch +
                                     static_cast<std::size_t>(cute::get<1>(element)) * sizeof(T);
       MSCCLPP_UNROLL
-      for (int peer = 0; peer < Ranks - 1; ++peer) {
+      for (int peer = 1; peer < Ranks - 1; ++peer) {
         const int rank = peer < tile_.rank ? peer : peer + 1;
-        words_[subtile % depth][peer][quad] = arch::bitCast<Vector<std::uint32_t, 4>>(
+        words_[subtile % depth][peer - 1][quad] = arch::bitCast<Vector<std::uint32_t, 4>>(
             arch::loadWide(from + static_cast<std::size_t>(rank) * tile_.perRank));
       }
     }
   }
   CUTLASS_DEVICE void exchange(int slot) {
     MSCCLPP_UNROLL
-    for (int peer = 0; peer < Ranks - 1; ++peer) {
+    for (int peer = 0; peer < loadedPeers; ++peer) {
       MSCCLPP_UNROLL
       for (int quad = 0; quad < quads; ++quad) transposeInQuads(gpu::WarpTile<>{}, words_[slot][peer][quad]);
     }
@@ -146,37 +161,39 @@ struct SummingCallbacks : Callbacks {
 
   const ExchangedTile tile_;
   const Coordinates coordinates_;
+  const Source& source_;
   const std::byte* const first_;
-  Vector<std::uint32_t, 4> words_[depth][Ranks - 1][quads];
+  Vector<std::uint32_t, 4> words_[depth][loadedPeers > 0 ? loadedPeers : 1][quads];
 };
 
 }  // namespace detail
 
 /// The callbacks Fusion in an epilogue whose coordinates are not those of the problem: Fusion gets these, so that what
 /// depends on a row or a column (scales, a bias, an edge) is right. The coordinate along K of the epilogue is an
-/// ExchangedTile, whose contributions, of elements T, are added. SendRing: shared memory for what sends tiles.
-template <class Fusion, class T, int Ranks, class SendRing>
+/// ExchangedTile, whose contributions, of elements T, are added. The source of the epilogue is that of the first other
+/// rank. Tiles that are not a sum have none, but go through the same steps: the stages of a pipeline are counted.
+template <class Fusion, class T, int Ranks>
 struct ExchangeCallbacks : Fusion {
-  struct SharedStorage {
-    typename Fusion::SharedStorage fusion;
-    SendRing send;
-  };
   using Arguments = typename Fusion::Arguments;
 
   struct Params {
     typename Fusion::Params fusion;
     int rows, columns;  ///< of the problem
+    bool hasSource;     ///< of the tiles of an epilogue with these parameters
   };
 
   template <class ProblemShape>
   static Params to_underlying_arguments(const ProblemShape& problem, const Arguments& arguments, void* workspace) {
     return {Fusion::to_underlying_arguments(problem, arguments, workspace), static_cast<int>(cute::get<0>(problem)),
-            static_cast<int>(cute::get<1>(problem))};
+            static_cast<int>(cute::get<1>(problem)), false};
   }
 
   CUTLASS_HOST_DEVICE ExchangeCallbacks() {}
-  CUTLASS_HOST_DEVICE ExchangeCallbacks(const Params& params, const SharedStorage& shared)
-      : Fusion(params.fusion, shared.fusion), rows_(params.rows), columns_(params.columns) {}
+  CUTLASS_HOST_DEVICE ExchangeCallbacks(const Params& params, const typename Fusion::SharedStorage& shared)
+      : Fusion(params.fusion, shared), rows_(params.rows), columns_(params.columns), hasSource_(params.hasSource) {}
+
+  CUTLASS_DEVICE bool is_producer_load_needed() const { return true; }
+  CUTLASS_DEVICE bool is_C_load_needed() const { return hasSource_; }
 
   template <bool ReferenceSource, class... Args>
   CUTLASS_DEVICE auto get_consumer_store_callbacks(
@@ -205,14 +222,16 @@ struct ExchangeCallbacks : Fusion {
         stored.epi_tile, stored.tiled_copy, stored.cD, residue, stored.tCcD, ofThread, stored.tCrC, stored.thread_idx);
     auto callbacks = Fusion::template get_consumer_store_callbacks<ReferenceSource>(args);
     using Coordinates = cute::remove_cvref_t<decltype(stored.tCcD)>;
-    return detail::SummingCallbacks<decltype(callbacks), T, Ranks, tileColumns, Coordinates>(
-        cute::move(callbacks), tile, stored.tCcD, rowsLeft - cute::get<0>(ofThread),
+    using Source = cute::remove_cvref_t<decltype(stored.tCrC)>;
+    return detail::SummingCallbacks<decltype(callbacks), T, Ranks, tileColumns, Coordinates, Source>(
+        cute::move(callbacks), tile, stored.tCcD, stored.tCrC, rowsLeft - cute::get<0>(ofThread),
         columnsLeft - cute::get<1>(ofThread));
   }
 
  private:
   int rows_ = 0;
   int columns_ = 0;
+  bool hasSource_ = false;
 };
 
 }  // namespace mscclpp

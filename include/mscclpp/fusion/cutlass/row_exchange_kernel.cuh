@@ -130,6 +130,11 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
 
   CUTLASS_DEVICE void operator()(const Params& params, char* shared) {
     Base::operator()(params, shared);
+    if constexpr (Exchange::sumsTiles) {
+      // CUTLASS has nothing to do for the second and the fourth warp of the producers.
+      const int warp = cutlass::canonical_warp_idx_sync();
+      if (warp == 1 || warp == 3) return sendTiles(params, shared, warp / 2);
+    }
     const gpu::WarpGrid grid = detail::consumerGrid();
     if (!grid.isMember()) return;
     // The producers have given registers away. Without this the compiler gives the code below no more than they kept.
@@ -138,6 +143,12 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   }
 
  private:
+  CUTLASS_DEVICE static void sendTiles(const Params& params, char* shared, int sender) {
+    auto& storage = *reinterpret_cast<typename Base::SharedStorage*>(shared);
+    Epilogue epilogue(params.epilogue, storage.tensors.epilogue);
+    epilogue.template sendTiles<typename Base::TiledMma>(typename Base::TileScheduler{params.scheduler},
+                                                         params.problem_shape, sender);
+  }
   CUTLASS_DEVICE static void complete(const Params& params, const gpu::WarpGrid& grid) {
     const auto& epilogue = detail::ExchangeArguments::in(params.epilogue);
     const auto& args = epilogue.exchange;

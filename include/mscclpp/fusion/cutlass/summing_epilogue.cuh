@@ -24,7 +24,7 @@ namespace detail {
 template <class T, int Ranks>
 struct ExchangeCallbacksOf {
   template <class Fusion>
-  using Of = ExchangeCallbacks<Fusion, T, Ranks, TileSendRing>;
+  using Of = ExchangeCallbacks<Fusion, T, Ranks>;
 };
 
 }  // namespace detail
@@ -32,32 +32,33 @@ struct ExchangeCallbacksOf {
 /// The collective epilogue `Stock` as a part of a row exchange whose reduced rows are stored as they are (StoreRows),
 /// with RowDelivery::ToOwner or ToAll. It stores every tile in this rank's memory, as fast as the stock epilogue does:
 ///
-/// - A tile of rows that another rank reduces goes to memory of the block of threads. The warp that loads C in other
-///   epilogues, which has nothing to load, copies it to that rank and publishes it as one part of its
-///   block of rows, while the other warps compute the next tiles: they never wait for a link, unless it is slower than
-///   they are for longer than a tile.
+/// - A tile of rows that another rank reduces goes to memory of the block of threads. Two warps that CUTLASS leaves idle
+///   copy it to that rank, and publish each its half as one part of its block of rows, while the other warps compute the
+///   next tiles: they never wait for a link, unless it is slower than they are.
 /// - A tile of rows that this rank reduces: when the other ranks have published that block of rows, which they compute
-///   first, their contributions are added to it in registers, in rank order, and the sum goes to the output. With
-///   RowDelivery::ToAll it also goes to all other ranks, like the tile above.
+///   first, their contributions are added to it in registers, in rank order, and the sum goes to the output. Those of
+///   the first other rank are the source C of CUTLASS's epilogue: the warp that loads C waits for them, and loads them
+///   while the tile is multiplied. With RowDelivery::ToAll the sum also goes to all other ranks, like the tile above,
+///   but from the output.
 ///
 /// So the first hop hides behind the tiles of other ranks' rows, and the second one behind those of own rows. Stock has
 /// no source C (ElementC is void: what is added once is added after the reduction), no callbacks that load tiles,
 /// subtiles of a multiple of 32 columns, as CUTLASS's builder makes them, and a row-major output of Scratch::Element,
 /// of 16 bits. Scratch: TileScratch, of the kernel's scratchFor(). Rows of the output begin at multiples of 16 bytes.
-/// It takes sizeof(TileSendRing) bytes more of shared memory than Stock.
+/// It takes two subtiles more of shared memory than Stock, at most 16 KiB.
 ///
 /// The sources of the idea are Flux (arXiv 2406.06858), and ParallelKittens (arXiv 2511.13940) for dedicated warps.
 template <class Stock, int Ranks, class TileExchangeScratch>
 class SummingEpilogue
-    : public detail::WithCallbacks<Stock,
-                                   detail::ExchangeCallbacksOf<typename TileExchangeScratch::Element, Ranks>>::Type {
+    : public detail::WithSource<Stock,
+                                detail::ExchangeCallbacksOf<typename TileExchangeScratch::Element, Ranks>>::Type {
  public:
   using Scratch = TileExchangeScratch;
   using T = typename Scratch::Element;
   static constexpr RowDelivery delivery = Scratch::delivery;
   static constexpr bool sharesSums = delivery == RowDelivery::ToAll;
 
-  using Base = typename detail::WithCallbacks<Stock, detail::ExchangeCallbacksOf<T, Ranks>>::Type;
+  using Base = typename detail::WithSource<Stock, detail::ExchangeCallbacksOf<T, Ranks>>::Type;
   using Fusion = typename Stock::FusionCallbacks;
   using ExchangeArgs = CollectiveArgs<Ranks, Scratch>;
   using Result = StoreRows<T>;
@@ -71,8 +72,8 @@ class SummingEpilogue
                 "build the epilogue with ElementC = void: each rank would add C; add it after the reduction instead");
   static_assert(sizeof(typename Stock::ElementD) == sizeof(T),
                 "the output of the epilogue must have the element type of the scratch");
-  static_assert(Tiles::tileRows * Tiles::tileColumns * sizeof(T) % TileSendRing::pieceBytes == 0);
-  static constexpr int tileBytes = Tiles::tileRows * Tiles::tileColumns * static_cast<int>(sizeof(T));
+  static constexpr int tileRowBytes = Tiles::tileColumns * static_cast<int>(sizeof(T));
+  static constexpr int tileBytes = Tiles::tileRows * tileRowBytes;
 
   /// The scratch for problems of up to `rows` rows and exactly `columns` columns.
   static Scratch scratchFor(std::size_t rows, std::size_t columns) {
@@ -88,11 +89,12 @@ class SummingEpilogue
     Result result{};
   };
   struct Params {
-    typename Base::Params output;   ///< stores tiles in this rank's output,
-    typename Base::Params staging;  ///< and in the memory of blocks
+    typename Base::Params output;   ///< adds contributions to tiles, and stores them in this rank's output
+    typename Base::Params staging;  ///< stores tiles in the memory of blocks
     ExchangeArgs exchange;
     Result result;
-    int outputRows;  ///< of this rank
+    int outputRows;    ///< of this rank
+    int tilesPerSlot;  ///< of the contributions of a rank to a call: it takes divisions
     std::uint32_t tma_transaction_bytes;
   };
 
@@ -108,8 +110,8 @@ class SummingEpilogue
     const auto make = [&](const auto& stored, void* memory, std::size_t pitch) {
       typename Base::Arguments to{};
       to.thread = arguments.thread;
-      to.ptr_D = static_cast<ElementD*>(memory);
-      cute::get<0>(to.dD) = static_cast<std::int64_t>(pitch);
+      to.ptr_C = to.ptr_D = static_cast<ElementD*>(memory);
+      cute::get<0>(to.dC) = cute::get<0>(to.dD) = static_cast<std::int64_t>(pitch);
       auto made = Base::to_underlying_arguments(stored, to, workspace);
       made.thread = Base::FusionCallbacks::to_underlying_arguments(problem, arguments.thread, workspace);
       return made;
@@ -118,8 +120,12 @@ class SummingEpilogue
     // A rank without rows stores none.
     params.output = make(storedShape(shape, params.outputRows > 0 ? params.outputRows : 1, columnsOf(shape)),
                          output.data, output.pitch);
-    params.staging =
-        make(stagingShape(shape), exchange.window.at(rank, exchange.scratch.stagingOffset()), Tiles::tileColumns);
+    params.tilesPerSlot = static_cast<int>(exchange.scratch.contributionOffset(0, 0, 1) / tileBytes);
+    params.output.tma_load_c =
+        make(tilesShape(shape, contributedTiles(params)), exchange.window.at(rank, 0), Tiles::tileColumns).tma_load_c;
+    params.output.thread.hasSource = true;
+    params.staging = make(tilesShape(shape, static_cast<int>(stagingTiles)),
+                          exchange.window.at(rank, exchange.scratch.stagingOffset()), Tiles::tileColumns);
     params.tma_transaction_bytes = params.output.tma_transaction_bytes;
     return params;
   }
@@ -127,11 +133,11 @@ class SummingEpilogue
   template <class ProblemShape>
   static bool can_implement(const ProblemShape& problem, const Arguments& arguments) {
     const auto shape = cute::append<4>(problem, 1);
-    typename Base::Arguments stored{};
+    typename Stock::Arguments stored{};
     stored.thread = arguments.thread;
     cute::get<0>(stored.dD) = static_cast<std::int64_t>(cute::get<1>(shape));
     return cute::get<3>(shape) == 1 && arguments.exchange.scratch.stagingBytes >= stagingBytes &&
-           arguments.result.output.isPackAligned() && Base::can_implement(shape, stored);
+           arguments.result.output.isPackAligned() && Stock::can_implement(shape, stored);
   }
   template <class ProblemShape>
   static std::size_t get_workspace_size(const ProblemShape& problem, const Arguments& arguments) {
@@ -152,26 +158,23 @@ class SummingEpilogue
         params_(params),
         contribution_(makeRowContribution(detail::consumerGrid(), params.exchange)) {}
 
-  /// There is nothing to load; the warp sends.
+  /// By the warp that loads C: waits for the contributions to a tile of own rows, and loads those of the first other
+  /// rank. For every other tile it completes the stages of the pipeline with nothing in them.
   CUTLASS_DEVICE bool is_producer_load_needed() const { return true; }
   template <class LoadPipeline, class LoadState, class ProblemShape, class TileShape, class TileCoordinates,
             class TiledMma>
-  CUTLASS_DEVICE auto load(LoadPipeline /*pipeline*/, LoadState state, ProblemShape problem, TileShape /*tile*/,
-                           TileCoordinates at, TiledMma /*tiledMma*/, int /*thread*/, TensorStorage& shared,
-                           int /*subtile*/ = -1) {
-    const int group = handover_.template nextGroup<TiledMma>();
-    if (!takesPart(problem, at)) return state;
-    const std::size_t block =
-        Tiles::blocksOf(params_.exchange.count).blockOf(static_cast<std::uint32_t>(cute::get<0>(at)));
-    if (!isSent(block)) return state;
-    const int staged = stagedTile<TiledMma>(group, sent_[group]++);
-    detail::TileHandover::take(group);
-    send(problem, block, static_cast<std::size_t>(cute::get<1>(at)), staged, shared.thread.send);
-    return state;
-  }
-  template <class LoadPipeline, class LoadState>
-  CUTLASS_DEVICE auto load_tail(LoadPipeline /*pipeline*/, LoadState state) {
-    return state;
+  CUTLASS_DEVICE auto load(LoadPipeline pipeline, LoadState state, ProblemShape problem, TileShape tileShape,
+                           TileCoordinates at, TiledMma tiledMma, int thread, TensorStorage& shared, int subtile = -1) {
+    const std::size_t block = blockOf(at);
+    const bool isSum = takesPart(problem, at) && sums(block);
+    int contributed = 0;
+    if (isSum) {
+      contributed = contributedTile(problem, block, static_cast<int>(cute::get<1>(at)));
+      awaitContributions(problem, block);
+    }
+    Base epilogue(isSum ? params_.output : params_.staging, shared);
+    return epilogue.load(pipeline, state, tilesShape(problem, contributedTiles(params_)), tileShape,
+                         cute::make_coord(contributed, 0, 0, 0), tiledMma, thread, shared, subtile);
   }
 
   /// As the epilogue's of CUTLASS, by the warps that hold the accumulators.
@@ -181,40 +184,56 @@ class SummingEpilogue
                             StoreState storeState, ProblemShape problem, TileShape tileShape, TileCoordinates at,
                             const Accumulators& accumulators, TiledMma tiledMma, int thread, TensorStorage& shared,
                             int subtile = -1) {
-    if (!takesPart(problem, at)) return cute::make_tuple(loadState, storeState);
-    // Before this warp group waits for other ranks, which may wait for the tile before. That one has been sent then, so
-    // that its memory is free for the next.
-    handover_.give();
-    ExchangedTile tile{static_cast<int>(cute::get<0>(at)), static_cast<int>(cute::get<1>(at))};
-    const auto blocks = Tiles::blocksOf(params_.exchange.count);
-    const std::size_t block = blocks.blockOf(static_cast<std::uint32_t>(tile.row));
-    const bool isSum = sums(block);
-    if (isSum) awaitContributions(problem, block, tile);
+    const std::size_t block = blockOf(at);
+    const bool takesPart = this->takesPart(problem, at), isSum = takesPart && sums(block);
     const int group = handover_.template ownGroup<TiledMma>();
-    const int staged = isSent(block) ? stagedTile<TiledMma>(group, stored_++) : 0;
-    const int outputRow = sharesSums ? tile.row : static_cast<int>(blocks.slotOf(static_cast<std::uint32_t>(tile.row)));
-    // A sum that is sent, to the output and then to the memory of the block. Without such, there is no loop.
-    MSCCLPP_NO_UNROLL
-    for (int pass = sharesSums && !isSum ? 1 : 0; pass < (sharesSums ? 2 : 1); ++pass) {
-      const bool isOutput = sharesSums ? pass == 0 : isSum;
-      Base epilogue(isOutput ? params_.output : params_.staging, shared);
-      const auto shape =
-          isOutput ? storedShape(problem, params_.outputRows, columnsOf(problem)) : stagingShape(problem);
-      auto [nextLoad, nextStore] =
-          epilogue.store(loadPipeline, loadState, storePipeline, storeState, shape, tileShape,
-                         cute::make_coord(isOutput ? outputRow : staged, isOutput ? tile.column : 0, tile, 0),
-                         accumulators, tiledMma, thread, shared, subtile);
-      loadState = nextLoad;
-      storeState = nextStore;
+    ExchangedTile tile{static_cast<int>(cute::get<0>(at)), static_cast<int>(cute::get<1>(at)), isSum};
+    int row = static_cast<int>(stagingTiles), column = 0;  // beyond the memory: what is not stored
+    if (isSum) {
+      locateContributions(problem, block, tile);
+      const auto slot = Tiles::blocksOf(params_.exchange.count).slotOf(static_cast<std::uint32_t>(tile.row));
+      row = sharesSums ? tile.row : static_cast<int>(slot);
+      column = tile.column;
+    } else if (takesPart) {
+      row = stagedTile<TiledMma>(group, staged_++);
     }
-    handover_.note(isSent(block) && thread < gpu::WarpTile<>::width);
-    return cute::make_tuple(loadState, storeState);
+    Base epilogue(isSum ? params_.output : params_.staging, shared);
+    const auto shape = isSum ? storedShape(problem, params_.outputRows, columnsOf(problem))
+                             : tilesShape(problem, static_cast<int>(stagingTiles));
+    auto [nextLoad, nextStore] =
+        epilogue.store(loadPipeline, loadState, storePipeline, storeState, shape, tileShape,
+                       cute::make_coord(row, column, tile, 0), accumulators, tiledMma, thread, shared, subtile);
+    // The next tile's epilogue is another object.
+    auto [endLoad, endStore] = epilogue.store_tail(loadPipeline, nextLoad, storePipeline, nextStore);
+    // At once: the rank that gets the tile may wait for it. What the warps that send have taken before has been sent
+    // then, so that its memory is free for the next.
+    handover_.note(takesPart && isSent(block) && thread < gpu::WarpTile<>::width);
+    handover_.give();
+    return cute::make_tuple(endLoad, endStore);
   }
   template <class LoadPipeline, class LoadState, class StorePipeline, class StoreState>
-  CUTLASS_DEVICE auto store_tail(LoadPipeline loadPipeline, LoadState loadState, StorePipeline storePipeline,
+  CUTLASS_DEVICE auto store_tail(LoadPipeline /*loadPipeline*/, LoadState loadState, StorePipeline /*storePipeline*/,
                                  StoreState storeState) {
-    handover_.give();
-    return Base::store_tail(loadPipeline, loadState, storePipeline, storeState);
+    return cute::make_tuple(loadState, storeState);
+  }
+
+  /// Called by TileSender::warps warps that do nothing else, with their numbers, after the kernel has set up its
+  /// barriers: sends the tiles of this block, which a scheduler of the kernel lists.
+  template <class TiledMma, class TileScheduler, class ProblemShape>
+  CUTLASS_DEVICE void sendTiles(TileScheduler scheduler, const ProblemShape& problem, int sender) {
+    unsigned staged[mostGroups] = {};
+    MSCCLPP_NO_UNROLL
+    for (auto work = scheduler.get_current_work(); work.is_valid();
+         scheduler.advance_to_next_work(), work = scheduler.get_current_work()) {
+      const int group = handover_.template nextGroup<TiledMma>();
+      const auto at = cute::make_coord(work.M_idx, work.N_idx, 0, 0);
+      if (!takesPart(problem, at)) continue;
+      const std::size_t block = blockOf(at);
+      if (!isSent(block)) continue;
+      const int place = sums(block) ? 0 : stagedTile<TiledMma>(group, staged[group]++);
+      Handover::take(group);
+      send(problem, block, ExchangedTile{work.M_idx, work.N_idx}, place, sender);
+    }
   }
 
   /// After the last tile, by the warps of the consumers: stores the results of other ranks. Returns whether all waits
@@ -241,7 +260,7 @@ class SummingEpilogue
            i += static_cast<std::uint32_t>(grid.warpCount() * grid.blockCount())) {
         const std::uint32_t tile = i / pieces, block = tile / columnTiles, index = tile % columnTiles;
         if (exchange.owner(block) == args.team.rank()) continue;
-        if (block != complete && !exchange.awaitResults(block, columnTiles)) return false;
+        if (block != complete && !exchange.awaitResults(block, columnTiles * TileSender::warps)) return false;
         complete = block;
         const std::uint32_t first = i % pieces * pieceRows + lane / lanesPerRow;
         const std::uint32_t byte = lane % lanesPerRow * static_cast<std::uint32_t>(sizeof(Word128));
@@ -264,7 +283,8 @@ class SummingEpilogue
   }
 
  private:
-  static constexpr int mostGroups = detail::TileHandover::mostGroups;
+  using Handover = detail::TileHandover<TileSender::warps>;
+  static constexpr int mostGroups = Handover::mostGroups;
   static constexpr std::size_t stagingTiles = std::size_t{Scratch::maxBlocks} * mostGroups * Scratch::tilesInFlight;
   static constexpr std::size_t stagingBytes = stagingTiles * tileBytes;
 
@@ -280,15 +300,30 @@ class SummingEpilogue
   static CUTLASS_HOST_DEVICE auto storedShape(const Shape& shape, int rows, int columns) {
     return cute::make_shape(rows, columns, static_cast<int>(cute::get<2>(shape)), 1);
   }
+  /// Of tiles one after the other.
   template <class Shape>
-  static CUTLASS_HOST_DEVICE auto stagingShape(const Shape& shape) {
-    return storedShape(shape, static_cast<int>(stagingTiles) * Tiles::tileRows, int{Tiles::tileColumns});
+  static CUTLASS_HOST_DEVICE auto tilesShape(const Shape& shape, int tiles) {
+    return storedShape(shape, tiles * Tiles::tileRows, int{Tiles::tileColumns});
   }
+  /// The tiles that contributions have room for: two calls, those of each rank.
+  static CUTLASS_HOST_DEVICE int contributedTiles(const Params& params) { return 2 * Ranks * params.tilesPerSlot; }
   /// The place of the i-th tile that a group of warps of this block sends.
   template <class TiledMma>
   static CUTLASS_DEVICE int stagedTile(int group, unsigned i) {
-    return (gpu::Grid().blockIndex() * detail::TileHandover::groups<TiledMma> + group) * Scratch::tilesInFlight +
+    return (gpu::Grid().blockIndex() * Handover::template groups<TiledMma> + group) * Scratch::tilesInFlight +
            static_cast<int>(i % Scratch::tilesInFlight);
+  }
+  template <class TileCoordinates>
+  CUTLASS_DEVICE std::size_t blockOf(const TileCoordinates& at) const {
+    return Tiles::blocksOf(params_.exchange.count).blockOf(static_cast<std::uint32_t>(cute::get<0>(at)));
+  }
+  /// The tile of the contributions that the first other rank makes to a tile of own rows.
+  template <class ProblemShape>
+  CUTLASS_DEVICE int contributedTile(const ProblemShape& problem, std::size_t block, int column) const {
+    const auto& args = params_.exchange;
+    const auto slot = static_cast<int>(args.scratch.slotSet(contribution_.epoch(), args.team.rank() == 0 ? 1 : 0));
+    const auto index = static_cast<int>(Scratch::Owners::index(block, Ranks));
+    return slot * params_.tilesPerSlot + index * static_cast<int>(columnTilesOf(problem)) + column;
   }
 
   /// Whether the tile is part of the problem: a cluster may have blocks beyond its edges.
@@ -304,15 +339,27 @@ class SummingEpilogue
   }
   CUTLASS_DEVICE bool isSent(std::size_t block) const { return sharesSums || !sums(block); }
 
-  /// Called by all lanes of the warp that sends.
+  /// Sends a part of a tile and publishes it. staged: the place of one that is no sum. Called by all lanes of a warp.
   template <class ProblemShape>
-  CUTLASS_DEVICE void send(const ProblemShape& problem, std::size_t block, std::size_t index, int staged,
-                           TileSendRing& ring) const {
+  CUTLASS_DEVICE void send(const ProblemShape& problem, std::size_t block, const ExchangedTile& tile, int staged,
+                           int sender) const {
     const gpu::WarpTile<> warp;
     const auto& args = params_.exchange;
     const int rank = args.team.rank();
     const std::uint32_t columnTiles = columnTilesOf(problem);
+    const auto index = static_cast<std::size_t>(tile.column);
     const bool isSum = sums(block);
+    TileSource source{args.window.at(rank, args.scratch.stagingOffset()) + std::size_t(staged) * tileBytes,
+                      tileRowBytes, Tiles::tileRows, tileRowBytes};
+    if constexpr (sharesSums) {
+      if (isSum) {
+        const auto& output = params_.result.output;
+        const int row = tile.row * Tiles::tileRows, column = tile.column * Tiles::tileColumns;
+        source = {reinterpret_cast<const std::byte*>(output.data + std::size_t(row) * output.pitch + column),
+                  output.pitch * sizeof(T), static_cast<int>(args.count) - row,
+                  (columnsOf(problem) - column) * static_cast<int>(sizeof(T))};
+      }
+    }
     const auto forEachDestination = [&](const auto& f) {
       if (!isSum) {
         const int owner = contribution_.owner(block);
@@ -327,8 +374,8 @@ class SummingEpilogue
         for (int i = 0; i < Ranks - 1; ++i) f(args.window.at(args.team.peer(i), offset));
       }
     };
-    const std::byte* const from = args.window.at(rank, args.scratch.stagingOffset()) + std::size_t(staged) * tileBytes;
-    ring.copy(from, tileBytes, forEachDestination, TileSendRing::pauseFor(gpu::Grid().blockCount()));
+    TileSender::copy<Tiles::tileRows, tileRowBytes>(sender, source, forEachDestination,
+                                                    TileSender::pauseFor(gpu::Grid().blockCount()));
     if (isSum) {
       contribution_.publishResult(warp, block);
     } else {
@@ -336,26 +383,33 @@ class SummingEpilogue
     }
   }
 
-  /// Waits for the other ranks' contributions to a tile. Called by all warps that hold it. A failed wait fails the
-  /// call; the tile is then meaningless.
+  /// Waits for the other ranks' contributions to a block of rows, and makes them visible to TMA. Called by all lanes of
+  /// a warp. A failed wait fails the call; its sums are then meaningless.
   template <class ProblemShape>
-  CUTLASS_DEVICE void awaitContributions(const ProblemShape& problem, std::size_t block, ExchangedTile& tile) const {
+  CUTLASS_DEVICE void awaitContributions(const ProblemShape& problem, std::size_t block) const {
+    auto wait = params_.exchange.wait;
+    contribution_.awaitOthers(gpu::WarpTile<>{}, wait, gpu::Grid().blockIndex(), block,
+                              columnTilesOf(problem) * TileSender::warps);
+    arch::bulkFenceAll();
+  }
+  /// Where the contributions are, which the warp that loads C has waited for.
+  template <class ProblemShape>
+  CUTLASS_DEVICE void locateContributions(const ProblemShape& problem, std::size_t block, ExchangedTile& tile) const {
     const auto& args = params_.exchange;
-    const std::uint32_t columnTiles = columnTilesOf(problem);
-    auto wait = args.wait;
-    contribution_.awaitOthers(gpu::WarpTile<>{}, wait, gpu::Grid().blockIndex(), block, columnTiles);
-    tile.contributions = args.window.at(
-        args.team.rank(), args.scratch.tileOffset(contribution_.epoch(), block, 0,
-                                                  static_cast<std::size_t>(tile.column), columnTiles, tileBytes));
-    tile.perRank = args.scratch.contributionOffset(0, 0, 1);
     tile.rank = args.team.rank();
+    if constexpr (Ranks > 2) {
+      tile.contributions =
+          args.window.at(args.team.rank(),
+                         args.scratch.tileOffset(contribution_.epoch(), block, 0, static_cast<std::size_t>(tile.column),
+                                                 columnTilesOf(problem), tileBytes));
+      tile.perRank = args.scratch.contributionOffset(0, 0, 1);
+    }
   }
 
   const Params& params_;
   const RowContribution<Ranks, Scratch> contribution_;
-  detail::TileHandover handover_;
-  unsigned stored_ = 0;             ///< tiles that this group of warps has stored to be sent,
-  unsigned sent_[mostGroups] = {};  ///< and those that the sending warp has sent for each group
+  Handover handover_;
+  unsigned staged_ = 0;  ///< tiles that this group of warps has stored in the memory of blocks
 };
 
 }  // namespace mscclpp

@@ -1,10 +1,9 @@
-// Copies of tiles to other ranks by a single warp, beside warps that compute.
+// Copies of tiles to other ranks by a few warps, beside warps that compute.
 #pragma once
 
 #include <cstddef>
-#include <cstdint>
 
-#include "mscclpp/arch/async_copy.hpp"
+#include "mscclpp/arch/memory.hpp"
 #include "mscclpp/arch/sleep.hpp"
 #include "mscclpp/arch/wide.hpp"
 #include "mscclpp/basic/group.hpp"
@@ -12,60 +11,65 @@
 
 namespace mscclpp {
 
-/// A ring of pieces in shared memory, through which one warp copies from this rank's memory to that of others. What is
-/// in flight covers a trip to the L2 cache. Loads are those of cp.async, which take no registers, of which this warp
-/// has few, and do not queue behind the loads of the multiplication, as those of the copy engine would.
-struct alignas(128) TileSendRing {
-  static constexpr int loads = 8;   ///< of a lane, in a piece
-  static constexpr int pieces = 4;  ///< one is stored while the others are loaded
+/// A tile in this rank's memory. Bytes; all are multiples of 16.
+struct TileSource {
+  const std::byte* first;
+  std::size_t pitch;  ///< from row to row
+  int rows;           ///< that there are, at most those of the tile
+  int rowBytes;       ///< of a row that there are
+};
+
+/// How the warps that have nothing else to do in a warp-specialised kernel of CUTLASS copy tiles. Loads are ordinary
+/// ones into registers, of which these warps have few: two warps have enough of them in flight for the link, and they
+/// do not queue behind the loads of the multiplication, as those of the copy engine would.
+struct TileSender {
+  static constexpr int warps = 2;  ///< of a block, each of which copies half of every tile
+  static constexpr int loads = 4;  ///< of a lane that are in flight together: a piece
   static constexpr int width = gpu::WarpTile<>::width;
   static constexpr int pieceBytes = loads * width * static_cast<int>(sizeof(Word128));
   static constexpr int linkBytesPerMicrosecond = 360'000;  ///< of a GPU of compute capability 9.0 behind an NVSwitch
-  static constexpr int pieceNanoseconds = 800;             ///< for a piece by itself
+  static constexpr int pieceNanoseconds = 1000;            ///< for a piece by itself
 
   /// The pause after a piece with which `blocks` blocks that send at once do not send more than the link takes. The
   /// stores that a link has not taken yet are in the way of the multiprocessor's other requests to memory, those of the
   /// multiplication too.
   static MSCCLPP_HOST_DEVICE constexpr unsigned pauseFor(int blocks) {
-    const long long nanoseconds = 1000ll * blocks * pieceBytes / linkBytesPerMicrosecond - pieceNanoseconds;
+    const long long nanoseconds = 1000ll * blocks * warps * pieceBytes / linkBytesPerMicrosecond - pieceNanoseconds;
     return nanoseconds > 0 ? static_cast<unsigned>(nanoseconds) : 0u;
   }
 
-  Word128 words[pieces][loads][width];
-
-  /// Copies `bytes` bytes, a multiple of pieceBytes, at multiples of 16 bytes. Called by all lanes of the warp.
-  /// forEachDestination(f) calls f(std::byte*) for each destination, the same ones whenever it is called. The stores
-  /// are ordinary ones of all lanes: a sync of the warp and a release by one lane publish them. pause: nanoseconds
-  /// after a piece for a destination, but for the last piece.
-  template <class ForEachDestination>
-  MSCCLPP_DEVICE __forceinline__ void copy(const std::byte* from, int bytes,
-                                           const ForEachDestination& forEachDestination, unsigned pause) {
+  /// Copies the `sender`-th half of a tile of tileRows x tileRowBytes bytes to pieces of memory where its rows follow
+  /// each other without gaps. Called by all lanes of a warp. forEachDestination(f) calls f(std::byte*) for each
+  /// destination, the same ones whenever it is called. The stores are ordinary ones of all lanes: a sync of the warp
+  /// and a release by one lane publish them. pause: nanoseconds after a piece, but for the last one.
+  template <int tileRows, int tileRowBytes, class ForEachDestination>
+  static MSCCLPP_DEVICE __forceinline__ void copy(int sender, const TileSource& source,
+                                                  const ForEachDestination& forEachDestination, unsigned pause) {
+    constexpr int count = tileRows * tileRowBytes / pieceBytes;
+    static_assert(tileRows * tileRowBytes % pieceBytes == 0 && tileRowBytes % sizeof(Word128) == 0);
     const int lane = gpu::WarpTile<>().rank();
-    const int count = bytes / pieceBytes;
-    const auto load = [&](int piece) {
-      if (piece < count) {
-        const std::byte* const at = from + static_cast<std::size_t>(piece) * pieceBytes + lane * sizeof(Word128);
-        MSCCLPP_UNROLL
-        for (int i = 0; i < loads; ++i) {
-          arch::copyAsync(&words[piece % pieces][i][lane], at + i * width * sizeof(Word128), sizeof(Word128));
-        }
+    MSCCLPP_NO_UNROLL
+    for (int piece = sender; piece < count; piece += warps) {
+      const int first = piece * pieceBytes + lane * static_cast<int>(sizeof(Word128));
+      Word128 words[loads];
+      unsigned present = 0;
+      MSCCLPP_UNROLL
+      for (int i = 0; i < loads; ++i) {
+        const int at = first + i * width * static_cast<int>(sizeof(Word128));
+        const int row = at / tileRowBytes, byte = at % tileRowBytes;
+        if (row >= source.rows || byte >= source.rowBytes) continue;
+        present |= 1u << i;
+        // Relaxed: other tiles were there before, which the L1 cache may have.
+        words[i] = arch::load<arch::Order::Relaxed, arch::Scope::Device>(reinterpret_cast<const Word128*>(
+            source.first + static_cast<std::size_t>(row) * source.pitch + static_cast<std::size_t>(byte)));
       }
-      arch::copyAsyncCommit();
-    };
-    MSCCLPP_NO_UNROLL
-    for (int piece = 0; piece < pieces - 1; ++piece) load(piece);
-    MSCCLPP_NO_UNROLL
-    for (int piece = 0; piece < count; ++piece) {
-      load(piece + pieces - 1);  // where this lane has stored the piece before
-      arch::copyAsyncWait<pieces - 1>();
       forEachDestination([&](std::byte* to) {
-        std::byte* const at = to + static_cast<std::size_t>(piece) * pieceBytes + lane * sizeof(Word128);
         MSCCLPP_UNROLL
         for (int i = 0; i < loads; ++i) {
-          arch::storeWide(at + i * width * sizeof(Word128), words[piece % pieces][i][lane]);
+          if ((present >> i & 1u) != 0) arch::storeWide(to + first + i * width * sizeof(Word128), words[i]);
         }
-        if (pause > 0 && piece + 1 < count) arch::sleepFor(pause);
       });
+      if (pause > 0 && piece + warps < count) arch::sleepFor(pause);
     }
   }
 };
