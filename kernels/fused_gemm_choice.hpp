@@ -3,6 +3,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <limits>
 #include <optional>
@@ -32,10 +33,10 @@ struct GemmRates {
   double results;       ///< bytes of results of other ranks that they store in a microsecond after the last tile
 };
 /// The first one is for GPUs that are not in the table. H100: measured on one (bench/results/h100_gemm.txt), with the
-/// H200's rates for CUTLASS; H200: measured on two (bench/results/h200_x2_gemm.txt).
+/// H200's rates for CUTLASS, by the speed of its memory; H200: measured on two (bench/results/h200_x2_gemm.txt).
 inline constexpr GemmRates gemmRates[] = {
-    {"H100", 132, {180, 3.06e6, 4.5}, 35.5e3, {800, 3.0e6, 4}, 1.0, 10, 0.9e6},
-    {"H200", 132, {180, 4.38e6, 6.8}, 50.7e3, {800, 4.28e6, 4}, 1.0, 10, 1.3e6},
+    {"H100", 132, {180, 3.06e6, 4.5}, 35.5e3, {770, 3.0e6, 4}, 0.93, 12, 1.8e6},
+    {"H200", 132, {180, 4.38e6, 6.8}, 50.7e3, {770, 4.28e6, 4}, 0.93, 12, 2.6e6},
 };
 
 /// A tile of the library's kernels for few rows.
@@ -156,9 +157,10 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   constexpr double lastRows = 1024;
   const double hops = reducesToAll && !takesOneHop ? 2 : 1;
 
-  // With CUTLASS, what crosses the link hides behind the tiles. What does not: the last tiles' way and their sums, and
-  // in two hops also the results of the last rows, and those of other ranks that are stored after the last tile.
-  constexpr double lastSums = 20, lastResults = 45, lastResultRows = 2048;
+  // With CUTLASS, what crosses the link hides behind the tiles, the better the more one of them outlasts the other.
+  // What does not: with few rows the way of the tiles to their sums, and in two hops the results of the last rows, and
+  // those of other ranks that are stored after the last tile.
+  constexpr double lastSums = 15, lastSumRows = 512, lastResults = 10, lastResultRows = 2048;
   double tiles = std::numeric_limits<double>::infinity();
   if (place.cutlassBlocks > 0) {
     const auto size = [](std::size_t value) { return static_cast<int>(value); };
@@ -171,8 +173,9 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   const double norm = layer.hasNorm ? fusedNorm : 0, serialNorm = layer.hasNorm ? collectiveNorm : 0;
   return {std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes +
               hops * hop + norm,
-          rates.cutlassStart + std::max({tiles, weights / rates.cublas.bytes, oneHop * (reducesToAll ? 2 : 1)}) +
-              (gathers ? 0 : lastSums) +
+          rates.cutlassStart +
+              std::hypot(std::max(tiles, weights / rates.cublas.bytes), oneHop * (reducesToAll ? 2 : 1)) +
+              (gathers ? 0 : lastSums * std::min(1.0, lastSumRows / d(rows))) +
               (reducesToAll ? lastResults * std::min(1.0, d(rows) / lastResultRows) + message / rates.results : 0),
           gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes};
 }

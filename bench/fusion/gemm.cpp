@@ -276,8 +276,8 @@ class Bench {
     const auto all = perf::RankGroup(*bootstrap_).gather(static_cast<int>(isRight));
     return std::all_of(all.begin(), all.end(), [](int of) { return of != 0; });
   }
-  /// The calls are measured in turns: a GPU at its limit of power changes its clock within milliseconds, by a tenth, and
-  /// calls that are measured one after the other would have different ones.
+  /// The calls are measured in turns: a GPU at its limit of power changes its clock within milliseconds, by a tenth,
+  /// and calls that are measured one after the other would have different ones.
   Times time(const std::vector<perf::Call>& calls) {
     std::vector<std::unique_ptr<perf::TimedCall>> timed;
     for (const perf::Call& call : calls) timed.push_back(call ? backend_->prepare(call, options_.timing) : nullptr);

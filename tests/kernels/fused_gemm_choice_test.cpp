@@ -123,10 +123,13 @@ GemmForm formOf(GemmCollective collective, std::size_t rows, std::size_t width, 
 TEST_CASE("fused GEMM: kernels of CUTLASS are for many rows") {
   using enum GemmCollective;
   // The layers of Llama-3-70B, divided by 2.
-  for (const std::size_t rows : {2048, 4096, 8192}) {
+  for (const std::size_t rows : {1024, 2048, 4096, 8192}) {
     CAPTURE(rows);
-    CHECK(formOf(AllReduce, rows, 8192, 4096, 2) == (rows > 2048 ? GemmForm::Cutlass : GemmForm::Serial));
+    CHECK(formOf(AllReduce, rows, 8192, 4096, 2) == GemmForm::Cutlass);
     CHECK(formOf(ReduceScatter, rows, 8192, 4096, 2) == GemmForm::Cutlass);
+  }
+  for (const auto collective : {AllReduce, ReduceScatter}) {
+    CHECK(formOf(collective, 512, 8192, 4096, 2) == GemmForm::Serial);
   }
   for (const std::size_t rows : {4096, 8192}) CHECK(formOf(AllGather, rows, 5120, 8192, 2) == GemmForm::Cutlass);
   for (const std::size_t rows : {1, 16, 64}) {

@@ -1,5 +1,7 @@
-// The loads and stores of arch/memory.hpp and arch/wide.hpp: one instruction each, with the named order and scope.
+// The loads and stores of arch/memory.hpp, arch/shared_word.hpp and arch/wide.hpp: one instruction each, with the named
+// order and scope.
 #include "mscclpp/arch/memory.hpp"
+#include "mscclpp/arch/shared_word.hpp"
 #include "mscclpp/arch/wide.hpp"
 
 using namespace mscclpp;
@@ -88,4 +90,12 @@ __global__ void hinted(Word128* to, const Word128* from, bool streams) {
   storeWide(to, loadWide(from, streams), streams);
   // PTX: ld\.global\.L1::no_allocate\.L2::cache_hint\.v2\.(b|u)64
   // PTX: st\.global\.L2::cache_hint\.v2\.(b|u)64
+}
+
+__global__ void sharedWord(std::uint32_t* to, std::uint32_t value) {
+  __shared__ std::uint32_t word;
+  storeSharedRelease(&word, value);
+  // PTX: st\.release\.cta\.shared::cta\.u32 \[%r\d+\], %r\d+;
+  *to = loadSharedAcquire(&word);
+  // PTX: ld\.acquire\.cta\.shared::cta\.u32 %r\d+, \[%r\d+\];
 }

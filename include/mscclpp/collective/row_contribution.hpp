@@ -106,34 +106,41 @@ class RowContribution {
     }
   }
 
-  // ---- for producers that reduce what they contribute themselves, part by part, while they hold it in registers ----
+  // ---- for producers that reduce what they contribute themselves, piece by piece, while it is in registers ----
 
-  /// Waits until every other rank has published `parts` parts of a block that this rank reduces; then their
-  /// contributions to it can be read. Called by all lanes of a warp. blockIndex: of the block of threads.
-  /// Returns whether they arrived, the same in all lanes; if not, the call fails.
-  template <class Warp, WaitPolicy Wait>
-  MSCCLPP_INLINE bool awaitOthers(const Warp& warp, Wait& wait, int blockIndex, std::size_t block,
-                                  std::uint32_t parts) const {
-    for (int i = warp.rank(); i < team().size() - 1; i += warp.size()) {
-      const int from = team().peer(i);
-      await(wait, blockIndex, arrivalsOf(team().rank(), block, from), from, parts,
-            [&](std::uint64_t seen) { return seen >= parts; });
+  /// Announces a part of a piece of a block of rows, with release: what the threads of the group stored before. A piece
+  /// of a block that another rank reduces is a contribution, and announced to that rank; one of a block that this rank
+  /// reduces is a result, and announced to all others. flag: offset in the window of the part's word of 64 bits, which
+  /// holds the number of the last call. Called by all threads of the group, after the group's bulk stores are complete.
+  /// If the call has failed on this rank, it announces nothing, so that the peers' waits fail too.
+  template <ThreadGroup Group>
+  MSCCLPP_INLINE void publishPiece(const Group& group, std::size_t block, std::size_t flag) const {
+    group.sync();
+    if (hasStopped_ || args_.epochs.hasStopped(epoch_ + 1)) return;
+    const bool isResult = owner(block) == team().rank();
+    for (int i = group.rank(); i < (isResult ? team().size() - 1 : 1); i += group.size()) {
+      arch::store<arch::Order::Release, arch::Scope::System>(flagAt(isResult ? team().peer(i) : owner(block), flag),
+                                                             epoch_);
+    }
+  }
+  /// Waits until all `parts` parts of a piece have been announced to this rank: the contributions of all other ranks,
+  /// or the result, as above. flagOf(from): the flag of the first part of rank `from`, which those of the other parts
+  /// follow. Called by all lanes of a warp. blockIndex: of the block of threads. Returns whether they arrived, the same
+  /// in all lanes; if not, the call fails.
+  template <class Warp, WaitPolicy Wait, class FlagOf>
+  MSCCLPP_INLINE bool awaitPiece(const Warp& warp, Wait& wait, int blockIndex, std::size_t block, int parts,
+                                 const FlagOf& flagOf) const {
+    const bool isSum = owner(block) == team().rank();
+    for (int i = warp.rank(); i < (isSum ? team().size() - 1 : 1) * parts; i += warp.size()) {
+      const int from = isSum ? team().peer(i / parts) : owner(block);
+      const std::size_t flag = flagOf(from) + static_cast<std::size_t>(i % parts) * sizeof(std::uint64_t);
+      await(wait, blockIndex, flagAt(team().rank(), flag), from, epoch_,
+            [&](std::uint64_t seen) { return static_cast<std::int64_t>(seen - epoch_) >= 0; });
     }
     warp.sync();
     if (!warp.any(hasFailed(wait))) return true;
     args_.epochs.stop(epoch_);
     return false;
-  }
-  /// RowDelivery::ToAll: announces one part of the results of a block to all other ranks, with release: what the
-  /// threads of the group stored before. Called by all threads of the group, after the group's bulk stores are
-  /// complete. If the call has failed on this rank, it announces nothing, so that the peers' waits fail too.
-  template <ThreadGroup Group>
-  MSCCLPP_INLINE void publishResult(const Group& group, std::size_t block) const {
-    group.sync();
-    if (hasStopped_ || args_.epochs.hasStopped(epoch_ + 1)) return;
-    for (int i = group.rank(); i < team().size() - 1; i += group.size()) {
-      arch::reduceAdd<arch::Order::Release, arch::Scope::System>(resultArrivalsOf(team().peer(i), block), 1u);
-    }
   }
 
  protected:
@@ -148,9 +155,8 @@ class RowContribution {
       return isReached(seen);
     });
   }
-  /// The word at `rank` that counts the parts of a block's results.
-  MSCCLPP_INLINE std::uint32_t* resultArrivalsOf(int rank, std::size_t block) const {
-    return reinterpret_cast<std::uint32_t*>(args_.window.at(rank, args_.scratch.resultArrivalOffset(epoch_, block)));
+  MSCCLPP_INLINE std::uint64_t* flagAt(int rank, std::size_t offset) const {
+    return reinterpret_cast<std::uint64_t*>(args_.window.at(rank, offset));
   }
   /// The word at `rank` that counts the parts of a block which `from` has published.
   MSCCLPP_INLINE std::uint32_t* arrivalsOf(int rank, std::size_t block, int from) const {

@@ -171,18 +171,6 @@ class RowExchange : public RowContribution<Ranks, Scratch> {
     }
     return true;
   }
-  /// Waits until the owner of a block of rows, another rank, has announced its results in `parts` parts
-  /// (RowContribution::publishResult()), where they are delivered so instead of by reduce(). Called by all lanes of a
-  /// warp. Returns whether they have arrived, the same in all lanes.
-  MSCCLPP_INLINE bool awaitResults(std::size_t block, std::uint32_t parts) {
-    if (hasStopped_) return false;
-    if (warp_.rank() == 0) {
-      await(resultArrivalsOf(team().rank(), block), owner(block), parts,
-            [&](std::uint64_t seen) { return seen >= parts; });
-    }
-    warp_.sync();
-    return !warp_.any(failed());
-  }
 
   // ---- 4. ----
 
@@ -202,7 +190,6 @@ class RowExchange : public RowContribution<Ranks, Scratch> {
     }
     // The words of the call before.
     clear(args_.scratch.arrivalSetOffset(epoch_ + 2), args_.scratch.arrivalWords());
-    clear(args_.scratch.resultArrivalSetOffset(epoch_ + 2), args_.scratch.resultArrivalWords());
     if (failed()) args_.epochs.stop(epoch_);
     args_.epochs.advance(grid_, epoch_ + 1);
     return !failed();
@@ -213,7 +200,6 @@ class RowExchange : public RowContribution<Ranks, Scratch> {
   using Contribution::arrivalsOf;
   using Contribution::epoch_;
   using Contribution::hasStopped_;
-  using Contribution::resultArrivalsOf;
   using Contribution::team;
 
   static MSCCLPP_HOST_DEVICE const GridType& someGrid();  // not defined

@@ -109,19 +109,7 @@ struct RowScratch {
     return arrivalsStart() + 3 * arrivalWords() * sizeof(std::uint32_t) +
            static_cast<std::size_t>(from) * sizeof(std::uint64_t);
   }
-  /// RowDelivery::ToAll: the 32-bit word that counts the parts of a block's results, for producers that deliver results
-  /// part by part instead of row by row. In three sets, like those of the contributions.
-  MSCCLPP_HOST_DEVICE std::size_t resultArrivalOffset(std::uint64_t epoch, std::size_t block) const {
-    return resultArrivalSetOffset(epoch) + block * sizeof(std::uint32_t);
-  }
-  MSCCLPP_HOST_DEVICE std::size_t resultArrivalSetOffset(std::uint64_t epoch) const {
-    return roundUp(entryOffset(ranks), 128) + (epoch % 3) * resultArrivalWords() * sizeof(std::uint32_t);
-  }
-  /// Words of a set.
-  MSCCLPP_HOST_DEVICE std::size_t resultArrivalWords() const { return hasResults() ? roundUp(blocks(), 32) : 0; }
-  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const {
-    return resultArrivalSetOffset(0) + 3 * resultArrivalWords() * sizeof(std::uint32_t);
-  }
+  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return roundUp(entryOffset(ranks), 128); }
 
  private:
   MSCCLPP_HOST_DEVICE bool hasResults() const { return delivery == RowDelivery::ToAll; }

@@ -9,11 +9,15 @@ namespace {
 using Stock =
     StockGemm<fp8Tile, cutlass::float_e4m3_t, cutlass::bfloat16_t, ScaleTree<cutlass::bfloat16_t>::Type>::Type;
 
-constexpr int ranks = 2;
+template <int ranks>
 using Fused = GemmRowExchange<Stock, ranks, RowDelivery::ToOwner>;
 
 }  // namespace
 
 TEST_CASE("CUTLASS: GEMM in fp8 with scales of rows and columns, and reduce-scatter") {
-  checkGemm<Fused, ranks>({{384, 648, 256}, {500, 648, 144}, {3, 648, 16}}, true, setScales);
+  checkGemm<Fused<2>, 2>({{384, 648, 256}, {500, 648, 144}, {3, 648, 16}}, true, setScales);
+}
+
+TEST_CASE("CUTLASS: contributions of several other ranks, the first loaded by TMA, the rest by the threads") {
+  checkGemm<Fused<4>, 4>({{1152, 648, 256}, {900, 648, 144}, {200, 648, 16}}, true, setScales);
 }

@@ -123,7 +123,7 @@ class ContributingEpilogue : public detail::WithCallbacks<Stock, detail::SlotCoo
                            int /*subtile*/ = -1) {
     const int group = handover_.template nextGroup<TiledMma>();
     if (!contributes(problem, at)) return state;
-    Handover::take(group);
+    detail::TileHandover::take(group);
     const auto tile = static_cast<std::uint32_t>(cute::get<0>(at));
     contribution_.publish(gpu::WarpTile<>{}, Tiles::blocksOf(params_.exchange.count).blockOf(tile));
     return state;
@@ -190,12 +190,9 @@ class ContributingEpilogue : public detail::WithCallbacks<Stock, detail::SlotCoo
                            static_cast<std::int64_t>(cute::get<1>(shape));
     return stride;
   }
-
-  using Handover = detail::TileHandover<1>;
-
   const Params& params_;
   const RowContribution<Ranks, Scratch> contribution_;
-  Handover handover_;
+  detail::TileHandover handover_;
 };
 
 }  // namespace mscclpp

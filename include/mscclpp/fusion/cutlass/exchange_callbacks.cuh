@@ -172,8 +172,13 @@ struct SummingCallbacks : Callbacks {
 /// depends on a row or a column (scales, a bias, an edge) is right. The coordinate along K of the epilogue is an
 /// ExchangedTile, whose contributions, of elements T, are added. The source of the epilogue is that of the first other
 /// rank. Tiles that are not a sum have none, but go through the same steps: the stages of a pipeline are counted.
-template <class Fusion, class T, int Ranks>
+/// Queue: what the warps of the epilogue share with others.
+template <class Fusion, class T, int Ranks, class Queue>
 struct ExchangeCallbacks : Fusion {
+  struct SharedStorage {
+    typename Fusion::SharedStorage fusion;
+    Queue queue;
+  };
   using Arguments = typename Fusion::Arguments;
 
   struct Params {
@@ -189,8 +194,11 @@ struct ExchangeCallbacks : Fusion {
   }
 
   CUTLASS_HOST_DEVICE ExchangeCallbacks() {}
-  CUTLASS_HOST_DEVICE ExchangeCallbacks(const Params& params, const typename Fusion::SharedStorage& shared)
-      : Fusion(params.fusion, shared), rows_(params.rows), columns_(params.columns), hasSource_(params.hasSource) {}
+  CUTLASS_HOST_DEVICE ExchangeCallbacks(const Params& params, const SharedStorage& shared)
+      : Fusion(params.fusion, shared.fusion),
+        rows_(params.rows),
+        columns_(params.columns),
+        hasSource_(params.hasSource) {}
 
   CUTLASS_DEVICE bool is_producer_load_needed() const { return true; }
   CUTLASS_DEVICE bool is_C_load_needed() const { return hasSource_; }

@@ -48,7 +48,7 @@ struct ExchangeTiles {
     const std::size_t parts = partsOf(scratch);
     // Where tiles are pieces of memory, whole ones.
     const bool fits = requires {
-      scratch.stagingBytes;
+      scratch.stagingBytes();
     }
     ? scratch.columns >= roundUp(problemColumns, std::size_t{tileColumns}) : scratch.columns* parts == problemColumns;
     return scratch.ranks == Ranks && parts > 0 && scratch.rowsPerBlock % tileRows == 0 && fits &&

@@ -111,9 +111,6 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   static bool can_implement(const Arguments& arguments) {
     const auto shape = cute::append<4>(arguments.problem_shape, 1);
     const auto& epilogue = exchangeArguments(arguments);
-    if constexpr (Exchange::sumsTiles) {
-      if (arguments.hw_info.sm_count > Scratch::maxBlocks) return false;
-    }
     return cute::get<3>(shape) == 1 &&
            Tiles::accept(static_cast<std::size_t>(cute::get<0>(shape)), static_cast<std::size_t>(cute::get<1>(shape)),
                          epilogue.exchange, epilogue.result) &&
@@ -129,6 +126,11 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   static constexpr std::uint32_t completionRegisters = 224;
 
   CUTLASS_DEVICE void operator()(const Params& params, char* shared) {
+    if constexpr (Exchange::sumsTiles) {
+      const auto block = gpu::Grid().block();
+      if (block.rank() == 0) Epilogue::initShared(tensorsOf(shared));
+      block.sync();
+    }
     Base::operator()(params, shared);
     if constexpr (Exchange::sumsTiles) {
       // CUTLASS has nothing to do for the second and the fourth warp of the producers.
@@ -143,11 +145,13 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   }
 
  private:
+  CUTLASS_DEVICE static typename Epilogue::TensorStorage& tensorsOf(char* shared) {
+    return reinterpret_cast<typename Base::SharedStorage*>(shared)->tensors.epilogue;
+  }
   CUTLASS_DEVICE static void sendTiles(const Params& params, char* shared, int sender) {
-    auto& storage = *reinterpret_cast<typename Base::SharedStorage*>(shared);
-    Epilogue epilogue(params.epilogue, storage.tensors.epilogue);
+    Epilogue epilogue(params.epilogue, tensorsOf(shared));
     epilogue.template sendTiles<typename Base::TiledMma>(typename Base::TileScheduler{params.scheduler},
-                                                         params.problem_shape, sender);
+                                                         params.problem_shape, tensorsOf(shared), sender);
   }
   CUTLASS_DEVICE static void complete(const Params& params, const gpu::WarpGrid& grid) {
     const auto& epilogue = detail::ExchangeArguments::in(params.epilogue);

@@ -11,7 +11,7 @@
 #include "mscclpp/fusion/cutlass/consumer_grid.cuh"
 #include "mscclpp/fusion/cutlass/exchange_callbacks.cuh"
 #include "mscclpp/fusion/cutlass/exchange_tiles.hpp"
-#include "mscclpp/fusion/cutlass/tile_handover.cuh"
+#include "mscclpp/fusion/cutlass/tile_queue.cuh"
 #include "mscclpp/fusion/cutlass/tile_scratch.hpp"
 #include "mscclpp/fusion/cutlass/tile_sender.cuh"
 #include "mscclpp/fusion/cutlass/with_callbacks.cuh"
@@ -24,7 +24,7 @@ namespace detail {
 template <class T, int Ranks>
 struct ExchangeCallbacksOf {
   template <class Fusion>
-  using Of = ExchangeCallbacks<Fusion, T, Ranks>;
+  using Of = ExchangeCallbacks<Fusion, T, Ranks, TileQueue>;
 };
 
 }  // namespace detail
@@ -32,11 +32,11 @@ struct ExchangeCallbacksOf {
 /// The collective epilogue `Stock` as a part of a row exchange whose reduced rows are stored as they are (StoreRows),
 /// with RowDelivery::ToOwner or ToAll. It stores every tile in this rank's memory, as fast as the stock epilogue does:
 ///
-/// - A tile of rows that another rank reduces goes to memory of the block of threads. Two warps that CUTLASS leaves idle
-///   copy it to that rank, and publish each its half as one part of its block of rows, while the other warps compute the
-///   next tiles: they never wait for a link, unless it is slower than they are.
-/// - A tile of rows that this rank reduces: when the other ranks have published that block of rows, which they compute
-///   first, their contributions are added to it in registers, in rank order, and the sum goes to the output. Those of
+/// - A tile of rows that another rank reduces goes to a place of its own in the scratch. Two warps that CUTLASS leaves
+///   idle copy it to that rank, and announce half of it each, while the other warps compute the next tiles: they never
+///   wait for the link.
+/// - A tile of rows that this rank reduces: when the other ranks, which compute it first, have announced it, their
+///   contributions are added to it in registers, in rank order, and the sum goes to the output. Those of
 ///   the first other rank are the source C of CUTLASS's epilogue: the warp that loads C waits for them, and loads them
 ///   while the tile is multiplied. With RowDelivery::ToAll the sum also goes to all other ranks, like the tile above,
 ///   but from the output.
@@ -72,6 +72,7 @@ class SummingEpilogue
                 "build the epilogue with ElementC = void: each rank would add C; add it after the reduction instead");
   static_assert(sizeof(typename Stock::ElementD) == sizeof(T),
                 "the output of the epilogue must have the element type of the scratch");
+  static_assert(TileSender::warps == Scratch::parts && Tiles::tileColumns >= Scratch::leastTileColumns);
   static constexpr int tileRowBytes = Tiles::tileColumns * static_cast<int>(sizeof(T));
   static constexpr int tileBytes = Tiles::tileRows * tileRowBytes;
 
@@ -79,8 +80,7 @@ class SummingEpilogue
   static Scratch scratchFor(std::size_t rows, std::size_t columns) {
     const std::size_t padded = roundUp(columns, std::size_t{Tiles::tileColumns});
     return {{roundUp(rows, std::size_t{Tiles::tileRows}), padded, sharesSums ? padded * sizeof(T) : 0, Tiles::tileRows,
-             Ranks},
-            stagingBytes};
+             Ranks}};
   }
 
   struct Arguments {
@@ -90,11 +90,12 @@ class SummingEpilogue
   };
   struct Params {
     typename Base::Params output;   ///< adds contributions to tiles, and stores them in this rank's output
-    typename Base::Params staging;  ///< stores tiles in the memory of blocks
+    typename Base::Params staging;  ///< stores tiles where they wait
     ExchangeArgs exchange;
     Result result;
     int outputRows;    ///< of this rank
     int tilesPerSlot;  ///< of the contributions of a rank to a call: it takes divisions
+    int stagedTiles;   ///< that can wait
     std::uint32_t tma_transaction_bytes;
   };
 
@@ -124,7 +125,8 @@ class SummingEpilogue
     params.output.tma_load_c =
         make(tilesShape(shape, contributedTiles(params)), exchange.window.at(rank, 0), Tiles::tileColumns).tma_load_c;
     params.output.thread.hasSource = true;
-    params.staging = make(tilesShape(shape, static_cast<int>(stagingTiles)),
+    params.stagedTiles = static_cast<int>(exchange.scratch.stagingBytes() / tileBytes);
+    params.staging = make(tilesShape(shape, params.stagedTiles),
                           exchange.window.at(rank, exchange.scratch.stagingOffset()), Tiles::tileColumns);
     params.tma_transaction_bytes = params.output.tma_transaction_bytes;
     return params;
@@ -136,8 +138,7 @@ class SummingEpilogue
     typename Stock::Arguments stored{};
     stored.thread = arguments.thread;
     cute::get<0>(stored.dD) = static_cast<std::int64_t>(cute::get<1>(shape));
-    return cute::get<3>(shape) == 1 && arguments.exchange.scratch.stagingBytes >= stagingBytes &&
-           arguments.result.output.isPackAligned() && Stock::can_implement(shape, stored);
+    return cute::get<3>(shape) == 1 && arguments.result.output.isPackAligned() && Stock::can_implement(shape, stored);
   }
   template <class ProblemShape>
   static std::size_t get_workspace_size(const ProblemShape& problem, const Arguments& arguments) {
@@ -158,6 +159,9 @@ class SummingEpilogue
         params_(params),
         contribution_(makeRowContribution(detail::consumerGrid(), params.exchange)) {}
 
+  /// Called by one thread before the warps take their roles, before a sync of the block.
+  CUTLASS_DEVICE static void initShared(TensorStorage& shared) { shared.thread.queue.init(); }
+
   /// By the warp that loads C: waits for the contributions to a tile of own rows, and loads those of the first other
   /// rank. For every other tile it completes the stages of the pipeline with nothing in them.
   CUTLASS_DEVICE bool is_producer_load_needed() const { return true; }
@@ -170,7 +174,9 @@ class SummingEpilogue
     int contributed = 0;
     if (isSum) {
       contributed = contributedTile(problem, block, static_cast<int>(cute::get<1>(at)));
-      awaitContributions(problem, block);
+      awaitTile(contribution_, params_.exchange, gpu::Grid().blockIndex(), block,
+                static_cast<std::size_t>(cute::get<1>(at)));
+      arch::bulkFenceAll();  // TMA reads what ordinary stores wrote
     }
     Base epilogue(isSum ? params_.output : params_.staging, shared);
     return epilogue.load(pipeline, state, tilesShape(problem, contributedTiles(params_)), tileShape,
@@ -186,29 +192,28 @@ class SummingEpilogue
                             int subtile = -1) {
     const std::size_t block = blockOf(at);
     const bool takesPart = this->takesPart(problem, at), isSum = takesPart && sums(block);
-    const int group = handover_.template ownGroup<TiledMma>();
     ExchangedTile tile{static_cast<int>(cute::get<0>(at)), static_cast<int>(cute::get<1>(at)), isSum};
-    int row = static_cast<int>(stagingTiles), column = 0;  // beyond the memory: what is not stored
+    int row = params_.stagedTiles, column = 0;  // beyond the memory: what is not stored
     if (isSum) {
       locateContributions(problem, block, tile);
       const auto slot = Tiles::blocksOf(params_.exchange.count).slotOf(static_cast<std::uint32_t>(tile.row));
       row = sharesSums ? tile.row : static_cast<int>(slot);
       column = tile.column;
     } else if (takesPart) {
-      row = stagedTile<TiledMma>(group, staged_++);
+      row = stagedTile(problem, block, tile.column);
     }
     Base epilogue(isSum ? params_.output : params_.staging, shared);
-    const auto shape = isSum ? storedShape(problem, params_.outputRows, columnsOf(problem))
-                             : tilesShape(problem, static_cast<int>(stagingTiles));
+    const auto shape =
+        isSum ? storedShape(problem, params_.outputRows, columnsOf(problem)) : tilesShape(problem, params_.stagedTiles);
     auto [nextLoad, nextStore] =
         epilogue.store(loadPipeline, loadState, storePipeline, storeState, shape, tileShape,
                        cute::make_coord(row, column, tile, 0), accumulators, tiledMma, thread, shared, subtile);
     // The next tile's epilogue is another object.
     auto [endLoad, endStore] = epilogue.store_tail(loadPipeline, nextLoad, storePipeline, nextStore);
-    // At once: the rank that gets the tile may wait for it. What the warps that send have taken before has been sent
-    // then, so that its memory is free for the next.
-    handover_.note(takesPart && isSent(block) && thread < gpu::WarpTile<>::width);
-    handover_.give();
+    // At once: the rank that gets the tile may wait for it. The first warp of a group issues its stores.
+    if (takesPart && isSent(block) && thread < gpu::WarpTile<>::width) {
+      shared.thread.queue.template give<TiledMma>(++given_);
+    }
     return cute::make_tuple(endLoad, endStore);
   }
   template <class LoadPipeline, class LoadState, class StorePipeline, class StoreState>
@@ -220,19 +225,26 @@ class SummingEpilogue
   /// Called by TileSender::warps warps that do nothing else, with their numbers, after the kernel has set up its
   /// barriers: sends the tiles of this block, which a scheduler of the kernel lists.
   template <class TiledMma, class TileScheduler, class ProblemShape>
-  CUTLASS_DEVICE void sendTiles(TileScheduler scheduler, const ProblemShape& problem, int sender) {
-    unsigned staged[mostGroups] = {};
+  CUTLASS_DEVICE void sendTiles(TileScheduler scheduler, const ProblemShape& problem, const TensorStorage& shared,
+                                int sender) const {
+    constexpr int groups = detail::TileQueue::groups<TiledMma>;
+    unsigned taken[groups] = {};
+    unsigned tiles = 0;
+    auto work = scheduler.get_current_work();
     MSCCLPP_NO_UNROLL
-    for (auto work = scheduler.get_current_work(); work.is_valid();
-         scheduler.advance_to_next_work(), work = scheduler.get_current_work()) {
-      const int group = handover_.template nextGroup<TiledMma>();
+    while (work.is_valid()) {
+      const int group = static_cast<int>(tiles++ % groups);
       const auto at = cute::make_coord(work.M_idx, work.N_idx, 0, 0);
+      scheduler.advance_to_next_work();
+      work = scheduler.get_current_work();
       if (!takesPart(problem, at)) continue;
       const std::size_t block = blockOf(at);
       if (!isSent(block)) continue;
-      const int place = sums(block) ? 0 : stagedTile<TiledMma>(group, staged[group]++);
-      Handover::take(group);
-      send(problem, block, ExchangedTile{work.M_idx, work.N_idx}, place, sender);
+      const auto& queue = shared.thread.queue;
+      queue.await(group, ++taken[group]);
+      // Late is who has more to send, and while the last tile is sent nothing is multiplied.
+      const bool isLast = !work.is_valid();
+      send(problem, block, at, sender, [&] { return !isLast && !queue.has(group, taken[group] + 1); });
     }
   }
 
@@ -255,13 +267,11 @@ class SummingEpilogue
       const auto columnTiles = columnTilesOf(problem);
       const std::uint32_t all = Tiles::blocksOf(args.count).tiles * columnTiles * pieces;
       const auto lane = static_cast<std::uint32_t>(gpu::WarpTile<>().rank());
-      std::uint32_t complete = ~0u;
       for (auto i = static_cast<std::uint32_t>(grid.warpIndex() * grid.blockCount() + grid.blockIndex()); i < all;
            i += static_cast<std::uint32_t>(grid.warpCount() * grid.blockCount())) {
         const std::uint32_t tile = i / pieces, block = tile / columnTiles, index = tile % columnTiles;
         if (exchange.owner(block) == args.team.rank()) continue;
-        if (block != complete && !exchange.awaitResults(block, columnTiles * TileSender::warps)) return false;
-        complete = block;
+        if (!awaitTile(exchange, args, grid.blockIndex(), block, index)) return false;
         const std::uint32_t first = i % pieces * pieceRows + lane / lanesPerRow;
         const std::uint32_t byte = lane % lanesPerRow * static_cast<std::uint32_t>(sizeof(Word128));
         const std::byte* const from =
@@ -283,11 +293,6 @@ class SummingEpilogue
   }
 
  private:
-  using Handover = detail::TileHandover<TileSender::warps>;
-  static constexpr int mostGroups = Handover::mostGroups;
-  static constexpr std::size_t stagingTiles = std::size_t{Scratch::maxBlocks} * mostGroups * Scratch::tilesInFlight;
-  static constexpr std::size_t stagingBytes = stagingTiles * tileBytes;
-
   template <class Shape>
   static CUTLASS_HOST_DEVICE int columnsOf(const Shape& shape) {
     return static_cast<int>(cute::get<1>(shape));
@@ -307,11 +312,10 @@ class SummingEpilogue
   }
   /// The tiles that contributions have room for: two calls, those of each rank.
   static CUTLASS_HOST_DEVICE int contributedTiles(const Params& params) { return 2 * Ranks * params.tilesPerSlot; }
-  /// The place of the i-th tile that a group of warps of this block sends.
-  template <class TiledMma>
-  static CUTLASS_DEVICE int stagedTile(int group, unsigned i) {
-    return (gpu::Grid().blockIndex() * Handover::template groups<TiledMma> + group) * Scratch::tilesInFlight +
-           static_cast<int>(i % Scratch::tilesInFlight);
+  /// The place of a tile that waits to be sent.
+  template <class ProblemShape>
+  CUTLASS_DEVICE int stagedTile(const ProblemShape& problem, std::size_t block, int column) const {
+    return static_cast<int>(block) * static_cast<int>(columnTilesOf(problem)) + column;
   }
   template <class TileCoordinates>
   CUTLASS_DEVICE std::size_t blockOf(const TileCoordinates& at) const {
@@ -339,58 +343,55 @@ class SummingEpilogue
   }
   CUTLASS_DEVICE bool isSent(std::size_t block) const { return sharesSums || !sums(block); }
 
-  /// Sends a part of a tile and publishes it. staged: the place of one that is no sum. Called by all lanes of a warp.
-  template <class ProblemShape>
-  CUTLASS_DEVICE void send(const ProblemShape& problem, std::size_t block, const ExchangedTile& tile, int staged,
-                           int sender) const {
+  /// Sends a part of a tile and announces it. isEarly: of TileSender::copy(). Called by all lanes of a warp.
+  template <class ProblemShape, class TileCoordinates, class IsEarly>
+  CUTLASS_DEVICE void send(const ProblemShape& problem, std::size_t block, const TileCoordinates& at, int sender,
+                           const IsEarly& isEarly) const {
     const gpu::WarpTile<> warp;
     const auto& args = params_.exchange;
     const int rank = args.team.rank();
     const std::uint32_t columnTiles = columnTilesOf(problem);
-    const auto index = static_cast<std::size_t>(tile.column);
+    const int tileRow = static_cast<int>(cute::get<0>(at)), tileColumn = static_cast<int>(cute::get<1>(at));
+    const auto index = static_cast<std::size_t>(tileColumn);
     const bool isSum = sums(block);
-    TileSource source{args.window.at(rank, args.scratch.stagingOffset()) + std::size_t(staged) * tileBytes,
+    TileSource source{args.window.at(rank, args.scratch.stagingOffset()) +
+                          std::size_t(stagedTile(problem, block, tileColumn)) * tileBytes,
                       tileRowBytes, Tiles::tileRows, tileRowBytes};
     if constexpr (sharesSums) {
       if (isSum) {
         const auto& output = params_.result.output;
-        const int row = tile.row * Tiles::tileRows, column = tile.column * Tiles::tileColumns;
+        const int row = tileRow * Tiles::tileRows, column = tileColumn * Tiles::tileColumns;
         source = {reinterpret_cast<const std::byte*>(output.data + std::size_t(row) * output.pitch + column),
                   output.pitch * sizeof(T), static_cast<int>(args.count) - row,
                   (columnsOf(problem) - column) * static_cast<int>(sizeof(T))};
       }
     }
+    // Once, and not for each piece: they take divisions.
+    const std::size_t offset =
+        isSum ? args.scratch.resultTileOffset(contribution_.epoch(), block, index, columnTiles, tileBytes)
+              : args.scratch.tileOffset(contribution_.epoch(), block, rank, index, columnTiles, tileBytes);
+    std::byte* const to = args.window.at(isSum ? args.team.peer(0) : contribution_.owner(block), offset);
     const auto forEachDestination = [&](const auto& f) {
-      if (!isSum) {
-        const int owner = contribution_.owner(block);
-        f(args.window.at(owner,
-                         args.scratch.tileOffset(contribution_.epoch(), block, rank, index, columnTiles, tileBytes)));
-        return;
-      }
-      if constexpr (sharesSums) {
-        const std::size_t offset =
-            args.scratch.resultTileOffset(contribution_.epoch(), block, index, columnTiles, tileBytes);
+      f(to);
+      if constexpr (sharesSums && Ranks > 2) {
         MSCCLPP_NO_UNROLL
-        for (int i = 0; i < Ranks - 1; ++i) f(args.window.at(args.team.peer(i), offset));
+        for (int i = 1; i < (isSum ? Ranks - 1 : 1); ++i) f(args.window.at(args.team.peer(i), offset));
       }
     };
-    TileSender::copy<Tiles::tileRows, tileRowBytes>(sender, source, forEachDestination,
-                                                    TileSender::pauseFor(gpu::Grid().blockCount()));
-    if (isSum) {
-      contribution_.publishResult(warp, block);
-    } else {
-      contribution_.publish(warp, block);
-    }
+    TileSender::copy<Tiles::tileRows, tileRowBytes>(sender, source, forEachDestination, isEarly);
+    contribution_.publishPiece(
+        warp, block,
+        args.scratch.flagOffset(block, rank, index) + static_cast<std::size_t>(sender) * sizeof(std::uint64_t));
   }
 
-  /// Waits for the other ranks' contributions to a block of rows, and makes them visible to TMA. Called by all lanes of
-  /// a warp. A failed wait fails the call; its sums are then meaningless.
-  template <class ProblemShape>
-  CUTLASS_DEVICE void awaitContributions(const ProblemShape& problem, std::size_t block) const {
-    auto wait = params_.exchange.wait;
-    contribution_.awaitOthers(gpu::WarpTile<>{}, wait, gpu::Grid().blockIndex(), block,
-                              columnTilesOf(problem) * TileSender::warps);
-    arch::bulkFenceAll();
+  /// Waits for the other ranks' contributions to a tile of own rows, or for the result of another one. Called by all
+  /// lanes of a warp. After a failure what follows is meaningless.
+  template <class Contribution>
+  CUTLASS_DEVICE static bool awaitTile(const Contribution& contribution, const ExchangeArgs& args, int blockIndex,
+                                       std::size_t block, std::size_t index) {
+    auto wait = args.wait;
+    const auto flagOf = [&](int from) { return args.scratch.flagOffset(block, from, index); };
+    return contribution.awaitPiece(gpu::WarpTile<>{}, wait, blockIndex, block, Scratch::parts, flagOf);
   }
   /// Where the contributions are, which the warp that loads C has waited for.
   template <class ProblemShape>
@@ -408,8 +409,7 @@ class SummingEpilogue
 
   const Params& params_;
   const RowContribution<Ranks, Scratch> contribution_;
-  Handover handover_;
-  unsigned staged_ = 0;  ///< tiles that this group of warps has stored in the memory of blocks
+  unsigned given_ = 0;  ///< tiles that this group of warps has stored to be sent
 };
 
 }  // namespace mscclpp

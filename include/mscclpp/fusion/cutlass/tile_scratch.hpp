@@ -7,20 +7,16 @@
 namespace mscclpp {
 
 /// A RowScratch in which the contributions to a block of rows, and its results, lie tile by tile instead of row by row,
-/// so that a tile is copied to another rank as a whole; and tiles that wait to be copied. `columns` is that of the
-/// problem rounded up to a multiple of the columns of a tile, and `rows` a multiple of rowsPerBlock, the rows of a
-/// tile.
+/// so that a tile is copied to another rank as a whole; and room for all tiles of a call, which wait to be copied.
+/// `columns` is that of the problem rounded up to a multiple of the columns of a tile, and `rows` a multiple of
+/// rowsPerBlock, the rows of a tile.
 template <class T, RowDelivery rowDelivery>
 struct TileScratch : RowScratch<T, rowDelivery> {
   using Base = RowScratch<T, rowDelivery>;
   using typename Base::Owners;
 
-  /// The most blocks of threads: the most multiprocessors of a GPU of compute capability 9.0.
-  static constexpr int maxBlocks = 144;
-  /// Tiles that a block has: one is copied while the next one is stored.
-  static constexpr int tilesInFlight = 2;
-
-  std::size_t stagingBytes;  ///< of all blocks
+  static constexpr std::size_t parts = 2;  ///< of a tile, which are sent by a warp each
+  static constexpr std::size_t leastTileColumns = 64;
 
   /// Offset in the window, in bytes, of the tile that rank `from` contributes to a block of rows. index: of the tile
   /// among those of the block, columnTiles, each of tileBytes bytes.
@@ -34,9 +30,20 @@ struct TileScratch : RowScratch<T, rowDelivery> {
                                                    std::size_t columnTiles, std::size_t tileBytes) const {
     return this->resultOffset(epoch, 0) + (block * columnTiles + index) * tileBytes;
   }
-  /// Of the tiles that wait, in this rank's own window.
+  /// Of the tiles that wait, in this rank's own window: as those of contributions, but of all blocks of rows.
   MSCCLPP_HOST_DEVICE std::size_t stagingOffset() const { return roundUp(Base::windowBytes(), 1024); }
-  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return stagingOffset() + stagingBytes; }
+  MSCCLPP_HOST_DEVICE std::size_t stagingBytes() const { return this->rows * this->rowBytes(); }
+  /// Of the flags that rank `from` sets for a tile of a block, `parts` words of 64 bits: of its contribution, in the
+  /// window of the rank that reduces the block, or of the result, in those of all others.
+  MSCCLPP_HOST_DEVICE std::size_t flagOffset(std::size_t block, int from, std::size_t index) const {
+    const std::size_t tile =
+        (block * static_cast<std::size_t>(this->ranks) + static_cast<std::size_t>(from)) * mostColumnTiles() + index;
+    return stagingOffset() + stagingBytes() + tile * parts * sizeof(std::uint64_t);
+  }
+  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return flagOffset(this->blocks(), 0, 0); }
+
+ private:
+  MSCCLPP_HOST_DEVICE std::size_t mostColumnTiles() const { return ceilDivide(this->columns, leastTileColumns); }
 };
 
 }  // namespace mscclpp

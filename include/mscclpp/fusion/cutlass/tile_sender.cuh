@@ -20,34 +20,32 @@ struct TileSource {
 };
 
 /// How the warps that have nothing else to do in a warp-specialised kernel of CUTLASS copy tiles. Loads are ordinary
-/// ones into registers, of which these warps have few: two warps have enough of them in flight for the link, and they
-/// do not queue behind the loads of the multiplication, as those of the copy engine would.
+/// ones into registers, of which these warps have few: two warps have enough of them in flight for the link. They do
+/// not queue behind the loads of the multiplication, as those of the copy engine would.
 struct TileSender {
   static constexpr int warps = 2;  ///< of a block, each of which copies half of every tile
   static constexpr int loads = 4;  ///< of a lane that are in flight together: a piece
   static constexpr int width = gpu::WarpTile<>::width;
   static constexpr int pieceBytes = loads * width * static_cast<int>(sizeof(Word128));
-  static constexpr int linkBytesPerMicrosecond = 360'000;  ///< of a GPU of compute capability 9.0 behind an NVSwitch
-  static constexpr int pieceNanoseconds = 1000;            ///< for a piece by itself
 
-  /// The pause after a piece with which `blocks` blocks that send at once do not send more than the link takes. The
-  /// stores that a link has not taken yet are in the way of the multiprocessor's other requests to memory, those of the
-  /// multiplication too.
-  static MSCCLPP_HOST_DEVICE constexpr unsigned pauseFor(int blocks) {
-    const long long nanoseconds = 1000ll * blocks * warps * pieceBytes / linkBytesPerMicrosecond - pieceNanoseconds;
-    return nanoseconds > 0 ? static_cast<unsigned>(nanoseconds) : 0u;
-  }
+  /// The nanoseconds of a pause after a piece with which `blocks` blocks that send at once leave the link idle for half
+  /// of the time: stores that it has not taken yet are in the way of the multiprocessor's other requests to memory,
+  /// those of the multiplication too.
+  static MSCCLPP_HOST_DEVICE constexpr unsigned pauseFor(int blocks) { return 10 * static_cast<unsigned>(blocks); }
 
-  /// Copies the `sender`-th half of a tile of tileRows x tileRowBytes bytes to pieces of memory where its rows follow
-  /// each other without gaps. Called by all lanes of a warp. forEachDestination(f) calls f(std::byte*) for each
-  /// destination, the same ones whenever it is called. The stores are ordinary ones of all lanes: a sync of the warp
-  /// and a release by one lane publish them. pause: nanoseconds after a piece, but for the last one.
-  template <int tileRows, int tileRowBytes, class ForEachDestination>
+  /// Copies every second piece of a tile of tileRows x tileRowBytes bytes, from piece `sender` on, to memory where its
+  /// rows follow each other without gaps. Called by all lanes of a warp. forEachDestination(f) calls f(std::byte*) for
+  /// each destination, the same ones whenever it is called. The stores are ordinary ones of all lanes: a sync of the
+  /// warp and a release by one lane publish them. isEarly(): whether the warp has the time to pause after a piece,
+  /// called by each lane for itself.
+  template <int tileRows, int tileRowBytes, class ForEachDestination, class IsEarly>
   static MSCCLPP_DEVICE __forceinline__ void copy(int sender, const TileSource& source,
-                                                  const ForEachDestination& forEachDestination, unsigned pause) {
+                                                  const ForEachDestination& forEachDestination,
+                                                  const IsEarly& isEarly) {
     constexpr int count = tileRows * tileRowBytes / pieceBytes;
     static_assert(tileRows * tileRowBytes % pieceBytes == 0 && tileRowBytes % sizeof(Word128) == 0);
     const int lane = gpu::WarpTile<>().rank();
+    const unsigned pause = pauseFor(gpu::Grid().blockCount());
     MSCCLPP_NO_UNROLL
     for (int piece = sender; piece < count; piece += warps) {
       const int first = piece * pieceBytes + lane * static_cast<int>(sizeof(Word128));
@@ -68,8 +66,8 @@ struct TileSender {
         for (int i = 0; i < loads; ++i) {
           if ((present >> i & 1u) != 0) arch::storeWide(to + first + i * width * sizeof(Word128), words[i]);
         }
+        if (piece + warps < count && isEarly()) arch::sleepFor(pause);
       });
-      if (pause > 0 && piece + warps < count) arch::sleepFor(pause);
     }
   }
 };

@@ -23,8 +23,8 @@ struct WithCallbacks<cutlass::epilogue::collective::CollectiveEpilogue<Policy, T
 };
 
 /// The same with a source C that has the elements and the layout of D, for a Stock without. As CUTLASS's builder makes
-/// an epilogue whose source has elements as large as those of its output: a subtile of D takes the shared memory of that
-/// of C, of which there are a few.
+/// an epilogue whose source has elements as large as those of its output: a subtile of D takes the shared memory of
+/// that of C, of which there are a few.
 template <class Stock, class Callbacks>
 struct WithSource : WithCallbacks<Stock, Callbacks> {};
 template <int StagesC, int StagesD, int FragmentSize, bool reusesSharedC, bool delaysStores, class Tile,

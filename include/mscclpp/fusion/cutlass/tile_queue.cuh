@@ -1,0 +1,52 @@
+// How tiles pass from the warps that store them to those that send them, in a warp-specialised kernel of CUTLASS.
+#pragma once
+
+#include <cutlass/cutlass.h>
+
+#include <cstdint>
+#include <cute/tensor.hpp>
+
+#include "mscclpp/arch/bulk.hpp"
+#include "mscclpp/arch/shared_word.hpp"
+#include "mscclpp/arch/sleep.hpp"
+#include "mscclpp/basic/group.hpp"
+
+namespace mscclpp::detail {
+
+/// The tiles that a block has stored and not sent yet: as many as there are, so that the warps that store them never
+/// wait for a link. Groups of warps that store tiles: two take turns in a pingpong kernel, where one has 128 threads.
+/// In shared memory.
+class TileQueue {
+ public:
+  static constexpr int mostGroups = 2;
+  template <class TiledMma>
+  static constexpr int groups = cute::size(TiledMma{}) == 128 ? 2 : 1;
+
+  /// Called by one thread, before a sync of the block.
+  CUTLASS_DEVICE void init() {
+    for (std::uint32_t& count : stored_) count = 0;
+  }
+  /// Called by all lanes of the warp that has issued the bulk stores of a tile, the count-th of its group: waits until
+  /// they are complete, which only the thread that issued them can do, and hands the tile over.
+  template <class TiledMma>
+  CUTLASS_DEVICE void give(unsigned count) {
+    arch::bulkWait<0>();
+    const gpu::WarpTile<> warp;
+    warp.sync();
+    const int group = groups<TiledMma> == 1 ? 0 : cutlass::canonical_warp_group_idx() - 1;
+    if (warp.rank() == 0) arch::storeSharedRelease(&stored_[group], count);
+  }
+  /// Called by all lanes of a warp that sends: waits for the count-th tile of a group.
+  CUTLASS_DEVICE void await(int group, unsigned count) const {
+    constexpr unsigned pauseNanoseconds = 64;
+    while (!has(group, count)) arch::sleepFor(pauseNanoseconds);
+    gpu::WarpTile<>().sync();
+  }
+  /// Whether it has been handed over. Acquire. Called by one thread.
+  CUTLASS_DEVICE bool has(int group, unsigned count) const { return arch::loadSharedAcquire(&stored_[group]) >= count; }
+
+ private:
+  std::uint32_t stored_[mostGroups];
+};
+
+}  // namespace mscclpp::detail
