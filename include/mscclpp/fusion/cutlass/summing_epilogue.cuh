@@ -393,16 +393,17 @@ class SummingEpilogue
     const auto flagOf = [&](int from) { return args.scratch.flagOffset(block, from, index); };
     return contribution.awaitPiece(gpu::WarpTile<>{}, wait, blockIndex, block, Scratch::parts, flagOf);
   }
-  /// Where the contributions are, which the warp that loads C has waited for.
+  /// Where the contributions are of ranks beyond the first other one, which are loaded before the first subtile of C has
+  /// arrived: so they are waited for here.
   template <class ProblemShape>
   CUTLASS_DEVICE void locateContributions(const ProblemShape& problem, std::size_t block, ExchangedTile& tile) const {
     const auto& args = params_.exchange;
     tile.rank = args.team.rank();
     if constexpr (Ranks > 2) {
-      tile.contributions =
-          args.window.at(args.team.rank(),
-                         args.scratch.tileOffset(contribution_.epoch(), block, 0, static_cast<std::size_t>(tile.column),
-                                                 columnTilesOf(problem), tileBytes));
+      const auto index = static_cast<std::size_t>(tile.column);
+      awaitTile(contribution_, args, gpu::Grid().blockIndex(), block, index);
+      tile.contributions = args.window.at(tile.rank, args.scratch.tileOffset(contribution_.epoch(), block, 0, index,
+                                                                             columnTilesOf(problem), tileBytes));
       tile.perRank = args.scratch.contributionOffset(0, 0, 1);
     }
   }
