@@ -33,7 +33,8 @@ struct GemmRates {
   double results;       ///< bytes of results of other ranks that they store in a microsecond after the last tile
 };
 /// The first one is for GPUs that are not in the table. H100: measured on one (bench/results/h100_gemm.txt), with the
-/// H200's rates for CUTLASS, by the speed of its memory; H200: measured on two (bench/results/h200_x2_gemm.txt).
+/// H200's rates for CUTLASS, by the speed of its memory; H200: measured on two
+/// (bench/results/h200_x2_gemm_sends.txt, few rows and all-gathers h200_x2_gemm.txt).
 inline constexpr GemmRates gemmRates[] = {
     {"H100", 132, {180, 3.06e6, 4.5}, 35.5e3, {770, 3.0e6, 4}, 0.93, 12, 1.8e6},
     {"H200", 132, {180, 4.38e6, 6.8}, 50.7e3, {770, 4.28e6, 4}, 0.93, 12, 2.6e6},

@@ -189,8 +189,8 @@ class Bench {
       };
       const std::size_t results =
           (layer.collective == GemmCollective::ReduceScatter ? rows / ranks() : rows) * layer.width;
-      const auto fusedBy = [&](const FusedGemm& calls, const void* from, void* to) {
-        return [&, from, to](cudaStream_t stream) { calls.run({from, weight.get(), to, rows, stream}); };
+      const auto fusedBy = [&](const FusedGemm& gemms, const void* from, void* to) {
+        return [&, from, to](cudaStream_t stream) { gemms.run({from, weight.get(), to, rows, stream}); };
       };
       std::vector<perf::Call> calls(implementationCount);
       calls[Serial] = serial([&](const CollectiveCall& call) { collectives_->run(call); });

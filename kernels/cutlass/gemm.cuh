@@ -98,7 +98,7 @@ class CutlassGemm : public GemmKernel {
 
   void run(const FusedGemmCall& call, int blocks, KernelStart /*start*/) const override {
     const int most = std::min(blocks, blocks_);
-    // A rank that reduces counts the tiles of the others: the tile follows from what all ranks have alike.
+    // Slots and flags are those of tiles: the tile follows from what all ranks have alike.
     const std::size_t depth = gathers ? call.depth : layer_.depth;
     const int tile =
         cutlassGemmTileFor(detail::sizeOf(call.rows), detail::sizeOf(call.width), detail::sizeOf(depth), most);

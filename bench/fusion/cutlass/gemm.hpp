@@ -43,7 +43,7 @@ struct FusedKernels {
   /// out is the sum.
   std::unique_ptr<Gemm> (*makeFused)(const Problem& problem, const Exchange& exchange);
   /// The same without the reduction at its end, so that it waits for nobody: the GEMM inside, which writes to the slots
-  /// of both ranks.
+  /// of both ranks. Null for a kernel whose tiles wait for those of the other rank.
   std::unique_ptr<Gemm> (*makeInside)(const Problem& problem, const Exchange& exchange);
 };
 

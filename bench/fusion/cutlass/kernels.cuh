@@ -56,8 +56,11 @@ typename Kernel::Arguments argumentsOf(const Problem& problem) {
   return arguments;
 }
 
+/// With shared memory left to the exchange, which the tiles but that of 192 columns have anyway.
 template <int tile>
-using StockOf = typename StockGemm<cutlassTiles[tile], Element, Element>::Type;
+using StockOf =
+    typename StockGemm<cutlassTiles[tile], Element, Element,
+                       cutlass::epilogue::fusion::LinearCombination<Element, float, void, float>, 16 << 10>::Type;
 /// Few rows are fewer blocks of rows than ranks.
 template <int tile>
 inline constexpr RowDelivery deliveryOf =
@@ -104,7 +107,11 @@ std::unique_ptr<Gemm> makeStock(const Problem& problem) {
 
 template <class Fused>
 constexpr FusedKernels fusedKernels() {
-  return {makeWithExchange<Fused>, makeWithExchange<InsideOf<Fused>>};
+  if constexpr (mscclpp::detail::EpilogueExchange<typename Fused::Epilogue>::sumsTiles) {
+    return {makeWithExchange<Fused>, nullptr};
+  } else {
+    return {makeWithExchange<Fused>, makeWithExchange<InsideOf<Fused>>};
+  }
 }
 
 template <class Fused>

@@ -111,7 +111,7 @@ class RowContribution {
   /// Announces a part of a piece of a block of rows, with release: what the threads of the group stored before. A piece
   /// of a block that another rank reduces is a contribution, and announced to that rank; one of a block that this rank
   /// reduces is a result, and announced to all others. flag: offset in the window of the part's word of 64 bits, which
-  /// holds the number of the last call. Called by all threads of the group, after the group's bulk stores are complete.
+  /// holds the number of the last call. Called by all threads of the group; its bulk stores, if any, are complete.
   /// If the call has failed on this rank, it announces nothing, so that the peers' waits fail too.
   template <ThreadGroup Group>
   MSCCLPP_INLINE void publishPiece(const Group& group, std::size_t block, std::size_t flag) const {
@@ -130,6 +130,7 @@ class RowContribution {
   template <class Warp, WaitPolicy Wait, class FlagOf>
   MSCCLPP_INLINE bool awaitPiece(const Warp& warp, Wait& wait, int blockIndex, std::size_t block, int parts,
                                  const FlagOf& flagOf) const {
+    if (hasStopped_) return false;
     const bool isSum = owner(block) == team().rank();
     for (int i = warp.rank(); i < (isSum ? team().size() - 1 : 1) * parts; i += warp.size()) {
       const int from = isSum ? team().peer(i / parts) : owner(block);

@@ -54,6 +54,7 @@ struct SummingCallbacks : Callbacks {
   static constexpr int wanted = loadedPeers > 0 ? mostWords / (pairs * loadedPeers) : 1;
   static constexpr int depth = wanted < 1 ? 1 : wanted < subtiles ? wanted : subtiles;
   static_assert(sizeof(T) == 2 && pairs % 8 == 0, "elements of 16 bits, and subtiles of a multiple of 32 columns");
+  static_assert(sizeof(typename Source::value_type) == sizeof(T), "the source must be in registers as it is in memory");
 
   /// The order of a thread's pairs: those of 32 columns in two rows, 8 rows apart, two columns of both rows in turn.
   /// The first pair of a load, and for each pair its load and its place in it.

@@ -50,7 +50,7 @@ struct ExchangeTiles {
     const bool fits = requires {
       scratch.stagingBytes();
     }
-    ? scratch.columns >= roundUp(problemColumns, std::size_t{tileColumns}) : scratch.columns* parts == problemColumns;
+    ? scratch.columns >= problemColumns&& scratch.columns % tileColumns == 0 : scratch.columns* parts == problemColumns;
     return scratch.ranks == Ranks && parts > 0 && scratch.rowsPerBlock % tileRows == 0 && fits &&
            exchange.count == problemRows && scratch.accepts(exchangeRows(problemRows) * parts) &&
            result.accepts(outputRows(problemRows, exchange.team.rank()).size(), problemColumns);

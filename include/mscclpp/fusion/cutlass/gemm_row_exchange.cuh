@@ -34,8 +34,9 @@ requires(delivery !=
 ///
 /// Result: what becomes of the reduced rows (fusion/gemm/row_result.hpp), such as StoreRows or NormRows.
 ///
-/// Stock leaves 16 KiB of shared memory to a SummingEpilogue, as the tiles of cutlassTiles do. The sources of the idea
-/// are Flux (arXiv 2406.06858) and the epilogue visitors of CUTLASS.
+/// Stock leaves 16 KiB of shared memory to a SummingEpilogue: the tiles of cutlassTiles do, but that of 192 columns
+/// with `reservedBytes` of StockGemm only. The sources of the idea are Flux (arXiv 2406.06858) and the epilogue
+/// visitors of CUTLASS.
 template <class Stock, int Ranks, RowDelivery delivery, class Result = StoreRows<detail::OutputOf<Stock>>,
           int packsPerLane = 4>
 using GemmRowExchange =

@@ -57,9 +57,9 @@ using OrderedKernel = typename WithEpilogue<Stock, Epilogue, typename EpilogueEx
 }  // namespace detail
 
 /// The GemmUniversal kernel `Stock` (Sm90, KernelTmaWarpSpecializedPingpong or -Cooperative) with an `Epilogue` that
-/// contributes each tile to a row exchange, and publishes it as one part of its block of rows: what GemmRowExchange and
-/// EvtRowExchange have in common. The arguments of the epilogue have members `exchange` (CollectiveArgs, count: the
-/// rows of the problem) and `result`, or its visitor tree has a node with such arguments.
+/// contributes each tile to a row exchange, and announces it: what GemmRowExchange and EvtRowExchange have in common.
+/// The arguments of the epilogue have members `exchange` (CollectiveArgs, count: the rows of the problem) and `result`,
+/// or its visitor tree has a node with such arguments.
 ///
 /// Tiles of other ranks' rows come first. When a block of threads has computed its last tile, its consumer warps reduce
 /// rows, if the epilogue has not, store the results of other ranks, and complete the call. With RowDelivery::ToOwner
@@ -128,7 +128,7 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   CUTLASS_DEVICE void operator()(const Params& params, char* shared) {
     if constexpr (Exchange::sumsTiles) {
       const auto block = gpu::Grid().block();
-      if (block.rank() == 0) Epilogue::initShared(tensorsOf(shared));
+      if (block.rank() == 0) Epilogue::initShared(params.epilogue, tensorsOf(shared));
       block.sync();
     }
     Base::operator()(params, shared);
@@ -145,6 +145,13 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   }
 
  private:
+  static constexpr int largestSharedBytes = 227 * 1024;  ///< of a block, sm_90
+  static_assert(!Exchange::sumsTiles || Base::SharedStorageSize <= largestSharedBytes,
+                "leave 16 KiB of shared memory to the exchange: the last argument of StockGemm, or "
+                "StageCountAutoCarveout<sizeof(...) + 16384>");
+  static_assert(!Exchange::sumsTiles || !Base::IsMainloopAuxiliaryLoadNeeded,
+                "the main loop needs the warp that sends tiles: take EvtRowExchange");
+
   CUTLASS_DEVICE static typename Epilogue::TensorStorage& tensorsOf(char* shared) {
     return reinterpret_cast<typename Base::SharedStorage*>(shared)->tensors.epilogue;
   }

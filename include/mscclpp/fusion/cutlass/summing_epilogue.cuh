@@ -38,8 +38,8 @@ struct ExchangeCallbacksOf {
 /// - A tile of rows that this rank reduces: when the other ranks, which compute it first, have announced it, their
 ///   contributions are added to it in registers, in rank order, and the sum goes to the output. Those of
 ///   the first other rank are the source C of CUTLASS's epilogue: the warp that loads C waits for them, and loads them
-///   while the tile is multiplied. With RowDelivery::ToAll the sum also goes to all other ranks, like the tile above,
-///   but from the output.
+///   while the tile is multiplied; those of further ranks are waited for and loaded by the warps that compute. With
+///   RowDelivery::ToAll the sum also goes to all other ranks, like the tile above, but from the output.
 ///
 /// So the first hop hides behind the tiles of other ranks' rows, and the second one behind those of own rows. Stock has
 /// no source C (ElementC is void: what is added once is added after the reduction), no callbacks that load tiles,
@@ -131,7 +131,7 @@ class SummingEpilogue
     params.tma_transaction_bytes = params.output.tma_transaction_bytes;
     return params;
   }
-  /// Also whether the exchange has the memory of blocks, and the output the right alignment.
+  /// Also whether the output has the right alignment.
   template <class ProblemShape>
   static bool can_implement(const ProblemShape& problem, const Arguments& arguments) {
     const auto shape = cute::append<4>(problem, 1);
@@ -157,10 +157,13 @@ class SummingEpilogue
   CUTLASS_DEVICE SummingEpilogue(const Params& params, TensorStorage& shared)
       : Base(params.output, shared),
         params_(params),
-        contribution_(makeRowContribution(detail::consumerGrid(), params.exchange)) {}
+        contribution_(params.exchange, shared.thread.queue.epoch(), shared.thread.queue.hasStopped()) {}
 
   /// Called by one thread before the warps take their roles, before a sync of the block.
-  CUTLASS_DEVICE static void initShared(TensorStorage& shared) { shared.thread.queue.init(); }
+  CUTLASS_DEVICE static void initShared(const Params& params, TensorStorage& shared) {
+    const RowContribution call = makeRowContribution(detail::consumerGrid(), params.exchange);
+    shared.thread.queue.init(call.epoch(), call.hasStopped());
+  }
 
   /// By the warp that loads C: waits for the contributions to a tile of own rows, and loads those of the first other
   /// rank. For every other tile it completes the stages of the pipeline with nothing in them.
@@ -244,7 +247,13 @@ class SummingEpilogue
       queue.await(group, ++taken[group]);
       // Late is who has more to send, and while the last tile is sent nothing is multiplied.
       const bool isLast = !work.is_valid();
-      send(problem, block, at, sender, [&] { return !isLast && !queue.has(group, taken[group] + 1); });
+      const auto isEarly = [&] {
+        bool isLate = isLast;
+        MSCCLPP_UNROLL
+        for (int g = 0; g < groups; ++g) isLate |= queue.has(g, taken[g] + 1);
+        return !isLate;
+      };
+      send(problem, block, at, sender, isEarly);
     }
   }
 
@@ -256,13 +265,10 @@ class SummingEpilogue
     if constexpr (!sharesSums) {
       return true;
     } else {
-      // A warp stores some rows of a tile at a time, in loads that are in flight together.
-      constexpr std::uint32_t lanesPerRow = Tiles::tileColumns * sizeof(T) / sizeof(Word128);
-      constexpr std::uint32_t width = gpu::WarpTile<>::width;
-      static_assert(width % lanesPerRow == 0, "a warp must hold whole rows of a tile");
-      constexpr std::uint32_t rowsPerLoad = width / lanesPerRow, loads = 8, pieceRows = rowsPerLoad * loads;
-      static_assert(Tiles::tileRows % pieceRows == 0);
-      constexpr std::uint32_t pieces = Tiles::tileRows / pieceRows;
+      // A warp stores a piece of a tile at a time, in loads that are in flight together.
+      constexpr std::uint32_t width = gpu::WarpTile<>::width, loads = 8;
+      constexpr std::uint32_t loadBytes = width * sizeof(Word128), pieces = tileBytes / (loads * loadBytes);
+      static_assert(tileBytes % (loads * loadBytes) == 0);
       const auto& args = params.exchange;
       const auto columnTiles = columnTilesOf(problem);
       const std::uint32_t all = Tiles::blocksOf(args.count).tiles * columnTiles * pieces;
@@ -272,20 +278,18 @@ class SummingEpilogue
         const std::uint32_t tile = i / pieces, block = tile / columnTiles, index = tile % columnTiles;
         if (exchange.owner(block) == args.team.rank()) continue;
         if (!awaitTile(exchange, args, grid.blockIndex(), block, index)) return false;
-        const std::uint32_t first = i % pieces * pieceRows + lane / lanesPerRow;
-        const std::uint32_t byte = lane % lanesPerRow * static_cast<std::uint32_t>(sizeof(Word128));
-        const std::byte* const from =
-            args.window.at(args.team.rank(),
-                           args.scratch.resultTileOffset(exchange.epoch(), block, index, columnTiles, tileBytes)) +
-            first * (lanesPerRow * sizeof(Word128)) + byte;
+        const std::byte* const from = args.window.at(
+            args.team.rank(), args.scratch.resultTileOffset(exchange.epoch(), block, index, columnTiles, tileBytes));
+        const std::uint32_t first = i % pieces * loads * loadBytes + lane * static_cast<std::uint32_t>(sizeof(Word128));
         Word128 words[loads];
         MSCCLPP_UNROLL
-        for (std::uint32_t j = 0; j < loads; ++j) words[j] = arch::loadWide(from + j * width * sizeof(Word128));
-        const RowPart part{block * std::size_t{Tiles::tileRows} + first, index * std::size_t{Tiles::tileColumns}};
+        for (std::uint32_t j = 0; j < loads; ++j) words[j] = arch::loadWide(from + first + j * loadBytes);
         MSCCLPP_UNROLL
         for (std::uint32_t j = 0; j < loads; ++j) {
-          if (part.row + j * rowsPerLoad >= args.count) continue;
-          params.result.store({part.row + j * rowsPerLoad, part.column}, byte, words[j]);
+          const std::uint32_t at = first + j * loadBytes;
+          const std::size_t row = block * std::size_t{Tiles::tileRows} + at / tileRowBytes;
+          if (row >= args.count) continue;
+          params.result.store({row, index * std::size_t{Tiles::tileColumns}}, at % tileRowBytes, words[j]);
         }
       }
       return true;
@@ -393,8 +397,8 @@ class SummingEpilogue
     const auto flagOf = [&](int from) { return args.scratch.flagOffset(block, from, index); };
     return contribution.awaitPiece(gpu::WarpTile<>{}, wait, blockIndex, block, Scratch::parts, flagOf);
   }
-  /// Where the contributions are of ranks beyond the first other one, which are loaded before the first subtile of C has
-  /// arrived: so they are waited for here.
+  /// Where the contributions are of ranks beyond the first other one, which are loaded before the first subtile of C
+  /// has arrived: so they are waited for here.
   template <class ProblemShape>
   CUTLASS_DEVICE void locateContributions(const ProblemShape& problem, std::size_t block, ExchangedTile& tile) const {
     const auto& args = params_.exchange;

@@ -15,17 +15,22 @@ namespace mscclpp::detail {
 
 /// The tiles that a block has stored and not sent yet: as many as there are, so that the warps that store them never
 /// wait for a link. Groups of warps that store tiles: two take turns in a pingpong kernel, where one has 128 threads.
-/// In shared memory.
+/// In shared memory, with what all warps must know alike of the call.
 class TileQueue {
  public:
   static constexpr int mostGroups = 2;
   template <class TiledMma>
   static constexpr int groups = cute::size(TiledMma{}) == 128 ? 2 : 1;
 
-  /// Called by one thread, before a sync of the block.
-  CUTLASS_DEVICE void init() {
+  /// Called by one thread, before a sync of the block. epoch: of the call; hasStopped: an earlier one has failed. The
+  /// warps that send may begin when others end the call, which changes its epoch.
+  CUTLASS_DEVICE void init(std::uint64_t epoch, bool hasStopped) {
+    epoch_ = epoch;
+    hasStopped_ = hasStopped;
     for (std::uint32_t& count : stored_) count = 0;
   }
+  CUTLASS_DEVICE std::uint64_t epoch() const { return epoch_; }
+  CUTLASS_DEVICE bool hasStopped() const { return hasStopped_; }
   /// Called by all lanes of the warp that has issued the bulk stores of a tile, the count-th of its group: waits until
   /// they are complete, which only the thread that issued them can do, and hands the tile over.
   template <class TiledMma>
@@ -36,17 +41,20 @@ class TileQueue {
     const int group = groups<TiledMma> == 1 ? 0 : cutlass::canonical_warp_group_idx() - 1;
     if (warp.rank() == 0) arch::storeSharedRelease(&stored_[group], count);
   }
-  /// Called by all lanes of a warp that sends: waits for the count-th tile of a group.
+  /// Called by all lanes of a warp that sends: waits for the count-th tile of a group. Without a time limit: the warps
+  /// that store it are of the same block, and all their own waits for other ranks have one.
   CUTLASS_DEVICE void await(int group, unsigned count) const {
     constexpr unsigned pauseNanoseconds = 64;
     while (!has(group, count)) arch::sleepFor(pauseNanoseconds);
     gpu::WarpTile<>().sync();
   }
-  /// Whether it has been handed over. Acquire. Called by one thread.
+  /// Whether it has been handed over. Acquire, for the calling thread.
   CUTLASS_DEVICE bool has(int group, unsigned count) const { return arch::loadSharedAcquire(&stored_[group]) >= count; }
 
  private:
+  std::uint64_t epoch_;
   std::uint32_t stored_[mostGroups];
+  bool hasStopped_;
 };
 
 }  // namespace mscclpp::detail

@@ -11,12 +11,12 @@
 
 namespace mscclpp {
 
-/// A tile in this rank's memory. Bytes; all are multiples of 16.
+/// A tile in this rank's memory. first, pitch and rowBytes are multiples of 16.
 struct TileSource {
   const std::byte* first;
-  std::size_t pitch;  ///< from row to row
-  int rows;           ///< that there are, at most those of the tile
-  int rowBytes;       ///< of a row that there are
+  std::size_t pitch;  ///< bytes from row to row
+  int rows;           ///< from the first one on that there are; what is beyond the tile is not sent
+  int rowBytes;       ///< of a row, the same
 };
 
 /// How the warps that have nothing else to do in a warp-specialised kernel of CUTLASS copy tiles. Loads are ordinary
@@ -36,8 +36,8 @@ struct TileSender {
   /// Copies every second piece of a tile of tileRows x tileRowBytes bytes, from piece `sender` on, to memory where its
   /// rows follow each other without gaps. Called by all lanes of a warp. forEachDestination(f) calls f(std::byte*) for
   /// each destination, the same ones whenever it is called. The stores are ordinary ones of all lanes: a sync of the
-  /// warp and a release by one lane publish them. isEarly(): whether the warp has the time to pause after a piece,
-  /// called by each lane for itself.
+  /// warp and a release by one lane publish them. isEarly(): whether the warp has the time to pause after it has
+  /// stored a piece at a destination, called by each lane for itself.
   template <int tileRows, int tileRowBytes, class ForEachDestination, class IsEarly>
   static MSCCLPP_DEVICE __forceinline__ void copy(int sender, const TileSource& source,
                                                   const ForEachDestination& forEachDestination,
