@@ -5,6 +5,7 @@
 
 #include "mscclpp/fusion/cutlass/consumer_grid.cuh"
 #include "mscclpp/fusion/cutlass/gathering_mainloop.cuh"
+#include "mscclpp/fusion/cutlass/shared_bytes.hpp"
 #include "mscclpp/fusion/cutlass/tile_order.cuh"
 
 namespace mscclpp {
@@ -41,8 +42,7 @@ class AllGatherGemmKernel : public detail::WithGatheringMainloop<Stock, Ranks>::
   using typename Base::Arguments;
   using typename Base::Params;
   using typename Base::SharedStorage;
-  static constexpr int largestSharedBytes = 227 * 1024;  ///< of a block, sm_90
-  static_assert(Base::SharedStorageSize <= largestSharedBytes,
+  static_assert(Base::SharedStorageSize <= detail::largestSharedBytes,
                 "leave 256 bytes of shared memory to the gather: StageCountAutoCarveout<sizeof(...) + 256>");
 
   /// The scratch for problems of up to `maxRows` rows of `columns` elements; of one call with `rows` rows.

@@ -158,8 +158,7 @@ class ContributingEpilogue : public detail::WithCallbacks<Stock, detail::SlotCoo
       loadState = nextLoad;
       storeState = nextStore;
     }
-    handover_.template ownGroup<TiledMma>();
-    handover_.note(thread < gpu::WarpTile<>::width);
+    handover_.template note<TiledMma>(thread < gpu::WarpTile<>::width);
     return cute::make_tuple(loadState, storeState);
   }
   template <class LoadPipeline, class LoadState, class StorePipeline, class StoreState>

@@ -47,10 +47,11 @@ struct ExchangeTiles {
     const Scratch& scratch = exchange.scratch;
     const std::size_t parts = partsOf(scratch);
     // Where tiles are pieces of memory, whole ones.
-    const bool fits = requires {
+    constexpr bool holdsTiles = requires {
       scratch.stagingBytes();
-    }
-    ? scratch.columns >= problemColumns&& scratch.columns % tileColumns == 0 : scratch.columns* parts == problemColumns;
+    };
+    const bool fits = holdsTiles ? (scratch.columns >= problemColumns && scratch.columns % tileColumns == 0)
+                                 : (scratch.columns * parts == problemColumns);
     return scratch.ranks == Ranks && parts > 0 && scratch.rowsPerBlock % tileRows == 0 && fits &&
            exchange.count == problemRows && scratch.accepts(exchangeRows(problemRows) * parts) &&
            result.accepts(outputRows(problemRows, exchange.team.rank()).size(), problemColumns);

@@ -14,6 +14,7 @@
 #include "mscclpp/fusion/cutlass/consumer_grid.cuh"
 #include "mscclpp/fusion/cutlass/exchange_arguments.cuh"
 #include "mscclpp/fusion/cutlass/exchange_tiles.hpp"
+#include "mscclpp/fusion/cutlass/shared_bytes.hpp"
 #include "mscclpp/fusion/cutlass/tile_order.cuh"
 #include "mscclpp/fusion/gemm/row_result.hpp"
 
@@ -145,8 +146,7 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   }
 
  private:
-  static constexpr int largestSharedBytes = 227 * 1024;  ///< of a block, sm_90
-  static_assert(!Exchange::sumsTiles || Base::SharedStorageSize <= largestSharedBytes,
+  static_assert(!Exchange::sumsTiles || Base::SharedStorageSize <= detail::largestSharedBytes,
                 "leave 16 KiB of shared memory to the exchange: the last argument of StockGemm, or "
                 "StageCountAutoCarveout<sizeof(...) + 16384>");
   static_assert(!Exchange::sumsTiles || !Base::IsMainloopAuxiliaryLoadNeeded,

@@ -11,6 +11,7 @@
 #include "mscclpp/fusion/cutlass/consumer_grid.cuh"
 #include "mscclpp/fusion/cutlass/exchange_callbacks.cuh"
 #include "mscclpp/fusion/cutlass/exchange_tiles.hpp"
+#include "mscclpp/fusion/cutlass/tile_groups.cuh"
 #include "mscclpp/fusion/cutlass/tile_queue.cuh"
 #include "mscclpp/fusion/cutlass/tile_scratch.hpp"
 #include "mscclpp/fusion/cutlass/tile_sender.cuh"
@@ -230,13 +231,13 @@ class SummingEpilogue
   template <class TiledMma, class TileScheduler, class ProblemShape>
   CUTLASS_DEVICE void sendTiles(TileScheduler scheduler, const ProblemShape& problem, const TensorStorage& shared,
                                 int sender) const {
-    constexpr int groups = detail::TileQueue::groups<TiledMma>;
-    unsigned taken[groups] = {};
+    using Groups = detail::TileGroups<TiledMma>;
+    unsigned taken[Groups::count] = {};
     unsigned tiles = 0;
     auto work = scheduler.get_current_work();
     MSCCLPP_NO_UNROLL
     while (work.is_valid()) {
-      const int group = static_cast<int>(tiles++ % groups);
+      const int group = Groups::ofTile(tiles++);
       const auto at = cute::make_coord(work.M_idx, work.N_idx, 0, 0);
       scheduler.advance_to_next_work();
       work = scheduler.get_current_work();
@@ -250,7 +251,7 @@ class SummingEpilogue
       const auto isEarly = [&] {
         bool isLate = isLast;
         MSCCLPP_UNROLL
-        for (int g = 0; g < groups; ++g) isLate |= queue.has(g, taken[g] + 1);
+        for (int g = 0; g < Groups::count; ++g) isLate |= queue.has(g, taken[g] + 1);
         return !isLate;
       };
       send(problem, block, at, sender, isEarly);

@@ -3,38 +3,30 @@
 
 #include <cutlass/cutlass.h>
 
-#include <cute/tensor.hpp>
-
 #include "mscclpp/arch/barrier.hpp"
 #include "mscclpp/arch/bulk.hpp"
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/fusion/cutlass/consumer_grid.cuh"
+#include "mscclpp/fusion/cutlass/tile_groups.cuh"
 
 namespace mscclpp::detail {
 
 /// A thread's part in it, in a warp-specialised kernel of CUTLASS. The receiving warp is the one that loads C in other
-/// epilogues: a release takes as long as the link, and no other warp waits for it. Groups of warps that store tiles:
-/// two take turns in a pingpong kernel, where one has 128 threads.
+/// epilogues: a release takes as long as the link, and no other warp waits for it.
 class TileHandover {
  public:
-  static constexpr int mostGroups = 2;
-  template <class TiledMma>
-  static constexpr int groups = cute::size(TiledMma{}) == 128 ? 2 : 1;
-
-  /// By a thread that stores a tile, before note(): the group that it belongs to.
-  template <class TiledMma>
-  CUTLASS_DEVICE int ownGroup() {
-    group_ = groups<TiledMma> == 1 ? 0 : cutlass::canonical_warp_group_idx() - 1;
-    return group_;
-  }
   /// By the receiving warp, for each tile in turn, also for those that it does not take: the group that stores it.
   template <class TiledMma>
   CUTLASS_DEVICE int nextGroup() {
-    return static_cast<int>(tiles_++ % groups<TiledMma>);
+    return TileGroups<TiledMma>::ofTile(tiles_++);
   }
 
   /// By the warps that store tiles: `hasStored` of the first warp of a group, which issues the stores.
-  CUTLASS_DEVICE void note(bool hasStored) { hasStored_ = hasStored; }
+  template <class TiledMma>
+  CUTLASS_DEVICE void note(bool hasStored) {
+    group_ = TileGroups<TiledMma>::own();
+    hasStored_ = hasStored;
+  }
   /// By the warps that store tiles, before the next tile or at the end: the first warp waits until the stores of the
   /// last noted tile are complete, and tells the receiving warp. Only the thread that issued them can wait for them.
   /// The receiving warp is done with the tile before then.

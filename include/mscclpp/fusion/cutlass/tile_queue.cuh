@@ -4,24 +4,19 @@
 #include <cutlass/cutlass.h>
 
 #include <cstdint>
-#include <cute/tensor.hpp>
 
 #include "mscclpp/arch/bulk.hpp"
 #include "mscclpp/arch/shared_word.hpp"
 #include "mscclpp/arch/sleep.hpp"
 #include "mscclpp/basic/group.hpp"
+#include "mscclpp/fusion/cutlass/tile_groups.cuh"
 
 namespace mscclpp::detail {
 
 /// The tiles that a block has stored and not sent yet: as many as there are, so that the warps that store them never
-/// wait for a link. Groups of warps that store tiles: two take turns in a pingpong kernel, where one has 128 threads.
-/// In shared memory, with what all warps must know alike of the call.
+/// wait for a link. In shared memory, with what all warps must know alike of the call.
 class TileQueue {
  public:
-  static constexpr int mostGroups = 2;
-  template <class TiledMma>
-  static constexpr int groups = cute::size(TiledMma{}) == 128 ? 2 : 1;
-
   /// Called by one thread, before a sync of the block. epoch: of the call; hasStopped: an earlier one has failed. The
   /// warps that send may begin when others end the call, which changes its epoch.
   CUTLASS_DEVICE void init(std::uint64_t epoch, bool hasStopped) {
@@ -38,7 +33,7 @@ class TileQueue {
     arch::bulkWait<0>();
     const gpu::WarpTile<> warp;
     warp.sync();
-    const int group = groups<TiledMma> == 1 ? 0 : cutlass::canonical_warp_group_idx() - 1;
+    const int group = TileGroups<TiledMma>::own();
     if (warp.rank() == 0) arch::storeSharedRelease(&stored_[group], count);
   }
   /// Called by all lanes of a warp that sends: waits for the count-th tile of a group. Without a time limit: the warps
@@ -53,7 +48,7 @@ class TileQueue {
 
  private:
   std::uint64_t epoch_;
-  std::uint32_t stored_[mostGroups];
+  std::uint32_t stored_[mostTileGroups];
   bool hasStopped_;
 };
 
