@@ -88,10 +88,8 @@ void requireSameConfig(Communicator& communicator, const BufferConfig& config, D
 constexpr std::uint32_t leastEarlyTokens = 512;
 
 /// The blocks of a combine that only send, where they are not given: half, but not more than fill the link.
-int combineSenders(std::uint32_t tokens, int blocks) {
-  constexpr std::uint32_t many = 1536;  // with fewer, a warp has a few pieces of rows at most
-  constexpr int enough = 48;
-  return tokens < many ? blocks / 2 : std::min(blocks / 2, enough);
+int combineSenders(int blocks) {
+  return blocks * 5 / 11;
 }
 
 const char* nameOf(Form form) {
@@ -272,7 +270,7 @@ class Buffer::State {
     call.epochs = {formOf(form).combine->epochs()};
     call.dispatches = {formOf(form).dispatch->epochs()};
     const int senders = config_.combineSendingBlocks;
-    call.sendingBlocks = senders >= 0 ? senders : combineSenders(handle->tokens, call.blocks);
+    call.sendingBlocks = senders >= 0 ? senders : combineSenders(call.blocks);
     call.results = results;
     call.output = output;
     enqueue(call);

@@ -1,4 +1,4 @@
-// A word through which one thread tells another how far it is: on the CPU, with what came before the store.
+// A word through which one thread tells another how far it is, or threads take items: on the CPU.
 #include "mscclpp/arch/shared_word.hpp"
 
 #include <doctest/doctest.h>
@@ -26,4 +26,19 @@ TEST_CASE("shared word: who has loaded a count sees what was written before it w
   }
   reader.join();
   CHECK(sum == std::uint64_t{count} * (count + 1) / 2);
+}
+
+TEST_CASE("shared word: threads that add take different numbers") {
+  constexpr std::uint32_t each = 1000;
+  std::uint32_t next = 0;
+  std::vector<std::uint32_t> taken(4 * each);
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      for (std::uint32_t n = 0; n < each; ++n) ++taken[arch::fetchAddShared(&next, 1)];
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK(next == 4 * each);
+  CHECK(taken == std::vector<std::uint32_t>(4 * each, 1));
 }

@@ -363,7 +363,9 @@ class MoeTester {
     sizes.dimensions = p_.dimensions;
     Body body{};
     body.p = p;
-    outcome.record = backend.run({ranks, blocks, warps, Body::Dispatch::sharedBytes(sizes, {})}, body);
+    const std::size_t shared = std::max(Body::Dispatch::sharedBytes(sizes, {}),
+                                        Body::Combine::sharedBytes(typename Body::Combine::Args{}, {}));
+    outcome.record = backend.run({ranks, blocks, warps, shared}, body);
     for (int rank = 0; rank < ranks && outcome.error.empty(); ++rank) {
       const auto bytes = memory.template read<std::byte>(rank);
       for (int call = 0; call < p_.calls && outcome.error.empty(); ++call) {

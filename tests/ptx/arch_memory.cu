@@ -98,4 +98,6 @@ __global__ void sharedWord(std::uint32_t* to, std::uint32_t value) {
   // PTX: st\.release\.cta\.shared::cta\.u32 \[%r\d+\], %r\d+;
   *to = loadSharedAcquire(&word);
   // PTX: ld\.acquire\.cta\.shared::cta\.u32 %r\d+, \[%r\d+\];
+  *to = fetchAddShared(&word, value);
+  // PTX: atom\.relaxed\.cta\.shared::cta\.add\.u32 %r\d+, \[%r\d+\], %r\d+;
 }

@@ -1,4 +1,4 @@
-// A word in shared memory through which warps of a block tell each other how far they are.
+// A word in shared memory through which warps of a block tell each other how far they are, or take items.
 #pragma once
 
 #include "mscclpp/arch/shared_memory.hpp"
@@ -25,6 +25,22 @@ MSCCLPP_INLINE std::uint32_t loadSharedAcquire(const std::uint32_t* word) {
   return value;
 #elif !defined(__CUDACC_RTC__)
   return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+#else
+  return 0;
+#endif
+}
+
+/// Adds to it and returns what it was before; relaxed. Called by one thread.
+MSCCLPP_INLINE std::uint32_t fetchAddShared(std::uint32_t* word, std::uint32_t value) {
+#if defined(__CUDA_ARCH__)
+  std::uint32_t old;
+  asm volatile("atom.relaxed.cta.shared::cta.add.u32 %0, [%1], %2;"
+               : "=r"(old)
+               : "r"(ptx::sharedAddress(word)), "r"(value)
+               : "memory");
+  return old;
+#elif !defined(__CUDACC_RTC__)
+  return __atomic_fetch_add(word, value, __ATOMIC_RELAXED);
 #else
   return 0;
 #endif

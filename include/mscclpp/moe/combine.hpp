@@ -1,14 +1,16 @@
 // Combine: the weighted sum of the experts' results of each token, back on the token's rank.
 #pragma once
 
-#include "mscclpp/arch/nan.hpp"
-#include "mscclpp/arch/rounding.hpp"
+#include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/basic/vector.hpp"
 #include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/config.hpp"
 #include "mscclpp/moe/expert_rows.hpp"
+#include "mscclpp/moe/expert_sums.hpp"
+#include "mscclpp/moe/item_queue.hpp"
+#include "mscclpp/moe/piece_publisher.hpp"
 #include "mscclpp/moe/row_link.hpp"
 #include "mscclpp/moe/row_session.hpp"
 #include "mscclpp/moe/row_transport.hpp"
@@ -71,7 +73,8 @@ struct Combine {
   using Transport = RowTransport;
   using Scratch = RowSlots<Transport>;
   using Args = CombineArgs<Ranks, Transport>;
-  static constexpr int maxBlockThreads = 512;
+  /// With flags a thread needs 168 registers, for what it sums and for loads that are in flight meanwhile.
+  static constexpr int maxBlockThreads = Transport::hasRowFlags ? 384 : 512;
 
   /// The scratch for rows of `rowPacks` packs.
   static MSCCLPP_HOST_DEVICE Scratch scratchFor(const Dimensions& dimensions, std::uint32_t rowPacks) {
@@ -84,6 +87,10 @@ struct Combine {
     // Through a port each piece would be two requests to the proxy.
     if constexpr (!Transport::usesPorts) scratch.flagsPerRow = scratch.steps();
     return scratch;
+  }
+  /// Shared memory of a block, where a grid has it.
+  static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args& /*args*/, LaunchShape /*shape*/) {
+    return usesSharedMemory ? sizeof(BlockWords) : 0;
   }
   static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
     return shape.blocks >= 1 && shape.blocks <= maxBlocks && args.dimensions.isValid() && args.scratch.isValid() &&
@@ -99,34 +106,42 @@ struct Combine {
       if (!checkArguments<Combine>(grid, args)) return false;
     }
     auto wait = args.wait;
-    Call<GridType, Source, Sink> call{
-        grid, args, source, sink, RowSession<Ranks, Scratch, GridType, BoundedWait>(grid, args, wait), wait};
-    return call.run();
+    using ThisCall = Call<GridType, Source, Sink>;
+    typename ThisCall::Session session(grid, args, wait);
+    const typename ThisCall::Experts experts(session.warp(), args.dimensions, args.handle, args.scratch.rowPacks,
+                                             source);
+    return ThisCall{grid, args, experts, sink, session, wait}.run();
   }
 
  private:
+  static constexpr bool usesSharedMemory = Transport::hasRowFlags && !Transport::usesPorts;
+  /// Of a block, in shared memory, with flags.
+  struct BlockWords {
+    std::uint32_t sending, receiving;  ///< items that have been taken
+    PublisherWords publisher;
+  };
+
   template <class GridType, class Source, class Sink>
   struct Call {
     using Session = RowSession<Ranks, Scratch, GridType, BoundedWait>;
+    using Warp = typename Session::Warp;
     static constexpr int width = Session::width;
-    static constexpr int n = Session::packsPerLane;
     /// Whether this rank's own parts are computed as they are added, instead of passing through slots.
     static constexpr bool addsOwnPart = Transport::hasRowFlags;
-    struct Sum {
-      float at[n][packSize<T>];
-    };
-    static constexpr int held = (maxTopk + width - 1) / width;  ///< entries of a row that a lane holds
-    /// The entries of a row that this rank's experts got: lane l has those of choices l, l + width, ...
-    struct Entries {
-      std::uint32_t positions[held];  ///< -1: none
-      std::uint32_t weights[held];    ///< the bits of a float
-    };
+    /// A warp sums a chunk at once. With flags that is a step, with the loads of two experts' results and of one other
+    /// rank's part in flight together: wide chunks take fewer instructions. As packets it is half a step, with those of
+    /// four experts: few tokens are the work of more warps then, and the code is shorter.
+    static constexpr int chunksPerStep = !Transport::hasRowFlags && Session::packsPerLane > 1 ? 2 : 1;
+    static constexpr int n = Session::packsPerLane / chunksPerStep;
+    using Experts = ExpertSums<T, Warp, n, Transport::hasRowFlags ? 2 : 4, Source>;
+    using Sums = typename Experts::Sums;
+    using Entries = typename Experts::Entries;
 
     const GridType& grid;
     const Args& args;
-    const Source& source;
+    const Experts& experts;
     const Sink& sink;
-    Session session;
+    Session& session;
     BoundedWait& wait;
 
     MSCCLPP_INLINE bool run() {
@@ -134,7 +149,6 @@ struct Combine {
       if (session.hasStopped() || args.dispatches.hasStopped(EpochWords::stopped - 1)) return false;
       const bool sends = args.phase != Phase::Receive;
       const bool receives = args.phase != Phase::Send;
-      const auto share = session.share(args.phase, grid.warpCount(), args.sendingBlocks);
       const auto end = [&] {
         if (!receives) return session.suspend();
         return session.finish([&](int from) { return rowsFrom(from); });
@@ -145,13 +159,15 @@ struct Combine {
       }
       if (sends) session.enter();
       if constexpr (Transport::hasRowFlags) {
+        clearBlockWords();
         if (!session.awaitEntries()) return end();
       }
-      if (share.sends) send(share.first, share.stride);
+      const auto share = session.share(args.phase, grid.warpCount(), args.sendingBlocks);
+      if (share.sends) send(share);
       if constexpr (!Transport::hasRowFlags) {
         if (receives && !session.awaitEntries()) return end();
       }
-      if (share.receives) receive(share.first, share.stride);
+      if (share.receives) receive(share);
       return end();
     }
 
@@ -167,306 +183,322 @@ struct Combine {
       }
       return rows;
     }
-    MSCCLPP_INLINE std::uint32_t packOf(std::uint32_t step, int i) const {
-      return step * stepPacks + static_cast<std::uint32_t>(i * width + session.warp().rank());
-    }
-    /// An item is what a warp sends or receives at once: a piece of a row. Steps, as pieces, are complete while the
-    /// caches still have them, and a few rows are the work of many warps.
+    /// An item is what a warp sends or receives at once. With flags it is a piece of a row: small pieces are complete
+    /// while the caches still have them, and a few rows are the work of many warps.
     MSCCLPP_INLINE std::uint32_t itemsPerRow() const { return args.scratch.flagsPerRow; }
-    MSCCLPP_INLINE std::uint32_t stepsPerItem() const {
-      return Transport::hasRowFlags ? args.scratch.steps() / itemsPerRow() : 1;
+    MSCCLPP_INLINE std::uint32_t chunksPerItem() const { return args.scratch.steps() / itemsPerRow() * chunksPerStep; }
+    /// As packets it is a chunk, or a step if there are more chunks than warps: the chunks of an item, where `warps`
+    /// warps share `rows` rows.
+    MSCCLPP_INLINE std::uint32_t chunksOfStep(std::uint32_t rows, std::uint32_t warps) const {
+      return rows * args.scratch.steps() * chunksPerStep > warps ? chunksPerStep : 1;
+    }
+
+    // ---- shared memory, where a grid has it ----
+
+    static constexpr bool sharesMemory = SharedMemoryGrid<GridType> && usesSharedMemory;
+    MSCCLPP_INLINE BlockWords* blockWords() const {
+      if constexpr (sharesMemory) return reinterpret_cast<BlockWords*>(grid.sharedMemory());
+      return nullptr;
+    }
+    /// Called by all threads, before a sync of the block.
+    MSCCLPP_INLINE void clearBlockWords() const {
+      if constexpr (sharesMemory) {
+        if (grid.block().rank() == 0) blockWords()->sending = blockWords()->receiving = 0;
+        blockWords()->publisher.clear(grid.block());
+      }
+    }
+    /// The items of a share of which `warps` warps of the block take part, the calling one by its number there.
+    MSCCLPP_INLINE ItemQueue queueOf(const typename Session::Share& share, int warps,
+                                     std::uint32_t BlockWords::*counter) const {
+      if constexpr (sharesMemory) {
+        return {&(blockWords()->*counter), static_cast<std::uint32_t>(share.block),
+                static_cast<std::uint32_t>(share.blocks)};
+      }
+      return {nullptr, static_cast<std::uint32_t>(share.warp * share.blocks + share.block),
+              static_cast<std::uint32_t>(warps * share.blocks)};
     }
 
     // ---- sending ----
 
-    /// An item to send, which walks over the items of this warp: first, first + stride, ... of all, in which those for
-    /// the ranks take turns, since every rank waits for the rows of its first tokens first. Ranks to which less is sent
-    /// leave gaps; which rank is the next one changes from item to item of a warp, so that all warps have as many gaps.
-    struct Sending {
-      std::uint32_t place, stride, end;  ///< of the items with their gaps
-      int to = -1;                       ///< -1: none is left
-      std::uint32_t row = 0, piece = 0;
-    };
     MSCCLPP_INLINE std::uint32_t destinations() const {
       return static_cast<std::uint32_t>(args.team.size() - 1);  // this rank is the last
     }
-    MSCCLPP_INLINE Sending firstToSend(std::uint32_t first, std::uint32_t stride) const {
+    /// The most pieces for a rank, those to this one not counted.
+    MSCCLPP_INLINE std::uint32_t mostPieces() const {
       std::uint32_t most = 0;
+      MSCCLPP_NO_UNROLL
       for (std::uint32_t i = 0; i < destinations(); ++i) {
         const std::uint32_t rows = args.handle.received[session.rankInOrder(static_cast<int>(i))];
         most = rows > most ? rows : most;
       }
-      Sending item{first, stride, most * itemsPerRow() * destinations()};
-      settle(item);
-      return item;
+      return most * itemsPerRow();
     }
-    MSCCLPP_INLINE Sending next(Sending item) const {
-      item.place += item.stride;
-      settle(item);
-      return item;
-    }
-    /// Moves on to the next place that is no gap.
-    MSCCLPP_INLINE void settle(Sending& item) const {
-      const std::uint32_t count = destinations(), perRow = itemsPerRow();
-      for (item.to = -1; item.end > item.place; item.place += item.stride) {
-        const std::uint32_t turn = item.place / count;
-        const std::uint32_t order = (item.place % count + turn * count / item.stride) % count;
-        const int to = session.rankInOrder(static_cast<int>(order));
-        if (turn >= args.handle.received[to] * perRow) continue;
-        item.to = to;
-        item.row = turn / perRow;
-        item.piece = turn % perRow;
-        return;
-      }
-    }
-    /// The most pieces that one release publishes, which waits for the stores to the link; and how often a warp with
-    /// many pieces publishes at least, so that receivers need not wait for its last one.
-    static constexpr std::uint32_t mostTogether = Transport::usesPorts ? 1 : width < 4 ? width : 4;
-    static constexpr std::uint32_t leastPublications = 6;
-    /// Publishes a piece for each lane, or none; if one is published at a time, the one that all lanes have. Called by
-    /// all of them.
-    MSCCLPP_INLINE void publish(const Sending& ofLane) const {
-      if constexpr (mostTogether == 1) {
-        if (ofLane.to >= 0) session.publish(ofLane.to, ofLane.row, ofLane.piece, ofLane.row);
-      } else {
-        session.publishEach(ofLane.to, ofLane.row, ofLane.piece, ofLane.row);
+    /// Takes the next item to send, or none if none is left. In the queue pieces for the ranks take turns, since every
+    /// rank waits for the rows of its first tokens first, `turns` for each. Ranks to which less is sent leave gaps.
+    /// Called by all lanes.
+    MSCCLPP_INLINE RowPiece take(ItemQueue& queue, std::uint32_t turns) const {
+      const std::uint32_t perRow = itemsPerRow();
+      MSCCLPP_NO_UNROLL
+      while (true) {
+        const std::uint32_t item = queue.next(session.warp());
+        if (item >= turns * destinations()) return {};
+        const std::uint32_t turn = item / destinations();
+        // Another first rank in each turn: else gaps would be those of some blocks, if their number is a multiple.
+        const int to = session.rankInOrder(static_cast<int>((item + turn) % destinations()));
+        if (turn < args.handle.received[to] * perRow) return {to, turn / perRow, turn % perRow};
       }
     }
 
-    MSCCLPP_INLINE void send(std::uint32_t first, std::uint32_t stride) {
-      if constexpr (Transport::hasRowFlags) {
-        if (!session.failed()) sendPieces(first, stride);  // after waits
+    MSCCLPP_INLINE void send(const typename Session::Share& share) {
+      if constexpr (!Transport::hasRowFlags) {
+        sendChunks(share.first(), share.stride());
       } else {
-        sendSteps(first, stride);
+        PublisherWords* words = nullptr;
+        if constexpr (sharesMemory) words = &blockWords()->publisher;
+        PiecePublisher publisher(session, words, share.warp, share.warps);
+        if (publisher.isPublisher()) return publisher.run();
+        sendPieces(queueOf(share, publisher.senders(), &BlockWords::sending), publisher);
       }
     }
-    /// The entries of the next item are loaded before the results of one, and items are published once the results of
-    /// the next one are there: by then their stores have arrived, for which a release waits.
-    MSCCLPP_INLINE void sendPieces(std::uint32_t first, std::uint32_t stride) {
-      const std::uint32_t steps = stepsPerItem();
-      Sending item = firstToSend(first, stride), sent{};  // sent: of each lane
-      const std::uint32_t wanted = item.end / stride / leastPublications;
-      const std::uint32_t together = wanted < 1 ? 1 : wanted < mostTogether ? wanted : mostTogether;
-      std::uint32_t count = 0;  // of items in `sent`
-      Entries entries = entriesOf(item.to, item.row);
+    /// Sends items and publishes them. The entries of the next item are loaded before the results of one.
+    MSCCLPP_INLINE void sendPieces(ItemQueue queue, PiecePublisher<Session>& publisher) {
+      const std::uint32_t chunks = chunksPerItem();
+      const std::uint32_t turns = session.failed() ? 0 : mostPieces();  // after waits
+      RowPiece item = take(queue, turns);
+      Entries entries = experts.entriesOf(item.to, item.row);
+      MSCCLPP_NO_UNROLL
       while (item.to >= 0) {
-        const Sending after = next(item);
-        const Entries following = entriesOf(after.to, after.row);
-        for (std::uint32_t step = item.piece * steps; step < (item.piece + 1) * steps; ++step) {
-          const Sum sum = partOf(entries, step);
-          if (count == together) {
-            publish(sent);
-            sent.to = -1;
-            count = 0;
-          }
-          sendStep(item.to, item.row, step, sum);
+        const RowPiece after = take(queue, turns);
+        const Entries following = experts.entriesOf(after.to, after.row);
+        MSCCLPP_NO_UNROLL
+        for (std::uint32_t chunk = item.piece * chunks; chunk < (item.piece + 1) * chunks; ++chunk) {
+          sendChunk(item.to, item.row, chunk, experts.sumOf(entries, chunk, [] {}));
         }
-        if (mostTogether == 1 || static_cast<std::uint32_t>(session.warp().rank()) == count) sent = item;
-        ++count;
+        publisher.publish(item);
         item = after;
         entries = following;
       }
-      publish(sent);
+      publisher.end();
     }
-    /// As packets: with few tokens a warp has a step at most, and time goes to fetching instructions.
-    MSCCLPP_INLINE void sendSteps(std::uint32_t first, std::uint32_t stride) {
-      const std::uint32_t perRow = itemsPerRow();
+
+    /// As packets, which leave before others have entered.
+    MSCCLPP_INLINE void sendChunks(std::uint32_t first, std::uint32_t stride) {
+      std::uint32_t all = 0;
+      MSCCLPP_NO_UNROLL
+      for (int rank = 0; rank < args.team.size(); ++rank) all += args.handle.received[rank];
+      const std::uint32_t chunks = chunksOfStep(all, stride);
+      const std::uint32_t perRow = args.scratch.steps() * chunksPerStep / chunks;
       std::uint32_t item = first;
+      MSCCLPP_NO_UNROLL
       for (int i = 0; i < args.team.size(); ++i) {
         const int to = session.rankInOrder(i);
         const std::uint32_t items = args.handle.received[to] * perRow;
+        MSCCLPP_NO_UNROLL
         for (; item < items; item += stride) {
-          const std::uint32_t row = item / perRow, step = item % perRow;
-          sendStep(to, row, step, partOf(entriesOf(to, row), step));
+          const std::uint32_t row = item / perRow, firstChunk = item % perRow * chunks;
+          const Entries entries = experts.entriesOf(to, row);
+          MSCCLPP_NO_UNROLL
+          for (std::uint32_t chunk = firstChunk; chunk < firstChunk + chunks; ++chunk) {
+            sendChunk(to, row, chunk, experts.sumOf(entries, chunk, [] {}));
+          }
         }
         item -= items;
       }
     }
-    MSCCLPP_INLINE void sendStep(int to, std::uint32_t row, std::uint32_t step, const Sum& sum) const {
+    MSCCLPP_INLINE void sendChunk(int to, std::uint32_t row, std::uint32_t chunk, const Sums& sums) const {
       MSCCLPP_UNROLL
       for (int i = 0; i < n; ++i) {
-        const std::uint32_t pack = packOf(step, i);
+        const std::uint32_t pack = experts.packOf(chunk, i);
         if (pack < args.scratch.rowPacks) {
-          session.send(to, args.scratch.dataSlot(row, pack), toWord<T>(rounded(sum, i)));
+          session.send(to, args.scratch.dataSlot(row, pack), toWord<T>(sums.rounded(i)));
         }
       }
-    }
-    /// The entries of a row that this rank's experts got from a rank, by one load of the warp; none if `from` is
-    /// negative. Called by all lanes.
-    MSCCLPP_INLINE Entries entriesOf(int from, std::uint32_t row) const {
-      Entries entries = {};
-      if (from < 0) return entries;
-      const std::size_t first = Handle::entry(args.dimensions, from, row);
-      MSCCLPP_UNROLL
-      for (int q = 0; q < held; ++q) {
-        const int choice = q * width + session.warp().rank();
-        const std::size_t at = first + static_cast<std::size_t>(choice);
-        const bool isEntry = choice < args.dimensions.topk;
-        entries.positions[q] = static_cast<std::uint32_t>(isEntry ? args.handle.positions[at] : -1);
-        entries.weights[q] = isEntry ? arch::bitCast<std::uint32_t>(args.handle.weights[at]) : 0u;
-      }
-      return entries;
-    }
-    /// What this rank's experts contribute to a row. The loads of `batch` results are in flight together. Called by all
-    /// lanes.
-    MSCCLPP_INLINE Sum partOf(const Entries& entries, std::uint32_t step) const {
-      constexpr int batch = Transport::hasRowFlags ? 2 : 4;  // as many as registers hold
-      static_assert(maxTopk % batch == 0);
-      const auto& warp = session.warp();
-      Sum sum = {};
-      MSCCLPP_NO_UNROLL
-      for (int first = 0; first < args.dimensions.topk; first += batch) {
-        std::uint32_t position[batch];
-        float weight[batch];
-        bool isPresent[batch];
-        Word128 words[batch][n];
-        MSCCLPP_UNROLL
-        for (int c = 0; c < batch; ++c) {
-          const int choice = first + c;
-          position[c] = warp.shuffle(entries.positions[choice / width], choice % width);
-          weight[c] = arch::bitCast<float>(warp.shuffle(entries.weights[choice / width], choice % width));
-          // What follows the first -1 is of earlier calls.
-          isPresent[c] = static_cast<std::int32_t>(position[c]) >= 0 && (c == 0 || isPresent[c > 0 ? c - 1 : 0]);
-        }
-        MSCCLPP_UNROLL
-        for (int c = 0; c < batch; ++c) {
-          MSCCLPP_UNROLL
-          for (int i = 0; i < n; ++i) {
-            const std::uint32_t pack = packOf(step, i);
-            words[c][i] = {0, 0};
-            if (isPresent[c] && pack < args.scratch.rowPacks) words[c][i] = toWord<T>(source(position[c], pack));
-          }
-        }
-        MSCCLPP_UNROLL
-        for (int c = 0; c < batch; ++c) {
-          MSCCLPP_UNROLL
-          for (int i = 0; i < n; ++i) {
-            if (!isPresent[c]) continue;
-            const Pack<T> pack = fromWord<T>(words[c][i]);
-            MSCCLPP_UNROLL
-            for (int k = 0; k < packSize<T>; ++k) {
-              sum.at[i][k] = arch::multiplyAdd(weight[c], widen<T>(pack[k]), sum.at[i][k]);
-            }
-          }
-        }
-        if (!isPresent[batch - 1]) break;
-      }
-      return sum;
-    }
-    static MSCCLPP_INLINE Pack<T> rounded(const Sum& sum, int i) {
-      Pack<T> pack;
-      MSCCLPP_UNROLL
-      for (int k = 0; k < packSize<T>; ++k) pack[k] = narrow<T>(arch::canonicalNan(sum.at[i][k]));
-      return pack;
     }
 
     // ---- receiving ----
 
-    /// The row by which this rank's experts contribute to an item's token, -1 if they do not.
-    MSCCLPP_INLINE std::int32_t ownRowOf(std::uint32_t item) const {
-      if (!addsOwnPart || item >= args.count * itemsPerRow()) return -1;
-      return args.handle.indexAt(args.dimensions, item / itemsPerRow(), args.team.rank());
+    /// The rows by which the ranks contribute to a token: lane l has those of ranks l, l + width, ...
+    static constexpr int heldRanks = ((Ranks > 0 ? Ranks : maxTeamSize) + width - 1) / width;
+    struct Rows {
+      std::int32_t of[heldRanks];  ///< -1: none
+
+      MSCCLPP_INLINE std::int32_t at(int q) const {
+        std::int32_t row = of[0];
+        MSCCLPP_UNROLL
+        for (int other = 1; other < heldRanks; ++other) row = q == other ? of[other] : row;
+        return row;
+      }
+    };
+    /// Of a token, by one load of the warp; none if there is no such token. Called by all lanes.
+    MSCCLPP_INLINE Rows rowsOf(std::uint32_t token) const {
+      Rows rows;
+      MSCCLPP_UNROLL
+      for (int q = 0; q < heldRanks; ++q) {
+        const int rank = q * width + session.warp().rank();
+        const bool isPresent = token < static_cast<std::uint32_t>(args.count) && rank < args.team.size();
+        rows.of[q] = isPresent ? args.handle.indexAt(args.dimensions, token, rank) : -1;
+      }
+      return rows;
     }
-    MSCCLPP_INLINE Entries ownEntries(std::int32_t row) const {
-      return entriesOf(row >= 0 ? args.team.rank() : -1, static_cast<std::uint32_t>(row));
+    /// The row of a rank. Called by all lanes.
+    MSCCLPP_INLINE std::uint32_t rowOf(const Rows& rows, int rank) const {
+      return session.warp().shuffle(static_cast<std::uint32_t>(rows.at(rank / width)), rank % width);
+    }
+    /// The ranks that contribute, a bit for each. Called by all lanes.
+    MSCCLPP_INLINE std::uint64_t contributors(const Rows& rows) const {
+      std::uint64_t ranks = 0;
+      MSCCLPP_UNROLL
+      for (int q = 0; q < heldRanks; ++q) {
+        ranks |= std::uint64_t{session.warp().ballot(rows.of[q] >= 0)} << (q * width);
+      }
+      return ranks;
+    }
+    MSCCLPP_INLINE Entries ownEntries(const Rows& rows) const {
+      const std::uint32_t row = rowOf(rows, args.team.rank());
+      return experts.entriesOf(static_cast<std::int32_t>(row) >= 0 ? args.team.rank() : -1, row);
     }
 
-    /// What this rank's contribution to an item needs is loaded before the item before it is received.
-    MSCCLPP_INLINE void receive(std::uint32_t first, std::uint32_t stride) {
-      if constexpr (Transport::hasRowFlags) {
-        if (session.failed()) return;
+    MSCCLPP_INLINE void receive(const typename Session::Share& share) {
+      if constexpr (!Transport::hasRowFlags) {
+        receiveChunks(share.first(), share.stride());
+      } else if (!session.failed()) {
+        receivePieces(queueOf(share, share.warps, &BlockWords::receiving));
       }
-      const std::uint32_t perRow = itemsPerRow();
-      const std::uint32_t steps = stepsPerItem();
+    }
+    /// With flags. The rows of a token are loaded two items before it is received, and what this rank's own
+    /// contribution needs one item before.
+    MSCCLPP_INLINE void receivePieces(ItemQueue queue) {
+      const std::uint32_t perRow = itemsPerRow(), chunks = chunksPerItem();
       const auto items = static_cast<std::uint32_t>(args.count) * perRow;
-      std::int32_t ownRow = ownRowOf(first), nextRow = ownRowOf(first + stride);
-      Entries own = ownEntries(ownRow);
-      for (std::uint32_t item = first; item < items; item += stride) {
-        const std::int32_t followingRow = ownRowOf(item + 2 * stride);
-        const Entries next = ownEntries(nextRow);
+      std::uint32_t item = queue.next(session.warp()), nextItem = queue.next(session.warp());
+      Rows rows = rowsOf(item / perRow), nextRows = rowsOf(nextItem / perRow);
+      Entries own = ownEntries(rows);
+      MSCCLPP_NO_UNROLL
+      while (item < items) {
+        const std::uint32_t followingItem = queue.next(session.warp());
+        const Rows followingRows = rowsOf(followingItem / perRow);
+        Entries next = {};
         const std::uint32_t token = item / perRow, piece = item % perRow;
-        for (std::uint32_t step = piece * steps; step < (piece + 1) * steps; ++step) {
-          Word128 ownWords[n];
-          if (ownRow >= 0) {
-            const Sum sum = partOf(own, step);
-            MSCCLPP_UNROLL
-            for (int i = 0; i < n; ++i) ownWords[i] = toWord<T>(rounded(sum, i));  // as if it had travelled
-          }
-          if constexpr (Transport::hasRowFlags) {
-            if (step == piece * steps) awaitPiece(token, piece);
-            if (session.warp().any(hasFailed(wait))) return;
-          }
-          receiveStep(token, step, ownRow >= 0, ownWords);
+        MSCCLPP_NO_UNROLL
+        for (std::uint32_t chunk = piece * chunks; chunk < (piece + 1) * chunks; ++chunk) {
+          receiveChunk(token, chunk, rows, own, [&](const auto& receiveFirst) {
+            const bool isFirst = chunk == piece * chunks;
+            if (isFirst) awaitPiece(rows, piece);
+            receiveFirst();
+            if (isFirst) next = ownEntries(nextRows);
+          });
+          if (session.warp().any(hasFailed(wait))) return;
         }
-        if (session.warp().any(hasFailed(wait))) return;
-        ownRow = nextRow;
-        nextRow = followingRow;
+        item = nextItem;
+        nextItem = followingItem;
+        rows = nextRows;
+        nextRows = followingRows;
         own = next;
       }
     }
-    /// Waits for a piece of a token's row from every other rank that sends one.
-    MSCCLPP_INLINE void awaitPiece(std::uint32_t token, std::uint32_t piece) {
-      for (int i = 0; i < args.team.size() - 1; ++i) {
-        const int from = args.team.peer(i);
-        const std::int32_t row = args.handle.indexAt(args.dimensions, token, from);
-        if (row >= 0) session.await(from, static_cast<std::uint32_t>(row), piece);
+    /// As packets.
+    MSCCLPP_INLINE void receiveChunks(std::uint32_t first, std::uint32_t stride) {
+      const auto tokens = static_cast<std::uint32_t>(args.count);
+      const std::uint32_t chunks = chunksOfStep(tokens, stride);
+      const std::uint32_t perRow = args.scratch.steps() * chunksPerStep / chunks;
+      MSCCLPP_NO_UNROLL
+      for (std::uint32_t item = first; item < tokens * perRow; item += stride) {
+        const std::uint32_t token = item / perRow, firstChunk = item % perRow * chunks;
+        const Rows rows = rowsOf(token);
+        MSCCLPP_NO_UNROLL
+        for (std::uint32_t chunk = firstChunk; chunk < firstChunk + chunks; ++chunk) {
+          receiveChunk(token, chunk, rows, {}, [](const auto& receiveFirst) { receiveFirst(); });
+          if (session.warp().any(hasFailed(wait))) return;
+        }
       }
     }
-
-    /// ownWords: what the experts of this rank contribute, if `hasOwn`.
-    MSCCLPP_INLINE void receiveStep(std::uint32_t token, std::uint32_t step, bool hasOwn,
-                                    const Word128 (&ownWords)[n]) {
-      Sum sum = {};
-      if constexpr (addsOwnPart) {
-        const int self = args.team.rank();
-        addParts(token, step, 0, self, sum);
-        if (hasOwn) {
-          MSCCLPP_UNROLL
-          for (int i = 0; i < n; ++i) add(sum, i, fromWord<T>(ownWords[i]));
-        }
-        addParts(token, step, self + 1, args.team.size(), sum);
-      } else {
-        addParts(token, step, 0, args.team.size(), sum);
+    /// Waits for a piece of a token's row from every other rank that sends one: a lane for each. Called by all lanes.
+    MSCCLPP_INLINE void awaitPiece(const Rows& rows, std::uint32_t piece) {
+      MSCCLPP_NO_UNROLL
+      for (int q = 0; q * width < args.team.size(); ++q) {
+        const int from = q * width + session.warp().rank();
+        const std::int32_t row = rows.at(q);
+        if (row >= 0 && from != args.team.rank()) session.awaitAlone(from, static_cast<std::uint32_t>(row), piece);
       }
+      session.warp().sync();
+    }
+
+    /// Parts of a chunk that come from other ranks; their loads are in flight together.
+    struct Parts {
+      static constexpr int count = Transport::hasRowFlags ? 1 : 2;
+      int from[count];  ///< in the order of the ranks; -1: none
+      Word128 words[count * n];
+      int next;  ///< the first rank after them
+    };
+    /// Receives the parts of the first ranks of `ranks` from parts.next on. Called by all lanes.
+    MSCCLPP_INLINE void receiveParts(std::uint64_t ranks, const Rows& rows, std::uint32_t chunk, Parts& parts) {
+      int from[Parts::count * n];
+      std::uint32_t slots[Parts::count * n];
+      bool isPresent[Parts::count * n];
+      MSCCLPP_UNROLL
+      for (int b = 0; b < Parts::count; ++b) {
+        MSCCLPP_NO_UNROLL
+        while (parts.next < args.team.size() && (ranks >> parts.next & 1) == 0) ++parts.next;
+        const bool exists = parts.next < args.team.size();
+        const std::uint32_t row = exists ? rowOf(rows, parts.next) : 0;
+        parts.from[b] = exists ? parts.next : -1;
+        parts.next += exists ? 1 : 0;
+        MSCCLPP_UNROLL
+        for (int i = 0; i < n; ++i) {
+          const std::uint32_t pack = experts.packOf(chunk, i);
+          from[b * n + i] = exists ? parts.from[b] : 0;
+          isPresent[b * n + i] = exists && pack < args.scratch.rowPacks;
+          slots[b * n + i] = args.scratch.dataSlot(row, pack);
+        }
+      }
+      session.template receive<Parts::count * n>(from, slots, isPresent, parts.words);
+    }
+
+    /// Adds the parts of a chunk in the order of the ranks. meanwhile(receiveFirst) is called while the results of this
+    /// rank's experts are loaded; it calls receiveFirst() to receive what comes from others. Called by all lanes.
+    template <class Meanwhile>
+    MSCCLPP_INLINE void receiveChunk(std::uint32_t token, std::uint32_t chunk, const Rows& rows, const Entries& own,
+                                     const Meanwhile& meanwhile) {
+      const int self = args.team.rank();
+      std::uint64_t ranks = contributors(rows);
+      bool hasOwn = false;
+      Parts parts = {};
+      Word128 ownWords[n];
+      if constexpr (addsOwnPart) {
+        hasOwn = (ranks >> self & 1) != 0;
+        ranks &= ~(std::uint64_t{1} << self);
+        const Sums sums =
+            experts.sumOf(own, chunk, [&] { meanwhile([&] { receiveParts(ranks, rows, chunk, parts); }); });
+        MSCCLPP_UNROLL
+        for (int i = 0; i < n; ++i) ownWords[i] = toWord<T>(sums.rounded(i));  // as if it had travelled
+      } else {
+        meanwhile([&] { receiveParts(ranks, rows, chunk, parts); });
+      }
+      Sums sums = {};
+      const auto addOwn = [&] {
+        MSCCLPP_UNROLL
+        for (int i = 0; i < n; ++i) sums.add(i, ownWords[i]);
+        hasOwn = false;
+      };
+      MSCCLPP_NO_UNROLL
+      while (parts.from[0] >= 0) {
+        const Parts current = parts;
+        if constexpr (Transport::hasRowFlags) receiveParts(ranks, rows, chunk, parts);
+        MSCCLPP_UNROLL
+        for (int b = 0; b < Parts::count; ++b) {
+          if (current.from[b] < 0) continue;
+          if (hasOwn && current.from[b] > self) addOwn();
+          MSCCLPP_UNROLL
+          for (int i = 0; i < n; ++i) sums.add(i, current.words[b * n + i]);
+        }
+        if constexpr (!Transport::hasRowFlags) receiveParts(ranks, rows, chunk, parts);
+      }
+      if (hasOwn) addOwn();
       if (hasFailed(wait)) return;
       MSCCLPP_UNROLL
       for (int i = 0; i < n; ++i) {
-        const std::uint32_t pack = packOf(step, i);
-        if (pack < args.scratch.rowPacks) sink(token, pack, rounded(sum, i));
-      }
-    }
-    static MSCCLPP_INLINE void add(Sum& sum, int i, const Pack<T>& part) {
-      MSCCLPP_UNROLL
-      for (int k = 0; k < packSize<T>; ++k) sum.at[i][k] += widen<T>(part[k]);
-    }
-    /// Adds the parts from ranks [begin, end), with the loads of two ranks in flight together.
-    MSCCLPP_INLINE void addParts(std::uint32_t token, std::uint32_t step, int begin, int end, Sum& sum) {
-      constexpr int batch = 2;
-      for (int first = begin; first < end; first += batch) {
-        int from[batch * n];
-        std::uint32_t slots[batch * n];
-        bool isPresent[batch * n];
-        Word128 words[batch * n] = {};
-        bool hasAny = false;
-        MSCCLPP_UNROLL
-        for (int b = 0; b < batch; ++b) {
-          const bool isRank = first + b < end;
-          const std::int32_t row = isRank ? args.handle.indexAt(args.dimensions, token, first + b) : -1;
-          hasAny = hasAny || row >= 0;
-          MSCCLPP_UNROLL
-          for (int i = 0; i < n; ++i) {
-            const std::uint32_t pack = packOf(step, i);
-            from[b * n + i] = isRank ? first + b : first;
-            isPresent[b * n + i] = row >= 0 && pack < args.scratch.rowPacks;
-            slots[b * n + i] = args.scratch.dataSlot(row >= 0 ? static_cast<std::uint32_t>(row) : 0, pack);
-          }
-        }
-        if (!hasAny) continue;
-        session.template receive<batch * n>(from, slots, isPresent, words);
-        MSCCLPP_UNROLL
-        for (int i = 0; i < batch * n; ++i) {
-          if (isPresent[i]) add(sum, i % n, fromWord<T>(words[i]));
-        }
+        const std::uint32_t pack = experts.packOf(chunk, i);
+        if (pack < args.scratch.rowPacks) sink(token, pack, sums.rounded(i));
       }
     }
   };

@@ -113,7 +113,7 @@ struct Dispatch {
         announce();
         return true;
       };
-      if (sends ? !steps::sendAll(call, share.first, share.stride, prepare) : session.hasStopped()) return false;
+      if (sends ? !steps::sendAll(call, share.first(), share.stride(), prepare) : session.hasStopped()) return false;
     } else {
       if (session.hasStopped()) return false;
       if (sends) {
@@ -144,7 +144,7 @@ struct Dispatch {
     if constexpr (Call::copiesRows) {
       if (sends && call.fits) wholeRows::storeOwn(call, args.phase);
     }
-    if (share.receives && counts::allFit(call) && call.fits) receive(call, share.first, share.stride);
+    if (share.receives && counts::allFit(call) && call.fits) receive(call, share.first(), share.stride());
     if (receives && call.fits) counts::stampHandle(call, args.handle.stampOf(args.count));
     return end();
   }
@@ -153,9 +153,9 @@ struct Dispatch {
   static MSCCLPP_INLINE void sendRows(Call& call, const typename Call::Work& work) {
     if (call.session.failed()) return;
     if constexpr (Call::copiesRows) {
-      wholeRows::copyAll(call, work.share.first, work.share.stride);
+      wholeRows::copyAll(call, work.share.first(), work.share.stride());
     } else {
-      wholeRows::sendAll(call, work.part, call.isEarly(), work.share.first, work.share.stride);
+      wholeRows::sendAll(call, work.part, call.isEarly(), work.share.first(), work.share.stride());
     }
   }
   template <class Call>

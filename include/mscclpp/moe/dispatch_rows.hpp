@@ -28,7 +28,7 @@ MSCCLPP_INLINE bool sendEarly(Call& call, const typename Call::Work& work) {
   if (!call.isEarly()) return true;
   if (!call.session.awaitEntries()) return false;
   const auto tokens = static_cast<std::uint32_t>(args.count);
-  const std::uint32_t token = work.share.first;
+  const std::uint32_t token = work.share.first();
   if (!work.share.sends || work.part == steps::Part::Own || token >= tokens) return true;
   const std::uint32_t perRow = args.scratch.steps();
   MSCCLPP_NO_UNROLL

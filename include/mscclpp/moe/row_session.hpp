@@ -66,30 +66,29 @@ class RowSession {
   /// the others receive or, if these are 0 and a block has warps for both, some warps of each block send while the
   /// others receive: half of them, or `most` if that is less.
   struct Share {
-    std::uint32_t first, stride;
+    int warp, warps, block, blocks;  ///< of those that share the items
     bool sends, receives;
+
+    MSCCLPP_INLINE std::uint32_t first() const { return static_cast<std::uint32_t>(warp * blocks + block); }
+    MSCCLPP_INLINE std::uint32_t stride() const { return static_cast<std::uint32_t>(warps * blocks); }
   };
   MSCCLPP_INLINE Share share(Phase phase, int most, int wantedBlocks) const {
     const int blocks = grid_.blockCount();
     const int block = grid_.blockIndex();
     const int warps = grid_.warpCount();
     const int warp = grid_.warpIndex();
-    const auto shareOf = [](int w, int ofWarps, int b, int ofBlocks, bool sends, bool receives) -> Share {
-      return {static_cast<std::uint32_t>(w * ofBlocks + b), static_cast<std::uint32_t>(ofWarps * ofBlocks), sends,
-              receives};
-    };
     if (const int sending = sendingBlocks(phase, wantedBlocks); sending > 0) {
       const int others = blocks - sending;
       const bool sends = block >= others;  // the first block writes counts
-      return shareOf(warp, warps, sends ? block - others : block, sends ? sending : others, sends, !sends);
+      return {warp, warps, sends ? block - others : block, sends ? sending : others, sends, !sends};
     }
     const int sending = senders(phase, most);
     const int firstReceiver = phase == Phase::Both && sending < warps ? sending : 0;
     // A warp that does both has the same share of both.
     if (warp < sending) {
-      return shareOf(warp, sending, block, blocks, true, phase == Phase::Both && sending == warps);
+      return {warp, sending, block, blocks, true, phase == Phase::Both && sending == warps};
     }
-    return shareOf(warp - firstReceiver, warps - firstReceiver, block, blocks, false, phase != Phase::Send);
+    return {warp - firstReceiver, warps - firstReceiver, block, blocks, false, phase != Phase::Send};
   }
   /// The blocks of this launch that only send, if so many are wanted: all of them or, if a block cannot be spared for
   /// that, none.
@@ -226,6 +225,10 @@ class RowSession {
       warp_.sync();
     }
     return static_cast<std::uint32_t>(flag & ((1u << placeBits) - 1));
+  }
+  /// The same by one thread, for itself.
+  MSCCLPP_INLINE void awaitAlone(int from, std::uint32_t row, std::uint32_t piece) {
+    awaitWord(args_.scratch.flagOffset(from, row, piece), from, placeBits);
   }
   /// Receives N packs, those with isPresent[i] only, from the slots of the ranks from[i]. One thread, which is the only
   /// one to receive them. streams: a hint that the cache need not keep them. Returns whether they arrived.
