@@ -87,7 +87,7 @@ void requireSameConfig(Communicator& communicator, const BufferConfig& config, D
 /// The fewest tokens of which a dispatch sends rows while it lays out the routing: measured (docs/performance.md).
 constexpr std::uint32_t leastEarlyTokens = 512;
 
-/// The blocks of a combine that only send, where they are not given: half, but not more than fill the link.
+/// The blocks of a combine that only send, where they are not given: measured (docs/performance.md).
 int combineSenders(int blocks) {
   return blocks * 5 / 11;
 }

@@ -50,7 +50,7 @@ struct BufferConfig {
   /// So many blocks of a dispatch() that does not use them, and is not split, send to other ranks and do nothing else
   /// (DispatchArgs::sendingBlocks); 0: each block sends and receives.
   int sendingBlocks = 0;
-  /// The same of a combine(); the others receive. -1: half of them, of many tokens at most 48 (docs/moe.md).
+  /// The same of a combine(); the others receive. -1: 5 of 11 (docs/moe.md).
   int combineSendingBlocks = -1;
 };
 
