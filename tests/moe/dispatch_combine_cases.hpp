@@ -81,6 +81,16 @@ TEST_CASE("moe: blocks that only send, as many as all others, more, less, or all
   }
 }
 
+TEST_CASE("moe: combines of blocks with several warps that send, and one that publishes or none") {
+  MoeParameters p = moeParameters(2, 4, 5, 20, 2, 7);
+  p.resultPacks = 300;
+  checkMoe<moe::StoreTransport, RowKind::Plain>(p, 2, 6, 7);  // 3 of 6 warps, one of which publishes
+  p.sendingBlocks = 1;
+  checkMoe<moe::StoreTransport, RowKind::Plain>(p, 2, 5, 7);  // as many as one publishes for on a CPU
+  p.isSplit = true;
+  checkMoe<moe::StoreTransport, RowKind::Plain>(p, 2, 6, 7);  // more
+}
+
 /// Ranks to which less is sent leave gaps in what a warp sends.
 TEST_CASE("moe: ranks that get different numbers of rows back") {
   for (const int blocks : {1, 2, 3}) {

@@ -150,7 +150,10 @@ struct Combine {
       const bool sends = args.phase != Phase::Receive;
       const bool receives = args.phase != Phase::Send;
       const auto end = [&] {
-        if (!receives) return session.suspend();
+        if (!receives) {
+          if constexpr (sharesMemory) grid.block().sync();  // the publisher has read what others may write now
+          return session.suspend();
+        }
         return session.finish([&](int from) { return rowsFrom(from); });
       };
       if (stamp != args.handle.stampOf(args.count)) {
@@ -187,9 +190,9 @@ struct Combine {
     /// while the caches still have them, and a few rows are the work of many warps.
     MSCCLPP_INLINE std::uint32_t itemsPerRow() const { return args.scratch.flagsPerRow; }
     MSCCLPP_INLINE std::uint32_t chunksPerItem() const { return args.scratch.steps() / itemsPerRow() * chunksPerStep; }
-    /// As packets it is a chunk, or a step if there are more chunks than warps: the chunks of an item, where `warps`
-    /// warps share `rows` rows.
-    MSCCLPP_INLINE std::uint32_t chunksOfStep(std::uint32_t rows, std::uint32_t warps) const {
+    /// As packets an item is a chunk, or a step if there are more chunks than warps. Returns the chunks of an item, where
+    /// `warps` warps share `rows` rows.
+    MSCCLPP_INLINE std::uint32_t chunksOfPacketItem(std::uint32_t rows, std::uint32_t warps) const {
       return rows * args.scratch.steps() * chunksPerStep > warps ? chunksPerStep : 1;
     }
 
@@ -207,15 +210,13 @@ struct Combine {
         blockWords()->publisher.clear(grid.block());
       }
     }
-    /// The items of a share of which `warps` warps of the block take part, the calling one by its number there.
-    MSCCLPP_INLINE ItemQueue queueOf(const typename Session::Share& share, int warps,
-                                     std::uint32_t BlockWords::*counter) const {
+    /// The items of a share, which the warps of a block take from a counter, where they share memory.
+    MSCCLPP_INLINE ItemQueue queueOf(const typename Session::Share& share, std::uint32_t BlockWords::*counter) const {
       if constexpr (sharesMemory) {
         return {&(blockWords()->*counter), static_cast<std::uint32_t>(share.block),
                 static_cast<std::uint32_t>(share.blocks)};
       }
-      return {nullptr, static_cast<std::uint32_t>(share.warp * share.blocks + share.block),
-              static_cast<std::uint32_t>(warps * share.blocks)};
+      return {nullptr, share.first(), share.stride()};
     }
 
     // ---- sending ----
@@ -243,8 +244,10 @@ struct Combine {
         const std::uint32_t item = queue.next(session.warp());
         if (item >= turns * destinations()) return {};
         const std::uint32_t turn = item / destinations();
-        // Another first rank in each turn: else gaps would be those of some blocks, if their number is a multiple.
-        const int to = session.rankInOrder(static_cast<int>((item + turn) % destinations()));
+        // Another first rank in each turn, in no regular order: else the gaps would be those of some blocks, if their
+        // number is a multiple of the ranks.
+        const std::uint32_t shift = turn * 2654435769u >> 16;
+        const int to = session.rankInOrder(static_cast<int>((item + shift) % destinations()));
         if (turn < args.handle.received[to] * perRow) return {to, turn / perRow, turn % perRow};
       }
     }
@@ -257,7 +260,7 @@ struct Combine {
         if constexpr (sharesMemory) words = &blockWords()->publisher;
         PiecePublisher publisher(session, words, share.warp, share.warps);
         if (publisher.isPublisher()) return publisher.run();
-        sendPieces(queueOf(share, publisher.senders(), &BlockWords::sending), publisher);
+        sendPieces(queueOf(share, &BlockWords::sending), publisher);
       }
     }
     /// Sends items and publishes them. The entries of the next item are loaded before the results of one.
@@ -286,7 +289,7 @@ struct Combine {
       std::uint32_t all = 0;
       MSCCLPP_NO_UNROLL
       for (int rank = 0; rank < args.team.size(); ++rank) all += args.handle.received[rank];
-      const std::uint32_t chunks = chunksOfStep(all, stride);
+      const std::uint32_t chunks = chunksOfPacketItem(all, stride);
       const std::uint32_t perRow = args.scratch.steps() * chunksPerStep / chunks;
       std::uint32_t item = first;
       MSCCLPP_NO_UNROLL
@@ -362,7 +365,7 @@ struct Combine {
       if constexpr (!Transport::hasRowFlags) {
         receiveChunks(share.first(), share.stride());
       } else if (!session.failed()) {
-        receivePieces(queueOf(share, share.warps, &BlockWords::receiving));
+        receivePieces(queueOf(share, &BlockWords::receiving));
       }
     }
     /// With flags. The rows of a token are loaded two items before it is received, and what this rank's own
@@ -399,7 +402,7 @@ struct Combine {
     /// As packets.
     MSCCLPP_INLINE void receiveChunks(std::uint32_t first, std::uint32_t stride) {
       const auto tokens = static_cast<std::uint32_t>(args.count);
-      const std::uint32_t chunks = chunksOfStep(tokens, stride);
+      const std::uint32_t chunks = chunksOfPacketItem(tokens, stride);
       const std::uint32_t perRow = args.scratch.steps() * chunksPerStep / chunks;
       MSCCLPP_NO_UNROLL
       for (std::uint32_t item = first; item < tokens * perRow; item += stride) {

@@ -13,21 +13,22 @@ struct RowPiece {
   std::uint32_t row = 0, piece = 0;
 };
 
-/// In shared memory: what the warps that send tell the one that publishes. Zero at first.
+/// In shared memory: what the warps that send tell the one that publishes. clear() comes first.
 struct PublisherWords {
-  static constexpr int warps = 32;            ///< the most that send
-  static constexpr std::uint32_t pieces = 4;  ///< that a warp has sent and that are not published, at most
+  static constexpr int maxSenders = 32;
+  static constexpr std::uint32_t ringSize = 4;  ///< pieces of a warp that are given and not published, at most
+  static_assert((ringSize & (ringSize - 1)) == 0, "counts wrap around");
   static constexpr std::uint32_t isOver = std::uint32_t{1} << 31;
 
-  std::uint32_t sent[warps];  ///< pieces of each warp whose packs are stored; isOver: there are no more
-  std::uint32_t published[warps];
-  RowPiece given[warps][pieces];
+  std::uint32_t given[maxSenders];  ///< pieces of each warp; isOver: there are no more
+  std::uint32_t published[maxSenders];
+  RowPiece pieces[maxSenders][ringSize];
 
   /// Called by all threads of the block, before a sync.
   template <class Block>
   MSCCLPP_INLINE void clear(const Block& block) {
     MSCCLPP_NO_UNROLL
-    for (int warp = block.rank(); warp < warps; warp += block.size()) sent[warp] = published[warp] = 0;
+    for (int warp = block.rank(); warp < maxSenders; warp += block.size()) given[warp] = published[warp] = 0;
   }
 };
 
@@ -40,16 +41,14 @@ class PiecePublisher {
   /// that send or publish.
   MSCCLPP_INLINE PiecePublisher(const Session& session, PublisherWords* words, int warp, int warps)
       : session_(session), words_(words), warp_(warp), senders_(warps) {
-    constexpr int most = Session::width < PublisherWords::warps ? Session::width : PublisherWords::warps;
+    constexpr int most = Session::width < PublisherWords::maxSenders ? Session::width : PublisherWords::maxSenders;
     if (words != nullptr && warps > 1 && warps - 1 <= most) {
       senders_ = warps - 1;
     } else {
       words_ = nullptr;
     }
   }
-  /// How many of the warps send, the first ones.
-  MSCCLPP_INLINE int senders() const { return senders_; }
-  /// Whether this warp does not: it calls run().
+  /// Whether this warp, the last one, publishes and does not send: it calls run().
   MSCCLPP_INLINE bool isPublisher() const { return warp_ == senders_; }
 
   /// Publishes a piece of which this warp has sent all packs, or gives it to the warp that will. Called by all lanes.
@@ -57,16 +56,16 @@ class PiecePublisher {
     if (words_ == nullptr) return session_.publish(piece.to, piece.row, piece.piece, piece.row);
     session_.warp().sync();
     if (session_.warp().rank() == 0) {
-      while (count_ - arch::loadSharedAcquire(&words_->published[warp_]) >= PublisherWords::pieces) pause();
-      words_->given[warp_][count_ % PublisherWords::pieces] = piece;
-      arch::storeSharedRelease(&words_->sent[warp_], count_ + 1);
+      while (count_ - arch::loadSharedAcquire(&words_->published[warp_]) >= PublisherWords::ringSize) pause();
+      words_->pieces[warp_][count_ % PublisherWords::ringSize] = piece;
+      arch::storeSharedRelease(&words_->given[warp_], count_ + 1);
     }
     ++count_;
   }
   /// After this warp's last piece, or instead of any. Called by all lanes.
   MSCCLPP_INLINE void end() const {
     if (words_ == nullptr || session_.warp().rank() != 0) return;
-    arch::storeSharedRelease(&words_->sent[warp_], count_ | PublisherWords::isOver);
+    arch::storeSharedRelease(&words_->given[warp_], count_ | PublisherWords::isOver);
   }
 
   /// Publishes the pieces of the others, lane l those of warp l, until all have called end(). Called by all lanes of
@@ -77,15 +76,15 @@ class PiecePublisher {
     std::uint32_t published = 0;
     MSCCLPP_NO_UNROLL
     while (true) {
-      const std::uint32_t sent =
-          lane < senders_ ? arch::loadSharedAcquire(&words_->sent[lane]) : PublisherWords::isOver;
-      const bool hasPiece = (sent & ~PublisherWords::isOver) > published;
+      const std::uint32_t given =
+          lane < senders_ ? arch::loadSharedAcquire(&words_->given[lane]) : PublisherWords::isOver;
+      const bool hasPiece = (given & ~PublisherWords::isOver) > published;
       if (warp.any(hasPiece)) {
         RowPiece piece = {};
-        if (hasPiece) piece = words_->given[lane][published % PublisherWords::pieces];
+        if (hasPiece) piece = words_->pieces[lane][published % PublisherWords::ringSize];
         session_.publishEach(piece.to, piece.row, piece.piece, piece.row);
         if (hasPiece) arch::storeSharedRelease(&words_->published[lane], ++published);
-      } else if (warp.any((sent & PublisherWords::isOver) == 0)) {
+      } else if (warp.any((given & PublisherWords::isOver) == 0)) {
         pause();
       } else {
         return;

@@ -61,8 +61,8 @@ struct StoreTransport {
   static MSCCLPP_HOST_DEVICE std::size_t bytes(std::size_t packs) { return packs * sizeof(Word128); }
   static MSCCLPP_INLINE std::uint64_t nextEpoch(std::uint64_t epoch) { return epoch + 1; }
 
-  /// Each lane sets the flag of a piece of a row, or none (null), of which the lanes of the warp have sent all packs.
-  /// Called by all of them.
+  /// Each lane sets the flag of a piece of a row, or none (null), of which the lanes of the warp have sent all packs or
+  /// know, by acquire, that others have. Called by all of them.
   template <class Warp>
   static MSCCLPP_INLINE void publish(const Warp& warp, std::uint64_t* flag, std::uint64_t value) {
     warp.sync();
