@@ -190,8 +190,8 @@ struct Combine {
     /// while the caches still have them, and a few rows are the work of many warps.
     MSCCLPP_INLINE std::uint32_t itemsPerRow() const { return args.scratch.flagsPerRow; }
     MSCCLPP_INLINE std::uint32_t chunksPerItem() const { return args.scratch.steps() / itemsPerRow() * chunksPerStep; }
-    /// As packets an item is a chunk, or a step if there are more chunks than warps. Returns the chunks of an item, where
-    /// `warps` warps share `rows` rows.
+    /// As packets an item is a chunk, or a step if there are more chunks than warps. Returns the chunks of an item,
+    /// where `warps` warps share `rows` rows.
     MSCCLPP_INLINE std::uint32_t chunksOfPacketItem(std::uint32_t rows, std::uint32_t warps) const {
       return rows * args.scratch.steps() * chunksPerStep > warps ? chunksPerStep : 1;
     }
