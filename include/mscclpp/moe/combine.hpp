@@ -2,7 +2,6 @@
 #pragma once
 
 #include "mscclpp/basic/concepts.hpp"
-#include "mscclpp/basic/element.hpp"
 #include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/basic/vector.hpp"
 #include "mscclpp/collective/call_check.hpp"
@@ -187,9 +186,9 @@ struct Combine {
       return rows;
     }
     /// An item is what a warp sends or receives at once. With flags it is a piece of a row: small pieces are complete
-    /// while the caches still have them, and a few rows are the work of many warps.
+    /// while the caches still have them, and a few rows are the work of many warps. A chunk is a step then.
     MSCCLPP_INLINE std::uint32_t itemsPerRow() const { return args.scratch.flagsPerRow; }
-    MSCCLPP_INLINE std::uint32_t chunksPerItem() const { return args.scratch.steps() / itemsPerRow() * chunksPerStep; }
+    MSCCLPP_INLINE std::uint32_t chunksPerItem() const { return args.scratch.steps() / itemsPerRow(); }
     /// As packets an item is a chunk, or a step if there are more chunks than warps. Returns the chunks of an item,
     /// where `warps` warps share `rows` rows.
     MSCCLPP_INLINE std::uint32_t chunksOfPacketItem(std::uint32_t rows, std::uint32_t warps) const {

@@ -9,6 +9,7 @@ namespace mscclpp::moe {
 
 /// Items first, first + stride, ... without an end, of a warp or, with a counter, of the warps of a block together:
 /// items take unequal times, and a warp with fixed ones would end late. Whoever takes items ahead ends so many later.
+/// Another item costs less than from a counter of the whole launch in device memory (forEachDynamicPart()).
 struct ItemQueue {
   std::uint32_t* counter;  ///< in shared memory, zero at first, the same for the warps; null: the items are one warp's
   std::uint32_t first, stride;

@@ -61,12 +61,14 @@ class RowSession {
   /// The i-th rank in an order that begins after this one and ends with it: i in [0, team().size()).
   MSCCLPP_INLINE int rankInOrder(int i) const { return i == team().size() - 1 ? team().rank() : team().peer(i); }
 
-  /// The share of this warp of the items to send or to receive: first, first + stride, ... Where rows have flags, the
-  /// launch does both and there are other ranks, warps differ in what they do: the last sendingBlocks() blocks send and
-  /// the others receive or, if these are 0 and a block has warps for both, some warps of each block send while the
-  /// others receive: half of them, or `most` if that is less.
+  /// The share of this warp of the items to send or to receive: first(), first() + stride(), ..., unless the warps of a
+  /// block take theirs from an ItemQueue. Where rows have flags, the launch does both and there are other ranks, warps
+  /// differ in what they do: the last sendingBlocks() blocks send and the others receive or, if these are 0 and a block
+  /// has warps for both, some warps of each block send while the others receive: half of them, or `most` if that is
+  /// less.
   struct Share {
-    int warp, warps, block, blocks;  ///< of those that share the items
+    int warp, warps;    ///< the number of this one among those of its block that share the items
+    int block, blocks;  ///< the same of the block
     bool sends, receives;
 
     MSCCLPP_INLINE std::uint32_t first() const { return static_cast<std::uint32_t>(warp * blocks + block); }
@@ -207,8 +209,8 @@ class RowSession {
       }
     }
   }
-  /// The same of a piece for each lane, or of none (to: negative), by one release for all of them. To ranks without a
-  /// port.
+  /// The same of a piece for each lane, or of none (to: negative), by one release for all of them. Other warps may have
+  /// sent its packs, as Transport::publish() says. To ranks without a port.
   MSCCLPP_INLINE void publishEach(int to, std::uint32_t row, std::uint32_t piece, std::uint32_t place) const {
     std::uint64_t* flag = nullptr;
     if (to >= 0) flag = wordFor(to, [&](int rank) { return args_.scratch.flagOffset(rank, row, piece); });
@@ -217,18 +219,16 @@ class RowSession {
 
   /// Waits until a piece of a row from a rank has been published. Called by all lanes of a warp. Returns its place in
   /// the first lane.
-  MSCCLPP_INLINE std::uint32_t await([[maybe_unused]] int from, [[maybe_unused]] std::uint32_t row,
-                                     [[maybe_unused]] std::uint32_t piece) {
-    std::uint64_t flag = 0;
-    if constexpr (Transport::hasRowFlags) {
-      if (warp_.rank() == 0) flag = awaitWord(args_.scratch.flagOffset(from, row, piece), from, placeBits);
-      warp_.sync();
-    }
-    return static_cast<std::uint32_t>(flag & ((1u << placeBits) - 1));
+  MSCCLPP_INLINE std::uint32_t await(int from, std::uint32_t row, std::uint32_t piece) {
+    std::uint32_t place = 0;
+    if (warp_.rank() == 0) place = awaitAlone(from, row, piece);
+    warp_.sync();
+    return place;
   }
   /// The same by one thread, for itself.
-  MSCCLPP_INLINE void awaitAlone(int from, std::uint32_t row, std::uint32_t piece) {
-    awaitWord(args_.scratch.flagOffset(from, row, piece), from, placeBits);
+  MSCCLPP_INLINE std::uint32_t awaitAlone(int from, std::uint32_t row, std::uint32_t piece) {
+    const std::uint64_t flag = awaitWord(args_.scratch.flagOffset(from, row, piece), from, placeBits);
+    return static_cast<std::uint32_t>(flag & ((1u << placeBits) - 1));
   }
   /// Receives N packs, those with isPresent[i] only, from the slots of the ranks from[i]. One thread, which is the only
   /// one to receive them. streams: a hint that the cache need not keep them. Returns whether they arrived.
