@@ -4,24 +4,11 @@
 
 #include <atomic>
 
-#if defined(__SANITIZE_THREAD__)
-#define MSCCLPP_TEST_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define MSCCLPP_TEST_TSAN 1
-#endif
-#endif
+#include "sanitizer.hpp"
 
 namespace mscclpp::test {
 
 inline std::atomic<int> raceReports = 0;
-
-/// Whether races are detected in this build.
-#if defined(MSCCLPP_TEST_TSAN)
-inline constexpr bool detectsRaces = true;
-#else
-inline constexpr bool detectsRaces = false;
-#endif
 
 /// The number of races detected in a run.
 template <class Run>

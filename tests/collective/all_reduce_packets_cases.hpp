@@ -10,6 +10,7 @@
 
 #include "all_reduce_tester.hpp"
 #include "mscclpp/basic/data_type.hpp"
+#include "tests/backend/sanitizer.hpp"
 
 namespace mscclpp::test {
 
@@ -80,11 +81,11 @@ TEST_CASE("packets: fixed team sizes") {
     constexpr Protocol protocol = tag.value;
     CAPTURE(protocol);
     checkFixedTeam<protocol, 2>();
-    checkFixedTeam<protocol, 4>();
-    checkFixedTeam<protocol, 8>();
-    if constexpr (!Backend<>::onGpu) {
-      checkFixedTeam<protocol, 3>();
-      checkFixedTeam<protocol, 5>();
+    if constexpr (!Backend<>::onGpu) checkFixedTeam<protocol, 3>();
+    if constexpr (!detectsRaces) {
+      checkFixedTeam<protocol, 4>();
+      checkFixedTeam<protocol, 8>();
+      if constexpr (!Backend<>::onGpu) checkFixedTeam<protocol, 5>();
     }
   });
 }
@@ -93,7 +94,7 @@ TEST_CASE("packets: team sizes known only at run time") {
   forEachProtocol([](auto tag) {
     constexpr Protocol protocol = tag.value;
     CAPTURE(protocol);
-    for (int ranks = 2; ranks <= 8; ++ranks) {
+    for (const int ranks : thinned({2, 3, 4, 5, 6, 7, 8}, {2, 5})) {
       CAPTURE(ranks);
       PacketTester<protocol> run(ranks, capacityPacks);
       run.check(smallShape<protocol>(ranks), edgeCaseMessages<float>());
@@ -114,7 +115,7 @@ TEST_CASE("packets: element types and operators") {
   checkElements<std::int8_t, Sum>();
   checkElements<bf16, Average>();
   checkElements<double, Product>();
-  if constexpr (!Backend<>::onGpu) {
+  if constexpr (!Backend<>::onGpu && !detectsRaces) {
     checkElements<std::uint16_t, Max>();
     checkElements<f16, Min>();
     checkElements<f8e4m3, Sum>();
@@ -288,6 +289,8 @@ TEST_CASE("packets: a rank that does not arrive, or whose packets are lost, leav
   });
 }
 
+// Logic of one thread.
+#if !defined(__SANITIZE_THREAD__)
 template <Protocol protocol>
 void checkScratch() {
   using Collective = AllReduce<float, Sum, packetConfig<protocol>>;
@@ -337,6 +340,7 @@ TEST_CASE("packets: slices cover the message, and slot arrays of all senders do 
   checkScratch<Protocol::LL128>();
   checkScratch<Protocol::Sentinel>();
 }
+#endif
 
 /// A wrong operation in place of stage::reduce: each rank reduces in an order that starts with itself.
 template <int array, class Op>

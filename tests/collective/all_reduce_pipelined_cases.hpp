@@ -7,6 +7,7 @@
 
 #include "all_reduce_tester.hpp"
 #include "mscclpp/basic/data_type.hpp"
+#include "tests/backend/sanitizer.hpp"
 
 namespace mscclpp::test {
 
@@ -57,9 +58,11 @@ void checkPipeline(int ranks, int blocks, int warps, int spare) {
 template <int lookahead>
 void checkLookahead() {
   checkPipeline<lookahead, 2>(2, 2, 3, 0);
-  checkPipeline<lookahead, 4>(4, 1, 2, 0);
-  checkPipeline<lookahead, 8>(8, 1, 2, 1);
-  for (int ranks = 2; ranks <= 8; ++ranks)
+  if constexpr (!detectsRaces) {
+    checkPipeline<lookahead, 4>(4, 1, 2, 0);
+    checkPipeline<lookahead, 8>(8, 1, 2, 1);
+  }
+  for (const int ranks : thinned({2, 3, 4, 5, 6, 7, 8}, {2, 3, 6}))
     checkPipeline<lookahead, 0>(ranks, ranks < 4 ? 2 : 1, ranks % 2 + 1, ranks % 3 == 0 ? 1 : 0);
 }
 

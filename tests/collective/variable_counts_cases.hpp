@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collective_cases.hpp"
+#include "tests/backend/sanitizer.hpp"
 #include "variable_counts_tester.hpp"
 
 namespace mscclpp::test {
@@ -121,10 +122,10 @@ void checkVariable(const std::vector<int>& teams) {
 /// Checks a collective over all sessions. Of<config>: the collective.
 template <template <CollectiveConfig> class Of>
 void checkVariableSessions() {
-  checkVariable<Of<CollectiveConfig{Protocol::LL16}>>({1, 2, 3, 5, 8});
-  checkVariable<Of<CollectiveConfig{Protocol::LL128Ordered}>>({2, 3});
-  checkVariable<Of<CollectiveConfig{Protocol::Sentinel}>>({2, 5});
-  checkVariable<Of<CollectiveConfig{Protocol::Simple}>>({1, 2, 3, 5, 8});
+  checkVariable<Of<CollectiveConfig{Protocol::LL16}>>(thinned({1, 2, 3, 5, 8}, {1, 3, 5}));
+  checkVariable<Of<CollectiveConfig{Protocol::LL128Ordered}>>(thinned({2, 3}, {2}));
+  checkVariable<Of<CollectiveConfig{Protocol::Sentinel}>>(thinned({2, 5}, {2}));
+  checkVariable<Of<CollectiveConfig{Protocol::Simple}>>(thinned({1, 2, 3, 5, 8}, {1, 3, 5}));
   if constexpr (!Backend<>::onGpu) {  // nvcc takes long for each
     checkVariable<Of<CollectiveConfig{Protocol::LL8}>>({3});
     checkVariable<Of<CollectiveConfig{Protocol::Simple, 3, 1}>>({3});

@@ -12,6 +12,7 @@
 #include "mscclpp/fusion/all_reduce_rms_norm.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 #include "tests/backend/backend.hpp"
+#include "tests/backend/sanitizer.hpp"
 #include "tests/backend/test_data.hpp"
 #include "tests/collective/reference.hpp"
 
@@ -344,7 +345,7 @@ inline constexpr AllReduceRmsNormConfig normConfig{protocol, pattern, ranks, qua
 
 TEST_CASE("all-reduce and RMSNorm: one-shot, any number of ranks and rows") {
   constexpr auto config = normConfig<Protocol::Sentinel, Pattern::OneShot>;
-  for (const int ranks : {1, 2, 3, 5, 8}) {
+  for (const int ranks : thinned({1, 2, 3, 5, 8}, {1, 3})) {
     checkNorm<bf16, config>({ranks, ranks < 4 ? 2 : 1, 4}, {64, {3, 0, 1, 21}, false, ranks != 2});
   }
   checkNorm<bf16, config>({2, 2, 1}, {64, {128, 1}, true});
@@ -354,7 +355,7 @@ TEST_CASE("all-reduce and RMSNorm: one-shot, any number of ranks and rows") {
 
 TEST_CASE("all-reduce and RMSNorm: two-shot, any number of ranks and rows, int8") {
   constexpr auto config = normConfig<Protocol::LL16, Pattern::TwoShot, 0, Quantisation::Int8PerRow>;
-  for (const int ranks : {1, 2, 3, 8}) {
+  for (const int ranks : thinned({1, 2, 3, 8}, {2, 3})) {
     checkNorm<bf16, config>({ranks, ranks < 4 ? 2 : 1, 4}, {64, {3, 0, 1, 21}, ranks == 3});
   }
   checkNorm<bf16, config>({2, 2, 1}, {64, {1000}, true});

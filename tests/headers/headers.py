@@ -16,6 +16,7 @@ import concurrent.futures
 import fnmatch
 import os
 import pathlib
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 INCLUDE = ROOT / "include"
 COMPAT = ROOT / "compat/include"
+CCACHE = ["ccache"] if shutil.which("ccache") else []
 
 HOST_ONLY = ("mscclpp/host/", "mscclpp/emulation/")  # may need what nvcc's device pass does not have
 NEEDS_CUTLASS = ("mscclpp/fusion/cutlass/",)  # compiled by what uses them, where CUTLASS is
@@ -43,12 +45,13 @@ def header_names(nvcc):
 def compile_headers(compiler, nvcc, names, include=INCLUDE):
     """Compiles a file that includes `names`. Returns the compiler's error message, or an empty string."""
     with tempfile.TemporaryDirectory() as folder:
-        source = pathlib.Path(folder) / ("headers.cu" if nvcc else "headers.cpp")
-        source.write_text("".join(f'#include "{name}"\n' for name in names))
-        output = ["-o", str(pathlib.Path(folder) / "output")]
-        mode = ["-c", *output] if nvcc else ["-fsyntax-only"]
-        command = compiler + mode + ["-I", str(COMPAT), "-I", str(include), str(source)]
-        result = subprocess.run(command, capture_output=True, text=True)
+        source = "headers.cu" if nvcc else "headers.cpp"
+        (pathlib.Path(folder) / source).write_text("".join(f'#include "{name}"\n' for name in names))
+        mode = ["-fsyntax-only"]
+        if nvcc or CCACHE:
+            mode = ["-c", "-MD", "-o", "output"]  # which ccache keeps, whatever the folder's name is
+        command = CCACHE + compiler + mode + ["-I", str(COMPAT), "-I", str(include), source]
+        result = subprocess.run(command, capture_output=True, text=True, cwd=folder)
         return "" if result.returncode == 0 else result.stderr or f"exit code {result.returncode}"
 
 

@@ -8,6 +8,7 @@
 
 #include "message_plan.hpp"
 #include "mixed_calls.hpp"
+#include "tests/backend/sanitizer.hpp"
 #include "tests/host/spawned_ranks.hpp"
 
 using namespace mscclpp;
@@ -44,7 +45,7 @@ CollectiveCall withPointers(CollectiveCall call, Bytes& from, Bytes* to) {
 
 TEST_CASE("mixed calls of all collectives and algorithms back to back") {
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  const std::uint64_t calls = soakCalls(200);
+  const std::uint64_t calls = soakCalls(detectsRaces ? 100 : 200);
 #else
   const std::uint64_t calls = soakCalls(600);
 #endif
