@@ -20,8 +20,8 @@ inline constexpr bool detectsRaces = true;
 inline constexpr bool detectsRaces = false;
 #endif
 
-/// Returns `all`, or `few` under ThreadSanitizer: it sees synchronisation, which is the same for many sizes and teams,
-/// and is the slowest of all builds. The others have them all.
+/// Returns `all`, or `few` of them under ThreadSanitizer: it sees synchronisation, which is the same for many sizes and
+/// teams, and is the slowest of all builds. The others have them all.
 template <class T = int>
 std::vector<T> thinned(std::vector<T> all, std::vector<T> few) {
   return detectsRaces ? few : all;

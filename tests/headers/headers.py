@@ -47,9 +47,7 @@ def compile_headers(compiler, nvcc, names, include=INCLUDE):
     with tempfile.TemporaryDirectory() as folder:
         source = "headers.cu" if nvcc else "headers.cpp"
         (pathlib.Path(folder) / source).write_text("".join(f'#include "{name}"\n' for name in names))
-        mode = ["-fsyntax-only"]
-        if nvcc or CCACHE:
-            mode = ["-c", "-MD", "-o", "output"]  # which ccache keeps, whatever the folder's name is
+        mode = ["-c", "-MD", "-o", "output"]  # which ccache keeps, whatever the folder's name is
         command = CCACHE + compiler + mode + ["-I", str(COMPAT), "-I", str(include), source]
         result = subprocess.run(command, capture_output=True, text=True, cwd=folder)
         return "" if result.returncode == 0 else result.stderr or f"exit code {result.returncode}"

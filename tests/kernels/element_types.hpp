@@ -7,6 +7,7 @@
 
 #include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
+#include "tests/backend/sanitizer.hpp"
 #include "tests/collective/reference.hpp"
 
 namespace mscclpp::test {
@@ -19,14 +20,11 @@ inline constexpr std::array operators = {ReduceOp::SUM, ReduceOp::PROD, ReduceOp
 
 /// Those for which all algorithms are called. ThreadSanitizer sees synchronisation, which depends on the size of an
 /// element and on whether the operator is known at compile time, and takes long: one of each size, two operators.
-#if defined(__SANITIZE_THREAD__)
-inline constexpr std::array combinedTypes = {DataType::FLOAT8_E4M3FN, DataType::BFLOAT16, DataType::FLOAT32,
-                                             DataType::INT64};
-inline constexpr std::array combinedOperators = {ReduceOp::SUM, ReduceOp::MAX};
-#else
-inline constexpr const auto& combinedTypes = elementTypes;
-inline constexpr const auto& combinedOperators = operators;
-#endif
+inline const std::vector<DataType> combinedTypes =
+    thinned<DataType>({elementTypes.begin(), elementTypes.end()},
+                      {DataType::FLOAT8_E4M3FN, DataType::BFLOAT16, DataType::FLOAT32, DataType::INT64});
+inline const std::vector<ReduceOp> combinedOperators =
+    thinned<ReduceOp>({operators.begin(), operators.end()}, {ReduceOp::SUM, ReduceOp::MAX});
 
 /// Where a call writes its result.
 enum class Output { OtherBuffer, InPlace };

@@ -6,7 +6,7 @@
 #include "mscclpp/packet/packet_rows.hpp"
 #include "mscclpp/packet/sentinel.hpp"
 #include "tester.hpp"
-#include "tests/backend/sanitizer.hpp"
+#include "tests/backend/random_shapes.hpp"
 
 namespace mscclpp::test {
 
@@ -130,12 +130,9 @@ TEST_CASE("moe: packets with 32-bit flags, whose numbers repeat") {
   }
 }
 
-/// The number of random shapes of each kind: a few on CPUs, whose lanes are threads, more on GPUs, or
-/// MSCCLPP_MOE_SHAPES.
+/// Of each kind.
 inline int randomMoeShapes() {
-  const char* value = std::getenv("MSCCLPP_MOE_SHAPES");
-  if (value != nullptr) return std::atoi(value);
-  return Backend<>::onGpu ? 50 : detectsRaces ? 6 : 12;
+  return numberOfShapes("MSCCLPP_MOE_SHAPES", 50, 12, 6);
 }
 
 /// Random numbers of ranks, experts, choices, tokens, packs, blocks and warps, and places of the experts' rows.

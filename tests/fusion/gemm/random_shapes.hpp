@@ -1,21 +1,12 @@
 // How many random shapes a test of fused GEMMs has.
 #pragma once
 
-#include <cstdlib>
-
-#include "tests/backend/backend.hpp"
+#include "tests/backend/random_shapes.hpp"
 
 namespace mscclpp::test {
 
-/// The number of random shapes of a test: a few on CPUs, whose lanes are threads, more on GPUs, or MSCCLPP_GEMM_SHAPES.
 inline int randomShapes() {
-  const char* value = std::getenv("MSCCLPP_GEMM_SHAPES");
-  if (value != nullptr) return std::atoi(value);
-#if defined(__SANITIZE_THREAD__)
-  return 3;
-#else
-  return Backend<32>::onGpu ? 100 : 8;
-#endif
+  return numberOfShapes("MSCCLPP_GEMM_SHAPES", 100, 8, 3);
 }
 
 }  // namespace mscclpp::test
