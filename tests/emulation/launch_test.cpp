@@ -2,11 +2,16 @@
 #include "mscclpp/emulation/launch.hpp"
 
 #include <doctest/doctest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <cstdlib>
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <tuple>
 
 #include "mscclpp/emulation/symmetric_buffers.hpp"
@@ -49,6 +54,80 @@ TEST_CASE("launch: all threads run concurrently") {
     while (present < 12) std::this_thread::yield();
   });
   CHECK(present == 12);
+}
+
+TEST_CASE("launch: the threads of one launch serve the next") {
+  const auto threads = [](int count) {
+    std::mutex mutex;
+    std::set<std::thread::id> ids;
+    emulation::launch<1>({.threads = count}, [&](int, const auto&) {
+      const std::lock_guard lock(mutex);
+      ids.insert(std::this_thread::get_id());
+    });
+    return ids;
+  };
+  const auto first = threads(3);
+  CHECK(first.size() == 3);
+  CHECK(threads(3) == first);
+  const auto more = threads(5);
+  CHECK(more.size() == 5);
+  CHECK(std::includes(more.begin(), more.end(), first.begin(), first.end()));
+}
+
+TEST_CASE("launch: from threads of a launch, and from several threads at once") {
+  std::atomic<int> ran = 0;
+  emulation::launch<1>({.ranks = 2, .threads = 2}, [&](int, const auto& grid) {
+    emulation::launch<1>({.threads = 3}, [&](int, const auto& inner) {
+      inner.block().sync();
+      ++ran;
+    });
+    grid.block().sync();
+  });
+  CHECK(ran == 12);
+}
+
+// ThreadSanitizer supports no threads in a forked child of a process that has several.
+#if !defined(__SANITIZE_THREAD__)
+TEST_CASE("launch: a forked child starts threads of its own") {
+  std::atomic<int> ran = 0;
+  const auto launch = [&] { emulation::launch<1>({.threads = 2}, [&](int, const auto&) { ++ran; }); };
+  launch();
+  const pid_t child = ::fork();
+  if (child == 0) {
+    launch();
+    std::quick_exit(ran == 4 ? 0 : 1);
+  }
+  int status = -1;
+  CHECK(::waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+}
+#endif
+
+TEST_CASE("launch: a vote is that of its own sync, even if others have used the barrier since") {
+  std::atomic<int> wrong = 0;
+  emulation::launch<1>({.threads = 4}, [&](int, const auto& grid) {
+    for (int round = 0; round < 200; ++round) {
+      const bool own = round % 3 == 0;
+      if (grid.block().syncAny(own && grid.block().rank() == round % 4) != own) ++wrong;
+    }
+  });
+  CHECK(wrong == 0);
+  // Two spans, one after the other: the first two threads may look at the barrier only when the others are through it.
+  emulation::Barrier barrier(std::chrono::seconds(20));
+  std::atomic<int> done = 0;
+  for (int round = 0; round < 50; ++round) {
+    emulation::launch<1>({.threads = 4}, [&](int, const auto& grid) {
+      const int rank = grid.block().rank();
+      if (rank >= 2) {
+        while (done < 1) std::this_thread::yield();
+      }
+      const bool first = rank < 2;
+      if (barrier.wait(first ? emulation::ThreadSpan{0, 2} : emulation::ThreadSpan{2, 2}, first) != first) ++wrong;
+      done = 1;
+    });
+    done = 0;
+  }
+  CHECK(wrong == 0);
 }
 
 TEST_CASE("launch: a thread that skips a sync is a deadlock, which is reported") {

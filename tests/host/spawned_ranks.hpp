@@ -27,6 +27,10 @@ namespace mscclpp::test {
 
 using RankBody = std::function<void(std::shared_ptr<Bootstrap>)>;
 
+/// After this long ranks hang. They take seconds, or a minute under AddressSanitizer in the emulated VM of a busy
+/// machine.
+inline constexpr std::chrono::seconds hangLimit{180};
+
 /// Runs `body` on `nRanks` threads. An exception of the body fails the test.
 inline void runAsThreads(int nRanks, const RankBody& body) {
   auto mesh = SocketpairBootstrap::makeSocketMesh(nRanks);
@@ -49,9 +53,8 @@ inline void runAsThreads(int nRanks, const RankBody& body) {
 /// gets its bootstrap from bootstrapOfProcess(). A rank that fails, or runs longer than `limit`, fails the test. Rank
 /// `killedRank` must be killed by SIGKILL. If `variables` are given, rank i has variables[i], "NAME=value", in its
 /// environment.
-inline void runAsProcesses(int nRanks, const std::string& testCase,
-                           std::chrono::seconds limit = std::chrono::seconds(45), int killedRank = -1,
-                           const std::vector<std::string>& variables = {}) {
+inline void runAsProcesses(int nRanks, const std::string& testCase, std::chrono::seconds limit = hangLimit,
+                           int killedRank = -1, const std::vector<std::string>& variables = {}) {
   auto mesh = SocketpairBootstrap::makeSocketMesh(nRanks);
   std::vector<pid_t> children;
   for (int rank = 0; rank < nRanks; ++rank) {

@@ -28,7 +28,7 @@ ncclUniqueId shareId(Bootstrap& bootstrap) {
 }  // namespace
 
 TEST_CASE("calls of ranks on two hosts are forwarded, those of one host are not") {
-  runAsProcesses(2, "a rank on its own host", std::chrono::seconds(45), -1, hosts);
+  runAsProcesses(2, "a rank on its own host", hangLimit, -1, hosts);
 }
 
 TEST_CASE("a rank on its own host" * doctest::skip()) {
@@ -75,7 +75,7 @@ TEST_CASE("a rank on its own host" * doctest::skip()) {
 }
 
 TEST_CASE("without NCCL, ranks on two hosts are an error that says what to set") {
-  runAsProcesses(2, "a rank on its own host, without NCCL", std::chrono::seconds(45), -1, hosts);
+  runAsProcesses(2, "a rank on its own host, without NCCL", hangLimit, -1, hosts);
 }
 
 TEST_CASE("a rank on its own host, without NCCL" * doctest::skip()) {

@@ -1,11 +1,14 @@
 // A barrier for emulated threads that turns a deadlock into an exception.
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <mutex>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <utility>
 
 namespace mscclpp::emulation {
@@ -33,11 +36,8 @@ class Barrier {
   /// Arrives without waiting. threads: all who take part, the caller included. Throws std::logic_error if other threads
   /// have arrived for another span.
   void arrive(const ThreadSpan& threads) {
-    std::unique_lock lock(mutex_);
-    if (countArrival(threads)) {
-      lock.unlock();
-      all_.notify_all();
-    }
+    const std::lock_guard lock(mutex_);
+    countArrival(threads);
   }
 
   /// Arrives and waits until all threads of the span have called wait() or arrive(). Orders the callers' memory
@@ -45,35 +45,50 @@ class Barrier {
   /// std::logic_error as arrive() does.
   bool wait(const ThreadSpan& threads, bool vote = false) {
     std::unique_lock lock(mutex_);
-    const auto generation = generation_;
+    const Uses before = uses_.load(std::memory_order_relaxed);
     anyVote_ = anyVote_ || vote;
-    if (countArrival(threads)) {
-      const bool result = result_;
-      lock.unlock();
-      all_.notify_all();
-      return result;
+    countArrival(threads);
+    lock.unlock();
+    // Most waits end while the others of a warp or block get their turn. To sleep and be woken takes longer.
+    for (int yields = 0; yields < 16; ++yields) {
+      const Uses now = uses_.load(std::memory_order_acquire);
+      if (now.count != before.count) return now.resultAfter(before);
+      std::this_thread::yield();
     }
-    if (!all_.wait_until(lock, std::chrono::steady_clock::now() + timeout_,
-                         [&] { return generation_ != generation; })) {
+    lock.lock();
+    ++sleepers_;
+    const bool ended = all_.wait_until(lock, std::chrono::steady_clock::now() + timeout_,
+                                       [&] { return uses_.load(std::memory_order_relaxed).count != before.count; });
+    --sleepers_;
+    if (!ended) {
       throw Deadlock("emulated threads did not all reach a sync(): " + std::to_string(arrived_) + " of " +
                      std::to_string(threads.count) + " arrived; every thread of a group must make the same calls");
     }
-    return result_;  // the next use of the barrier ends only after this thread has arrived again
+    return uses_.load(std::memory_order_relaxed).resultAfter(before);
   }
 
  private:
-  /// Whether the caller is the last to arrive.
-  bool countArrival(const ThreadSpan& threads) {
+  /// The uses that have ended, in one word, so that a thread that wakes up late, after others have used the barrier
+  /// again, finds the result of its own.
+  struct alignas(8) Uses {  // lock-free, also by clang
+    std::uint32_t count;
+    std::uint32_t results;  ///< bit i: of the (i+1)-th last use
+    Uses next(bool result) const { return {count + 1, results << 1 | static_cast<std::uint32_t>(result)}; }
+    /// The result of the first use that ended after `before`.
+    bool resultAfter(const Uses& before) const { return (results >> (count - before.count - 1)) % 2 != 0; }
+  };
+
+  /// Called with the lock held. The last to arrive wakes the others.
+  void countArrival(const ThreadSpan& threads) {
     if (arrived_ == 0) threads_ = threads;
     if (threads_ != threads) {
       throw std::logic_error("a barrier is in use by " + describe(threads_) + " and by " + describe(threads) +
                              " of a block: groups of threads that sync at the same time need different BarrierIds");
     }
-    if (++arrived_ < threads.count) return false;
+    if (++arrived_ < threads.count) return;
     arrived_ = 0;
-    result_ = std::exchange(anyVote_, false);
-    ++generation_;
-    return true;
+    uses_.store(uses_.load(std::memory_order_relaxed).next(std::exchange(anyVote_, false)), std::memory_order_release);
+    if (sleepers_ != 0) all_.notify_all();
   }
 
   static std::string describe(const ThreadSpan& threads) {
@@ -82,11 +97,11 @@ class Barrier {
 
   std::mutex mutex_;
   std::condition_variable all_;
+  std::atomic<Uses> uses_{Uses{0, 0}};
   ThreadSpan threads_{0, 0};  ///< the current users
   int arrived_ = 0;
+  int sleepers_ = 0;
   bool anyVote_ = false;  ///< of those who have arrived
-  bool result_ = false;   ///< of the last generation
-  unsigned long generation_ = 0;
   std::chrono::seconds timeout_;
 };
 

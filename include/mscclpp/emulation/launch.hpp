@@ -6,10 +6,9 @@
 #include <exception>
 #include <mutex>
 #include <stdexcept>
-#include <thread>
-#include <vector>
 
 #include "mscclpp/emulation/group.hpp"
+#include "mscclpp/emulation/thread_pool.hpp"
 
 namespace mscclpp::emulation {
 
@@ -35,32 +34,31 @@ inline void runThreads(const Shape& shape, int width, ThreadEntry entry, const v
         "emulation::launch: ranks, blocks and threads must be positive, and threads a multiple of the warp width");
   }
   std::deque<BlockState> blocks;
-  std::vector<std::thread> threads;
+  for (int block = 0; block < shape.ranks * shape.blocks; ++block) {
+    blocks.emplace_back(shape.threads, width, shape.timeout, shape.sharedBytes);
+  }
   std::exception_ptr first;
   std::mutex firstMutex;
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    for (int block = 0; block < shape.blocks; ++block) {
-      BlockState& state = blocks.emplace_back(shape.threads, width, shape.timeout, shape.sharedBytes);
-      for (int thread = 0; thread < shape.threads; ++thread) {
-        threads.emplace_back([&, rank, block, thread] {
-          try {
-            entry(body, shape, state, rank, block, thread);
-          } catch (...) {
-            const std::lock_guard lock(firstMutex);
-            if (!first) first = std::current_exception();
-          }
-        });
-      }
+  const auto runThread = [&](int thread) {
+    const int block = thread / shape.threads;
+    try {
+      entry(body, shape, blocks[static_cast<std::size_t>(block)], block / shape.blocks, block % shape.blocks,
+            thread % shape.threads);
+    } catch (...) {
+      const std::lock_guard lock(firstMutex);
+      if (!first) first = std::current_exception();
     }
-  }
-  for (auto& thread : threads) thread.join();
+  };
+  const auto run = [](const void* context, int thread) { (*static_cast<decltype(&runThread)>(context))(thread); };
+  ThreadPool::ofThisThread().run(shape.ranks * shape.blocks * shape.threads, {run, &runThread});
   if (first) std::rethrow_exception(first);
 }
 
 }  // namespace detail
 
-/// Calls body(rank, grid) in every thread and returns when all have ended. Width: lanes per emulated warp. Rethrows the
-/// first exception of a thread; throws std::invalid_argument for an invalid shape.
+/// Calls body(rank, grid) in every thread and returns when all have ended. The threads are kept for the next launch by
+/// the calling thread. Width: lanes per emulated warp. Rethrows the first exception of a thread; throws
+/// std::invalid_argument for an invalid shape, and std::system_error if a thread cannot be started.
 template <int Width = 1, class Body>
 void launch(const Shape& shape, const Body& body) {
   const auto entry = [](const void* erased, const Shape& grid, BlockState& state, int rank, int block, int thread) {

@@ -181,7 +181,7 @@ TEST_CASE("one rank leaves and is stopped" * doctest::skip()) {
 }
 
 TEST_CASE("waits for a rank that failed second end, naming it") {
-  runAsProcesses(3, "one rank is killed and another stopped", std::chrono::seconds(45), 1);
+  runAsProcesses(3, "one rank is killed and another stopped", hangLimit, 1);
 }
 TEST_CASE("one rank is killed and another stopped" * doctest::skip()) {
   const auto rendezvous = bootstrapOfProcess();

@@ -285,7 +285,7 @@ TEST_CASE("one process passes wrong arguments" * doctest::skip()) {
 }
 
 TEST_CASE("buffers of another host cannot be mapped, which all ranks learn") {
-  runAsProcesses(3, "one process is on another host", std::chrono::seconds(45), -1,
+  runAsProcesses(3, "one process is on another host", hangLimit, -1,
                  {"MSCCLPP_HOSTID=a", "MSCCLPP_HOSTID=a", "MSCCLPP_HOSTID=b"});
 }
 TEST_CASE("one process is on another host" * doctest::skip()) {

@@ -49,8 +49,7 @@ TEST_CASE("copy engine mover: one process moves everything" * doctest::skip()) {
 
 TEST_CASE("copy engine mover: a rank that does not call") {
   const std::string timeout = "MSCCLPP_WAIT_TIMEOUT=1";
-  runAsProcesses(3, "copy engine mover: one process waits for another", std::chrono::seconds(45), -1,
-                 {timeout, timeout, timeout});
+  runAsProcesses(3, "copy engine mover: one process waits for another", hangLimit, -1, {timeout, timeout, timeout});
 }
 TEST_CASE("copy engine mover: one process waits for another" * doctest::skip()) {
   failBecauseRankOneIsLate<HostMemory>(bootstrapOfProcess());

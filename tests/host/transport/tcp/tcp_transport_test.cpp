@@ -523,7 +523,7 @@ void loseThePeer(std::shared_ptr<Bootstrap> bootstrap) {
 }  // namespace
 
 TEST_CASE("a peer that is killed in mid-transfer is named at once") {
-  runAsProcesses(2, "one process loses its peer", std::chrono::seconds(45), 1);
+  runAsProcesses(2, "one process loses its peer", hangLimit, 1);
 }
 TEST_CASE("one process loses its peer" * doctest::skip()) {
   loseThePeer(bootstrapOfProcess());
