@@ -20,7 +20,7 @@ int countRaces(const Run& run) {
 
 }  // namespace mscclpp::test
 
-#if defined(MSCCLPP_TEST_TSAN)
+#if MSCCLPP_TEST_TSAN
 // ThreadSanitizer calls the first for each race; the second keeps expected races from failing the test.
 extern "C" void __tsan_on_report(void*) {
   ++mscclpp::test::raceReports;

@@ -1,24 +1,30 @@
-// Whether a test runs under ThreadSanitizer, and what it leaves out there.
+// Which sanitizer a test runs under, and what it leaves out there.
 #pragma once
 
 #include <vector>
 
-#if defined(__SANITIZE_THREAD__)
-#define MSCCLPP_TEST_TSAN 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer)
-#define MSCCLPP_TEST_TSAN 1
+// MSCCLPP_TEST_TSAN and MSCCLPP_TEST_ASAN are 1 under ThreadSanitizer and AddressSanitizer, 0 otherwise. g++ has a macro
+// for each, clang a feature.
+#if defined(__has_feature)
+#define MSCCLPP_TEST_HAS_FEATURE(feature) __has_feature(feature)
+#else
+#define MSCCLPP_TEST_HAS_FEATURE(feature) 0
 #endif
+#if defined(__SANITIZE_THREAD__) || MSCCLPP_TEST_HAS_FEATURE(thread_sanitizer)
+#define MSCCLPP_TEST_TSAN 1
+#else
+#define MSCCLPP_TEST_TSAN 0
+#endif
+#if defined(__SANITIZE_ADDRESS__) || MSCCLPP_TEST_HAS_FEATURE(address_sanitizer)
+#define MSCCLPP_TEST_ASAN 1
+#else
+#define MSCCLPP_TEST_ASAN 0
 #endif
 
 namespace mscclpp::test {
 
 /// Whether races are detected in this build.
-#if defined(MSCCLPP_TEST_TSAN)
-inline constexpr bool detectsRaces = true;
-#else
-inline constexpr bool detectsRaces = false;
-#endif
+inline constexpr bool detectsRaces = MSCCLPP_TEST_TSAN != 0;
 
 /// Returns `all`, or `few` of them under ThreadSanitizer: it sees synchronisation, which is the same for many sizes and
 /// teams, and is the slowest of all builds. The others have them all.

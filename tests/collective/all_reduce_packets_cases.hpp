@@ -290,7 +290,7 @@ TEST_CASE("packets: a rank that does not arrive, or whose packets are lost, leav
 }
 
 // Logic of one thread.
-#if !defined(__SANITIZE_THREAD__)
+#if !MSCCLPP_TEST_TSAN
 template <Protocol protocol>
 void checkScratch() {
   using Collective = AllReduce<float, Sum, packetConfig<protocol>>;

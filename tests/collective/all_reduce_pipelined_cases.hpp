@@ -152,7 +152,7 @@ void checkTooFewSlots(int slots) {
 }
 
 // A ring that is too small causes an intended data race.
-#if !defined(__SANITIZE_THREAD__)
+#if !MSCCLPP_TEST_TSAN
 TEST_CASE("pipeline: these checks detect a ring with too few slots") {
   checkTooFewSlots<1>(1);
   checkTooFewSlots<2>(2);

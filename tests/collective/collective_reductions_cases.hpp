@@ -2,6 +2,7 @@
 #pragma once
 
 #include "collective_cases.hpp"
+#include "tests/backend/sanitizer.hpp"
 
 namespace mscclpp::test {
 
@@ -45,7 +46,7 @@ TEST_CASE("reduce-scatter, reduce: an operator that is chosen at run time") {
 }
 
 // See collective_moves_cases.hpp.
-#if !defined(__SANITIZE_THREAD__)
+#if !MSCCLPP_TEST_TSAN
 TEST_CASE("reduce-scatter: these checks detect slots that are written before they were read") {
   checkDetectsTooFewSlots<ReduceScatterOf>();
 }

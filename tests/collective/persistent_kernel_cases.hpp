@@ -10,6 +10,7 @@
 #include "mscclpp/collective/all_reduce.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 #include "tests/backend/backend.hpp"
+#include "tests/backend/sanitizer.hpp"
 #include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
@@ -179,7 +180,7 @@ TEST_CASE("persistent kernel: calls by some warps of each block") {
 }
 
 // Without a barrier, threads read the epoch word of a call while it is advanced: an intended data race.
-#if !defined(__SANITIZE_THREAD__)
+#if !MSCCLPP_TEST_TSAN
 TEST_CASE("persistent kernel: these checks detect calls without a barrier between them") {
   bool caught = false;
   for (int attempt = 0; attempt < 10 && !caught; ++attempt) {

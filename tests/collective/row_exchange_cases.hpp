@@ -13,6 +13,7 @@
 #include "mscclpp/collective/row_exchange.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 #include "tests/backend/backend.hpp"
+#include "tests/backend/sanitizer.hpp"
 #include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
@@ -282,7 +283,7 @@ struct UnclearedScratch : RowScratch<RowElement, RowDelivery::Redundant> {
 };
 
 // These have an intended data race.
-#if !defined(__SANITIZE_THREAD__)
+#if !MSCCLPP_TEST_TSAN
 TEST_CASE("row exchange: these checks detect missing waits") {
   RowParameters p = variedRows(3);
   for (std::size_t& rows : p.rows) rows = maxRows;

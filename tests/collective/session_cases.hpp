@@ -12,6 +12,7 @@
 #include "mscclpp/collective/tile_pipeline.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 #include "tests/backend/backend.hpp"
+#include "tests/backend/sanitizer.hpp"
 #include "tests/backend/test_data.hpp"
 
 namespace mscclpp::test {
@@ -490,7 +491,7 @@ TEST_CASE("sessions: all-gathers with transforms") {
 }
 
 // After a failed wait a call continues with meaningless data.
-#if !defined(__SANITIZE_THREAD__)
+#if !MSCCLPP_TEST_TSAN
 /// Rank 0 makes three calls, the first of which times out as rank 1 is late. Calls that succeed have right results.
 template <class Stages, SlotReuse reuse, class Expected>
 void checkCallsAfterFailure(const Expected& expected) {
@@ -743,7 +744,7 @@ struct RingsKind {
 struct RightRings : TileRings<1, SlotReuse::ByData> {};
 
 // These have an intended data race.
-#if !defined(__SANITIZE_THREAD__)
+#if !MSCCLPP_TEST_TSAN
 TEST_CASE("tile pipeline: these checks detect calls back to back that overwrite tiles which were not read") {
   const auto isWrong = [](auto kind) {
     SessionTester<decltype(kind)> tester(2, 1);

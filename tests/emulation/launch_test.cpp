@@ -15,6 +15,7 @@
 #include <tuple>
 
 #include "mscclpp/emulation/symmetric_buffers.hpp"
+#include "tests/backend/sanitizer.hpp"
 
 using namespace mscclpp;
 
@@ -87,7 +88,7 @@ TEST_CASE("launch: from threads of a launch, and from several threads at once") 
 }
 
 // ThreadSanitizer supports no threads in a forked child of a process that has several.
-#if !defined(__SANITIZE_THREAD__)
+#if !MSCCLPP_TEST_TSAN
 TEST_CASE("launch: a forked child starts threads of its own") {
   std::atomic<int> ran = 0;
   const auto launch = [&] { emulation::launch<1>({.threads = 2}, [&](int, const auto&) { ++ran; }); };

@@ -44,7 +44,7 @@ CollectiveCall withPointers(CollectiveCall call, Bytes& from, Bytes* to) {
 }  // namespace
 
 TEST_CASE("mixed calls of all collectives and algorithms back to back") {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
+#if MSCCLPP_TEST_TSAN || MSCCLPP_TEST_ASAN
   const std::uint64_t calls = soakCalls(detectsRaces ? 100 : 200);
 #else
   const std::uint64_t calls = soakCalls(600);

@@ -18,6 +18,7 @@
 #include "kernels/kernel_call.hpp"
 #include "mscclpp/collective/epoch.hpp"
 #include "mscclpp/host/communicator/wait_monitor.hpp"
+#include "tests/backend/sanitizer.hpp"
 #include "tests/host/spawned_ranks.hpp"
 
 using namespace mscclpp;
@@ -157,7 +158,7 @@ TEST_CASE("regions: mixed calls on the regions as they are") {
 }
 
 // Most of these have intended data races.
-#if !defined(__SANITIZE_THREAD__)
+#if !MSCCLPP_TEST_TSAN
 TEST_CASE("regions: these calls detect regions that are assigned wrongly") {
   const auto isDetected = [](const std::vector<Used>& used, const RegionOf& regionOf) {
     constexpr int calls = 2000;

@@ -11,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "tests/backend/sanitizer.hpp"
 #include "tests/host/process_resources.hpp"
 #include "tests/host/ranks.hpp"
 #include "tests/nccl/cpu_client.hpp"
@@ -173,7 +174,7 @@ TEST_CASE("ranks of a process do not wait for one that lacks open files") {
   CHECK(outcomes[0] == "");
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which need address space themselves
+#if !MSCCLPP_TEST_ASAN && !MSCCLPP_TEST_TSAN  // which need address space themselves
 TEST_CASE("ranks of a process do not wait for one that lacks a thread") {
   for (const int stacks : {0, 3, 9}) {  // those of the set-ups, and then those of the connections
     CAPTURE(stacks);

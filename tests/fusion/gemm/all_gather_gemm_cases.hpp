@@ -9,6 +9,7 @@
 #include "mscclpp/fusion/gemm/all_gather_gemm.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 #include "random_shapes.hpp"
+#include "tests/backend/sanitizer.hpp"
 
 namespace mscclpp::test {
 
@@ -191,7 +192,7 @@ TEST_CASE("all-gather and GEMM with a gated activation, of f16") {
 }
 
 // These have an intended data race.
-#if !defined(__SANITIZE_THREAD__)
+#if !MSCCLPP_TEST_TSAN
 TEST_CASE("all-gather and GEMM: the checks detect rows that count as arrived before they are") {
   using Scratch = GatherScratch<bf16>;
   const auto run = [](std::uint64_t epoch, int parts) {

@@ -7,6 +7,7 @@
 #include "gemm_reduce_tester.hpp"
 #include "mscclpp/fusion/gemm/gemm_packet_reduce.hpp"
 #include "random_shapes.hpp"
+#include "tests/backend/sanitizer.hpp"
 
 namespace mscclpp::test {
 
@@ -100,7 +101,7 @@ TEST_CASE("GEMM and all-reduce in packets: a late rank, and one that computes no
 }
 
 // These have an intended data race.
-#if !defined(__SANITIZE_THREAD__)
+#if !MSCCLPP_TEST_TSAN
 TEST_CASE("GEMM and all-reduce in packets: the checks detect packets that count before they arrive") {
   using C = SmallPacketGemm<bf16, RowDelivery::Redundant>;
   const auto run = [](const std::vector<std::uint64_t>& word) {

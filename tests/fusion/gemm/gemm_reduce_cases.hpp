@@ -7,6 +7,7 @@
 #include "gemm_reduce_tester.hpp"
 #include "mscclpp/fusion/gemm/gemm_reduce.hpp"
 #include "random_shapes.hpp"
+#include "tests/backend/sanitizer.hpp"
 
 namespace mscclpp::test {
 
@@ -75,7 +76,7 @@ TEST_CASE("GEMM and all-reduce, in one hop, of f16") {
 }
 
 // These have an intended data race.
-#if !defined(__SANITIZE_THREAD__)
+#if !MSCCLPP_TEST_TSAN
 TEST_CASE("GEMM and all-reduce: the checks detect a tile that counts before it is complete") {
   using Scratch = RowScratch<bf16, RowDelivery::ToAll>;
   constexpr int parts = 2;

@@ -16,6 +16,7 @@
 
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
+#include "tests/backend/sanitizer.hpp"
 #include "tests/host/ranks.hpp"
 
 using namespace mscclpp;
@@ -186,7 +187,7 @@ TEST_CASE("messages of any size arrive complete, in both directions at once") {
   requireSuccess(onThreads(2, [&](int rank) {
     TcpBootstrap bootstrap(rank, 2);
     bootstrap.initialize(id);
-    for (int size : {0, 1, 15, 4096, 1 << 20, (64 << 20) + 3}) {
+    for (int size : thinned({0, 1, 15, 4096, 1 << 20, (64 << 20) + 3}, {0, 1, 15, 4096, (16 << 20) + 3})) {
       const std::vector<char> sent = pattern(size, rank);
       std::vector<char> received(size);
       bootstrap.send(const_cast<char*>(sent.data()), size, 1 - rank, 0);
