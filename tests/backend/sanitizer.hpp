@@ -3,7 +3,7 @@
 
 #include <vector>
 
-// MSCCLPP_TEST_TSAN and MSCCLPP_TEST_ASAN are 1 under ThreadSanitizer and AddressSanitizer, 0 otherwise. g++ has a macro
+// MSCCLPP_TEST_TSAN and MSCCLPP_TEST_ASAN: 1 under ThreadSanitizer and AddressSanitizer, 0 otherwise. g++ has a macro
 // for each, clang a feature.
 #if defined(__has_feature)
 #define MSCCLPP_TEST_HAS_FEATURE(feature) __has_feature(feature)
