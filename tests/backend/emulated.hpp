@@ -1,6 +1,7 @@
 // The CPU backend of the device tests: emulated threads in ordinary memory.
 #pragma once
 
+#include <chrono>
 #include <cstring>
 #include <functional>
 #include <optional>
@@ -87,6 +88,7 @@ class EmulatedBackend {
             .ranks = shape.ranks,
             .blocks = shape.blocks,
             .threads = shape.warps * Width,
+            .timeout = std::chrono::seconds(60),  // a failed wait, which says more, comes first
             .sharedBytes = shape.sharedBytes,
         },
         body);

@@ -1,6 +1,7 @@
 // Mutants of the packet protocols, which the cases of the originals must detect.
 #include <doctest/doctest.h>
 
+#include <atomic>
 #include <functional>
 
 #include "exchange.hpp"
@@ -12,10 +13,13 @@
 namespace mscclpp::test {
 namespace {
 
+constexpr std::uint64_t firstDelay = 2'000'000;  // ns
+std::atomic<std::uint64_t> delayTime = firstDelay;
+
 // A delay between two stores, long enough for the peer to read in between.
 void delay() {
   const auto start = arch::nanoseconds();
-  while (arch::nanoseconds() - start < 2'000'000) arch::backoff(200);
+  while (arch::nanoseconds() - start < delayTime) arch::backoff(200);
 }
 
 // Whether this thread belongs to the rank whose data arrives late.
@@ -123,13 +127,16 @@ Outcome runExchange(std::size_t packs, int calls, int emptyByte, std::uint64_t t
 
 constexpr int neutralByte = 0x3c;
 
-/// Whether one of several runs gave wrong data: on a busy machine a reader may be late, and then the mutation has no
-/// effect.
+/// Whether one of several runs gave wrong data: on a busy machine a reader may be later than the delayed store, and then
+/// the mutation has no effect. Delays grow from run to run.
 bool isDetected(const std::function<Outcome()>& run) {
-  for (int i = 0; i < 50; ++i) {
-    if (run().wrong) return true;
+  bool detected = false;
+  for (std::uint64_t i = 0; i < 50 && !detected; ++i) {
+    delayTime = firstDelay * (i + 1);
+    detected = run().wrong;
   }
-  return false;
+  delayTime = firstDelay;
+  return detected;
 }
 
 }  // namespace

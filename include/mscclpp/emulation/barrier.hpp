@@ -49,8 +49,9 @@ class Barrier {
     anyVote_ = anyVote_ || vote;
     countArrival(threads);
     lock.unlock();
-    // Most waits end while the others of a warp or block get their turn. To sleep and be woken takes longer.
-    for (int yields = 0; yields < 16; ++yields) {
+    // Many waits end while the others of a warp or block get their turn. To sleep and be woken takes longer, but not on
+    // a busy machine, where the kernel punishes a thread that yields often.
+    for (int yields = 0; yields < 4; ++yields) {
       const Uses now = uses_.load(std::memory_order_acquire);
       if (now.count != before.count) return now.resultAfter(before);
       std::this_thread::yield();

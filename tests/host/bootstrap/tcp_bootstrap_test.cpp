@@ -23,6 +23,7 @@ using namespace mscclpp;
 using namespace std::chrono_literals;
 using test::onProcesses;
 using test::onThreads;
+using test::thinned;
 
 namespace {
 

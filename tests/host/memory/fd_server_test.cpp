@@ -92,7 +92,8 @@ TEST_CASE("a descriptor can be fetched until its registration ends") {
   CHECK(threadCountReturnsTo(threads));
 }
 
-TEST_CASE("a server whose thread is out of memory tells its peers and its owner, and is replaced") {
+TEST_CASE("a server whose thread is out of memory tells its peers and its owner, and is replaced" *
+          doctest::skip(!replacesNew)) {
   auto server = FdServer::ofProcess();
   const UniqueFd memory = memoryWith("secret");
   const auto registration = server->registerFd(memory.get(), nullptr);
@@ -287,7 +288,9 @@ TEST_CASE("a process that has no descriptors left gets an error at once") {
   for (int end : ends) ::close(end);
 }
 
-TEST_CASE("a forked child that closes its copies, or keeps them, does not affect the parent") {
+// ThreadSanitizer does not know the parent's threads in a forked child.
+TEST_CASE("a forked child that closes its copies, or keeps them, does not affect the parent" *
+          doctest::skip(detectsRaces)) {
   auto server = FdServer::create();
   const UniqueFd memory = memoryWith("secret");
   auto registration = server->registerFd(memory.get(), nullptr);

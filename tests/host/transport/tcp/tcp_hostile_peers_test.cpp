@@ -118,7 +118,8 @@ std::size_t residentPages() {
 
 }  // namespace
 
-TEST_CASE("a context whose thread is out of memory says so, and its peers' connections fail") {
+TEST_CASE("a context whose thread is out of memory says so, and its peers' connections fail" *
+          doctest::skip(!replacesNew)) {
   Job job;
   CHECK(job.works());
   const auto address = infoOf(job.pair.contexts[0]->createEndpoint(overTcp)).address;
@@ -507,7 +508,9 @@ std::chrono::nanoseconds cpuTime() {
 
 }  // namespace
 
-TEST_CASE("a forked child that destroys its copy of a connection does not consume the parent's replies") {
+// ThreadSanitizer does not know the parent's threads in a forked child.
+TEST_CASE("a forked child that destroys its copy of a connection does not consume the parent's replies" *
+          doctest::skip(detectsRaces)) {
   auto peer = std::make_unique<FakePeer>(10s);
   peer->issue();
   CHECK(peer->connection.completed() == 0);  // the query is in flight
