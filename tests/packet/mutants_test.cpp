@@ -127,8 +127,8 @@ Outcome runExchange(std::size_t packs, int calls, int emptyByte, std::uint64_t t
 
 constexpr int neutralByte = 0x3c;
 
-/// Whether one of several runs gave wrong data: on a busy machine a reader may be later than the delayed store, and then
-/// the mutation has no effect. Delays grow from run to run.
+/// Whether one of several runs gave wrong data: on a busy machine a reader may be later than the delayed store, and
+/// then the mutation has no effect. Delays grow from run to run.
 bool isDetected(const std::function<Outcome()>& run) {
   bool detected = false;
   for (std::uint64_t i = 0; i < 50 && !detected; ++i) {
