@@ -57,10 +57,8 @@ class Barrier {
       std::this_thread::yield();
     }
     lock.lock();
-    ++sleepers_;
     const bool ended = all_.wait_until(lock, std::chrono::steady_clock::now() + timeout_,
                                        [&] { return uses_.load(std::memory_order_relaxed).count != before.count; });
-    --sleepers_;
     if (!ended) {
       throw Deadlock("emulated threads did not all reach a sync(): " + std::to_string(arrived_) + " of " +
                      std::to_string(threads.count) + " arrived; every thread of a group must make the same calls");
@@ -89,7 +87,7 @@ class Barrier {
     if (++arrived_ < threads.count) return;
     arrived_ = 0;
     uses_.store(uses_.load(std::memory_order_relaxed).next(std::exchange(anyVote_, false)), std::memory_order_release);
-    if (sleepers_ != 0) all_.notify_all();
+    all_.notify_all();
   }
 
   static std::string describe(const ThreadSpan& threads) {
@@ -101,7 +99,6 @@ class Barrier {
   std::atomic<Uses> uses_{Uses{0, 0}};
   ThreadSpan threads_{0, 0};  ///< the current users
   int arrived_ = 0;
-  int sleepers_ = 0;
   bool anyVote_ = false;  ///< of those who have arrived
   std::chrono::seconds timeout_;
 };

@@ -6,8 +6,8 @@
 #include <condition_variable>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <thread>
-#include <utility>
 #include <vector>
 
 namespace mscclpp::emulation::detail {
@@ -62,7 +62,6 @@ class ThreadPool {
       {
         const std::lock_guard lock(mutex_);
         task_ = task;
-        hasTask_ = true;
       }
       started_.notify_one();
     }
@@ -76,15 +75,15 @@ class ThreadPool {
     }
     ThreadTask next() {
       std::unique_lock lock(mutex_);
-      started_.wait(lock, [this] { return hasTask_; });
-      hasTask_ = false;
-      return task_;
+      started_.wait(lock, [this] { return task_.has_value(); });
+      const ThreadTask task = *task_;
+      task_.reset();
+      return task;
     }
 
     std::mutex mutex_;
     std::condition_variable started_;
-    ThreadTask task_{};
-    bool hasTask_ = false;
+    std::optional<ThreadTask> task_;
     std::thread thread_;  // the last member: it uses the others
   };
 
