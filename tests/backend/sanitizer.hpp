@@ -1,10 +1,9 @@
-// Which sanitizer a test runs under, and what it leaves out there.
+// Whether a test runs under ThreadSanitizer, and what it leaves out there.
 #pragma once
 
 #include <vector>
 
-// MSCCLPP_TEST_TSAN and MSCCLPP_TEST_ASAN: 1 under ThreadSanitizer and AddressSanitizer, 0 otherwise. g++ has a macro
-// for each, clang a feature.
+// MSCCLPP_TEST_TSAN: 1 under ThreadSanitizer, 0 otherwise. g++ has a macro for it, clang a feature.
 #if defined(__has_feature)
 #define MSCCLPP_TEST_HAS_FEATURE(feature) __has_feature(feature)
 #else
@@ -14,11 +13,6 @@
 #define MSCCLPP_TEST_TSAN 1
 #else
 #define MSCCLPP_TEST_TSAN 0
-#endif
-#if defined(__SANITIZE_ADDRESS__) || MSCCLPP_TEST_HAS_FEATURE(address_sanitizer)
-#define MSCCLPP_TEST_ASAN 1
-#else
-#define MSCCLPP_TEST_ASAN 0
 #endif
 
 namespace mscclpp::test {

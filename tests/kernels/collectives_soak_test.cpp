@@ -44,11 +44,7 @@ CollectiveCall withPointers(CollectiveCall call, Bytes& from, Bytes* to) {
 }  // namespace
 
 TEST_CASE("mixed calls of all collectives and algorithms back to back") {
-#if MSCCLPP_TEST_TSAN || MSCCLPP_TEST_ASAN
-  const std::uint64_t calls = soakCalls(detectsRaces ? 100 : 200);
-#else
-  const std::uint64_t calls = soakCalls(600);
-#endif
+  const std::uint64_t calls = soakCalls(detectsRaces ? 100 : 600);
   for (const int ranks : {2, 3, 4, 5}) {
     CAPTURE(ranks);
     runAsThreads(ranks, [&](std::shared_ptr<Bootstrap> bootstrap) {
