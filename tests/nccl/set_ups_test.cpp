@@ -174,7 +174,8 @@ TEST_CASE("ranks of a process do not wait for one that lacks open files") {
   CHECK(outcomes[0] == "");
 }
 
-#if !defined(__SANITIZE_ADDRESS__) && !MSCCLPP_TEST_TSAN  // which need address space themselves; clang's, little
+// Sanitizers need address space themselves; clang's AddressSanitizer leaves enough.
+#if !defined(__SANITIZE_ADDRESS__) && !MSCCLPP_TEST_TSAN
 TEST_CASE("ranks of a process do not wait for one that lacks a thread") {
   for (const int stacks : {0, 3, 9}) {  // those of the set-ups, and then those of the connections
     CAPTURE(stacks);
