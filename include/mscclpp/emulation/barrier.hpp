@@ -49,12 +49,23 @@ class Barrier {
     anyVote_ = anyVote_ || vote;
     countArrival(threads);
     lock.unlock();
-    // Many waits end while the others of a warp or block get their turn. To sleep and be woken takes longer, but not on
-    // a busy machine, where the kernel punishes a thread that yields often.
-    for (int yields = 0; yields < 4; ++yields) {
-      const Uses now = uses_.load(std::memory_order_acquire);
-      if (now.count != before.count) return now.resultAfter(before);
-      std::this_thread::yield();
+    // Many waits end while the others of a warp or block get their turn, and to sleep and be woken takes longer. But
+    // where other processes compete for the cores, a yield lasts until they have used up their time: this thread sleeps
+    // in its next waits then, and tries again later.
+    static thread_local int sleepingWaits = 0;
+    if (sleepingWaits > 0) {
+      --sleepingWaits;
+    } else {
+      for (int yields = 0; yields < 4; ++yields) {
+        const Uses now = uses_.load(std::memory_order_acquire);
+        if (now.count != before.count) return now.resultAfter(before);
+        const auto start = std::chrono::steady_clock::now();
+        std::this_thread::yield();
+        if (std::chrono::steady_clock::now() - start > slowYield) {
+          sleepingWaits = 200;
+          break;
+        }
+      }
     }
     lock.lock();
     const bool ended = all_.wait_until(lock, std::chrono::steady_clock::now() + timeout_,
@@ -67,6 +78,9 @@ class Barrier {
   }
 
  private:
+  /// A yield takes some microseconds where only the threads of a launch want the cores.
+  static constexpr std::chrono::milliseconds slowYield{2};
+
   /// The uses that have ended, in one word, so that a thread that wakes up late, after others have used the barrier
   /// again, finds the result of its own.
   struct alignas(8) Uses {  // lock-free, also by clang
