@@ -17,9 +17,10 @@ void gather(ProcessGroup& group) {
   gpuMemcpy(input.data(), values.data(), values.size());
   cudaStream_t stream = nullptr;
   MSCCLPP_CUDATHROW(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
+  // Not bytes(): those of the allocation, which are more.
   const auto execute = [&] {
-    executor.execute(group.rank(), input.data(), output.data(), input.bytes(), output.bytes(), DataType::FLOAT32, plan,
-                     stream);
+    executor.execute(group.rank(), input.data(), output.data(), input.nelems() * sizeof(float),
+                     output.nelems() * sizeof(float), DataType::FLOAT32, plan, stream);
   };
   execute();
   MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
@@ -32,7 +33,7 @@ void gather(ProcessGroup& group) {
   for (int i = 0; i < 3; ++i) MSCCLPP_CUDATHROW(cudaGraphLaunch(replay, stream));
   MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
   executor.check();
-  std::vector<float> result(output.bytes() / sizeof(float));
+  std::vector<float> result(output.nelems());
   gpuMemcpy(result.data(), output.data(), result.size());
   example::check(result, group.rank(), group.size());
   communicator->bootstrap()->barrier();  // no rank frees what the executor has while others still use it

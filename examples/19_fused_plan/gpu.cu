@@ -31,8 +31,8 @@ void run(ProcessGroup& group) {
     MSCCLPP_CUDATHROW(cudaGetLastError());
   };
   for (int call = 0; call < 3; ++call) {
-    executor.execute(group.rank(), input.data(), output.data(), input.bytes(), output.bytes(), DataType::FLOAT32, plan,
-                     stream, launch);
+    executor.execute(group.rank(), input.data(), output.data(), input.nelems() * sizeof(float),
+                     output.nelems() * sizeof(float), DataType::FLOAT32, plan, stream, launch);
     MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
     executor.check();
     std::vector<float> result(example::count);
