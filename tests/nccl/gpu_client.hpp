@@ -30,6 +30,8 @@ struct GpuClient {
       requireCuda(cudaMalloc(&data, bytes.empty() ? 1 : bytes.size()), "cudaMalloc");
       data_ = {data, [](void* memory) { static_cast<void>(cudaFree(memory)); }};
       requireCuda(cudaMemcpy(data, bytes.data(), bytes.size(), cudaMemcpyHostToDevice), "cudaMemcpy");
+      // cudaMemcpy from pageable memory may return before the bytes have arrived, and calls are on other streams.
+      requireCuda(cudaStreamSynchronize(nullptr), "cudaStreamSynchronize");
     }
     unsigned char* data() { return static_cast<unsigned char*>(data_.get()); }
     Bytes read() const { return readFrom(data_.get(), bytes_); }
