@@ -1,7 +1,13 @@
 #include "kernels/nccl/sibling_resources.hpp"
 
+#include <chrono>
+#include <exception>
+#include <future>
 #include <map>
+#include <thread>
 #include <utility>
+
+#include "kernels/nccl/device.hpp"
 
 namespace mscclpp::nccl {
 
@@ -12,6 +18,9 @@ struct Sets {
   std::map<RankSet::Key, std::weak_ptr<SiblingResources>> sets;
 };
 
+/// Longer than a release takes that nothing holds up.
+constexpr std::chrono::milliseconds longestRelease{500};
+
 }  // namespace
 
 std::shared_ptr<SiblingResources> SiblingResources::of(const RankSet::Key& key) {
@@ -21,6 +30,27 @@ std::shared_ptr<SiblingResources> SiblingResources::of(const RankSet::Key& key) 
   auto found = all->sets[key].lock();
   if (!found) all->sets[key] = found = std::make_shared<SiblingResources>();
   return found;
+}
+
+SiblingResources::~SiblingResources() {
+  if (kept_.size() < 2 || deviceType() != DeviceType::GPU) return;
+  const auto kept = std::make_shared<std::vector<std::shared_ptr<void>>>(std::move(kept_));
+  try {
+    const auto released = std::make_shared<std::promise<void>>();
+    const auto end = released->get_future();
+    // Its device is that of this thread, since a call of CUDA would make a context on the first one.
+    std::thread([kept, released, device = currentDevice()] {
+      try {
+        const DeviceScope scope(device);
+        kept->clear();
+      } catch (const std::exception&) {  // the driver is unloading
+      }
+      released->set_value();
+    }).detach();
+    static_cast<void>(end.wait_for(longestRelease));
+  } catch (const std::exception&) {  // no thread can be started: by this one
+    kept->clear();
+  }
 }
 
 void SiblingResources::keep(std::shared_ptr<void> resource) {
