@@ -4,9 +4,9 @@
 #include <exception>
 #include <future>
 #include <map>
-#include <thread>
 #include <utility>
 
+#include "host/base/service_thread.hpp"
 #include "kernels/nccl/device.hpp"
 
 namespace mscclpp::nccl {
@@ -33,23 +33,25 @@ std::shared_ptr<SiblingResources> SiblingResources::of(const RankSet::Key& key) 
 }
 
 SiblingResources::~SiblingResources() {
-  if (kept_.size() < 2 || deviceType() != DeviceType::GPU) return;
-  const auto kept = std::make_shared<std::vector<std::shared_ptr<void>>>(std::move(kept_));
   try {
-    const auto released = std::make_shared<std::promise<void>>();
-    const auto end = released->get_future();
-    // Its device is that of this thread, since a call of CUDA would make a context on the first one.
-    std::thread([kept, released, device = currentDevice()] {
-      try {
-        const DeviceScope scope(device);
-        kept->clear();
-      } catch (const std::exception&) {  // the driver is unloading
-      }
-      released->set_value();
-    }).detach();
+    if (kept_.size() < 2 || deviceType() != DeviceType::GPU) return;
+    std::promise<void> released;
+    const auto end = released.get_future();
+    // The thread, or if it cannot be started this one, releases what its body holds. Its device is that of this thread,
+    // since a call of CUDA would make a context on the first one.
+    mscclpp::detail::startServiceThread(
+        "mscclpp-free",
+        [kept = std::move(kept_), released = std::move(released), device = currentDevice()]() mutable {
+          try {
+            const DeviceScope scope(device);
+            kept.clear();
+          } catch (const std::exception&) {  // the driver is unloading
+          }
+          released.set_value();
+        })
+        .detach();
     static_cast<void>(end.wait_for(longestRelease));
-  } catch (const std::exception&) {  // no thread can be started: by this one
-    kept->clear();
+  } catch (const std::exception&) {  // no device, or no thread: this one releases them
   }
 }
 

@@ -96,22 +96,18 @@ TEST_CASE("graphs replay calls, between eager calls and on several streams") {
     });
     const Bytes sum = encode(ncclFloat32, reducedValues(ncclSum, false, c.ranks, 0, count, 0));
     GpuClient::Stream other;
-    cudaEvent_t launched = nullptr;
-    requireCuda(cudaEventCreateWithFlags(&launched, cudaEventDisableTiming), "cudaEventCreate");
     for (int round = 0; round < 20; ++round) {
       requireCuda(cudaMemsetAsync(output.data(), 0xa5, count * 4, c.stream.get()), "cudaMemsetAsync");
       requireCuda(cudaMemsetAsync(received.data(), 0xa5, count * 4, c.stream.get()), "cudaMemsetAsync");
       graph.launch(c.stream.get());
       auto eager = c.poisoned(count * 4);
-      requireCuda(cudaEventRecord(launched, c.stream.get()), "cudaEventRecord");
-      requireCuda(cudaStreamWaitEvent(other.get(), launched), "cudaStreamWaitEvent");
+      other.waitFor(c.stream);
       require(ncclAllReduce(input.data(), eager.data(), count, ncclFloat32, ncclSum, c.comm, other.get()), "sum");
       other.synchronize();
       requireSame(eager.read(), sum, [] { return "an eager call on another stream"; });
       requireSame(c.read(output), sum, [] { return "an all-reduce of a graph"; });
       requireSame(c.read(received), sum, [] { return "a message of a graph"; });
     }
-    requireCuda(cudaEventDestroy(launched), "cudaEventDestroy");
   });
 }
 

@@ -55,6 +55,14 @@ struct GpuClient {
     }
     cudaStream_t get() const { return stream_.get(); }
     void synchronize() const { requireCuda(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize"); }
+    /// What is enqueued here from now on begins after all that is in `other` now.
+    void waitFor(const Stream& other) const {
+      cudaEvent_t reached = nullptr;
+      requireCuda(cudaEventCreateWithFlags(&reached, cudaEventDisableTiming), "cudaEventCreate");
+      const std::unique_ptr<CUevent_st, decltype(&cudaEventDestroy)> owner(reached, &cudaEventDestroy);
+      requireCuda(cudaEventRecord(reached, other.get()), "cudaEventRecord");
+      requireCuda(cudaStreamWaitEvent(get(), reached), "cudaStreamWaitEvent");
+    }
 
    private:
     std::shared_ptr<CUstream_st> stream_;

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -49,24 +50,7 @@ class Barrier {
     anyVote_ = anyVote_ || vote;
     countArrival(threads);
     lock.unlock();
-    // Many waits end while the others of a warp or block get their turn, and to sleep and be woken takes longer. But
-    // where other processes compete for the cores, a yield lasts until they have used up their time: this thread sleeps
-    // in its next waits then, and tries again later.
-    static thread_local int sleepingWaits = 0;
-    if (sleepingWaits > 0) {
-      --sleepingWaits;
-    } else {
-      for (int yields = 0; yields < 4; ++yields) {
-        const Uses now = uses_.load(std::memory_order_acquire);
-        if (now.count != before.count) return now.resultAfter(before);
-        const auto start = std::chrono::steady_clock::now();
-        std::this_thread::yield();
-        if (std::chrono::steady_clock::now() - start > slowYield) {
-          sleepingWaits = 200;
-          break;
-        }
-      }
-    }
+    if (const std::optional<bool> result = resultWhileYielding(before)) return *result;
     lock.lock();
     const bool ended = all_.wait_until(lock, std::chrono::steady_clock::now() + timeout_,
                                        [&] { return uses_.load(std::memory_order_relaxed).count != before.count; });
@@ -90,6 +74,27 @@ class Barrier {
     /// The result of the first use that ended after `before`.
     bool resultAfter(const Uses& before) const { return (results >> (count - before.count - 1)) % 2 != 0; }
   };
+
+  /// The result of the first use that ended after `before`, if it ends soon. Many waits end while the others of a warp or
+  /// block get their turn, and to sleep and be woken takes longer. But where other processes compete for the cores, a
+  /// yield lasts until they have used up their time: then this thread sleeps in its next waits, and tries again later.
+  std::optional<bool> resultWhileYielding(const Uses& before) const {
+    static thread_local int sleepingWaits = 0;
+    if (sleepingWaits > 0) {
+      --sleepingWaits;
+      return {};
+    }
+    for (int yields = 0; yields < 4; ++yields) {
+      const Uses now = uses_.load(std::memory_order_acquire);
+      if (now.count != before.count) return now.resultAfter(before);
+      const auto start = std::chrono::steady_clock::now();
+      std::this_thread::yield();
+      if (std::chrono::steady_clock::now() - start <= slowYield) continue;
+      sleepingWaits = 200;
+      return {};
+    }
+    return {};
+  }
 
   /// Called with the lock held. The last to arrive wakes the others.
   void countArrival(const ThreadSpan& threads) {
