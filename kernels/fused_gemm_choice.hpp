@@ -106,6 +106,52 @@ struct GemmPlace {
   int ranks;
 };
 
+/// How a call runs in kernels of CUTLASS.
+struct CutlassGemmPlan {
+  int tile;           ///< of cutlassGemmTiles
+  int sendingBlocks;  ///< blocks that only send (RowExchangeKernel); 0: each block sends what it computes
+  double time;        ///< microseconds of what is computed and sent
+};
+
+/// Bytes that a sending block sends in a microsecond beside a multiplication: contributions, and with them the sums of
+/// an all-reduce, whose rows are bulk copies of their own. Measured between two H200.
+inline constexpr double sentContributions = 34e3, sentSums = 19e3;
+
+/// What sending blocks have to gain by an estimate.
+inline constexpr double leastSendingGain = 1.05;
+
+/// The plan that is estimated to be the fastest, for a place with kernels of CUTLASS.
+inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& layer, std::size_t rows) {
+  const auto size = [](std::size_t value) { return static_cast<int>(value); };
+  const int m = size(rows), n = size(layer.width), k = size(layer.depth), blocks = place.cutlassBlocks;
+  const double weights = 2.0 * static_cast<double>(layer.width) * static_cast<double>(layer.depth);
+  const auto time = [&](int tile, int computing) {
+    return std::max(place.rates.cutlassTiles * cutlassTime(tile, m, n, k, computing) / 1000,
+                    weights / place.rates.cublas.bytes);
+  };
+  const bool gathers = layer.collective == GemmCollective::AllGather;
+  const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
+  const double message = 2.0 * static_cast<double>(rows) * static_cast<double>(gathers ? layer.depth : layer.width);
+  const double sent = message * (place.ranks - 1) / place.ranks * (reducesToAll ? 2 : 1);
+  // What crosses the link hides behind the tiles, the better the more one of them outlasts the other: in a block that
+  // computes, stores for the link are in the way of the loads of the multiplication.
+  const int tile = cutlassGemmTileFor(m, n, k, blocks);
+  const CutlassGemmPlan plain{tile, 0, std::hypot(time(tile, blocks), sent / gemmLinkBytes)};
+  CutlassGemmPlan best = plain;
+  if (gathers) return best;
+  // With the narrow tile one is summed while the next is multiplied; but the rows of sums are longer in a wide one.
+  const int sendingTile = cutlassGemmTiles[reducesToAll ? 0 : 1];
+  const CutlassTile& shape = cutlassTiles[sendingTile];
+  const int cluster = shape.clusterRows * shape.clusterColumns;
+  for (int sending = cluster; sending <= blocks / 4; sending += cluster) {
+    const double rate = std::min(gemmLinkBytes, sending * (reducesToAll ? sentSums : sentContributions));
+    const double computed = time(sendingTile, blocks - sending);
+    const double both = std::pow(std::pow(computed, 4) + std::pow(sent / rate, 4), 0.25);
+    if (both < best.time && leastSendingGain * both < plain.time) best = {sendingTile, sending, both};
+  }
+  return best;
+}
+
 /// Microseconds of each form of a call.
 struct GemmEstimate {
   double fused;
@@ -158,25 +204,16 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   constexpr double lastRows = 1024;
   const double hops = reducesToAll && !takesOneHop ? 2 : 1;
 
-  // With CUTLASS, what crosses the link hides behind the tiles, the better the more one of them outlasts the other.
-  // What does not: with few rows the way of the tiles to their sums, and in two hops the results of the last rows, and
-  // those of other ranks that are stored after the last tile.
+  // With CUTLASS there are besides: with few rows the way of the tiles to their sums, and in two hops the results of the
+  // last rows, and those of other ranks that are stored after the last tile.
   constexpr double lastSums = 15, lastSumRows = 512, lastResults = 10, lastResultRows = 2048;
-  double tiles = std::numeric_limits<double>::infinity();
-  if (place.cutlassBlocks > 0) {
-    const auto size = [](std::size_t value) { return static_cast<int>(value); };
-    const int m = size(rows), n = size(layer.width), k = size(layer.depth);
-    const int chosen = cutlassGemmTileFor(m, n, k, place.cutlassBlocks);
-    tiles = rates.cutlassTiles * cutlassTime(chosen, m, n, k, place.cutlassBlocks) / 1000;
-  }
-  const double oneHop = message * share / linkBytes;
+  const double tiles =
+      place.cutlassBlocks > 0 ? planCutlassGemm(place, layer, rows).time : std::numeric_limits<double>::infinity();
   // A norm begins when all tiles of a row have been counted, and lasts as long as a warp needs for a row.
   const double norm = layer.hasNorm ? fusedNorm : 0, serialNorm = layer.hasNorm ? collectiveNorm : 0;
   return {std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes +
               hops * hop + norm,
-          rates.cutlassStart +
-              std::hypot(std::max(tiles, weights / rates.cublas.bytes), oneHop * (reducesToAll ? 2 : 1)) +
-              (gathers ? 0 : lastSums * std::min(1.0, lastSumRows / d(rows))) +
+          rates.cutlassStart + tiles + (gathers ? 0 : lastSums * std::min(1.0, lastSumRows / d(rows))) +
               (reducesToAll ? lastResults * std::min(1.0, d(rows) / lastResultRows) + message / rates.results : 0),
           gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes};
 }

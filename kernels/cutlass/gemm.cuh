@@ -91,22 +91,27 @@ class CutlassGemm : public GemmKernel {
   };
 
  public:
-  CutlassGemm(Communicator& communicator, const GemmLayer& layer, std::size_t maxRows)
-      : layer_(layer),
+  CutlassGemm(Communicator& communicator, const GemmPlace& place, const GemmLayer& layer, std::size_t maxRows)
+      : place_(place),
+        layer_(layer),
         blocks_(agreedBlocks(communicator)),
         state_(communicator, DeviceType::GPU, scratchFor(layer, maxRows), maxRows) {}
 
   void run(const FusedGemmCall& call, int blocks, KernelStart /*start*/) const override {
-    const int most = std::min(blocks, blocks_);
-    // Slots and flags are those of tiles: the tile follows from what all ranks have alike.
-    const std::size_t depth = gathers ? call.depth : layer_.depth;
-    const int tile =
-        cutlassGemmTileFor(detail::sizeOf(call.rows), detail::sizeOf(call.width), detail::sizeOf(depth), most);
+    GemmPlace place = place_;
+    place.cutlassBlocks = std::min(blocks, blocks_);
+    // Slots and flags are those of tiles: the plan follows from what all ranks have alike.
+    GemmLayer sizes = layer_;
+    sizes.width = call.width;
+    if (gathers) sizes.depth = call.depth;
+    for (const std::size_t size : {call.rows, sizes.width, sizes.depth}) detail::sizeOf(size);
+    const CutlassGemmPlan plan = planCutlassGemm(place, sizes, call.rows);
     // An all-gather begins with own rows, an exchange with those of other ranks.
     const auto rowTiles = static_cast<int>(ceilDivide(call.rows, std::size_t{cutlassGemmTileRows}));
     const int first = gathers ? rowTiles / ranks : rowTiles - rowTiles / ranks;
-    const int swizzle = cutlassGemmSwizzle(tile, detail::sizeOf(call.rows), detail::sizeOf(call.width), first);
-    tile == cutlassGemmTiles[0] ? enqueue<Kernel<0>>(call, most, swizzle) : enqueue<Kernel<1>>(call, most, swizzle);
+    const int swizzle = cutlassGemmSwizzle(plan.tile, detail::sizeOf(call.rows), detail::sizeOf(call.width), first);
+    const Launch launch{place.cutlassBlocks, plan.sendingBlocks, swizzle};
+    plan.tile == cutlassGemmTiles[0] ? enqueue<Kernel<0>>(call, launch) : enqueue<Kernel<1>>(call, launch);
   }
   void check() const override { state_.check(); }
 
@@ -158,8 +163,11 @@ class CutlassGemm : public GemmKernel {
     return std::min(clusters * static_cast<int>(cute::size(Cluster{})), maxBlocks);
   }
 
+  struct Launch {
+    int blocks, sendingBlocks, swizzle;
+  };
   template <class K>
-  void enqueue(const FusedGemmCall& call, int blocks, int swizzle) const {
+  void enqueue(const FusedGemmCall& call, const Launch& launch) const {
     auto args = state_.args(call.rows);
     const auto slice =
         steppedPart(call.rows, ceilDivide(call.rows, std::size_t{ranks}), static_cast<std::size_t>(args.team.rank()));
@@ -175,10 +183,11 @@ class CutlassGemm : public GemmKernel {
     arguments.mainloop.ptr_B = static_cast<const Element*>(weight.data());
     arguments.mainloop.dB = {static_cast<std::int64_t>(depth), cute::Int<1>{}, 0};
     arguments.epilogue.thread.alpha = 1.0f;
-    arguments.hw_info.sm_count = blocks;
+    arguments.hw_info.sm_count = launch.blocks;
     arguments.hw_info.max_active_clusters =
-        blocks / static_cast<int>(cute::size(typename K::DispatchPolicy::ClusterShape{}));
-    arguments.scheduler.max_swizzle_size = swizzle;
+        launch.blocks / static_cast<int>(cute::size(typename K::DispatchPolicy::ClusterShape{}));
+    arguments.scheduler.max_swizzle_size = launch.swizzle;
+    arguments.scheduler.sendingBlocks = launch.sendingBlocks;
     if constexpr (gathers) {
       args.scratch.slice = ceilDivide(call.rows, std::size_t{ranks});
       const bool isWhole = args.scratch.slice % cutlassGemmTileRows == 0;
@@ -221,14 +230,16 @@ class CutlassGemm : public GemmKernel {
     detail::require(Adapter::run(params, stream));
   }
 
+  GemmPlace place_;
   GemmLayer layer_;
   int blocks_;  ///< resident at once, on every rank
   CollectiveState<Exchange> state_;
 };
 
 template <GemmCollective collective, int ranks>
-std::unique_ptr<GemmKernel> makeCutlassGemm(Communicator& communicator, const GemmLayer& layer, std::size_t maxRows) {
-  return std::make_unique<CutlassGemm<collective, ranks>>(communicator, layer, maxRows);
+std::unique_ptr<GemmKernel> makeCutlassGemm(Communicator& communicator, const GemmPlace& place, const GemmLayer& layer,
+                                            std::size_t maxRows) {
+  return std::make_unique<CutlassGemm<collective, ranks>>(communicator, place, layer, maxRows);
 }
 
 }  // namespace mscclpp::kernels

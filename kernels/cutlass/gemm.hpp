@@ -6,21 +6,24 @@
 #include <memory>
 
 #include "kernels/fused_gemm.hpp"
+#include "kernels/fused_gemm_choice.hpp"
 
 namespace mscclpp::kernels {
 
-/// Makes the kernels of one collective, collectively, for calls of up to maxRows rows that cutlassAccepts()
-/// (kernels/fused_gemm_choice.hpp). All ranks pass the same layer here, and the same most blocks to each call. Arrays
+/// Makes the kernels of one collective, collectively, for calls of up to maxRows rows that cutlassAccepts(), each of
+/// which runs as planCutlassGemm() says. All ranks pass the same place and layer here, and the same most blocks to each
+/// call. Arrays
 /// may lie anywhere, and the sizes that the layer lets change from call to call may be any that are an int: arrays that
 /// TMA cannot read or write are copied, in memory of the stream.
-using MakeCutlassGemm = std::unique_ptr<GemmKernel> (*)(Communicator& communicator, const GemmLayer& layer,
-                                                        std::size_t maxRows);
+using MakeCutlassGemm = std::unique_ptr<GemmKernel> (*)(Communicator& communicator, const GemmPlace& place,
+                                                        const GemmLayer& layer, std::size_t maxRows);
 
 /// Null if the kernels for so many ranks are not compiled.
 MakeCutlassGemm findCutlassGemm(GemmCollective collective, int ranks);
 
 template <GemmCollective collective, int ranks>
-std::unique_ptr<GemmKernel> makeCutlassGemm(Communicator& communicator, const GemmLayer& layer, std::size_t maxRows);
+std::unique_ptr<GemmKernel> makeCutlassGemm(Communicator& communicator, const GemmPlace& place, const GemmLayer& layer,
+                                            std::size_t maxRows);
 
 /// The blocks of such a kernel that certainly have room where a GpuBudget gives it `slots` of the multiprocessors; 0:
 /// too few to be worth it. Its blocks come in pairs on one of the GPU's 8 groups of multiprocessors (GPC), on each of

@@ -197,7 +197,7 @@ class GpuFusedGemm : public FusedGemm {
         break;
     }
     const std::size_t rows = mostRows(GemmForm::Cutlass, 1, layer.maxRows);
-    if (rows > 0) cutlass_ = findCutlassGemm(layer.collective, ranks_)(communicator, decisive_.layer, rows);
+    if (rows > 0) cutlass_ = findCutlassGemm(layer.collective, ranks_)(communicator, place(), decisive_.layer, rows);
   }
 
   void run(const FusedGemmCall& given) const override {
@@ -218,9 +218,8 @@ class GpuFusedGemm : public FusedGemm {
     turn.end();
   }
   GemmForm form(std::size_t rows) const override {
-    const GemmPlace place{gemmRates[decisive_.rates], decisive_.cutlassBlocks, ranks_};
-    return chooseGemm(estimateGemm(place, decisive_.layer, rows),
-                      formsOf(place, decisive_.layer, rows, serial_ != nullptr), decisive_.preferred);
+    return chooseGemm(estimateGemm(place(), decisive_.layer, rows),
+                      formsOf(place(), decisive_.layer, rows, serial_ != nullptr), decisive_.preferred);
   }
   void check() const override {
     for (const auto& entry : kernels_) entry.kernel->check();
@@ -244,6 +243,8 @@ class GpuFusedGemm : public FusedGemm {
     std::optional<GemmForm> preferred;
   };
   static_assert(std::is_trivially_copyable_v<Decisive>);
+
+  GemmPlace place() const { return {gemmRates[decisive_.rates], decisive_.cutlassBlocks, ranks_}; }
 
   /// All ranks take the same form of each call: one that all ranks have, by rank 0's rates and layer, of which other
   /// ranks may have more or fewer columns.

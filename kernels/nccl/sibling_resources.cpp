@@ -39,17 +39,15 @@ SiblingResources::~SiblingResources() {
     const auto end = released.get_future();
     // The thread, or if it cannot be started this one, releases what its body holds. Its device is that of this thread,
     // since a call of CUDA would make a context on the first one.
-    mscclpp::detail::startServiceThread(
-        "mscclpp-free",
-        [kept = std::move(kept_), released = std::move(released), device = currentDevice()]() mutable {
-          try {
-            const DeviceScope scope(device);
-            kept.clear();
-          } catch (const std::exception&) {  // the driver is unloading
-          }
-          released.set_value();
-        })
-        .detach();
+    mscclpp::detail::startServiceThread("mscclpp-free", [kept = std::move(kept_), released = std::move(released),
+                                                         device = currentDevice()]() mutable {
+      try {
+        const DeviceScope scope(device);
+        kept.clear();
+      } catch (const std::exception&) {  // the driver is unloading
+      }
+      released.set_value();
+    }).detach();
     static_cast<void>(end.wait_for(longestRelease));
   } catch (const std::exception&) {  // no device, or no thread: this one releases them
   }

@@ -123,6 +123,14 @@ class RowContribution {
                                                              epoch_);
     }
   }
+  /// The same by one thread, relaxed, after a system-wide fence of the caller's, which several pieces may share. to: the
+  /// rank that gets the piece; negative: all others.
+  MSCCLPP_INLINE void announcePiece(int to, std::size_t flag) const {
+    if (hasStopped_ || args_.epochs.hasStopped(epoch_ + 1)) return;
+    for (int i = 0; i < (to < 0 ? team().size() - 1 : 1); ++i) {
+      arch::store<arch::Order::Relaxed, arch::Scope::System>(flagAt(to < 0 ? team().peer(i) : to, flag), epoch_);
+    }
+  }
   /// Waits until all `parts` parts of a piece have been announced to this rank: the contributions of all other ranks,
   /// or the result, as above. flagOf(from): the flag of the first part of rank `from`, which those of the other parts
   /// follow. Called by all lanes of a warp. blockIndex: of the block of threads. Returns whether they arrived, the same

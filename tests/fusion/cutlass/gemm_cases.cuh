@@ -124,9 +124,10 @@ bool isGemmSum(const GemmShape& shape, const std::vector<GemmInputs>& ranks, con
 }
 
 /// Runs calls of different lengths on one scratch, and checks the whole outputs of all ranks. Kernel: a
-/// RowExchangeKernel. scales(arguments, rowScales, columnScales) sets the scales of the epilogue.
+/// RowExchangeKernel. scales(arguments, rowScales, columnScales) sets the scales of the epilogue. sendingBlocks: in
+/// every second call; in the others, each block sends its own tiles.
 template <class Kernel, int Ranks, class SetScales>
-void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetScales& setScales) {
+void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetScales& setScales, int sendingBlocks = 0) {
   using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
   using ElementA = typename Kernel::ElementA;
   using ElementB = typename Kernel::ElementB;
@@ -194,6 +195,7 @@ void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetSca
                                       Kernel::outputRows(exchange.count, rank).size(), rowsB)};
         // Ranks that share a GPU must be resident together.
         arguments.hw_info.sm_count = perGpu > 1 ? 32 : 0;
+        arguments.scheduler.sendingBlocks = call % 2 == 0 ? sendingBlocks : 0;
         REQUIRE(Gemm::can_implement(arguments) == cutlass::Status::kSuccess);
         REQUIRE(gemms[static_cast<std::size_t>(rank)].initialize(arguments) == cutlass::Status::kSuccess);
       }
@@ -228,10 +230,19 @@ void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetSca
   }
 }
 
+/// Whether a kernel takes so many sending blocks; the rest of its arguments do not matter.
+template <class Kernel>
+bool acceptsSendingBlocks(int sendingBlocks, int blocks = 0) {
+  typename Kernel::Arguments arguments{};
+  arguments.hw_info.sm_count = blocks;
+  arguments.scheduler.sendingBlocks = sendingBlocks;
+  return Kernel::acceptsSendingBlocks(arguments);
+}
+
 /// The same with random shapes. Few steps each: what varies are edges, and the numbers of tiles. The columns of a
 /// scratch are fixed.
 template <class Kernel, int Ranks, class SetScales>
-void checkRandomGemms(unsigned seed, const SetScales& setScales) {
+void checkRandomGemms(unsigned seed, const SetScales& setScales, int sendingBlocks = 0) {
   constexpr int widths = 10;
   std::mt19937 random(seed);
   const auto atMost = [&](int most) { return static_cast<int>(random() % static_cast<unsigned>(most)) + 1; };
@@ -239,7 +250,7 @@ void checkRandomGemms(unsigned seed, const SetScales& setScales) {
     std::vector<GemmShape> shapes(static_cast<std::size_t>(std::max(1, randomShapes() / widths)));
     const int n = 8 * atMost(50);
     for (GemmShape& shape : shapes) shape = {atMost(300), n, 8 * atMost(9)};
-    checkGemm<Kernel, Ranks>(shapes, false, setScales);
+    checkGemm<Kernel, Ranks>(shapes, false, setScales, sendingBlocks);
   }
 }
 

@@ -21,3 +21,9 @@ TEST_CASE("CUTLASS: GEMM in fp8 with scales of rows and columns, and reduce-scat
 TEST_CASE("CUTLASS: contributions of several other ranks, the first loaded by TMA, the rest by the threads") {
   checkGemm<Fused<4>, 4>({{1152, 648, 256}, {900, 648, 144}, {200, 648, 16}}, true, setScales);
 }
+
+TEST_CASE("CUTLASS: blocks that compute nothing send the contributions of the others") {
+  // Clusters of two blocks side by side.
+  checkGemm<Fused<2>, 2>({{384, 648, 256}, {500, 648, 144}, {3, 648, 16}, {1000, 648, 16}}, true, setScales, 2);
+  checkGemm<Fused<4>, 4>({{1152, 648, 256}, {900, 648, 144}, {200, 648, 16}}, true, setScales, 4);
+}

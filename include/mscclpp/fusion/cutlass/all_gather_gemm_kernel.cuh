@@ -52,6 +52,10 @@ class AllGatherGemmKernel : public detail::WithGatheringMainloop<Stock, Ranks>::
             ceilDivide(rows, std::size_t{Ranks})};
   }
 
+  /// As the stock kernel's; without sending blocks, which are those of a RowExchangeKernel.
+  static bool can_implement(const Arguments& arguments) {
+    return arguments.scheduler.sendingBlocks == 0 && Base::can_implement(arguments);
+  }
   static Params to_underlying_arguments(const Arguments& arguments, void* workspace) {
     Arguments ordered = arguments;
     ordered.scheduler.rank = arguments.mainloop.gather.team.rank();

@@ -14,6 +14,7 @@
 #include "mscclpp/fusion/cutlass/consumer_grid.cuh"
 #include "mscclpp/fusion/cutlass/exchange_arguments.cuh"
 #include "mscclpp/fusion/cutlass/exchange_tiles.hpp"
+#include "mscclpp/fusion/cutlass/send_queue.cuh"
 #include "mscclpp/fusion/cutlass/shared_bytes.hpp"
 #include "mscclpp/fusion/cutlass/tile_order.cuh"
 #include "mscclpp/fusion/gemm/row_result.hpp"
@@ -68,6 +69,11 @@ using OrderedKernel = typename WithEpilogue<Stock, Epilogue, typename EpilogueEx
 /// last ones. packsPerLane: registers for a row, 256 elements of 16 bits each; a result that needs whole rows needs so
 /// many that a row fits.
 ///
+/// arguments.scheduler.sendingBlocks: of an epilogue that adds up tiles itself, the blocks, whole clusters, that compute
+/// no tiles and send those of all others; 0: each block sends its own. They pay where the link takes about as long as
+/// the multiplication: stores that the link has not taken yet are in the way of the loads of a block that computes. The
+/// same number on all ranks. Then as many blocks run as there may be, also for fewer tiles.
+///
 /// Launch it as any kernel of CUTLASS 3 (GemmUniversalAdapter), on all ranks, with at most as many blocks as are
 /// resident at once, which is CUTLASS's own rule (hw_info.sm_count). Without programmatic dependent launch. The state
 /// (window, epochs, monitor) is that of a RowExchange, and so are order and errors: a wait that fails leaves its record
@@ -108,11 +114,20 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   static const auto& exchangeArguments(const Arguments& arguments) {
     return detail::ExchangeArguments::in(arguments.epilogue);
   }
+  /// Whether the sending blocks are whole clusters and, if it is known how many blocks there are, others are beside
+  /// them; of an epilogue that does not add up tiles itself, or has less shared memory than sending takes, there are none.
+  static bool acceptsSendingBlocks(const Arguments& arguments) {
+    const int sending = arguments.scheduler.sendingBlocks, all = arguments.hw_info.sm_count;
+    if (sendChunks() == 0) return sending == 0;
+    return sending >= 0 && sending % int{cute::size(typename Base::DispatchPolicy::ClusterShape{})} == 0 &&
+           (all == 0 || sending < all);
+  }
+
   /// As the stock kernel's; also whether the problem fits the scratch, and the exchange the team.
   static bool can_implement(const Arguments& arguments) {
     const auto shape = cute::append<4>(arguments.problem_shape, 1);
     const auto& epilogue = exchangeArguments(arguments);
-    return cute::get<3>(shape) == 1 &&
+    return cute::get<3>(shape) == 1 && acceptsSendingBlocks(arguments) &&
            Tiles::accept(static_cast<std::size_t>(cute::get<0>(shape)), static_cast<std::size_t>(cute::get<1>(shape)),
                          epilogue.exchange, epilogue.result) &&
            Base::can_implement(arguments);
@@ -120,7 +135,9 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   static Params to_underlying_arguments(const Arguments& arguments, void* workspace) {
     Arguments ordered = arguments;
     ordered.scheduler.rank = exchangeArguments(arguments).exchange.team.rank();
-    return Base::to_underlying_arguments(ordered, workspace);
+    Params params = Base::to_underlying_arguments(ordered, workspace);
+    if constexpr (Exchange::sumsTiles) params.epilogue.sendsOwnTiles = arguments.scheduler.sendingBlocks == 0;
+    return params;
   }
 
   /// Of a thread of the consumers once it has computed its last tile; fewer than it has then (232 or 240).
@@ -128,6 +145,9 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
 
   CUTLASS_DEVICE void operator()(const Params& params, char* shared) {
     if constexpr (Exchange::sumsTiles) {
+      if constexpr (sendChunks() > 0) {
+        if (typename Base::TileScheduler{params.scheduler}.isSending()) return runSendingBlock(params, shared);
+      }
       const auto block = gpu::Grid().block();
       if (block.rank() == 0) Epilogue::initShared(params.epilogue, tensorsOf(shared));
       block.sync();
@@ -136,7 +156,7 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
     if constexpr (Exchange::sumsTiles) {
       // CUTLASS has nothing to do for the second and the fourth warp of the producers.
       const int warp = cutlass::canonical_warp_idx_sync();
-      if (warp == 1 || warp == 3) return sendTiles(params, shared, warp / 2);
+      if ((warp == 1 || warp == 3) && params.epilogue.sendsOwnTiles) return sendTiles(params, shared, warp / 2);
     }
     const gpu::WarpGrid grid = detail::consumerGrid();
     if (!grid.isMember()) return;
@@ -159,6 +179,41 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
     Epilogue epilogue(params.epilogue, tensorsOf(shared));
     epilogue.template sendTiles<typename Base::TiledMma>(typename Base::TileScheduler{params.scheduler},
                                                          params.problem_shape, tensorsOf(shared), sender);
+  }
+  static constexpr int sendQueues = 2;  ///< of a sending block: two send as much as a multiprocessor can
+  /// The chunks of their rings, as many as a block has shared memory for; 0: no block can send for others.
+  static constexpr int sendChunks() {
+    if constexpr (Exchange::sumsTiles) {
+      const auto fit = [](auto count) {
+        using Queue = typename Epilogue::template SendQueue<decltype(count)::value>;
+        return sizeof(Queue[sendQueues]) + alignof(Queue) <= Base::SharedStorageSize;
+      };
+      if (fit(cute::Int<6>{})) return 6;
+      if (fit(cute::Int<4>{})) return 4;
+    }
+    return 0;
+  }
+  /// Of a block that computes no tiles: its shared memory has queues of tiles, with three warps each.
+  CUTLASS_DEVICE static void runSendingBlock(const Params& params, char* shared) {
+    using Queue = typename Epilogue::template SendQueue<sendChunks()>;
+    const auto address = reinterpret_cast<std::uintptr_t>(shared);
+    auto* const queues = reinterpret_cast<Queue*>(roundUp(address, std::uintptr_t{alignof(Queue)}));
+    const gpu::WarpGrid consumers = detail::consumerGrid();
+    const auto block = gpu::Grid().block();
+    const auto contribution = makeRowContribution(consumers, detail::ExchangeArguments::in(params.epilogue).exchange);
+    if (block.rank() < sendQueues) queues[block.rank()].init();
+    block.sync();
+    const int warp = cutlass::canonical_warp_idx_sync();
+    if (warp < sendQueues * Queue::steps) {
+      const typename Base::TileScheduler scheduler{params.scheduler};
+      const int queue = warp % sendQueues;
+      Epilogue(params.epilogue, tensorsOf(shared), contribution)
+          .sendTilesOfOthers(scheduler, params.problem_shape, queues[queue],
+                             scheduler.sendingCluster() * sendQueues + static_cast<std::uint32_t>(queue),
+                             scheduler.sendingClusters() * sendQueues,
+                             static_cast<detail::SendStep>(warp / sendQueues));
+    }
+    if (consumers.isMember()) complete(params, consumers);
   }
   CUTLASS_DEVICE static void complete(const Params& params, const gpu::WarpGrid& grid) {
     const auto& epilogue = detail::ExchangeArguments::in(params.epilogue);

@@ -11,6 +11,7 @@
 #include "mscclpp/fusion/cutlass/consumer_grid.cuh"
 #include "mscclpp/fusion/cutlass/exchange_callbacks.cuh"
 #include "mscclpp/fusion/cutlass/exchange_tiles.hpp"
+#include "mscclpp/fusion/cutlass/send_queue.cuh"
 #include "mscclpp/fusion/cutlass/tile_groups.cuh"
 #include "mscclpp/fusion/cutlass/tile_queue.cuh"
 #include "mscclpp/fusion/cutlass/tile_scratch.hpp"
@@ -66,6 +67,8 @@ class SummingEpilogue
   using typename Base::CtaTileMNK;
   using typename Base::ElementD;
   using typename Base::TensorStorage;
+  using OutgoingTile = detail::OutgoingTile;
+  using SendStep = detail::SendStep;
   using Tiles = ExchangeTiles<Ranks, Scratch, cute::size<0>(CtaTileMNK{}), cute::size<1>(CtaTileMNK{})>;
   static_assert(Ranks > 1, "fix the number of ranks");
   static_assert(delivery != RowDelivery::Redundant, "in one hop every rank needs all contributions");
@@ -94,9 +97,10 @@ class SummingEpilogue
     typename Base::Params staging;  ///< stores tiles where they wait
     ExchangeArgs exchange;
     Result result;
-    int outputRows;    ///< of this rank
-    int tilesPerSlot;  ///< of the contributions of a rank to a call: it takes divisions
-    int stagedTiles;   ///< that can wait
+    int outputRows;      ///< of this rank
+    int tilesPerSlot;    ///< of the contributions of a rank to a call: it takes divisions
+    int stagedTiles;     ///< that can wait
+    bool sendsOwnTiles;  ///< whether each block sends its own tiles; else sending blocks do
     std::uint32_t tma_transaction_bytes;
   };
 
@@ -126,6 +130,7 @@ class SummingEpilogue
     params.output.tma_load_c =
         make(tilesShape(shape, contributedTiles(params)), exchange.window.at(rank, 0), Tiles::tileColumns).tma_load_c;
     params.output.thread.hasSource = true;
+    params.sendsOwnTiles = true;
     params.stagedTiles = static_cast<int>(exchange.scratch.stagingBytes() / tileBytes);
     params.staging = make(tilesShape(shape, params.stagedTiles),
                           exchange.window.at(rank, exchange.scratch.stagingOffset()), Tiles::tileColumns);
@@ -216,7 +221,11 @@ class SummingEpilogue
     auto [endLoad, endStore] = epilogue.store_tail(loadPipeline, nextLoad, storePipeline, nextStore);
     // At once: the rank that gets the tile may wait for it. The first warp of a group issues its stores.
     if (takesPart && isSent(block) && thread < gpu::WarpTile<>::width) {
-      shared.thread.queue.template give<TiledMma>(++given_);
+      if (params_.sendsOwnTiles) {
+        shared.thread.queue.template give<TiledMma>(++given_);
+      } else {
+        giveToSendingBlock(block, at);
+      }
     }
     return cute::make_tuple(endLoad, endStore);
   }
@@ -254,7 +263,40 @@ class SummingEpilogue
         for (int g = 0; g < Groups::count; ++g) isLate |= queue.has(g, taken[g] + 1);
         return !isLate;
       };
-      send(problem, block, at, sender, isEarly);
+      // Once, and not for each piece: it takes divisions.
+      const OutgoingTile tile = locate(problem, block, at);
+      const auto forEachDestination = [&](const auto& f) {
+        this->forEachDestination(tile, [&](std::byte* window) { f(window + tile.offset); });
+      };
+      TileSender::copy<Tiles::tileRows, tileRowBytes>(sender, tile.source, forEachDestination, isEarly);
+      contribution_.publishPiece(gpu::WarpTile<>{}, block,
+                                 tile.flag + static_cast<std::size_t>(sender) * sizeof(std::uint64_t));
+    }
+  }
+
+  /// In the shared memory of a sending block.
+  template <int chunks>
+  using SendQueue = detail::SendQueue<Tiles::tileRows, tileRowBytes, chunks>;
+  /// Of a sending block.
+  CUTLASS_DEVICE SummingEpilogue(const Params& params, TensorStorage& shared,
+                                 const RowContribution<Ranks, Scratch>& contribution)
+      : Base(params.output, shared), params_(params), contribution_(contribution) {}
+  /// Called by all lanes of a warp of a sending block, with its step among those of the queue: sends the tiles that
+  /// other blocks compute, of the clusters of tiles first, first + stride, ...
+  template <class TileScheduler, class ProblemShape, class Queue>
+  CUTLASS_DEVICE void sendTilesOfOthers(const TileScheduler& scheduler, const ProblemShape& problem, Queue& queue,
+                                        std::uint32_t first, std::uint32_t stride, SendStep step) const {
+    switch (step) {
+      case SendStep::Find:
+        return findTiles(scheduler, problem, queue, first, stride);
+      case SendStep::Copy:
+        return queue.copyAll([&](const auto& tile, const auto& f) { forEachDestination(tile, f); });
+      case SendStep::Announce:
+        return queue.announceAll([&](const OutgoingTile& tile) {
+          for (std::size_t part = 0; part < Scratch::parts; ++part) {
+            contribution_.announcePiece(tile.owner, tile.flag + part * sizeof(std::uint64_t));
+          }
+        });
     }
   }
 
@@ -348,11 +390,66 @@ class SummingEpilogue
   }
   CUTLASS_DEVICE bool isSent(std::size_t block) const { return sharesSums || !sums(block); }
 
-  /// Sends a part of a tile and announces it. isEarly: of TileSender::copy(). Called by all lanes of a warp.
-  template <class ProblemShape, class TileCoordinates, class IsEarly>
-  CUTLASS_DEVICE void send(const ProblemShape& problem, std::size_t block, const TileCoordinates& at, int sender,
-                           const IsEarly& isEarly) const {
+  /// The word in this rank's window that says that a tile can be sent: at the place of the flag that announces the
+  /// tile to other ranks, which is not used here. It holds the number of the last call.
+  CUTLASS_DEVICE std::uint64_t* storedFlag(std::size_t offset) const {
+    const auto& args = params_.exchange;
+    return reinterpret_cast<std::uint64_t*>(args.window.at(args.team.rank(), offset));
+  }
+  /// Called by all lanes of the warp that has issued the bulk stores of a tile, which it waits for.
+  template <class TileCoordinates>
+  CUTLASS_DEVICE void giveToSendingBlock(std::size_t block, const TileCoordinates& at) const {
+    arch::bulkWait<0>();
     const gpu::WarpTile<> warp;
+    warp.sync();
+    if (warp.rank() != 0) return;
+    const auto& args = params_.exchange;
+    const auto index = static_cast<std::size_t>(cute::get<1>(at));
+    arch::store<arch::Order::Release, arch::Scope::Device>(
+        storedFlag(args.scratch.flagOffset(block, args.team.rank(), index)), contribution_.epoch());
+  }
+  /// Called by all lanes of a warp, which look at a tile each.
+  template <class TileScheduler, class ProblemShape, class Queue>
+  CUTLASS_DEVICE void findTiles(const TileScheduler& scheduler, const ProblemShape& problem, Queue& queue,
+                                std::uint32_t first, std::uint32_t stride) const {
+    const gpu::WarpTile<> warp;
+    constexpr std::uint32_t width = gpu::WarpTile<>::width;
+    std::uint32_t found = 0;
+    bool isEnd = false;
+    for (std::uint32_t i = first + static_cast<std::uint32_t>(warp.rank()) * stride; !isEnd; i += width * stride) {
+      const auto work = scheduler.tileOfCluster(i);
+      isEnd = warp.any(!work.is_valid());
+      const auto at = cute::make_coord(work.M_idx, work.N_idx, 0, 0);
+      OutgoingTile tile{};
+      if (work.is_valid() && takesPart(problem, at)) {
+        const std::size_t block = blockOf(at);
+        if (isSent(block)) tile = locate(problem, block, at);
+      }
+      const bool isTile = tile.source.first != nullptr;
+      const std::uint32_t lanes = warp.ballot(isTile);
+      const std::uint32_t end = queue.add(found, lanes, tile);
+      while (found < end) {
+        const bool isMissing =
+            isTile &&
+            static_cast<std::int64_t>(arch::load<arch::Order::Acquire, arch::Scope::Device>(storedFlag(tile.flag)) -
+                                      contribution_.epoch()) < 0;
+        // The tiles before the first one that is missing.
+        const std::uint32_t missing = warp.ballot(isMissing);
+        const std::uint32_t before = missing == 0 ? ~0u : (missing & (0u - missing)) - 1;
+        const std::uint32_t ready = end - static_cast<std::uint32_t>(arch::countBits(lanes & ~before));
+        if (ready == found) {
+          arch::sleepFor(Queue::pauseNanoseconds);
+        } else {
+          queue.release(found = ready);
+        }
+      }
+    }
+    queue.close(found);
+  }
+
+  /// A tile that is sent, and where to.
+  template <class ProblemShape, class TileCoordinates>
+  CUTLASS_DEVICE OutgoingTile locate(const ProblemShape& problem, std::size_t block, const TileCoordinates& at) const {
     const auto& args = params_.exchange;
     const int rank = args.team.rank();
     const std::uint32_t columnTiles = columnTilesOf(problem);
@@ -366,27 +463,29 @@ class SummingEpilogue
       if (isSum) {
         const auto& output = params_.result.output;
         const int row = tileRow * Tiles::tileRows, column = tileColumn * Tiles::tileColumns;
+        const int rowBytes = (columnsOf(problem) - column) * static_cast<int>(sizeof(T));
         source = {reinterpret_cast<const std::byte*>(output.data + std::size_t(row) * output.pitch + column),
                   output.pitch * sizeof(T), static_cast<int>(args.count) - row,
-                  (columnsOf(problem) - column) * static_cast<int>(sizeof(T))};
+                  rowBytes < tileRowBytes ? rowBytes : tileRowBytes};
       }
     }
-    // Once, and not for each piece: they take divisions.
-    const std::size_t offset =
-        isSum ? args.scratch.resultTileOffset(contribution_.epoch(), block, index, columnTiles, tileBytes)
-              : args.scratch.tileOffset(contribution_.epoch(), block, rank, index, columnTiles, tileBytes);
-    std::byte* const to = args.window.at(isSum ? args.team.peer(0) : contribution_.owner(block), offset);
-    const auto forEachDestination = [&](const auto& f) {
-      f(to);
-      if constexpr (sharesSums && Ranks > 2) {
+    return {source,
+            isSum ? args.scratch.resultTileOffset(contribution_.epoch(), block, index, columnTiles, tileBytes)
+                  : args.scratch.tileOffset(contribution_.epoch(), block, rank, index, columnTiles, tileBytes),
+            args.scratch.flagOffset(block, rank, index), isSum ? -1 : contribution_.owner(block)};
+  }
+  /// Calls f(std::byte*) with the window of each rank that gets the tile.
+  template <class F>
+  CUTLASS_DEVICE void forEachDestination(const OutgoingTile& tile, const F& f) const {
+    const auto& args = params_.exchange;
+    if constexpr (sharesSums && Ranks > 2) {
+      if (tile.owner < 0) {
         MSCCLPP_NO_UNROLL
-        for (int i = 1; i < (isSum ? Ranks - 1 : 1); ++i) f(args.window.at(args.team.peer(i), offset));
+        for (int i = 0; i < Ranks - 1; ++i) f(args.window.at(args.team.peer(i), 0));
+        return;
       }
-    };
-    TileSender::copy<Tiles::tileRows, tileRowBytes>(sender, source, forEachDestination, isEarly);
-    contribution_.publishPiece(
-        warp, block,
-        args.scratch.flagOffset(block, rank, index) + static_cast<std::size_t>(sender) * sizeof(std::uint64_t));
+    }
+    f(args.window.at(Ranks == 2 ? args.team.peer(0) : tile.owner, 0));
   }
 
   /// Waits for the other ranks' contributions to a tile of own rows, or for the result of another one. Called by all

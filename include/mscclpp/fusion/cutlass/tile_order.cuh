@@ -35,7 +35,8 @@ struct OrderedTiles {};
 
 /// CUTLASS's static persistent scheduler with the rows of tiles renumbered by Order. Tiles of one row run along N,
 /// unless the arguments say otherwise, so that a row of tiles is complete early. Works for clusters of any shape: which
-/// row of tiles a block computes depends on its row alone, so that blocks which share operands still do.
+/// row of tiles a block computes depends on its row alone, so that blocks which share operands still do. Some blocks may
+/// be left out, to send what the others compute.
 template <class Order>
 class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTileSchedulerSm90 {
   using Base = cutlass::gemm::kernel::detail::PersistentTileSchedulerSm90;
@@ -46,12 +47,14 @@ class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTil
 
   struct Arguments : Base::Arguments {
     int rank = 0;
+    int sendingBlocks = 0;  ///< the last ones of the grid, whole clusters: they get no tiles
   };
   struct Params : Base::Params {
     std::uint32_t tiles;  ///< rows of tiles that hold rows of the problem
     std::uint32_t rows;
     std::uint32_t rowsPerTile;
     int rank;
+    std::uint32_t sendingBlocks;
   };
 
   template <class ProblemShape, class TileShape, class ClusterShape>
@@ -68,19 +71,44 @@ class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTil
     params.rowsPerTile = static_cast<std::uint32_t>(cute::size<0>(tile));
     params.tiles = (params.rows + params.rowsPerTile - 1) / params.rowsPerTile;
     params.rank = arguments.rank;
+    params.sendingBlocks = static_cast<std::uint32_t>(arguments.sendingBlocks);
     return params;
+  }
+  /// Without sending blocks, no more blocks than tiles.
+  template <class ProblemShape, class TileShape, class ClusterShape>
+  static dim3 get_grid_shape(const Params& params, ProblemShape problem, TileShape tile, ClusterShape cluster,
+                             const cutlass::KernelHardwareInfo& hardware, const typename Base::Arguments& arguments) {
+    const cutlass::gemm::GemmCoord blocks(cute::size<0>(cluster), cute::size<1>(cluster), cute::size<2>(cluster));
+    return Base::Params::get_grid_shape(Base::get_tiled_cta_shape_mnl(cute::append<4>(problem, 1), tile, cluster),
+                                        blocks, hardware, arguments.max_swizzle_size, arguments.raster_order,
+                                        params.sendingBlocks == 0);
   }
 
   CUTLASS_HOST_DEVICE OrderedTileScheduler() {}
-  CUTLASS_DEVICE explicit OrderedTileScheduler(const Params& params) : Base(params), params_(params) {}
+  CUTLASS_DEVICE explicit OrderedTileScheduler(const Params& params)
+      : Base(params), params_(params), blocks_(gridDim.x * gridDim.y - params.sendingBlocks), index_(blockIndex()) {}
 
-  CUTLASS_DEVICE WorkTileInfo get_current_work() const { return renumbered(Base::get_current_work()); }
+  /// Whether this block is one of the sending ones, which must not ask for its tiles.
+  CUTLASS_DEVICE bool isSending() const { return blockIndex() >= blocks_; }
+  /// The number of a sending block's cluster among those of sending blocks, and the number of these.
+  CUTLASS_DEVICE std::uint32_t sendingCluster() const { return (blockIndex() - blocks_) / clusterSize(); }
+  CUTLASS_DEVICE std::uint32_t sendingClusters() const { return params_.sendingBlocks / clusterSize(); }
+  /// Of the i-th cluster of tiles, in the order in which they are computed, the one at this block's place.
+  CUTLASS_DEVICE WorkTileInfo tileOfCluster(std::uint32_t i) const {
+    return at(i * clusterSize() + blockIndex() % clusterSize());
+  }
+
+  CUTLASS_DEVICE WorkTileInfo get_current_work() const { return at(index_); }
+  CUTLASS_DEVICE void advance_to_next_work(std::uint32_t count = 1) { index_ += blocks_ * count; }
+  CUTLASS_DEVICE bool is_last_tile(WorkTileInfo& /*current*/, std::uint32_t count = 1) const {
+    return !Base::get_current_work_for_linear_idx(index_ + blocks_ * count).is_valid();
+  }
   template <class ClusterShape>
   CUTLASS_DEVICE WorkTileInfo initial_work_tile_info(ClusterShape /*cluster*/) {
     return get_current_work();
   }
   CUTLASS_DEVICE auto fetch_next_work(WorkTileInfo /*current*/) {
-    this->advance_to_next_work();
+    advance_to_next_work();
     return cute::make_tuple(get_current_work(), true);
   }
   template <class Pipeline, class PipelineState>
@@ -89,7 +117,16 @@ class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTil
   }
 
  private:
-  CUTLASS_DEVICE WorkTileInfo renumbered(WorkTileInfo tile) const {
+  /// The blocks of a cluster follow each other.
+  CUTLASS_DEVICE std::uint32_t blockIndex() const {
+    return params_.raster_order_ == Base::RasterOrder::AlongN ? blockIdx.x + blockIdx.y * gridDim.x
+                                                              : blockIdx.x * gridDim.y + blockIdx.y;
+  }
+  CUTLASS_DEVICE std::uint32_t clusterSize() const {
+    return static_cast<std::uint32_t>(params_.cluster_shape_m_ * params_.cluster_shape_n_);
+  }
+  CUTLASS_DEVICE WorkTileInfo at(std::uint32_t index) const {
+    WorkTileInfo tile = Base::get_current_work_for_linear_idx(index);
     // A cluster may have blocks beyond the last row of tiles.
     if (tile.is_valid() && static_cast<std::uint32_t>(tile.M_idx) < params_.tiles) {
       tile.M_idx = static_cast<std::int32_t>(Order::at(static_cast<std::uint32_t>(tile.M_idx), params_.tiles,
@@ -99,6 +136,8 @@ class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTil
   }
 
   Params params_;
+  std::uint32_t blocks_ = 0;  ///< that compute tiles
+  std::uint32_t index_ = 0;   ///< of the current tile
 };
 
 }  // namespace mscclpp
