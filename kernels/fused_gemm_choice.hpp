@@ -117,7 +117,7 @@ struct CutlassGemmPlan {
 /// an all-reduce, whose rows are bulk copies of their own. Measured between two H200.
 inline constexpr double sentContributions = 34e3, sentSums = 19e3;
 
-/// What sending blocks have to gain by an estimate.
+/// What sending blocks have to gain in an all-reduce by an estimate, which is too low for layers with much to multiply.
 inline constexpr double leastSendingGain = 1.05;
 
 /// The plan that is estimated to be the fastest, for a place with kernels of CUTLASS.
@@ -141,13 +141,14 @@ inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& 
   if (gathers) return best;
   // With the narrow tile one is summed while the next is multiplied; but the rows of sums are longer in a wide one.
   const int sendingTile = cutlassGemmTiles[reducesToAll ? 0 : 1];
+  const double leastGain = reducesToAll ? leastSendingGain : 1;
   const CutlassTile& shape = cutlassTiles[sendingTile];
   const int cluster = shape.clusterRows * shape.clusterColumns;
   for (int sending = cluster; sending <= blocks / 4; sending += cluster) {
     const double rate = std::min(gemmLinkBytes, sending * (reducesToAll ? sentSums : sentContributions));
     const double computed = time(sendingTile, blocks - sending);
     const double both = std::pow(std::pow(computed, 4) + std::pow(sent / rate, 4), 0.25);
-    if (both < best.time && leastSendingGain * both < plain.time) best = {sendingTile, sending, both};
+    if (both < best.time && leastGain * both < plain.time) best = {sendingTile, sending, both};
   }
   return best;
 }

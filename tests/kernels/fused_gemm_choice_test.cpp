@@ -257,6 +257,39 @@ TEST_CASE("fused GEMM: the tile of kernels of CUTLASS") {
   const CutlassTile& few = cutlassTiles[cutlassGemmTileFor(256, 5120, 4096, cutlassBlocks)];
   CHECK(few.columns == 128);
 }
+TEST_CASE("fused GEMM: blocks that only send are for layers whose link takes about as long as their multiplication") {
+  using enum GemmCollective;
+  const auto plan = [](GemmCollective collective, std::size_t rows, std::size_t width, std::size_t depth, int blocks) {
+    const GemmPlace place{gemmRates[gemmRatesOf("NVIDIA H200")], blocks, 2};
+    const CutlassGemmPlan found = planCutlassGemm(place, {collective, 8192, width, depth}, rows);
+    const CutlassTile& tile = cutlassTiles[found.tile];
+    CHECK(found.sendingBlocks % (tile.clusterRows * tile.clusterColumns) == 0);
+    CHECK(found.sendingBlocks <= blocks / 4);
+    CHECK(found.time > 0);
+    return found;
+  };
+  for (const std::size_t rows : {1024, 2048, 8192}) {
+    CAPTURE(rows);
+    const CutlassGemmPlan scatters = plan(ReduceScatter, rows, 8192, 1024, 132);
+    CHECK(scatters.sendingBlocks >= 8);
+    CHECK(cutlassTiles[scatters.tile].schedule == CutlassSchedule::Pingpong);
+    for (const std::size_t depth : {3584, 4096, 14336})
+      CHECK(plan(ReduceScatter, rows, 8192, depth, 132).sendingBlocks == 0);
+    for (const std::size_t depth : {3584, 4096, 14336})
+      CHECK(plan(AllReduce, rows, 8192, depth, 132).sendingBlocks == 0);
+    CHECK(plan(AllGather, rows, 8192, 1024, 132).sendingBlocks == 0);
+  }
+  for (const std::size_t rows : {2048, 8192}) {
+    CAPTURE(rows);
+    const CutlassGemmPlan reduces = plan(AllReduce, rows, 8192, 1024, 132);
+    CHECK(reduces.sendingBlocks >= 16);
+    CHECK(cutlassTiles[reduces.tile].columns == 256);
+  }
+  for (int blocks = 32; blocks <= 132; blocks += 2) plan(ReduceScatter, 8192, 8192, 1024, blocks);
+  // One rank has nobody to send to.
+  const GemmPlace alone{gemmRates[0], 132, 1};
+  CHECK(planCutlassGemm(alone, {ReduceScatter, 8192, 8192, 1024}, 8192).sendingBlocks == 0);
+}
 TEST_CASE("fused GEMM: the swizzle of kernels of CUTLASS does not pad the problem much") {
   // Tiles of 128 x 256, whose rows come in pairs.
   CHECK(cutlassGemmSwizzle(0, 2048, 8192, 8) == 4);

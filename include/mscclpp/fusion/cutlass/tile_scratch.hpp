@@ -34,7 +34,8 @@ struct TileScratch : RowScratch<T, rowDelivery> {
   MSCCLPP_HOST_DEVICE std::size_t stagingOffset() const { return roundUp(Base::windowBytes(), 1024); }
   MSCCLPP_HOST_DEVICE std::size_t stagingBytes() const { return this->rows * this->rowBytes(); }
   /// Of the flags that rank `from` sets for a tile of a block, `parts` words of 64 bits: of its contribution, in the
-  /// window of the rank that reduces the block, or of the result, in those of all others.
+  /// window of the rank that reduces the block, or of the result, in those of all others. Where blocks send for others,
+  /// the first word in the window of `from` itself says that the tile is stored there.
   MSCCLPP_HOST_DEVICE std::size_t flagOffset(std::size_t block, int from, std::size_t index) const {
     const std::size_t tile =
         (block * static_cast<std::size_t>(this->ranks) + static_cast<std::size_t>(from)) * mostColumnTiles() + index;
