@@ -117,8 +117,18 @@ struct CutlassGemmPlan {
 /// an all-reduce, whose rows are bulk copies of their own. Measured between two H200.
 inline constexpr double sentContributions = 34e3, sentSums = 19e3;
 
-/// What sending blocks have to gain in an all-reduce by an estimate, which is too low for layers with much to multiply.
-inline constexpr double leastSendingGain = 1.05;
+/// What sending blocks have to gain in an all-reduce by an estimate, which is too low for layers with much to multiply;
+/// and the microseconds that a call takes without them: shorter ones have not been measured.
+inline constexpr double leastSendingGain = 1.02, leastSendingTime = 15;
+
+/// The time of two things at once, of which each is in the other's way, or hardly so: the sum of their powers of 2 and
+/// 4. By operations that are rounded exactly: ranks must come to the same plan.
+inline double slowedByEachOther(double a, double b) {
+  return std::sqrt(a * a + b * b);
+}
+inline double beside(double a, double b) {
+  return std::sqrt(slowedByEachOther(a * a, b * b));
+}
 
 /// The plan that is estimated to be the fastest, for a place with kernels of CUTLASS.
 inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& layer, std::size_t rows) {
@@ -133,12 +143,11 @@ inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& 
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
   const double message = 2.0 * static_cast<double>(rows) * static_cast<double>(gathers ? layer.depth : layer.width);
   const double sent = message * (place.ranks - 1) / place.ranks * (reducesToAll ? 2 : 1);
-  // What crosses the link hides behind the tiles, the better the more one of them outlasts the other: in a block that
-  // computes, stores for the link are in the way of the loads of the multiplication.
+  // In a block that computes, stores for the link are in the way of the loads of the multiplication.
   const int tile = cutlassGemmTileFor(m, n, k, blocks);
-  const CutlassGemmPlan plain{tile, 0, std::hypot(time(tile, blocks), sent / gemmLinkBytes)};
+  const CutlassGemmPlan plain{tile, 0, slowedByEachOther(time(tile, blocks), sent / gemmLinkBytes)};
   CutlassGemmPlan best = plain;
-  if (gathers) return best;
+  if (gathers || plain.time < leastSendingTime) return best;
   // With the narrow tile one is summed while the next is multiplied; but the rows of sums are longer in a wide one.
   const int sendingTile = cutlassGemmTiles[reducesToAll ? 0 : 1];
   const double leastGain = reducesToAll ? leastSendingGain : 1;
@@ -146,8 +155,7 @@ inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& 
   const int cluster = shape.clusterRows * shape.clusterColumns;
   for (int sending = cluster; sending <= blocks / 4; sending += cluster) {
     const double rate = std::min(gemmLinkBytes, sending * (reducesToAll ? sentSums : sentContributions));
-    const double computed = time(sendingTile, blocks - sending);
-    const double both = std::pow(std::pow(computed, 4) + std::pow(sent / rate, 4), 0.25);
+    const double both = beside(time(sendingTile, blocks - sending), sent / rate);
     if (both < best.time && leastGain * both < plain.time) best = {sendingTile, sending, both};
   }
   return best;
@@ -205,8 +213,8 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   constexpr double lastRows = 1024;
   const double hops = reducesToAll && !takesOneHop ? 2 : 1;
 
-  // With CUTLASS there are besides: with few rows the way of the tiles to their sums, and in two hops the results of the
-  // last rows, and those of other ranks that are stored after the last tile.
+  // With CUTLASS there are besides: with few rows the way of the tiles to their sums, and in two hops the results of
+  // the last rows, and those of other ranks that are stored after the last tile.
   constexpr double lastSums = 15, lastSumRows = 512, lastResults = 10, lastResultRows = 2048;
   const double tiles =
       place.cutlassBlocks > 0 ? planCutlassGemm(place, layer, rows).time : std::numeric_limits<double>::infinity();

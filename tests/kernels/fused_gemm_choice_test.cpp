@@ -286,6 +286,7 @@ TEST_CASE("fused GEMM: blocks that only send are for layers whose link takes abo
     CHECK(cutlassTiles[reduces.tile].columns == 256);
   }
   for (int blocks = 32; blocks <= 132; blocks += 2) plan(ReduceScatter, 8192, 8192, 1024, blocks);
+  for (const std::size_t rows : {256, 512}) CHECK(plan(ReduceScatter, rows, 512, 64, 132).sendingBlocks == 0);
   // One rank has nobody to send to.
   const GemmPlace alone{gemmRates[0], 132, 1};
   CHECK(planCutlassGemm(alone, {ReduceScatter, 8192, 8192, 1024}, 8192).sendingBlocks == 0);

@@ -112,23 +112,15 @@ class RowContribution {
   /// of a block that another rank reduces is a contribution, and announced to that rank; one of a block that this rank
   /// reduces is a result, and announced to all others. flag: offset in the window of the part's word of 64 bits, which
   /// holds the number of the last call. Called by all threads of the group; its bulk stores, if any, are complete.
-  /// If the call has failed on this rank, it announces nothing, so that the peers' waits fail too.
-  template <ThreadGroup Group>
+  /// If the call has failed on this rank, it announces nothing, so that the peers' waits fail too. order: Release, or
+  /// Relaxed after a system-wide fence of the caller's, which several pieces may share.
+  template <arch::Order order = arch::Order::Release, ThreadGroup Group>
   MSCCLPP_INLINE void publishPiece(const Group& group, std::size_t block, std::size_t flag) const {
     group.sync();
     if (hasStopped_ || args_.epochs.hasStopped(epoch_ + 1)) return;
     const bool isResult = owner(block) == team().rank();
     for (int i = group.rank(); i < (isResult ? team().size() - 1 : 1); i += group.size()) {
-      arch::store<arch::Order::Release, arch::Scope::System>(flagAt(isResult ? team().peer(i) : owner(block), flag),
-                                                             epoch_);
-    }
-  }
-  /// The same by one thread, relaxed, after a system-wide fence of the caller's, which several pieces may share. to: the
-  /// rank that gets the piece; negative: all others.
-  MSCCLPP_INLINE void announcePiece(int to, std::size_t flag) const {
-    if (hasStopped_ || args_.epochs.hasStopped(epoch_ + 1)) return;
-    for (int i = 0; i < (to < 0 ? team().size() - 1 : 1); ++i) {
-      arch::store<arch::Order::Relaxed, arch::Scope::System>(flagAt(to < 0 ? team().peer(i) : to, flag), epoch_);
+      arch::store<order, arch::Scope::System>(flagAt(isResult ? team().peer(i) : owner(block), flag), epoch_);
     }
   }
   /// Waits until all `parts` parts of a piece have been announced to this rank: the contributions of all other ranks,

@@ -75,9 +75,10 @@ class Barrier {
     bool resultAfter(const Uses& before) const { return (results >> (count - before.count - 1)) % 2 != 0; }
   };
 
-  /// The result of the first use that ended after `before`, if it ends soon. Many waits end while the others of a warp or
-  /// block get their turn, and to sleep and be woken takes longer. But where other processes compete for the cores, a
-  /// yield lasts until they have used up their time: then this thread sleeps in its next waits, and tries again later.
+  /// The result of the first use that ended after `before`, if it ends soon. Many waits end while the others of a warp
+  /// or block get their turn, and to sleep and be woken takes longer. But where other processes compete for the cores,
+  /// a yield lasts until they have used up their time: then this thread sleeps in its next waits, and tries again
+  /// later.
   std::optional<bool> resultWhileYielding(const Uses& before) const {
     static thread_local int sleepingWaits = 0;
     if (sleepingWaits > 0) {

@@ -22,8 +22,12 @@ TEST_CASE("CUTLASS: contributions of several other ranks, the first loaded by TM
   checkGemm<Fused<4>, 4>({{1152, 648, 256}, {900, 648, 144}, {200, 648, 16}}, true, setScales);
 }
 
+TEST_CASE("CUTLASS: blocks that send contributions end without a peer") {
+  checkGemm<Fused<2>, 2>({{384, 648, 256}}, true, setScales, {.sendingBlocks = 2, .lacksRank = true});
+}
 TEST_CASE("CUTLASS: blocks that compute nothing send the contributions of the others") {
   // Clusters of two blocks side by side.
-  checkGemm<Fused<2>, 2>({{384, 648, 256}, {500, 648, 144}, {3, 648, 16}, {1000, 648, 16}}, true, setScales, 2);
-  checkGemm<Fused<4>, 4>({{1152, 648, 256}, {900, 648, 144}, {200, 648, 16}}, true, setScales, 4);
+  checkGemm<Fused<2>, 2>({{384, 648, 256}, {500, 648, 144}, {3, 648, 16}, {1000, 648, 16}}, true, setScales,
+                         {.sendingBlocks = 2});
+  checkGemm<Fused<4>, 4>({{1152, 648, 256}, {900, 648, 144}, {200, 648, 16}}, true, setScales, {.sendingBlocks = 4});
 }

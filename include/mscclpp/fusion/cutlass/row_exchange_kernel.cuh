@@ -69,10 +69,10 @@ using OrderedKernel = typename WithEpilogue<Stock, Epilogue, typename EpilogueEx
 /// last ones. packsPerLane: registers for a row, 256 elements of 16 bits each; a result that needs whole rows needs so
 /// many that a row fits.
 ///
-/// arguments.scheduler.sendingBlocks: of an epilogue that adds up tiles itself, the blocks, whole clusters, that compute
-/// no tiles and send those of all others; 0: each block sends its own. They pay where the link takes about as long as
-/// the multiplication: stores that the link has not taken yet are in the way of the loads of a block that computes. The
-/// same number on all ranks. Then as many blocks run as there may be, also for fewer tiles.
+/// arguments.scheduler.sendingBlocks: of an epilogue that adds up tiles itself, the blocks, whole clusters, that
+/// compute no tiles and send those of all others; 0: each block sends its own. They pay where the link takes about as
+/// long as the multiplication: stores that the link has not taken yet are in the way of the loads of a block that
+/// computes. Ranks may have different numbers. Then as many blocks run as there may be, also for fewer tiles.
 ///
 /// Launch it as any kernel of CUTLASS 3 (GemmUniversalAdapter), on all ranks, with at most as many blocks as are
 /// resident at once, which is CUTLASS's own rule (hw_info.sm_count). Without programmatic dependent launch. The state
@@ -92,6 +92,22 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   using typename Base::Arguments;
   using typename Base::Params;
 
+ private:
+  static constexpr int sendQueues = 2;  ///< of a sending block: two send as much as a multiprocessor can
+  /// The chunks of their rings, as many as a block has shared memory for; 0: no block can send for others.
+  static constexpr int sendChunks() {
+    if constexpr (Exchange::sumsTiles) {
+      const auto fit = [](auto count) {
+        using Queue = typename Epilogue::template SendQueue<decltype(count)::value>;
+        return sizeof(Queue[sendQueues]) + alignof(Queue) <= Base::SharedStorageSize;
+      };
+      if (fit(cute::Int<6>{})) return 6;
+      if (fit(cute::Int<4>{})) return 4;
+    }
+    return 0;
+  }
+
+ public:
   /// The scratch for problems of up to `rows` rows and exactly `columns` columns.
   static Scratch scratchFor(std::size_t rows, std::size_t columns) {
     if constexpr (Exchange::sumsTiles) {
@@ -114,13 +130,25 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   static const auto& exchangeArguments(const Arguments& arguments) {
     return detail::ExchangeArguments::in(arguments.epilogue);
   }
-  /// Whether the sending blocks are whole clusters and, if it is known how many blocks there are, others are beside
-  /// them; of an epilogue that does not add up tiles itself, or has less shared memory than sending takes, there are none.
+  /// Whether a block has the shared memory to send for others, which an epilogue that adds up tiles itself lets it do.
+  static constexpr bool canSendForOthers = sendChunks() > 0;
+  /// Whether the sending blocks are whole clusters, and others are beside them on the current GPU.
   static bool acceptsSendingBlocks(const Arguments& arguments) {
-    const int sending = arguments.scheduler.sendingBlocks, all = arguments.hw_info.sm_count;
-    if (sendChunks() == 0) return sending == 0;
-    return sending >= 0 && sending % int{cute::size(typename Base::DispatchPolicy::ClusterShape{})} == 0 &&
-           (all == 0 || sending < all);
+    const int sending = arguments.scheduler.sendingBlocks;
+    if (sending == 0) return true;
+    using Cluster = typename Base::DispatchPolicy::ClusterShape;
+    if (!canSendForOthers || sending < 0 || sending % int{cute::size(Cluster{})} != 0) return false;
+    auto hardware = arguments.hw_info;
+    if (hardware.sm_count <= 0) {
+      hardware.sm_count = cutlass::KernelHardwareInfo::query_device_multiprocessor_count(hardware.device_id);
+    }
+    using TileShape = typename Base::TileShape;
+    const auto shape = cute::append<4>(arguments.problem_shape, 1);
+    const auto scheduler =
+        Base::TileScheduler::to_underlying_arguments(shape, TileShape{}, Cluster{}, hardware, arguments.scheduler);
+    const dim3 grid =
+        Base::TileScheduler::get_grid_shape(scheduler, shape, TileShape{}, Cluster{}, hardware, arguments.scheduler);
+    return static_cast<unsigned>(sending) < grid.x * grid.y;
   }
 
   /// As the stock kernel's; also whether the problem fits the scratch, and the exchange the team.
@@ -145,7 +173,7 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
 
   CUTLASS_DEVICE void operator()(const Params& params, char* shared) {
     if constexpr (Exchange::sumsTiles) {
-      if constexpr (sendChunks() > 0) {
+      if constexpr (canSendForOthers) {
         if (typename Base::TileScheduler{params.scheduler}.isSending()) return runSendingBlock(params, shared);
       }
       const auto block = gpu::Grid().block();
@@ -179,19 +207,6 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
     Epilogue epilogue(params.epilogue, tensorsOf(shared));
     epilogue.template sendTiles<typename Base::TiledMma>(typename Base::TileScheduler{params.scheduler},
                                                          params.problem_shape, tensorsOf(shared), sender);
-  }
-  static constexpr int sendQueues = 2;  ///< of a sending block: two send as much as a multiprocessor can
-  /// The chunks of their rings, as many as a block has shared memory for; 0: no block can send for others.
-  static constexpr int sendChunks() {
-    if constexpr (Exchange::sumsTiles) {
-      const auto fit = [](auto count) {
-        using Queue = typename Epilogue::template SendQueue<decltype(count)::value>;
-        return sizeof(Queue[sendQueues]) + alignof(Queue) <= Base::SharedStorageSize;
-      };
-      if (fit(cute::Int<6>{})) return 6;
-      if (fit(cute::Int<4>{})) return 4;
-    }
-    return 0;
   }
   /// Of a block that computes no tiles: its shared memory has queues of tiles, with three warps each.
   CUTLASS_DEVICE static void runSendingBlock(const Params& params, char* shared) {

@@ -17,10 +17,10 @@ namespace mscclpp::detail {
 
 /// A tile on its way to other ranks.
 struct OutgoingTile {
-  TileSource source;   ///< first is null: there are no more tiles
-  std::size_t offset;  ///< in the windows of its destinations
-  std::size_t flag;    ///< the same, of the first word that announces it
-  int owner;           ///< the rank that gets it; negative: it is a result, for all others
+  TileSource source;    ///< first is null: there are no more tiles
+  std::size_t offset;   ///< in the windows of its destinations
+  std::size_t flag;     ///< the same, of the first word that announces it
+  std::uint32_t block;  ///< of rows, from which its destinations follow
 };
 
 /// What each of the three warps of a SendQueue does.
@@ -32,8 +32,8 @@ enum class SendStep {
 
 /// A queue of tiles in shared memory, in which three warps do one step each for all tiles. A multiprocessor can send a
 /// tile of 64 KB in 1.4 us, but some of the fences and round trips to memory that a tile needs take longer than that,
-/// each: a proxy fence beside bulk copies 2.4 us, a system-wide fence 2.7 us. So the steps overlap, and where tiles wait
-/// for a fence it is one for all of them.
+/// each: a proxy fence beside bulk copies 2.4 us, a system-wide fence 2.7 us. So the steps overlap, and where tiles
+/// wait for a fence it is one for all of them.
 ///
 /// Each function is called by all lanes of the warp of its step. No wait has a time limit: what they wait for are warps
 /// of this kernel, all of whose waits for other ranks have one.
@@ -45,8 +45,8 @@ class SendQueue {
   static constexpr int chunkBytes = tileRows * tileRowBytes < 16384 ? tileRows * tileRowBytes : 16384;
   static constexpr int chunkRows = chunkBytes / tileRowBytes;
   static constexpr int tileChunks = tileRows / chunkRows;
-  static constexpr int ahead = chunkCount / 2;  ///< chunks that are being loaded while others are stored
-  static constexpr int unsettled = 4;           ///< stored chunks of which it is not asked whether they have arrived
+  static constexpr int loadsAhead = chunkCount / 2;  ///< chunks that are being loaded while others are stored
+  static constexpr int mostUnderWay = 4;  ///< chunks whose stores may not have arrived when tiles are counted
   static_assert(chunkBytes % tileRowBytes == 0 && tileRows % chunkRows == 0);
 
  public:
@@ -57,7 +57,7 @@ class SendQueue {
   MSCCLPP_DEVICE __forceinline__ void init() {
     for (BulkBarrier& barrier : loaded_) barrier.relaxedInit();
     arch::mbarrierInitFence();
-    found_ = arrived_ = announced_ = 0;
+    stored_ = arrived_ = announced_ = 0;
   }
 
   /// Find: adds the tiles of `lanes`, one each, as those from number `first` on, which may not be copied yet. Waits for
@@ -74,9 +74,7 @@ class SendQueue {
   /// Find: the tiles before number `end` are stored, as all lanes together have acquired.
   MSCCLPP_DEVICE __forceinline__ void release(std::uint32_t end) {
     arch::bulkFenceAll();  // bulk copies, of another thread, read what has been acquired
-    const Warp warp;
-    warp.sync();
-    if (warp.rank() == 0) arch::storeSharedRelease(&found_, end);
+    tell(stored_, end);
   }
   /// Find: there are no more than `end` tiles.
   MSCCLPP_DEVICE __forceinline__ void close(std::uint32_t end) { release(add(end, 1, OutgoingTile{})); }
@@ -85,32 +83,31 @@ class SendQueue {
   /// destination.
   template <class ForEachDestination>
   MSCCLPP_DEVICE __forceinline__ void copyAll(const ForEachDestination& forEachDestination) {
-    // The tiles that have chunks which are loaded or unsettled.
-    constexpr std::uint32_t lag = (unsettled + ahead + tileChunks - 1) / tileChunks;
-    const Warp warp;
-    std::uint32_t found = 0, copied = 0;
+    // The last tiles, which have chunks that are being loaded or are under way.
+    constexpr std::uint32_t uncounted = (mostUnderWay + loadsAhead + tileChunks - 1) / tileChunks;
+    std::uint32_t stored = 0, copied = 0, arrived = 0;
     Ring ring;
     while (true) {
-      if (copied == found) found = read(found_);
-      if (copied == found) {
-        settle(ring, copied, forEachDestination);
-        while ((found = read(found_)) == copied) arch::sleepFor(pauseNanoseconds);
+      if (copied == stored) stored = read(stored_);
+      if (copied == stored) {
+        settle(ring, forEachDestination);
+        tell(arrived_, arrived = copied);
+        while ((stored = read(stored_)) == copied) arch::sleepFor(pauseNanoseconds);
       }
-      const OutgoingTile& tile = tiles_[copied % depth];
-      const TileSource source = tile.source;
+      const TileSource source = tiles_[copied % depth].source;
       if (source.first == nullptr) break;
       MSCCLPP_NO_UNROLL
       for (int chunk = 0; chunk < tileChunks; ++chunk) {
         load(ring, source, chunk, copied);
-        if (++ring.inFlight > ahead) storeOldest(ring, forEachDestination);
+        if (++ring.loading > loadsAhead) storeOldest(ring, forEachDestination);
       }
       ++copied;
-      if (warp.rank() == 0) {
-        arch::bulkWait<unsettled>();
-        if (copied > lag) arch::storeSharedRelease(&arrived_, copied - lag);
-      }
+      if (Warp().rank() == 0) arch::bulkWait<mostUnderWay>();
+      // More have arrived before, if this one was waited for.
+      if (copied > arrived + uncounted) tell(arrived_, arrived = copied - uncounted);
     }
-    settle(ring, copied + 1, forEachDestination);
+    settle(ring, forEachDestination);
+    tell(arrived_, copied + 1);
   }
 
   /// Announce: until there are no more tiles. announce(tile) stores the flags of a tile, relaxed; called by one thread.
@@ -132,19 +129,27 @@ class SendQueue {
         }
       }
       if (warp.any(isEnd)) return;
-      count = arrived;
-      if (warp.rank() == 0) arch::storeSharedRelease(&announced_, count);
+      tell(announced_, count = arrived);
     }
   }
 
  private:
-  /// The same in all lanes.
+  /// What another warp has told, the same in all lanes, each of which may read what that warp wrote before.
   static MSCCLPP_DEVICE __forceinline__ std::uint32_t read(const std::uint32_t& word) {
-    return Warp().shuffle(arch::loadSharedAcquire(&word), 0);
+    const Warp warp;
+    const std::uint32_t value = warp.shuffle(arch::loadSharedAcquire(&word), 0);
+    warp.sync();
+    return value;
+  }
+  /// Tells another warp, after all that the lanes have read and written before.
+  static MSCCLPP_DEVICE __forceinline__ void tell(std::uint32_t& word, std::uint32_t value) {
+    const Warp warp;
+    warp.sync();
+    if (warp.rank() == 0) arch::storeSharedRelease(&word, value);
   }
   /// Where Copy is.
   struct Ring {
-    int load = 0, store = 0, inFlight = 0;
+    int load = 0, store = 0, loading = 0;
     std::uint32_t phase = 0;
   };
   struct Chunk {
@@ -155,14 +160,15 @@ class SendQueue {
   MSCCLPP_DEVICE __forceinline__ void load(Ring& ring, const TileSource& source, int chunk, std::uint32_t tile) {
     const Warp warp;
     const int slot = ring.load, firstRow = chunk * chunkRows;
-    // A tile at the edge has all its chunks, so that tiles can be counted in them. What lies beyond the edge is not read.
+    // A tile at the edge has all its chunks, so that tiles can be counted in them. What lies beyond the edge is not
+    // read.
     const int left = source.rows - firstRow < chunkRows ? source.rows - firstRow : chunkRows;
     const int rows = left > 0 ? left : 0;
     const std::byte* const from = source.first + static_cast<std::size_t>(firstRow) * source.pitch;
     const bool isContiguous =
         rows > 0 && source.pitch == static_cast<std::size_t>(tileRowBytes) && source.rowBytes == tileRowBytes;
     if (warp.rank() == 0) {
-      bulkStoreWaitSource<chunkCount - ahead - 1>();
+      bulkStoreWaitSource<chunkCount - loadsAhead - 1>();
       chunks_[slot] = {tile, static_cast<std::uint32_t>(chunk * chunkBytes)};
       const auto bytes = static_cast<std::uint32_t>(rows * source.rowBytes);
       loaded_[slot].arriveAndExpect(bytes);
@@ -193,24 +199,21 @@ class SendQueue {
       ring.store = 0;
       ring.phase ^= 1;
     }
-    --ring.inFlight;
+    --ring.loading;
   }
   /// Until all that has been loaded has arrived.
   template <class ForEachDestination>
-  MSCCLPP_DEVICE __forceinline__ void settle(Ring& ring, std::uint32_t end,
-                                             const ForEachDestination& forEachDestination) {
-    while (ring.inFlight > 0) storeOldest(ring, forEachDestination);
-    if (Warp().rank() == 0) {
-      bulkStoreWait();
-      arch::storeSharedRelease(&arrived_, end);
-    }
+  MSCCLPP_DEVICE __forceinline__ void settle(Ring& ring, const ForEachDestination& forEachDestination) {
+    while (ring.loading > 0) storeOldest(ring, forEachDestination);
+    if (Warp().rank() == 0) bulkStoreWait();
   }
 
   alignas(128) std::byte data_[chunkCount][chunkBytes];
   OutgoingTile tiles_[depth];
   BulkBarrier loaded_[chunkCount];
   Chunk chunks_[chunkCount];
-  std::uint32_t found_, arrived_, announced_;  ///< tiles, since the kernel began
+  // Tiles since the kernel began, which only become more: what each step has told the next one, and the last the first.
+  std::uint32_t stored_, arrived_, announced_;
 };
 
 }  // namespace mscclpp::detail

@@ -185,7 +185,7 @@ class SummingEpilogue
       contributed = contributedTile(problem, block, static_cast<int>(cute::get<1>(at)));
       awaitTile(contribution_, params_.exchange, gpu::Grid().blockIndex(), block,
                 static_cast<std::size_t>(cute::get<1>(at)));
-      arch::bulkFenceAll();  // TMA reads what ordinary stores wrote
+      arch::bulkFenceAll();  // TMA reads what stores of another rank wrote, ordinary ones or bulk copies
     }
     Base epilogue(isSum ? params_.output : params_.staging, shared);
     return epilogue.load(pipeline, state, tilesShape(problem, contributedTiles(params_)), tileShape,
@@ -294,7 +294,8 @@ class SummingEpilogue
       case SendStep::Announce:
         return queue.announceAll([&](const OutgoingTile& tile) {
           for (std::size_t part = 0; part < Scratch::parts; ++part) {
-            contribution_.announcePiece(tile.owner, tile.flag + part * sizeof(std::uint64_t));
+            contribution_.template publishPiece<arch::Order::Relaxed>(ThisThread{}, tile.block,
+                                                                      tile.flag + part * sizeof(std::uint64_t));
           }
         });
     }
@@ -425,26 +426,33 @@ class SummingEpilogue
         const std::size_t block = blockOf(at);
         if (isSent(block)) tile = locate(problem, block, at);
       }
-      const bool isTile = tile.source.first != nullptr;
-      const std::uint32_t lanes = warp.ballot(isTile);
-      const std::uint32_t end = queue.add(found, lanes, tile);
-      while (found < end) {
-        const bool isMissing =
-            isTile &&
-            static_cast<std::int64_t>(arch::load<arch::Order::Acquire, arch::Scope::Device>(storedFlag(tile.flag)) -
-                                      contribution_.epoch()) < 0;
-        // The tiles before the first one that is missing.
-        const std::uint32_t missing = warp.ballot(isMissing);
-        const std::uint32_t before = missing == 0 ? ~0u : (missing & (0u - missing)) - 1;
-        const std::uint32_t ready = end - static_cast<std::uint32_t>(arch::countBits(lanes & ~before));
-        if (ready == found) {
-          arch::sleepFor(Queue::pauseNanoseconds);
-        } else {
-          queue.release(found = ready);
-        }
-      }
+      found = addTiles(queue, found, tile);
     }
     queue.close(found);
+  }
+  /// Adds the tiles of a warp's lanes, those that have one, as they are stored. Returns how many have been added.
+  template <class Queue>
+  CUTLASS_DEVICE std::uint32_t addTiles(Queue& queue, std::uint32_t found, const OutgoingTile& tile) const {
+    const gpu::WarpTile<> warp;
+    const bool isTile = tile.source.first != nullptr;
+    const std::uint32_t lanes = warp.ballot(isTile);
+    const std::uint32_t end = queue.add(found, lanes, tile);
+    while (found < end) {
+      const bool isMissing =
+          isTile &&
+          static_cast<std::int64_t>(arch::load<arch::Order::Acquire, arch::Scope::Device>(storedFlag(tile.flag)) -
+                                    contribution_.epoch()) < 0;
+      // The tiles before the first one that is missing.
+      const std::uint32_t missing = warp.ballot(isMissing);
+      const std::uint32_t before = missing == 0 ? ~0u : (missing & (0u - missing)) - 1;
+      const std::uint32_t ready = end - static_cast<std::uint32_t>(arch::countBits(lanes & ~before));
+      if (ready == found) {
+        arch::sleepFor(Queue::pauseNanoseconds);
+      } else {
+        queue.release(found = ready);
+      }
+    }
+    return end;
   }
 
   /// A tile that is sent, and where to.
@@ -472,20 +480,20 @@ class SummingEpilogue
     return {source,
             isSum ? args.scratch.resultTileOffset(contribution_.epoch(), block, index, columnTiles, tileBytes)
                   : args.scratch.tileOffset(contribution_.epoch(), block, rank, index, columnTiles, tileBytes),
-            args.scratch.flagOffset(block, rank, index), isSum ? -1 : contribution_.owner(block)};
+            args.scratch.flagOffset(block, rank, index), static_cast<std::uint32_t>(block)};
   }
   /// Calls f(std::byte*) with the window of each rank that gets the tile.
   template <class F>
   CUTLASS_DEVICE void forEachDestination(const OutgoingTile& tile, const F& f) const {
     const auto& args = params_.exchange;
-    if constexpr (sharesSums && Ranks > 2) {
-      if (tile.owner < 0) {
-        MSCCLPP_NO_UNROLL
-        for (int i = 0; i < Ranks - 1; ++i) f(args.window.at(args.team.peer(i), 0));
-        return;
-      }
+    if constexpr (Ranks == 2) {
+      f(args.window.at(args.team.peer(0), 0));
+    } else if (!sums(tile.block)) {
+      f(args.window.at(contribution_.owner(tile.block), 0));
+    } else {
+      MSCCLPP_NO_UNROLL
+      for (int i = 0; i < Ranks - 1; ++i) f(args.window.at(args.team.peer(i), 0));
     }
-    f(args.window.at(Ranks == 2 ? args.team.peer(0) : tile.owner, 0));
   }
 
   /// Waits for the other ranks' contributions to a tile of own rows, or for the result of another one. Called by all

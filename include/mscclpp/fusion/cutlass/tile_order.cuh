@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cutlass/gemm/kernel/tile_scheduler.hpp>
 
+#include "mscclpp/basic/group.hpp"
 #include "mscclpp/collective/block_order.hpp"
 #include "mscclpp/config.hpp"
 #include "mscclpp/fusion/cutlass/tile_blocks.hpp"
@@ -35,8 +36,8 @@ struct OrderedTiles {};
 
 /// CUTLASS's static persistent scheduler with the rows of tiles renumbered by Order. Tiles of one row run along N,
 /// unless the arguments say otherwise, so that a row of tiles is complete early. Works for clusters of any shape: which
-/// row of tiles a block computes depends on its row alone, so that blocks which share operands still do. Some blocks may
-/// be left out, to send what the others compute.
+/// row of tiles a block computes depends on its row alone, so that blocks which share operands still do. Some blocks
+/// may be left out, to send what the others compute.
 template <class Order>
 class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTileSchedulerSm90 {
   using Base = cutlass::gemm::kernel::detail::PersistentTileSchedulerSm90;
@@ -117,10 +118,15 @@ class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTil
   }
 
  private:
-  /// The blocks of a cluster follow each other.
+  /// As CUTLASS numbers blocks: those of a cluster follow each other. Where tiles run along M, the grid has as many rows
+  /// as a cluster.
   CUTLASS_DEVICE std::uint32_t blockIndex() const {
-    return params_.raster_order_ == Base::RasterOrder::AlongN ? blockIdx.x + blockIdx.y * gridDim.x
-                                                              : blockIdx.x * gridDim.y + blockIdx.y;
+    const gpu::Grid grid;
+    const auto index = static_cast<std::uint32_t>(grid.blockIndex());
+    if (params_.raster_order_ == Base::RasterOrder::AlongN) return index;
+    const auto rows = static_cast<std::uint32_t>(params_.cluster_shape_n_);
+    const std::uint32_t columns = static_cast<std::uint32_t>(grid.blockCount()) / rows;
+    return index % columns * rows + index / columns;
   }
   CUTLASS_DEVICE std::uint32_t clusterSize() const {
     return static_cast<std::uint32_t>(params_.cluster_shape_m_ * params_.cluster_shape_n_);
