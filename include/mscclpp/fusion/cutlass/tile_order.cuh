@@ -87,7 +87,10 @@ class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTil
 
   CUTLASS_HOST_DEVICE OrderedTileScheduler() {}
   CUTLASS_DEVICE explicit OrderedTileScheduler(const Params& params)
-      : Base(params), params_(params), blocks_(gridDim.x * gridDim.y - params.sendingBlocks), index_(blockIndex()) {}
+      : Base(params),
+        params_(params),
+        blocks_(static_cast<std::uint32_t>(gpu::launchBlocks()) - params.sendingBlocks),
+        index_(blockIndex()) {}
 
   /// Whether this block is one of the sending ones, which must not ask for its tiles.
   CUTLASS_DEVICE bool isSending() const { return blockIndex() >= blocks_; }
@@ -118,14 +121,13 @@ class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTil
   }
 
  private:
-  /// As CUTLASS numbers blocks: those of a cluster follow each other. Where tiles run along M, the grid has as many rows
-  /// as a cluster.
+  /// As CUTLASS numbers blocks: those of a cluster follow each other. Where tiles run along M, the grid has as many
+  /// rows as a cluster.
   CUTLASS_DEVICE std::uint32_t blockIndex() const {
-    const gpu::Grid grid;
-    const auto index = static_cast<std::uint32_t>(grid.blockIndex());
+    const auto index = static_cast<std::uint32_t>(gpu::blockInLaunch());
     if (params_.raster_order_ == Base::RasterOrder::AlongN) return index;
     const auto rows = static_cast<std::uint32_t>(params_.cluster_shape_n_);
-    const std::uint32_t columns = static_cast<std::uint32_t>(grid.blockCount()) / rows;
+    const std::uint32_t columns = static_cast<std::uint32_t>(gpu::launchBlocks()) / rows;
     return index % columns * rows + index / columns;
   }
   CUTLASS_DEVICE std::uint32_t clusterSize() const {
