@@ -19,7 +19,7 @@
 #define MSCCLPP_HOST_DEVICE
 #define MSCCLPP_DEVICE
 #define MSCCLPP_NOINLINE __attribute__((noinline))
-// Unoptimised, and under ThreadSanitizer, code for CPUs compiles in half the time if its functions are not inlined.
+// Unoptimised, and under g++'s ThreadSanitizer, code for CPUs compiles in half the time if functions are not inlined.
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_THREAD__)
 #define MSCCLPP_INLINE __attribute__((always_inline)) inline
 #else
