@@ -106,6 +106,22 @@ struct GemmPlace {
   int ranks;
 };
 
+/// Bytes of a call.
+struct GemmBytes {
+  double weights;
+  double message;  ///< the product, or the gathered inputs
+  double sent;     ///< of them by a rank
+};
+inline GemmBytes gemmBytes(const GemmLayer& layer, std::size_t rows, int ranks) {
+  constexpr double elementBytes = 2;
+  const auto d = [](std::size_t value) { return static_cast<double>(value); };
+  const bool gathers = layer.collective == GemmCollective::AllGather;
+  const double message = elementBytes * d(rows) * d(gathers ? layer.depth : layer.width);
+  const double share = static_cast<double>(ranks - 1) / ranks;
+  return {elementBytes * d(layer.width) * d(layer.depth), message,
+          message * share * (layer.collective == GemmCollective::AllReduce ? 2 : 1)};
+}
+
 /// How a call runs in kernels of CUTLASS.
 struct CutlassGemmPlan {
   int tile;           ///< of cutlassGemmTiles
@@ -134,28 +150,27 @@ inline double beside(double a, double b) {
 inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& layer, std::size_t rows) {
   const auto size = [](std::size_t value) { return static_cast<int>(value); };
   const int m = size(rows), n = size(layer.width), k = size(layer.depth), blocks = place.cutlassBlocks;
-  const double weights = 2.0 * static_cast<double>(layer.width) * static_cast<double>(layer.depth);
+  const GemmBytes bytes = gemmBytes(layer, rows, place.ranks);
   const auto time = [&](int tile, int computing) {
     return std::max(place.rates.cutlassTiles * cutlassTime(tile, m, n, k, computing) / 1000,
-                    weights / place.rates.cublas.bytes);
+                    bytes.weights / place.rates.cublas.bytes);
   };
-  const bool gathers = layer.collective == GemmCollective::AllGather;
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
-  const double message = 2.0 * static_cast<double>(rows) * static_cast<double>(gathers ? layer.depth : layer.width);
-  const double sent = message * (place.ranks - 1) / place.ranks * (reducesToAll ? 2 : 1);
   // In a block that computes, stores for the link are in the way of the loads of the multiplication.
   const int tile = cutlassGemmTileFor(m, n, k, blocks);
-  const CutlassGemmPlan plain{tile, 0, slowedByEachOther(time(tile, blocks), sent / gemmLinkBytes)};
-  CutlassGemmPlan best = plain;
-  if (gathers || plain.time < leastSendingTime) return best;
+  const CutlassGemmPlan plain{tile, 0, slowedByEachOther(time(tile, blocks), bytes.sent / gemmLinkBytes)};
+  if (layer.collective == GemmCollective::AllGather || plain.time < leastSendingTime) return plain;
   // With the narrow tile one is summed while the next is multiplied; but the rows of sums are longer in a wide one.
   const int sendingTile = cutlassGemmTiles[reducesToAll ? 0 : 1];
   const double leastGain = reducesToAll ? leastSendingGain : 1;
+  // Most layers end here, which saves their calls the search: fewer blocks do not compute faster.
+  if (leastGain * time(sendingTile, blocks) >= plain.time) return plain;
+  CutlassGemmPlan best = plain;
   const CutlassTile& shape = cutlassTiles[sendingTile];
   const int cluster = shape.clusterRows * shape.clusterColumns;
   for (int sending = cluster; sending <= blocks / 4; sending += cluster) {
     const double rate = std::min(gemmLinkBytes, sending * (reducesToAll ? sentSums : sentContributions));
-    const double both = beside(time(sendingTile, blocks - sending), sent / rate);
+    const double both = beside(time(sendingTile, blocks - sending), bytes.sent / rate);
     if (both < best.time && leastGain * both < plain.time) best = {sendingTile, sending, both};
   }
   return best;
@@ -181,7 +196,7 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   const bool gathers = layer.collective == GemmCollective::AllGather;
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
   const double work = 2e-6 * d(rows) * d(layer.width) * d(layer.depth);  // millions of operations
-  const double weights = elementBytes * d(layer.width) * d(layer.depth);
+  const auto [weights, message, sent] = gemmBytes(layer, rows, ranks);
   const std::size_t columnTiles = ceilDivide(layer.width, fewRowsColumns);
   const auto gemm = [&](const GemmSpeed& speed) {
     return speed.start +
@@ -202,11 +217,8 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   const FewRowsTile* const tile = fewRowsTileOf(layer.collective, rows, ranks, layer.hasNorm);
   const double own = tile != nullptr ? fewRows(*tile) : gemm(rates.own);
   // What a rank sends, and what of it nothing can hide: the last rows.
-  const double message = elementBytes * d(rows) * d(gathers ? layer.depth : layer.width);
   const bool takesOneHop =
       reducesToAll && tile != nullptr && (layer.hasNorm || message <= d(mostOneHopBytes(gemmHopBytes, ranks)));
-  const double share = d(static_cast<std::size_t>(ranks - 1)) / ranks;
-  const double sent = message * share * (reducesToAll ? 2 : 1);
   // The second hop of rows with a norm has two arrays.
   const double sentInTwoHops = reducesToAll && layer.hasNorm ? sent * 1.5 : sent;
   const double sentFused = takesOneHop ? message * (ranks - 1) : sentInTwoHops;

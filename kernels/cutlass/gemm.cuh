@@ -74,15 +74,6 @@ class CutlassGemm : public GemmKernel {
   using Scratch = typename Kernel<0>::Scratch;
   static_assert(std::is_same_v<Scratch, typename Kernel<1>::Scratch>);
   static constexpr bool gathers = collective == GemmCollective::AllGather;
-  template <class K>
-  static constexpr bool canSendForOthers() {
-    if constexpr (gathers)
-      return false;
-    else
-      return K::canSendForOthers;
-  }
-  static_assert(gathers || (canSendForOthers<Kernel<0>>() && canSendForOthers<Kernel<1>>()),
-                "both kernels must be able to have the sending blocks of planCutlassGemm()");
 
   /// What a CollectiveState is for.
   struct Exchange {
@@ -217,6 +208,7 @@ class CutlassGemm : public GemmKernel {
       launchKernel<K>(arguments, call.stream);
       output.copyBack();
     } else {
+      static_assert(K::canSendForOthers, "every kernel must be able to have the sending blocks of planCutlassGemm()");
       const StagedMatrix input(Staging::Input, call.input, {call.rows, call.depth}, {call.rows, depth}, sizeof(Element),
                                call.stream);
       arguments.mainloop.ptr_A = static_cast<const Element*>(input.data());

@@ -273,10 +273,11 @@ TEST_CASE("fused GEMM: blocks that only send are for layers whose link takes abo
     const CutlassGemmPlan scatters = plan(ReduceScatter, rows, 8192, 1024, 132);
     CHECK(scatters.sendingBlocks >= 8);
     CHECK(cutlassTiles[scatters.tile].schedule == CutlassSchedule::Pingpong);
-    for (const std::size_t depth : {3584, 4096, 14336})
-      CHECK(plan(ReduceScatter, rows, 8192, depth, 132).sendingBlocks == 0);
-    for (const std::size_t depth : {3584, 4096, 14336})
-      CHECK(plan(AllReduce, rows, 8192, depth, 132).sendingBlocks == 0);
+    for (const auto collective : {ReduceScatter, AllReduce}) {
+      for (const std::size_t depth : {3584, 4096, 14336}) {
+        CHECK(plan(collective, rows, 8192, depth, 132).sendingBlocks == 0);
+      }
+    }
     CHECK(plan(AllGather, rows, 8192, 1024, 132).sendingBlocks == 0);
   }
   for (const std::size_t rows : {2048, 8192}) {

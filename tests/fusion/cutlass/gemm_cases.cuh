@@ -247,15 +247,6 @@ void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetSca
   }
 }
 
-/// Whether a kernel takes so many sending blocks; the rest of its arguments do not matter.
-template <class Kernel>
-bool acceptsSendingBlocks(int sendingBlocks, int blocks = 0) {
-  typename Kernel::Arguments arguments{};
-  arguments.hw_info.sm_count = blocks;
-  arguments.scheduler.sendingBlocks = sendingBlocks;
-  return Kernel::acceptsSendingBlocks(arguments);
-}
-
 /// The same with random shapes. Few steps each: what varies are edges, and the numbers of tiles. The columns of a
 /// scratch are fixed.
 template <class Kernel, int Ranks, class SetScales>
@@ -269,6 +260,15 @@ void checkRandomGemms(unsigned seed, const SetScales& setScales, const GemmSched
     for (GemmShape& shape : shapes) shape = {atMost(300), n, 8 * atMost(9)};
     checkGemm<Kernel, Ranks>(shapes, false, setScales, schedule);
   }
+}
+
+/// Whether a kernel takes so many sending blocks; the rest of its arguments do not matter.
+template <class Kernel>
+bool acceptsSendingBlocks(int sendingBlocks, int blocks = 0) {
+  typename Kernel::Arguments arguments{};
+  arguments.hw_info.sm_count = blocks;
+  arguments.scheduler.sendingBlocks = sendingBlocks;
+  return Kernel::acceptsSendingBlocks(arguments);
 }
 
 }  // namespace mscclpp::test

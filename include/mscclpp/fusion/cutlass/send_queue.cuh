@@ -9,7 +9,6 @@
 #include "mscclpp/arch/sleep.hpp"
 #include "mscclpp/basic/bulk.hpp"
 #include "mscclpp/basic/group.hpp"
-#include "mscclpp/basic/wait.hpp"
 #include "mscclpp/config.hpp"
 #include "mscclpp/fusion/cutlass/tile_sender.cuh"
 
@@ -103,7 +102,7 @@ class SendQueue {
       }
       ++copied;
       if (Warp().rank() == 0) arch::bulkWait<mostUnderWay>();
-      // More have arrived before, if this one was waited for.
+      // Not below what settle() has told.
       if (copied > arrived + uncounted) tell(arrived_, arrived = copied - uncounted);
     }
     settle(ring, forEachDestination);
@@ -160,8 +159,7 @@ class SendQueue {
   MSCCLPP_DEVICE __forceinline__ void load(Ring& ring, const TileSource& source, int chunk, std::uint32_t tile) {
     const Warp warp;
     const int slot = ring.load, firstRow = chunk * chunkRows;
-    // A tile at the edge has all its chunks, so that tiles can be counted in them. What lies beyond the edge is not
-    // read.
+    // A tile at the edge has as many chunks as others, so that tiles can be counted in chunks; not all have rows.
     const int left = source.rows - firstRow < chunkRows ? source.rows - firstRow : chunkRows;
     const int rows = left > 0 ? left : 0;
     const std::byte* const from = source.first + static_cast<std::size_t>(firstRow) * source.pitch;
