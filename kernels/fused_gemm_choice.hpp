@@ -30,14 +30,13 @@ struct GemmRates {
   GemmSpeed cublas;
   double cutlassTiles;  ///< what the tiles of kernels of CUTLASS take of cutlassTime()
   double cutlassStart;  ///< microseconds that these kernels take beside
-  double results;       ///< bytes of results of other ranks that they store in a microsecond after the last tile
 };
 /// The first one is for GPUs that are not in the table. H100: measured on one (bench/results/h100_gemm.txt), with the
 /// H200's rates for CUTLASS, by the speed of its memory; H200: measured on two
 /// (bench/results/h200_x2_gemm_sends.txt, few rows and all-gathers h200_x2_gemm.txt).
 inline constexpr GemmRates gemmRates[] = {
-    {"H100", 132, {180, 3.06e6, 4.5}, 35.5e3, {770, 3.0e6, 4}, 0.93, 12, 1.8e6},
-    {"H200", 132, {180, 4.38e6, 6.8}, 50.7e3, {770, 4.28e6, 4}, 0.93, 12, 2.6e6},
+    {"H100", 132, {180, 3.06e6, 4.5}, 35.5e3, {770, 3.0e6, 4}, 0.93, 12},
+    {"H200", 132, {180, 4.38e6, 6.8}, 50.7e3, {770, 4.28e6, 4}, 0.93, 12},
 };
 
 /// A tile of the library's kernels for few rows.
@@ -129,13 +128,12 @@ struct CutlassGemmPlan {
   double time;        ///< microseconds of what is computed and sent
 };
 
-/// Bytes that a sending block sends in a microsecond beside a multiplication: contributions, and with them the sums of
-/// an all-reduce, whose rows are bulk copies of their own. Measured between two H200.
-inline constexpr double sentContributions = 34e3, sentSums = 19e3;
+/// Bytes that a sending block sends in a microsecond beside a multiplication. Measured between two H200.
+inline constexpr double sendingBlockBytes = 34e3;
 
 /// What sending blocks have to gain in an all-reduce by an estimate, which is too low for layers with much to multiply;
 /// and the microseconds that a call takes without them: shorter ones have not been measured.
-inline constexpr double leastSendingGain = 1.02, leastSendingTime = 15;
+inline constexpr double leastSendingGain = 1.05, leastSendingTime = 15;
 
 /// The time of two things at once, of which each is in the other's way, or hardly so: the sum of their powers of 2 and
 /// 4. By operations that are rounded exactly: ranks must come to the same plan.
@@ -160,8 +158,8 @@ inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& 
   const int tile = cutlassGemmTileFor(m, n, k, blocks);
   const CutlassGemmPlan plain{tile, 0, slowedByEachOther(time(tile, blocks), bytes.sent / gemmLinkBytes)};
   if (layer.collective == GemmCollective::AllGather || plain.time < leastSendingTime) return plain;
-  // With the narrow tile one is summed while the next is multiplied; but the rows of sums are longer in a wide one.
-  const int sendingTile = cutlassGemmTiles[reducesToAll ? 0 : 1];
+  // With the narrow tile one is summed while the next is multiplied.
+  const int sendingTile = cutlassGemmTiles[1];
   const double leastGain = reducesToAll ? leastSendingGain : 1;
   // Most layers end here, which saves their calls the search: fewer blocks do not compute faster.
   if (leastGain * time(sendingTile, blocks) >= plain.time) return plain;
@@ -169,7 +167,7 @@ inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& 
   const CutlassTile& shape = cutlassTiles[sendingTile];
   const int cluster = shape.clusterRows * shape.clusterColumns;
   for (int sending = cluster; sending <= blocks / 4; sending += cluster) {
-    const double rate = std::min(gemmLinkBytes, sending * (reducesToAll ? sentSums : sentContributions));
+    const double rate = std::min(gemmLinkBytes, sending * sendingBlockBytes);
     const double both = beside(time(sendingTile, blocks - sending), bytes.sent / rate);
     if (both < best.time && leastGain * both < plain.time) best = {sendingTile, sending, both};
   }
@@ -225,9 +223,9 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   constexpr double lastRows = 1024;
   const double hops = reducesToAll && !takesOneHop ? 2 : 1;
 
-  // With CUTLASS there are besides: with few rows the way of the tiles to their sums, and in two hops the results of
-  // the last rows, and those of other ranks that are stored after the last tile.
-  constexpr double lastSums = 15, lastSumRows = 512, lastResults = 10, lastResultRows = 2048;
+  // With CUTLASS there are besides: with few rows the way of the tiles to their sums, and in two hops the way of the
+  // last results. Results that have arrived before are stored meanwhile.
+  constexpr double lastSums = 15, lastSumRows = 512, lastResults = 10, lastResultRows = 1024;
   const double tiles =
       place.cutlassBlocks > 0 ? planCutlassGemm(place, layer, rows).time : std::numeric_limits<double>::infinity();
   // A norm begins when all tiles of a row have been counted, and lasts as long as a warp needs for a row.
@@ -235,7 +233,7 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   return {std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes +
               hops * hop + norm,
           rates.cutlassStart + tiles + (gathers ? 0 : lastSums * std::min(1.0, lastSumRows / d(rows))) +
-              (reducesToAll ? lastResults * std::min(1.0, d(rows) / lastResultRows) + message / rates.results : 0),
+              (reducesToAll ? lastResults * std::min(1.0, d(rows) / lastResultRows) : 0),
           gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes};
 }
 

@@ -208,7 +208,7 @@ class CutlassGemm : public GemmKernel {
       launchKernel<K>(arguments, call.stream);
       output.copyBack();
     } else {
-      static_assert(K::canSendForOthers, "every kernel must be able to have the sending blocks of planCutlassGemm()");
+      static_assert(K::canSendForOthers, "the kernels must be able to have the sending blocks of planCutlassGemm()");
       const StagedMatrix input(Staging::Input, call.input, {call.rows, call.depth}, {call.rows, depth}, sizeof(Element),
                                call.stream);
       arguments.mainloop.ptr_A = static_cast<const Element*>(input.data());

@@ -49,6 +49,25 @@ TEST_CASE("CUTLASS: blocks that compute nothing send contributions and sums of t
                                           {.sendingBlocks = 4, .isAlongM = true, .swizzle = 2});
   checkRandomGemms<Fused<pingpongTile, RowDelivery::ToAll>, 2>(3, alphaOne, {.sendingBlocks = 4});
 }
+TEST_CASE("CUTLASS: ranks may differ in their sending blocks, and outputs have rows with gaps") {
+  check<pingpongTile, RowDelivery::ToAll>({{700, 904, 72}, {129, 904, 64}},
+                                          {.sendingBlocks = 4, .sendingRanks = 1, .gap = 40});
+  check<pingpongTile, RowDelivery::ToAll, 3>({{1100, 904, 64}, {200, 904, 72}, {1, 904, 64}},
+                                             {.sendingBlocks = 2, .sendingRanks = 2, .gap = 8});
+}
+TEST_CASE("CUTLASS: GEMM and all-reduce in two hops, clusters of one block and of columns of tiles") {
+  constexpr CutlassTile columnClusters{.rows = 128,
+                                       .columns = 128,
+                                       .depth = 64,
+                                       .clusterRows = 1,
+                                       .clusterColumns = 2,
+                                       .schedule = CutlassSchedule::Pingpong};
+  for (const bool isAlongM : {false, true}) {
+    const GemmSchedule schedule{.sendingBlocks = 4, .isAlongM = isAlongM, .swizzle = 2};
+    check<smallTile, RowDelivery::ToAll>({{700, 200, 64}, {64, 200, 72}, {1, 200, 64}}, schedule);
+    check<columnClusters, RowDelivery::ToAll>({{900, 648, 64}, {128, 648, 72}, {1, 648, 64}}, schedule);
+  }
+}
 TEST_CASE("CUTLASS: queues of blocks that send are used many times over") {
   check<pingpongTile, RowDelivery::ToAll>({{2048, 4096, 16}, {2040, 4096, 8}}, {.sendingBlocks = 2, .swizzle = 4});
   check<wideTile, RowDelivery::ToAll>({{4096, 4096, 8}, {900, 4096, 72}}, {.sendingBlocks = 2, .swizzle = 4});

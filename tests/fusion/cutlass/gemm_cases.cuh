@@ -126,7 +126,9 @@ bool isGemmSum(const GemmShape& shape, const std::vector<GemmInputs>& ranks, con
 /// How the kernels of a test run.
 struct GemmSchedule {
   int sendingBlocks = 0;  ///< in every second call, of each shape once; in the others, each block sends its own tiles
-  bool isAlongM = false;  ///< whether columns of tiles, and not rows, follow each other
+  int sendingRanks = 1 << 30;  ///< so many ranks have these, the first ones
+  int gap = 0;                 ///< elements between the rows of the output
+  bool isAlongM = false;       ///< whether columns of tiles, and not rows, follow each other
   int swizzle = 1;
   bool lacksRank = false;  ///< the last rank does not call: the others must end, with a record
 };
@@ -170,7 +172,8 @@ void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetSca
       CAPTURE(round);
       CAPTURE(shape.m);
       CAPTURE(shape.k);
-      const std::size_t count = static_cast<std::size_t>(shape.m) * rowsB;
+      const std::size_t pitch = rowsB + static_cast<std::size_t>(schedule.gap);
+      const std::size_t count = static_cast<std::size_t>(shape.m) * pitch;
       auto outputs = backend.allocate(Ranks, (count + 64) * sizeof(T), poisonByte);
       std::vector<GemmInputs> inputs;
       std::vector<Gemm> gemms(Ranks);
@@ -199,12 +202,12 @@ void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetSca
         exchange.scratch = scratch;
         exchange.count = static_cast<std::size_t>(shape.m);
         exchange.wait = schedule.lacksRank ? backend.wait(300'000'000) : backend.wait();
-        epilogue.result = {makeMatrix(reinterpret_cast<T*>(outputs.window().at(rank)),
-                                      Kernel::outputRows(exchange.count, rank).size(), rowsB)};
+        epilogue.result = {{reinterpret_cast<T*>(outputs.window().at(rank)),
+                            Kernel::outputRows(exchange.count, rank).size(), rowsB, pitch}};
         // Ranks that share a GPU must be resident together.
         arguments.hw_info.sm_count = perGpu > 1 ? 32 : 0;
-        arguments.scheduler.sendingBlocks =
-            (call + static_cast<std::size_t>(round)) % 2 == 0 ? schedule.sendingBlocks : 0;
+        const bool hasSendingBlocks = (call + static_cast<std::size_t>(round)) % 2 == 0 && rank < schedule.sendingRanks;
+        arguments.scheduler.sendingBlocks = hasSendingBlocks ? schedule.sendingBlocks : 0;
         arguments.scheduler.max_swizzle_size = schedule.swizzle;
         using RasterOrder = cute::remove_cvref_t<decltype(arguments.scheduler.raster_order)>;
         if (schedule.isAlongM) arguments.scheduler.raster_order = RasterOrder::AlongM;
@@ -230,14 +233,19 @@ void checkGemm(const std::vector<GemmShape>& shapes, bool isScaled, const SetSca
         const auto output = outputs.template read<T>(rank);
         const Range present = Kernel::outputRows(static_cast<std::size_t>(shape.m), rank);
         const std::size_t rows = present.size();
-        CHECK(isGemmSum(shape, inputs, output, rows, [&](std::size_t row) { return present.begin + row; }));
-        bool isPoisonAfter = true;
-        for (std::size_t i = rows * rowsB; i < output.size(); ++i) {
-          unsigned char bytes[2];
-          std::memcpy(bytes, &output[i], 2);
-          isPoisonAfter &= bytes[0] == poisonByte && bytes[1] == poisonByte;
+        std::vector<T> sums;
+        bool isPoisonElsewhere = true;
+        for (std::size_t i = 0; i < output.size(); ++i) {
+          if (i / pitch < rows && i % pitch < rowsB) {
+            sums.push_back(output[i]);
+          } else {
+            unsigned char bytes[2];
+            std::memcpy(bytes, &output[i], 2);
+            isPoisonElsewhere &= bytes[0] == poisonByte && bytes[1] == poisonByte;
+          }
         }
-        CHECK(isPoisonAfter);
+        CHECK(isGemmSum(shape, inputs, sums, rows, [&](std::size_t row) { return present.begin + row; }));
+        CHECK(isPoisonElsewhere);
         if (!isScatter) {
           const auto first = outputs.template read<T>(0);
           CHECK(std::memcmp(output.data(), first.data(), count * sizeof(T)) == 0);

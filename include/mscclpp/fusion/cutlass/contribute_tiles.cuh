@@ -237,7 +237,7 @@ class ContributeTiles {
   }
   template <class Tiles, class Args>
   CUTLASS_DEVICE bool contributes(const Args& args) const {
-    return !hasStopped_ && Tiles::contain(cute::get<0>(args.tile_coord_mnkl), cute::get<1>(args.tile_coord_mnkl),
+    return !hasStopped_ && Tiles::contain({cute::get<0>(args.tile_coord_mnkl), cute::get<1>(args.tile_coord_mnkl)},
                                           params_->exchange.count, cute::get<1>(args.problem_shape_mnkl));
   }
   /// Those that store a tile, and the warp that publishes it.

@@ -171,7 +171,7 @@ class ContributingEpilogue : public detail::WithCallbacks<Stock, detail::SlotCoo
  private:
   template <class ProblemShape, class TileCoordinates>
   CUTLASS_DEVICE bool contributes(const ProblemShape& problem, const TileCoordinates& at) const {
-    return Tiles::contain(cute::get<0>(at), cute::get<1>(at), params_.exchange.count, cute::get<1>(problem)) &&
+    return Tiles::contain({cute::get<0>(at), cute::get<1>(at)}, params_.exchange.count, cute::get<1>(problem)) &&
            !contribution_.hasStopped();
   }
   /// Rows, columns and sets of the slots of one owner: two calls, the contributions of each rank.

@@ -21,9 +21,8 @@ namespace mscclpp {
 /// What the callbacks are told of a tile. It takes the place of the tile's coordinate along K, of which an epilogue has
 /// no use.
 struct ExchangedTile {
-  int row = 0;         ///< of tiles, in the problem
-  int column = 0;      ///< the same
-  bool isSum = false;  ///< whether the contributions of the other ranks are added
+  int row = 0;     ///< of tiles, in the problem
+  int column = 0;  ///< the same
   /// What rank 0 contributes to it, row after row without gaps.
   const std::byte* contributions = nullptr;
   std::size_t perRank = 0;  ///< bytes from rank to rank
@@ -72,11 +71,13 @@ struct SummingCallbacks : Callbacks {
   }
   static_assert(isOrder(std::make_integer_sequence<int, pairs>{}), "a tiled copy of another order");
 
-  /// row, column: of the thread's first element, in the tile.
-  CUTLASS_DEVICE SummingCallbacks(Callbacks&& callbacks, const ExchangedTile& tile, const Coordinates& coordinates,
-                                  const Source& source, int row, int column)
+  /// isSum: whether the contributions of the other ranks are added; row, column: of the thread's first element, in the
+  /// tile.
+  CUTLASS_DEVICE SummingCallbacks(Callbacks&& callbacks, const ExchangedTile& tile, bool isSum,
+                                  const Coordinates& coordinates, const Source& source, int row, int column)
       : Callbacks(cute::forward<Callbacks>(callbacks)),
         tile_(tile),
+        isSum_(isSum),
         coordinates_(coordinates),
         source_(source),
         // Four lanes hold columns c, c + 2, c + 4 and c + 6 first, and load 8 columns each.
@@ -86,7 +87,7 @@ struct SummingCallbacks : Callbacks {
   CUTLASS_DEVICE void begin() {
     Callbacks::begin();
     if constexpr (loadedPeers > 0) {
-      if (!tile_.isSum) return;
+      if (!isSum_) return;
       MSCCLPP_UNROLL
       for (int subtile = 0; subtile < depth; ++subtile) load(subtile);
     }
@@ -96,7 +97,7 @@ struct SummingCallbacks : Callbacks {
                             int subtileColumn) {
     static_assert(N % 2 == 0 && elements % N == 0);
     auto values = Callbacks::visit(accumulators, part, subtileRow, subtileColumn);
-    if (!tile_.isSum) return values;
+    if (!isSum_) return values;
     using Value = typename decltype(values)::Element;
     const int slot = (subtileColumn * subtileRows + subtileRow) % depth;
     if constexpr (loadedPeers > 0) {
@@ -131,7 +132,7 @@ struct SummingCallbacks : Callbacks {
     Callbacks::end_loop(subtileRow, subtileColumn);
     if constexpr (loadedPeers > 0) {
       const int next = subtileColumn * subtileRows + subtileRow + depth;
-      if (tile_.isSum && next < subtiles) load(next);
+      if (isSum_ && next < subtiles) load(next);
     }
   }
 
@@ -161,6 +162,7 @@ struct SummingCallbacks : Callbacks {
   }
 
   const ExchangedTile tile_;
+  const bool isSum_;
   const Coordinates coordinates_;
   const Source& source_;
   const std::byte* const first_;
@@ -185,7 +187,7 @@ struct ExchangeCallbacks : Fusion {
   struct Params {
     typename Fusion::Params fusion;
     int rows, columns;  ///< of the problem
-    bool hasSource;     ///< of the tiles of an epilogue with these parameters
+    bool hasSource;     ///< whether the tiles of an epilogue with these parameters are sums
   };
 
   template <class ProblemShape>
@@ -233,7 +235,7 @@ struct ExchangeCallbacks : Fusion {
     using Coordinates = cute::remove_cvref_t<decltype(stored.tCcD)>;
     using Source = cute::remove_cvref_t<decltype(stored.tCrC)>;
     return detail::SummingCallbacks<decltype(callbacks), T, Ranks, tileColumns, Coordinates, Source>(
-        cute::move(callbacks), tile, stored.tCcD, stored.tCrC, rowsLeft - cute::get<0>(ofThread),
+        cute::move(callbacks), tile, hasSource_, stored.tCcD, stored.tCrC, rowsLeft - cute::get<0>(ofThread),
         columnsLeft - cute::get<1>(ofThread));
   }
 

@@ -8,6 +8,12 @@
 
 namespace mscclpp {
 
+/// A tile of a problem: its row and column among the tiles.
+struct TileCoordinate {
+  int row;
+  int column;
+};
+
 /// The tiles, of `rows` x `columns` elements, of a GEMM whose output is exchanged over a Scratch (RowScratch) of Ranks
 /// ranks: a row of tiles is a block of the exchange, and a row of the problem one or several rows of the scratch.
 template <int Ranks, class Scratch, int rows, int columns>
@@ -24,9 +30,12 @@ struct ExchangeTiles {
   static MSCCLPP_HOST_DEVICE Blocks blocksOf(std::size_t problemRows) {
     return {static_cast<std::uint32_t>(ceilDivide(problemRows, std::size_t{tileRows})), Ranks};
   }
+  static MSCCLPP_HOST_DEVICE std::uint32_t columnTilesOf(int problemColumns) {
+    return static_cast<std::uint32_t>((problemColumns + tileColumns - 1) / tileColumns);
+  }
   /// Whether a tile is part of a problem: a cluster may have blocks of threads beyond its edges.
-  static MSCCLPP_HOST_DEVICE bool contain(int row, int column, std::size_t problemRows, int problemColumns) {
-    return static_cast<std::uint32_t>(row) < blocksOf(problemRows).tiles && column * tileColumns < problemColumns;
+  static MSCCLPP_HOST_DEVICE bool contain(TileCoordinate at, std::size_t problemRows, int problemColumns) {
+    return static_cast<std::uint32_t>(at.row) < blocksOf(problemRows).tiles && at.column * tileColumns < problemColumns;
   }
   /// The rows of the problem that are a rank's output: all, or with RowDelivery::ToOwner those that it owns.
   static MSCCLPP_HOST_DEVICE Range outputRows(std::size_t problemRows, int rank) {

@@ -98,7 +98,7 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   static constexpr int sendChunks() {
     if constexpr (Exchange::sumsTiles) {
       const auto fit = [](auto count) {
-        using Queue = typename Epilogue::template SendQueue<decltype(count)::value>;
+        using Queue = typename Epilogue::OutgoingTiles::template SendQueue<decltype(count)::value>;
         return sizeof(Queue[sendQueues]) + alignof(Queue) <= Base::SharedStorageSize;
       };
       if (fit(cute::Int<6>{})) return 6;
@@ -184,13 +184,13 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
     if constexpr (Exchange::sumsTiles) {
       // CUTLASS has nothing to do for the second and the fourth warp of the producers.
       const int warp = cutlass::canonical_warp_idx_sync();
-      if ((warp == 1 || warp == 3) && params.epilogue.sendsOwnTiles) return sendTiles(params, shared, warp / 2);
+      if ((warp == 1 || warp == 3) && params.epilogue.sendsOwnTiles) return sendOwnTiles(params, shared, warp / 2);
     }
     const gpu::WarpGrid grid = detail::consumerGrid();
     if (!grid.isMember()) return;
     // The producers have given registers away. Without this the compiler gives the code below no more than they kept.
     cutlass::arch::warpgroup_reg_dealloc<completionRegisters>();
-    complete(params, grid);
+    complete<true>(params, grid);
   }
 
  private:
@@ -200,36 +200,45 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   static_assert(!Exchange::sumsTiles || !Base::IsMainloopAuxiliaryLoadNeeded,
                 "the main loop needs the warp that sends tiles: take EvtRowExchange");
 
+  CUTLASS_DEVICE static int columnsOf(const Params& params) {
+    return static_cast<int>(cute::get<1>(params.problem_shape));
+  }
   CUTLASS_DEVICE static typename Epilogue::TensorStorage& tensorsOf(char* shared) {
     return reinterpret_cast<typename Base::SharedStorage*>(shared)->tensors.epilogue;
   }
-  CUTLASS_DEVICE static void sendTiles(const Params& params, char* shared, int sender) {
-    Epilogue epilogue(params.epilogue, tensorsOf(shared));
-    epilogue.template sendTiles<typename Base::TiledMma>(typename Base::TileScheduler{params.scheduler},
-                                                         params.problem_shape, tensorsOf(shared), sender);
+  /// By a warp that sends what its block computes.
+  CUTLASS_DEVICE static void sendOwnTiles(const Params& params, char* shared, int sender) {
+    const auto& queue = tensorsOf(shared).thread.queue;
+    const auto& epilogue = params.epilogue;
+    const typename Epilogue::OutgoingTiles tiles(epilogue.exchange, epilogue.result,
+                                                 {epilogue.exchange, queue.epoch(), queue.hasStopped()});
+    tiles.template sendOwn<typename Base::TiledMma>(typename Base::TileScheduler{params.scheduler}, columnsOf(params),
+                                                    queue, sender);
   }
   /// Of a block that computes no tiles: its shared memory has queues of tiles, with three warps each.
   CUTLASS_DEVICE static void runSendingBlock(const Params& params, char* shared) {
-    using Queue = typename Epilogue::template SendQueue<sendChunks()>;
+    using Queue = typename Epilogue::OutgoingTiles::template SendQueue<sendChunks()>;
     const auto address = reinterpret_cast<std::uintptr_t>(shared);
     auto* const queues = reinterpret_cast<Queue*>(roundUp(address, std::uintptr_t{alignof(Queue)}));
     const gpu::WarpGrid consumers = detail::consumerGrid();
     const auto block = gpu::Grid().block();
-    const auto contribution = makeRowContribution(consumers, detail::ExchangeArguments::in(params.epilogue).exchange);
+    const auto& epilogue = params.epilogue;
+    const typename Epilogue::OutgoingTiles tiles(epilogue.exchange, epilogue.result,
+                                                 makeRowContribution(consumers, epilogue.exchange));
     if (block.rank() < sendQueues) queues[block.rank()].init();
     block.sync();
     const int warp = cutlass::canonical_warp_idx_sync();
     if (warp < sendQueues * Queue::steps) {
       const typename Base::TileScheduler scheduler{params.scheduler};
       const int queue = warp % sendQueues;
-      Epilogue(params.epilogue, tensorsOf(shared), contribution)
-          .sendTilesOfOthers(scheduler, params.problem_shape, queues[queue],
-                             scheduler.sendingCluster() * sendQueues + static_cast<std::uint32_t>(queue),
-                             scheduler.sendingClusters() * sendQueues,
-                             static_cast<detail::SendStep>(warp / sendQueues));
+      tiles.sendOfOthers(scheduler, columnsOf(params), epilogue.sumLoads, queues[queue],
+                         scheduler.cluster() * sendQueues + static_cast<std::uint32_t>(queue),
+                         scheduler.clusters() * sendQueues, static_cast<detail::SendStep>(warp / sendQueues));
     }
-    if (consumers.isMember()) complete(params, consumers);
+    if (consumers.isMember()) complete<false>(params, consumers);
   }
+  /// computes: whether this block has computed tiles. The others only have an end in common with it.
+  template <bool computes>
   CUTLASS_DEVICE static void complete(const Params& params, const gpu::WarpGrid& grid) {
     const auto& epilogue = detail::ExchangeArguments::in(params.epilogue);
     const auto& args = epilogue.exchange;
@@ -237,7 +246,10 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
     NoTrace trace;
     if constexpr (Exchange::sumsTiles) {
       auto exchange = makeRowExchange(grid, args, Tiles::exchangeRows(args.count), wait, trace, Sum{});
-      Epilogue::collect(params.epilogue, grid, exchange, params.problem_shape);
+      if constexpr (computes && Epilogue::sharesSums) {
+        Epilogue::collect(params.epilogue, grid, exchange, typename Base::TileScheduler{params.scheduler},
+                          params.problem_shape);
+      }
       exchange.finish();
     } else {
       reduce(params, grid, wait, trace);
@@ -268,8 +280,7 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
       result.store(place(row), byte, word);
     };
     auto exchange = makeRowExchange(grid, args, Tiles::exchangeRows(args.count) * parts, wait, trace, Sum{});
-    constexpr int tileColumns = Tiles::tileColumns;
-    const auto tiles = static_cast<std::uint32_t>((cute::get<1>(params.problem_shape) + tileColumns - 1) / tileColumns);
+    const std::uint32_t tiles = Tiles::columnTilesOf(columnsOf(params));
     if (exchange.template reduce<packsPerLane>(tiles, transform, store)) exchange.collect(store);
     exchange.finish();
   }

@@ -10,16 +10,36 @@
 #include "mscclpp/basic/bulk.hpp"
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/config.hpp"
-#include "mscclpp/fusion/cutlass/tile_sender.cuh"
+#include "mscclpp/fusion/cutlass/exchange_tiles.hpp"
 
 namespace mscclpp::detail {
 
 /// A tile on its way to other ranks.
 struct OutgoingTile {
-  TileSource source;    ///< first is null: there are no more tiles
-  std::size_t offset;   ///< in the windows of its destinations
-  std::size_t flag;     ///< the same, of the first word that announces it
-  std::uint32_t block;  ///< of rows, from which its destinations follow
+  TileCoordinate at = {-1, -1};  ///< in the problem; negative: none
+  std::uint32_t block = 0;       ///< of rows, from which its destinations follow
+  std::size_t offset = 0;        ///< in the windows of its destinations
+  std::size_t flag = 0;          ///< the same, of the first word that announces it
+
+  MSCCLPP_DEVICE bool exists() const { return at.row >= 0; }
+};
+
+/// The chunks in which a tile is copied: as many whole rows as 16 KB hold, the same number in each.
+template <int tileRows, int tileRowBytes>
+struct TileChunks {
+ private:
+  static constexpr int mostRows() {
+    constexpr int mostBytes = 16384;
+    int most = tileRows;
+    while (tileRows % most != 0 || most * tileRowBytes > mostBytes) --most;
+    return most;
+  }
+
+ public:
+  static constexpr int rows = mostRows();
+  static constexpr int bytes = rows * tileRowBytes;
+  static constexpr int count = tileRows / rows;
+  static_assert(bytes % 128 == 0, "TMA loads a chunk to a multiple of 128 bytes");
 };
 
 /// What each of the three warps of a SendQueue does.
@@ -34,19 +54,18 @@ enum class SendStep {
 /// each: a proxy fence beside bulk copies 2.4 us, a system-wide fence 2.7 us. So the steps overlap, and where tiles
 /// wait for a fence it is one for all of them.
 ///
+/// The ring of chunks is not that of a BulkCopier, which has a proxy fence in every call, and whose sources lie in one
+/// piece.
+///
 /// Each function is called by all lanes of the warp of its step. No wait has a time limit: what they wait for are warps
 /// of this kernel, all of whose waits for other ranks have one.
-template <int tileRows, int tileRowBytes, int chunkCount>
+template <class Chunks, int chunkCount>
 class SendQueue {
   using Warp = gpu::WarpTile<>;
   static constexpr std::uint32_t width = Warp::width;
   static constexpr std::uint32_t depth = 2 * width;
-  static constexpr int chunkBytes = tileRows * tileRowBytes < 16384 ? tileRows * tileRowBytes : 16384;
-  static constexpr int chunkRows = chunkBytes / tileRowBytes;
-  static constexpr int tileChunks = tileRows / chunkRows;
   static constexpr int loadsAhead = chunkCount / 2;  ///< chunks that are being loaded while others are stored
   static constexpr int mostUnderWay = 4;  ///< chunks whose stores may not have arrived when tiles are counted
-  static_assert(chunkBytes % tileRowBytes == 0 && tileRows % chunkRows == 0);
 
  public:
   static constexpr int steps = 3;
@@ -78,12 +97,14 @@ class SendQueue {
   /// Find: there are no more than `end` tiles.
   MSCCLPP_DEVICE __forceinline__ void close(std::uint32_t end) { release(add(end, 1, OutgoingTile{})); }
 
-  /// Copy: until there are no more tiles. forEachDestination(tile, f) calls f(std::byte*) with the window of each
-  /// destination.
-  template <class ForEachDestination>
-  MSCCLPP_DEVICE __forceinline__ void copyAll(const ForEachDestination& forEachDestination) {
+  /// Copy: until there are no more tiles. loadChunk(tile, chunk, to, barrier) starts bulk loads of a chunk of a tile,
+  /// Chunks::bytes, to shared memory; forEachDestination(tile, f) calls f(std::byte*) with the window of each
+  /// destination. Both are called by one thread.
+  template <class LoadChunk, class ForEachDestination>
+  MSCCLPP_DEVICE __forceinline__ void copyAll(const LoadChunk& loadChunk,
+                                              const ForEachDestination& forEachDestination) {
     // The last tiles, which have chunks that are being loaded or are under way.
-    constexpr std::uint32_t uncounted = (mostUnderWay + loadsAhead + tileChunks - 1) / tileChunks;
+    constexpr std::uint32_t uncounted = (mostUnderWay + loadsAhead + Chunks::count - 1) / Chunks::count;
     std::uint32_t stored = 0, copied = 0, arrived = 0;
     Ring ring;
     while (true) {
@@ -93,11 +114,11 @@ class SendQueue {
         tell(arrived_, arrived = copied);
         while ((stored = read(stored_)) == copied) arch::sleepFor(pauseNanoseconds);
       }
-      const TileSource source = tiles_[copied % depth].source;
-      if (source.first == nullptr) break;
+      const OutgoingTile& tile = tiles_[copied % depth];
+      if (!tile.exists()) break;
       MSCCLPP_NO_UNROLL
-      for (int chunk = 0; chunk < tileChunks; ++chunk) {
-        load(ring, source, chunk, copied);
+      for (int chunk = 0; chunk < Chunks::count; ++chunk) {
+        load(ring, tile, chunk, copied, loadChunk);
         if (++ring.loading > loadsAhead) storeOldest(ring, forEachDestination);
       }
       ++copied;
@@ -121,10 +142,10 @@ class SendQueue {
       bool isEnd = false;
       for (std::uint32_t i = count + static_cast<std::uint32_t>(warp.rank()); i < arrived; i += width) {
         const OutgoingTile& tile = tiles_[i % depth];
-        if (tile.source.first == nullptr) {
-          isEnd = true;
-        } else {
+        if (tile.exists()) {
           announce(tile);
+        } else {
+          isEnd = true;
         }
       }
       if (warp.any(isEnd)) return;
@@ -156,28 +177,15 @@ class SendQueue {
     std::uint32_t byte;  ///< of the tile
   };
 
-  MSCCLPP_DEVICE __forceinline__ void load(Ring& ring, const TileSource& source, int chunk, std::uint32_t tile) {
-    const Warp warp;
-    const int slot = ring.load, firstRow = chunk * chunkRows;
-    // A tile at the edge has as many chunks as others, so that tiles can be counted in chunks; not all have rows.
-    const int left = source.rows - firstRow < chunkRows ? source.rows - firstRow : chunkRows;
-    const int rows = left > 0 ? left : 0;
-    const std::byte* const from = source.first + static_cast<std::size_t>(firstRow) * source.pitch;
-    const bool isContiguous =
-        rows > 0 && source.pitch == static_cast<std::size_t>(tileRowBytes) && source.rowBytes == tileRowBytes;
-    if (warp.rank() == 0) {
+  template <class LoadChunk>
+  MSCCLPP_DEVICE __forceinline__ void load(Ring& ring, const OutgoingTile& tile, int chunk, std::uint32_t number,
+                                           const LoadChunk& loadChunk) {
+    const int slot = ring.load;
+    if (Warp().rank() == 0) {
       bulkStoreWaitSource<chunkCount - loadsAhead - 1>();
-      chunks_[slot] = {tile, static_cast<std::uint32_t>(chunk * chunkBytes)};
-      const auto bytes = static_cast<std::uint32_t>(rows * source.rowBytes);
-      loaded_[slot].arriveAndExpect(bytes);
-      if (isContiguous) bulkLoad(data_[slot], from, bytes, loaded_[slot]);
-    }
-    if (!isContiguous) {
-      warp.sync();
-      for (int row = warp.rank(); row < rows; row += static_cast<int>(width)) {
-        bulkLoad(data_[slot] + row * tileRowBytes, from + static_cast<std::size_t>(row) * source.pitch,
-                 static_cast<std::uint32_t>(source.rowBytes), loaded_[slot]);
-      }
+      chunks_[slot] = {number, static_cast<std::uint32_t>(chunk * Chunks::bytes)};
+      loaded_[slot].arriveAndExpect(Chunks::bytes);
+      loadChunk(tile, chunk, data_[slot], loaded_[slot]);
     }
     if (++ring.load == chunkCount) ring.load = 0;
   }
@@ -190,7 +198,7 @@ class SendQueue {
       const Chunk chunk = chunks_[slot];
       const OutgoingTile& tile = tiles_[chunk.tile % depth];
       const std::size_t offset = tile.offset + chunk.byte;
-      forEachDestination(tile, [&](std::byte* window) { bulkStore(window + offset, data_[slot], chunkBytes); });
+      forEachDestination(tile, [&](std::byte* window) { bulkStore(window + offset, data_[slot], Chunks::bytes); });
       bulkStoreCommit();
     }
     if (++ring.store == chunkCount) {
@@ -206,7 +214,7 @@ class SendQueue {
     if (Warp().rank() == 0) bulkStoreWait();
   }
 
-  alignas(128) std::byte data_[chunkCount][chunkBytes];
+  alignas(128) std::byte data_[chunkCount][Chunks::bytes];
   OutgoingTile tiles_[depth];
   BulkBarrier loaded_[chunkCount];
   Chunk chunks_[chunkCount];

@@ -94,15 +94,18 @@ class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTil
 
   /// Whether this block is one of the sending ones, which must not ask for its tiles.
   CUTLASS_DEVICE bool isSending() const { return blockIndex() >= blocks_; }
-  /// The number of a sending block's cluster among those of sending blocks, and the number of these.
-  CUTLASS_DEVICE std::uint32_t sendingCluster() const { return (blockIndex() - blocks_) / clusterSize(); }
-  CUTLASS_DEVICE std::uint32_t sendingClusters() const { return params_.sendingBlocks / clusterSize(); }
-  /// Of the i-th cluster of tiles, in the order in which they are computed, the one at this block's place.
-  CUTLASS_DEVICE WorkTileInfo tileOfCluster(std::uint32_t i) const {
-    return at(i * clusterSize() + blockIndex() % clusterSize());
+  /// The number of this block's cluster among those of blocks that do the same, compute or send, and the number of
+  /// these.
+  CUTLASS_DEVICE std::uint32_t cluster() const { return (blockIndex() - (isSending() ? blocks_ : 0)) / clusterSize(); }
+  CUTLASS_DEVICE std::uint32_t clusters() const {
+    return (isSending() ? params_.sendingBlocks : blocks_) / clusterSize();
+  }
+  /// Of the i-th cluster of tiles, in the order in which `rank` computes them, the one at this block's place.
+  CUTLASS_DEVICE WorkTileInfo tileOfCluster(std::uint32_t i, int rank) const {
+    return at(i * clusterSize() + blockIndex() % clusterSize(), rank);
   }
 
-  CUTLASS_DEVICE WorkTileInfo get_current_work() const { return at(index_); }
+  CUTLASS_DEVICE WorkTileInfo get_current_work() const { return at(index_, params_.rank); }
   CUTLASS_DEVICE void advance_to_next_work(std::uint32_t count = 1) { index_ += blocks_ * count; }
   CUTLASS_DEVICE bool is_last_tile(WorkTileInfo& /*current*/, std::uint32_t count = 1) const {
     return !Base::get_current_work_for_linear_idx(index_ + blocks_ * count).is_valid();
@@ -133,12 +136,12 @@ class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTil
   CUTLASS_DEVICE std::uint32_t clusterSize() const {
     return static_cast<std::uint32_t>(params_.cluster_shape_m_ * params_.cluster_shape_n_);
   }
-  CUTLASS_DEVICE WorkTileInfo at(std::uint32_t index) const {
+  CUTLASS_DEVICE WorkTileInfo at(std::uint32_t index, int rank) const {
     WorkTileInfo tile = Base::get_current_work_for_linear_idx(index);
     // A cluster may have blocks beyond the last row of tiles.
     if (tile.is_valid() && static_cast<std::uint32_t>(tile.M_idx) < params_.tiles) {
-      tile.M_idx = static_cast<std::int32_t>(Order::at(static_cast<std::uint32_t>(tile.M_idx), params_.tiles,
-                                                       params_.rows, params_.rowsPerTile, params_.rank));
+      tile.M_idx = static_cast<std::int32_t>(
+          Order::at(static_cast<std::uint32_t>(tile.M_idx), params_.tiles, params_.rows, params_.rowsPerTile, rank));
     }
     return tile;
   }
