@@ -174,11 +174,20 @@ inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& 
   return best;
 }
 
+/// Copies by the copy engines to one other rank at a time: bytes in a microsecond, and the microseconds of a step's
+/// barriers and starts; and of the one after the last step, for which the GEMM of the other ranks' rows waits. Measured
+/// between two H200.
+inline constexpr double copyEngineBytes = 345e3, copyEngineStep = 18, copyEngineEnd = 5;
+
+/// What cuBLAS reaches of its speed with up to so many rows, as the parts of a call have.
+inline constexpr double fewRowsSpeed = 0.86, fewRowsOfCublas = 256;
+
 /// Microseconds of each form of a call.
 struct GemmEstimate {
   double fused;
   double cutlass;
   double serial;
+  double overlapped = std::numeric_limits<double>::infinity();
 };
 
 /// With a norm all of it is predicted, from the rates of kernels without one: none has been measured.
@@ -196,9 +205,15 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   const double work = 2e-6 * d(rows) * d(layer.width) * d(layer.depth);  // millions of operations
   const auto [weights, message, sent] = gemmBytes(layer, rows, ranks);
   const std::size_t columnTiles = ceilDivide(layer.width, fewRowsColumns);
-  const auto gemm = [&](const GemmSpeed& speed) {
+  // share: of the rows.
+  const auto gemm = [&](const GemmSpeed& speed, double share = 1) {
     return speed.start +
-           std::max(work / speed.teraflops, weights / std::min(speed.bytes, d(columnTiles) * rates.reads));
+           std::max(work * share / speed.teraflops, weights / std::min(speed.bytes, d(columnTiles) * rates.reads));
+  };
+  const auto gemmPart = [&](double share) {
+    GemmSpeed speed = rates.cublas;
+    if (d(rows) * share <= fewRowsOfCublas) speed.teraflops *= fewRowsSpeed;
+    return gemm(speed, share);
   };
   // The library's kernels for few rows: rounds of tiles, one for each multiprocessor. In an all-gather each rank's rows
   // read the weights, all but the first time from the cache.
@@ -234,7 +249,11 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
               hops * hop + norm,
           rates.cutlassStart + tiles + (gathers ? 0 : lastSums * std::min(1.0, lastSumRows / d(rows))) +
               (reducesToAll ? lastResults * std::min(1.0, d(rows) / lastResultRows) : 0),
-          gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes};
+          gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes,
+          gathers
+              ? std::max(gemmPart(1.0 / ranks), (ranks - 1) * (copyEngineStep + message / ranks / copyEngineBytes)) +
+                    copyEngineEnd + gemmPart(1 - 1.0 / ranks)
+              : std::numeric_limits<double>::infinity()};
 }
 
 /// The forms that a call can have.
@@ -242,29 +261,51 @@ struct GemmForms {
   bool cutlass;
   bool serial;
   bool fused = true;  ///< any sizes, but for long rows with a norm
+  bool overlapped = false;
 };
 /// hasSerial: there are cuBLAS and a Collectives. Without a form the call cannot be served.
 inline GemmForms formsOf(const GemmPlace& place, const GemmLayer& layer, std::size_t rows, bool hasSerial) {
-  return {place.cutlassBlocks > 0 && cutlassAccepts(layer, rows, place.ranks),
-          hasSerial && serialGemmAccepts(layer, rows, place.ranks), fusedGemmAccepts(layer)};
+  const bool isSerial = hasSerial && serialGemmAccepts(layer, rows, place.ranks);
+  return {place.cutlassBlocks > 0 && cutlassAccepts(layer, rows, place.ranks), isSerial, fusedGemmAccepts(layer),
+          isSerial && layer.collective == GemmCollective::AllGather && place.ranks > 1};
 }
 
-/// What fusing has to gain by an estimate, to be preferred to a GEMM of cuBLAS.
-inline constexpr double leastGemmGain = 1.01;
+/// What fusing has to gain by an estimate, to be preferred to a GEMM of cuBLAS; and what copies beside it have to gain
+/// over kernels of CUTLASS, which lose less of their speed in long calls, and over copies before it.
+inline constexpr double leastGemmGain = 1.01, leastOverlapGain = 1.05, leastOverlapGainOverSerial = 1.02;
 
 /// The fastest form by an estimate, or the preferred one if the call can have it. There is one.
 inline GemmForm chooseGemm(const GemmEstimate& estimate, GemmForms forms, std::optional<GemmForm> preferred = {}) {
   const auto has = [&](GemmForm form) {
-    return form == GemmForm::Fused ? forms.fused : form == GemmForm::Cutlass ? forms.cutlass : forms.serial;
+    switch (form) {
+      case GemmForm::Fused:
+        return forms.fused;
+      case GemmForm::Cutlass:
+        return forms.cutlass;
+      case GemmForm::Serial:
+        return forms.serial;
+      case GemmForm::Overlapped:
+        return forms.overlapped;
+    }
+    return false;
   };
   if (preferred && has(*preferred)) return *preferred;
   GemmForm best = GemmForm::Fused;
-  double time = forms.fused ? estimate.fused : std::numeric_limits<double>::infinity();
-  if (forms.cutlass && estimate.cutlass < time) {
-    best = GemmForm::Cutlass;
-    time = estimate.cutlass;
-  }
-  return forms.serial && estimate.serial < leastGemmGain * time ? GemmForm::Serial : best;
+  double time = std::numeric_limits<double>::infinity();
+  // gain: over the best one so far.
+  const auto offer = [&](GemmForm form, double estimated, double gain) {
+    if (!has(form) || estimated * gain >= time) return;
+    best = form;
+    time = estimated;
+  };
+  offer(GemmForm::Fused, estimate.fused, 1);
+  offer(GemmForm::Cutlass, estimate.cutlass, 1);
+  offer(GemmForm::Serial, estimate.serial, 1 / leastGemmGain);
+  offer(GemmForm::Overlapped, estimate.overlapped,
+        best == GemmForm::Cutlass  ? leastOverlapGain
+        : best == GemmForm::Serial ? leastOverlapGainOverSerial
+                                   : 1);
+  return best;
 }
 
 }  // namespace mscclpp::kernels

@@ -122,9 +122,9 @@ class Bench {
       fmt::print("# {} GPUs, bf16; {}; {}{} calls in a graph, median of {}, maximum over the ranks; us per call\n",
                  ranks(), backend_->description(), nccl_ ? "NCCL " + nccl_->version() + "; " : "",
                  options_.timing.calls, options_.timing.repeats);
-      fmt::print("# {:<32} {:>6} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>8} {:>5}\n", "layer",
-                 "rows", "width", "depth", "cuBLAS", "own GEMM", "fused", "CUTLASS", "serial", "NCCL", "chosen", "form",
-                 "speedup", "right");
+      fmt::print("# {:<32} {:>6} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>8} {:>5}\n",
+                 "layer", "rows", "width", "depth", "cuBLAS", "own GEMM", "fused", "CUTLASS", "serial", "overlap",
+                 "NCCL", "chosen", "form", "speedup", "right");
     }
     const std::size_t split = options_.split > 0 ? static_cast<std::size_t>(options_.split) : ranks();
     for (const Model& model : models) {
@@ -154,6 +154,7 @@ class Bench {
     const GemmLayer sizes{layer.collective, maxRows, layer.width, layer.depth};
     const auto make = [&](GemmForm form) { return kernels::gpu::makeFusedGemm(*communicator_, sizes, nullptr, form); };
     const auto fused = make(GemmForm::Fused), cutlass = make(GemmForm::Cutlass);
+    const auto overlapped = kernels::gpu::makeFusedGemm(*communicator_, sizes, collectives_, GemmForm::Overlapped);
     const auto chosen = makeFusedGemm(*communicator_, sizes, DeviceType::GPU, collectives_);
     const auto gemm = kernels::gpu::makeFusedGemm(
         *alone_, {GemmCollective::AllGather, maxRows, layer.width, layer.depth}, nullptr, GemmForm::Fused);
@@ -196,6 +197,8 @@ class Bench {
       calls[Serial] = serial([&](const CollectiveCall& call) { collectives_->run(call); });
       calls[Fused] = fusedBy(*fused, input.get(), output.get());
       if (cutlass->form(rows) == GemmForm::Cutlass) calls[Cutlass] = fusedBy(*cutlass, input.get(), output.get());
+      if (overlapped->form(rows) == GemmForm::Overlapped)
+        calls[Overlapped] = fusedBy(*overlapped, input.get(), output.get());
       calls[Chosen] = fusedBy(*chosen, input.get(), output.get());
       if (nccl_) calls[Nccl] = serial([&](const CollectiveCall& call) { nccl_->run(call); });
       const void* whole = gathers ? gathered.get() : input.get();
@@ -209,18 +212,19 @@ class Bench {
     }
     fused->check();
     cutlass->check();
+    overlapped->check();
     chosen->check();
     gemm->check();
     bootstrap_->barrier();
   }
 
   /// What is measured: first those that communicate, whose output is the serial form's, then those that do not.
-  enum Implementation { Serial, Fused, Cutlass, Chosen, Nccl, CublasAlone, OwnAlone, implementationCount };
+  enum Implementation { Serial, Fused, Cutlass, Overlapped, Chosen, Nccl, CublasAlone, OwnAlone, implementationCount };
   using Times = std::array<double, implementationCount>;  ///< us; 0: not measured
 
   void report(const Layer& layer, std::size_t rows, const Times& times, GemmForm chosen, bool isRight) const {
     const double baseline = times[Nccl] > 0 ? std::min(times[Serial], times[Nccl]) : times[Serial];
-    const char* const forms[] = {"fused", "CUTLASS", "serial"};
+    const char* const forms[] = {"fused", "CUTLASS", "serial", "overlap"};
     const char* const form = forms[static_cast<int>(chosen)];
     const auto orNone = [](double us) { return us > 0 ? fmt::format("{:.2f}", us) : std::string("-"); };
     if (options_.json) {
@@ -235,6 +239,7 @@ class Bench {
                              .add("fused_us", times[Fused])
                              .add("cutlass_us", times[Cutlass])
                              .add("serial_us", times[Serial])
+                             .add("overlapped_us", times[Overlapped])
                              .add("nccl_us", times[Nccl])
                              .add("chosen_us", times[Chosen])
                              .add("chosen", std::string(form))
@@ -243,10 +248,11 @@ class Bench {
                              .text());
     } else {
       fmt::print(
-          "{:<34} {:>6} {:>6} {:>6} {:>9.2f} {:>9.2f} {:>9.2f} {:>9} {:>9.2f} {:>9} {:>9.2f} {:>7} {:>8.2f} {:>5}\n",
+          "{:<34} {:>6} {:>6} {:>6} {:>9.2f} {:>9.2f} {:>9.2f} {:>9} {:>9.2f} {:>9} {:>9} {:>9.2f} {:>7} {:>8.2f} "
+          "{:>5}\n",
           layer.name, rows, layer.width, layer.depth, times[CublasAlone], times[OwnAlone], times[Fused],
-          orNone(times[Cutlass]), times[Serial], orNone(times[Nccl]), times[Chosen], form, baseline / times[Chosen],
-          isRight ? "yes" : "NO");
+          orNone(times[Cutlass]), times[Serial], orNone(times[Overlapped]), orNone(times[Nccl]), times[Chosen], form,
+          baseline / times[Chosen], isRight ? "yes" : "NO");
     }
     std::fflush(stdout);
   }

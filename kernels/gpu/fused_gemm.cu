@@ -10,6 +10,7 @@
 #include "kernels/cutlass/gemm.hpp"
 #include "kernels/fused_gemm.hpp"
 #include "kernels/fused_gemm_choice.hpp"
+#include "kernels/gpu/overlapped_gather.hpp"
 #include "kernels/gpu/serial_gemm.hpp"
 #include "kernels/gpu_budget.hpp"
 #include "kernels/rms_norm.hpp"
@@ -196,6 +197,10 @@ class GpuFusedGemm : public FusedGemm {
         add.template operator()<GatherGemm>(layer.maxRows);
         break;
     }
+    const std::size_t overlapped = mostRows(GemmForm::Overlapped, 1, layer.maxRows);
+    if (overlapped > 0) {
+      overlapped_ = std::make_unique<OverlappedGather>(communicator, serial_->cublas(), overlapped, layer.depth);
+    }
     const std::size_t rows = mostRows(GemmForm::Cutlass, 1, layer.maxRows);
     if (rows > 0) cutlass_ = findCutlassGemm(layer.collective, ranks_)(communicator, place(), decisive_.layer, rows);
   }
@@ -210,6 +215,7 @@ class GpuFusedGemm : public FusedGemm {
     }
     const GemmForm form = this->form(call.rows);
     if (form == GemmForm::Serial) return serial_->run(call);
+    if (form == GemmForm::Overlapped) return overlapped_->run(call);
     const auto isFor = [&](const Entry& entry) { return call.rows <= entry.mostRows; };
     const bool isCutlass = form == GemmForm::Cutlass;
     const GemmKernel& kernel = isCutlass ? *cutlass_ : *std::find_if(kernels_.begin(), kernels_.end(), isFor)->kernel;
@@ -225,6 +231,7 @@ class GpuFusedGemm : public FusedGemm {
     for (const auto& entry : kernels_) entry.kernel->check();
     if (cutlass_) cutlass_->check();
     if (serial_) serial_->check();
+    if (overlapped_) overlapped_->check();
   }
 
  private:
@@ -297,8 +304,9 @@ class GpuFusedGemm : public FusedGemm {
   int cutlassBlocks_;  ///< the same of CUTLASS's
   std::unique_ptr<SerialGemm> serial_;
   Decisive decisive_{};
-  std::vector<Entry> kernels_;           ///< in increasing order of rows
-  std::unique_ptr<GemmKernel> cutlass_;  ///< null if no call takes it
+  std::vector<Entry> kernels_;                    ///< in increasing order of rows
+  std::unique_ptr<GemmKernel> cutlass_;           ///< null if no call takes it
+  std::unique_ptr<OverlappedGather> overlapped_;  ///< the same
 };
 
 }  // namespace

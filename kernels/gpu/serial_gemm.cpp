@@ -10,9 +10,9 @@ namespace mscclpp::kernels {
 
 std::unique_ptr<SerialGemm> SerialGemm::make(std::shared_ptr<Collectives> collectives, const GemmLayer& layer,
                                              int ranks) {
-  std::unique_ptr<Cublas> cublas;
+  std::shared_ptr<const Cublas> cublas;
   try {
-    cublas = std::make_unique<Cublas>("");
+    cublas = std::make_shared<const Cublas>("");
   } catch (const Error& error) {
     if (error.getErrorCode() == ErrorCode::InvalidUsage) return nullptr;  // there is none
     throw;
@@ -20,8 +20,8 @@ std::unique_ptr<SerialGemm> SerialGemm::make(std::shared_ptr<Collectives> collec
   return std::unique_ptr<SerialGemm>(new SerialGemm(std::move(cublas), std::move(collectives), layer, ranks));
 }
 
-SerialGemm::SerialGemm(std::unique_ptr<Cublas> cublas, std::shared_ptr<Collectives> collectives, const GemmLayer& layer,
-                       int ranks)
+SerialGemm::SerialGemm(std::shared_ptr<const Cublas> cublas, std::shared_ptr<Collectives> collectives,
+                       const GemmLayer& layer, int ranks)
     : cublas_(std::move(cublas)),
       collectives_(std::move(collectives)),
       layer_(layer),

@@ -19,12 +19,13 @@ class SerialGemm {
   /// (kernels/fused_gemm.hpp) if there is one.
   void run(const FusedGemmCall& call) const;
   void check() const { collectives_->check(); }
+  std::shared_ptr<const Cublas> cublas() const { return cublas_; }
 
  private:
-  SerialGemm(std::unique_ptr<Cublas> cublas, std::shared_ptr<Collectives> collectives, const GemmLayer& layer,
+  SerialGemm(std::shared_ptr<const Cublas> cublas, std::shared_ptr<Collectives> collectives, const GemmLayer& layer,
              int ranks);
 
-  std::unique_ptr<Cublas> cublas_;
+  std::shared_ptr<const Cublas> cublas_;
   std::shared_ptr<Collectives> collectives_;
   GemmLayer layer_;
   std::size_t ranks_;

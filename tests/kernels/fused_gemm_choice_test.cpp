@@ -161,6 +161,46 @@ TEST_CASE("fused GEMM: a preferred form is taken where the call can have it") {
   CHECK(chooseGemm(estimate, {false, true}, GemmForm::Cutlass) == GemmForm::Serial);
   CHECK(chooseGemm({.fused = 1, .cutlass = 2, .serial = 3}, {true, true}) == GemmForm::Fused);
 }
+TEST_CASE("fused GEMM: copies beside a GEMM of cuBLAS are for all-gathers of medium sizes") {
+  using enum GemmCollective;
+  const GemmPlace place{gemmRates[gemmRatesOf("NVIDIA H200")], cutlassBlocks, 2};
+  const auto form = [&](GemmCollective collective, std::size_t rows, std::size_t width, std::size_t depth,
+                        bool hasSerial = true) {
+    const GemmLayer layer{collective, 8192, width, depth};
+    return chooseGemm(estimateGemm(place, layer, rows), formsOf(place, layer, rows, hasSerial));
+  };
+  // Measured between two H200 (bench/results/h200_x2_gemm_gathers.txt).
+  for (const std::size_t depth : {5120, 8192}) {
+    CHECK(form(AllGather, 256, 5120, depth) == GemmForm::Serial);
+    for (const std::size_t rows : {1024, 2048}) CHECK(form(AllGather, rows, 5120, depth) == GemmForm::Overlapped);
+    CHECK(form(AllGather, 8192, 5120, depth) == GemmForm::Cutlass);
+    CHECK(form(AllGather, 1024, 5120, depth, false) == GemmForm::Cutlass);
+    CHECK(form(AllGather, 1025, 5120, depth) == GemmForm::Cutlass);  // the ranks have slices of different sizes
+    CHECK(form(AllReduce, 1024, 5120, depth) != GemmForm::Overlapped);
+  }
+  // One rank has nobody to copy from.
+  const GemmLayer layer{AllGather, 8192, 5120, 8192};
+  CHECK_FALSE(formsOf({gemmRates[0], 0, 1}, layer, 1024, true).overlapped);
+  // With more ranks, each step of the copies has barriers: they take longer than the GEMM of a rank's few rows.
+  CHECK(estimateGemm({gemmRates[0], 0, 8}, layer, 1024).overlapped >
+        estimateGemm({gemmRates[0], 0, 8}, layer, 1024).serial);
+}
+TEST_CASE("fused GEMM: a form is taken where it gains what it has to") {
+  const GemmForms all{.cutlass = true, .serial = true, .overlapped = true};
+  const auto take = [&](double cutlass, double serial, double overlapped) {
+    return chooseGemm({.fused = 200, .cutlass = cutlass, .serial = serial, .overlapped = overlapped}, all);
+  };
+  CHECK(take(100, 150, 96) == GemmForm::Cutlass);
+  CHECK(take(100, 150, 95) == GemmForm::Overlapped);
+  CHECK(take(150, 100, 99) == GemmForm::Serial);
+  CHECK(take(150, 100, 97) == GemmForm::Overlapped);
+  CHECK(take(100, 100.5, 120) == GemmForm::Serial);
+  CHECK(take(100, 101.5, 120) == GemmForm::Cutlass);
+  CHECK(take(300, 300, 300) == GemmForm::Fused);
+  for (const GemmForm form : {GemmForm::Fused, GemmForm::Cutlass, GemmForm::Serial, GemmForm::Overlapped}) {
+    CHECK(chooseGemm({.fused = 1, .cutlass = 2, .serial = 3, .overlapped = 4}, all, form) == form);
+  }
+}
 TEST_CASE("fused GEMM: without kernels of CUTLASS, none are estimated") {
   const GemmLayer layer{GemmCollective::AllReduce, std::size_t{1} << 40, 8192, 4096};
   const auto estimate = estimateGemm({gemmRates[0], 0, 2}, layer, std::size_t{1} << 40);

@@ -170,9 +170,13 @@ TEST_CASE("a rank multiplies" * doctest::skip()) {
     const auto collectives = std::make_shared<Collectives>(rank.communicator, DeviceType::GPU);
     const auto chosen = makeFusedGemm(*rank.communicator, layer, DeviceType::GPU, collectives);
     const auto serial = kernels::gpu::makeFusedGemm(*rank.communicator, layer, collectives, GemmForm::Serial);
+    const auto overlapped = kernels::gpu::makeFusedGemm(*rank.communicator, layer, collectives, GemmForm::Overlapped);
+    CHECK((overlapped->form(512) == GemmForm::Overlapped) ==
+          (collective == GemmCollective::AllGather && serial->form(512) == GemmForm::Serial));
     for (const std::size_t rows : {64, 300, 512, 700}) {
       checkCall(rank, *chosen, layer, rows);
       checkCall(rank, *serial, layer, rows);
+      checkCall(rank, *overlapped, layer, rows);
     }
     for (const int blocks : {7, 64}) {
       GemmLayer small = layer;

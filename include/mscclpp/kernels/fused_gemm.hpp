@@ -56,9 +56,10 @@ struct FusedGemmCall {
 
 /// How a call is computed on GPUs.
 enum class GemmForm {
-  Fused,    ///< by the library's kernels with the collective inside, which take any sizes; also the form of CPU ranks
-  Cutlass,  ///< by kernels of CUTLASS with the collective inside, where the library is built with them
-  Serial    ///< by a GEMM of cuBLAS and a call of Collectives
+  Fused,      ///< by the library's kernels with the collective inside, which take any sizes; also that of CPU ranks
+  Cutlass,    ///< by kernels of CUTLASS with the collective inside, where the library is built with them
+  Serial,     ///< by a GEMM of cuBLAS and a call of Collectives
+  Overlapped  ///< an all-gather by the copy engines beside a GEMM of cuBLAS of this rank's rows, then one of the others
 };
 
 /// One layer's fused kernels. The kernel is chosen by the number of rows: for few rows, narrow tiles, and an all-reduce
@@ -101,9 +102,9 @@ class FusedGemm {
 /// width and depth are multiples of 8 on all ranks. They run where a model estimates that to be the fastest.
 ///
 /// collectives: of the same communicator, if given on all ranks, and if all of them find cuBLAS: then a call on GPUs
-/// runs as a GEMM of cuBLAS and a collective where a model estimates that to be faster (docs/fusing.md). Their order is
-/// that of the other calls of `collectives`. The bits of a call depend on which form it takes, and so on its number of
-/// rows.
+/// runs as a GEMM of cuBLAS and a collective, or copies, where a model estimates that to be faster (docs/fusing.md).
+/// Their order is that of the other calls of `collectives`. The bits of a call depend on which form it takes, and so on
+/// its number of rows.
 std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
                                          DeviceType deviceType = DeviceType::GPU,
                                          std::shared_ptr<Collectives> collectives = nullptr);
