@@ -241,8 +241,11 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   // With CUTLASS there are besides: with few rows the way of the tiles to their sums, and in two hops the way of the
   // last results. Results that have arrived before are stored meanwhile.
   constexpr double lastSums = 15, lastSumRows = 512, lastResults = 10, lastResultRows = 1024;
-  const double tiles =
-      place.cutlassBlocks > 0 ? planCutlassGemm(place, layer, rows).time : std::numeric_limits<double>::infinity();
+  // And tiles of an all-gather wait for rows, where the link takes more than half as long as the multiplication.
+  constexpr double waitingTiles = 1.15;
+  const bool waits = gathers && sent / linkBytes > work / rates.cublas.teraflops / 2;
+  const double tiles = place.cutlassBlocks > 0 ? planCutlassGemm(place, layer, rows).time * (waits ? waitingTiles : 1)
+                                               : std::numeric_limits<double>::infinity();
   // A norm begins when all tiles of a row have been counted, and lasts as long as a warp needs for a row.
   const double norm = layer.hasNorm ? fusedNorm : 0, serialNorm = layer.hasNorm ? collectiveNorm : 0;
   return {std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes +

@@ -177,6 +177,8 @@ TEST_CASE("fused GEMM: copies beside a GEMM of cuBLAS are for all-gathers of med
     CHECK(form(AllGather, 1024, 5120, depth, false) == GemmForm::Cutlass);
     CHECK(form(AllGather, 1025, 5120, depth) == GemmForm::Cutlass);  // the ranks have slices of different sizes
     CHECK(form(AllReduce, 1024, 5120, depth) != GemmForm::Overlapped);
+    // The link takes nearly as long as the multiplication: tiles would wait for rows.
+    CHECK(form(AllGather, 8192, 1280, depth) == GemmForm::Overlapped);
   }
   // One rank has nobody to copy from.
   const GemmLayer layer{AllGather, 8192, 5120, 8192};
