@@ -174,10 +174,12 @@ inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& 
   return best;
 }
 
-/// Copies by the copy engines to one other rank at a time: bytes in a microsecond, and the microseconds of a step's
-/// barriers and starts; and of the one after the last step, for which the GEMM of the other ranks' rows waits. Measured
-/// between two H200.
+/// Copies by the copy engines to the other rank: bytes in a microsecond, and the microseconds of their start and of the
+/// barrier after them, for which the GEMM of the other rank's rows waits. Fitted to calls between two H200
+/// (bench/results/h200_x2_gemm_gathers.txt). Among more ranks nothing has been measured, and the form is not estimated:
+/// there each step of the copies has a barrier, and the other ranks' rows may be two parts.
 inline constexpr double copyEngineBytes = 345e3, copyEngineStep = 18, copyEngineEnd = 5;
+inline constexpr int mostOverlappedRanks = 2;
 
 /// What cuBLAS reaches of its speed with up to so many rows, as the parts of a call have.
 inline constexpr double fewRowsSpeed = 0.86, fewRowsOfCublas = 256;
@@ -253,9 +255,9 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
           rates.cutlassStart + tiles + (gathers ? 0 : lastSums * std::min(1.0, lastSumRows / d(rows))) +
               (reducesToAll ? lastResults * std::min(1.0, d(rows) / lastResultRows) : 0),
           gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes,
-          gathers
-              ? std::max(gemmPart(1.0 / ranks), (ranks - 1) * (copyEngineStep + message / ranks / copyEngineBytes)) +
-                    copyEngineEnd + gemmPart(1 - 1.0 / ranks)
+          gathers && ranks == mostOverlappedRanks
+              ? std::max(gemmPart(1.0 / ranks), copyEngineStep + message / ranks / copyEngineBytes) + copyEngineEnd +
+                    gemmPart(1 - 1.0 / ranks)
               : std::numeric_limits<double>::infinity()};
 }
 
@@ -296,18 +298,17 @@ inline GemmForm chooseGemm(const GemmEstimate& estimate, GemmForms forms, std::o
   GemmForm best = GemmForm::Fused;
   double time = std::numeric_limits<double>::infinity();
   // gain: over the best one so far.
-  const auto offer = [&](GemmForm form, double estimated, double gain) {
+  const auto offer = [&](GemmForm form, double estimated, double gain = 1) {
     if (!has(form) || estimated * gain >= time) return;
     best = form;
     time = estimated;
   };
-  offer(GemmForm::Fused, estimate.fused, 1);
-  offer(GemmForm::Cutlass, estimate.cutlass, 1);
+  offer(GemmForm::Fused, estimate.fused);
+  offer(GemmForm::Cutlass, estimate.cutlass);
   offer(GemmForm::Serial, estimate.serial, 1 / leastGemmGain);
-  offer(GemmForm::Overlapped, estimate.overlapped,
-        best == GemmForm::Cutlass  ? leastOverlapGain
-        : best == GemmForm::Serial ? leastOverlapGainOverSerial
-                                   : 1);
+  const bool overlapGains = (!forms.cutlass || estimate.overlapped * leastOverlapGain < estimate.cutlass) &&
+                            (!forms.serial || estimate.overlapped * leastOverlapGainOverSerial < estimate.serial);
+  if (overlapGains) offer(GemmForm::Overlapped, estimate.overlapped);
   return best;
 }
 

@@ -197,7 +197,8 @@ class GpuFusedGemm : public FusedGemm {
         add.template operator()<GatherGemm>(layer.maxRows);
         break;
     }
-    const std::size_t overlapped = mostRows(GemmForm::Overlapped, 1, layer.maxRows);
+    const bool gathers = layer.collective == GemmCollective::AllGather;
+    const std::size_t overlapped = gathers ? mostRows(GemmForm::Overlapped, 1, layer.maxRows) : 0;
     if (overlapped > 0) {
       overlapped_ = std::make_unique<OverlappedGather>(communicator, serial_->cublas(), overlapped, layer.depth);
     }

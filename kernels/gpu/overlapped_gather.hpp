@@ -8,6 +8,7 @@
 #include "kernels/stream_events.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
+#include "mscclpp/host/cuda/gpu_guard.hpp"
 #include "mscclpp/kernels/copy_engine_mover.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 
@@ -24,6 +25,7 @@ class OverlappedGather {
                    std::size_t depth);
 
   /// The call has rows that formsOf() lets it have (kernels/fused_gemm_choice.hpp). Enqueues it; graphs can capture it.
+  /// Throws, as CopyEngineMover does, also what check() throws.
   void run(const FusedGemmCall& call);
   void check() const { mover_.check(); }
 
@@ -32,8 +34,8 @@ class OverlappedGather {
   std::shared_ptr<const Cublas> cublas_;
   SymmetricMemory gathered_;
   CopyEngineMover mover_;
-  std::shared_ptr<CUstream_st> side_;  ///< of the copies
-  StreamEvents::Event entered_, gatheredAll_;
+  CudaStreamWithFlags side_;  ///< of the copies
+  StreamEvents::Event entered_, copied_;
 };
 
 }  // namespace mscclpp::kernels

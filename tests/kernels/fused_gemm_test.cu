@@ -29,8 +29,8 @@ detail::UniqueGpuPtr<bf16> copyToGpu(std::vector<bf16> values, std::ptrdiff_t of
   return mscclpp::test::copyToGpu(values);
 }
 
-/// One call of random matrices, which begin `offset` elements after multiples of 16 bytes, made twice by a graph;
-/// checks every element.
+/// One call of random matrices, which begin `offset` elements after multiples of 16 bytes, made twice by a graph, and
+/// once more without one and with the inputs negated; checks every element.
 void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& layer, std::size_t rows,
                std::ptrdiff_t offset = 0) {
   CAPTURE(rows);
@@ -49,39 +49,48 @@ void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& laye
   const auto at = [&](std::size_t row) { return mine.begin() + static_cast<std::ptrdiff_t>(row * layer.depth); };
   std::vector<bf16> part(at(gathers ? own.begin : 0), at(gathers ? own.end : rows));
   part.push_back(narrow<bf16>(0.0f));  // not empty
-  const auto input = copyToGpu(part, offset);
+  std::vector<bf16> negated;
+  for (const bf16 value : part) negated.push_back(narrow<bf16>(-widen<bf16>(value)));
+  const auto input = copyToGpu(part, offset), otherInput = copyToGpu(negated, offset);
   const auto weight = copyToGpu(weights[static_cast<std::size_t>(rank.rank)].data, offset);
   const std::size_t outputRows = scatters ? own.size() : rows;
   std::vector<bf16> results(outputRows * layer.width + 1, narrow<bf16>(-77.0f));
   const auto output = copyToGpu(results, offset);
   CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  const auto run = [&](const bf16* from) {
+    gemm.run({from + offset, weight.get() + offset, output.get() + offset, rows, stream, layer.width, layer.depth});
+  };
   const Graph graph(stream, [&] {
-    for (int call = 0; call < 2; ++call)
-      gemm.run(
-          {input.get() + offset, weight.get() + offset, output.get() + offset, rows, stream, layer.width, layer.depth});
+    for (int call = 0; call < 2; ++call) run(input.get());
   });
-  graph.launch();
-  MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
-  gemm.check();
-  gpuMemcpy(results.data(), output.get() + offset, results.size(), cudaMemcpyDeviceToHost);
   std::vector<RankProduct> products;
   for (int r = 0; r < rank.ranks; ++r) {
     if (gathers && r != rank.rank) continue;
     products.push_back(RankProduct::of(inputs[static_cast<std::size_t>(r)], weights[static_cast<std::size_t>(r)]));
   }
-  std::size_t wrong = 0;
-  for (std::size_t i = 0; i < outputRows * layer.width; ++i) {
-    const std::size_t from = i + (scatters ? own.begin * layer.width : 0);
-    double sum = 0, bound = 1e-6;
-    for (const RankProduct& product : products) {
-      sum += product.values[from];
-      bound += std::fabs(product.values[from]) / 256 + fp32Bound(layer.depth + 2) * product.magnitudes[from];
+  // sign: of the inputs.
+  const auto checkResults = [&](double sign) {
+    MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
+    gemm.check();
+    gpuMemcpy(results.data(), output.get() + offset, results.size(), cudaMemcpyDeviceToHost);
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < outputRows * layer.width; ++i) {
+      const std::size_t from = i + (scatters ? own.begin * layer.width : 0);
+      double sum = 0, bound = 1e-6;
+      for (const RankProduct& product : products) {
+        sum += sign * product.values[from];
+        bound += std::fabs(product.values[from]) / 256 + fp32Bound(layer.depth + 2) * product.magnitudes[from];
+      }
+      bound += (std::fabs(sum) + bound) / 256;
+      if (!(std::fabs(static_cast<double>(widen<bf16>(results[i])) - sum) <= bound)) ++wrong;
     }
-    bound += (std::fabs(sum) + bound) / 256;
-    if (!(std::fabs(static_cast<double>(widen<bf16>(results[i])) - sum) <= bound)) ++wrong;
-  }
-  CHECK(wrong == 0);
-  CHECK(widen<bf16>(results.back()) == -77.0f);
+    CHECK(wrong == 0);
+    CHECK(widen<bf16>(results.back()) == -77.0f);
+  };
+  graph.launch();
+  checkResults(1);
+  run(otherInput.get());
+  checkResults(-1);
 }
 
 /// One call with a norm, made twice by a graph.

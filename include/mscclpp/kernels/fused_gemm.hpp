@@ -80,8 +80,10 @@ class FusedGemm {
   /// returns when the call is done. For arrays that are not at multiples of 16 bytes, and sizes that are not multiples
   /// of 8, that form allocates memory of the stream: a graph of it can have one instance at a time. Throws
   /// Error(InvalidUsage) for more rows than the layer has, for another width or depth where it is the layer's, for a
-  /// norm that the layer has not or that lacks arrays, CudaError, and on CPU ranks what check() throws. The first call
-  /// in GemmForm::Serial with a norm allocates, as Collectives::allReduceRmsNorm() does: it cannot be captured.
+  /// norm that the layer has not or that lacks arrays, CudaError, and on CPU ranks, and in GemmForm::Overlapped, what
+  /// check() throws. In that form a call also uses streams of the object: one capture at a time, and no other call while
+  /// it lasts. The first call in GemmForm::Serial with a norm allocates, as Collectives::allReduceRmsNorm() does: it
+  /// cannot be captured.
   virtual void run(const FusedGemmCall& call) const = 0;
   /// How a call with so many rows is computed. The same on all ranks.
   virtual GemmForm form(std::size_t rows) const = 0;
@@ -103,8 +105,9 @@ class FusedGemm {
 ///
 /// collectives: of the same communicator, if given on all ranks, and if all of them find cuBLAS: then a call on GPUs
 /// runs as a GEMM of cuBLAS and a collective, or copies, where a model estimates that to be faster (docs/fusing.md).
-/// Their order is that of the other calls of `collectives`. The bits of a call depend on which form it takes, and so on
-/// its number of rows.
+/// The order of calls with a collective is that of the other calls of `collectives`; those with copies
+/// (GemmForm::Overlapped) have a CopyEngineMover of their own. The bits of a call depend on which form it takes, and so
+/// on its number of rows; with copies those of a row also on whose it is.
 std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
                                          DeviceType deviceType = DeviceType::GPU,
                                          std::shared_ptr<Collectives> collectives = nullptr);
