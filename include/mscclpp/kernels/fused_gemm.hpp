@@ -76,14 +76,14 @@ class FusedGemm {
   FusedGemm(const FusedGemm&) = delete;
   FusedGemm& operator=(const FusedGemm&) = delete;
 
-  /// Enqueues a kernel, in the form of CUTLASS with copies before and after it, which a graph can capture; on CPU ranks
-  /// returns when the call is done. For arrays that are not at multiples of 16 bytes, and sizes that are not multiples
-  /// of 8, that form allocates memory of the stream: a graph of it can have one instance at a time. Throws
-  /// Error(InvalidUsage) for more rows than the layer has, for another width or depth where it is the layer's, for a
-  /// norm that the layer has not or that lacks arrays, CudaError, and on CPU ranks, and in GemmForm::Overlapped, what
-  /// check() throws. In that form a call also uses streams of the object: one capture at a time, and no other call while
-  /// it lasts. The first call in GemmForm::Serial with a norm allocates, as Collectives::allReduceRmsNorm() does: it
-  /// cannot be captured.
+  /// Enqueues the call, which a graph can capture; on CPU ranks returns when it is done. Throws Error(InvalidUsage) for
+  /// more rows than the layer has, for another width or depth where it is the layer's, for a norm that the layer has
+  /// not or that lacks arrays, CudaError, and on CPU ranks, and in GemmForm::Overlapped, what check() throws. Of the
+  /// forms:
+  /// - Cutlass: for arrays that are not at multiples of 16 bytes, and sizes that are not multiples of 8, it allocates
+  ///   memory of the stream and copies: a graph of it can have one instance at a time.
+  /// - Serial: the first call with a norm allocates, as Collectives::allReduceRmsNorm() does: it cannot be captured.
+  /// - Overlapped: a call also uses streams of the object: one capture at a time, and no other call while it lasts.
   virtual void run(const FusedGemmCall& call) const = 0;
   /// How a call with so many rows is computed. The same on all ranks.
   virtual GemmForm form(std::size_t rows) const = 0;
