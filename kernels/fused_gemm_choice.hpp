@@ -179,7 +179,7 @@ inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& 
 /// (bench/results/h200_x2_gemm_gathers.txt). Among more ranks nothing has been measured, and the form is not estimated:
 /// there each step of the copies has a barrier, and the other ranks' rows may be two parts.
 inline constexpr double copyEngineBytes = 345e3, copyEngineStep = 18, copyEngineEnd = 5;
-inline constexpr int mostOverlappedRanks = 2;
+inline constexpr int overlappedRanks = 2;
 
 /// What cuBLAS reaches of its speed with up to so many rows, as the parts of a call have.
 inline constexpr double fewRowsSpeed = 0.86, fewRowsOfCublas = 256;
@@ -255,7 +255,7 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
           rates.cutlassStart + tiles + (gathers ? 0 : lastSums * std::min(1.0, lastSumRows / d(rows))) +
               (reducesToAll ? lastResults * std::min(1.0, d(rows) / lastResultRows) : 0),
           gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes,
-          gathers && ranks == mostOverlappedRanks
+          gathers && ranks == overlappedRanks
               ? std::max(gemmPart(1.0 / ranks), copyEngineStep + message / ranks / copyEngineBytes) + copyEngineEnd +
                     gemmPart(1 - 1.0 / ranks)
               : std::numeric_limits<double>::infinity()};

@@ -1,12 +1,8 @@
 #include "overlapped_gather.hpp"
 
-#include <cuda_runtime.h>
-
 #include <utility>
 
-#include "kernels/gpu/stream_events.hpp"
 #include "mscclpp/basic/element.hpp"
-#include "mscclpp/host/cuda/gpu.hpp"
 
 namespace mscclpp::kernels {
 
@@ -16,10 +12,7 @@ OverlappedGather::OverlappedGather(Communicator& communicator, std::shared_ptr<c
       ranks_(static_cast<std::size_t>(communicator.bootstrap()->getNranks())),
       cublas_(std::move(cublas)),
       gathered_(communicator, maxRows * depth * sizeof(bf16), DeviceType::GPU),
-      mover_(communicator, DeviceType::GPU),
-      side_(cudaStreamNonBlocking),
-      entered_(gpu::streamEvents().make()),
-      copied_(gpu::streamEvents().make()) {}
+      mover_(communicator, DeviceType::GPU) {}
 
 void OverlappedGather::run(const FusedGemmCall& call) {
   const std::size_t own = call.rows / ranks_, first = rank_ * own, last = first + own;
@@ -28,22 +21,17 @@ void OverlappedGather::run(const FusedGemmCall& call) {
     cublas_->multiply(input, call.weight, static_cast<bf16*>(call.output) + begin * call.width, end - begin, call.width,
                       call.depth, call.stream);
   };
-  StreamEvents& events = gpu::streamEvents();
-  const auto join = [&] {
-    events.record(copied_, side_);
-    events.wait(call.stream, copied_);
-  };
   mover_.check();
-  events.record(entered_, call.stream);
-  events.wait(side_, entered_);
+  copies_.fork(call.stream);
   try {
-    mover_.allGather(call.input, gathered_.window(), own * call.depth * sizeof(bf16), side_);
+    mover_.allGather(call.input, gathered_.window(), own * call.depth * sizeof(bf16), copies_.get());
     multiply(call.input, first, last);
   } catch (...) {
-    join();  // a capture must not end with a stream that has left it, nor the caller change what is being copied
+    // A capture must not end with a stream that has left it, nor the caller change what is being copied.
+    copies_.join(call.stream);
     throw;
   }
-  join();
+  copies_.join(call.stream);
   const auto* const gathered = static_cast<const bf16*>(gathered_.local());
   multiply(gathered, 0, first);
   multiply(gathered + last * call.depth, last, call.rows);

@@ -5,10 +5,9 @@
 #include <memory>
 
 #include "kernels/gpu/cublas.hpp"
-#include "kernels/stream_events.hpp"
+#include "kernels/gpu/side_stream.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
-#include "mscclpp/host/cuda/gpu_guard.hpp"
 #include "mscclpp/kernels/copy_engine_mover.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 
@@ -34,8 +33,7 @@ class OverlappedGather {
   std::shared_ptr<const Cublas> cublas_;
   SymmetricMemory gathered_;
   CopyEngineMover mover_;
-  CudaStreamWithFlags side_;  ///< of the copies
-  StreamEvents::Event entered_, copied_;
+  SideStream copies_;
 };
 
 }  // namespace mscclpp::kernels
