@@ -14,6 +14,7 @@
 
 #include "host/bootstrap/group_agreement.hpp"
 #include "kernels/cutlass/gemm.hpp"
+#include "kernels/cutlass/gemm_plan.hpp"
 #include "kernels/cutlass/gemm_tiles.hpp"
 #include "kernels/cutlass/staged_matrix.hpp"
 #include "kernels/gpu_budget.hpp"

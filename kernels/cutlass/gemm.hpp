@@ -6,7 +6,7 @@
 #include <memory>
 
 #include "kernels/fused_gemm.hpp"
-#include "kernels/fused_gemm_choice.hpp"
+#include "kernels/gemm_rates.hpp"
 
 namespace mscclpp::kernels {
 

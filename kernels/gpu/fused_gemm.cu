@@ -216,7 +216,9 @@ class GpuFusedGemm : public FusedGemm {
     }
     const GemmForm form = this->form(call.rows);
     if (form == GemmForm::Serial) return serial_->run(call);
-    if (form == GemmForm::Overlapped) return overlapped_->run(call);
+    if (form == GemmForm::Overlapped) {
+      return overlapped_->run(call, planOverlappedGather(place(), decisive_.layer, call.rows).parts);
+    }
     const auto isFor = [&](const Entry& entry) { return call.rows <= entry.mostRows; };
     const bool isCutlass = form == GemmForm::Cutlass;
     const GemmKernel& kernel = isCutlass ? *cutlass_ : *std::find_if(kernels_.begin(), kernels_.end(), isFor)->kernel;

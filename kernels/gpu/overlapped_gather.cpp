@@ -1,8 +1,10 @@
 #include "overlapped_gather.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "mscclpp/basic/element.hpp"
+#include "mscclpp/basic/partition.hpp"
 
 namespace mscclpp::kernels {
 
@@ -12,29 +14,53 @@ OverlappedGather::OverlappedGather(Communicator& communicator, std::shared_ptr<c
       ranks_(static_cast<std::size_t>(communicator.bootstrap()->getNranks())),
       cublas_(std::move(cublas)),
       gathered_(communicator, maxRows * depth * sizeof(bf16), DeviceType::GPU),
-      mover_(communicator, DeviceType::GPU) {}
+      pipeline_(communicator, "FusedGemm") {}
 
-void OverlappedGather::run(const FusedGemmCall& call) {
-  const std::size_t own = call.rows / ranks_, first = rank_ * own, last = first + own;
-  const auto multiply = [&](const void* input, std::size_t begin, std::size_t end) {
-    if (begin == end) return;
-    cublas_->multiply(input, call.weight, static_cast<bf16*>(call.output) + begin * call.width, end - begin, call.width,
-                      call.depth, call.stream);
+void OverlappedGather::run(const FusedGemmCall& call, std::size_t parts) {
+  const std::size_t own = call.rows / ranks_;
+  // A step brings each rank a part of one other: of the next but one in the next step, so that no two write to one.
+  const std::size_t peers = ranks_ - 1, steps = peers * parts;
+  const auto distanceOf = [&](std::size_t step) { return 1 + step % peers; };
+  const auto partOf = [&](std::size_t step) { return evenPart(own, parts, step / peers); };
+  // rows: of `rank`.
+  const auto multiply = [&](const bf16* input, std::size_t rank, Range rows) {
+    auto* const output = static_cast<bf16*>(call.output) + (rank * own + rows.begin) * call.width;
+    if (rows.size() > 0)
+      cublas_->multiply(input, call.weight, output, rows.size(), call.width, call.depth, call.stream);
   };
-  mover_.check();
-  copies_.fork(call.stream);
+  const auto* const input = static_cast<const bf16*>(call.input);
+  std::size_t sent = 0;
+  const auto sendUntil = [&](std::size_t end) {
+    for (; sent < std::min(end, steps); ++sent) {
+      const Range rows = partOf(sent);
+      const std::size_t to = (rank_ + distanceOf(sent)) % ranks_;
+      const std::size_t offset = (rank_ * own + rows.begin) * call.depth * sizeof(bf16);
+      if (rows.size() > 0) {
+        pipeline_.copy(gathered_.window().at(static_cast<int>(to), offset), input + rows.begin * call.depth,
+                       rows.size() * call.depth * sizeof(bf16));
+      }
+      pipeline_.endStep();
+    }
+  };
+  pipeline_.begin(call.stream);
   try {
-    mover_.allGather(call.input, gathered_.window(), own * call.depth * sizeof(bf16), copies_.get());
-    multiply(call.input, first, last);
+    // The host enqueues a GEMM before the copies that are to run beside it but one step: it must not come late.
+    sendUntil(1);
+    multiply(input, rank_, {0, own});
+    for (std::size_t step = 0; step < steps; ++step) {
+      sendUntil(step + 2);
+      pipeline_.wait(step);
+      const std::size_t from = (rank_ + ranks_ - distanceOf(step)) % ranks_;
+      const Range rows = partOf(step);
+      multiply(static_cast<const bf16*>(gathered_.local()) + (from * own + rows.begin) * call.depth, from, rows);
+    }
   } catch (...) {
-    // A capture must not end with a stream that has left it, nor the caller change what is being copied.
-    copies_.join(call.stream);
+    // The other ranks wait for all steps. A capture must not end with a stream that has left it, nor the caller change
+    // what is being copied.
+    sendUntil(steps);
+    pipeline_.wait(steps - 1);
     throw;
   }
-  copies_.join(call.stream);
-  const auto* const gathered = static_cast<const bf16*>(gathered_.local());
-  multiply(gathered, 0, first);
-  multiply(gathered + last * call.depth, last, call.rows);
 }
 
 }  // namespace mscclpp::kernels

@@ -1,39 +1,37 @@
-// An all-gather by the copy engines beside a GEMM of cuBLAS that needs none of it, and then the GEMM of what it brings.
+// An all-gather by the copy engines beside GEMMs of cuBLAS, of this rank's rows first, and then of what has arrived.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 
+#include "kernels/gpu/copy_pipeline.hpp"
 #include "kernels/gpu/cublas.hpp"
-#include "kernels/gpu/side_stream.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
-#include "mscclpp/kernels/copy_engine_mover.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 
 namespace mscclpp::kernels {
 
-/// The calls of an all-gather in GemmForm::Overlapped: this rank's rows are multiplied while the copy engines bring
-/// those of the others, which are multiplied then. No multiprocessor moves data, but the GEMM is in two parts, or three
-/// where other ranks have rows before and after this one's.
+/// The calls of an all-gather in GemmForm::Overlapped. No multiprocessor moves data, and no row is copied within a GPU,
+/// but the GEMM is in parts: one of this rank's rows, and for each other rank as many as its rows are copied in.
 class OverlappedGather {
  public:
-  /// Collective: with the same sizes on all ranks, for calls of up to maxRows rows. Throws what CopyEngineMover and
+  /// Collective: with the same sizes on all ranks, for calls of up to maxRows rows. Throws what CopyPipeline and
   /// SymmetricMemory throw.
   OverlappedGather(Communicator& communicator, std::shared_ptr<const Cublas> cublas, std::size_t maxRows,
                    std::size_t depth);
 
-  /// The call has rows that formsOf() lets it have (kernels/fused_gemm_choice.hpp). Enqueues it; graphs can capture it.
-  /// Throws, as CopyEngineMover does, also what check() throws.
-  void run(const FusedGemmCall& call);
-  void check() const { mover_.check(); }
+  /// The call has rows that formsOf() lets it have (kernels/fused_gemm_choice.hpp). parts: of a rank's rows, at least
+  /// one, the same on all ranks. Enqueues it; graphs can capture it. Throws, as CopyPipeline does, also what check()
+  /// throws.
+  void run(const FusedGemmCall& call, std::size_t parts);
+  void check() const { pipeline_.check(); }
 
  private:
   std::size_t rank_, ranks_;
   std::shared_ptr<const Cublas> cublas_;
-  SymmetricMemory gathered_;
-  CopyEngineMover mover_;
-  SideStream copies_;
+  SymmetricMemory gathered_;  ///< the rows of other ranks: those of each at their place among the rows of all
+  CopyPipeline pipeline_;
 };
 
 }  // namespace mscclpp::kernels

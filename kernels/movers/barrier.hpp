@@ -25,7 +25,7 @@ struct MoverBarrier {
   };
   struct None {};
 
-  static constexpr int maxBlockThreads = 64;
+  static constexpr int maxBlockThreads = 32;
 
   static constexpr MSCCLPP_HOST_DEVICE std::size_t windowBytes(int ranks) {
     return localWords(ranks) + 2 * sizeof(std::uint64_t);

@@ -11,10 +11,9 @@
 #include "host/base/byte_stream.hpp"
 #include "host/bootstrap/group_agreement.hpp"
 #include "host/communicator/group_setup.hpp"
-#include "kernels/movers/engine.hpp"
 #include "kernels/movers/schedule.hpp"
+#include "kernels/movers/team_engine.hpp"
 #include "mscclpp/host/base/error.hpp"
-#include "mscclpp/host/communicator/symmetric_memory.hpp"
 
 namespace mscclpp {
 
@@ -78,41 +77,27 @@ class CopyEngineMover::State {
         std::shared_ptr<WaitMonitor> monitor)
       : options_(options),
         onGpu_(deviceType == DeviceType::GPU),
-        memory_(communicator, MoverBarrier::windowBytes(communicator.bootstrap()->getNranks()), deviceType),
-        monitor_(std::move(monitor)) {
-    const detail::GroupAgreement agreement(*communicator.bootstrap(), "CopyEngineMover");
-    agreement.runStep("create its streams", [&] {
-      if (monitor_ == nullptr) {
-        monitor_ = std::make_shared<WaitMonitor>(communicator, deviceType);
-        monitor_->setTeamIsJob();
-      }
-      const MoverBarrier::Args barrier{
-          Team<>(memory_.rank(), memory_.nRanks()), memory_.window(),
-          BoundedWait(monitor_->deviceControl(), static_cast<std::uint64_t>(monitor_->timeout().count()))};
-      engine_ = onGpu_ ? makeGpuEngine(barrier, options.copiesPerTransfer) : makeCpuEngine(barrier);
-      return std::vector<char>();
-    });
-  }
+        team_(communicator, deviceType, options.copiesPerTransfer, std::move(monitor), "CopyEngineMover") {}
 
   void move(CollectiveType collective, const void* input, const Window<>& outputs, std::size_t bytes, int root,
             CUstream_st* stream) {
-    if (monitor_->failed()) monitor_->check();
+    team_.requireSound();
     requireValid(collective, input, outputs, bytes, root);
     if (bytes == 0) return;
     const std::size_t pieceBytes =
         collective == CollectiveType::Broadcast ? options_.broadcastPieceBytes : options_.permutationPieceBytes;
-    engine_->begin(stream);
-    perform({collective, memory_.nRanks(), root, bytes, pieceBytes}, memory_.rank(),
-            static_cast<const std::byte*>(input), outputs, *engine_);
-    if (!onGpu_ && monitor_->failed()) monitor_->check();
+    team_.engine().use(stream);
+    perform({collective, team_.ranks(), root, bytes, pieceBytes}, team_.rank(), static_cast<const std::byte*>(input),
+            outputs, team_.engine());
+    if (!onGpu_) team_.requireSound();
   }
 
-  void check() const { monitor_->check(); }
+  void check() const { team_.check(); }
 
  private:
   void requireValid(CollectiveType collective, const void* input, const Window<>& outputs, std::size_t bytes,
                     int root) const {
-    const int ranks = memory_.nRanks();
+    const int ranks = team_.ranks();
     const auto fail = [&](const std::string& why) { throwInvalidUsage(std::string(nameOf(collective)) + ": " + why); };
     if (!CopySchedule::supports(collective)) {
       fail("it is not a copy; the mover performs all_gather, all_to_all, broadcast, gather and scatter");
@@ -125,13 +110,13 @@ class CopyEngineMover::State {
       fail("it is called with more bytes than the address space has; was it a negative number?");
     }
     const CopySchedule schedule{collective, ranks, root, bytes, 0};
-    if (input == nullptr && schedule.hasInput(memory_.rank())) fail("the input is null");
+    if (input == nullptr && schedule.hasInput(team_.rank())) fail("the input is null");
     for (int rank = 0; rank < ranks; ++rank) {
       if (schedule.hasOutput(rank) && outputs.at(rank) == nullptr) {
         fail("the output of rank " + std::to_string(rank) + " is null");
       }
     }
-    if (collective == CollectiveType::AllToAll) requireSeparate(input, outputs.at(memory_.rank()), bytes, ranks);
+    if (collective == CollectiveType::AllToAll) requireSeparate(input, outputs.at(team_.rank()), bytes, ranks);
   }
 
   /// Peers write the output while this rank still reads its input.
@@ -146,9 +131,7 @@ class CopyEngineMover::State {
 
   CopyEngineOptions options_;
   bool onGpu_;
-  SymmetricMemory memory_;
-  std::shared_ptr<WaitMonitor> monitor_;
-  std::unique_ptr<Engine> engine_;
+  TeamEngine team_;
 };
 
 CopyEngineMover::CopyEngineMover(Communicator& communicator, DeviceType deviceType, const CopyEngineOptions& options,

@@ -11,7 +11,7 @@ namespace {
 class CpuEngine final : public Engine {
  public:
   explicit CpuEngine(const MoverBarrier::Args& barrier) : barrier_(barrier) {}
-  void begin(CUstream_st* /*stream*/) override {}
+  void use(CUstream_st* /*stream*/) override {}
   bool barrier() override { return MoverBarrier::run(cpu::SerialGrid(), barrier_); }
   void copy(std::byte* to, const std::byte* from, std::size_t bytes) override { std::memcpy(to, from, bytes); }
   void copyLocal(std::byte* to, const std::byte* from, std::size_t bytes) override { copy(to, from, bytes); }

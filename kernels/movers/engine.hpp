@@ -21,8 +21,8 @@ class Engine {
   Engine& operator=(const Engine&) = delete;
   virtual ~Engine() = default;
 
-  /// Begins a call on a stream of the caller.
-  virtual void begin(CUstream_st* stream) = 0;
+  /// What comes next is on this stream, until the next use(); there is no local copy that has not been joined.
+  virtual void use(CUstream_st* stream) = 0;
   /// Of all ranks: what each has copied before is visible to all afterwards. Returns false if it is known to have
   /// failed: the caller then stops.
   virtual bool barrier() = 0;

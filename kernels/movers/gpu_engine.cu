@@ -5,15 +5,21 @@
 
 #include "kernels/gpu/side_stream.hpp"
 #include "kernels/movers/engine.hpp"
+#include "mscclpp/arch/pass.hpp"
+#include "mscclpp/basic/group.hpp"
 #include "mscclpp/basic/partition.hpp"
-#include "mscclpp/collective_kernel.cuh"
 #include "mscclpp/host/cuda/gpu.hpp"
 
 namespace mscclpp::kernels {
 
 namespace {
 
-constexpr auto barrierKernel = collectiveKernel<MoverBarrier, MoverBarrier::None, MoverBarrier::None>;
+/// In as few registers as blocks of a GEMM leave, which have 64512 of 65536: else it would run when the first of them
+/// end, and the copies wait for it.
+__global__ void __maxnreg__(1024 / MoverBarrier::maxBlockThreads)
+    barrierKernel(const __grid_constant__ MoverBarrier::Args args) {
+  if constexpr (arch::devicePass) MoverBarrier::run(gpu::LinearGrid(), args);
+}
 
 class GpuEngine final : public Engine {
  public:
@@ -22,17 +28,28 @@ class GpuEngine final : public Engine {
     // Loads the kernel: in a capture that could make calls which the capture rejects.
     cudaFuncAttributes attributes;
     MSCCLPP_CUDATHROW(cudaFuncGetAttributes(&attributes, barrierKernel));
+    int lowest = 0;
+    MSCCLPP_CUDATHROW(cudaDeviceGetStreamPriorityRange(&lowest, &priority_));
   }
 
-  void begin(CUstream_st* stream) override {
+  void use(CUstream_st* stream) override {
     stream_ = stream;
     hasLocalCopy_ = false;
   }
 
   bool barrier() override {
-    // Without programmatic dependent launch: the kernel must not start before the copies are complete.
-    barrierKernel<<<1, MoverBarrier::maxBlockThreads, 0, stream_>>>(barrier_, {}, {});
-    MSCCLPP_CUDATHROW(cudaGetLastError());
+    // Without programmatic dependent launch: the kernel must not start before the copies are complete. Before blocks of
+    // other kernels that wait for a multiprocessor: the copies of all ranks wait for this one.
+    cudaLaunchAttribute priority{};
+    priority.id = cudaLaunchAttributePriority;
+    priority.val.priority = priority_;
+    cudaLaunchConfig_t config{};
+    config.gridDim = 1;
+    config.blockDim = MoverBarrier::maxBlockThreads;
+    config.stream = stream_;
+    config.attrs = &priority;
+    config.numAttrs = 1;
+    MSCCLPP_CUDATHROW(cudaLaunchKernelEx(&config, barrierKernel, barrier_));
     return true;  // not known before the kernel has run
   }
 
@@ -63,6 +80,7 @@ class GpuEngine final : public Engine {
 
   MoverBarrier::Args barrier_;
   std::vector<std::unique_ptr<SideStream>> sides_;
+  int priority_ = 0;  ///< the highest
   cudaStream_t stream_ = nullptr;
   bool hasLocalCopy_ = false;
 };

@@ -59,7 +59,7 @@ enum class GemmForm {
   Fused,      ///< by the library's kernels with the collective inside, which take any sizes; also that of CPU ranks
   Cutlass,    ///< by kernels of CUTLASS with the collective inside, where the library is built with them
   Serial,     ///< by a GEMM of cuBLAS and a call of Collectives
-  Overlapped  ///< an all-gather by the copy engines beside a GEMM of cuBLAS of this rank's rows, then one of the others
+  Overlapped  ///< an all-gather by the copy engines beside GEMMs of cuBLAS: of this rank's rows, then of what arrives
 };
 
 /// One layer's fused kernels. The kernel is chosen by the number of rows: for few rows, narrow tiles, and an all-reduce
@@ -106,8 +106,8 @@ class FusedGemm {
 /// collectives: of the same communicator, if given on all ranks, and if all of them find cuBLAS: then a call on GPUs
 /// runs as a GEMM of cuBLAS and a collective, or copies, where a model estimates that to be faster (docs/fusing.md).
 /// The order of calls with a collective is that of the other calls of `collectives`; those with copies
-/// (GemmForm::Overlapped) have a CopyEngineMover of their own. The bits of a call depend on which form it takes, and so
-/// on its number of rows; with copies those of a row also on whose it is.
+/// (GemmForm::Overlapped) are apart from them. The bits of a call depend on which form it takes, and so on its number
+/// of rows; with copies those of a row also on where it is among the rows.
 std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
                                          DeviceType deviceType = DeviceType::GPU,
                                          std::shared_ptr<Collectives> collectives = nullptr);

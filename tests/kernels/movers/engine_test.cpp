@@ -53,7 +53,7 @@ class OrderedEngine final : public Engine {
  public:
   OrderedEngine(std::unique_ptr<Engine> engine, int rank, int omittedBarrier, SlowPhase& slow)
       : engine_(std::move(engine)), rank_(rank), omittedBarrier_(omittedBarrier), slow_(slow) {}
-  void begin(CUstream_st* stream) override { engine_->begin(stream); }
+  void use(CUstream_st* stream) override { engine_->use(stream); }
   bool barrier() override { return phase_++ == omittedBarrier_ || engine_->barrier(); }
   void copy(std::byte*, const std::byte*, std::size_t) override { slow_.enter(rank_, phase_); }
   void copyLocal(std::byte*, const std::byte*, std::size_t) override {}

@@ -1,0 +1,78 @@
+// What GEMMs reach on kinds of GPUs, and the bytes that their collectives move: what their plans and the choice between
+// them are estimated from.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <string_view>
+
+#include "mscclpp/kernels/fused_gemm.hpp"
+
+namespace mscclpp::kernels {
+
+/// The speed of a GEMM of bfloat16 on a kind of GPU.
+struct GemmSpeed {
+  double teraflops;  ///< with many rows
+  double bytes;      ///< of the weights that it reads in a microsecond, with few rows
+  double start;      ///< microseconds that it takes beside that
+};
+struct GemmRates {
+  std::string_view gpu;  ///< part of the GPU's name
+  int multiprocessors;
+  GemmSpeed own;  ///< of the library's kernels, the reduction of rows in their own memory included
+  double reads;   ///< bytes of the weights that one multiprocessor reads in a microsecond at most
+  GemmSpeed cublas;
+  double cutlassTiles;  ///< what the tiles of kernels of CUTLASS take of cutlassTime()
+  double cutlassStart;  ///< microseconds that these kernels take beside
+};
+/// The first one is for GPUs that are not in the table. H100: measured on one (bench/results/h100_gemm.txt), with the
+/// H200's rates for CUTLASS, by the speed of its memory; H200: measured on two
+/// (bench/results/h200_x2_gemm_sends.txt, few rows and all-gathers h200_x2_gemm.txt).
+inline constexpr GemmRates gemmRates[] = {
+    {"H100", 132, {180, 3.06e6, 4.5}, 35.5e3, {770, 3.0e6, 4}, 0.93, 12},
+    {"H200", 132, {180, 4.38e6, 6.8}, 50.7e3, {770, 4.28e6, 4}, 0.93, 12},
+};
+
+/// Bytes that a rank sends over its link in a microsecond, microseconds of a hop, and what is sent in that time.
+inline constexpr double gemmLinkBytes = 350e3, gemmHop = 1.6;
+inline constexpr auto gemmHopBytes = static_cast<std::size_t>(gemmLinkBytes * gemmHop);
+
+/// The index in gemmRates for a GPU.
+inline std::size_t gemmRatesOf(std::string_view gpuName) {
+  for (std::size_t i = 0; i < std::size(gemmRates); ++i) {
+    if (gpuName.find(gemmRates[i].gpu) != std::string_view::npos) return i;
+  }
+  return 0;
+}
+
+/// Where a call runs.
+struct GemmPlace {
+  GemmRates rates;    ///< of the GPU
+  int cutlassBlocks;  ///< of kernels of CUTLASS; 0: there are none
+  int ranks;
+};
+
+/// Bytes of a call.
+struct GemmBytes {
+  double weights;
+  double message;  ///< the product, or the gathered inputs
+  double sent;     ///< of them by a rank
+};
+inline GemmBytes gemmBytes(const GemmLayer& layer, std::size_t rows, int ranks) {
+  constexpr double elementBytes = 2;
+  const auto d = [](std::size_t value) { return static_cast<double>(value); };
+  const bool gathers = layer.collective == GemmCollective::AllGather;
+  const double message = elementBytes * d(rows) * d(gathers ? layer.depth : layer.width);
+  const double share = static_cast<double>(ranks - 1) / ranks;
+  return {elementBytes * d(layer.width) * d(layer.depth), message,
+          message * share * (layer.collective == GemmCollective::AllReduce ? 2 : 1)};
+}
+
+/// Microseconds of a GEMM of so many of a call's rows, at a speed.
+inline double gemmTime(const GemmSpeed& speed, const GemmLayer& layer, double rows) {
+  constexpr double elementBytes = 2;
+  const double elements = static_cast<double>(layer.width) * static_cast<double>(layer.depth);
+  return speed.start + std::max(2e-6 * rows * elements / speed.teraflops, elementBytes * elements / speed.bytes);
+}
+
+}  // namespace mscclpp::kernels

@@ -1,0 +1,183 @@
+// All-gathers by the copy engines beside GEMMs of cuBLAS, one process and GPU per rank. The weights are the identity,
+// so that a product is exactly the gathered rows: those of another call, or that had not arrived, are found.
+#include <doctest/doctest.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "gpu_rank.cuh"
+#include "kernels/gpu/cublas.hpp"
+#include "kernels/gpu/overlapped_gather.hpp"
+#include "mscclpp/arch/clock.hpp"
+#include "mscclpp/basic/element.hpp"
+#include "mscclpp/host/base/error.hpp"
+
+using namespace mscclpp;
+using namespace mscclpp::test;
+
+namespace {
+
+MSCCLPP_HOST_DEVICE std::uint32_t mix(std::uint32_t x) {
+  x ^= x >> 16;
+  x *= 0x7feb352du;
+  x ^= x >> 15;
+  x *= 0x846ca68bu;
+  return x ^ x >> 16;
+}
+/// An integer that bf16 and sums in fp32 have exactly.
+MSCCLPP_HOST_DEVICE float valueOf(std::size_t i, std::uint32_t round) {
+  return static_cast<float>(mix(static_cast<std::uint32_t>(i) ^ mix(round)) % 128) - 64;
+}
+
+/// Writes this rank's elements, from `first` of all on. Ranks reach the call at different times.
+__global__ void fillInput(bf16* input, std::size_t first, std::size_t count, const std::uint32_t* round, int rank) {
+  const std::uint64_t delay = mix(*round * 64 + static_cast<std::uint32_t>(rank)) % 60'000;
+  const auto begin = arch::nanoseconds();
+  while (arch::nanoseconds() - begin < delay) {
+  }
+  for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    input[i] = narrow<bf16>(valueOf(first + i, *round));
+  }
+}
+__global__ void checkOutput(bf16* output, std::size_t count, const std::uint32_t* round, unsigned long long* wrong) {
+  for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
+    if (widen(output[i]) != valueOf(i, *round)) atomicAdd(wrong, 1ull);
+    output[i] = narrow<bf16>(-77.0f);
+  }
+}
+__global__ void nextRound(std::uint32_t* round) {
+  ++*round;
+}
+
+/// Null where there is none: such a GPU has no calls in this form.
+std::shared_ptr<const kernels::Cublas> findCublas() {
+  try {
+    return std::make_shared<const kernels::Cublas>("");
+  } catch (const Error& error) {
+    MESSAGE("not run: " << error.what());
+    return nullptr;
+  }
+}
+
+/// Calls of one OverlappedGather with square weights.
+class GatherTester {
+ public:
+  GatherTester(const GpuRank& rank, std::shared_ptr<const kernels::Cublas> cublas, std::size_t mostOwnRows,
+               std::size_t width)
+      : rank_(rank),
+        width_(width),
+        input_(detail::gpuCallocUnique<bf16>(mostOwnRows * width)),
+        output_(detail::gpuCallocUnique<bf16>(mostOwnRows * ranks() * width)),
+        gather_(*rank.communicator, std::move(cublas), mostOwnRows * ranks(), width) {
+    std::vector<bf16> identity(width * width, narrow<bf16>(0.0f));
+    for (std::size_t i = 0; i < width; ++i) identity[i * width + i] = narrow<bf16>(1.0f);
+    weight_ = copyToGpu(identity);
+  }
+
+  kernels::OverlappedGather& gather() { return gather_; }
+  cudaStream_t stream() const { return stream_; }
+
+  void enqueue(std::size_t ownRows, std::size_t parts) {
+    const std::size_t own = ownRows * width_, all = own * ranks();
+    fillInput<<<32, 256, 0, stream_>>>(input_.get(), static_cast<std::size_t>(rank_.rank) * own, own, round_.get(),
+                                       rank_.rank);
+    gather_.run({input_.get(), weight_.get(), output_.get(), ownRows * ranks(), stream_, width_, width_}, parts);
+    checkOutput<<<32, 256, 0, stream_>>>(output_.get(), all, round_.get(), wrong_.get());
+    nextRound<<<1, 1, 0, stream_>>>(round_.get());
+    MSCCLPP_CUDATHROW(cudaGetLastError());
+  }
+
+  /// A graph of two calls, replayed without synchronisation in between, and a call outside of it.
+  void check(std::size_t ownRows, std::size_t parts, int replays) {
+    CAPTURE(ownRows);
+    CAPTURE(parts);
+    const Graph graph(stream_, [&] {
+      enqueue(ownRows, parts);
+      enqueue(ownRows, parts);
+    });
+    for (int i = 0; i < replays; ++i) graph.launch();
+    enqueue(ownRows, parts);
+    MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream_));
+    gather_.check();
+    unsigned long long wrong = 1;
+    gpuMemcpy(&wrong, wrong_.get(), 1, cudaMemcpyDeviceToHost);
+    CHECK(wrong == 0);
+  }
+
+ private:
+  std::size_t ranks() const { return static_cast<std::size_t>(rank_.ranks); }
+
+  const GpuRank& rank_;
+  std::size_t width_;
+  detail::UniqueGpuPtr<bf16> input_, output_, weight_;
+  detail::UniqueGpuPtr<std::uint32_t> round_ = detail::gpuCallocUnique<std::uint32_t>();
+  detail::UniqueGpuPtr<unsigned long long> wrong_ = detail::gpuCallocUnique<unsigned long long>();
+  CudaStreamWithFlags stream_{cudaStreamNonBlocking};
+  kernels::OverlappedGather gather_;
+};
+
+}  // namespace
+
+TEST_CASE("overlapped gather: rows in any number of parts, in replayed graphs, while ranks are late") {
+  runOnAllGpus("a rank gathers in parts");
+}
+TEST_CASE("a rank gathers in parts" * doctest::skip()) {
+  const GpuRank rank;
+  const auto cublas = findCublas();
+  if (cublas == nullptr) return;
+  // Barriers of ranks that share a GPU take milliseconds each, as the GPU alternates between the processes.
+  const bool isSlow = rank.ranks > gpus();
+  {
+    GatherTester tester(rank, cublas, 300, 256);
+    for (const std::size_t ownRows : {1, 7, 300}) {
+      for (const std::size_t parts : {1, 2, 3, 8}) tester.check(ownRows, parts, isSlow ? 3 : 100);
+    }
+    rank.bootstrap->barrier();
+  }
+  GatherTester tester(rank, cublas, 2000, 2048);
+  for (const std::size_t parts : {1, 4}) tester.check(2000, parts, isSlow ? 2 : 30);
+  rank.report("gathers in parts");
+  rank.bootstrap->barrier();
+}
+
+TEST_CASE("overlapped gather: a killed rank is named to the others, and their kernels end") {
+  runOnAllGpus("a rank that gathers loses another", std::max(gpus(), 2) - 1);
+}
+TEST_CASE("a rank that gathers loses another" * doctest::skip()) {
+  const GpuRank rank;
+  const bool isKilled = rank.rank == rank.ranks - 1;
+  if (isKilled) {
+    std::thread([] {
+      std::this_thread::sleep_for(std::chrono::seconds(1));
+      std::raise(SIGKILL);
+    }).detach();
+  }
+  const auto cublas = findCublas();
+  if (cublas == nullptr) {
+    if (isKilled) std::this_thread::sleep_for(std::chrono::seconds(5));
+    return;
+  }
+  GatherTester tester(rank, cublas, 300, 256);
+  std::string error;
+  auto start = std::chrono::steady_clock::now();
+  while (error.empty()) {
+    start = std::chrono::steady_clock::now();
+    try {
+      for (int call = 0; call < 10; ++call) tester.enqueue(300, 2);
+      MSCCLPP_CUDATHROW(cudaStreamSynchronize(tester.stream()));
+      tester.gather().check();
+    } catch (const Error& thrown) {
+      error = thrown.what();
+    }
+  }
+  MSCCLPP_CUDATHROW(cudaStreamSynchronize(tester.stream()));
+  CHECK_MESSAGE(error.find("rank " + std::to_string(rank.ranks - 1) + " failed") != std::string::npos, error);
+  CHECK(secondsSince(start) < 5);
+  CHECK_THROWS_AS(tester.enqueue(300, 2), Error);
+  rank.report("a killed rank was named");
+}
