@@ -58,7 +58,7 @@ struct GemmEstimate {
 
 /// With a norm all of it is predicted, from the rates of kernels without one: none has been measured.
 inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer, std::size_t rows) {
-  constexpr double elementBytes = 2, linkBytes = gemmLinkBytes, hop = gemmHop;
+  constexpr double elementBytes = gemmElementBytes, linkBytes = gemmLinkBytes, hop = gemmHop;
   // A collective behind a GEMM of cuBLAS, which it cannot overlap with: 5.3 to 5.7 measured for one row on two ranks.
   constexpr double collective = 5.5;
   constexpr double collectiveBytes = 325e3;
@@ -98,9 +98,8 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   constexpr double lastRows = 1024;
   const double hops = reducesToAll && !takesOneHop ? 2 : 1;
 
-  // With CUTLASS there are besides: with few rows the way of the tiles to their sums, and in two hops the way of the
-  // last results. Results that have arrived before are stored meanwhile.
-  constexpr double lastSums = 15, lastSumRows = 512, lastResults = 10, lastResultRows = 1024;
+  // With CUTLASS there is besides, with few rows, the way of the tiles to their sums, from each other rank.
+  constexpr double lastSums = 15, lastSumRows = 512;
   // And tiles of an all-gather wait for rows, where the link takes more than half as long as the multiplication.
   constexpr double waitingTiles = 1.15;
   const bool waits = gathers && sent / linkBytes > work / rates.cublas.teraflops / 2;
@@ -111,8 +110,7 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   return {
       std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes + hops * hop +
           norm,
-      rates.cutlassStart + tiles + (gathers ? 0 : lastSums * std::min(1.0, lastSumRows / d(rows))) +
-          (reducesToAll ? lastResults * std::min(1.0, d(rows) / lastResultRows) : 0),
+      rates.cutlassStart + tiles + (gathers ? 0 : lastSums * (ranks - 1) * std::min(1.0, lastSumRows / d(rows))),
       gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes,
       gathers && ranks > 1 ? planOverlappedGather(place, layer, rows).time : std::numeric_limits<double>::infinity()};
 }
@@ -133,7 +131,7 @@ inline GemmForms formsOf(const GemmPlace& place, const GemmLayer& layer, std::si
 
 /// What fusing has to gain by an estimate, to be preferred to a GEMM of cuBLAS; and what copies beside it have to gain
 /// over kernels of CUTLASS, which lose less of their speed in long calls, and over copies before it.
-inline constexpr double leastGemmGain = 1.01, leastOverlapGain = 1.05, leastOverlapGainOverSerial = 1.035;
+inline constexpr double leastGemmGain = 1.01, leastOverlapGain = 1.06, leastOverlapGainOverSerial = 1.035;
 
 /// The fastest form by an estimate, or the preferred one if the call can have it. There is one.
 inline GemmForm chooseGemm(const GemmEstimate& estimate, GemmForms forms, std::optional<GemmForm> preferred = {}) {

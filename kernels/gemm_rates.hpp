@@ -33,6 +33,8 @@ inline constexpr GemmRates gemmRates[] = {
     {"H200", 132, {180, 4.38e6, 6.8}, 50.7e3, {770, 4.28e6, 4}, 0.93, 12},
 };
 
+/// Bytes of an element.
+inline constexpr double gemmElementBytes = 2;
 /// Bytes that a rank sends over its link in a microsecond, microseconds of a hop, and what is sent in that time.
 inline constexpr double gemmLinkBytes = 350e3, gemmHop = 1.6;
 inline constexpr auto gemmHopBytes = static_cast<std::size_t>(gemmLinkBytes * gemmHop);
@@ -59,20 +61,18 @@ struct GemmBytes {
   double sent;     ///< of them by a rank
 };
 inline GemmBytes gemmBytes(const GemmLayer& layer, std::size_t rows, int ranks) {
-  constexpr double elementBytes = 2;
   const auto d = [](std::size_t value) { return static_cast<double>(value); };
   const bool gathers = layer.collective == GemmCollective::AllGather;
-  const double message = elementBytes * d(rows) * d(gathers ? layer.depth : layer.width);
+  const double message = gemmElementBytes * d(rows) * d(gathers ? layer.depth : layer.width);
   const double share = static_cast<double>(ranks - 1) / ranks;
-  return {elementBytes * d(layer.width) * d(layer.depth), message,
+  return {gemmElementBytes * d(layer.width) * d(layer.depth), message,
           message * share * (layer.collective == GemmCollective::AllReduce ? 2 : 1)};
 }
 
 /// Microseconds of a GEMM of so many of a call's rows, at a speed.
 inline double gemmTime(const GemmSpeed& speed, const GemmLayer& layer, double rows) {
-  constexpr double elementBytes = 2;
   const double elements = static_cast<double>(layer.width) * static_cast<double>(layer.depth);
-  return speed.start + std::max(2e-6 * rows * elements / speed.teraflops, elementBytes * elements / speed.bytes);
+  return speed.start + std::max(2e-6 * rows * elements / speed.teraflops, gemmElementBytes * elements / speed.bytes);
 }
 
 }  // namespace mscclpp::kernels

@@ -49,6 +49,10 @@ inline double beside(double a, double b) {
   return std::sqrt(slowedByEachOther(a * a, b * b));
 }
 
+/// Microseconds in which the last results of an all-reduce of so many rows and more come to another rank from sending
+/// blocks; and, without those, for how long the last round of tiles can occupy the link before it shows.
+inline constexpr double lastResults = 10, lastResultRows = 1024, hiddenResults = 12.5;
+
 /// The plan that is estimated to be the fastest, for a place with kernels of CUTLASS.
 inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& layer, std::size_t rows) {
   const auto size = [](std::size_t value) { return static_cast<int>(value); };
@@ -58,25 +62,45 @@ inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& 
     return std::max(place.rates.cutlassTiles * cutlassTime(tile, m, n, k, computing) / 1000,
                     bytes.weights / place.rates.cublas.bytes);
   };
-  const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
   // In a block that computes, stores for the link are in the way of the loads of the multiplication.
-  const int tile = cutlassGemmTileFor(m, n, k, blocks);
-  const CutlassGemmPlan plain{tile, 0, slowedByEachOther(time(tile, blocks), bytes.sent / gemmLinkBytes)};
-  if (layer.collective == GemmCollective::AllGather || plain.time < leastSendingTime) return plain;
-  // With the narrow tile one is summed while the next is multiplied.
-  const int sendingTile = cutlassGemmTiles[1];
+  const auto plan = [&](int tile) {
+    return CutlassGemmPlan{tile, 0, slowedByEachOther(time(tile, blocks), bytes.sent / gemmLinkBytes)};
+  };
+  const int wide = cutlassGemmTiles[0], narrow = cutlassGemmTiles[1];
+  const CutlassGemmPlan plain = plan(cutlassGemmTileFor(m, n, k, blocks));
+  if (layer.collective == GemmCollective::AllGather) return plain;
+  const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
   const double leastGain = reducesToAll ? leastSendingGain : 1;
-  // Most layers end here, which saves their calls the search: fewer blocks do not compute faster.
-  if (leastGain * time(sendingTile, blocks) >= plain.time) return plain;
   CutlassGemmPlan best = plain;
-  const CutlassTile& shape = cutlassTiles[sendingTile];
-  const int cluster = shape.clusterRows * shape.clusterColumns;
-  for (int sending = cluster; sending <= blocks / 4; sending += cluster) {
-    const double rate = std::min(gemmLinkBytes, sending * sendingBlockBytes);
-    const double both = beside(time(sendingTile, blocks - sending), bytes.sent / rate);
-    if (both < best.time && leastGain * both < plain.time) best = {sendingTile, sending, both};
+  // With the narrow tile one is summed while the next is multiplied. Most layers are spared the search, by which their
+  // calls begin: fewer blocks do not compute faster.
+  if (plain.time >= leastSendingTime && leastGain * time(narrow, blocks) < plain.time) {
+    const CutlassTile& shape = cutlassTiles[narrow];
+    const int cluster = shape.clusterRows * shape.clusterColumns;
+    for (int sending = cluster; sending <= blocks / 4; sending += cluster) {
+      const double rate = std::min(gemmLinkBytes, sending * sendingBlockBytes);
+      const double both = beside(time(narrow, blocks - sending), bytes.sent / rate);
+      if (both < best.time && leastGain * both < plain.time) best = {narrow, sending, both};
+    }
   }
-  return best;
+  if (!reducesToAll) return best;
+  const double peers = place.ranks - 1;
+  if (best.sendingBlocks > 0) {
+    best.time += lastResults * peers * std::min(1.0, static_cast<double>(rows) / lastResultRows);
+    return best;
+  }
+  // All blocks end their last tiles, which are own ones, at about the same time; and a block takes as long to send one
+  // to one rank as the link would if all of them did.
+  const auto withLastRound = [&](CutlassGemmPlan of) {
+    const CutlassTile& shape = cutlassTiles[of.tile];
+    const double tile = double{1} * shape.rows * shape.columns;
+    const double own = std::min<double>(blocks, static_cast<double>(rows) * n / tile / place.ranks);
+    of.time +=
+        std::max(0.0, std::max<double>(own * peers, blocks) * tile * gemmElementBytes / gemmLinkBytes - hiddenResults);
+    return of;
+  };
+  const CutlassGemmPlan ofWide = withLastRound(plan(wide)), ofNarrow = withLastRound(plan(narrow));
+  return ofNarrow.time < ofWide.time ? ofNarrow : ofWide;
 }
 
 }  // namespace mscclpp::kernels

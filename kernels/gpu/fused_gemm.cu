@@ -202,6 +202,7 @@ class GpuFusedGemm : public FusedGemm {
     if (overlapped > 0) {
       overlapped_ = std::make_unique<OverlappedGather>(communicator, serial_->cublas(), overlapped, layer.depth);
     }
+    if (serial_ != nullptr) serial_->allocate(mostRows(GemmForm::Serial, 1, layer.maxRows));
     const std::size_t rows = mostRows(GemmForm::Cutlass, 1, layer.maxRows);
     if (rows > 0) cutlass_ = findCutlassGemm(layer.collective, ranks_)(communicator, place(), decisive_.layer, rows);
   }

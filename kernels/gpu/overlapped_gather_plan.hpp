@@ -21,7 +21,7 @@ struct OverlappedGatherPlan {
 /// Copies by the copy engines: bytes in a microsecond, and microseconds before the first one, of each one between two
 /// ranks and among more, and between its end and the GEMM that waits for it. Fitted to calls on two and on four H200
 /// (bench/results/h200_x2_gemm_gathers.txt, h200_x4_gemm_gathers.txt).
-inline constexpr double copyEngineBytes = 390e3, copyEngineStart = 13, copyEnginePairCopy = 8, copyEngineTeamCopy = 12,
+inline constexpr double copyEngineBytes = 390e3, copyEngineStart = 13, copyEnginePairCopy = 8, copyEngineTeamCopy = 10,
                         copyEngineEnd = 3;
 
 /// The plan that is estimated to be the fastest: with many parts the GEMM of the first ones runs beside the copies of

@@ -25,11 +25,13 @@ SerialGemm::SerialGemm(std::shared_ptr<const Cublas> cublas, std::shared_ptr<Col
     : cublas_(std::move(cublas)),
       collectives_(std::move(collectives)),
       layer_(layer),
-      ranks_(static_cast<std::size_t>(ranks)) {
-  if (layer.collective == GemmCollective::AllReduce && !layer.hasNorm) return;
-  const std::size_t columns = layer.collective == GemmCollective::AllGather ? layer.depth : layer.width;
+      ranks_(static_cast<std::size_t>(ranks)) {}
+
+void SerialGemm::allocate(std::size_t rows) {
+  if (rows == 0 || (layer_.collective == GemmCollective::AllReduce && !layer_.hasNorm)) return;
+  const std::size_t columns = layer_.collective == GemmCollective::AllGather ? layer_.depth : layer_.width;
   void* memory = nullptr;
-  MSCCLPP_CUDATHROW(cudaMalloc(&memory, layer.maxRows * columns * sizeof(bf16)));
+  MSCCLPP_CUDATHROW(cudaMalloc(&memory, rows * columns * sizeof(bf16)));
   between_ = {memory, [](void* allocated) { cudaFree(allocated); }};
 }
 

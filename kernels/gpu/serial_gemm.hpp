@@ -12,8 +12,11 @@ namespace mscclpp::kernels {
 
 class SerialGemm {
  public:
-  /// Null where cuBLAS is not found. Allocates what lies between the two kernels.
+  /// Null where cuBLAS is not found.
   static std::unique_ptr<SerialGemm> make(std::shared_ptr<Collectives> collectives, const GemmLayer& layer, int ranks);
+
+  /// Before the first call: allocates what lies between the two kernels of calls of up to so many rows.
+  void allocate(std::size_t rows);
 
   /// The call has rows that serialGemmAccepts() (kernels/fused_gemm_choice.hpp), and the norm that normOf() returns
   /// (kernels/fused_gemm.hpp) if there is one.

@@ -123,10 +123,11 @@ class OutgoingTiles {
       const std::size_t block = blockOf(at);
       if (!areSent(block)) continue;
       queue.await(group, ++taken[group]);
-      // Late is who has more to send, and while the last tile is sent nothing is multiplied.
-      const bool isLast = !work.is_valid();
+      // Late is who has more to send: always in an all-reduce by two groups of warps that compute tiles in turns, where
+      // a new one comes in half of the time. And while the last tile is sent nothing is multiplied.
+      const bool isAlwaysLate = (sharesSums && Groups::count > 1) || !work.is_valid();
       const auto isEarly = [&] {
-        bool isLate = isLast;
+        bool isLate = isAlwaysLate;
         MSCCLPP_UNROLL
         for (int g = 0; g < Groups::count; ++g) isLate |= queue.has(g, taken[g] + 1);
         return !isLate;
