@@ -107,12 +107,12 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
                                                : std::numeric_limits<double>::infinity();
   // A norm begins when all tiles of a row have been counted, and lasts as long as a warp needs for a row.
   const double norm = layer.hasNorm ? fusedNorm : 0, serialNorm = layer.hasNorm ? collectiveNorm : 0;
-  return {
-      std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes + hops * hop +
-          norm,
-      rates.cutlassStart + tiles + (gathers ? 0 : lastSums * (ranks - 1) * std::min(1.0, lastSumRows / d(rows))),
-      gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes,
-      gathers && ranks > 1 ? planOverlappedGather(place, layer, rows).time : std::numeric_limits<double>::infinity()};
+  return {std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes +
+              hops * hop + norm,
+          rates.cutlassStart + tiles + (gathers ? 0 : lastSums * (ranks - 1) * std::min(1.0, lastSumRows / d(rows))),
+          gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes,
+          gathers && ranks > 1 && layer.width >= leastOverlappedWidth ? planOverlappedGather(place, layer, rows).time
+                                                                      : std::numeric_limits<double>::infinity()};
 }
 
 /// The forms that a call can have.

@@ -202,7 +202,13 @@ class GpuFusedGemm : public FusedGemm {
     if (overlapped > 0) {
       overlapped_ = std::make_unique<OverlappedGather>(communicator, serial_->cublas(), overlapped, layer.depth);
     }
-    if (serial_ != nullptr) serial_->allocate(mostRows(GemmForm::Serial, 1, layer.maxRows));
+    if (serial_ != nullptr) {
+      const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), "FusedGemm");
+      agreement.runStep("allocate what lies between a GEMM and a collective", [&] {
+        serial_->allocate(mostRows(GemmForm::Serial, 1, layer.maxRows));
+        return std::vector<char>();
+      });
+    }
     const std::size_t rows = mostRows(GemmForm::Cutlass, 1, layer.maxRows);
     if (rows > 0) cutlass_ = findCutlassGemm(layer.collective, ranks_)(communicator, place(), decisive_.layer, rows);
   }

@@ -1,6 +1,7 @@
 #include "overlapped_gather.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <utility>
 
 #include "mscclpp/basic/element.hpp"
@@ -13,15 +14,19 @@ OverlappedGather::OverlappedGather(Communicator& communicator, std::shared_ptr<c
     : rank_(static_cast<std::size_t>(communicator.bootstrap()->getRank())),
       ranks_(static_cast<std::size_t>(communicator.bootstrap()->getNranks())),
       cublas_(std::move(cublas)),
-      gathered_(communicator, maxRows * depth * sizeof(bf16), DeviceType::GPU),
+      gathered_(communicator, maxRows / ranks_ * (ranks_ - 1) * depth * sizeof(bf16), DeviceType::GPU),
       pipeline_(communicator, "FusedGemm") {}
 
 void OverlappedGather::run(const FusedGemmCall& call, std::size_t parts) {
   const std::size_t own = call.rows / ranks_;
-  // A step brings each rank a part of one other: of the next but one in the next step, so that no two write to one.
+  // In a step each rank sends a part to one other, in the next step to the next one: while the ranks keep pace, no two
+  // send to the same rank.
   const std::size_t peers = ranks_ - 1, steps = peers * parts;
   const auto distanceOf = [&](std::size_t step) { return 1 + step % peers; };
   const auto partOf = [&](std::size_t step) { return evenPart(own, parts, step / peers); };
+  const std::size_t rowBytes = call.depth * sizeof(bf16);
+  // Of the rows that a rank has gathered, the first one from another rank.
+  const auto firstRow = [&](std::size_t rank, std::size_t from) { return (from < rank ? from : from - 1) * own; };
   // rows: of `rank`.
   const auto multiply = [&](const bf16* input, std::size_t rank, Range rows) {
     auto* const output = static_cast<bf16*>(call.output) + (rank * own + rows.begin) * call.width;
@@ -29,22 +34,23 @@ void OverlappedGather::run(const FusedGemmCall& call, std::size_t parts) {
       cublas_->multiply(input, call.weight, output, rows.size(), call.width, call.depth, call.stream);
   };
   const auto* const input = static_cast<const bf16*>(call.input);
+  const auto* const gathered = static_cast<const bf16*>(gathered_.local());
   std::size_t sent = 0;
   const auto sendUntil = [&](std::size_t end) {
     for (; sent < std::min(end, steps); ++sent) {
       const Range rows = partOf(sent);
       const std::size_t to = (rank_ + distanceOf(sent)) % ranks_;
-      const std::size_t offset = (rank_ * own + rows.begin) * call.depth * sizeof(bf16);
+      const std::size_t offset = firstRow(to, rank_) + rows.begin;
       if (rows.size() > 0) {
-        pipeline_.copy(gathered_.window().at(static_cast<int>(to), offset), input + rows.begin * call.depth,
-                       rows.size() * call.depth * sizeof(bf16));
+        pipeline_.copy(gathered_.window().at(static_cast<int>(to), offset * rowBytes), input + rows.begin * call.depth,
+                       rows.size() * rowBytes);
       }
       pipeline_.endStep();
     }
   };
   pipeline_.begin(call.stream);
   try {
-    // The host enqueues a GEMM before the copies that are to run beside it but one step: it must not come late.
+    // Before each GEMM at most one step of copies is enqueued, so that the GEMM is not late.
     sendUntil(1);
     multiply(input, rank_, {0, own});
     for (std::size_t step = 0; step < steps; ++step) {
@@ -52,13 +58,16 @@ void OverlappedGather::run(const FusedGemmCall& call, std::size_t parts) {
       pipeline_.wait(step);
       const std::size_t from = (rank_ + ranks_ - distanceOf(step)) % ranks_;
       const Range rows = partOf(step);
-      multiply(static_cast<const bf16*>(gathered_.local()) + (from * own + rows.begin) * call.depth, from, rows);
+      multiply(gathered + (firstRow(rank_, from) + rows.begin) * call.depth, from, rows);
     }
   } catch (...) {
     // The other ranks wait for all steps. A capture must not end with a stream that has left it, nor the caller change
     // what is being copied.
-    sendUntil(steps);
-    pipeline_.wait(steps - 1);
+    try {
+      sendUntil(steps);
+    } catch (const std::exception&) {  // the first error says more
+    }
+    pipeline_.abandon();
     throw;
   }
 }

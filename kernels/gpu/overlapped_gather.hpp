@@ -30,7 +30,7 @@ class OverlappedGather {
  private:
   std::size_t rank_, ranks_;
   std::shared_ptr<const Cublas> cublas_;
-  SymmetricMemory gathered_;  ///< the rows of other ranks: those of each at their place among the rows of all
+  SymmetricMemory gathered_;  ///< the rows of the other ranks, in rank order
   CopyPipeline pipeline_;
 };
 

@@ -24,6 +24,9 @@ struct OverlappedGatherPlan {
 inline constexpr double copyEngineBytes = 390e3, copyEngineStart = 13, copyEnginePairCopy = 8, copyEngineTeamCopy = 10,
                         copyEngineEnd = 3;
 
+/// Narrower layers have not been measured, and this form is not estimated for them.
+inline constexpr std::size_t leastOverlappedWidth = 1024;
+
 /// The plan that is estimated to be the fastest: with many parts the GEMM of the first ones runs beside the copies of
 /// the next, with few all GEMMs are long.
 inline OverlappedGatherPlan planOverlappedGather(const GemmPlace& place, const GemmLayer& layer, std::size_t rows) {

@@ -14,7 +14,7 @@ namespace mscclpp::kernels {
 /// and run at the wrong time, so the peers must not learn that they are complete: their next barrier fails too.
 ///
 /// Releases and acquires at system scope. As a kernel it runs after the copies before it in the stream, and what comes
-/// next in the stream runs after it. In the form of a collective, for collectiveKernel.
+/// next in the stream runs after it.
 struct MoverBarrier {
   struct Args {
     Team<> team;
@@ -23,8 +23,8 @@ struct MoverBarrier {
     Window<> window;
     BoundedWait wait;
   };
-  struct None {};
 
+  /// One warp, which the registers of its kernel count on.
   static constexpr int maxBlockThreads = 32;
 
   static constexpr MSCCLPP_HOST_DEVICE std::size_t windowBytes(int ranks) {
@@ -33,7 +33,7 @@ struct MoverBarrier {
 
   /// Called by all threads of a grid of one block. Returns false if it has failed, now or earlier.
   template <class GridType>
-  static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const None& = {}, const None& = {}) {
+  static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args) {
     const auto block = grid.block();
     auto* words = reinterpret_cast<std::uint64_t*>(args.window.at(args.team.rank(), localWords(args.team.size())));
     std::uint64_t* stopped = words + 1;

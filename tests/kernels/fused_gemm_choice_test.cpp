@@ -354,7 +354,7 @@ TEST_CASE("fused GEMM: blocks that only send are for layers whose link takes abo
 TEST_CASE("fused GEMM: all-reduces of medium sizes have narrow tiles, whose last round crosses the link sooner") {
   using enum GemmCollective;
   const auto isNarrow = [](GemmCollective collective, std::size_t rows, std::size_t width, std::size_t depth) {
-    const GemmPlace place{gemmRates[gemmRatesOf("NVIDIA H200")], 132, 2};
+    const GemmPlace place{gemmRates[gemmRatesOf("NVIDIA H200")], cutlassBlocks, 2};
     const CutlassGemmPlan plan = planCutlassGemm(place, {collective, 8192, width, depth}, rows);
     CHECK(plan.sendingBlocks == 0);
     return cutlassTiles[plan.tile].schedule == CutlassSchedule::Pingpong;

@@ -79,14 +79,18 @@ class GatherTester {
     weight_ = copyToGpu(identity);
   }
 
-  kernels::OverlappedGather& gather() { return gather_; }
+  const kernels::OverlappedGather& gather() const { return gather_; }
   cudaStream_t stream() const { return stream_; }
 
+  /// columns: of the weights; another number than theirs is for calls that fail.
+  void gather(std::size_t ownRows, std::size_t parts, std::size_t columns) {
+    gather_.run({input_.get(), weight_.get(), output_.get(), ownRows * ranks(), stream_, columns, width_}, parts);
+  }
   void enqueue(std::size_t ownRows, std::size_t parts) {
     const std::size_t own = ownRows * width_, all = own * ranks();
     fillInput<<<32, 256, 0, stream_>>>(input_.get(), static_cast<std::size_t>(rank_.rank) * own, own, round_.get(),
                                        rank_.rank);
-    gather_.run({input_.get(), weight_.get(), output_.get(), ownRows * ranks(), stream_, width_, width_}, parts);
+    gather(ownRows, parts, width_);
     checkOutput<<<32, 256, 0, stream_>>>(output_.get(), all, round_.get(), wrong_.get());
     nextRound<<<1, 1, 0, stream_>>>(round_.get());
     MSCCLPP_CUDATHROW(cudaGetLastError());
@@ -102,6 +106,9 @@ class GatherTester {
     });
     for (int i = 0; i < replays; ++i) graph.launch();
     enqueue(ownRows, parts);
+    checkResults();
+  }
+  void checkResults() const {
     MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream_));
     gather_.check();
     unsigned long long wrong = 1;
@@ -137,11 +144,54 @@ TEST_CASE("a rank gathers in parts" * doctest::skip()) {
     for (const std::size_t ownRows : {1, 7, 300}) {
       for (const std::size_t parts : {1, 2, 3, 8}) tester.check(ownRows, parts, isSlow ? 3 : 100);
     }
+    // Calls of all sizes in turns, of two graphs and without, and no synchronisation between them.
+    const auto enqueueAll = [&] {
+      for (const std::size_t ownRows : {300, 1, 150, 7}) {
+        for (const std::size_t parts : {3, 1, 2}) tester.enqueue(ownRows, parts);
+      }
+    };
+    const Graph one(tester.stream(), enqueueAll), other(tester.stream(), [&] { tester.enqueue(200, 2); });
+    for (int i = 0; i < (isSlow ? 2 : 50); ++i) {
+      one.launch();
+      other.launch();
+      tester.enqueue(100, 1);
+    }
+    tester.checkResults();
     rank.bootstrap->barrier();
   }
   GatherTester tester(rank, cublas, 2000, 2048);
   for (const std::size_t parts : {1, 4}) tester.check(2000, parts, isSlow ? 2 : 30);
   rank.report("gathers in parts");
+  rank.bootstrap->barrier();
+}
+
+TEST_CASE("overlapped gather: a GEMM that fails on one rank does not keep the others from theirs") {
+  runOnAllGpus("a rank whose GEMM fails");
+}
+TEST_CASE("a rank whose GEMM fails" * doctest::skip()) {
+  const GpuRank rank;
+  const auto cublas = findCublas();
+  if (cublas == nullptr) return;
+  GatherTester tester(rank, cublas, 300, 256);
+  tester.check(300, 3, 1);
+  // More columns than cuBLAS takes.
+  const auto fail = [&] { tester.gather(300, 3, std::size_t{1} << 31); };
+  if (rank.rank == 0) {
+    CHECK_THROWS_AS(fail(), Error);
+  } else {
+    tester.gather(300, 3, 256);
+  }
+  tester.checkResults();
+  rank.bootstrap->barrier();
+  tester.check(300, 3, 1);
+  // A capture can end, and calls go on.
+  MSCCLPP_CUDATHROW(cudaStreamBeginCapture(tester.stream(), cudaStreamCaptureModeThreadLocal));
+  CHECK_THROWS_AS(fail(), Error);
+  cudaGraph_t graph = nullptr;
+  MSCCLPP_CUDATHROW(cudaStreamEndCapture(tester.stream(), &graph));
+  MSCCLPP_CUDATHROW(cudaGraphDestroy(graph));
+  tester.check(300, 3, 1);
+  rank.report("GEMMs that fail");
   rank.bootstrap->barrier();
 }
 
