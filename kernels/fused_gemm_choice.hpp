@@ -99,7 +99,7 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   const double hops = reducesToAll && !takesOneHop ? 2 : 1;
 
   // With CUTLASS there is besides, with few rows, the way of the tiles to their sums, from each other rank.
-  constexpr double lastSums = 15, lastSumRows = 512;
+  constexpr double lastSums = 15, lastSumRows = 512, mostLastSums = 22.5;
   // And tiles of an all-gather wait for rows, where the link takes more than half as long as the multiplication.
   constexpr double waitingTiles = 1.15;
   const bool waits = gathers && sent / linkBytes > work / rates.cublas.teraflops / 2;
@@ -109,7 +109,8 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   const double norm = layer.hasNorm ? fusedNorm : 0, serialNorm = layer.hasNorm ? collectiveNorm : 0;
   return {std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes +
               hops * hop + norm,
-          rates.cutlassStart + tiles + (gathers ? 0 : lastSums * (ranks - 1) * std::min(1.0, lastSumRows / d(rows))),
+          rates.cutlassStart + tiles +
+              (gathers ? 0 : std::min(mostLastSums, lastSums * (ranks - 1) * std::min(1.0, lastSumRows / d(rows)))),
           gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes,
           gathers && ranks > 1 && layer.width >= leastOverlappedWidth ? planOverlappedGather(place, layer, rows).time
                                                                       : std::numeric_limits<double>::infinity()};

@@ -14,8 +14,8 @@ namespace mscclpp::kernels {
 
 namespace {
 
-/// In as few registers as blocks of a GEMM leave, which have 64512 of 65536: else it would run when the first of them
-/// end, and the copies wait for it.
+/// In as few registers as the blocks of a GEMM leave on a multiprocessor: else it runs when the first of them end, and
+/// the copies wait for it (measured: docs/copy_engines.md).
 __global__ void __maxnreg__(1024 / MoverBarrier::maxBlockThreads)
     barrierKernel(const __grid_constant__ MoverBarrier::Args args) {
   if constexpr (arch::devicePass) MoverBarrier::run(gpu::LinearGrid(), args);
@@ -28,8 +28,6 @@ class GpuEngine final : public Engine {
     // Loads the kernel: in a capture that could make calls which the capture rejects.
     cudaFuncAttributes attributes;
     MSCCLPP_CUDATHROW(cudaFuncGetAttributes(&attributes, barrierKernel));
-    int lowest = 0;
-    MSCCLPP_CUDATHROW(cudaDeviceGetStreamPriorityRange(&lowest, &priority_));
   }
 
   void use(CUstream_st* stream) override {
@@ -38,18 +36,9 @@ class GpuEngine final : public Engine {
   }
 
   bool barrier() override {
-    // Without programmatic dependent launch: the kernel must not start before the copies are complete. Before blocks of
-    // other kernels that wait for a multiprocessor: the copies of all ranks wait for this one.
-    cudaLaunchAttribute priority{};
-    priority.id = cudaLaunchAttributePriority;
-    priority.val.priority = priority_;
-    cudaLaunchConfig_t config{};
-    config.gridDim = 1;
-    config.blockDim = MoverBarrier::maxBlockThreads;
-    config.stream = stream_;
-    config.attrs = &priority;
-    config.numAttrs = 1;
-    MSCCLPP_CUDATHROW(cudaLaunchKernelEx(&config, barrierKernel, barrier_));
+    // Without programmatic dependent launch: the kernel must not start before the copies are complete.
+    barrierKernel<<<1, MoverBarrier::maxBlockThreads, 0, stream_>>>(barrier_);
+    MSCCLPP_CUDATHROW(cudaGetLastError());
     return true;  // not known before the kernel has run
   }
 
@@ -80,7 +69,6 @@ class GpuEngine final : public Engine {
 
   MoverBarrier::Args barrier_;
   std::vector<std::unique_ptr<SideStream>> sides_;
-  int priority_ = 0;  ///< the highest
   cudaStream_t stream_ = nullptr;
   bool hasLocalCopy_ = false;
 };
