@@ -13,33 +13,23 @@
 #include "gpu_rank.cuh"
 #include "kernels/gpu/cublas.hpp"
 #include "kernels/gpu/overlapped_gather.hpp"
-#include "mscclpp/arch/clock.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/host/base/error.hpp"
+#include "tests/kernels/late_ranks.cuh"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
 
 namespace {
 
-MSCCLPP_HOST_DEVICE std::uint32_t mix(std::uint32_t x) {
-  x ^= x >> 16;
-  x *= 0x7feb352du;
-  x ^= x >> 15;
-  x *= 0x846ca68bu;
-  return x ^ x >> 16;
-}
 /// An integer that bf16 and sums in fp32 have exactly.
 MSCCLPP_HOST_DEVICE float valueOf(std::size_t i, std::uint32_t round) {
   return static_cast<float>(mix(static_cast<std::uint32_t>(i) ^ mix(round)) % 128) - 64;
 }
 
-/// Writes this rank's elements, from `first` of all on. Ranks reach the call at different times.
+/// Writes this rank's elements, from `first` of all on.
 __global__ void fillInput(bf16* input, std::size_t first, std::size_t count, const std::uint32_t* round, int rank) {
-  const std::uint64_t delay = mix(*round * 64 + static_cast<std::uint32_t>(rank)) % 60'000;
-  const auto begin = arch::nanoseconds();
-  while (arch::nanoseconds() - begin < delay) {
-  }
+  beLate(rank, *round);
   for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
     input[i] = narrow<bf16>(valueOf(first + i, *round));
   }

@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "copy_engine_mover_cases.hpp"
-#include "mscclpp/arch/clock.hpp"
 #include "mscclpp/host/cuda/gpu_buffer.hpp"
 #include "mscclpp/host/cuda/gpu_guard.hpp"
 #include "mscclpp/host/cuda/gpu_memory.hpp"
 #include "tests/host/spawned_ranks.hpp"
+#include "tests/kernels/late_ranks.cuh"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -69,23 +69,13 @@ std::shared_ptr<Bootstrap> bootstrapWithGpu() {
 
 // ---- Calls whose data is generated and checked on the GPU ----
 
-MSCCLPP_HOST_DEVICE std::uint32_t mix(std::uint32_t x) {
-  x ^= x >> 16;
-  x *= 0x7feb352du;
-  x ^= x >> 15;
-  x *= 0x846ca68bu;
-  return x ^ x >> 16;
-}
 MSCCLPP_HOST_DEVICE std::uint32_t inputWord(int rank, std::uint32_t round, std::size_t i) {
   return mix(static_cast<std::uint32_t>(i) ^ (static_cast<std::uint32_t>(rank) << 24) ^ mix(round));
 }
 
 __global__ void fillInput(std::uint32_t* input, std::size_t words, const std::uint32_t* round, int rank) {
   // Ranks reach the call at different times.
-  const std::uint64_t delay = mix(*round * 64 + static_cast<std::uint32_t>(rank)) % 60'000;
-  const auto begin = arch::nanoseconds();
-  while (arch::nanoseconds() - begin < delay) {
-  }
+  beLate(rank, *round);
   for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < words; i += gridDim.x * blockDim.x) {
     input[i] = inputWord(rank, *round, i);
   }
