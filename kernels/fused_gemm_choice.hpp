@@ -69,7 +69,8 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   const bool gathers = layer.collective == GemmCollective::AllGather;
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
   const double work = 2e-6 * d(rows) * d(layer.width) * d(layer.depth);  // millions of operations
-  const auto [weights, message, sent] = gemmBytes(layer, rows, ranks);
+  const GemmBytes bytes = gemmBytes(layer, rows, ranks);
+  const double message = bytes.message, sent = bytes.sent;
   const std::size_t columnTiles = ceilDivide(layer.width, fewRowsColumns);
   const auto gemm = [&](GemmSpeed speed) {
     speed.bytes = std::min(speed.bytes, d(columnTiles) * rates.reads);

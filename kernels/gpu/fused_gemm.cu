@@ -153,6 +153,7 @@ class GpuFusedGemm : public FusedGemm {
     blocks_ = share_->blocks() == multiprocessors ? 0 : share_->blocks();
     cutlassBlocks_ = cutlassGemmBlocks(share_->blocks(), multiprocessors);
     agreeOnForms(*communicator.bootstrap(), std::move(collectives), preferred);
+    for (std::size_t rows = 0; rows <= layer.maxRows; ++rows) forms_.push_back(choose(rows));
     // Each kernel, and its scratch, is for the calls that take it. Where the shared memory is smaller than Hopper's,
     // those for few rows are left to the kernels for many, which need 96 KiB.
     std::size_t previous = 0;
@@ -197,8 +198,7 @@ class GpuFusedGemm : public FusedGemm {
         add.template operator()<GatherGemm>(layer.maxRows);
         break;
     }
-    const bool gathers = layer.collective == GemmCollective::AllGather;
-    const std::size_t overlapped = gathers ? mostRows(GemmForm::Overlapped, 1, layer.maxRows) : 0;
+    const std::size_t overlapped = mostRows(GemmForm::Overlapped, 1, layer.maxRows);
     if (overlapped > 0) {
       overlapped_ = std::make_unique<OverlappedGather>(communicator, serial_->cublas(), overlapped, layer.depth);
     }
@@ -233,10 +233,7 @@ class GpuFusedGemm : public FusedGemm {
     kernel.run(call, isCutlass ? decisive_.cutlassBlocks : blocks_, share_->start());
     turn.end();
   }
-  GemmForm form(std::size_t rows) const override {
-    return chooseGemm(estimateGemm(place(), decisive_.layer, rows),
-                      formsOf(place(), decisive_.layer, rows, serial_ != nullptr), decisive_.preferred);
-  }
+  GemmForm form(std::size_t rows) const override { return rows < forms_.size() ? forms_[rows] : choose(rows); }
   void check() const override {
     for (const auto& entry : kernels_) entry.kernel->check();
     if (cutlass_) cutlass_->check();
@@ -261,6 +258,10 @@ class GpuFusedGemm : public FusedGemm {
   };
   static_assert(std::is_trivially_copyable_v<Decisive>);
 
+  GemmForm choose(std::size_t rows) const {
+    return chooseGemm(estimateGemm(place(), decisive_.layer, rows),
+                      formsOf(place(), decisive_.layer, rows, serial_ != nullptr), decisive_.preferred);
+  }
   GemmPlace place() const { return {gemmRates[decisive_.rates], decisive_.cutlassBlocks, ranks_}; }
 
   /// All ranks take the same form of each call: one that all ranks have, by rank 0's rates and layer, of which other
@@ -314,6 +315,7 @@ class GpuFusedGemm : public FusedGemm {
   int cutlassBlocks_;  ///< the same of CUTLASS's
   std::unique_ptr<SerialGemm> serial_;
   Decisive decisive_{};
+  std::vector<GemmForm> forms_;                   ///< of calls with 0, 1, ... rows: no call evaluates the model
   std::vector<Entry> kernels_;                    ///< in increasing order of rows
   std::unique_ptr<GemmKernel> cutlass_;           ///< null if no call takes it
   std::unique_ptr<OverlappedGather> overlapped_;  ///< the same
