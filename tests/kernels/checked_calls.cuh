@@ -6,19 +6,11 @@
 
 #include "every_collective.hpp"
 #include "gpu_rank.cuh"
-#include "mscclpp/arch/clock.hpp"
 #include "mscclpp/arch/word.hpp"
 #include "mscclpp/basic/reduce_op.hpp"
+#include "rounds.cuh"
 
 namespace mscclpp::test {
-
-MSCCLPP_INLINE std::uint64_t mix(std::uint64_t x) {
-  x ^= x >> 31;
-  x *= 0x7fb5d329728ea185u;
-  x ^= x >> 27;
-  x *= 0x81dadef4bc2dd44du;
-  return x ^ x >> 33;
-}
 
 /// Element i of the input of `rank` in call `call`. Floats: integers whose sum is exact in any order, and pairs whose
 /// sum is the poison of the sentinel protocol. Bytes: any, reduced by their maximum.
@@ -126,14 +118,7 @@ __global__ void checkOutput(GeneratedCall call, const T* output, bool isInPlace,
 static __global__ void randomDelay(const std::uint64_t* round, int call, int rank) {
   const std::uint64_t bits =
       mix(*round * 7919 + static_cast<std::uint64_t>(call) * 31 + static_cast<std::uint64_t>(rank));
-  const std::uint64_t nanoseconds = bits % 128 == 0 ? 200'000 : bits / 128 % 6'000;
-  const auto begin = arch::nanoseconds();
-  while (arch::nanoseconds() - begin < nanoseconds) {
-  }
-}
-
-static __global__ void nextRound(std::uint64_t* round) {
-  ++*round;
+  spinFor(bits % 128 == 0 ? 200'000 : bits / 128 % 6'000);
 }
 
 /// Adds a hash of `data`, which is at `offset` in a message, to *hash: the hashes of parts add up to that of the whole.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <chrono>
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
@@ -13,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "call_failure.cuh"
 #include "checked_calls.cuh"
 #include "element_types.hpp"
 #include "every_collective.hpp"
@@ -400,48 +400,21 @@ TEST_CASE("a rank with two streams" * doctest::skip()) {
 
 namespace {
 
-struct Failure {
-  ErrorCode code;
-  std::string text;
-  double seconds;  ///< from the failing call to its error
-};
-
-/// Makes calls, several at a time, until one fails.
-Failure callUntilFailure(Collectives& collectives, cudaStream_t stream, std::size_t count) {
+/// Makes all-reduces until one fails.
+Failure reduceUntilFailure(Collectives& collectives, cudaStream_t stream, std::size_t count) {
   const auto values = detail::gpuCallocUnique<float>(count);
-  while (true) {
-    const auto start = std::chrono::steady_clock::now();
-    try {
-      for (int call = 0; call < 10; ++call) {
-        collectives.allReduce(values.get(), values.get(), count, DataType::FLOAT32, ReduceOp::SUM, stream);
-      }
-      MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
-      collectives.check();
-    } catch (const Error& error) {
-      // The kernels must end too.
-      MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
-      return {error.getErrorCode(), error.what(), secondsSince(start)};
-    }
-  }
-}
-
-void checkFailure(const Failure& failure, ErrorCode code, const std::string& part) {
-  CHECK(failure.code == code);
-  CHECK_MESSAGE(failure.text.find(part) != std::string::npos, failure.text);
-  CHECK(failure.seconds < 5);
+  const auto enqueue = [&] {
+    collectives.allReduce(values.get(), values.get(), count, DataType::FLOAT32, ReduceOp::SUM, stream);
+  };
+  return callUntilFailure(stream, enqueue, [&] { collectives.check(); });
 }
 
 void testRankLoss(std::size_t count) {
   GpuRank rank;
   Collectives collectives(rank.communicator, DeviceType::GPU);
   const CudaStreamWithFlags stream(cudaStreamNonBlocking);
-  if (rank.rank == rank.ranks - 1) {
-    std::thread([] {
-      std::this_thread::sleep_for(std::chrono::seconds(1));
-      std::raise(SIGKILL);
-    }).detach();
-  }
-  const auto failure = callUntilFailure(collectives, stream, count);
+  if (rank.rank == rank.ranks - 1) killSoon();
+  const auto failure = reduceUntilFailure(collectives, stream, count);
   checkFailure(failure, ErrorCode::RemoteError, "rank " + std::to_string(rank.ranks - 1) + " failed");
   CHECK_THROWS_AS(collectives.check(), Error);
   rank.report("a killed rank was named after " + std::to_string(failure.seconds) + " s: " + failure.text);
@@ -470,7 +443,7 @@ TEST_CASE("a rank whose wait times out" * doctest::skip()) {
     Collectives collectives(rank.communicator, DeviceType::GPU);
     const CudaStreamWithFlags stream(cudaStreamNonBlocking);
     if (rank.rank != 1) {
-      const auto failure = callUntilFailure(collectives, stream, count);
+      const auto failure = reduceUntilFailure(collectives, stream, count);
       checkFailure(failure, ErrorCode::Timeout, "past its deadline");
       rank.report("a wait timed out after " + std::to_string(failure.seconds) + " s: " + failure.text);
     }
@@ -490,7 +463,7 @@ TEST_CASE("a rank that is aborted" * doctest::skip()) {
       std::this_thread::sleep_for(std::chrono::milliseconds(500));
       rank.communicator->abort();
     });
-    const auto failure = callUntilFailure(collectives, stream, 1000);
+    const auto failure = reduceUntilFailure(collectives, stream, 1000);
     other.join();
     checkFailure(failure, ErrorCode::Aborted, "aborted");
     rank.report("abort() ended the kernels");

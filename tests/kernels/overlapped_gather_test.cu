@@ -3,19 +3,19 @@
 #include <doctest/doctest.h>
 
 #include <chrono>
-#include <csignal>
 #include <cstdint>
 #include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "call_failure.cuh"
 #include "gpu_rank.cuh"
 #include "kernels/gpu/cublas.hpp"
 #include "kernels/gpu/overlapped_gather.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/host/base/error.hpp"
-#include "tests/kernels/late_ranks.cuh"
+#include "rounds.cuh"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -23,25 +23,22 @@ using namespace mscclpp::test;
 namespace {
 
 /// An integer that bf16 and sums in fp32 have exactly.
-MSCCLPP_HOST_DEVICE float valueOf(std::size_t i, std::uint32_t round) {
-  return static_cast<float>(mix(static_cast<std::uint32_t>(i) ^ mix(round)) % 128) - 64;
+MSCCLPP_HOST_DEVICE float valueOf(std::size_t i, std::uint64_t round) {
+  return static_cast<float>(mix(i ^ mix(round)) % 128) - 64;
 }
 
 /// Writes this rank's elements, from `first` of all on.
-__global__ void fillInput(bf16* input, std::size_t first, std::size_t count, const std::uint32_t* round, int rank) {
+__global__ void fillInput(bf16* input, std::size_t first, std::size_t count, const std::uint64_t* round, int rank) {
   beLate(rank, *round);
   for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
     input[i] = narrow<bf16>(valueOf(first + i, *round));
   }
 }
-__global__ void checkOutput(bf16* output, std::size_t count, const std::uint32_t* round, unsigned long long* wrong) {
+__global__ void checkOutput(bf16* output, std::size_t count, const std::uint64_t* round, unsigned long long* wrong) {
   for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < count; i += gridDim.x * blockDim.x) {
     if (widen(output[i]) != valueOf(i, *round)) atomicAdd(wrong, 1ull);
     output[i] = narrow<bf16>(-77.0f);
   }
-}
-__global__ void nextRound(std::uint32_t* round) {
-  ++*round;
 }
 
 /// Null where there is none: such a GPU has no calls in this form.
@@ -112,7 +109,7 @@ class GatherTester {
   const GpuRank& rank_;
   std::size_t width_;
   detail::UniqueGpuPtr<bf16> input_, output_, weight_;
-  detail::UniqueGpuPtr<std::uint32_t> round_ = detail::gpuCallocUnique<std::uint32_t>();
+  detail::UniqueGpuPtr<std::uint64_t> round_ = detail::gpuCallocUnique<std::uint64_t>();
   detail::UniqueGpuPtr<unsigned long long> wrong_ = detail::gpuCallocUnique<unsigned long long>();
   CudaStreamWithFlags stream_{cudaStreamNonBlocking};
   kernels::OverlappedGather gather_;
@@ -191,33 +188,16 @@ TEST_CASE("overlapped gather: a killed rank is named to the others, and their ke
 TEST_CASE("a rank that gathers loses another" * doctest::skip()) {
   const GpuRank rank;
   const bool isKilled = rank.rank == rank.ranks - 1;
-  if (isKilled) {
-    std::thread([] {
-      std::this_thread::sleep_for(std::chrono::seconds(1));
-      std::raise(SIGKILL);
-    }).detach();
-  }
+  if (isKilled) killSoon();
   const auto cublas = findCublas();
   if (cublas == nullptr) {
     if (isKilled) std::this_thread::sleep_for(std::chrono::seconds(5));
     return;
   }
   GatherTester tester(rank, cublas, 300, 256);
-  std::string error;
-  auto start = std::chrono::steady_clock::now();
-  while (error.empty()) {
-    start = std::chrono::steady_clock::now();
-    try {
-      for (int call = 0; call < 10; ++call) tester.enqueue(300, 2);
-      MSCCLPP_CUDATHROW(cudaStreamSynchronize(tester.stream()));
-      tester.gather().check();
-    } catch (const Error& thrown) {
-      error = thrown.what();
-    }
-  }
-  MSCCLPP_CUDATHROW(cudaStreamSynchronize(tester.stream()));
-  CHECK_MESSAGE(error.find("rank " + std::to_string(rank.ranks - 1) + " failed") != std::string::npos, error);
-  CHECK(secondsSince(start) < 5);
+  const auto failure = callUntilFailure(
+      tester.stream(), [&] { tester.enqueue(300, 2); }, [&] { tester.gather().check(); });
+  checkFailure(failure, ErrorCode::RemoteError, "rank " + std::to_string(rank.ranks - 1) + " failed");
   CHECK_THROWS_AS(tester.enqueue(300, 2), Error);
   rank.report("a killed rank was named");
 }

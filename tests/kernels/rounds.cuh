@@ -1,4 +1,4 @@
-// Numbers at random by a hash, and ranks that reach a call at different times.
+// What calls in rounds need whose data is generated on the GPU: a hash, the next round, and ranks that are late.
 #pragma once
 
 #include <cstdint>
@@ -8,20 +8,27 @@
 
 namespace mscclpp::test {
 
-MSCCLPP_HOST_DEVICE inline std::uint32_t mix(std::uint32_t x) {
-  x ^= x >> 16;
-  x *= 0x7feb352du;
-  x ^= x >> 15;
-  x *= 0x846ca68bu;
-  return x ^ x >> 16;
+MSCCLPP_INLINE std::uint64_t mix(std::uint64_t x) {
+  x ^= x >> 31;
+  x *= 0x7fb5d329728ea185u;
+  x ^= x >> 27;
+  x *= 0x81dadef4bc2dd44du;
+  return x ^ x >> 33;
 }
 
-/// Waits up to 60 us, for another time on each rank and in each round.
-__device__ inline void beLate(int rank, std::uint32_t round) {
-  const std::uint64_t delay = mix(round * 64 + static_cast<std::uint32_t>(rank)) % 60'000;
+static __global__ void nextRound(std::uint64_t* round) {
+  ++*round;
+}
+
+/// Called by all threads.
+__device__ inline void spinFor(std::uint64_t nanoseconds) {
   const auto begin = arch::nanoseconds();
-  while (arch::nanoseconds() - begin < delay) {
+  while (arch::nanoseconds() - begin < nanoseconds) {
   }
+}
+/// Waits up to 60 us, for another time on each rank and in each round.
+__device__ inline void beLate(int rank, std::uint64_t round) {
+  spinFor(mix(round * 64 + static_cast<std::uint64_t>(rank)) % 60'000);
 }
 
 }  // namespace mscclpp::test

@@ -13,7 +13,7 @@
 #include "mscclpp/host/cuda/gpu_guard.hpp"
 #include "mscclpp/host/cuda/gpu_memory.hpp"
 #include "tests/host/spawned_ranks.hpp"
-#include "tests/kernels/late_ranks.cuh"
+#include "tests/kernels/rounds.cuh"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -69,12 +69,11 @@ std::shared_ptr<Bootstrap> bootstrapWithGpu() {
 
 // ---- Calls whose data is generated and checked on the GPU ----
 
-MSCCLPP_HOST_DEVICE std::uint32_t inputWord(int rank, std::uint32_t round, std::size_t i) {
-  return mix(static_cast<std::uint32_t>(i) ^ (static_cast<std::uint32_t>(rank) << 24) ^ mix(round));
+MSCCLPP_HOST_DEVICE std::uint32_t inputWord(int rank, std::uint64_t round, std::size_t i) {
+  return static_cast<std::uint32_t>(mix(i ^ (static_cast<std::uint64_t>(rank) << 24) ^ mix(round)));
 }
 
-__global__ void fillInput(std::uint32_t* input, std::size_t words, const std::uint32_t* round, int rank) {
-  // Ranks reach the call at different times.
+__global__ void fillInput(std::uint32_t* input, std::size_t words, const std::uint64_t* round, int rank) {
   beLate(rank, *round);
   for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < words; i += gridDim.x * blockDim.x) {
     input[i] = inputWord(rank, *round, i);
@@ -83,16 +82,12 @@ __global__ void fillInput(std::uint32_t* input, std::size_t words, const std::ui
 
 /// Part p of the output is from rank firstRank + p; it is overwritten after it was checked.
 __global__ void checkOutput(std::uint32_t* output, std::size_t words, int parts, int firstRank,
-                            const std::uint32_t* round, unsigned long long* wrong) {
+                            const std::uint64_t* round, unsigned long long* wrong) {
   const std::size_t all = words * static_cast<std::size_t>(parts);
   for (std::size_t i = blockIdx.x * blockDim.x + threadIdx.x; i < all; i += gridDim.x * blockDim.x) {
     if (output[i] != inputWord(firstRank + static_cast<int>(i / words), *round, i % words)) atomicAdd(wrong, 1ull);
     output[i] = 0xdeadbeefu;
   }
-}
-
-__global__ void nextRound(std::uint32_t* round) {
-  ++*round;
 }
 
 /// An all-gather and a broadcast in one graph, replayed without synchronisation in between.
@@ -105,7 +100,7 @@ void replayGraph(const std::shared_ptr<Bootstrap>& bootstrap, std::size_t words,
   CopyEngineMover mover(communicator, DeviceType::GPU, options);
   const GpuBuffer<std::uint32_t> input(words);
   const GpuBuffer<std::uint32_t> output(words * static_cast<std::size_t>(ranks));
-  const auto round = detail::gpuCallocUnique<std::uint32_t>();
+  const auto round = detail::gpuCallocUnique<std::uint64_t>();
   const auto wrong = detail::gpuCallocUnique<unsigned long long>();
   const std::size_t bytes = words * sizeof(std::uint32_t);
   const RegisteredBuffer registered(communicator, output.data(), bytes * static_cast<std::size_t>(ranks));
