@@ -18,7 +18,7 @@ namespace {
 /// the copies wait for it (measured: docs/copy_engines.md).
 __global__ void __maxnreg__(1024 / MoverBarrier::maxBlockThreads)
     barrierKernel(const __grid_constant__ MoverBarrier::Args args) {
-  if constexpr (arch::devicePass) MoverBarrier::run(gpu::LinearGrid(), args);
+  if constexpr (arch::devicePass) MoverBarrier::run(mscclpp::gpu::LinearGrid(), args);
 }
 
 class GpuEngine final : public Engine {
