@@ -101,11 +101,24 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
 
   // With CUTLASS there is besides, with few rows, the way of the tiles to their sums, from each other rank.
   constexpr double lastSums = 15, lastSumRows = 512, mostLastSums = 22.5;
-  // And tiles of an all-gather wait for rows, where the link takes more than half as long as the multiplication.
-  constexpr double waitingTiles = 1.15;
-  const bool waits = gathers && sent / linkBytes > work / rates.cublas.teraflops / 2;
-  const double tiles = place.cutlassBlocks > 0 ? planCutlassGemm(place, layer, rows).time * (waits ? waitingTiles : 1)
-                                               : std::numeric_limits<double>::infinity();
+  // And tiles of an all-gather wait for rows, where the link takes more than half as long as the multiplication, and
+  // where all tiles are computed at once.
+  constexpr double waitingTiles = 1.25, waitingStart = 15;
+  const auto tilesOf = [&](const CutlassGemmPlan& plan) {
+    const CutlassTile& shape = cutlassTiles[plan.tile];
+    const double slowed = plan.time * waitingTiles + waitingStart;
+    const auto roundedUp = [](std::size_t size, int unit, int cluster) {
+      return roundUp(ceilDivide(size, static_cast<std::size_t>(unit)), static_cast<std::size_t>(cluster));
+    };
+    const int cluster = shape.clusterRows * shape.clusterColumns;
+    const bool isOneRound =
+        roundedUp(rows, shape.rows, shape.clusterRows) * roundedUp(layer.width, shape.columns, shape.clusterColumns) <=
+        static_cast<std::size_t>(place.cutlassBlocks / cluster * cluster);
+    return gathers && ranks > 1 && (isOneRound || sent / linkBytes > work / rates.cublas.teraflops / 2) ? slowed
+                                                                                                        : plan.time;
+  };
+  const double tiles =
+      place.cutlassBlocks > 0 ? tilesOf(planCutlassGemm(place, layer, rows)) : std::numeric_limits<double>::infinity();
   // A norm begins when all tiles of a row have been counted, and lasts as long as a warp needs for a row.
   const double norm = layer.hasNorm ? fusedNorm : 0, serialNorm = layer.hasNorm ? collectiveNorm : 0;
   return {std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes +

@@ -10,6 +10,7 @@
 #include <limits>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "host/bootstrap/group_agreement.hpp"
@@ -45,7 +46,7 @@ struct CutlassKernel {
 };
 template <int ranks, CutlassTile tile>
 struct CutlassKernel<GemmCollective::AllGather, ranks, tile> {
-  using Type = AllGatherGemmKernel<CutlassStock<tile, 256>, ranks>;
+  using Type = AllGatherGemmKernel<CutlassStock<tile, gatherSharedBytes>, ranks>;
 };
 
 inline void require(cutlass::Status status) {
@@ -73,8 +74,8 @@ class CutlassGemm : public GemmKernel {
   using Kernel = typename detail::CutlassKernel<collective, ranks, cutlassTiles[cutlassGemmTiles[tile]]>::Type;
   using Element = detail::CutlassElement;
   using Scratch = typename Kernel<0>::Scratch;
-  static_assert(std::is_same_v<Scratch, typename Kernel<1>::Scratch>);
   static constexpr bool gathers = collective == GemmCollective::AllGather;
+  static constexpr int tiles = cutlassGemmTileCount(gathers);
 
   /// What a CollectiveState is for.
   struct Exchange {
@@ -112,7 +113,10 @@ class CutlassGemm : public GemmKernel {
     const int first = gathers ? rowTiles / ranks : rowTiles - rowTiles / ranks;
     const int swizzle = cutlassGemmSwizzle(plan.tile, detail::sizeOf(call.rows), detail::sizeOf(call.width), first);
     const Launch launch{place.cutlassBlocks, plan.sendingBlocks, swizzle};
-    plan.tile == cutlassGemmTiles[0] ? enqueue<Kernel<0>>(call, launch) : enqueue<Kernel<1>>(call, launch);
+    forEachKernel([&]<int tile>() {
+      static_assert(std::is_same_v<Scratch, typename Kernel<tile>::Scratch>);
+      if (cutlassGemmTiles[tile] == plan.tile) enqueue<Kernel<tile>>(call, launch);
+    });
   }
   void check() const override { state_.check(); }
 
@@ -125,11 +129,20 @@ class CutlassGemm : public GemmKernel {
     }
   }
 
+  template <class F>
+  static void forEachKernel(const F& f) {
+    [&]<int... tile>(std::integer_sequence<int, tile...>) {
+      (f.template operator()<tile>(), ...);
+    }
+    (std::make_integer_sequence<int, tiles>());
+  }
+
   /// Loads the kernels, and returns how many of their blocks are resident at once on every rank.
   static int agreedBlocks(Communicator& communicator) {
     const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), "FusedGemm");
     const auto all = agreement.runStep("load the kernels of CUTLASS", [] {
-      const int own = std::min(prepare<Kernel<0>>(), prepare<Kernel<1>>());
+      int own = maxBlocks;
+      forEachKernel([&]<int tile>() { own = std::min(own, prepare<Kernel<tile>>()); });
       std::vector<char> bytes(sizeof(own));
       std::memcpy(bytes.data(), &own, sizeof(own));
       return bytes;

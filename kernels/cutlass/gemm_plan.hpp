@@ -67,8 +67,9 @@ inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& 
     return CutlassGemmPlan{tile, 0, slowedByEachOther(time(tile, blocks), bytes.sent / gemmLinkBytes)};
   };
   const int wide = cutlassGemmTiles[0], narrow = cutlassGemmTiles[1];
-  const CutlassGemmPlan plain = plan(cutlassGemmTileFor(m, n, k, blocks));
-  if (layer.collective == GemmCollective::AllGather) return plain;
+  const bool gathers = layer.collective == GemmCollective::AllGather;
+  const CutlassGemmPlan plain = plan(cutlassGemmTileFor(cutlassGemmTileCount(gathers), m, n, k, blocks));
+  if (gathers) return plain;
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
   const double leastGain = reducesToAll ? leastSendingGain : 1;
   CutlassGemmPlan best = plain;

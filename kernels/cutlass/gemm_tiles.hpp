@@ -1,20 +1,26 @@
 // The tiles of the compiled GEMMs of CUTLASS, and which one a call has.
 #pragma once
 
+#include <algorithm>
+
 #include "mscclpp/fusion/cutlass/tile_choice.hpp"
 
 namespace mscclpp::kernels {
 
-/// The tiles of the compiled kernels of CUTLASS, as indices in cutlassTiles: those for many rows. Both have blocks of
-/// as many rows, so that their calls share a scratch.
-inline constexpr int cutlassGemmTiles[] = {0, 2};
+/// The tiles of the compiled kernels of CUTLASS, as indices in cutlassTiles: those for many rows. Reductions have the
+/// first two. All have blocks of as many rows, so that their calls share a scratch.
+inline constexpr int cutlassGemmTiles[] = {0, 2, 4};
+constexpr int cutlassGemmTileCount(bool gathers) {
+  return gathers ? 3 : 2;
+}
 inline constexpr int cutlassGemmTileRows = cutlassTiles[cutlassGemmTiles[0]].rows;
-static_assert(cutlassTiles[cutlassGemmTiles[1]].rows == cutlassGemmTileRows);
+static_assert(std::ranges::all_of(cutlassGemmTiles,
+                                  [](int tile) { return cutlassTiles[tile].rows == cutlassGemmTileRows; }));
 
-/// The tile of a call, of cutlassGemmTiles, with so many blocks.
-inline int cutlassGemmTileFor(int rows, int width, int depth, int blocks) {
+/// The tile of a call, of the first `count` of cutlassGemmTiles, with so many blocks.
+inline int cutlassGemmTileFor(int count, int rows, int width, int depth, int blocks) {
   const auto time = [&](int tile) { return cutlassTime(tile, rows, width, depth, blocks); };
-  return time(cutlassGemmTiles[1]) < time(cutlassGemmTiles[0]) ? cutlassGemmTiles[1] : cutlassGemmTiles[0];
+  return *std::min_element(cutlassGemmTiles, cutlassGemmTiles + count, [&](int a, int b) { return time(a) < time(b); });
 }
 
 /// The most rows of tiles between which a kernel with this tile alternates (CUTLASS's swizzle): several share more of

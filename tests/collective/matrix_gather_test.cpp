@@ -17,12 +17,13 @@ using namespace mscclpp::test;
 namespace {
 
 using Scratch = MatrixGather<std::uint32_t>;
-constexpr std::size_t columns = 12;
+constexpr std::size_t columns = 28;
 constexpr int rowsPerBlock = 6;
+constexpr std::size_t partColumns = 8;  // four, of which the last one has fewer
 
 Scratch scratchFor(std::size_t maxRows, std::size_t rows, int ranks) {
   const auto team = static_cast<std::size_t>(ranks);
-  return {{ceilDivide(maxRows, team), columns, rowsPerBlock, 2, ranks}, ceilDivide(rows, team)};
+  return {{ceilDivide(maxRows, team), columns, rowsPerBlock, 2, partColumns, ranks}, ceilDivide(rows, team)};
 }
 
 /// Sends this rank's rows, and copies those of all ranks to the output as they arrive, each block of rows by one warp.
@@ -30,6 +31,7 @@ struct GatherBody {
   Window<> windows, epochs, outputs;
   Scratch scratch;
   std::size_t rows;
+  RowSendOrder order;
   BoundedWait wait;
 
   template <class GridType>
@@ -43,7 +45,7 @@ struct GatherBody {
                                           .count = rows,
                                           .wait = wait};
     auto gather = makeRowGather(grid, args, waiting, trace);
-    gather.send(windows.at(rank, scratch.rowOffset(rank, rank, 0)), scratch.rowBytes(), scratch.rowBytes());
+    gather.send(windows.at(rank, scratch.rowOffset(rank, rank, 0)), scratch.rowBytes(), scratch.rowBytes(), order);
     // Blocks of rows are distributed over the warps.
     const int warps = grid.warpCount() * grid.blockCount();
     int next = grid.warpIndex() * grid.blockCount() + grid.blockIndex();
@@ -65,7 +67,7 @@ struct GatherBody {
   }
 };
 
-void checkCalls(int ranks, int blocks, int warps) {
+void checkCalls(int ranks, int blocks, int warps, const RowSendOrder& order) {
   constexpr std::size_t maxRows = 61;
   Backend<> backend;
   auto windows = backend.allocate(ranks, scratchFor(maxRows, maxRows, ranks).windowBytes(), Scratch::initialByte);
@@ -87,9 +89,9 @@ void checkCalls(int ranks, int blocks, int warps) {
                                      matrix.begin() + static_cast<std::ptrdiff_t>(end * columns));
       if (!own.empty()) windows.write(rank, own, scratch.rowOffset(rank, rank, 0));
     }
-    const auto record =
-        backend.run({ranks, blocks, warps},
-                    GatherBody{windows.window(), epochs.window(), outputs.window(), scratch, rows, backend.wait()});
+    const auto record = backend.run(
+        {ranks, blocks, warps},
+        GatherBody{windows.window(), epochs.window(), outputs.window(), scratch, rows, order, backend.wait()});
     if (record) FAIL(describe(*record));
     for (int rank = 0; rank < ranks; ++rank) {
       CAPTURE(rank);
@@ -103,8 +105,8 @@ void checkCalls(int ranks, int blocks, int warps) {
 }  // namespace
 
 TEST_CASE("matrix gather: all rows reach all ranks, in calls of different sizes") {
-  checkCalls(1, 1, 1);
-  checkCalls(2, 2, 2);
-  checkCalls(3, 1, 3);
-  checkCalls(4, 2, 1);
+  checkCalls(1, 1, 1, {});
+  checkCalls(2, 2, 2, {.blocksTogether = 3, .columnPartsTogether = 1});
+  checkCalls(3, 1, 3, {.blocksTogether = 1, .columnPartsTogether = 2});
+  checkCalls(4, 2, 1, {.blocksTogether = 2, .columnPartsTogether = 4});
 }

@@ -1,4 +1,4 @@
-// What the scratches of a row gather have in common: the rows of each rank in blocks and parts.
+// What the scratches of a row gather have in common: the rows of each rank in blocks, and those in parts.
 #pragma once
 
 #include "mscclpp/arch/word.hpp"
@@ -16,17 +16,23 @@ struct GatherBlocks {
 
   std::size_t rows;     ///< the most rows of a rank
   std::size_t columns;  ///< elements between rows; rowBytes() is a multiple of 16
-  int rowsPerBlock;     ///< consecutive rows of a rank that are awaited together
-  int rowsPerPart;      ///< rows of a block that one warp sends; a block has at most 32 parts
+  int rowsPerBlock;     ///< consecutive rows of a rank, which readers read together
+  int rowsPerPart;      ///< rows of a block of which a warp sends some columns; the fewer, the more parts a block has
+  std::size_t columnsPerPart;  ///< multiples of 16 bytes, which readers can await one after the other; or all columns
   int ranks;
 
   MSCCLPP_HOST_DEVICE std::size_t rowBytes() const { return columns * sizeof(T); }
-  MSCCLPP_HOST_DEVICE int partsPerBlock() const { return (rowsPerBlock + rowsPerPart - 1) / rowsPerPart; }
+  /// A block has parts in so many rows of parts, and of columns of parts.
+  MSCCLPP_HOST_DEVICE int rowParts() const { return (rowsPerBlock + rowsPerPart - 1) / rowsPerPart; }
+  MSCCLPP_HOST_DEVICE int columnParts() const { return static_cast<int>(ceilDivide(columns, columnsPerPart)); }
+  MSCCLPP_HOST_DEVICE int partsPerBlock() const { return rowParts() * columnParts(); }
+  /// The number of a part in its block.
+  MSCCLPP_HOST_DEVICE int partAt(int columnPart, int rowPart) const { return columnPart * rowParts() + rowPart; }
   MSCCLPP_HOST_DEVICE std::size_t blocks() const { return ceilDivide(rows, static_cast<std::size_t>(rowsPerBlock)); }
   /// Whether slices of this size fit.
   MSCCLPP_HOST_DEVICE bool accepts(std::size_t rowsOfRank) const {
-    return rowsOfRank <= rows && rowsPerBlock > 0 && rowsPerPart > 0 && partsPerBlock() <= 32 &&
-           rowBytes() % sizeof(Word128) == 0;
+    return rowsOfRank <= rows && rowsPerBlock > 0 && rowsPerPart > 0 && rowBytes() % sizeof(Word128) == 0 &&
+           columnsPerPart > 0 && (columnsPerPart == columns || columnsPerPart * sizeof(T) % sizeof(Word128) == 0);
   }
 
  protected:

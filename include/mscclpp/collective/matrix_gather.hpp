@@ -26,7 +26,7 @@ struct MatrixGather : GatherBlocks<T> {
 
   /// Offset in the window, in bytes, of the matrix.
   MSCCLPP_HOST_DEVICE std::size_t matrixOffset() const {
-    return roundUp(entryOffset(ranks), 256);  // a base that suits TMA
+    return roundUp(sendersOffset() + 8, 256);  // a base that suits TMA
   }
   /// Of a row of rank `from`, the same at all ranks.
   MSCCLPP_HOST_DEVICE std::size_t rowOffset(int /*at*/, int from, std::size_t row) const {
@@ -40,6 +40,11 @@ struct MatrixGather : GatherBlocks<T> {
   MSCCLPP_HOST_DEVICE std::size_t entryOffset(int from) const {
     return roundUp(this->readyBytes(ranks), 128) + static_cast<std::size_t>(from) * 8;
   }
+  /// For senders that tell when a peer has all of their rows: of the 64-bit word with the last call in which this rank
+  /// has those of rank `from`. One without rows may write it before this rank has entered the call: compare it with ==.
+  MSCCLPP_HOST_DEVICE std::size_t completeOffset(int from) const { return entryOffset(ranks + from); }
+  /// Of a 64-bit word of this rank alone, to count them; zero between calls until one fails.
+  MSCCLPP_HOST_DEVICE std::size_t sendersOffset() const { return roundUp(completeOffset(ranks), 128); }
   MSCCLPP_HOST_DEVICE std::size_t windowBytes() const {
     return matrixOffset() + static_cast<std::size_t>(ranks) * rows * rowBytes();
   }

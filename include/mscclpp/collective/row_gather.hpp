@@ -2,6 +2,8 @@
 // receivers wait for one by one, like the main loop of a matrix multiplication.
 #pragma once
 
+#include "mscclpp/arch/fence.hpp"
+#include "mscclpp/arch/fenced_store.hpp"
 #include "mscclpp/arch/memory.hpp"
 #include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/basic/copy.hpp"
@@ -41,6 +43,14 @@ struct GatherScratch : GatherBlocks<T> {
   MSCCLPP_HOST_DEVICE std::size_t readyStart() const {
     return roundUp(static_cast<std::size_t>(ranks - 1) * rows * rowBytes(), 128);
   }
+};
+
+/// In which order a rank sends its rows. Both are at least 1.
+struct RowSendOrder {
+  /// Of so many blocks of rows, those that readers read at the same time, the first columns are sent first.
+  std::uint32_t blocksTogether = 1;
+  /// So many columns of parts of a block are sent and announced together: the more, the fewer fences.
+  std::uint32_t columnPartsTogether = 1;
 };
 
 /// One call of a row gather of args.count rows, of which rank r has [r * s, (r + 1) * s) with s = slice(): the last
@@ -107,32 +117,29 @@ class RowGather {
   /// Sends this rank's rows, `bytes` bytes at data + row * pitch bytes each, to all peers, and announces each part with
   /// release. A part is sent by one warp; consecutive ones go to different blocks. Returns whether all waits of this
   /// warp succeeded.
-  MSCCLPP_INLINE bool send(const void* data, std::size_t pitch, std::size_t bytes) {
+  MSCCLPP_INLINE bool send(const void* data, std::size_t pitch, std::size_t bytes, const RowSendOrder& order = {}) {
     if (hasStopped_) return false;
-    const std::size_t rows = rowsOf(team().rank()).size();
-    const auto parts = static_cast<std::size_t>(scratch().partsPerBlock());
-    const std::size_t perPeer = blocksOf(team().rank()) * parts;
-    const std::size_t all = perPeer * static_cast<std::size_t>(team().size() - 1);
-    const auto stride = static_cast<std::size_t>(grid_.warpCount() * grid_.blockCount());
+    const auto blocks = static_cast<std::uint32_t>(blocksOf(team().rank()));
+    const auto rowParts = static_cast<std::uint32_t>(scratch().rowParts());
+    const std::size_t columnSteps =
+        ceilDivide(static_cast<std::size_t>(scratch().columnParts()), std::size_t{order.columnPartsTogether});
+    const std::uint32_t perBlock = rowParts * static_cast<std::uint32_t>(columnSteps);
+    const std::uint32_t perPeer = blocks * perBlock, all = perPeer * static_cast<std::uint32_t>(team().size() - 1);
+    const auto stride = static_cast<std::uint32_t>(grid_.warpCount() * grid_.blockCount());
     int entered = -1;
-    for (auto i = static_cast<std::size_t>(grid_.warpIndex() * grid_.blockCount() + grid_.blockIndex()); i < all;
+    for (auto i = static_cast<std::uint32_t>(grid_.warpIndex() * grid_.blockCount() + grid_.blockIndex()); i < all;
          i += stride) {
       const int peer = team().peer(static_cast<int>(i / perPeer));
-      const std::size_t block = i % perPeer / parts;
-      const std::size_t part = i % parts;
-      const Range range = partOf(rows, block, part);
       if (peer != entered && !awaitEntry(peer)) return false;
       entered = peer;
-      const TraceSpan span(trace_, TraceId::Push, block);
-      for (std::size_t row = range.begin; row < range.end; ++row) {
-        copy(warp_, args_.window.at(peer, scratch().rowOffset(peer, team().rank(), row)),
-             static_cast<const std::byte*>(data) + row * pitch, bytes);
-      }
-      warp_.sync();
-      if (warp_.rank() == 0) {
-        arch::store<arch::Order::Release, arch::Scope::System>(
-            word(peer, scratch().readyOffset(peer, team().rank(), block, static_cast<int>(part))), epoch_);
-      }
+      const std::uint32_t inPeer = i % perPeer;
+      const std::uint32_t first = inPeer / (order.blocksTogether * perBlock) * order.blocksTogether;
+      const std::uint32_t together = first + order.blocksTogether < blocks ? order.blocksTogether : blocks - first;
+      const std::uint32_t inGroup = inPeer - first * perBlock;
+      const std::uint32_t columnPart = inGroup / (together * rowParts) * order.columnPartsTogether;
+      const std::uint32_t inColumn = inGroup % (together * rowParts);
+      sendParts(data, pitch, bytes, peer, first + inColumn / rowParts, inColumn % rowParts, columnPart,
+                order.columnPartsTogether);
     }
     return true;
   }
@@ -179,11 +186,28 @@ class RowGather {
   MSCCLPP_INLINE const Team<Ranks>& team() const { return args_.team; }
   MSCCLPP_INLINE const Scratch& scratch() const { return args_.scratch; }
   MSCCLPP_INLINE std::size_t perBlock() const { return static_cast<std::size_t>(scratch().rowsPerBlock); }
-  /// The rows of a part of a block, of `rows` rows of this rank; there may be none.
-  MSCCLPP_INLINE Range partOf(std::size_t rows, std::size_t block, std::size_t part) const {
-    const Range inBlock = steppedPart(rows, perBlock(), block);
-    const Range inPart = steppedPart(inBlock.size(), static_cast<std::size_t>(scratch().rowsPerPart), part);
-    return {inBlock.begin + inPart.begin, inBlock.begin + inPart.end};
+  /// Sends and announces a row of parts, in up to `columnParts` columns of parts.
+  MSCCLPP_INLINE void sendParts(const void* data, std::size_t pitch, std::size_t bytes, int peer, std::size_t block,
+                                std::uint32_t rowPart, std::uint32_t columnPart, std::uint32_t columnParts) {
+    const TraceSpan span(trace_, TraceId::Push, block);
+    const Range inBlock = steppedPart(rowsOf(team().rank()).size(), perBlock(), block);
+    const Range inPart = steppedPart(inBlock.size(), static_cast<std::size_t>(scratch().rowsPerPart), rowPart);
+    const std::size_t partBytes = scratch().columnsPerPart * sizeof(T), begin = columnPart * partBytes;
+    const std::size_t end = begin + columnParts * partBytes < bytes ? begin + columnParts * partBytes : bytes;
+    for (std::size_t row = inBlock.begin + inPart.begin; row < inBlock.begin + inPart.end && begin < end; ++row) {
+      copy(warp_, args_.window.at(peer, scratch().rowOffset(peer, team().rank(), row)) + begin,
+           static_cast<const std::byte*>(data) + row * pitch + begin, end - begin);
+    }
+    warp_.sync();
+    if (warp_.rank() != 0) return;
+    arch::fence<arch::Scope::System>();  // one for all words
+    const auto all = static_cast<std::uint32_t>(scratch().columnParts());
+    const std::uint32_t last = columnPart + columnParts < all ? columnPart + columnParts : all;
+    for (; columnPart < last; ++columnPart) {
+      const int part = scratch().partAt(static_cast<int>(columnPart), static_cast<int>(rowPart));
+      arch::storeBehindFence<arch::Scope::System>(word(peer, scratch().readyOffset(peer, team().rank(), block, part)),
+                                                  epoch_);
+    }
   }
   MSCCLPP_INLINE std::uint64_t* word(int rank, std::size_t offset) const {
     return reinterpret_cast<std::uint64_t*>(args_.window.at(rank, offset));

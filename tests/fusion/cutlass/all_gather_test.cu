@@ -1,4 +1,4 @@
-// A pingpong kernel of CUTLASS in bfloat16 whose rows of A come from all ranks.
+// Kernels of CUTLASS in bfloat16 whose rows of A come from all ranks.
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
@@ -12,17 +12,21 @@ using namespace mscclpp::test;
 namespace {
 
 using cutlass::bfloat16_t;
-constexpr int reservedBytes = 256;  // for the gather
+constexpr CutlassTile pingpongTile = cutlassTiles[2], cooperativeTile = cutlassTiles[4];
+template <CutlassTile tile>
 using Stock =
-    StockGemm<cutlassTiles[2], bfloat16_t, bfloat16_t,
-              cutlass::epilogue::fusion::LinearCombination<bfloat16_t, float, void, float>, reservedBytes>::Type;
+    StockGemm<tile, bfloat16_t, bfloat16_t,
+              cutlass::epilogue::fusion::LinearCombination<bfloat16_t, float, void, float>, gatherSharedBytes>::Type;
 
 constexpr int ranks = 2;
-using Kernel = AllGatherGemmKernel<Stock, ranks>;
-using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
+template <CutlassTile tile>
+using Gather = AllGatherGemmKernel<Stock<tile>, ranks>;
 
 /// Every rank multiplies the rows of all ranks by its own weights.
+template <CutlassTile tile>
 void checkGather(const std::vector<GemmShape>& shapes) {
+  using Kernel = Gather<tile>;
+  using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
   GpuBackend backend;
   std::size_t maxRows = 0, maxOutput = 0, maxWeights = 0;
   for (const GemmShape& shape : shapes) {
@@ -118,7 +122,13 @@ void checkGather(const std::vector<GemmShape>& shapes) {
 
 TEST_CASE("CUTLASS: all-gather and GEMM") {
   // Slices that are a multiple of a tile and none, a slice that is empty.
-  checkGather({{512, 256, 192}, {1000, 328, 192}, {257, 128, 192}, {1, 256, 192}, {1700, 1032, 192}});
+  checkGather<pingpongTile>({{512, 256, 192}, {1000, 328, 192}, {257, 128, 192}, {1, 256, 192}, {1700, 1032, 192}});
+}
+TEST_CASE("CUTLASS: all-gather and GEMM, rows in several parts of columns") {
+  // The last one has fewer columns, and no whole step of the inner dimension.
+  constexpr int depth = 3 * Gather<pingpongTile>::Mainloop::partColumns + 200;
+  checkGather<pingpongTile>({{512, 256, depth}, {300, 328, depth}, {257, 128, depth}, {1100, 168, depth}});
+  checkGather<cooperativeTile>({{512, 320, depth}, {300, 328, depth}, {257, 128, depth}, {1100, 168, depth}});
 }
 
 // On one rank alone. Without a control block, in which the first failure would end the others, each wait of a tile has
@@ -126,6 +136,8 @@ TEST_CASE("CUTLASS: all-gather and GEMM") {
 TEST_CASE("CUTLASS: an all-gather whose other rank does not call ends within one time limit") {
   constexpr std::size_t rows = 2048, columns = 256, depth = 64;  // 16 rows of tiles, of which a block has several
   constexpr std::uint64_t limit = 400'000'000;
+  using Kernel = Gather<pingpongTile>;
+  using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
   GpuBackend backend;
   const auto scratch = Kernel::scratchFor(rows, rows, depth);
   auto windows = backend.allocate(ranks, scratch.windowBytes(), Kernel::Scratch::initialByte);

@@ -10,6 +10,9 @@
 
 namespace mscclpp {
 
+/// Shared memory that the stock kernel leaves to an AllGatherGemmKernel, in bytes.
+inline constexpr int gatherSharedBytes = 256;
+
 namespace detail {
 template <class Stock, int Ranks>
 struct WithGatheringMainloop {
@@ -28,7 +31,7 @@ struct WithGatheringMainloop<cutlass::gemm::kernel::GemmUniversal<Problem, Mainl
 /// of all ranks: rank r has those from r * s on, s = the rows divided by the ranks, rounded up. It takes the arguments
 /// of Stock, but that those of the main loop have the arguments of a row gather as well, and A is the rank's own rows,
 /// if s is a multiple of the rows of a tile; without A (null) they lie in the matrix of its window
-/// (scratch.rowOffset(rank, rank, 0)) before the call. One warp of each block sends them to the peers; tiles are
+/// (scratch.rowOffset(rank, rank, 0)) before the call. Two warps of each block send them to the peers; tiles are
 /// computed in the order in which their rows arrive.
 ///
 /// Launch it as GemmRowExchange. Order and errors are those of a RowGather. The sources of the idea are Flux (arXiv
@@ -37,18 +40,18 @@ template <class Stock, int Ranks>
 class AllGatherGemmKernel : public detail::WithGatheringMainloop<Stock, Ranks>::Type {
  public:
   using Base = typename detail::WithGatheringMainloop<Stock, Ranks>::Type;
-  using Mainloop = GatheringMainloop<typename Stock::CollectiveMainloop, Ranks>;
+  using Mainloop = typename Base::CollectiveMainloop;
   using Scratch = typename Mainloop::Scratch;
   using typename Base::Arguments;
   using typename Base::Params;
   using typename Base::SharedStorage;
   static_assert(Base::SharedStorageSize <= detail::largestSharedBytes,
-                "leave 256 bytes of shared memory to the gather: StageCountAutoCarveout<sizeof(...) + 256>");
+                "leave shared memory to the gather: StageCountAutoCarveout<sizeof(...) + gatherSharedBytes>");
 
   /// The scratch for problems of up to `maxRows` rows of `columns` elements; of one call with `rows` rows.
   static Scratch scratchFor(std::size_t maxRows, std::size_t rows, std::size_t columns) {
-    constexpr int rowsPerPart = 8;
-    return {{ceilDivide(maxRows, std::size_t{Ranks}), columns, Mainloop::tileRows, rowsPerPart, Ranks},
+    return {{ceilDivide(maxRows, std::size_t{Ranks}), columns, Mainloop::tileRows, Mainloop::partRows,
+             std::size_t{Mainloop::partColumns}, Ranks},
             ceilDivide(rows, std::size_t{Ranks})};
   }
 
@@ -72,10 +75,13 @@ class AllGatherGemmKernel : public detail::WithGatheringMainloop<Stock, Ranks>::
     }
     grid.block().sync();
     Base::operator()(params, shared);
+    auto& state = reinterpret_cast<SharedStorage*>(shared)->tensors.mainloop;
+    // CUTLASS has nothing to do for the second and the fourth warp of the producers.
+    const int warp = cutlass::canonical_warp_idx_sync();
+    if (warp == 1 || warp == 3) return Mainloop::send(params.mainloop, state, warp / 2);
     const gpu::WarpGrid consumers = detail::consumerGrid();
     if (!consumers.isMember()) return;
-    Mainloop::awaitSender();
-    const auto& state = reinterpret_cast<const SharedStorage*>(shared)->tensors.mainloop;
+    Mainloop::awaitSenders();
     if (state.hasStopped == 0) args.epochs.advance(consumers, state.epoch + 1);
   }
 };

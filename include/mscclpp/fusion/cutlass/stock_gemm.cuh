@@ -10,15 +10,30 @@
 
 namespace mscclpp {
 
+namespace detail {
+/// Whether one instruction multiplies all columns of a tile. Otherwise CUTLASS takes several of 32 columns, which are
+/// slower together. The same in all sources of a program.
+template <int columns>
+inline constexpr bool hasInstruction =
+#if defined(CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED)
+    columns % 8 == 0 && columns <= 256;
+#else
+    columns == 64 || columns == 96 || columns == 128 || columns == 192 || columns == 256;
+#endif
+}  // namespace detail
+
 /// StockGemm<tile, Operand, Output>::Type is a cutlass::gemm::kernel::GemmUniversal that multiplies A (rows x depth) by
 /// the transpose of B (columns x depth), accumulates in fp32 and has no C, as GemmRowExchange and AllGatherGemmKernel
 /// want it. Operand: of A and B; Output: of D, or void if there is none, since Fusion stores (ContributeTiles); every
 /// row begins at a multiple of 16 bytes. Fusion: what the epilogue makes of the accumulators. reservedBytes: shared
-/// memory that is left to others, for AllGatherGemmKernel 256.
+/// memory that is left to others, for AllGatherGemmKernel gatherSharedBytes.
 template <CutlassTile tile, class Operand, class Output,
           class Fusion = cutlass::epilogue::fusion::LinearCombination<Output, float, void, float>,
           int reservedBytes = 0>
 class StockGemm {
+  static_assert(detail::hasInstruction<tile.columns>,
+                "for a tile of so many columns, define CUTE_SM90_EXTENDED_MMA_SHAPES_ENABLED for all sources that "
+                "include CUTLASS");
   using TileShape = cute::Shape<cute::Int<tile.rows>, cute::Int<tile.columns>, cute::Int<tile.depth>>;
   using ClusterShape = cute::Shape<cute::Int<tile.clusterRows>, cute::Int<tile.clusterColumns>, cute::_1>;
   static constexpr bool isPingpong = tile.schedule == CutlassSchedule::Pingpong;

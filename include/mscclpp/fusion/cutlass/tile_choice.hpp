@@ -44,6 +44,12 @@ inline constexpr CutlassTile cutlassTiles[] = {
      .clusterRows = 1,
      .clusterColumns = 2,
      .schedule = CutlassSchedule::Cooperative},
+    {.rows = 128,
+     .columns = 160,
+     .depth = 64,
+     .clusterRows = 2,
+     .clusterColumns = 1,
+     .schedule = CutlassSchedule::Cooperative},
 };
 inline constexpr int cutlassTileCount = static_cast<int>(sizeof(cutlassTiles) / sizeof(cutlassTiles[0]));
 
@@ -54,7 +60,7 @@ struct CutlassTileRate {
   double start;         ///< nanoseconds for the first operands and the last stores of a tile
 };
 inline constexpr CutlassTileRate cutlassTileRates[cutlassTileCount] = {
-    {2830, 85, 1500}, {2760, 85, 1500}, {2680, 85, 500}, {1880, 85, 2000}};
+    {2830, 85, 1500}, {2760, 85, 1500}, {2680, 85, 500}, {1880, 85, 2000}, {2600, 85, 1500}};
 
 /// The nanoseconds that a GEMM of m x n x k with this tile takes: rounds of tiles, one for each multiprocessor. What
 /// the multiprocessors cannot hide from each other, the memory's time for the weights, is the same for all tiles.

@@ -19,7 +19,7 @@ namespace mscclpp {
 struct AllGatherGemmConfig {
   GemmShape tile{};
   int senderWarps = 4;  ///< of each block, which send this rank's rows while the others compute tiles
-  int rowsPerPart = 8;  ///< rows that a warp sends together; at most 32 parts make a tile
+  int rowsPerPart = 8;  ///< rows that a warp sends together
   int groupBlocks = 8;  ///< blocks of rows whose tiles are computed together (GroupedTiles)
   int ranks = 0;        ///< > 0: fixed at compile time; 0: known at run time
 };
@@ -49,7 +49,8 @@ struct AllGatherGemm {
   }
   /// The scratch for calls of up to `rows` rows of all ranks, of up to `depth` elements.
   static MSCCLPP_HOST_DEVICE Scratch scratchFor(std::size_t rows, std::size_t depth, int ranks) {
-    return {{sliceRows(rows, ranks), roundUp(depth, packSize<T>), config.tile.rows, config.rowsPerPart, ranks}};
+    const std::size_t columns = roundUp(depth, packSize<T>);
+    return {{sliceRows(rows, ranks), columns, config.tile.rows, config.rowsPerPart, columns, ranks}};
   }
   /// Whether a launch of this shape can run with these arguments.
   static MSCCLPP_HOST_DEVICE bool accepts(const Args& args, LaunchShape shape) {
