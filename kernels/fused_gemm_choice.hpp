@@ -104,21 +104,16 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   // And tiles of an all-gather wait for rows, where the link takes more than half as long as the multiplication, and
   // where all tiles are computed at once.
   constexpr double waitingTiles = 1.25, waitingStart = 15;
-  const auto tilesOf = [&](const CutlassGemmPlan& plan) {
-    const CutlassTile& shape = cutlassTiles[plan.tile];
-    const double slowed = plan.time * waitingTiles + waitingStart;
-    const auto roundedUp = [](std::size_t size, int unit, int cluster) {
-      return roundUp(ceilDivide(size, static_cast<std::size_t>(unit)), static_cast<std::size_t>(cluster));
+  double tiles = std::numeric_limits<double>::infinity();
+  if (place.cutlassBlocks > 0) {
+    const CutlassGemmPlan plan = planCutlassGemm(place, layer, rows);
+    const auto roundsOf = [&] {
+      return cutlassRounds(plan.tile, static_cast<int>(rows), static_cast<int>(layer.width), place.cutlassBlocks);
     };
-    const int cluster = shape.clusterRows * shape.clusterColumns;
-    const bool isOneRound =
-        roundedUp(rows, shape.rows, shape.clusterRows) * roundedUp(layer.width, shape.columns, shape.clusterColumns) <=
-        static_cast<std::size_t>(place.cutlassBlocks / cluster * cluster);
-    return gathers && ranks > 1 && (isOneRound || sent / linkBytes > work / rates.cublas.teraflops / 2) ? slowed
-                                                                                                        : plan.time;
-  };
-  const double tiles =
-      place.cutlassBlocks > 0 ? tilesOf(planCutlassGemm(place, layer, rows)) : std::numeric_limits<double>::infinity();
+    const bool waits =
+        gathers && ranks > 1 && (sent / linkBytes > work / rates.cublas.teraflops / 2 || roundsOf() <= 1);
+    tiles = waits ? plan.time * waitingTiles + waitingStart : plan.time;
+  }
   // A norm begins when all tiles of a row have been counted, and lasts as long as a warp needs for a row.
   const double norm = layer.hasNorm ? fusedNorm : 0, serialNorm = layer.hasNorm ? collectiveNorm : 0;
   return {std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes +

@@ -62,21 +62,26 @@ struct CutlassTileRate {
 inline constexpr CutlassTileRate cutlassTileRates[cutlassTileCount] = {
     {2830, 85, 1500}, {2760, 85, 1500}, {2680, 85, 500}, {1880, 85, 2000}, {2600, 85, 1500}};
 
-/// The nanoseconds that a GEMM of m x n x k with this tile takes: rounds of tiles, one for each multiprocessor. What
-/// the multiprocessors cannot hide from each other, the memory's time for the weights, is the same for all tiles.
-inline double cutlassTime(int tile, int m, int n, int k, int multiprocessors) {
+/// The rounds of tiles, one for each multiprocessor, in which a GEMM of m x n is computed with this tile.
+inline double cutlassRounds(int tile, int m, int n, int multiprocessors) {
   const CutlassTile& shape = cutlassTiles[tile];
-  const CutlassTileRate& rate = cutlassTileRates[tile];
   // A cluster is resident as a whole; those at the edges of the problem have blocks that compute nothing.
   const auto roundedUp = [](int count, int unit) { return (count + unit - 1) / unit * unit; };
   const int clusterSize = shape.clusterRows * shape.clusterColumns;
   const double tiles = double{1} * (roundedUp(m, shape.rows * shape.clusterRows) / shape.rows) *
                        (roundedUp(n, shape.columns * shape.clusterColumns) / shape.columns);
   const int blocks = multiprocessors / clusterSize * clusterSize;
-  const double rounds = static_cast<double>(static_cast<long long>((tiles + blocks - 1) / blocks));
+  return static_cast<double>(static_cast<long long>((tiles + blocks - 1) / blocks));
+}
+
+/// The nanoseconds that a GEMM of m x n x k with this tile takes. What the multiprocessors cannot hide from each other,
+/// the memory's time for the weights, is the same for all tiles.
+inline double cutlassTime(int tile, int m, int n, int k, int multiprocessors) {
+  const CutlassTile& shape = cutlassTiles[tile];
+  const CutlassTileRate& rate = cutlassTileRates[tile];
   const double multiplying = double{1} * shape.rows * shape.columns * k / rate.multiplyAdds;
   const double loading = 2.0 * (shape.rows + shape.columns) * k / rate.bytes;
-  return rounds * ((multiplying > loading ? multiplying : loading) + rate.start);
+  return cutlassRounds(tile, m, n, multiprocessors) * ((multiplying > loading ? multiplying : loading) + rate.start);
 }
 
 /// The index in cutlassTiles of the tile for a GEMM of m x n x k, of 16-bit operands, on a GPU of the generation of the
