@@ -35,6 +35,20 @@ FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer) {
   if (layer.hasNorm && call.output != nullptr) {
     throw Error("a call with a norm has an output: the arrays of its norm are its outputs", ErrorCode::InvalidUsage);
   }
+  const bool hasInputScales = call.inputScales != nullptr, hasWeightScales = call.weightScales != nullptr;
+  if (layer.operands == DataType::BFLOAT16 && (hasInputScales || hasWeightScales)) {
+    throw Error(
+        "a call with scales of a layer of bfloat16, which has none: pass null as FusedGemmCall::inputScales and "
+        "weightScales, or make the FusedGemm for fp8 (GemmLayer::operands)",
+        ErrorCode::InvalidUsage);
+  }
+  if (layer.operands == DataType::FLOAT8_E4M3FN && call.rows > 0 && !(hasInputScales && hasWeightScales)) {
+    throw Error(std::string("a call without ") + (hasInputScales ? "weightScales" : "inputScales") +
+                    " of a layer of fp8: set FusedGemmCall::" +
+                    (hasInputScales ? "weightScales, one for each column of the product"
+                                    : "inputScales, one for each row of the product"),
+                ErrorCode::InvalidUsage);
+  }
   return call;
 }
 
@@ -59,11 +73,12 @@ RmsNormCall normOf(const FusedGemmCall& call, const GemmLayer& layer, int rank, 
 void requireSameLayer(const GemmLayer& layer, int rank, const GemmLayer& ofRank0) {
   const bool gathers = layer.collective == GemmCollective::AllGather;
   if (layer.collective == ofRank0.collective && layer.maxRows == ofRank0.maxRows && layer.hasNorm == ofRank0.hasNorm &&
-      (gathers ? layer.depth == ofRank0.depth : layer.width == ofRank0.width)) {
+      layer.operands == ofRank0.operands && (gathers ? layer.depth == ofRank0.depth : layer.width == ofRank0.width)) {
     return;
   }
   throw Error("rank " + std::to_string(rank) +
-                  " makes a FusedGemm for another layer than rank 0: pass the same collective, maxRows, hasNorm and " +
+                  " makes a FusedGemm for another layer than rank 0: pass the same collective, maxRows, hasNorm, "
+                  "operands and " +
                   (gathers ? "depth" : "width") + " on all ranks",
               ErrorCode::InvalidUsage);
 }
@@ -74,6 +89,11 @@ std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmL
                                          std::shared_ptr<Collectives> collectives) {
   if (layer.maxRows == 0 || layer.width == 0 || layer.depth == 0) {
     throw Error("a FusedGemm needs the sizes of its layer: maxRows, width and depth above 0", ErrorCode::InvalidUsage);
+  }
+  if (layer.operands != DataType::BFLOAT16 && layer.operands != DataType::FLOAT8_E4M3FN) {
+    throw Error(std::string("a FusedGemm of operands of ") + nameOf(layer.operands) +
+                    ": pass BFLOAT16 or FLOAT8_E4M3FN as GemmLayer::operands",
+                ErrorCode::InvalidUsage);
   }
   if (layer.hasNorm && layer.collective == GemmCollective::AllGather) {
     throw Error(

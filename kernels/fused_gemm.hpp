@@ -12,7 +12,7 @@
 namespace mscclpp::kernels {
 
 /// The call with its width and depth. Throws Error(InvalidUsage) if the layer is not made for its sizes, or for calls
-/// with a norm, or without.
+/// with a norm or with scales, or without.
 FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer);
 /// The rows of a rank, where they are divided.
 inline Range sliceOf(const FusedGemmCall& call, int rank, int ranks) {
@@ -35,7 +35,7 @@ class GemmKernel {
   virtual void check() const = 0;
 };
 
-// Of each backend: makeFusedGemm() for a layer with sizes above 0.
+// Of each backend: makeFusedGemm() for a layer with sizes above 0, and with operands that there are.
 namespace gpu {
 /// preferred: the form of all calls that can have it, rank 0's, for tests and measurements; others, and
 /// calls that cannot, take the form that is estimated to be the fastest.

@@ -58,7 +58,7 @@ struct GemmEstimate {
 
 /// With a norm all of it is predicted, from the rates of kernels without one: none has been measured.
 inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer, std::size_t rows) {
-  constexpr double elementBytes = gemmElementBytes, linkBytes = gemmLinkBytes, hop = gemmHop;
+  constexpr double linkBytes = gemmLinkBytes, hop = gemmHop;
   // A collective behind a GEMM of cuBLAS, which it cannot overlap with: 5.3 to 5.7 measured for one row on two ranks.
   constexpr double collective = 5.5;
   constexpr double collectiveBytes = 325e3;
@@ -82,9 +82,12 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
     const std::size_t reads = gathers ? static_cast<std::size_t>(ranks) : 1;
     const std::size_t tiles = reads * columnTiles;
     const auto all = static_cast<std::size_t>(rates.multiprocessors);
+    // Of fp8 a multiprocessor works on more elements, which are fewer bytes.
+    const double tileBytes =
+        layer.operands == DataType::BFLOAT16 ? tile.bytes : tile.bytes * rates.ownFp8 * operandBytes(layer) / 2;
     const auto round = [&](std::size_t count) {
-      return elementBytes * d(fewRowsColumns) * d(layer.depth) *
-             std::max({1 / tile.bytes, 1 / rates.reads, d(count) / (rates.own.bytes * d(reads))});
+      return operandBytes(layer) * d(fewRowsColumns) * d(layer.depth) *
+             std::max({1 / tileBytes, 1 / rates.reads, d(count) / (rates.own.bytes * d(reads))});
     };
     return rates.own.start + d(tiles / all) * round(all) + (tiles % all > 0 ? round(tiles % all) : 0);
   };
@@ -102,17 +105,19 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   // With CUTLASS there is besides, with few rows, the way of the tiles to their sums, from each other rank.
   constexpr double lastSums = 15, lastSumRows = 512, mostLastSums = 22.5;
   // And tiles of an all-gather wait for rows, where the link takes more than half as long as the multiplication, and
-  // where all tiles are computed at once.
-  constexpr double waitingTiles = 1.25, waitingStart = 15;
+  // where all tiles are computed at once. Rows of fp8, half the bytes, do not slow the multiplication down.
+  const bool isFp8 = layer.operands != DataType::BFLOAT16;
+  constexpr double waitingStart = 15;
+  const double waitingTiles = isFp8 ? 1 : 1.25;
   double tiles = std::numeric_limits<double>::infinity();
   if (place.cutlassBlocks > 0) {
     const CutlassGemmPlan plan = planCutlassGemm(place, layer, rows);
     const auto roundsOf = [&] {
       return cutlassRounds(plan.tile, static_cast<int>(rows), static_cast<int>(layer.width), place.cutlassBlocks);
     };
-    const bool waits =
-        gathers && ranks > 1 && (sent / linkBytes > work / rates.cublas.teraflops / 2 || roundsOf() <= 1);
-    tiles = waits ? plan.time * waitingTiles + waitingStart : plan.time;
+    const bool areAtOnce = roundsOf() <= 1;
+    const bool waits = gathers && ranks > 1 && (sent / linkBytes > work / rates.cublas.teraflops / 2 || areAtOnce);
+    tiles = waits ? plan.time * waitingTiles + (isFp8 && !areAtOnce ? 0 : waitingStart) : plan.time;
   }
   // A norm begins when all tiles of a row have been counted, and lasts as long as a warp needs for a row.
   const double norm = layer.hasNorm ? fusedNorm : 0, serialNorm = layer.hasNorm ? collectiveNorm : 0;
@@ -132,11 +137,15 @@ struct GemmForms {
   bool fused = true;  ///< any sizes, but for long rows with a norm
   bool overlapped = false;
 };
+/// Whether cuBLAS multiplies fp8 of these sizes without copies: of the weights, one for each part of an all-gather.
+inline bool multipliesInPlace(const GemmLayer& layer) {
+  return layer.operands == DataType::BFLOAT16 || (layer.width % 16 == 0 && layer.depth % 16 == 0);
+}
 /// hasSerial: there are cuBLAS and a Collectives. Without a form the call cannot be served.
 inline GemmForms formsOf(const GemmPlace& place, const GemmLayer& layer, std::size_t rows, bool hasSerial) {
   const bool isSerial = hasSerial && serialGemmAccepts(layer, rows, place.ranks);
   return {place.cutlassBlocks > 0 && cutlassAccepts(layer, rows, place.ranks), isSerial, fusedGemmAccepts(layer),
-          isSerial && layer.collective == GemmCollective::AllGather && place.ranks > 1};
+          isSerial && layer.collective == GemmCollective::AllGather && place.ranks > 1 && multipliesInPlace(layer)};
 }
 
 /// What fusing has to gain by an estimate, to be preferred to a GEMM of cuBLAS; and what copies beside it have to gain

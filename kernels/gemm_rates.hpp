@@ -10,7 +10,7 @@
 
 namespace mscclpp::kernels {
 
-/// The speed of a GEMM of bfloat16 on a kind of GPU.
+/// The speed of a GEMM on a kind of GPU.
 struct GemmSpeed {
   double teraflops;  ///< with many rows
   double bytes;      ///< of the weights that it reads in a microsecond, with few rows
@@ -24,17 +24,22 @@ struct GemmRates {
   GemmSpeed cublas;
   double cutlassTiles;  ///< what the tiles of kernels of CUTLASS take of cutlassTime()
   double cutlassStart;  ///< microseconds that these kernels take beside
+  double ownFp8 = 1;    ///< teraflops of the library's kernels with operands of fp8, for one with bfloat16
+  GemmSpeed cublasFp8;  ///< of cuBLAS with operands of fp8, whose kernels for few rows read slowly
 };
 /// The first one is for GPUs that are not in the table. H100: measured on one (bench/results/h100_gemm.txt), with the
-/// H200's rates for CUTLASS, by the speed of its memory; H200: measured on two
-/// (bench/results/h200_x2_gemm_sends.txt, few rows and all-gathers h200_x2_gemm.txt).
+/// H200's rates for CUTLASS and for fp8, by the speed of its memory; H200: measured on two
+/// (bench/results/h200_x2_gemm_sends.txt, few rows and all-gathers h200_x2_gemm.txt, fp8 h200_x2_gemm_fp8.txt).
 inline constexpr GemmRates gemmRates[] = {
-    {"H100", 132, {180, 3.06e6, 4.5}, 35.5e3, {770, 3.0e6, 4}, 0.93, 12},
-    {"H200", 132, {180, 4.38e6, 6.8}, 50.7e3, {770, 4.28e6, 4}, 0.93, 12},
+    {"H100", 132, {180, 3.06e6, 4.5}, 35.5e3, {770, 3.0e6, 4}, 0.93, 12, 1.28, {1450, 2.0e6, 8}},
+    {"H200", 132, {180, 4.38e6, 6.8}, 50.7e3, {770, 4.28e6, 4}, 0.93, 12, 1.28, {1450, 2.9e6, 8}},
 };
 
-/// Bytes of an element.
+/// Bytes of an element of a product, and of an operand.
 inline constexpr double gemmElementBytes = 2;
+inline double operandBytes(const GemmLayer& layer) {
+  return layer.operands == DataType::BFLOAT16 ? 2 : 1;
+}
 /// Bytes that a rank sends over its link in a microsecond, microseconds of a hop, and what is sent in that time.
 inline constexpr double gemmLinkBytes = 350e3, gemmHop = 1.6;
 inline constexpr auto gemmHopBytes = static_cast<std::size_t>(gemmLinkBytes * gemmHop);
@@ -47,9 +52,17 @@ inline std::size_t gemmRatesOf(std::string_view gpuName) {
   return 0;
 }
 
+/// The rates for the operands of a layer.
+inline GemmRates ratesFor(GemmRates rates, const GemmLayer& layer) {
+  if (layer.operands == DataType::BFLOAT16) return rates;
+  rates.own.teraflops *= rates.ownFp8;
+  rates.cublas = rates.cublasFp8;
+  return rates;
+}
+
 /// Where a call runs.
 struct GemmPlace {
-  GemmRates rates;    ///< of the GPU
+  GemmRates rates;    ///< of the GPU, for the operands of the layer
   int cutlassBlocks;  ///< of kernels of CUTLASS; 0: there are none
   int ranks;
 };
@@ -63,16 +76,16 @@ struct GemmBytes {
 inline GemmBytes gemmBytes(const GemmLayer& layer, std::size_t rows, int ranks) {
   const auto d = [](std::size_t value) { return static_cast<double>(value); };
   const bool gathers = layer.collective == GemmCollective::AllGather;
-  const double message = gemmElementBytes * d(rows) * d(gathers ? layer.depth : layer.width);
+  const double message = d(rows) * (gathers ? operandBytes(layer) * d(layer.depth) : gemmElementBytes * d(layer.width));
   const double share = static_cast<double>(ranks - 1) / ranks;
-  return {gemmElementBytes * d(layer.width) * d(layer.depth), message,
+  return {operandBytes(layer) * d(layer.width) * d(layer.depth), message,
           message * share * (layer.collective == GemmCollective::AllReduce ? 2 : 1)};
 }
 
 /// Microseconds of a GEMM of so many of a call's rows, at a speed.
 inline double gemmTime(const GemmSpeed& speed, const GemmLayer& layer, double rows) {
   const double elements = static_cast<double>(layer.width) * static_cast<double>(layer.depth);
-  return speed.start + std::max(2e-6 * rows * elements / speed.teraflops, gemmElementBytes * elements / speed.bytes);
+  return speed.start + std::max(2e-6 * rows * elements / speed.teraflops, operandBytes(layer) * elements / speed.bytes);
 }
 
 }  // namespace mscclpp::kernels

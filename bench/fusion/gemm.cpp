@@ -1,4 +1,4 @@
-// GEMMs of bf16 with communication inside, beside cuBLAS followed or preceded by a collective, the library's and
+// GEMMs of bf16 or fp8 with communication inside, beside cuBLAS followed or preceded by a collective, the library's and
 // NCCL's, and beside the GEMM alone; and the form that the library chooses. One process per GPU; shapes of language
 // models. With one rank, the GEMMs without communication.
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ namespace mscclpp::fusionbench {
 
 namespace {
 
-constexpr std::size_t elementBytes = 2;  // bf16
+constexpr std::size_t elementBytes = 2;  // of results, bf16
 
 struct Model {
   const char* name;
@@ -47,7 +47,7 @@ struct Options {
   int split = 0;
   std::vector<int> rows{1, 16, 64, 256, 2048, 8192};
   std::string model, layer;
-  bool nccl = false;
+  bool fp8 = false, nccl = false;
   std::string ncclLibrary, cublasLibrary;
   bool json = false;
   perf::TimingOptions timing{5, 10, 7};
@@ -65,6 +65,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   commandLine.add("--calls", options.timing.calls, "calls per measurement, in one graph").range(1, 10'000);
   commandLine.add("--repeats", options.timing.repeats, "number of measurements; their median is reported")
       .range(1, 10'000);
+  commandLine.addFlag("--fp8", options.fp8, "operands of fp8 (e4m3) with scales of rows, instead of bf16");
   commandLine.addFlag("--nccl", options.nccl, "also measure cuBLAS with NCCL's collective");
   commandLine.add("--nccl-library", options.ncclLibrary, "path of NCCL; default: libnccl.so.2 as the loader finds it");
   commandLine.add("--cublas-library", options.cublasLibrary, "path of cuBLAS; default: as the loader finds it");
@@ -110,7 +111,8 @@ class Bench {
         bootstrap_(group.connect()),
         communicator_(std::make_shared<Communicator>(bootstrap_)),
         collectives_(std::make_shared<Collectives>(communicator_, DeviceType::GPU)),
-        cublas_(options.cublasLibrary) {
+        operands_(options.fp8 ? DataType::FLOAT8_E4M3FN : DataType::BFLOAT16),
+        cublas_(options.cublasLibrary, operands_) {
     if (options.nccl) nccl_ = std::make_unique<perf::Nccl>(options.ncclLibrary, *bootstrap_);
     auto own = std::make_shared<TcpBootstrap>(0, 1);
     own->initialize(TcpBootstrap::createUniqueId());
@@ -119,9 +121,9 @@ class Bench {
 
   void run() {
     if (rank() == 0 && !options_.json) {
-      fmt::print("# {} GPUs, bf16; {}; {}{} calls in a graph, median of {}, maximum over the ranks; us per call\n",
-                 ranks(), backend_->description(), nccl_ ? "NCCL " + nccl_->version() + "; " : "",
-                 options_.timing.calls, options_.timing.repeats);
+      fmt::print("# {} GPUs, {}; {}; {}{} calls in a graph, median of {}, maximum over the ranks; us per call\n",
+                 ranks(), options_.fp8 ? "fp8 with scales" : "bf16", backend_->description(),
+                 nccl_ ? "NCCL " + nccl_->version() + "; " : "", options_.timing.calls, options_.timing.repeats);
       fmt::print("# {:<32} {:>6} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>8} {:>5}\n",
                  "layer", "rows", "width", "depth", "cuBLAS", "own GEMM", "fused", "CUTLASS", "serial", "overlap",
                  "NCCL", "chosen", "form", "speedup", "right");
@@ -146,24 +148,32 @@ class Bench {
     const bool gathers = layer.collective == GemmCollective::AllGather;
     const auto maxRows = static_cast<std::size_t>(*std::max_element(options_.rows.begin(), options_.rows.end()));
     const auto seed = static_cast<std::uint32_t>(rank());
-    const auto input = randomRows(*backend_, maxRows * layer.depth, seed + 100);
-    const auto weight = randomRows(*backend_, layer.width * layer.depth, seed + 200);
-    const auto gathered = backend_->allocate(gathers ? maxRows * layer.depth * elementBytes : 16);
+    const auto input = randomRows(*backend_, maxRows * layer.depth, seed + 100, operands_);
+    const auto weight = randomRows(*backend_, layer.width * layer.depth, seed + 200, operands_);
+    const auto rowScales = randomScales(*backend_, maxRows, seed + 300);
+    const auto columnScales = randomScales(*backend_, layer.width, seed + 400);
+    const kernels::Cublas::Scales scales = options_.fp8
+                                               ? kernels::Cublas::Scales{static_cast<const float*>(rowScales.get()),
+                                                                         static_cast<const float*>(columnScales.get())}
+                                               : kernels::Cublas::Scales{};
+    const auto gathered = backend_->allocate(gathers ? maxRows * layer.depth * sizeOf(operands_) : 16);
     const auto product = backend_->allocate(maxRows * layer.width * elementBytes);
     const auto output = backend_->allocate(maxRows * layer.width * elementBytes);
-    const GemmLayer sizes{layer.collective, maxRows, layer.width, layer.depth};
+    GemmLayer sizes{layer.collective, maxRows, layer.width, layer.depth};
+    sizes.operands = operands_;
+    GemmLayer withoutCommunication = sizes;
+    withoutCommunication.collective = GemmCollective::AllGather;
     const auto make = [&](GemmForm form) { return kernels::gpu::makeFusedGemm(*communicator_, sizes, nullptr, form); };
     const auto fused = make(GemmForm::Fused), cutlass = make(GemmForm::Cutlass);
     const auto overlapped = kernels::gpu::makeFusedGemm(*communicator_, sizes, collectives_, GemmForm::Overlapped);
     const auto chosen = makeFusedGemm(*communicator_, sizes, DeviceType::GPU, collectives_);
-    const auto gemm = kernels::gpu::makeFusedGemm(
-        *alone_, {GemmCollective::AllGather, maxRows, layer.width, layer.depth}, nullptr, GemmForm::Fused);
+    const auto gemm = kernels::gpu::makeFusedGemm(*alone_, withoutCommunication, nullptr, GemmForm::Fused);
     for (const int rowCount : options_.rows) {
       const auto rows = static_cast<std::size_t>(rowCount);
       // The collectives of the serial form have equal parts.
       if (layer.collective != GemmCollective::AllReduce && rows % ranks() != 0) continue;
       const auto multiply = [&](const void* from, void* to, cudaStream_t stream) {
-        cublas_.multiply(from, weight.get(), to, rows, layer.width, layer.depth, stream);
+        cublas_.multiply(from, weight.get(), to, rows, layer.width, layer.depth, stream, scales);
       };
       const auto serial = [&](const auto& runCollective) {
         return [&, runCollective](cudaStream_t stream) {
@@ -174,6 +184,7 @@ class Bench {
             call.collective = CollectiveType::AllGather;
             call.input = input.get();
             call.output = gathered.get();
+            call.type = operands_;
             call.count = rows / ranks() * layer.depth;
             runCollective(call);
             multiply(gathered.get(), output.get(), stream);
@@ -191,7 +202,12 @@ class Bench {
       const std::size_t results =
           (layer.collective == GemmCollective::ReduceScatter ? rows / ranks() : rows) * layer.width;
       const auto fusedBy = [&](const FusedGemm& gemms, const void* from, void* to) {
-        return [&, from, to](cudaStream_t stream) { gemms.run({from, weight.get(), to, rows, stream}); };
+        return [&, from, to](cudaStream_t stream) {
+          FusedGemmCall call{from, weight.get(), to, rows, stream};
+          call.inputScales = scales.input;
+          call.weightScales = scales.weight;
+          gemms.run(call);
+        };
       };
       std::vector<perf::Call> calls(implementationCount);
       calls[Serial] = serial([&](const CollectiveCall& call) { collectives_->run(call); });
@@ -230,6 +246,7 @@ class Bench {
     if (options_.json) {
       fmt::print("{}\n", bench::JsonLine()
                              .add("layer", layer.name)
+                             .add("operands", std::string(options_.fp8 ? "fp8" : "bf16"))
                              .add("ranks", std::uint64_t{ranks()})
                              .add("rows", std::uint64_t{rows})
                              .add("width", std::uint64_t{layer.width})
@@ -310,6 +327,7 @@ class Bench {
   std::shared_ptr<Communicator> communicator_;
   std::unique_ptr<Communicator> alone_;  ///< of this rank only
   std::shared_ptr<Collectives> collectives_;
+  const DataType operands_;
   kernels::Cublas cublas_;
   std::unique_ptr<perf::Nccl> nccl_;
   bool isWrong_ = false;

@@ -3,7 +3,9 @@
 #include "kernels/fused_gemm.hpp"
 
 #include <algorithm>
+#include <cstdint>
 #include <cstring>
+#include <type_traits>
 #include <vector>
 
 #include "host/bootstrap/group_agreement.hpp"
@@ -24,15 +26,38 @@ namespace {
 
 using SumOfAll = AllReduce<bf16, Sum, AllReduceConfig{.protocol = Protocol::Simple, .pattern = Pattern::TwoShot}>;
 using SumOfSlice = ReduceScatter<bf16, Sum, CollectiveConfig{.protocol = Protocol::Simple}>;
-using Gather = AllGather<bf16, CollectiveConfig{.protocol = Protocol::Simple}>;
+using Gather = AllGather<std::uint8_t, CollectiveConfig{.protocol = Protocol::Simple}>;  // of the bytes of any type
 
-/// input * transpose of weight, row by row; what is beyond its last row is 0. Each element is accumulated in fp32, in
-/// an order that depends on the depth alone, and rounded.
+/// Converts an operand to fp32; exact.
+template <class T>
+struct OperandValues {
+  float operator()(T operand) const { return widen<T>(operand); }
+};
+/// By a table: the conversion of the CUDA toolkit takes 15 times as long on a CPU.
+template <>
+struct OperandValues<f8e4m3> {
+  OperandValues() {
+    for (unsigned bits = 0; bits < 256; ++bits) {
+      values_[bits] = widen<f8e4m3>(arch::bitCast<f8e4m3>(static_cast<std::uint8_t>(bits)));
+    }
+  }
+  float operator()(f8e4m3 operand) const { return values_[arch::bitCast<std::uint8_t>(operand)]; }
+
+ private:
+  float values_[256];
+};
+
+/// input * transpose of weight, of elements T, row by row; what is beyond its last row is 0. Each element is
+/// accumulated in fp32, in an order that depends on the depth alone; with scales it is multiplied by the fp32 product
+/// of that of its row and that of its column: sum * (input scale * weight scale); and it is rounded.
+template <class T>
 class Product {
  public:
-  Product(const bf16* input, std::size_t rows, const FusedGemmCall& call)
+  Product(const T* input, std::size_t rows, const FusedGemmCall& call)
       : input_(input),
-        weight_(static_cast<const bf16*>(call.weight)),
+        weight_(static_cast<const T*>(call.weight)),
+        inputScales_(call.inputScales),
+        weightScales_(call.weightScales),
         rows_(rows),
         width_(call.width),
         depth_(call.depth) {}
@@ -41,7 +66,7 @@ class Product {
     Pack<bf16> pack = fromWord<bf16>(Word128{0, 0});
     std::size_t row = first / width_, column = first % width_;
     for (int i = 0; i < valid && row < rows_; ++i) {
-      pack[i] = narrow<bf16>(dot(input_ + row * depth_, weight_ + column * depth_));
+      pack[i] = narrow<bf16>(element(row, column));
       if (++column == width_) {
         column = 0;
         ++row;
@@ -51,21 +76,29 @@ class Product {
   }
 
  private:
-  float dot(const bf16* a, const bf16* b) const {
+  float element(std::size_t row, std::size_t column) const {
+    const float sum = dot(input_ + row * depth_, weight_ + column * depth_);
+    if constexpr (std::is_same_v<T, f8e4m3>) return sum * (inputScales_[row] * weightScales_[column]);
+    return sum;
+  }
+  float dot(const T* a, const T* b) const {
+    static const OperandValues<T> valueOf{};
     constexpr std::size_t lanes = 16;  // for the compiler's vectors
     float sums[lanes] = {};
     std::size_t k = 0;
     for (; k + lanes <= depth_; k += lanes) {
-      for (std::size_t i = 0; i < lanes; ++i) sums[i] += widen<bf16>(a[k + i]) * widen<bf16>(b[k + i]);
+      for (std::size_t i = 0; i < lanes; ++i) sums[i] += valueOf(a[k + i]) * valueOf(b[k + i]);
     }
-    for (std::size_t i = 0; k < depth_; ++i, ++k) sums[i] += widen<bf16>(a[k]) * widen<bf16>(b[k]);
+    for (std::size_t i = 0; k < depth_; ++i, ++k) sums[i] += valueOf(a[k]) * valueOf(b[k]);
     float sum = 0.0f;
     for (const float each : sums) sum += each;
     return sum;
   }
 
-  const bf16* input_;
-  const bf16* weight_;
+  const T* input_;
+  const T* weight_;
+  const float* inputScales_;   ///< of its rows: fp8 has them
+  const float* weightScales_;  ///< of its columns
   std::size_t rows_, width_, depth_;
 };
 
@@ -74,12 +107,16 @@ std::size_t sliceCount(const FusedGemmCall& call, int ranks, std::size_t columns
   return ceilDivide(call.rows, static_cast<std::size_t>(ranks)) * columns;
 }
 
+// A call without a norm; T: the type of the operands.
+
+template <class T>
 void run(const CollectiveState<SumOfAll>& state, const FusedGemmCall& call) {
   SumOfAll::run(mscclpp::cpu::SerialGrid(), state.args(call.rows * call.width),
-                Product(static_cast<const bf16*>(call.input), call.rows, call),
+                Product<T>(static_cast<const T*>(call.input), call.rows, call),
                 ArraySink<bf16>(static_cast<bf16*>(call.output)));
 }
 
+template <class T>
 void run(const CollectiveState<SumOfSlice>& state, const FusedGemmCall& call) {
   const Team<> team = state.args(0).team;
   const std::size_t present = sliceOf(call, team.rank(), team.size()).size() * call.width;
@@ -88,21 +125,24 @@ void run(const CollectiveState<SumOfSlice>& state, const FusedGemmCall& call) {
     if (first < present) output(first, pack, static_cast<int>(std::min<std::size_t>(valid, present - first)));
   };
   SumOfSlice::run(mscclpp::cpu::SerialGrid(), state.args(sliceCount(call, team.size(), call.width)),
-                  Product(static_cast<const bf16*>(call.input), call.rows, call), sink);
+                  Product<T>(static_cast<const T*>(call.input), call.rows, call), sink);
 }
 
+template <class T>
 void run(const CollectiveState<Gather>& state, const FusedGemmCall& call) {
   const Team<> team = state.args(0).team;
-  const std::size_t present = sliceOf(call, team.rank(), team.size()).size() * call.depth;
+  const std::size_t presentBytes = sliceOf(call, team.rank(), team.size()).size() * call.depth * sizeof(T);
   const std::size_t count = sliceCount(call, team.size(), call.depth);
-  const ArraySource<bf16> input(static_cast<const bf16*>(call.input));
+  const ArraySource<std::uint8_t> input(static_cast<const std::uint8_t*>(call.input));
   const auto source = [&](std::size_t first, int valid) {
-    if (first >= present) return fromWord<bf16>(Word128{0, 0});  // a rank without rows may have no input
-    return input(first, static_cast<int>(std::min<std::size_t>(valid, present - first)));
+    // A rank without rows may have no input.
+    if (first >= presentBytes) return fromWord<std::uint8_t>(Word128{0, 0});
+    return input(first, static_cast<int>(std::min<std::size_t>(valid, presentBytes - first)));
   };
-  std::vector<bf16> gathered(count * static_cast<std::size_t>(team.size()));
-  Gather::run(mscclpp::cpu::SerialGrid(), state.args(count), source, ArraySink<bf16>(gathered.data()));
-  const Product product(gathered.data(), call.rows, call);
+  std::vector<T> gathered(count * static_cast<std::size_t>(team.size()));
+  Gather::run(mscclpp::cpu::SerialGrid(), state.args(count * sizeof(T)), source,
+              ArraySink<std::uint8_t>(reinterpret_cast<std::uint8_t*>(gathered.data())));
+  const Product<T> product(gathered.data(), call.rows, call);
   const ArraySink<bf16> output(static_cast<bf16*>(call.output));
   const std::size_t results = call.rows * call.width;
   for (std::size_t first = 0; first < results; first += packSize<bf16>) {
@@ -139,8 +179,8 @@ void normalise(const RmsNormCall& call) {
   }
 }
 
-/// The calls of a collective C. maxCount: its elements in the longest one.
-template <class C>
+/// The calls of a collective C with operands T. maxCount: the collective's elements in the longest one.
+template <class C, class T>
 class CpuFusedGemm : public FusedGemm {
  public:
   CpuFusedGemm(Communicator& communicator, const GemmLayer& layer, std::size_t maxCount)
@@ -151,14 +191,14 @@ class CpuFusedGemm : public FusedGemm {
     check();
     if (call.rows == 0) return;
     if (!layer_.hasNorm) {
-      kernels::run(state_, call);
+      kernels::run<T>(state_, call);
       return check();
     }
     const Team<> team = state_.args(0).team;
     RmsNormCall norm = normOf(call, layer_, team.rank(), team.size());
     std::vector<bf16> sums(norm.rows * norm.hidden);
     call.output = sums.data();
-    kernels::run(state_, call);
+    kernels::run<T>(state_, call);
     check();
     norm.input = sums.data();
     normalise(norm);
@@ -172,6 +212,19 @@ class CpuFusedGemm : public FusedGemm {
   GemmLayer layer_;
   CollectiveState<C> state_;
 };
+
+/// T: the type of the layer's operands.
+template <class T>
+std::unique_ptr<FusedGemm> makeGemmOf(Communicator& communicator, const GemmLayer& layer) {
+  switch (layer.collective) {
+    case GemmCollective::AllReduce:
+      return std::make_unique<CpuFusedGemm<SumOfAll, T>>(communicator, layer, layer.maxRows * layer.width);
+    case GemmCollective::ReduceScatter:
+      return std::make_unique<CpuFusedGemm<SumOfSlice, T>>(communicator, layer, layer.maxRows * layer.width);
+    default:
+      return std::make_unique<CpuFusedGemm<Gather, T>>(communicator, layer, layer.maxRows * layer.depth * sizeof(T));
+  }
+}
 
 }  // namespace
 
@@ -188,14 +241,8 @@ std::unique_ptr<FusedGemm> cpu::makeFusedGemm(Communicator& communicator, const 
     if (rank == 0) ofRank0 = of;
     requireSameLayer(of, static_cast<int>(rank), ofRank0);
   }
-  switch (layer.collective) {
-    case GemmCollective::AllReduce:
-      return std::make_unique<CpuFusedGemm<SumOfAll>>(communicator, layer, layer.maxRows * layer.width);
-    case GemmCollective::ReduceScatter:
-      return std::make_unique<CpuFusedGemm<SumOfSlice>>(communicator, layer, layer.maxRows * layer.width);
-    default:
-      return std::make_unique<CpuFusedGemm<Gather>>(communicator, layer, layer.maxRows * layer.depth);
-  }
+  return layer.operands == DataType::BFLOAT16 ? makeGemmOf<bf16>(communicator, layer)
+                                              : makeGemmOf<f8e4m3>(communicator, layer);
 }
 
 }  // namespace mscclpp::kernels

@@ -17,10 +17,11 @@
 #include "kernels/cutlass/gemm.hpp"
 #include "kernels/cutlass/gemm_plan.hpp"
 #include "kernels/cutlass/gemm_tiles.hpp"
-#include "kernels/cutlass/staged_matrix.hpp"
+#include "kernels/gpu/staged_matrix.hpp"
 #include "kernels/gpu_budget.hpp"
 #include "mscclpp/fusion/cutlass/all_gather_gemm_kernel.cuh"
 #include "mscclpp/fusion/cutlass/gemm_row_exchange.cuh"
+#include "mscclpp/fusion/cutlass/scaled_product.cuh"
 #include "mscclpp/fusion/cutlass/stock_gemm.cuh"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/collective_state.hpp"
@@ -31,22 +32,42 @@ namespace mscclpp::kernels {
 
 namespace detail {
 
-using CutlassElement = cutlass::bfloat16_t;
+using CutlassElement = cutlass::bfloat16_t;  ///< of products
 
-template <CutlassTile tile, int reservedBytes>
-using CutlassStock =
-    typename StockGemm<tile, CutlassElement, CutlassElement,
-                       cutlass::epilogue::fusion::LinearCombination<CutlassElement, float, void, float>,
-                       reservedBytes>::Type;
+template <DataType operands>
+using CutlassOperand = std::conditional_t<operands == DataType::BFLOAT16, cutlass::bfloat16_t, cutlass::float_e4m3_t>;
 
-template <GemmCollective collective, int ranks, CutlassTile tile>
+/// What the epilogue makes of the accumulators.
+template <CutlassTile tile, DataType operands>
+struct CutlassFusion {
+  using Type = cutlass::epilogue::fusion::LinearCombination<CutlassElement, float, void, float>;
+  template <class Arguments>
+  static void set(Arguments& arguments, const float* /*rowScales*/, const float* /*columnScales*/) {
+    arguments.alpha = 1.0f;
+  }
+};
+template <CutlassTile tile>
+struct CutlassFusion<tile, DataType::FLOAT8_E4M3FN> {
+  using Scaled = ScaledProduct<tile, CutlassElement>;
+  using Type = typename Scaled::Type;
+  template <class Arguments>
+  static void set(Arguments& arguments, const float* rowScales, const float* columnScales) {
+    Scaled::setScales(arguments, rowScales, columnScales);
+  }
+};
+
+template <CutlassTile tile, DataType operands, int reservedBytes>
+using CutlassStock = typename StockGemm<tile, CutlassOperand<operands>, CutlassElement,
+                                        typename CutlassFusion<tile, operands>::Type, reservedBytes>::Type;
+
+template <GemmCollective collective, int ranks, DataType operands, CutlassTile tile>
 struct CutlassKernel {
   static constexpr auto delivery = collective == GemmCollective::AllReduce ? RowDelivery::ToAll : RowDelivery::ToOwner;
-  using Type = GemmRowExchange<CutlassStock<tile, 0>, ranks, delivery>;
+  using Type = GemmRowExchange<CutlassStock<tile, operands, exchangeSharedBytes>, ranks, delivery>;
 };
-template <int ranks, CutlassTile tile>
-struct CutlassKernel<GemmCollective::AllGather, ranks, tile> {
-  using Type = AllGatherGemmKernel<CutlassStock<tile, gatherSharedBytes>, ranks>;
+template <int ranks, DataType operands, CutlassTile tile>
+struct CutlassKernel<GemmCollective::AllGather, ranks, operands, tile> {
+  using Type = AllGatherGemmKernel<CutlassStock<tile, operands, gatherSharedBytes>, ranks>;
 };
 
 inline void require(cutlass::Status status) {
@@ -68,14 +89,15 @@ inline int sizeOf(std::size_t value) {
 
 /// The kernels of a collective, one for each tile, and the state that their calls share. They start in order, never
 /// early: CUTLASS's kernels do not wait for what is before them in the stream.
-template <GemmCollective collective, int ranks>
+template <GemmCollective collective, int ranks, DataType operands>
 class CutlassGemm : public GemmKernel {
-  template <int tile>
-  using Kernel = typename detail::CutlassKernel<collective, ranks, cutlassTiles[cutlassGemmTiles[tile]]>::Type;
-  using Element = detail::CutlassElement;
-  using Scratch = typename Kernel<0>::Scratch;
   static constexpr bool gathers = collective == GemmCollective::AllGather;
-  static constexpr int tiles = cutlassGemmTileCount(gathers);
+  static constexpr CutlassGemmTiles tiles = cutlassGemmTiles(operands, gathers);
+  template <int tile>
+  using Kernel = typename detail::CutlassKernel<collective, ranks, operands, cutlassTiles[tiles.tiles[tile]]>::Type;
+  using Element = detail::CutlassElement;
+  using Operand = detail::CutlassOperand<operands>;
+  using Scratch = typename Kernel<0>::Scratch;
 
   /// What a CollectiveState is for.
   struct Exchange {
@@ -115,7 +137,9 @@ class CutlassGemm : public GemmKernel {
     const Launch launch{place.cutlassBlocks, plan.sendingBlocks, swizzle};
     forEachKernel([&]<int tile>() {
       static_assert(std::is_same_v<Scratch, typename Kernel<tile>::Scratch>);
-      if (cutlassGemmTiles[tile] == plan.tile) enqueue<Kernel<tile>>(call, launch);
+      constexpr int shape = tiles.tiles[tile];
+      using Fusion = detail::CutlassFusion<cutlassTiles[shape], operands>;
+      if (shape == plan.tile) enqueue<Kernel<tile>, Fusion>(call, launch);
     });
   }
   void check() const override { state_.check(); }
@@ -125,7 +149,7 @@ class CutlassGemm : public GemmKernel {
     if constexpr (gathers) {
       return Kernel<0>::scratchFor(maxRows, maxRows, layer.depth);
     } else {
-      return Kernel<0>::scratchFor(maxRows, layer.width);
+      return Kernel<0>::scratchFor(maxRows, roundUp(layer.width, cutlassGemmColumns(tiles)));
     }
   }
 
@@ -134,7 +158,7 @@ class CutlassGemm : public GemmKernel {
     [&]<int... tile>(std::integer_sequence<int, tile...>) {
       (f.template operator()<tile>(), ...);
     }
-    (std::make_integer_sequence<int, tiles>());
+    (std::make_integer_sequence<int, tiles.count>());
   }
 
   /// Loads the kernels, and returns how many of their blocks are resident at once on every rank.
@@ -180,23 +204,30 @@ class CutlassGemm : public GemmKernel {
   struct Launch {
     int blocks, sendingBlocks, swizzle;
   };
-  template <class K>
+  template <class K, class Fusion>
   void enqueue(const FusedGemmCall& call, const Launch& launch) const {
     auto args = state_.args(call.rows);
     const auto slice =
         steppedPart(call.rows, ceilDivide(call.rows, std::size_t{ranks}), static_cast<std::size_t>(args.team.rank()));
     // TMA reads and writes rows that begin at multiples of 16 bytes. Zeros at the end of a row add nothing.
-    constexpr std::size_t unit = 16 / sizeof(Element);
-    const std::size_t width = roundUp(call.width, unit), depth = roundUp(call.depth, unit);
-    const StagedMatrix weight(Staging::Input, call.weight, {call.width, call.depth}, {width, depth}, sizeof(Element),
+    constexpr std::size_t bytes = 16;
+    const std::size_t width = roundUp(call.width, bytes / sizeof(Element));
+    const std::size_t depth = roundUp(call.depth, bytes / sizeof(Operand));
+    const StagedMatrix weight(Staging::Input, call.weight, {call.width, call.depth}, {width, depth}, sizeof(Operand),
                               call.stream);
+    const StagedMatrix rowScales(Staging::Input, call.inputScales, {1, call.rows}, {1, call.rows}, sizeof(float),
+                                 call.stream);
+    const std::size_t scales = call.weightScales != nullptr ? width : call.width;  // there are none: none are copied
+    const StagedMatrix columnScales(Staging::Input, call.weightScales, {1, call.width}, {1, scales}, sizeof(float),
+                                    call.stream);
 
     typename K::Arguments arguments{};
     arguments.mode = cutlass::gemm::GemmUniversalMode::kGemm;
     arguments.problem_shape = {detail::sizeOf(call.rows), detail::sizeOf(width), detail::sizeOf(depth), 1};
-    arguments.mainloop.ptr_B = static_cast<const Element*>(weight.data());
+    arguments.mainloop.ptr_B = static_cast<const Operand*>(weight.data());
     arguments.mainloop.dB = {static_cast<std::int64_t>(depth), cute::Int<1>{}, 0};
-    arguments.epilogue.thread.alpha = 1.0f;
+    Fusion::set(arguments.epilogue.thread, static_cast<const float*>(rowScales.data()),
+                static_cast<const float*>(columnScales.data()));
     arguments.hw_info.sm_count = launch.blocks;
     arguments.hw_info.max_active_clusters =
         launch.blocks / static_cast<int>(cute::size(typename K::DispatchPolicy::ClusterShape{}));
@@ -205,13 +236,13 @@ class CutlassGemm : public GemmKernel {
     if constexpr (gathers) {
       args.scratch.slice = ceilDivide(call.rows, std::size_t{ranks});
       const bool isWhole = args.scratch.slice % cutlassGemmTileRows == 0;
-      if (isWhole && makeMatrix(static_cast<const bf16*>(call.input), slice.size(), depth).isPackAligned()) {
-        arguments.mainloop.ptr_A = static_cast<const Element*>(call.input);
+      if (isWhole && makeMatrix(static_cast<const Operand*>(call.input), slice.size(), depth).isPackAligned()) {
+        arguments.mainloop.ptr_A = static_cast<const Operand*>(call.input);
         arguments.mainloop.dA = {static_cast<std::int64_t>(depth), cute::Int<1>{}, 0};
       } else {
         const std::size_t offset = args.scratch.rowOffset(args.team.rank(), args.team.rank(), 0);
         MSCCLPP_CUDATHROW(cudaMemcpyAsync(args.window.at(args.team.rank(), offset), call.input,
-                                          slice.size() * depth * sizeof(Element), cudaMemcpyDeviceToDevice,
+                                          slice.size() * depth * sizeof(Operand), cudaMemcpyDeviceToDevice,
                                           call.stream));
       }
       arguments.mainloop.gather = args;
@@ -223,9 +254,9 @@ class CutlassGemm : public GemmKernel {
       output.copyBack();
     } else {
       static_assert(K::canSendForOthers, "the kernels must be able to have the sending blocks of planCutlassGemm()");
-      const StagedMatrix input(Staging::Input, call.input, {call.rows, call.depth}, {call.rows, depth}, sizeof(Element),
+      const StagedMatrix input(Staging::Input, call.input, {call.rows, call.depth}, {call.rows, depth}, sizeof(Operand),
                                call.stream);
-      arguments.mainloop.ptr_A = static_cast<const Element*>(input.data());
+      arguments.mainloop.ptr_A = static_cast<const Operand*>(input.data());
       arguments.mainloop.dA = {static_cast<std::int64_t>(depth), cute::Int<1>{}, 0};
       arguments.epilogue.exchange = args;
       const std::size_t rows = collective == GemmCollective::ReduceScatter ? slice.size() : call.rows;
@@ -251,10 +282,10 @@ class CutlassGemm : public GemmKernel {
   CollectiveState<Exchange> state_;
 };
 
-template <GemmCollective collective, int ranks>
+template <GemmCollective collective, int ranks, DataType operands>
 std::unique_ptr<GemmKernel> makeCutlassGemm(Communicator& communicator, const GemmPlace& place, const GemmLayer& layer,
                                             std::size_t maxRows) {
-  return std::make_unique<CutlassGemm<collective, ranks>>(communicator, place, layer, maxRows);
+  return std::make_unique<CutlassGemm<collective, ranks, operands>>(communicator, place, layer, maxRows);
 }
 
 }  // namespace mscclpp::kernels

@@ -18,9 +18,9 @@ using MakeCutlassGemm = std::unique_ptr<GemmKernel> (*)(Communicator& communicat
                                                         const GemmLayer& layer, std::size_t maxRows);
 
 /// Null if the kernels for so many ranks are not compiled.
-MakeCutlassGemm findCutlassGemm(GemmCollective collective, int ranks);
+MakeCutlassGemm findCutlassGemm(GemmCollective collective, int ranks, DataType operands);
 
-template <GemmCollective collective, int ranks>
+template <GemmCollective collective, int ranks, DataType operands>
 std::unique_ptr<GemmKernel> makeCutlassGemm(Communicator& communicator, const GemmPlace& place, const GemmLayer& layer,
                                             std::size_t maxRows);
 

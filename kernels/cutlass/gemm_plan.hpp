@@ -15,7 +15,8 @@ namespace mscclpp::kernels {
 /// no norm.
 inline bool cutlassAccepts(const GemmLayer& layer) {
   constexpr auto most = static_cast<std::size_t>(std::numeric_limits<int>::max());
-  return !layer.hasNorm && layer.width % 8 == 0 && layer.depth % 8 == 0 &&
+  const std::size_t depthUnit = layer.operands == DataType::BFLOAT16 ? 8 : 16;
+  return !layer.hasNorm && layer.width % 8 == 0 && layer.depth % depthUnit == 0 &&
          std::max({layer.maxRows, layer.width, layer.depth}) <= most / 2;
 }
 /// Whether they can serve a call with so many rows: more than one row of tiles, and the slices of a reduce-scatter are
@@ -28,7 +29,7 @@ inline bool cutlassAccepts(const GemmLayer& layer, std::size_t rows, int ranks) 
 
 /// How a call runs in kernels of CUTLASS.
 struct CutlassGemmPlan {
-  int tile;           ///< of cutlassGemmTiles
+  int tile;           ///< of cutlassGemmTiles()
   int sendingBlocks;  ///< blocks that only send (RowExchangeKernel); 0: each block sends what it computes
   double time;        ///< microseconds of what is computed and sent
 };
@@ -66,9 +67,10 @@ inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& 
   const auto plan = [&](int tile) {
     return CutlassGemmPlan{tile, 0, slowedByEachOther(time(tile, blocks), bytes.sent / gemmLinkBytes)};
   };
-  const int wide = cutlassGemmTiles[0], narrow = cutlassGemmTiles[1];
   const bool gathers = layer.collective == GemmCollective::AllGather;
-  const CutlassGemmPlan plain = plan(cutlassGemmTileFor(cutlassGemmTileCount(gathers), m, n, k, blocks));
+  const CutlassGemmTiles tiles = cutlassGemmTiles(layer.operands, gathers);
+  const int wide = tiles.tiles[0], narrow = tiles.tiles[1];
+  const CutlassGemmPlan plain = plan(cutlassGemmTileFor(tiles, m, n, k, blocks));
   if (gathers) return plain;
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
   const double leastGain = reducesToAll ? leastSendingGain : 1;

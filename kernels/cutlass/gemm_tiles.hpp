@@ -2,25 +2,43 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
+#include <numeric>
 
+#include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/fusion/cutlass/tile_choice.hpp"
 
 namespace mscclpp::kernels {
 
-/// The tiles of the compiled kernels of CUTLASS, as indices in cutlassTiles: those for many rows. Reductions have the
-/// first two. All have blocks of as many rows, so that their calls share a scratch.
-inline constexpr int cutlassGemmTiles[] = {0, 2, 4};
-constexpr int cutlassGemmTileCount(bool gathers) {
-  return gathers ? 3 : 2;
-}
-inline constexpr int cutlassGemmTileRows = cutlassTiles[cutlassGemmTiles[0]].rows;
-static_assert(std::ranges::all_of(cutlassGemmTiles,
-                                  [](int tile) { return cutlassTiles[tile].rows == cutlassGemmTileRows; }));
+/// The tiles of the compiled kernels of CUTLASS, as indices in cutlassTiles: those for many rows. All have blocks of as
+/// many rows, so that their calls share a scratch.
+struct CutlassGemmTiles {
+  int tiles[3];
+  int count;
 
-/// The tile of a call, of the first `count` of cutlassGemmTiles, with so many blocks.
-inline int cutlassGemmTileFor(int count, int rows, int width, int depth, int blocks) {
+  constexpr const int* begin() const { return tiles; }
+  constexpr const int* end() const { return tiles + count; }
+};
+/// Reductions of bfloat16 have no use for the tile of 160 columns, which all-gathers have for theirs of 1280.
+constexpr CutlassGemmTiles cutlassGemmTiles(DataType operands, bool gathers) {
+  return operands == DataType::BFLOAT16 ? CutlassGemmTiles{{0, 2, 4}, gathers ? 3 : 2}
+                                        : CutlassGemmTiles{{5, 6, 7}, gathers ? 3 : 2};
+}
+inline constexpr int cutlassGemmTileRows = cutlassTiles[0].rows;
+static_assert(std::ranges::all_of(cutlassTiles,
+                                  [](const CutlassTile& tile) { return tile.rows == cutlassGemmTileRows; }));
+
+/// Of which the columns of a scratch that the calls of these tiles share are a multiple.
+constexpr std::size_t cutlassGemmColumns(const CutlassGemmTiles& tiles) {
+  int columns = 1;
+  for (const int tile : tiles) columns = std::lcm(columns, cutlassTiles[tile].columns);
+  return static_cast<std::size_t>(columns);
+}
+
+/// The tile of a call, of these, with so many blocks.
+inline int cutlassGemmTileFor(const CutlassGemmTiles& tiles, int rows, int width, int depth, int blocks) {
   const auto time = [&](int tile) { return cutlassTime(tile, rows, width, depth, blocks); };
-  return *std::min_element(cutlassGemmTiles, cutlassGemmTiles + count, [&](int a, int b) { return time(a) < time(b); });
+  return *std::min_element(tiles.begin(), tiles.end(), [&](int a, int b) { return time(a) < time(b); });
 }
 
 /// The most rows of tiles between which a kernel with this tile alternates (CUTLASS's swizzle): several share more of

@@ -1,4 +1,4 @@
-// cuBLAS as the baseline of a measurement, loaded at run time: this tool neither requires nor ships it.
+// Matrix multiplications of cuBLAS, which is loaded at run time: the library neither requires nor ships it.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -7,23 +7,41 @@
 #include <memory>
 #include <string>
 
+#include "mscclpp/basic/data_type.hpp"
+
 namespace mscclpp::kernels {
 
-/// Matrix multiplications of bf16, accumulated in fp32, on the current GPU.
+/// Matrix multiplications on the current GPU, accumulated in fp32 and rounded to bf16. Calls must not overlap in time.
 class Cublas {
  public:
-  /// library: a path, or empty to search libcublas.so.13 and .12 on the loader's path. Throws Error if there is none.
-  explicit Cublas(const std::string& library);
+  /// Of fp8: element (r, c) of a product is multiplied by input[r] * weight[c] before it is rounded.
+  struct Scales {
+    const float* input;
+    const float* weight;
+  };
 
-  /// Enqueues output = input * transpose of weight: rows x depth, width x depth, and rows x width, row-major.
+  /// library: a path, or empty to search the loader's path, for bf16 libcublas.so.13 and .12, for fp8 libcublasLt.so.13
+  /// and .12. operands: the type of inputs and weights, BFLOAT16 or FLOAT8_E4M3FN. Throws Error(InvalidUsage) if there
+  /// is no such library, or if it does not multiply fp8 with scales on this GPU: that takes CUDA 12.9 and a Hopper GPU.
+  explicit Cublas(const std::string& library, DataType operands = DataType::BFLOAT16);
+
+  DataType operands() const { return operands_; }
+
+  /// Enqueues output = input * transpose of weight: rows x depth, width x depth, and rows x width, row-major. Throws
+  /// Error if cuBLAS cannot do it.
+  ///
+  /// Of fp8 it takes both scales. The first call with some sizes searches for an algorithm. For a width or depth that
+  /// is not a multiple of 16, and for arrays that are not at multiples of 16 bytes, it allocates memory of the stream
+  /// and copies: a graph of it can have one instance at a time.
   void multiply(const void* input, const void* weight, void* output, std::size_t rows, std::size_t width,
-                std::size_t depth, cudaStream_t stream) const;
+                std::size_t depth, cudaStream_t stream, Scales scales = {}) const;
 
  private:
-  struct Library;
-  std::shared_ptr<Library> library_;
-  std::shared_ptr<void> handle_;
-  std::shared_ptr<void> workspace_;
+  class Bf16;
+  class Fp8;
+  DataType operands_;
+  std::shared_ptr<Bf16> bf16_;  ///< null if the operands are fp8
+  std::shared_ptr<Fp8> fp8_;    ///< null if they are bf16
 };
 
 }  // namespace mscclpp::kernels

@@ -1,10 +1,11 @@
 #include "overlapped_gather.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <exception>
 #include <utility>
 
-#include "mscclpp/basic/element.hpp"
+#include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/basic/partition.hpp"
 
 namespace mscclpp::kernels {
@@ -14,7 +15,8 @@ OverlappedGather::OverlappedGather(Communicator& communicator, std::shared_ptr<c
     : rank_(static_cast<std::size_t>(communicator.bootstrap()->getRank())),
       ranks_(static_cast<std::size_t>(communicator.bootstrap()->getNranks())),
       cublas_(std::move(cublas)),
-      gathered_(communicator, maxRows / ranks_ * (ranks_ - 1) * depth * sizeof(bf16), DeviceType::GPU),
+      elementBytes_(sizeOf(cublas_->operands())),
+      gathered_(communicator, maxRows / ranks_ * (ranks_ - 1) * depth * elementBytes_, DeviceType::GPU),
       pipeline_(communicator, "FusedGemm") {}
 
 void OverlappedGather::run(const FusedGemmCall& call, std::size_t parts) {
@@ -24,17 +26,20 @@ void OverlappedGather::run(const FusedGemmCall& call, std::size_t parts) {
   const std::size_t peers = ranks_ - 1, steps = peers * parts;
   const auto distanceOf = [&](std::size_t step) { return 1 + step % peers; };
   const auto partOf = [&](std::size_t step) { return evenPart(own, parts, step / peers); };
-  const std::size_t rowBytes = call.depth * sizeof(bf16);
+  const std::size_t rowBytes = call.depth * elementBytes_;
   // Of the rows that a rank has gathered, the first one from another rank.
   const auto firstRow = [&](std::size_t rank, std::size_t from) { return (from < rank ? from : from - 1) * own; };
   // rows: of `rank`.
-  const auto multiply = [&](const bf16* input, std::size_t rank, Range rows) {
-    auto* const output = static_cast<bf16*>(call.output) + (rank * own + rows.begin) * call.width;
-    if (rows.size() > 0)
-      cublas_->multiply(input, call.weight, output, rows.size(), call.width, call.depth, call.stream);
+  const auto multiply = [&](const std::byte* input, std::size_t rank, Range rows) {
+    if (rows.size() == 0) return;
+    const std::size_t first = rank * own + rows.begin;
+    auto* const output = static_cast<std::byte*>(call.output) + first * call.width * sizeOf(DataType::BFLOAT16);
+    Cublas::Scales scales{};
+    if (call.inputScales != nullptr) scales = {call.inputScales + first, call.weightScales};
+    cublas_->multiply(input, call.weight, output, rows.size(), call.width, call.depth, call.stream, scales);
   };
-  const auto* const input = static_cast<const bf16*>(call.input);
-  const auto* const gathered = static_cast<const bf16*>(gathered_.local());
+  const auto* const input = static_cast<const std::byte*>(call.input);
+  const auto* const gathered = static_cast<const std::byte*>(gathered_.local());
   std::size_t sent = 0;
   const auto sendUntil = [&](std::size_t end) {
     for (; sent < std::min(end, steps); ++sent) {
@@ -42,7 +47,7 @@ void OverlappedGather::run(const FusedGemmCall& call, std::size_t parts) {
       const std::size_t to = (rank_ + distanceOf(sent)) % ranks_;
       const std::size_t offset = firstRow(to, rank_) + rows.begin;
       if (rows.size() > 0) {
-        pipeline_.copy(gathered_.window().at(static_cast<int>(to), offset * rowBytes), input + rows.begin * call.depth,
+        pipeline_.copy(gathered_.window().at(static_cast<int>(to), offset * rowBytes), input + rows.begin * rowBytes,
                        rows.size() * rowBytes);
       }
       pipeline_.endStep();
@@ -58,7 +63,7 @@ void OverlappedGather::run(const FusedGemmCall& call, std::size_t parts) {
       pipeline_.wait(step);
       const std::size_t from = (rank_ + ranks_ - distanceOf(step)) % ranks_;
       const Range rows = partOf(step);
-      multiply(gathered + (firstRow(rank_, from) + rows.begin) * call.depth, from, rows);
+      multiply(gathered + (firstRow(rank_, from) + rows.begin) * rowBytes, from, rows);
     }
   } catch (...) {
     // The other ranks wait for all steps. A capture must not end with a stream that has left it, nor the caller change

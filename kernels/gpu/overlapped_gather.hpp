@@ -16,8 +16,8 @@ namespace mscclpp::kernels {
 /// but the GEMM is in parts: one of this rank's rows, and for each other rank as many as its rows are copied in.
 class OverlappedGather {
  public:
-  /// Collective: with the same sizes on all ranks, for calls of up to maxRows rows. Throws what CopyPipeline and
-  /// SymmetricMemory throw.
+  /// Collective: with the same sizes on all ranks, for calls of up to maxRows rows, of cublas's operands. Throws what
+  /// CopyPipeline and SymmetricMemory throw.
   OverlappedGather(Communicator& communicator, std::shared_ptr<const Cublas> cublas, std::size_t maxRows,
                    std::size_t depth);
 
@@ -30,6 +30,7 @@ class OverlappedGather {
  private:
   std::size_t rank_, ranks_;
   std::shared_ptr<const Cublas> cublas_;
+  std::size_t elementBytes_;  ///< of the operands
   SymmetricMemory gathered_;  ///< the rows of the other ranks, in rank order
   CopyPipeline pipeline_;
 };

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "mscclpp/basic/element.hpp"
+#include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"
 
@@ -12,9 +12,9 @@ std::unique_ptr<SerialGemm> SerialGemm::make(std::shared_ptr<Collectives> collec
                                              int ranks) {
   std::shared_ptr<const Cublas> cublas;
   try {
-    cublas = std::make_shared<const Cublas>("");
+    cublas = std::make_shared<const Cublas>("", layer.operands);
   } catch (const Error& error) {
-    if (error.getErrorCode() == ErrorCode::InvalidUsage) return nullptr;  // there is none
+    if (error.getErrorCode() == ErrorCode::InvalidUsage) return nullptr;  // there is none for them
     throw;
   }
   return std::unique_ptr<SerialGemm>(new SerialGemm(std::move(cublas), std::move(collectives), layer, ranks));
@@ -29,16 +29,19 @@ SerialGemm::SerialGemm(std::shared_ptr<const Cublas> cublas, std::shared_ptr<Col
 
 void SerialGemm::allocate(std::size_t rows) {
   if (rows == 0 || (layer_.collective == GemmCollective::AllReduce && !layer_.hasNorm)) return;
-  const std::size_t columns = layer_.collective == GemmCollective::AllGather ? layer_.depth : layer_.width;
+  const bool gathers = layer_.collective == GemmCollective::AllGather;
+  const std::size_t rowBytes =
+      gathers ? layer_.depth * sizeOf(layer_.operands) : layer_.width * sizeOf(DataType::BFLOAT16);
   void* memory = nullptr;
-  MSCCLPP_CUDATHROW(cudaMalloc(&memory, rows * columns * sizeof(bf16)));
+  MSCCLPP_CUDATHROW(cudaMalloc(&memory, rows * rowBytes));
   between_ = {memory, [](void* allocated) { cudaFree(allocated); }};
 }
 
 void SerialGemm::run(const FusedGemmCall& call) const {
   CollectiveCall collective{.type = DataType::BFLOAT16, .reduction = ReduceOp::SUM, .stream = call.stream};
   const auto multiply = [&](const void* input, void* output) {
-    cublas_->multiply(input, call.weight, output, call.rows, call.width, call.depth, call.stream);
+    cublas_->multiply(input, call.weight, output, call.rows, call.width, call.depth, call.stream,
+                      {call.inputScales, call.weightScales});
   };
   switch (layer_.collective) {
     case GemmCollective::AllReduce:
@@ -66,6 +69,7 @@ void SerialGemm::run(const FusedGemmCall& call) const {
       break;
     case GemmCollective::AllGather:
       collective.collective = CollectiveType::AllGather;
+      collective.type = layer_.operands;
       collective.input = call.input;
       collective.output = between_.get();
       collective.count = call.rows / ranks_ * layer_.depth;

@@ -12,7 +12,7 @@ namespace mscclpp::kernels {
 
 class SerialGemm {
  public:
-  /// Null where cuBLAS is not found.
+  /// Null where no cuBLAS is found that multiplies the operands.
   static std::unique_ptr<SerialGemm> make(std::shared_ptr<Collectives> collectives, const GemmLayer& layer, int ranks);
 
   /// Before the first call: allocates what lies between the two kernels of calls of up to so many rows.

@@ -143,20 +143,27 @@ def require_writable(array: Array) -> None:
         raise InvalidUsage("out is read-only: pass an array that can be written")
 
 
-def empty_like(array: Array, shape: tuple[int, ...]) -> Array:
-    """A new array of the same library, type and device. Raises InvalidUsage where that library is not known."""
+def empty_like(array: Array, shape: tuple[int, ...], dtype: DataType | None = None) -> Array:
+    """A new array of the same library and device, and of the same type or of `dtype`, where torch or ml_dtypes has it.
+
+    Raises InvalidUsage where that library is not known.
+    """
     owner, kind = array.owner, array.kind
+    if kind not in ("torch", "numpy", "cupy"):
+        raise InvalidUsage(f"cannot make a result for a {type(owner).__name__}: pass out=")
+    if dtype is None or dtype is array.dtype:
+        dtype, element = array.dtype, owner.dtype
+    else:
+        element = getattr(sys.modules["torch" if kind == "torch" else "ml_dtypes"], dtype.name)
     if kind == "torch":
-        result = owner.new_empty(shape)
+        result = owner.new_empty(shape, dtype=element)
         address = result.data_ptr()
     elif kind == "numpy":
-        result = sys.modules[kind].empty(shape, owner.dtype)
+        result = sys.modules[kind].empty(shape, element)
         address = buffer_address(result)
-    elif kind == "cupy":
-        return view(sys.modules[kind].empty(shape, owner.dtype))
     else:
-        raise InvalidUsage(f"cannot make a result for a {type(owner).__name__}: pass out=")
-    return Array(result, kind, address, shape, math.prod(shape), array.dtype, array.device_type, array.device_id,
+        return view(sys.modules[kind].empty(shape, element))
+    return Array(result, kind, address, shape, math.prod(shape), dtype, array.device_type, array.device_id,
                  True, True)  # fmt: skip
 
 

@@ -14,29 +14,36 @@ namespace {
 constexpr std::size_t fewestRows = 64;  // scratch for fewer is not worth another set-up
 
 void runGemm(FusedGemms& self, GemmCollective collective, std::uintptr_t input, std::uintptr_t weight,
-             std::uintptr_t output, std::size_t rows, std::size_t width, std::size_t depth, std::uintptr_t stream) {
-  self.run(collective, {.input = toPointer(input),
-                        .weight = toPointer(weight),
-                        .output = toPointer(output),
-                        .rows = rows,
-                        .stream = static_cast<CUstream_st*>(toPointer(stream)),
-                        .width = width,
-                        .depth = depth});
+             std::uintptr_t output, std::size_t rows, std::size_t width, std::size_t depth, std::uintptr_t stream,
+             DataType operands, std::uintptr_t inputScales, std::uintptr_t weightScales) {
+  self.run(collective,
+           {.input = toPointer(input),
+            .weight = toPointer(weight),
+            .output = toPointer(output),
+            .rows = rows,
+            .stream = static_cast<CUstream_st*>(toPointer(stream)),
+            .width = width,
+            .depth = depth,
+            .inputScales = static_cast<const float*>(toPointer(inputScales)),
+            .weightScales = static_cast<const float*>(toPointer(weightScales))},
+           operands);
 }
 
 }  // namespace
 
-void FusedGemms::run(GemmCollective collective, const FusedGemmCall& call) {
+void FusedGemms::run(GemmCollective collective, const FusedGemmCall& call, DataType operands) {
   if (call.rows == 0) return;
   const bool hasNorm = call.norm != nullptr;
-  auto& bySize = gemms_[{collective, collective == GemmCollective::AllGather ? call.depth : call.width, hasNorm}];
+  const std::size_t columns = collective == GemmCollective::AllGather ? call.depth : call.width;
+  auto& bySize = gemms_[{collective, operands, columns, hasNorm}];
   auto found = bySize.lower_bound(call.rows);
   if (found == bySize.end()) {
     const GemmLayer layer{.collective = collective,
                           .maxRows = std::bit_ceil(std::max(call.rows, fewestRows)),
                           .width = call.width,
                           .depth = call.depth,
-                          .hasNorm = hasNorm};
+                          .hasNorm = hasNorm,
+                          .operands = operands};
     found = bySize.emplace(layer.maxRows, makeFusedGemm(*communicator_, layer, deviceType_, collectives_)).first;
   }
   found->second->check();
@@ -56,7 +63,7 @@ void bindFusedGemms(nb::module_& module) {
       .value("all_gather", GemmCollective::AllGather, "The inputs are slices of the rows, which all ranks multiply.");
   nb::class_<FusedGemms>(
       module, "FusedGemms",
-      "Matrix multiplications of bfloat16 with a collective inside, of one group and kind of device; "
+      "Matrix multiplications of bfloat16 or fp8 with a collective inside, of one group and kind of device; "
       "CommGroup has them on arrays.")
       .def(
           nb::new_([](std::shared_ptr<Communicator> communicator, DeviceType deviceType,
@@ -68,10 +75,13 @@ void bindFusedGemms(nb::module_& module) {
           "estimates that to be faster.")
       .def(
           "run", &runGemm, "collective"_a, "input"_a, "weight"_a, "output"_a, "rows"_a, "width"_a, "depth"_a,
-          "stream"_a = 0, Unlocked(),
+          "stream"_a = 0, "operands"_a = DataType::BFLOAT16, "input_scales"_a = 0, "weight_scales"_a = 0, Unlocked(),
           "Performs a call; on GPUs enqueues it. Called by all ranks, in the same order. Arrays are addresses of "
           "row-major matrices: input rows x depth, weight width x depth, output rows x width. rows: of all ranks; with "
-          "all_gather the input, and with reduce_scatter the output, has this rank's slice of them.")
+          "all_gather the input, and with reduce_scatter the output, has this rank's slice of them. operands: the type "
+          "of input and weight, bfloat16 or float8_e4m3fn; the output is bfloat16. With float8_e4m3fn element (r, c) "
+          "of the product is multiplied by input_scales[r] * weight_scales[c], arrays of float32; all_gather: "
+          "input_scales are those of the rows of all ranks.")
       .def("check", &FusedGemms::check, Unlocked(),
            "Raises RemoteError, Timeout or Aborted if a wait of an earlier call failed; on GPUs synchronise the stream "
            "before.");

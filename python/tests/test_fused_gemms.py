@@ -1,35 +1,47 @@
 """Matrix multiplications with communication inside on CPU ranks, as methods of a group and as operators of PyTorch."""
 
+import functools
+
 import mscclpp
 import pytest
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("mscclpp.torch", exc_type=ImportError)
 
-from gemm_reference import operand, product, require_close  # noqa: E402
+from gemm_reference import operand, product, require_close, scales_of  # noqa: E402
 from rank_threads import run_threads, single_rank  # noqa: E402
 from test_torch_ops import quantised_reference  # noqa: E402
 
 NAMES = ("gemm_all_reduce", "gemm_reduce_scatter", "all_gather_gemm")
+FP8, FP8_TYPE = torch.float8_e4m3fn, mscclpp.DataType.float8_e4m3fn
+TYPES = (torch.bfloat16, FP8)
 # Parts of rows (of a rank, where they are divided), width, depth. The second row shares the scratch of the first, the
 # fourth one needs more.
 SHAPES = ((3, 24, 16), (1, 24, 40), (2, 7, 33), (90, 24, 16))
 
 
-def operands(comm, name, rows, width, depth):
-    """(input, weight) of each rank."""
-    count = rows if name == "all_gather_gemm" else rows * comm.nranks
-    return [(operand(count, depth, rank), operand(width, depth, rank + 100)) for rank in range(comm.nranks)]
+def operands(comm, name, rows, width, depth, dtype=torch.bfloat16):
+    """(input, weight, scales) of each rank. scales: arguments, none with bfloat16; all_gather_gemm: for all rows."""
+    gathers = name == "all_gather_gemm"
+    count = rows if gathers else rows * comm.nranks
+    each = []
+    for rank in range(comm.nranks):
+        scales = {}
+        if dtype == FP8:
+            scales["input_scales"] = scales_of(rows * comm.nranks, 200 if gathers else 200 + rank)
+            scales["weight_scales"] = scales_of(width, rank + 300)
+        each.append((operand(count, depth, rank, dtype), operand(width, depth, rank + 100, dtype), scales))
+    return each
 
 
-def check_values(comm, name, call, rows, width, depth):
-    each = operands(comm, name, rows, width, depth)
-    input, weight = each[comm.my_rank]
-    result = call(input, weight)
+def check_values(comm, name, call, rows, width, depth, dtype):
+    each = operands(comm, name, rows, width, depth, dtype)
+    input, weight, scales = each[comm.my_rank]
+    result = call(input, weight, **scales)
     if name == "all_gather_gemm":
-        require_close(result, [product(torch.cat([other for other, _ in each]), weight)])
+        require_close(result, [product(torch.cat([other for other, _, _ in each]), weight, **scales)])
         return
-    products = [product(*pair) for pair in each]
+    products = [product(a, b, **factors) for a, b, factors in each]
     if name == "gemm_reduce_scatter":
         part = slice(rows * comm.my_rank, rows * (comm.my_rank + 1))
         products = [(exact[part], bound[part]) for exact, bound in products]
@@ -39,44 +51,115 @@ def check_values(comm, name, call, rows, width, depth):
         assert (bits == bits[0]).all()  # the same on all ranks
 
 
+def check_errors(wrong):
+    """Whether the calls raise errors with these sentences."""
+    for sentence, call in wrong.items():
+        with pytest.raises(mscclpp.InvalidUsage) as caught:
+            call()
+        assert sentence in str(caught.value), (sentence, caught.value)
+
+
+def check_scales(comm, name, call):
+    """The shapes of scales, and errors. `call` takes input and weight, and the scales by name."""
+    input, weight, scales = operands(comm, name, 2, 24, 16, FP8)[comm.my_rank]
+    inputs, weights = scales.values()
+    rows = len(inputs)
+
+    def scaled(input_scales, weight_scales=weights, input=input):
+        return call(input, weight, input_scales=input_scales, weight_scales=weight_scales)
+
+    wanted = scaled(inputs)
+    assert torch.equal(scaled(inputs[:, None], weights[:, None]), wanted)
+    assert torch.equal(scaled(inputs[:, None], weights[None]), wanted)
+    assert torch.equal(scaled(inputs[:, None, None], input=input[:, None]), wanted[:, None])
+    plain = input.bfloat16(), weight.bfloat16()
+    whose = "the inputs of all ranks, as all_gather" if name == "all_gather_gemm" else "input, repeated"
+    check_errors(
+        {
+            "float8_e4m3fn need scales: pass input_scales and weight_scales": lambda: call(input, weight),
+            "operands of float8_e4m3fn need scales": lambda: scaled(inputs, None),
+            "operands of bfloat16 have no scales: leave": lambda: call(*plain, **scales),
+            "operands of bfloat16 have no scales": lambda: call(*plain, weight_scales=weights),
+            f"input_scales have shape (1,): pass ({rows},), one for each row of {whose}": lambda: scaled(inputs[:1]),
+            f"input_scales have shape (1, {rows})": lambda: scaled(inputs[None]),
+            "weight_scales have shape (23,): pass (24,), one for each row of weight": lambda: scaled(
+                inputs, weights[1:]
+            ),
+            "input_scales are not float32: convert": lambda: scaled(inputs.double()),
+            "weight_scales are not float32: convert": lambda: scaled(inputs, weights.bfloat16()),
+        }
+    )
+
+
 def check_numpy(comm):
     ml_dtypes = pytest.importorskip("ml_dtypes")
     for name in NAMES:
-        input, weight = operands(comm, name, 4, 24, 16)[comm.my_rank]
-        wanted = getattr(comm, name)(input, weight)
-        arrays = [tensor.float().numpy().astype(ml_dtypes.bfloat16) for tensor in (input, weight)]
-        found = getattr(comm, name)(*arrays)
-        assert found.dtype == ml_dtypes.bfloat16 and found.shape == tuple(wanted.shape)
-        assert torch.equal(torch.from_numpy(found.astype("float32")), wanted.float())
+        for dtype, numpy_type in zip(TYPES, (ml_dtypes.bfloat16, ml_dtypes.float8_e4m3fn)):
+            input, weight, scales = operands(comm, name, 4, 24, 16, dtype)[comm.my_rank]
+            wanted = getattr(comm, name)(input, weight, **scales)
+            arrays = [tensor.view(torch.uint8).numpy().view(numpy_type) for tensor in (input, weight)]
+            found = getattr(comm, name)(*arrays, **{key: value.numpy() for key, value in scales.items()})
+            assert found.dtype == ml_dtypes.bfloat16 and found.shape == tuple(wanted.shape)
+            assert torch.equal(torch.from_numpy(found.astype("float32")), wanted.float())
+
+
+def check_addresses(comm):
+    input, weight, scales = operands(comm, "gemm_all_reduce", 2, 24, 16, FP8)[comm.my_rank]
+    wanted = comm.gemm_all_reduce(input, weight, **scales)
+    found = torch.zeros_like(wanted)
+    arguments = [each.data_ptr() for each in (input, weight, found)] + [len(input), 24, 16]
+    gemms, collective = comm.fused_gemms(mscclpp.DeviceType.CPU), mscclpp.GemmCollective.all_reduce
+    addresses = {key: each.data_ptr() for key, each in scales.items()}
+    gemms.run(collective, *arguments, 0, FP8_TYPE, **addresses)
+    assert torch.equal(found, wanted)
+    check_errors(
+        {
+            "weightScales": lambda: gemms.run(collective, *arguments, 0, FP8_TYPE, addresses["input_scales"]),
+            "scales of a layer of bfloat16": lambda: gemms.run(collective, *arguments, **addresses),
+            "FLOAT8_E4M3FN": lambda: gemms.run(collective, *arguments, operands=mscclpp.DataType.float32),
+        }
+    )
 
 
 def check_arrays(comm):
     for name in NAMES:
         call = getattr(comm, name)
-        for shape in SHAPES:
-            check_values(comm, name, call, *shape)
-        input, weight = operands(comm, name, 2, 24, 16)[comm.my_rank]
-        wanted = call(input, weight)
-        out = torch.full_like(wanted, 7)
-        assert call(input, weight, out=out) is out and torch.equal(out, wanted)
-        deeper = input.reshape(-1, 1, 16)  # more dimensions
-        assert torch.equal(call(deeper, weight).squeeze(1), wanted)
-        assert call(input[:0], weight).shape == (0, 24)
-        for sentence, wrong in {
-            "and weight (24, 15)": lambda: call(input, weight[:, 1:].contiguous()),
-            "and weight (16,)": lambda: call(input, weight[0]),
-            "at least one element": lambda: call(input, weight[:0]),
-            "input has elements of float32": lambda: call(input.float(), weight),
-            "weight has elements of float16": lambda: call(input, weight.half()),
-            "out has shape": lambda: call(input, weight, out=torch.empty(1, 24).bfloat16()),
-            "input is not contiguous": lambda: call(input.t(), weight),
-        }.items():
-            with pytest.raises(mscclpp.InvalidUsage) as caught:
-                wrong()
-            assert sentence in str(caught.value), (sentence, caught.value)
+        for dtype in TYPES:
+            for shape in SHAPES:
+                check_values(comm, name, call, *shape, dtype)
+            input, weight, scales = operands(comm, name, 2, 24, 16, dtype)[comm.my_rank]
+            wanted = call(input, weight, **scales)
+            out = torch.full_like(wanted, 7)
+            assert call(input, weight, out=out, **scales) is out and torch.equal(out, wanted)
+            deeper = input.reshape(-1, 1, 16)  # more dimensions
+            assert torch.equal(call(deeper, weight, **scales).squeeze(1), wanted)
+            if dtype == FP8:
+                scales["input_scales"] = scales["input_scales"][:0]
+            nothing = call(input[:0], weight, **scales)
+            assert nothing.shape == (0, 24) and nothing.dtype == torch.bfloat16
+        check_scales(comm, name, call)
+        eight_bits, one = (input, weight, None, None), torch.ones(1)
+        input, weight, _ = operands(comm, name, 2, 24, 16)[comm.my_rank]
+        check_errors(
+            {
+                "and weight (24, 15)": lambda: call(input, weight[:, 1:].contiguous()),
+                "and weight (16,)": lambda: call(input, weight[0]),
+                "at least one element": lambda: call(input, weight[:0]),
+                "input has elements of float32": lambda: call(input.float(), weight),
+                "input has elements of float8_e5m2": lambda: call(input.to(torch.float8_e5m2), weight),
+                "weight has elements of float16": lambda: call(input, weight.half()),
+                "weight has elements of float8_e4m3fn, and input of bfloat16": lambda: call(input, weight.to(FP8)),
+                "out has shape": lambda: call(input, weight, out=torch.empty(1, 24).bfloat16()),
+                "out has elements of float32": lambda: call(input, weight, out=wanted.float()),
+                "input is not contiguous": lambda: call(input.t(), weight),
+                "input_scales is not contiguous": lambda: call(*eight_bits, one.expand(2 * comm.nranks), one),
+                "input_scales is on device meta: move it": lambda: call(*eight_bits, one.to("meta"), one),
+            }
+        )
     if comm.nranks > 1:
         with pytest.raises(mscclpp.InvalidUsage, match="is not divisible by the"):
             comm.gemm_reduce_scatter(operand(1, 16, 0), operand(24, 16, 0))
+    check_addresses(comm)
     comm.fused_gemms(mscclpp.DeviceType.CPU).check()
 
 
@@ -118,34 +201,46 @@ def test_a_rank_that_does_not_call():
     assert "rank 1" in first and second == first
 
 
+def check_registered(operator, arguments, scales):
+    """What compilers know of an operator: its schema, and the shapes and types of its results."""
+    tests = ("test_autograd_registration", "test_faketensor", "test_aot_dispatch_dynamic")
+    if not scales:  # it compares arguments by a function that PyTorch does not have for fp8
+        tests += ("test_schema",)
+    torch.library.opcheck(operator.default, arguments, scales, test_utils=tests)
+
+
 def check_operators(comm, group):
     for name in NAMES:
         operator = getattr(torch.ops.mscclpp, name)
-        for shape in SHAPES:
-            check_values(comm, name, lambda input, weight: operator(input, weight, group), *shape)
-        input, weight = operands(comm, name, 2, 24, 16)[comm.my_rank]
-        wanted = operator(input, weight, group)
-        assert torch.equal(wanted, getattr(comm, name)(input, weight))
-        strided = input.t().contiguous().t(), weight.t().contiguous().t()
-        assert torch.equal(operator(*strided, group), wanted)
-        deeper = operator(input.reshape(-1, 1, 16), weight, group)
-        assert torch.equal(deeper, wanted.reshape(-1, 1, 24))
-        for sentence, wrong in {
-            "and weight (24, 15)": lambda: operator(input, weight[:, 1:], group),
-            "not bfloat16": lambda: operator(input.float(), weight.float(), group),
-            "weight and input have different element types": lambda: operator(input, weight.half(), group),
-            "no elements": lambda: operator(input, weight[:0], group),
-            "no group is registered": lambda: operator(input, weight, "none"),
-        }.items():
-            with pytest.raises(mscclpp.InvalidUsage) as caught:
-                wrong()
-            assert sentence in str(caught.value), (sentence, caught.value)
-        torch.library.opcheck(operator.default, (input, weight, group))
+        call = functools.partial(operator, group=group)
+        for dtype in TYPES:
+            for shape in SHAPES:
+                check_values(comm, name, call, *shape, dtype)
+            input, weight, scales = operands(comm, name, 2, 24, 16, dtype)[comm.my_rank]
+            wanted = call(input, weight, **scales)
+            assert torch.equal(wanted, getattr(comm, name)(input, weight, **scales))
+            strided = input.t().contiguous().t(), weight.t().contiguous().t()
+            strided_scales = {key: each.repeat_interleave(2)[::2] for key, each in scales.items()}
+            assert torch.equal(call(*strided, **strided_scales), wanted)
+            deeper = call(input.reshape(-1, 1, 16), weight, **scales)
+            assert torch.equal(deeper, wanted.reshape(-1, 1, 24))
+            check_registered(operator, (input, weight, group), scales)
+        check_scales(comm, name, call)
+        input, weight, _ = operands(comm, name, 2, 24, 16)[comm.my_rank]
+        check_errors(
+            {
+                "and weight (24, 15)": lambda: operator(input, weight[:, 1:], group),
+                "neither bfloat16 nor float8_e4m3fn": lambda: operator(input.float(), weight.float(), group),
+                "weight and input have different element types": lambda: operator(input, weight.to(FP8), group),
+                "no elements": lambda: operator(input, weight[:0], group),
+                "no group is registered": lambda: operator(input, weight, "none"),
+            }
+        )
     with pytest.raises(mscclpp.InvalidUsage, match="is not divisible by the"):
         torch.ops.mscclpp.gemm_reduce_scatter(operand(1, 16, 0), operand(24, 16, 0), group)
 
 
-def check_norms(comm, group):
+def check_norms(comm, group, dtype):
     """Residual, norm and quantisation of the sums that the operators without them give."""
     for name in ("gemm_all_reduce", "gemm_reduce_scatter"):
         sum_of = getattr(torch.ops.mscclpp, name)
@@ -153,12 +248,12 @@ def check_norms(comm, group):
         quantised_of = getattr(torch.ops.mscclpp, f"{name}_rms_norm_quantised")
         gain = operand(1, 144, 7)[0]
         for rows in (1, 3, 0):
-            input, weight = operands(comm, name, rows, 144, 24)[comm.my_rank]
-            sums = sum_of(input, weight, group)
+            input, weight, scales = operands(comm, name, rows, 144, 24, dtype)[comm.my_rank]
+            sums = sum_of(input, weight, group, **scales)
             residual = operand(*sums.shape, 8 if name == "gemm_all_reduce" else 8 + comm.my_rank)
             for added in (residual, None):
                 arguments = (input, weight, added, gain, group)
-                normalised, new_residual = norm_of(*arguments, 1e-5)
+                normalised, new_residual = norm_of(*arguments, 1e-5, **scales)
                 h = sums if added is None else (sums.float() + added.float()).bfloat16()
                 assert torch.equal(new_residual, h)
                 wanted = h.double() * (h.double().square().mean(-1, keepdim=True) + 1e-5).rsqrt() * gain.double()
@@ -166,50 +261,69 @@ def check_norms(comm, group):
                 assert ((normalised.double() - wanted).abs() <= wanted.abs() * 2**-8 * 1.01).all()
                 for quantisation in ("fp8_static", "fp8_per_row", "fp8_per_group", "int8_per_row"):
                     scale = torch.tensor([0.003]) if quantisation == "fp8_static" else None
-                    found = quantised_of(*arguments, quantisation, scale, 1e-5)
+                    found = quantised_of(*arguments, quantisation, scale, 1e-5, **scales)
                     expected = (*quantised_reference(normalised, quantisation, scale), h)
                     for each, exact in zip(found, expected):
                         assert each.dtype == exact.dtype and each.shape == exact.shape, (quantisation, each.shape)
                         assert torch.equal(each.view(torch.uint8), exact.view(torch.uint8)), quantisation
-        input, weight = operands(comm, name, 2, 144, 24)[comm.my_rank]
-        residual = torch.ones_like(sum_of(input, weight, group))
+        input, weight, scales = operands(comm, name, 2, 144, 24, dtype)[comm.my_rank]
+        residual = torch.ones_like(sum_of(input, weight, group, **scales))
         strided = torch.empty(145).bfloat16()[1:].copy_(gain)
-        first, _ = norm_of(input, weight, residual, gain, group)
-        assert torch.equal(norm_of(input, weight, residual, strided, group)[0], first)
-        for sentence, wrong in {
-            "norm_weight has shape (143,): pass (144,)": lambda: norm_of(input, weight, None, gain[1:], group),
-            "residual has shape (144,)": lambda: norm_of(input, weight, residual[0], gain, group),
-            "norm_weight and input have different": lambda: norm_of(input, weight, None, gain.half(), group),
-            "width 136": lambda: norm_of(input, weight[:136], None, gain[:136], group),
-            "no quantisation 'fp4'": lambda: quantised_of(input, weight, None, gain, group, "fp4"),
-            "pass scale, a tensor": lambda: quantised_of(input, weight, None, gain, group, "fp8_static"),
-        }.items():
-            with pytest.raises(mscclpp.InvalidUsage) as caught:
-                wrong()
-            assert sentence in str(caught.value), (sentence, caught.value)
-        torch.library.opcheck(norm_of.default, (input, weight, residual, gain, group))
-        torch.library.opcheck(quantised_of.default, (input, weight, None, gain, group, "fp8_per_group"))
+        first, _ = norm_of(input, weight, residual, gain, group, **scales)
+        assert torch.equal(norm_of(input, weight, residual, strided, group, **scales)[0], first)
+
+        def call(added, norm_weight, *quantisation, columns=144):
+            operator = quantised_of if quantisation else norm_of
+            cut = {key: each[:columns] for key, each in scales.items()}
+            return operator(input, weight[:columns], added, norm_weight, group, *quantisation, **cut)
+
+        check_errors(
+            {
+                "norm_weight has shape (143,): pass (144,)": lambda: call(None, gain[1:]),
+                "residual has shape (144,)": lambda: call(residual[0], gain),
+                "norm_weight is not bfloat16": lambda: call(None, gain.half()),
+                "residual is not bfloat16": lambda: call(residual.to(FP8), gain),
+                "width 136": lambda: call(None, gain[:136], columns=136),
+                "no quantisation 'fp4'": lambda: call(None, gain, "fp4"),
+                "pass scale, a tensor": lambda: call(None, gain, "fp8_static"),
+            }
+        )
+        if dtype == FP8:
+            check_errors({"need scales": lambda: norm_of(input, weight, residual, gain, group)})
+        check_registered(norm_of, (input, weight, residual, gain, group), scales)
+        check_registered(quantised_of, (input, weight, None, gain, group, "fp8_per_group"), scales)
 
 
 def check_compiled(comm, group):
     """A layer of a transformer with sequence parallelism, in one graph."""
     ops = torch.ops.mscclpp
 
-    def layer(x, up, down):
+    def quantised(tensor):
+        scales = tensor.float().abs().amax(-1, keepdim=True).clamp(min=1e-6) / 448
+        return (tensor / scales).to(FP8), scales
+
+    def layer(x, up, down, dtype):
+        if dtype == FP8:
+            (x, of_x), (up, of_up), (down, of_down) = quantised(x), quantised(up), quantised(down)
+            inner = ops.all_gather_gemm(x, up, group, ops.all_gather(of_x, group), of_up.t())
+            inner, of_inner = quantised(torch.nn.functional.silu(inner))
+            part = ops.gemm_reduce_scatter(inner, down, group, of_inner, of_down)
+            return part + ops.gemm_all_reduce(x, x, group, of_x, of_x).sum()
         inner = torch.nn.functional.silu(ops.all_gather_gemm(x, up, group))
         return ops.gemm_reduce_scatter(inner, down, group) + ops.gemm_all_reduce(x, x, group).sum()
 
     x = operand(4, 16, comm.my_rank)
     up, down = operand(32, 16, comm.my_rank + 10), operand(16, 32, comm.my_rank + 20)
     compiled = torch.compile(layer, fullgraph=True, backend="aot_eager", dynamic=True)
-    for rows in (4, 2):
-        assert torch.equal(compiled(x[:rows], up, down), layer(x[:rows], up, down))
+    for dtype in TYPES:
+        for rows in (4, 2):
+            assert torch.equal(compiled(x[:rows], up, down, dtype), layer(x[:rows], up, down, dtype))
 
 
 def check_gradients(comm, group):
     """Those of the sum of all ranks' losses, each the sum of result * weights."""
     for name in NAMES:
-        each = operands(comm, name, 2, 12, 20)
+        each = [pair for *pair, _ in operands(comm, name, 2, 12, 20)]
         input, weight = (tensor.clone().requires_grad_() for tensor in each[comm.my_rank])
         result = getattr(mscclpp.torch.functional, name)(input, weight, group)
         factors = operand(*result.shape, comm.my_rank + 50)
@@ -248,7 +362,8 @@ def with_operators(comm):
     torch.set_num_threads(1)
     group = mscclpp.torch.register(comm)
     check_operators(comm, group)
-    check_norms(comm, group)
+    for dtype in TYPES:
+        check_norms(comm, group, dtype)
     check_compiled(comm, group)
     check_gradients(comm, group)
     return True

@@ -21,12 +21,15 @@ float valueAt(int i) {
   return static_cast<float>((i * 37 + 11) % 17 - 8);
 }
 
-/// Multiplies a, 16 x 16, with the transpose of b, 8 x 16, both row-major. Columns from `depth` on count as 0.
+/// Multiplies a, 16 x K, with the transpose of b, 8 x K, both row-major, of rows of 32 bytes. Columns from `depth` on
+/// count as 0.
 template <class T, arch::ElementKind kind>
 std::vector<float> multiply(int depth) {
-  alignas(16) T a[16 * 16];
-  alignas(16) T b[16 * 16];  // rows from 8 on are loaded, and not used
-  for (int i = 0; i < 16 * 16; ++i) {
+  constexpr int columns = arch::multiplyAddDepth<kind>, perPack = columns / 2;
+  static_assert(columns * sizeof(T) == 32);
+  alignas(16) T a[16 * columns];
+  alignas(16) T b[16 * columns];  // rows from 8 on are loaded, and not used
+  for (int i = 0; i < 16 * columns; ++i) {
     a[i] = narrow<T>(valueAt(i));
     b[i] = narrow<T>(valueAt(1000 + i));
   }
@@ -35,12 +38,12 @@ std::vector<float> multiply(int depth) {
     const auto warp = grid.warp();
     std::byte* const shared = grid.sharedMemory();
     // A lane copies half a row of each matrix.
-    const int column = warp.rank() % 2 * 8;
-    const int valid = depth - column < 0 ? 0 : depth - column > 8 ? 8 : depth - column;
-    const auto bytes = static_cast<std::uint32_t>(valid) * 2;
-    arch::copyAsync(shared + warp.rank() * 16, a + warp.rank() * 8, bytes);
+    const int column = warp.rank() % 2 * perPack;
+    const int valid = depth - column < 0 ? 0 : depth - column > perPack ? perPack : depth - column;
+    const auto bytes = static_cast<std::uint32_t>(valid) * static_cast<std::uint32_t>(sizeof(T));
+    arch::copyAsync(shared + warp.rank() * 16, a + warp.rank() * perPack, bytes);
     arch::copyAsyncCommit();
-    arch::copyAsync(shared + 512 + warp.rank() * 16, b + warp.rank() * 8, bytes);
+    arch::copyAsync(shared + 512 + warp.rank() * 16, b + warp.rank() * perPack, bytes);
     arch::copyAsyncCommit();
     arch::copyAsyncWait<0>();
     warp.sync();
@@ -58,12 +61,13 @@ std::vector<float> multiply(int depth) {
   return result;
 }
 
-std::vector<float> expected(int depth) {
+/// columns: K.
+std::vector<float> expected(int columns, int depth) {
   std::vector<float> result;
   for (int row = 0; row < 16; ++row) {
     for (int column = 0; column < 8; ++column) {
       float sum = static_cast<float>(row / 8 * 2 + column % 2 + 1);  // what c was before
-      for (int k = 0; k < depth; ++k) sum += valueAt(row * 16 + k) * valueAt(1000 + column * 16 + k);
+      for (int k = 0; k < depth; ++k) sum += valueAt(row * columns + k) * valueAt(1000 + column * columns + k);
       result.push_back(sum);
     }
   }
@@ -75,8 +79,12 @@ std::vector<float> expected(int depth) {
 TEST_CASE("arch: a warp multiplies matrices that it has copied to shared memory") {
   for (const int depth : {16, 11, 8, 3}) {
     CAPTURE(depth);
-    CHECK(multiply<bf16, arch::ElementKind::BF16>(depth) == expected(depth));
-    CHECK(multiply<f16, arch::ElementKind::F16>(depth) == expected(depth));
+    CHECK(multiply<bf16, arch::ElementKind::BF16>(depth) == expected(16, depth));
+    CHECK(multiply<f16, arch::ElementKind::F16>(depth) == expected(16, depth));
+  }
+  for (const int depth : {32, 27, 16, 5}) {
+    CAPTURE(depth);
+    CHECK(multiply<f8e4m3, arch::ElementKind::E4M3>(depth) == expected(32, depth));
   }
 }
 TEST_CASE("arch: a copy to shared memory is complete only after the wait for its group") {

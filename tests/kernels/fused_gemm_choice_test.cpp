@@ -16,7 +16,7 @@ namespace {
 
 /// Rates of a GPU on which both GEMMs are equally fast.
 constexpr GemmSpeed speed{700, 3e6, 4};
-constexpr GemmRates equalRates{"", 132, speed, 35e3, speed, 1, 10};
+constexpr GemmRates equalRates{"", 132, speed, 35e3, speed, 1, 10, 1, speed};
 constexpr int cutlassBlocks = 128;
 
 bool isSerial(const GemmRates& rates, GemmCollective collective, std::size_t rows, std::size_t width, std::size_t depth,
@@ -42,6 +42,43 @@ TEST_CASE("fused GEMM: where both GEMMs are equally fast, fusing pays") {
       CHECK_FALSE(isSerial(equalRates, collective, 8192, 8192, 4096, ranks));
     }
   }
+}
+TEST_CASE("fused GEMM: estimates and forms of fp8 are those that were measured") {
+  using enum GemmCollective;
+  // Of bench/results/h200_x2_gemm_fp8.txt: the fastest form, and its time.
+  const struct {
+    GemmCollective collective;
+    std::size_t rows, width, depth;
+    GemmForm fastest;
+    double microseconds;
+  } measured[] = {
+      {AllReduce, 1, 8192, 14336, GemmForm::Fused, 36.8},
+      {AllReduce, 16, 16384, 26624, GemmForm::Fused, 115.6},
+      {ReduceScatter, 64, 8192, 14336, GemmForm::Serial, 57.5},
+      {AllReduce, 256, 8192, 3584, GemmForm::Serial, 32.9},
+      {AllReduce, 2048, 8192, 4096, GemmForm::Cutlass, 177.2},
+      {ReduceScatter, 4096, 8192, 1024, GemmForm::Cutlass, 131},
+      {AllGather, 1024, 5120, 8192, GemmForm::Cutlass, 78.6},
+      {AllGather, 4096, 5120, 8192, GemmForm::Overlapped, 270},
+  };
+  for (const auto& call : measured) {
+    CAPTURE(static_cast<int>(call.collective));
+    CAPTURE(call.rows);
+    GemmLayer layer{call.collective, 8192, call.width, call.depth};
+    layer.operands = DataType::FLOAT8_E4M3FN;
+    const GemmPlace place{ratesFor(gemmRates[gemmRatesOf("NVIDIA H200")], layer), cutlassBlocks, 2};
+    const GemmEstimate estimate = estimateGemm(place, layer, call.rows);
+    const GemmForm form = chooseGemm(estimate, formsOf(place, layer, call.rows, true));
+    CHECK(form == call.fastest);
+    const double times[] = {estimate.fused, estimate.cutlass, estimate.serial, estimate.overlapped};
+    CHECK(times[static_cast<int>(form)] / call.microseconds == doctest::Approx(1).epsilon(0.12));
+  }
+  // Sizes that cuBLAS does not multiply in place have no parts.
+  GemmLayer odd{AllGather, 8192, 1288, 8192};
+  CHECK(formsOf({gemmRates[0], 0, 2}, odd, 1024, true).overlapped);
+  odd.operands = DataType::FLOAT8_E4M3FN;
+  CHECK_FALSE(formsOf({gemmRates[0], 0, 2}, odd, 1024, true).overlapped);
+  CHECK(formsOf({gemmRates[0], 0, 2}, odd, 1024, true).serial);
 }
 TEST_CASE("fused GEMM: long products take the faster GEMM") {
   using enum GemmCollective;
@@ -316,9 +353,11 @@ TEST_CASE("fused GEMM: with a norm, the tiles of few rows are those of an all-re
   }
 }
 TEST_CASE("fused GEMM: the tile of kernels of CUTLASS") {
-  const CutlassTile& wide = cutlassTiles[cutlassGemmTileFor(2, 8192, 8192, 4096, cutlassBlocks)];
+  const CutlassTile& wide =
+      cutlassTiles[cutlassGemmTileFor(cutlassGemmTiles(DataType::BFLOAT16, false), 8192, 8192, 4096, cutlassBlocks)];
   CHECK(wide.columns == 256);
-  const CutlassTile& few = cutlassTiles[cutlassGemmTileFor(2, 256, 5120, 4096, cutlassBlocks)];
+  const CutlassTile& few =
+      cutlassTiles[cutlassGemmTileFor(cutlassGemmTiles(DataType::BFLOAT16, false), 256, 5120, 4096, cutlassBlocks)];
   CHECK(few.columns == 128);
 }
 TEST_CASE("fused GEMM: blocks that only send are for layers whose link takes about as long as their multiplication") {

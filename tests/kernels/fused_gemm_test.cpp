@@ -8,6 +8,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "mscclpp/basic/partition.hpp"
@@ -26,42 +27,61 @@ namespace {
 constexpr GemmCollective collectives[] = {GemmCollective::AllReduce, GemmCollective::ReduceScatter,
                                           GemmCollective::AllGather};
 
-/// One call of random matrices; checks every element, and what is behind the output.
+template <class Operand>
+constexpr bool hasScales = std::is_same_v<Operand, f8e4m3>;
+template <class Operand>
+constexpr DataType typeOf = hasScales<Operand> ? DataType::FLOAT8_E4M3FN : DataType::BFLOAT16;
+
+/// One call of random matrices, of fp8 with random scales; checks every element, and what is behind the output.
+/// The bound of an element: for each rank that of a sum in fp32, with the multiplications by its scales, and of its
+/// rounding to bf16; and that of the rounding of what they sum up to.
+template <class Operand>
 void checkCall(const FusedGemm& gemm, GemmCollective collective, int rank, int ranks, const FusedGemmCall& sizes) {
   const std::size_t rows = sizes.rows, width = sizes.width, depth = sizes.depth;
-  const std::string where = "rank " + std::to_string(rank) + " of " + std::to_string(ranks) + ", " +
-                            std::to_string(rows) + " x " + std::to_string(width) + " x " + std::to_string(depth);
+  const std::string where = "rank " + std::to_string(rank) + " of " + std::to_string(ranks) + ", collective " +
+                            std::to_string(static_cast<int>(collective)) + ", " + std::to_string(rows) + " x " +
+                            std::to_string(width) + " x " + std::to_string(depth);
   CAPTURE(where);
   const bool gathers = collective == GemmCollective::AllGather, scatters = collective == GemmCollective::ReduceScatter;
   const Range own =
       steppedPart(rows, ceilDivide(rows, static_cast<std::size_t>(ranks)), static_cast<std::size_t>(rank));
-  std::vector<HostMatrix<bf16>> inputs, weights;
+  std::vector<Operand> input, weight;
+  std::vector<float> inputScales, weightScales;
+  std::vector<RankProduct> products;
   for (int r = 0; r < ranks; ++r) {
+    if (gathers && r != rank) continue;
     const auto seed = static_cast<unsigned>(rows) * 16 + static_cast<unsigned>(r);
-    inputs.push_back(randomMatrix<bf16>(rows, depth, depth, gathers ? static_cast<unsigned>(rows) : seed));
-    weights.push_back(randomMatrix<bf16>(width, depth, depth, seed + 5000));
+    const unsigned inputSeed = gathers ? static_cast<unsigned>(rows) : seed;
+    const auto ofInput = randomMatrix<Operand>(rows, depth, depth, inputSeed);
+    const auto ofWeight = randomMatrix<Operand>(width, depth, depth, seed + 5000);
+    const auto ofRows = randomScales(rows, inputSeed + 300), ofColumns = randomScales(width, seed + 400);
+    products.push_back(RankProduct::of(ofInput, ofWeight));
+    if (hasScales<Operand>) products.back().scale(ofRows.data(), ofColumns.data());
+    if (r != rank) continue;
+    const auto at = [&](std::size_t row) { return ofInput.data.begin() + static_cast<std::ptrdiff_t>(row * depth); };
+    input.assign(at(gathers ? own.begin : 0), at(gathers ? own.end : rows));
+    weight = ofWeight.data;
+    inputScales = ofRows;
+    weightScales = ofColumns;
   }
-  const auto self = static_cast<std::size_t>(rank);
-  const auto at = [&](std::size_t row) { return inputs[self].data.begin() + static_cast<std::ptrdiff_t>(row * depth); };
-  const std::vector<bf16> input(at(gathers ? own.begin : 0), at(gathers ? own.end : rows));
   const std::size_t outputRows = scatters ? own.size() : rows;
   std::vector<bf16> output(outputRows * width + 1, narrow<bf16>(-77.0f));
   FusedGemmCall call = sizes;
   call.input = input.data();
-  call.weight = weights[self].data.data();
+  call.weight = weight.data();
   call.output = output.data();
-  gemm.run(call);
-  std::vector<RankProduct> products;
-  for (std::size_t r = 0; r < inputs.size(); ++r) {
-    if (!gathers || r == self) products.push_back(RankProduct::of(inputs[r], weights[r]));
+  if (hasScales<Operand>) {
+    call.inputScales = inputScales.data();
+    call.weightScales = weightScales.data();
   }
+  gemm.run(call);
   std::size_t wrong = 0;
   for (std::size_t i = 0; i < outputRows * width; ++i) {
     const std::size_t from = i + (scatters ? own.begin * width : 0);
     double sum = 0, bound = 1e-6;
     for (const RankProduct& product : products) {
       sum += product.values[from];
-      bound += std::fabs(product.values[from]) / 256 + fp32Bound(depth + 2) * product.magnitudes[from];
+      bound += std::fabs(product.values[from]) / 256 + productBound<Operand>(depth) * product.magnitudes[from];
     }
     bound += (std::fabs(sum) + bound) / 256;
     if (!(std::fabs(static_cast<double>(widen<bf16>(output[i])) - sum) <= bound)) ++wrong;
@@ -71,26 +91,32 @@ void checkCall(const FusedGemm& gemm, GemmCollective collective, int rank, int r
 }
 
 /// One call with a norm; inPlace: the new residual takes the place of the residual.
-void checkNormCall(const FusedGemm& gemm, GemmCollective collective, Bootstrap& bootstrap,
-                   const GemmNormProblem::Sizes& sizes, Quantisation quantisation, bool hasResidual, bool inPlace) {
+template <class Operand>
+void checkNormCall(const FusedGemm& gemm, GemmCollective collective, Bootstrap& bootstrap, const GemmNormSizes& sizes,
+                   Quantisation quantisation, bool hasResidual, bool inPlace) {
   const std::string where = "rank " + std::to_string(bootstrap.getRank()) + " of " +
                             std::to_string(bootstrap.getNranks()) + ", " + std::to_string(sizes.rows) + " x " +
                             std::to_string(sizes.width) + ", quantisation " +
                             std::to_string(static_cast<int>(quantisation));
   CAPTURE(where);
-  const GemmNormProblem problem(collective, bootstrap.getRank(), bootstrap.getNranks(), sizes, quantisation,
-                                hasResidual);
+  using Problem = GemmNormProblemOf<Operand>;
+  const Problem problem(collective, bootstrap.getRank(), bootstrap.getNranks(), sizes, quantisation, hasResidual);
   GemmNormOutputs outputs = problem.poisoned();
   const std::vector<bf16> residual = problem.residual();
   if (inPlace) std::copy(residual.begin(), residual.end(), outputs.newResidual.begin());
   const RmsNormCall norm = problem.norm(problem.gain().data(), inPlace ? outputs.newResidual.data() : residual.data(),
                                         outputs.newResidual.data(), outputs.normalised.data(), outputs.quantised.data(),
-                                        outputs.scales.data(), &GemmNormProblem::scale);
-  gemm.run({.input = problem.input().data(),
-            .weight = problem.weight().data(),
-            .rows = sizes.rows,
-            .depth = sizes.depth,
-            .norm = &norm});
+                                        outputs.scales.data(), &Problem::scale);
+  FusedGemmCall call{.input = problem.input().data(),
+                     .weight = problem.weight().data(),
+                     .rows = sizes.rows,
+                     .depth = sizes.depth,
+                     .norm = &norm};
+  if (hasScales<Operand>) {
+    call.inputScales = problem.inputScales().data();
+    call.weightScales = problem.weightScales().data();
+  }
+  gemm.run(call);
   const std::string difference = problem.differenceOf(outputs);
   CHECK_MESSAGE(difference.empty(), difference);
   if (collective == GemmCollective::AllReduce) CHECK(isSameOnAllRanks(bootstrap, outputs));
@@ -98,19 +124,26 @@ void checkNormCall(const FusedGemm& gemm, GemmCollective collective, Bootstrap& 
 
 }  // namespace
 
-TEST_CASE("fused GEMMs of all kinds on CPU ranks, of any size") {
+TEST_CASE_TEMPLATE("fused GEMMs of all kinds on CPU ranks, of any size", Operand, bf16, f8e4m3) {
   for (const int ranks : thinned({1, 2, 3}, {3})) {
     runAsThreads(ranks, [&](const std::shared_ptr<Bootstrap>& bootstrap) {
       Communicator communicator(bootstrap);
       const int rank = bootstrap->getRank();
       for (const GemmCollective collective : collectives) {
         const bool gathers = collective == GemmCollective::AllGather;
-        const auto gemm = makeFusedGemm(communicator, {collective, 70, 77, 51}, DeviceType::CPU);
+        GemmLayer layer{.collective = collective, .maxRows = 70, .width = 77, .depth = 51};
+        layer.operands = typeOf<Operand>;
+        const auto gemm = makeFusedGemm(communicator, layer, DeviceType::CPU);
         for (const std::size_t rows : thinned<std::size_t>({1, 2, 5, 33, 70}, {2, 33}))
-          checkCall(*gemm, collective, rank, ranks, {.rows = rows, .width = 77, .depth = 51});
+          checkCall<Operand>(*gemm, collective, rank, ranks, {.rows = rows, .width = 77, .depth = 51});
         // What the scratch does not depend on: all ranks the same, and each rank another.
-        checkCall(*gemm, collective, rank, ranks,
-                  {.rows = 9, .width = gathers ? std::size_t{8} : 77, .depth = gathers ? std::size_t{51} : 130});
+        checkCall<Operand>(
+            *gemm, collective, rank, ranks,
+            {.rows = 9, .width = gathers ? std::size_t{8} : 77, .depth = gathers ? std::size_t{51} : 130});
+        if (gathers) {
+          const auto width = static_cast<std::size_t>(90 + rank);
+          checkCall<Operand>(*gemm, collective, rank, ranks, {.rows = 33, .width = width, .depth = 51});
+        }
         if (gathers && ranks == 1) {
           expectInvalidUsage("depth 52 of a layer of depth 51", [&] { gemm->run({.rows = 1, .depth = 52}); });
         }
@@ -120,8 +153,11 @@ TEST_CASE("fused GEMMs of all kinds on CPU ranks, of any size") {
         expectInvalidUsage("71 rows of a layer of 70", [&] { gemm->run({.rows = 71}); });
         gemm->run({.rows = 0});
         // Longer than the slots of a pipeline: 300 x 700 elements.
-        const auto longer = makeFusedGemm(communicator, {collective, 300, 700, 16}, DeviceType::CPU);
-        checkCall(*longer, collective, rank, ranks, {.rows = 299, .width = 700, .depth = 16});
+        layer.maxRows = 300;
+        layer.width = 700;
+        layer.depth = 16;
+        const auto longer = makeFusedGemm(communicator, layer, DeviceType::CPU);
+        checkCall<Operand>(*longer, collective, rank, ranks, {.rows = 299, .width = 700, .depth = 16});
         gemm->check();
         bootstrap->barrier();
       }
@@ -131,18 +167,23 @@ TEST_CASE("fused GEMMs of all kinds on CPU ranks, of any size") {
   }
 }
 
-TEST_CASE("fused GEMMs with residual, RMSNorm and quantisation on CPU ranks") {
+TEST_CASE_TEMPLATE("fused GEMMs with residual, RMSNorm and quantisation on CPU ranks", Operand, bf16, f8e4m3) {
   for (const int ranks : thinned({1, 2, 3}, {3})) {
     runAsThreads(ranks, [&](const std::shared_ptr<Bootstrap>& bootstrap) {
       Communicator communicator(bootstrap);
       for (const auto collective : {GemmCollective::AllReduce, GemmCollective::ReduceScatter}) {
-        const GemmLayer layer{.collective = collective, .maxRows = 40, .width = 304, .depth = 24, .hasNorm = true};
+        const GemmLayer layer{.collective = collective,
+                              .maxRows = 40,
+                              .width = 304,
+                              .depth = 24,
+                              .hasNorm = true,
+                              .operands = typeOf<Operand>};
         const auto gemm = makeFusedGemm(communicator, layer, DeviceType::CPU);
         for (const Quantisation quantisation : allQuantisations) {
           for (const std::size_t rows : {1, 2, 17}) {  // fewer than ranks, and an odd number
-            checkNormCall(*gemm, collective, *bootstrap, {rows, 304, 24}, quantisation, true, rows == 2);
+            checkNormCall<Operand>(*gemm, collective, *bootstrap, {rows, 304, 24}, quantisation, true, rows == 2);
           }
-          checkNormCall(*gemm, collective, *bootstrap, {5, 304, 31}, quantisation, false, false);
+          checkNormCall<Operand>(*gemm, collective, *bootstrap, {5, 304, 31}, quantisation, false, false);
         }
         const RmsNormCall none;
         gemm->run({.rows = 0, .norm = &none});
@@ -151,13 +192,86 @@ TEST_CASE("fused GEMMs with residual, RMSNorm and quantisation on CPU ranks") {
         GemmLayer longest = layer;
         longest.width = mostRmsNormElements;
         const auto ofLongest = makeFusedGemm(communicator, longest, DeviceType::CPU);
-        checkNormCall(*ofLongest, collective, *bootstrap, {3, mostRmsNormElements, 8}, Quantisation::Fp8PerGroup, true,
-                      true);
+        checkNormCall<Operand>(*ofLongest, collective, *bootstrap, {3, mostRmsNormElements, 8},
+                               Quantisation::Fp8PerGroup, true, true);
         bootstrap->barrier();
       }
     });
   }
 }
+
+TEST_CASE("fused GEMMs multiply every value of fp8 as it is") {
+  runAsThreads(1, [](const std::shared_ptr<Bootstrap>& bootstrap) {
+    Communicator communicator(bootstrap);
+    const GemmLayer layer{.maxRows = 256, .width = 1, .depth = 1, .operands = DataType::FLOAT8_E4M3FN};
+    const auto gemm = makeFusedGemm(communicator, layer, DeviceType::CPU);
+    std::vector<f8e4m3> values(256);
+    for (unsigned bits = 0; bits < 256; ++bits) values[bits].__x = static_cast<__nv_fp8_storage_t>(bits);
+    const f8e4m3 one = narrow<f8e4m3>(1.0f);
+    const std::vector<float> scales(256, 1.0f);
+    std::vector<bf16> output(256);
+    gemm->run({.input = values.data(),
+               .weight = &one,
+               .output = output.data(),
+               .rows = 256,
+               .inputScales = scales.data(),
+               .weightScales = scales.data()});
+    for (std::size_t bits = 0; bits < 256; ++bits) {
+      CAPTURE(bits);
+      const float wanted = widen<f8e4m3>(values[bits]), got = widen<bf16>(output[bits]);
+      CHECK((std::isnan(wanted) ? std::isnan(got) : got == wanted));  // bf16 has all of them
+    }
+  });
+}
+
+TEST_CASE("fused GEMMs with wrong operands or scales on CPU ranks") {
+  runAsThreads(2, [](const std::shared_ptr<Bootstrap>& bootstrap) {
+    Communicator communicator(bootstrap);
+    const bf16 operands[8 * 8] = {};
+    const float scales[8] = {};
+    bf16 output[8 * 8] = {};
+    const FusedGemmCall right{.input = operands,
+                              .weight = operands,
+                              .output = output,
+                              .rows = 8,
+                              .inputScales = scales,
+                              .weightScales = scales};
+    for (const GemmCollective collective : collectives) {
+      GemmLayer layer{.collective = collective, .maxRows = 8, .width = 8, .depth = 8};
+      const auto expect = [&](const char* part, DataType type) {
+        layer.operands = type;
+        expectInvalidUsage(part, [&] { makeFusedGemm(communicator, layer, DeviceType::CPU); });
+      };
+      expect("operands of half", DataType::FLOAT16);
+      expect("operands of fp8_e5m2", DataType::FLOAT8_E5M2);
+      expect("operands of auto", DataType::AUTO);
+      for (const int other : {0, 1}) {  // all ranks see that one of them differs
+        const bool isOther = bootstrap->getRank() == other;
+        expect("rank 1 makes a FusedGemm for another layer", isOther ? DataType::FLOAT8_E4M3FN : DataType::BFLOAT16);
+      }
+
+      const auto expectCall = [&](const FusedGemm& gemm, const char* part,
+                                  const std::function<void(FusedGemmCall&)>& change) {
+        FusedGemmCall call = right;
+        change(call);
+        expectInvalidUsage(part, [&] { gemm.run(call); });
+      };
+      layer.operands = DataType::FLOAT8_E4M3FN;
+      const auto ofFp8 = makeFusedGemm(communicator, layer, DeviceType::CPU);
+      expectCall(*ofFp8, "set FusedGemmCall::inputScales", [](FusedGemmCall& call) { call.inputScales = nullptr; });
+      expectCall(*ofFp8, "set FusedGemmCall::weightScales", [](FusedGemmCall& call) { call.weightScales = nullptr; });
+      ofFp8->run({.rows = 0});  // which has no rows with scales
+      ofFp8->run(right);        // what was refused changed nothing
+      layer.operands = DataType::BFLOAT16;
+      const auto ofBf16 = makeFusedGemm(communicator, layer, DeviceType::CPU);
+      expectCall(*ofBf16, "scales of a layer of bfloat16", [](FusedGemmCall& call) { call.inputScales = nullptr; });
+      expectCall(*ofBf16, "scales of a layer of bfloat16", [](FusedGemmCall& call) { call.weightScales = nullptr; });
+      expectCall(*ofBf16, "scales of a layer of bfloat16", [](FusedGemmCall& call) { call.rows = 0; });
+      bootstrap->barrier();
+    }
+  });
+}
+
 TEST_CASE("fused GEMMs with wrong norms on CPU ranks") {
   runAsThreads(2, [&](const std::shared_ptr<Bootstrap>& bootstrap) {
     Communicator communicator(bootstrap);

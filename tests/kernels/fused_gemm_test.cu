@@ -5,6 +5,7 @@
 #include <optional>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "gpu_rank.cuh"
@@ -23,14 +24,19 @@ using namespace mscclpp::test;
 
 namespace {
 
+template <class Operand>
+constexpr DataType typeOf = std::is_same_v<Operand, bf16> ? DataType::BFLOAT16 : DataType::FLOAT8_E4M3FN;
+
 /// In memory of the GPU, from `offset` elements on.
-detail::UniqueGpuPtr<bf16> copyToGpu(std::vector<bf16> values, std::ptrdiff_t offset) {
-  values.insert(values.begin(), static_cast<std::size_t>(offset), narrow<bf16>(NAN));
+template <class T>
+detail::UniqueGpuPtr<T> copyToGpu(std::vector<T> values, std::ptrdiff_t offset) {
+  values.insert(values.begin(), static_cast<std::size_t>(offset), narrow<T>(NAN));
   return mscclpp::test::copyToGpu(values);
 }
 
 /// One call of random matrices, which begin `offset` elements after multiples of 16 bytes, made twice by a graph, and
-/// once more without one and with the inputs negated; checks every element.
+/// once more without one and with the inputs negated; checks every element. Operand: the type of the layer's operands.
+template <class Operand>
 void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& layer, std::size_t rows,
                std::ptrdiff_t offset = 0) {
   CAPTURE(rows);
@@ -39,35 +45,49 @@ void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& laye
   const bool scatters = layer.collective == GemmCollective::ReduceScatter;
   const std::size_t slice = ceilDivide(rows, static_cast<std::size_t>(rank.ranks));
   const Range own = steppedPart(rows, slice, static_cast<std::size_t>(rank.rank));
-  std::vector<HostMatrix<bf16>> inputs, weights;
+  constexpr bool hasScales = std::is_same_v<Operand, f8e4m3>;
+  std::vector<HostMatrix<Operand>> inputs, weights;
+  std::vector<RankProduct> products;
+  std::vector<float> inputScales, weightScales;
   for (int r = 0; r < rank.ranks; ++r) {
     const auto seed = static_cast<unsigned>(rows) * 16 + static_cast<unsigned>(r);
-    inputs.push_back(randomMatrix<bf16>(rows, layer.depth, layer.depth, gathers ? static_cast<unsigned>(rows) : seed));
-    weights.push_back(randomMatrix<bf16>(layer.width, layer.depth, layer.depth, seed + 5000));
+    const unsigned inputSeed = gathers ? static_cast<unsigned>(rows) : seed;
+    inputs.push_back(randomMatrix<Operand>(rows, layer.depth, layer.depth, inputSeed));
+    weights.push_back(randomMatrix<Operand>(layer.width, layer.depth, layer.depth, seed + 5000));
+    const auto ofRows = randomScales(rows, inputSeed + 300), ofColumns = randomScales(layer.width, seed + 400);
+    if (r == rank.rank) {
+      inputScales = ofRows;
+      weightScales = ofColumns;
+    }
+    if (gathers && r != rank.rank) continue;
+    products.push_back(RankProduct::of(inputs.back(), weights.back()));
+    if (hasScales) products.back().scale(ofRows.data(), ofColumns.data());
   }
   const auto& mine = inputs[static_cast<std::size_t>(rank.rank)].data;
   const auto at = [&](std::size_t row) { return mine.begin() + static_cast<std::ptrdiff_t>(row * layer.depth); };
-  std::vector<bf16> part(at(gathers ? own.begin : 0), at(gathers ? own.end : rows));
-  part.push_back(narrow<bf16>(0.0f));  // not empty
-  std::vector<bf16> negated;
-  for (const bf16 value : part) negated.push_back(narrow<bf16>(-widen<bf16>(value)));
+  std::vector<Operand> part(at(gathers ? own.begin : 0), at(gathers ? own.end : rows));
+  part.push_back(narrow<Operand>(0.0f));  // not empty
+  std::vector<Operand> negated;
+  for (const Operand value : part) negated.push_back(narrow<Operand>(-widen<Operand>(value)));
   const auto input = copyToGpu(part, offset), otherInput = copyToGpu(negated, offset);
   const auto weight = copyToGpu(weights[static_cast<std::size_t>(rank.rank)].data, offset);
+  const auto scalesOfInput = copyToGpu(inputScales, offset), scalesOfWeight = copyToGpu(weightScales, offset);
   const std::size_t outputRows = scatters ? own.size() : rows;
   std::vector<bf16> results(outputRows * layer.width + 1, narrow<bf16>(-77.0f));
   const auto output = copyToGpu(results, offset);
   CudaStreamWithFlags stream(cudaStreamNonBlocking);
-  const auto run = [&](const bf16* from) {
-    gemm.run({from + offset, weight.get() + offset, output.get() + offset, rows, stream, layer.width, layer.depth});
+  const auto run = [&](const Operand* from) {
+    FusedGemmCall call{from + offset, weight.get() + offset, output.get() + offset, rows, stream, layer.width,
+                       layer.depth};
+    if (hasScales) {
+      call.inputScales = scalesOfInput.get() + offset;
+      call.weightScales = scalesOfWeight.get() + offset;
+    }
+    gemm.run(call);
   };
   const Graph graph(stream, [&] {
     for (int call = 0; call < 2; ++call) run(input.get());
   });
-  std::vector<RankProduct> products;
-  for (int r = 0; r < rank.ranks; ++r) {
-    if (gathers && r != rank.rank) continue;
-    products.push_back(RankProduct::of(inputs[static_cast<std::size_t>(r)], weights[static_cast<std::size_t>(r)]));
-  }
   // sign: of the inputs.
   const auto checkResults = [&](double sign) {
     MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
@@ -79,7 +99,7 @@ void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& laye
       double sum = 0, bound = 1e-6;
       for (const RankProduct& product : products) {
         sum += sign * product.values[from];
-        bound += std::fabs(product.values[from]) / 256 + fp32Bound(layer.depth + 2) * product.magnitudes[from];
+        bound += std::fabs(product.values[from]) / 256 + productBound<Operand>(layer.depth) * product.magnitudes[from];
       }
       bound += (std::fabs(sum) + bound) / 256;
       if (!(std::fabs(static_cast<double>(widen<bf16>(results[i])) - sum) <= bound)) ++wrong;
@@ -93,22 +113,27 @@ void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& laye
   checkResults(-1);
 }
 
-/// One call with a norm, made twice by a graph.
-void checkNormCall(const GpuRank& rank, const FusedGemm& gemm, GemmCollective collective,
-                   const GemmNormProblem::Sizes& sizes, Quantisation quantisation, bool hasResidual) {
+/// One call with a norm, made twice by a graph. Operand: the type of the layer's operands.
+template <class Operand>
+void checkNormCall(const GpuRank& rank, const FusedGemm& gemm, GemmCollective collective, const GemmNormSizes& sizes,
+                   Quantisation quantisation, bool hasResidual) {
   CAPTURE(sizes.rows);
   CAPTURE(static_cast<int>(quantisation));
-  const GemmNormProblem problem(collective, rank.rank, rank.ranks, sizes, quantisation, hasResidual);
+  const GemmNormProblemOf<Operand> problem(collective, rank.rank, rank.ranks, sizes, quantisation, hasResidual);
   GemmNormOutputs outputs = problem.poisoned();
   auto ownResidual = problem.residual();
   ownResidual.push_back(narrow<bf16>(0.0f));  // not empty
-  const auto input = mscclpp::test::copyToGpu(problem.input()), weight = mscclpp::test::copyToGpu(problem.weight()),
-             gain = mscclpp::test::copyToGpu(problem.gain()), residual = mscclpp::test::copyToGpu(ownResidual),
+  const auto input = mscclpp::test::copyToGpu(problem.input()), weight = mscclpp::test::copyToGpu(problem.weight());
+  const auto gain = mscclpp::test::copyToGpu(problem.gain()), residual = mscclpp::test::copyToGpu(ownResidual),
              newResidual = mscclpp::test::copyToGpu(outputs.newResidual),
              normalised = mscclpp::test::copyToGpu(outputs.normalised);
   const auto quantised = mscclpp::test::copyToGpu(outputs.quantised);
   const auto scales = mscclpp::test::copyToGpu(outputs.scales),
-             scale = mscclpp::test::copyToGpu(std::vector<float>{GemmNormProblem::scale});
+             scale = mscclpp::test::copyToGpu(std::vector<float>{problem.scale});
+  constexpr bool hasScales = std::is_same_v<Operand, f8e4m3>;
+  const std::vector<float> none(1);
+  const auto ofRows = mscclpp::test::copyToGpu(hasScales ? problem.inputScales() : none),
+             ofColumns = mscclpp::test::copyToGpu(hasScales ? problem.weightScales() : none);
   const RmsNormCall norm = problem.norm(gain.get(), residual.get(), newResidual.get(), normalised.get(),
                                         quantised.get(), scales.get(), scale.get());
   const CudaStreamWithFlags stream(cudaStreamNonBlocking);
@@ -117,7 +142,9 @@ void checkNormCall(const GpuRank& rank, const FusedGemm& gemm, GemmCollective co
                            .rows = sizes.rows,
                            .stream = stream,
                            .depth = sizes.depth,
-                           .norm = &norm};
+                           .norm = &norm,
+                           .inputScales = hasScales ? ofRows.get() : nullptr,
+                           .weightScales = hasScales ? ofColumns.get() : nullptr};
   gemm.run(call);  // the first one may not be captured
   const Graph graph(stream, [&] {
     for (int i = 0; i < 2; ++i) gemm.run(call);
@@ -137,24 +164,28 @@ void checkNormCall(const GpuRank& rank, const FusedGemm& gemm, GemmCollective co
   if (collective == GemmCollective::AllReduce) CHECK(isSameOnAllRanks(*rank.bootstrap, outputs));
 }
 
-bool hasCutlassGemm(GemmCollective collective, int ranks) {
+bool hasCutlassGemm(GemmCollective collective, int ranks, DataType operands) {
   int device = 0, major = 0;
   MSCCLPP_CUDATHROW(cudaGetDevice(&device));
   MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device));
-  return kernels::findCutlassGemm(collective, ranks) != nullptr && major == 9;
+  return kernels::findCutlassGemm(collective, ranks, operands) != nullptr && major == 9;
 }
 
 }  // namespace
 
-TEST_CASE("fused GEMMs of all kinds, by every kernel, in graphs") {
-  runOnAllGpus("a rank multiplies");
-}
-TEST_CASE("a rank multiplies" * doctest::skip()) {
+namespace {
+
+/// By every form and kernel.
+template <class Operand>
+void checkForms() {
   const GpuRank rank;
   for (const GemmCollective collective :
        {GemmCollective::AllReduce, GemmCollective::ReduceScatter, GemmCollective::AllGather}) {
-    const GemmLayer layer{collective, 700, 136, 200};
-    const bool hasCutlass = hasCutlassGemm(collective, rank.ranks);
+    // Multiples of 8 elements of bf16, and of 16 of fp8.
+    GemmLayer layer{collective, 700, 136, 200};
+    if (std::is_same_v<Operand, f8e4m3>) layer.width = 144, layer.depth = 208;
+    layer.operands = typeOf<Operand>;
+    const bool hasCutlass = hasCutlassGemm(collective, rank.ranks, layer.operands);
     for (const GemmForm form : {GemmForm::Fused, GemmForm::Cutlass}) {
       if (form == GemmForm::Cutlass && !hasCutlass) continue;
       CAPTURE(static_cast<int>(form));
@@ -162,16 +193,16 @@ TEST_CASE("a rank multiplies" * doctest::skip()) {
       for (const std::size_t rows : {1, 16, 17, 32, 33, 64, 65, 128, 129, 333, 512, 700}) {
         CHECK((gemm->form(rows) == GemmForm::Cutlass) ==
               (form == GemmForm::Cutlass && kernels::cutlassAccepts(layer, rows, rank.ranks)));
-        checkCall(rank, *gemm, layer, rows);
+        checkCall<Operand>(rank, *gemm, layer, rows);
       }
       // What the scratch does not depend on may change. Any sizes and addresses, which TMA cannot have.
       GemmLayer changed = layer;
       auto& size = collective == GemmCollective::AllGather ? changed.width : changed.depth;
       size = 328;
-      for (const std::size_t rows : {3, 90, 512}) checkCall(rank, *gemm, changed, rows);
+      for (const std::size_t rows : {3, 90, 512}) checkCall<Operand>(rank, *gemm, changed, rows);
       size = 203;
-      for (const std::size_t rows : {90, 512}) checkCall(rank, *gemm, changed, rows);
-      checkCall(rank, *gemm, layer, 512, 1);
+      for (const std::size_t rows : {90, 512}) checkCall<Operand>(rank, *gemm, changed, rows);
+      checkCall<Operand>(rank, *gemm, layer, 512, 1);
       CHECK(gemm->form(700) != GemmForm::Serial);
       CHECK_THROWS_AS(gemm->run({nullptr, nullptr, nullptr, 701, nullptr}), Error);
     }
@@ -183,19 +214,28 @@ TEST_CASE("a rank multiplies" * doctest::skip()) {
     CHECK((overlapped->form(512) == GemmForm::Overlapped) ==
           (collective == GemmCollective::AllGather && serial->form(512) == GemmForm::Serial));
     for (const std::size_t rows : {64, 300, 512, 700}) {
-      checkCall(rank, *chosen, layer, rows);
-      checkCall(rank, *serial, layer, rows);
-      checkCall(rank, *overlapped, layer, rows);
+      checkCall<Operand>(rank, *chosen, layer, rows);
+      checkCall<Operand>(rank, *serial, layer, rows);
+      checkCall<Operand>(rank, *overlapped, layer, rows);
+    }
+    for (const FusedGemm* gemm : {serial.get(), overlapped.get()}) {
+      GemmLayer changed = layer;
+      (collective == GemmCollective::AllGather ? changed.width : changed.depth) = 203;
+      checkCall<Operand>(rank, *gemm, changed, 512);
+      checkCall<Operand>(rank, *gemm, layer, 512, 1);
     }
     for (const int blocks : {7, 64}) {
       GemmLayer small = layer;
       small.maxBlocks = blocks;
       const auto fewBlocks = makeFusedGemm(*rank.communicator, small);
-      for (const std::size_t rows : {64, 300, 512, 700}) checkCall(rank, *fewBlocks, layer, rows);
+      for (const std::size_t rows : {64, 300, 512, 700}) checkCall<Operand>(rank, *fewBlocks, layer, rows);
     }
-    const GemmLayer odd{collective, 90, 77, 51};
+    GemmLayer odd = layer;
+    odd.maxRows = 90;
+    odd.width = 77;
+    odd.depth = 51;
     const auto oddGemm = makeFusedGemm(*rank.communicator, odd);
-    for (const std::size_t rows : {2, 65, 90}) checkCall(rank, *oddGemm, odd, rows);
+    for (const std::size_t rows : {2, 65, 90}) checkCall<Operand>(rank, *oddGemm, odd, rows);
     rank.bootstrap->barrier();
   }
   CHECK_THROWS_AS(makeFusedGemm(*rank.communicator, {}), Error);
@@ -203,14 +243,34 @@ TEST_CASE("a rank multiplies" * doctest::skip()) {
   rank.bootstrap->barrier();
 }
 
-TEST_CASE("fused GEMMs with residual, RMSNorm and quantisation, by every kernel, in graphs") {
-  runOnAllGpus("a rank multiplies and normalises");
+}  // namespace
+
+TEST_CASE("fused GEMMs of all kinds, by every kernel, in graphs") {
+  runOnAllGpus("a rank multiplies");
 }
-TEST_CASE("a rank multiplies and normalises" * doctest::skip()) {
+TEST_CASE("a rank multiplies" * doctest::skip()) {
+  checkForms<bf16>();
+}
+TEST_CASE("fused GEMMs of fp8 with scales, by every kernel, in graphs") {
+  runOnAllGpus("a rank multiplies fp8");
+}
+TEST_CASE("a rank multiplies fp8" * doctest::skip()) {
+  checkForms<f8e4m3>();
+}
+
+namespace {
+
+template <class Operand>
+void checkNorms() {
   const GpuRank rank;
   const auto collectives = std::make_shared<Collectives>(rank.communicator, DeviceType::GPU);
   for (const GemmCollective collective : {GemmCollective::AllReduce, GemmCollective::ReduceScatter}) {
-    const GemmLayer layer{.collective = collective, .maxRows = 333, .width = 304, .depth = 200, .hasNorm = true};
+    const GemmLayer layer{.collective = collective,
+                          .maxRows = 333,
+                          .width = 304,
+                          .depth = 200,
+                          .hasNorm = true,
+                          .operands = typeOf<Operand>};
     for (const GemmForm form : {GemmForm::Fused, GemmForm::Serial}) {
       CAPTURE(static_cast<int>(form));
       const auto gemm = kernels::gpu::makeFusedGemm(*rank.communicator, layer, collectives, form);
@@ -219,17 +279,18 @@ TEST_CASE("a rank multiplies and normalises" * doctest::skip()) {
       CHECK(gemm->form(1) == form);
       for (const Quantisation quantisation : allQuantisations) {
         for (const std::size_t rows : {1, 16, 17, 64, 65, 333}) {
-          checkNormCall(rank, *gemm, collective, {rows, 304, 200}, quantisation, rows != 17);
+          checkNormCall<Operand>(rank, *gemm, collective, {rows, 304, 200}, quantisation, rows != 17);
         }
       }
-      checkNormCall(rank, *gemm, collective, {90, 304, 51}, Quantisation::None, true);
+      checkNormCall<Operand>(rank, *gemm, collective, {90, 304, 51}, Quantisation::None, true);
     }
     GemmLayer few = layer;
     few.maxBlocks = 7;
     few.width = mostFusedNormWidth;
     const auto fewBlocks = makeFusedGemm(*rank.communicator, few);
     for (const std::size_t rows : {3, 70}) {
-      checkNormCall(rank, *fewBlocks, collective, {rows, mostFusedNormWidth, 16}, Quantisation::Fp8PerGroup, true);
+      checkNormCall<Operand>(rank, *fewBlocks, collective, {rows, mostFusedNormWidth, 16}, Quantisation::Fp8PerGroup,
+                             true);
     }
     GemmLayer longest = layer;
     longest.width = mostRmsNormElements;
@@ -238,4 +299,19 @@ TEST_CASE("a rank multiplies and normalises" * doctest::skip()) {
   }
   rank.report("fused GEMMs with a norm");
   rank.bootstrap->barrier();
+}
+
+}  // namespace
+
+TEST_CASE("fused GEMMs with residual, RMSNorm and quantisation, by every kernel, in graphs") {
+  runOnAllGpus("a rank multiplies and normalises");
+}
+TEST_CASE("a rank multiplies and normalises" * doctest::skip()) {
+  checkNorms<bf16>();
+}
+TEST_CASE("fused GEMMs of fp8 with residual, RMSNorm and quantisation, by every kernel, in graphs") {
+  runOnAllGpus("a rank multiplies fp8 and normalises");
+}
+TEST_CASE("a rank multiplies fp8 and normalises" * doctest::skip()) {
+  checkNorms<f8e4m3>();
 }

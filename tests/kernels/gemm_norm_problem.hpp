@@ -28,16 +28,19 @@ struct GemmNormOutputs {
   std::vector<float> scales;
 };
 
-/// The same call on all ranks, as one of them sees it.
-class GemmNormProblem {
+struct GemmNormSizes {
+  std::size_t rows, width, depth;
+};
+
+/// The same call on all ranks, as one of them sees it, with operands bf16 or f8e4m3.
+template <class Operand>
+class GemmNormProblemOf {
  public:
-  struct Sizes {
-    std::size_t rows, width, depth;
-  };
+  using Sizes = GemmNormSizes;
   static constexpr float epsilon = 1e-5f, scale = 0.02f;
 
-  GemmNormProblem(GemmCollective collective, int rank, int ranks, const Sizes& sizes, Quantisation quantisation,
-                  bool hasResidual)
+  GemmNormProblemOf(GemmCollective collective, int rank, int ranks, const Sizes& sizes, Quantisation quantisation,
+                    bool hasResidual)
       : sizes_(sizes),
         quantisation_(quantisation),
         hasResidual_(hasResidual),
@@ -49,9 +52,17 @@ class GemmNormProblem {
         residual_(randomMatrix<bf16>(sizes.rows, sizes.width, sizes.width, 8)) {
     for (int r = 0; r < ranks; ++r) {
       const auto seed = static_cast<unsigned>(sizes.rows) * 16 + static_cast<unsigned>(r);
-      auto input = randomMatrix<bf16>(sizes.rows, sizes.depth, sizes.depth, seed);
-      auto weight = randomMatrix<bf16>(sizes.width, sizes.depth, sizes.depth, seed + 5000);
+      auto input = randomMatrix<Operand>(sizes.rows, sizes.depth, sizes.depth, seed);
+      auto weight = randomMatrix<Operand>(sizes.width, sizes.depth, sizes.depth, seed + 5000);
       products_.push_back(RankProduct::of(input, weight));
+      if constexpr (std::is_same_v<Operand, f8e4m3>) {
+        const auto ofRows = randomScales(sizes.rows, seed + 300), ofColumns = randomScales(sizes.width, seed + 400);
+        products_.back().scale(ofRows.data(), ofColumns.data());
+        if (r == rank) {
+          inputScales_ = ofRows;
+          weightScales_ = ofColumns;
+        }
+      }
       if (r != rank) continue;
       input_ = std::move(input.data);
       weight_ = std::move(weight.data);
@@ -59,8 +70,11 @@ class GemmNormProblem {
   }
 
   const Sizes& sizes() const { return sizes_; }
-  const std::vector<bf16>& input() const { return input_; }
-  const std::vector<bf16>& weight() const { return weight_; }
+  const std::vector<Operand>& input() const { return input_; }
+  const std::vector<Operand>& weight() const { return weight_; }
+  /// Of input and weights; of bf16 there are none.
+  const std::vector<float>& inputScales() const { return inputScales_; }
+  const std::vector<float>& weightScales() const { return weightScales_; }
   const std::vector<bf16>& gain() const { return gain_.data; }
   /// Of this rank's rows.
   std::vector<bf16> residual() const {
@@ -131,7 +145,7 @@ class GemmNormProblem {
         for (const RankProduct& product : products_) {
           const double value = product.values[row * width + c];
           sum += value;
-          bound += std::fabs(value) / 256 + fp32Bound(sizes_.depth + 2) * product.magnitudes[row * width + c];
+          bound += std::fabs(value) / 256 + productBound<Operand>(sizes_.depth) * product.magnitudes[row * width + c];
         }
         bound += (std::fabs(sum) + bound) / 256;
         if (hasResidual_) sum += residual_.at(row, c);
@@ -182,9 +196,11 @@ class GemmNormProblem {
   bool hasResidual_;
   Range own_;  ///< the rows of the outputs
   HostMatrix<bf16> gain_, residual_;
-  std::vector<bf16> input_, weight_;
+  std::vector<Operand> input_, weight_;
+  std::vector<float> inputScales_, weightScales_;
   std::vector<RankProduct> products_;
 };
+using GemmNormProblem = GemmNormProblemOf<bf16>;
 
 /// Whether the outputs have the same bits on all ranks.
 inline bool isSameOnAllRanks(Bootstrap& bootstrap, const GemmNormOutputs& outputs) {

@@ -90,6 +90,8 @@ __global__ void tensorCore(float (&c)[4], const std::uint32_t (&a)[4], const std
   // PTX: mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.bf16\.bf16\.f32
   arch::multiplyAdd<arch::ElementKind::F16>(gpu::WarpTile<>(), c, a, b);
   // PTX: mma\.sync\.aligned\.m16n8k16\.row\.col\.f32\.f16\.f16\.f32
+  arch::multiplyAdd<arch::ElementKind::E4M3>(gpu::WarpTile<>(), c, a, b);
+  // PTX: mma\.sync\.aligned\.m16n8k32\.row\.col\.f32\.e4m3\.e4m3\.f32
 }
 
 __global__ void tensorCoreOperands(const float* from, std::uint32_t (&words)[4], std::uint32_t bytes) {

@@ -58,9 +58,9 @@ typename Kernel::Arguments argumentsOf(const Problem& problem) {
 
 /// With shared memory left to the exchange, which the tiles but that of 192 columns have anyway.
 template <int tile>
-using StockOf =
-    typename StockGemm<cutlassTiles[tile], Element, Element,
-                       cutlass::epilogue::fusion::LinearCombination<Element, float, void, float>, 16 << 10>::Type;
+using StockOf = typename StockGemm<cutlassTiles[tile], Element, Element,
+                                   cutlass::epilogue::fusion::LinearCombination<Element, float, void, float>,
+                                   exchangeSharedBytes>::Type;
 /// Few rows are fewer blocks of rows than ranks.
 template <int tile>
 inline constexpr RowDelivery deliveryOf =

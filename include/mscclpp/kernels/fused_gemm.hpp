@@ -1,9 +1,10 @@
-// Compiled matrix multiplications of bfloat16 with a collective inside.
+// Compiled matrix multiplications of bfloat16 or fp8 with a collective inside.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 
+#include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/host/base/device.hpp"
 #include "mscclpp/kernels/rms_norm_call.hpp"
 
@@ -32,16 +33,18 @@ struct GemmLayer {
   /// 16, at most mostRmsNormElements; on GPUs one above mostFusedNormWidth is only that of an all-reduce in
   /// GemmForm::Serial.
   bool hasNorm = false;
+  /// Of input and weights: BFLOAT16 or FLOAT8_E4M3FN. The product is accumulated in fp32, and everything behind it is
+  /// bfloat16.
+  DataType operands = DataType::BFLOAT16;
 };
 
 /// The longest row that kernels for GPUs with a norm and the collective inside have registers for.
 inline constexpr std::size_t mostFusedNormWidth = 8192;
 
-/// A call: row-major arrays of bfloat16 on the current GPU, or of a CPU rank, at any address; fastest if it is a
-/// multiple of 16.
+/// A call: row-major arrays on the current GPU, or of a CPU rank, at any address; fastest if it is a multiple of 16.
 struct FusedGemmCall {
-  const void* input = nullptr;   ///< rows x depth; AllGather: this rank's slice of the rows
-  const void* weight = nullptr;  ///< width x depth
+  const void* input = nullptr;   ///< rows x depth, of GemmLayer::operands; AllGather: this rank's slice of the rows
+  const void* weight = nullptr;  ///< width x depth, of GemmLayer::operands
   void* output = nullptr;        ///< rows x width; ReduceScatter: this rank's slice of the rows
   std::size_t rows = 0;          ///< of all ranks, the same on all of them; with none nothing is enqueued
   CUstream_st* stream = nullptr;
@@ -52,6 +55,11 @@ struct FusedGemmCall {
   /// with a quantisation `normalised` is null too. All ranks pass the same quantisation, and the same scale if there is
   /// one. Its input, rows, hidden, type and stream are those of this call, and are not read.
   const RmsNormCall* norm = nullptr;
+  /// Of a layer of fp8: element (r, c) of this rank's product is multiplied by inputScales[r] * weightScales[c] before
+  /// it is rounded to bfloat16 and summed over the ranks. AllGather: inputScales are those of the rows of all ranks,
+  /// which the caller has gathered. Where a tensor has one scale, all elements of the array are that one.
+  const float* inputScales = nullptr;   ///< `rows` of them; null in a layer of bfloat16
+  const float* weightScales = nullptr;  ///< `width` of them; null in a layer of bfloat16
 };
 
 /// How a call is computed on GPUs.
@@ -78,10 +86,11 @@ class FusedGemm {
 
   /// Enqueues the call, which a graph can capture; on CPU ranks returns when it is done. Throws Error(InvalidUsage) for
   /// more rows than the layer has, for another width or depth where it is the layer's, for a norm that the layer has
-  /// not or that lacks arrays, CudaError, and on CPU ranks, and in GemmForm::Overlapped, what check() throws. Of the
-  /// forms:
-  /// - Cutlass: for arrays that are not at multiples of 16 bytes, and sizes that are not multiples of 8, it allocates
-  ///   memory of the stream and copies: a graph of it can have one instance at a time.
+  /// not or that lacks arrays, for scales that are missing or that the layer has not, CudaError, and on CPU ranks, and
+  /// in GemmForm::Overlapped, what check() throws. Of the forms:
+  /// - Cutlass, and with fp8 also Serial and Overlapped: for arrays that are not at multiples of 16 bytes, and sizes
+  ///   that are not multiples of 8, with fp8 of 16, it allocates memory of the stream and copies: a graph of it can
+  ///   have one instance at a time.
   /// - Serial: the first call with a norm allocates, as Collectives::allReduceRmsNorm() does: it cannot be captured.
   /// - Overlapped: a call also uses streams of the object: one capture at a time, and no other call while it lasts.
   virtual void run(const FusedGemmCall& call) const = 0;
@@ -97,11 +106,13 @@ class FusedGemm {
 
 /// Collective: called by all ranks of the communicator, on GPUs each with its own one current, with the same layer.
 /// Allocates the scratch of the longest call (docs/fusing.md), on CPU ranks less than a MiB. Throws Error(InvalidUsage)
-/// on all ranks if they differ, or for sizes of 0, for a norm of an all-gather or of rows of a width that
-/// GemmLayer::hasNorm does not allow, and for GPUs in a build without CUDA.
+/// on all ranks if they differ, or for sizes of 0, for operands of other types, for a norm of an all-gather or of rows
+/// of a width that GemmLayer::hasNorm does not allow, and for GPUs in a build without CUDA.
 ///
 /// Kernels of CUTLASS are those of the build option cutlass_gemms: for GPUs of compute capability 9.0 and layers whose
-/// width and depth are multiples of 8 on all ranks. They run where a model estimates that to be the fastest.
+/// width and depth are multiples of 8 on all ranks, with fp8 the depth of 16. They run where a model estimates that to
+/// be the fastest. Operands of fp8 need a GPU of compute capability 8.9 or newer, and cuBLAS multiplies them from CUDA
+/// 12.9 on, on Hopper.
 ///
 /// collectives: of the same communicator, if given on all ranks, and if all of them find cuBLAS: then a call on GPUs
 /// runs as a GEMM of cuBLAS and a collective, or copies, where a model estimates that to be faster (docs/fusing.md).

@@ -79,7 +79,7 @@ def _product(input, weight):
             f"input has shape {tuple(input.shape)} and weight {tuple(weight.shape)}; they are (..., depth), with two "
             "dimensions or more, and (width, depth)"
         )
-    return input.new_empty((*input.shape[:-1], weight.shape[0]))
+    return input.new_empty((*input.shape[:-1], weight.shape[0]), dtype=torch.bfloat16)
 
 
 def _quantised(tensor, residual, weight, group, quantisation, scale=None, epsilon=1e-6):
@@ -92,17 +92,21 @@ def _quantised(tensor, residual, weight, group, quantisation, scale=None, epsilo
     )
 
 
-def _fake_norm(shape_of):
-    """The fakes of a multiplication with a norm: plain, and quantised."""
+def _fake_gemm(result_of):
+    """The fakes of a multiplication: plain, with a norm, and with a norm that quantises."""
 
-    def plain(input, weight, residual, norm_weight, group, epsilon=1e-6):
-        result = shape_of(_product(input, weight), group)
+    def plain(input, weight, group, input_scales=None, weight_scales=None):
+        return result_of(_product(input, weight), group)
+
+    def normalised(input, weight, residual, norm_weight, group, epsilon=1e-6, input_scales=None, weight_scales=None):
+        result = plain(input, weight, group)
         return result, torch.empty_like(result)
 
-    def quantised(input, weight, residual, norm_weight, group, quantisation, scale=None, epsilon=1e-6):
-        return _quantised(shape_of(_product(input, weight), group), None, norm_weight, group, quantisation)
+    def quantised(input, weight, residual, norm_weight, group, quantisation, scale=None, epsilon=1e-6,
+                  input_scales=None, weight_scales=None):  # fmt: skip
+        return _quantised(plain(input, weight, group), None, norm_weight, group, quantisation)
 
-    return plain, quantised
+    return plain, normalised, quantised
 
 
 # What compilers know of the operators: the shapes of results. Those that write a tensor have none.
@@ -125,11 +129,10 @@ _FAKES = {
     ),
     "all_reduce_rms_norm_": lambda tensor, residual, weight, group, epsilon=1e-6: None,
     "all_reduce_rms_norm_quantised": _quantised,
-    "gemm_all_reduce": lambda input, weight, group: _product(input, weight),
-    "gemm_reduce_scatter": lambda input, weight, group: _part(_product(input, weight), group),
-    "all_gather_gemm": lambda input, weight, group: _gathered(_product(input, weight), group),
+    "all_gather_gemm": _fake_gemm(_gathered)[0],
 }
-for _name, _shape_of in {"gemm_all_reduce": lambda result, group: result, "gemm_reduce_scatter": _part}.items():
-    _FAKES[f"{_name}_rms_norm"], _FAKES[f"{_name}_rms_norm_quantised"] = _fake_norm(_shape_of)
+for _name, _result_of in {"gemm_all_reduce": lambda product, group: product, "gemm_reduce_scatter": _part}.items():
+    for _suffix, _fake in zip(("", "_rms_norm", "_rms_norm_quantised"), _fake_gemm(_result_of)):
+        _FAKES[_name + _suffix] = _fake
 for _name, _fake in _FAKES.items():
     torch.library.register_fake(f"mscclpp::{_name}", _fake)

@@ -82,12 +82,18 @@ void requireContiguous(const char* op, const char* name, const Tensor& tensor) {
   }
 }
 
-void requireAlike(const char* op, const char* name, const Tensor& tensor, const char* otherName, const Tensor& other) {
-  const std::string names = std::string(name) + " and " + otherName;
-  if (codeOf(tensor) != codeOf(other)) throwInvalid(op, names + " have different element types: convert one");
+void requireSameDevice(const char* op, const char* name, const Tensor& tensor, const char* otherName,
+                       const Tensor& other) {
   if (tensor.is_cpu() != other.is_cpu() || tensor.get_device_index() != other.get_device_index()) {
-    throwInvalid(op, names + " are on different devices: move one");
+    throwInvalid(op, std::string(name) + " and " + otherName + " are on different devices: move one");
   }
+}
+
+void requireAlike(const char* op, const char* name, const Tensor& tensor, const char* otherName, const Tensor& other) {
+  if (codeOf(tensor) != codeOf(other)) {
+    throwInvalid(op, std::string(name) + " and " + otherName + " have different element types: convert one");
+  }
+  requireSameDevice(op, name, tensor, otherName, other);
 }
 
 namespace {

@@ -33,7 +33,10 @@ inline std::size_t countOf(const Tensor& tensor) {
 Tensor toContiguous(const Tensor& tensor);
 /// Throws Error(InvalidUsage) unless the elements of a tensor that is written are contiguous.
 void requireContiguous(const char* op, const char* name, const Tensor& tensor);
-/// Throws Error(InvalidUsage) unless both have the same element type and are on the same device.
+/// Throws Error(InvalidUsage) unless both are on the same device.
+void requireSameDevice(const char* op, const char* name, const Tensor& tensor, const char* otherName,
+                       const Tensor& other);
+/// The same, and unless both have the same element type.
 void requireAlike(const char* op, const char* name, const Tensor& tensor, const char* otherName, const Tensor& other);
 
 /// A new tensor of the same type, on the same device.

@@ -14,6 +14,7 @@
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/fusion/cutlass/evt_row_exchange.cuh"
 #include "mscclpp/fusion/cutlass/gemm_row_exchange.cuh"
+#include "mscclpp/fusion/cutlass/scaled_product.cuh"
 #include "mscclpp/fusion/cutlass/stock_gemm.cuh"
 #include "tests/backend/gpu.cuh"
 #include "tests/backend/test_data.hpp"
@@ -29,20 +30,8 @@ inline constexpr CutlassTile fp8Tile{.rows = 128,
                                      .clusterColumns = 2,
                                      .schedule = CutlassSchedule::Cooperative};
 
-/// Its visitor tree with scales of rows and columns: columnScale * (rowScale * accumulator), as Output. setScales()
-/// sets its arguments.
 template <class Output>
-struct ScaleTree {
-  template <class T>
-  using Multiply =
-      cutlass::epilogue::fusion::Sm90Compute<cutlass::multiplies, T, float, cutlass::FloatRoundStyle::round_to_nearest>;
-  using TileShape = cute::Shape<cute::Int<fp8Tile.rows>, cute::Int<fp8Tile.columns>, cute::Int<fp8Tile.depth>>;
-  using RowScales = cutlass::epilogue::fusion::Sm90ColBroadcast<0, TileShape, float>;
-  using ColumnScales = cutlass::epilogue::fusion::Sm90RowBroadcast<0, TileShape, float>;
-  using Type = cutlass::epilogue::fusion::Sm90EVT<
-      Multiply<Output>, ColumnScales,
-      cutlass::epilogue::fusion::Sm90EVT<Multiply<float>, RowScales, cutlass::epilogue::fusion::Sm90AccFetch>>;
-};
+using ScaleTree = ScaledProduct<fp8Tile, Output>;
 inline constexpr auto setScales = [](auto& tree, const float* rowScales, const float* columnScales) {
   tree.op_0.ptr_row = columnScales;
   tree.op_1.op_0.ptr_col = rowScales;

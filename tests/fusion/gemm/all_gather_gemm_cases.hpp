@@ -25,7 +25,9 @@ struct GatherCall {
 /// C: an AllGatherGemm.
 template <class C, class T, class PairOp>
 struct AllGatherGemmBody {
-  Window<> scratch, epochs, inputs, weights, outputs, barriers;
+  using Operand = OperandOf<T, PairOp>;
+
+  Window<> scratch, epochs, inputs, weights, inputScales, weightScales, outputs, barriers;
   typename C::Scratch layout;
   GatherCall call;
   int ranks;
@@ -50,14 +52,22 @@ struct AllGatherGemmBody {
     for (int i = 0; i < call.calls * call.repeats; ++i) {
       if (rank == slowRank) beLate(delay);
       const auto index = static_cast<std::size_t>(i % call.calls);
-      const GemmOperands<T, PairOp> operands{
-          {reinterpret_cast<const T*>(inputs.at(rank)) + index * slice * pitch, own, call.depth, pitch},
-          {reinterpret_cast<const T*>(weights.at(rank)), call.width, call.depth, pitch},
-          {}};
+      const GemmOperands<Operand, PairOp> operands{
+          {reinterpret_cast<const Operand*>(inputs.at(rank)) + index * slice * pitch, own, call.depth, pitch},
+          {reinterpret_cast<const Operand*>(weights.at(rank)), call.width, call.depth, pitch},
+          makeOp(rank, index)};
       const auto output =
           makeMatrix(reinterpret_cast<T*>(outputs.at(rank)) + index * call.rows * width, call.rows, width);
       C::run(grid, args, operands, output);  // after a failure it does nothing
       if (!barrier.sync(grid, stepWait)) return;
+    }
+  }
+  MSCCLPP_HOST_DEVICE PairOp makeOp(int rank, std::size_t index) const {
+    if constexpr (std::is_same_v<Operand, T>) {
+      return {};
+    } else {
+      return {reinterpret_cast<const float*>(inputScales.at(rank)) + index * call.rows,
+              reinterpret_cast<const float*>(weightScales.at(rank)), call.rows, call.width};
     }
   }
 };
@@ -72,7 +82,8 @@ struct GatherOutcome {
 template <class T, AllGatherGemmConfig config, class PairOp = KeepPairs<T>, class Spoil>
 GatherOutcome runAllGatherGemm(int ranks, int blocks, const GatherCall& call, int slowRank, std::uint64_t delay,
                                const Spoil& spoil) {
-  using C = AllGatherGemm<T, config>;
+  using Operand = OperandOf<T, PairOp>;
+  using C = AllGatherGemm<T, config, Operand>;
   Backend<32> backend;
   const auto layout = C::scratchFor(call.rows, call.depth, ranks);
   auto scratch = backend.allocate(ranks, layout.windowBytes(), C::Scratch::initialByte);
@@ -84,27 +95,36 @@ GatherOutcome runAllGatherGemm(int ranks, int blocks, const GatherCall& call, in
   constexpr bool isGated = PairOp::outputs == 1;
   const std::size_t width = isGated ? call.width / 2 : call.width;
   const auto calls = static_cast<std::size_t>(call.calls);
-  auto inputs = backend.allocate(ranks, calls * slice * pitch * sizeof(T) + 16, 0);
-  auto weights = backend.allocate(ranks, call.width * pitch * sizeof(T) + 16, 0);
+  auto inputs = backend.allocate(ranks, calls * slice * pitch * sizeof(Operand) + 16, 0);
+  auto weights = backend.allocate(ranks, call.width * pitch * sizeof(Operand) + 16, 0);
+  auto inputScales = backend.allocate(ranks, calls * call.rows * sizeof(float), 0);
+  auto weightScales = backend.allocate(ranks, call.width * sizeof(float), 0);
   auto outputs = backend.allocate(ranks, calls * call.rows * width * sizeof(T), poisonByte);
   auto barriers = backend.allocate(ranks, 128, 0);
-  std::vector<HostMatrix<T>> rows, columns;
+  std::vector<HostMatrix<Operand>> rows, columns;
+  std::vector<std::vector<float>> rowScales, columnScales;
   for (std::size_t i = 0; i < calls; ++i) {
-    rows.push_back(randomMatrix<T>(call.rows, call.depth, pitch, static_cast<unsigned>(i) * 100));
+    rows.push_back(randomMatrix<Operand>(call.rows, call.depth, pitch, static_cast<unsigned>(i) * 100));
+    rowScales.push_back(randomScales(call.rows, static_cast<unsigned>(i) + 300));
     for (int rank = 0; rank < ranks; ++rank) {
       const Range own = steppedPart(call.rows, slice, static_cast<std::size_t>(rank));
-      inputs.write(rank, rows[i].data.data() + own.begin * pitch, own.size() * pitch * sizeof(T),
-                   i * slice * pitch * sizeof(T));
+      inputs.write(rank, rows[i].data.data() + own.begin * pitch, own.size() * pitch * sizeof(Operand),
+                   i * slice * pitch * sizeof(Operand));
+      inputScales.write(rank, rowScales[i], i * call.rows * sizeof(float));
     }
   }
   for (int rank = 0; rank < ranks; ++rank) {
-    columns.push_back(randomMatrix<T>(call.width, call.depth, pitch, static_cast<unsigned>(rank) + 1000));
+    columns.push_back(randomMatrix<Operand>(call.width, call.depth, pitch, static_cast<unsigned>(rank) + 1000));
+    columnScales.push_back(randomScales(call.width, static_cast<unsigned>(rank) + 400));
     weights.write(rank, columns.back().data);
+    weightScales.write(rank, columnScales.back());
   }
   const AllGatherGemmBody<C, T, PairOp> body{scratch.window(),
                                              epochs.window(),
                                              inputs.window(),
                                              weights.window(),
+                                             inputScales.window(),
+                                             weightScales.window(),
                                              outputs.window(),
                                              barriers.window(),
                                              layout,
@@ -114,11 +134,14 @@ GatherOutcome runAllGatherGemm(int ranks, int blocks, const GatherCall& call, in
                                              delay,
                                              backend.wait()};
   GatherOutcome outcome;
-  outcome.record = backend.run({ranks, blocks, C::maxBlockThreads / 32, config.tile.sharedBytes(sizeof(T))}, body);
+  outcome.record = backend.run({ranks, blocks, C::maxBlockThreads / 32, C::sharedBytes({}, {})}, body);
   for (int rank = 0; rank < ranks; ++rank) {
     const auto results = outputs.template read<T>(rank);
     for (std::size_t i = 0; i < calls; ++i) {
-      const RankProduct product = RankProduct::of(rows[i], columns[static_cast<std::size_t>(rank)]);
+      RankProduct product = RankProduct::of(rows[i], columns[static_cast<std::size_t>(rank)]);
+      if (!std::is_same_v<Operand, T>) {
+        product.scale(rowScales[i].data(), columnScales[static_cast<std::size_t>(rank)].data());
+      }
       for (std::size_t at = 0; at < call.rows * width && outcome.wrong.empty(); ++at) {
         const double got = static_cast<double>(widen<T>(results[i * call.rows * width + at]));
         double wanted = 0, bound = 0;
@@ -130,7 +153,7 @@ GatherOutcome runAllGatherGemm(int ranks, int blocks, const GatherCall& call, in
                                                (std::fabs(gate) + 1) * product.magnitudes[2 * at + 1]);
         } else {
           wanted = product.values[at];
-          bound = fp32Bound(call.depth + 2) * product.magnitudes[at];
+          bound = productBound<Operand>(call.depth) * product.magnitudes[at];
         }
         bound += (std::fabs(wanted) + bound) * roundingOf<T> + 1e-6;
         if (!(std::fabs(got - wanted) <= bound)) {
@@ -180,6 +203,17 @@ TEST_CASE("all-gather and GEMM, tiles of warps that divide the depth") {
 }
 TEST_CASE("all-gather and GEMM of one rank") {
   checkAllGatherGemm<bf16>(1, 2, {35, 33, 16, 0, 2});
+}
+
+TEST_CASE("all-gather and GEMM of fp8, with scales") {
+  using Scaled = ScalePairs<bf16>;
+  constexpr AllGatherGemmConfig small{.tile = ofFp8(smallTile), .senderWarps = 1, .rowsPerPart = 6, .groupBlocks = 2};
+  checkAllGatherGemm<bf16, Scaled, small>(2, 2, {64, 64, 64, 0, 2});
+  checkAllGatherGemm<bf16, Scaled, small>(3, 1, {37, 51, 45, 0, 3}, 1);
+  checkAllGatherGemm<bf16, Scaled, small>(2, 1, {21, 40, 96, 16, 2});
+  constexpr AllGatherGemmConfig deep{.tile = ofFp8(depthTile), .senderWarps = 1};
+  checkAllGatherGemm<bf16, Scaled, deep>(2, 1, {23, 50, 350, 0, 1});
+  if (Backend<32>::onGpu) checkAllGatherGemm<bf16, Scaled, deep>(2, 8, {700, 1100, 1040, 0, 2});
 }
 
 // In one kernel, as a persistent one makes them.

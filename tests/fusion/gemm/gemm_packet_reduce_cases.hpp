@@ -71,6 +71,19 @@ TEST_CASE("GEMMs in packets, with one result for two columns") {
   checkOneOfPairs<RowDelivery::ToAll>();
   checkOneOfPairs<RowDelivery::ToOwner>();
 }
+template <RowDelivery delivery>
+void checkScaledPackets() {
+  using C = GemmPacketReduce<bf16, GemmPacketReduceConfig{.delivery = delivery, .tile = ofFp8(smallTile)}, f8e4m3>;
+  checkGemmReduce<C, bf16, ScalePairs<bf16>>(2, 2, {16, 64, 64, 0, 2});
+  checkGemmReduce<C, bf16, ScalePairs<bf16>>(3, 1, {21, 43, 45, 0, 3, 1, 5});
+}
+TEST_CASE("GEMMs in packets, of fp8 with scales") {
+  checkScaledPackets<RowDelivery::Redundant>();
+  checkScaledPackets<RowDelivery::ToOwner>();
+  using C = GemmPacketReduce<bf16, GemmPacketReduceConfig{.tile = ofFp8(depthTile)}, f8e4m3>;
+  checkGemmReduce<C, bf16, ScalePairs<bf16>>(2, 1, {13, 70, 400, 16, 1});
+  if (Backend<32>::onGpu) checkGemmReduce<C, bf16, ScalePairs<bf16>>(2, 8, {32, 1100, 1040, 0, 3});
+}
 TEST_CASE("GEMM and all-reduce in packets, tiles of warps that divide the depth") {
   using C = GemmPacketReduce<bf16, GemmPacketReduceConfig{.tile = depthTile}>;
   checkGemmReduce<C, bf16>(2, 1, {13, 70, 200, 0, 1});

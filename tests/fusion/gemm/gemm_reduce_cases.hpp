@@ -51,6 +51,22 @@ TEST_CASE("GEMM and all-reduce, tiles of several warps") {
     checkConfig<bf16, config>(2, 8, {random() % 400 + 1, random() % 400 + 1, random() % 90 + 1, 0, 1});
   }
 }
+template <RowDelivery delivery>
+void checkScaled() {
+  constexpr GemmReduceConfig config{
+      .delivery = delivery, .tile = ofFp8(smallTile), .reducerWarps = 1, .groupBlocks = 2, .packsPerLane = 1};
+  using C = GemmReduce<bf16, config, StoreRows<bf16>, f8e4m3>;
+  checkGemmReduce<C, bf16, ScalePairs<bf16>>(2, 2, {64, 64, 64, 0, 2});
+  checkGemmReduce<C, bf16, ScalePairs<bf16>>(3, 1, {37, 51, 45, 0, 3, 1, 11});
+  checkGemmReduce<C, bf16, ScalePairs<bf16>>(2, 1, {18, 33, 80, 16, 2});
+}
+TEST_CASE("GEMM and all-reduce, and reduce-scatter, of fp8 with scales") {
+  checkScaled<RowDelivery::ToAll>();
+  checkScaled<RowDelivery::ToOwner>();
+  constexpr GemmReduceConfig config{.tile = ofFp8(sharedTile), .reducerWarps = 1};
+  using C = GemmReduce<bf16, config, StoreRows<bf16>, f8e4m3>;
+  if (Backend<32>::onGpu) checkGemmReduce<C, bf16, ScalePairs<bf16>>(2, 8, {700, 1100, 1040, 0, 2});
+}
 TEST_CASE("GEMM of one rank") {
   checkSmall<RowDelivery::ToAll>(1, 1, {18, 33, 16, 0, 2});
   checkSmall<RowDelivery::ToOwner>(1, 1, {18, 33, 16, 0, 2});

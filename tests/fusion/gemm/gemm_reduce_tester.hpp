@@ -65,7 +65,9 @@ struct GemmCall {
 /// C: a GemmReduce or a GemmPacketReduce.
 template <class C, class T, class PairOp>
 struct GemmReduceBody {
-  Window<> scratch, epochs, inputs, weights, outputs, barriers;
+  using Operand = OperandOf<T, PairOp>;
+
+  Window<> scratch, epochs, inputs, weights, inputScales, weightScales, outputs, barriers;
   typename C::Scratch layout;
   GemmCall call;
   int ranks;
@@ -89,18 +91,22 @@ struct GemmReduceBody {
     for (int i = 0; i < call.calls * call.repeats; ++i) {
       const auto index = static_cast<std::size_t>(i % call.calls);
       args.count = call.rowsOf(index);
-      const GemmOperands<T, PairOp> operands{
-          {reinterpret_cast<const T*>(inputs.at(rank)) + index * call.rows * pitch, args.count, call.depth, pitch},
-          {reinterpret_cast<const T*>(weights.at(rank)), call.width * 2 / PairOp::outputs, call.depth, pitch},
-          makeOp(rank)};
+      const GemmOperands<Operand, PairOp> operands{
+          {reinterpret_cast<const Operand*>(inputs.at(rank)) + index * call.rows * pitch, args.count, call.depth,
+           pitch},
+          {reinterpret_cast<const Operand*>(weights.at(rank)), call.width * 2 / PairOp::outputs, call.depth, pitch},
+          makeOp(rank, index)};
       const StoreRows<T> result{
           makeMatrix(reinterpret_cast<T*>(outputs.at(rank)) + index * outputRows * call.width, outputRows, call.width)};
       C::run(grid, args, operands, result);  // after a failure it does nothing
       if (!barrier.sync(grid, stepWait)) return;
     }
   }
-  MSCCLPP_HOST_DEVICE PairOp makeOp(int rank) const {
-    if constexpr (requires { PairOp::delay; }) {
+  MSCCLPP_HOST_DEVICE PairOp makeOp(int rank, [[maybe_unused]] std::size_t index) const {
+    if constexpr (!std::is_same_v<Operand, T>) {
+      return {reinterpret_cast<const float*>(inputScales.at(rank)) + index * call.rows,
+              reinterpret_cast<const float*>(weightScales.at(rank)), call.rowsOf(index), call.width};
+    } else if constexpr (requires { PairOp::delay; }) {
       return {{}, rank == slowRank ? delay : 0};
     } else if constexpr (requires { PairOp::rank; }) {
       return {{}, rank};
@@ -120,6 +126,7 @@ struct GemmOutcome {
 template <class C, class T, class PairOp, class Spoil>
 GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowRank, std::uint64_t delay,
                           const Spoil& spoil, std::uint64_t timeout = waitTimeout) {
+  using Operand = OperandOf<T, PairOp>;
   Backend<32> backend;
   constexpr bool isScatter = C::delivery == RowDelivery::ToOwner;
   const auto layout = C::scratchFor(call.rows, call.width, ranks);
@@ -132,26 +139,36 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
   const std::size_t outputRows = slice * (isScatter ? 1 : team);
   const std::size_t pitch = call.depth + call.gap;
   const auto calls = static_cast<std::size_t>(call.calls);
-  auto inputs = backend.allocate(ranks, calls * call.rows * pitch * sizeof(T) + 16, 0);
+  auto inputs = backend.allocate(ranks, calls * call.rows * pitch * sizeof(Operand) + 16, 0);
   constexpr std::size_t perResult = 2 / PairOp::outputs;  // columns of the product
-  auto weights = backend.allocate(ranks, call.width * perResult * pitch * sizeof(T) + 16, 0);
+  auto weights = backend.allocate(ranks, call.width * perResult * pitch * sizeof(Operand) + 16, 0);
+  auto inputScales = backend.allocate(ranks, calls * call.rows * sizeof(float), 0);
+  auto weightScales = backend.allocate(ranks, call.width * sizeof(float), 0);
   auto outputs = backend.allocate(ranks, calls * outputRows * call.width * sizeof(T), poisonByte);
   auto barriers = backend.allocate(ranks, 128, 0);
   std::vector<RankProduct> products;
   for (std::size_t i = 0; i < calls; ++i) {
     for (int rank = 0; rank < ranks; ++rank) {
       const auto seed = static_cast<unsigned>(rank);
-      const auto a = randomMatrix<T>(call.rows, call.depth, pitch, seed + static_cast<unsigned>(i) * 100);
-      const auto b = randomMatrix<T>(call.width * perResult, call.depth, pitch, seed + 1000);
-      inputs.write(rank, a.data, i * call.rows * pitch * sizeof(T));
+      const auto a = randomMatrix<Operand>(call.rows, call.depth, pitch, seed + static_cast<unsigned>(i) * 100);
+      const auto b = randomMatrix<Operand>(call.width * perResult, call.depth, pitch, seed + 1000);
+      inputs.write(rank, a.data, i * call.rows * pitch * sizeof(Operand));
       weights.write(rank, b.data);
       products.push_back(RankProduct::of(a, b));
+      if (std::is_same_v<Operand, T>) continue;
+      const auto ofRows = randomScales(call.rows, seed + static_cast<unsigned>(i) * 100 + 300);
+      const auto ofColumns = randomScales(call.width, seed + 400);
+      inputScales.write(rank, ofRows, i * call.rows * sizeof(float));
+      weightScales.write(rank, ofColumns);
+      products.back().scale(ofRows.data(), ofColumns.data());
     }
   }
   const GemmReduceBody<C, T, PairOp> body{scratch.window(),
                                           epochs.window(),
                                           inputs.window(),
                                           weights.window(),
+                                          inputScales.window(),
+                                          weightScales.window(),
                                           outputs.window(),
                                           barriers.window(),
                                           layout,
@@ -179,7 +196,7 @@ GemmOutcome runGemmReduce(int ranks, int blocks, const GemmCall& call, int slowR
           const std::size_t at = (r * call.width + c) * perResult;
           sum += product.values[at];
           parts += std::fabs(product.values[at]);
-          bound += fp32Bound(call.depth + 2) * product.magnitudes[at];
+          bound += productBound<Operand>(call.depth) * product.magnitudes[at];
         }
         bound += (parts + bound) * roundingOf<T>;           // each rank's product is rounded,
         bound += (std::fabs(sum) + bound) * roundingOf<T>;  // and so is the sum

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "mscclpp/arch/backoff.hpp"
@@ -13,6 +14,7 @@
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/collective/epoch.hpp"
 #include "mscclpp/fusion/gemm/matrix.hpp"
+#include "mscclpp/fusion/gemm/pair_op.hpp"
 #include "mscclpp/fusion/gemm/tile_shape.hpp"
 #include "tests/backend/backend.hpp"
 #include "tests/backend/test_data.hpp"
@@ -35,6 +37,11 @@ inline constexpr GemmShape depthTile =
         ? GemmShape{.rows = 32, .columns = 64, .depth = 128, .stages = 8, .warpRows = 1, .warpDepths = 2}
         : GemmShape{
               .rows = 16, .columns = 32, .depth = 64, .stages = 2, .warpRows = 1, .warpColumns = 2, .warpDepths = 2};
+
+/// The same for operands of fp8: as many bytes in a step.
+constexpr GemmShape ofFp8(const GemmShape& tile) {
+  return tile.withDepth(2 * tile.depth);
+}
 
 /// A matrix on the host, of which column c is at data[r * pitch + c]; what is between the rows is poisoned.
 template <class T>
@@ -79,7 +86,27 @@ struct RankProduct {
     }
     return result;
   }
+  /// Multiplies each element by the scales of its row and its column.
+  void scale(const float* ofRows, const float* ofColumns) {
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double by = static_cast<double>(ofRows[i / columns]) * static_cast<double>(ofColumns[i % columns]);
+      values[i] *= by;
+      magnitudes[i] *= by;
+    }
+  }
 };
+
+/// What a product has for operands whose results are T: fp8 where they are scaled.
+template <class T, class PairOp>
+using OperandOf = std::conditional_t<std::is_same_v<PairOp, ScalePairs<T>>, f8e4m3, T>;
+
+/// Scales of rows of fp8, of which no two are alike.
+inline std::vector<float> randomScales(std::size_t count, unsigned seed) {
+  std::vector<float> scales;
+  std::mt19937 random(seed);
+  for (std::size_t i = 0; i < count; ++i) scales.push_back(0.25f + static_cast<float>(random() % 100'000) / 1e5f);
+  return scales;
+}
 
 /// Half the distance of neighbouring values near 1: a rounding changes x by at most |x| times this.
 template <class T>
@@ -88,6 +115,14 @@ inline constexpr double roundingOf = sizeof(T) == 2 && std::is_same_v<T, f16> ? 
 /// The bound of the error of a sum of `terms` products in fp32 in any order, as a part of the sum of their magnitudes.
 inline double fp32Bound(std::size_t terms) {
   return static_cast<double>(terms) / (1 << 23);
+}
+
+/// The same of an element of a product, with its scales if there are any. Tensor cores keep fewer bits of a sum of fp8
+/// than fp32 has.
+template <class Operand>
+double productBound(std::size_t depth) {
+  if (!std::is_same_v<Operand, f8e4m3>) return fp32Bound(depth + 2);
+  return fp32Bound(depth + 5) + (Backend<32>::onGpu ? 1.0 / 2048 : 0);
 }
 
 /// Says which element of the output of a call is wrong.

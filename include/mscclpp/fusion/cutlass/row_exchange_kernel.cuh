@@ -21,6 +21,9 @@
 
 namespace mscclpp {
 
+/// Shared memory that a stock kernel with wide tiles leaves to a row exchange which sums tiles, in bytes.
+inline constexpr int exchangeSharedBytes = 16 << 10;
+
 namespace detail {
 
 /// What the arguments of an epilogue say of its exchange, and of the tiles of its kernel.
@@ -195,8 +198,8 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
 
  private:
   static_assert(!Exchange::sumsTiles || Base::SharedStorageSize <= detail::largestSharedBytes,
-                "leave 16 KiB of shared memory to the exchange: the last argument of StockGemm, or "
-                "StageCountAutoCarveout<sizeof(...) + 16384>");
+                "leave shared memory to the exchange: exchangeSharedBytes as the last argument of StockGemm, or "
+                "StageCountAutoCarveout<sizeof(...) + exchangeSharedBytes>");
   static_assert(!Exchange::sumsTiles || !Base::IsMainloopAuxiliaryLoadNeeded,
                 "the main loop needs the warp that sends tiles: take EvtRowExchange");
 

@@ -16,9 +16,11 @@ struct CutlassTile {
   int clusterRows;     ///< blocks of a cluster: they share operands, rows of tiles those of B,
   int clusterColumns;  ///< columns of tiles those of A
   CutlassSchedule schedule;
+  int operandBytes = 2;  ///< of an element
 };
 
-/// The tiles to choose from, for 16-bit operands.
+/// The tiles to choose from: for 16-bit operands, and then for fp8, whose sums CUTLASS keeps twice in registers, since
+/// tensor cores add fp8 with few bits: so none is wider than 192 columns, and none is Pingpong.
 inline constexpr CutlassTile cutlassTiles[] = {
     {.rows = 128,
      .columns = 256,
@@ -50,8 +52,31 @@ inline constexpr CutlassTile cutlassTiles[] = {
      .clusterRows = 2,
      .clusterColumns = 1,
      .schedule = CutlassSchedule::Cooperative},
+    {.rows = 128,
+     .columns = 192,
+     .depth = 128,
+     .clusterRows = 2,
+     .clusterColumns = 1,
+     .schedule = CutlassSchedule::Cooperative,
+     .operandBytes = 1},
+    {.rows = 128,
+     .columns = 128,
+     .depth = 128,
+     .clusterRows = 2,
+     .clusterColumns = 1,
+     .schedule = CutlassSchedule::Cooperative,
+     .operandBytes = 1},
+    {.rows = 128,
+     .columns = 160,
+     .depth = 128,
+     .clusterRows = 2,
+     .clusterColumns = 1,
+     .schedule = CutlassSchedule::Cooperative,
+     .operandBytes = 1},
 };
-inline constexpr int cutlassTileCount = static_cast<int>(sizeof(cutlassTiles) / sizeof(cutlassTiles[0]));
+/// Those for 16-bit operands come first.
+inline constexpr int cutlassTileCount = 5, cutlassFp8TileCount = 3;
+static_assert(sizeof(cutlassTiles) / sizeof(cutlassTiles[0]) == cutlassTileCount + cutlassFp8TileCount);
 
 /// What a multiprocessor does with a tile of cutlassTiles: measured on one H100 (docs/performance.md).
 struct CutlassTileRate {
@@ -59,8 +84,9 @@ struct CutlassTileRate {
   double bytes;         ///< of operands that it loads in a nanosecond, at most
   double start;         ///< nanoseconds for the first operands and the last stores of a tile
 };
-inline constexpr CutlassTileRate cutlassTileRates[cutlassTileCount] = {
-    {2830, 85, 1500}, {2760, 85, 1500}, {2680, 85, 500}, {1880, 85, 2000}, {2600, 85, 1500}};
+inline constexpr CutlassTileRate cutlassTileRates[cutlassTileCount + cutlassFp8TileCount] = {
+    {2830, 85, 1500}, {2760, 85, 1500}, {2680, 85, 500},  {1880, 85, 2000},
+    {2600, 85, 1500}, {5000, 85, 1500}, {4700, 85, 1500}, {4900, 85, 1500}};
 
 /// The rounds of tiles, one for each multiprocessor, in which a GEMM of m x n is computed with this tile.
 inline double cutlassRounds(int tile, int m, int n, int multiprocessors) {
@@ -80,7 +106,7 @@ inline double cutlassTime(int tile, int m, int n, int k, int multiprocessors) {
   const CutlassTile& shape = cutlassTiles[tile];
   const CutlassTileRate& rate = cutlassTileRates[tile];
   const double multiplying = double{1} * shape.rows * shape.columns * k / rate.multiplyAdds;
-  const double loading = 2.0 * (shape.rows + shape.columns) * k / rate.bytes;
+  const double loading = double{1} * shape.operandBytes * (shape.rows + shape.columns) * k / rate.bytes;
   return cutlassRounds(tile, m, n, multiprocessors) * ((multiplying > loading ? multiplying : loading) + rate.start);
 }
 

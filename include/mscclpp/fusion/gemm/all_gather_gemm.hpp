@@ -38,9 +38,9 @@ struct AllGatherGemmConfig {
 /// on one scratch do not overlap in time, and a rank's call starts when all blocks of its previous one have ended.
 /// Other arguments are refused: that is a record in args.wait's control block, and on a CPU InvalidCall. A wait that
 /// fails leaves its record there too; the outputs are then meaningless. The same bits in every run.
-template <class T, AllGatherGemmConfig config>
+template <class T, AllGatherGemmConfig config, class Operand = T>
 struct AllGatherGemm {
-  using Scratch = GatherScratch<T>;
+  using Scratch = GatherScratch<Operand>;
   using Args = CollectiveArgs<config.ranks, Scratch>;
   static constexpr int maxBlockThreads = (config.tile.warps() + config.senderWarps) * 32;
 
@@ -49,7 +49,7 @@ struct AllGatherGemm {
   }
   /// The scratch for calls of up to `rows` rows of all ranks, of up to `depth` elements.
   static MSCCLPP_HOST_DEVICE Scratch scratchFor(std::size_t rows, std::size_t depth, int ranks) {
-    const std::size_t columns = roundUp(depth, packSize<T>);
+    const std::size_t columns = roundUp(depth, packSize<Operand>);
     return {{sliceRows(rows, ranks), columns, config.tile.rows, config.rowsPerPart, columns, ranks}};
   }
   /// Whether a launch of this shape can run with these arguments.
@@ -59,12 +59,12 @@ struct AllGatherGemm {
   }
   /// Shared memory of a block, in bytes.
   static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args&, LaunchShape) {
-    return config.tile.sharedBytes(sizeof(T));
+    return config.tile.sharedBytes(sizeof(Operand), sizeof(T));
   }
 
   /// Returns whether all waits of the calling thread succeeded. operands.input: this rank's rows.
   template <class GridType, class PairOp>
-  static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const GemmOperands<T, PairOp>& operands,
+  static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const GemmOperands<Operand, PairOp>& operands,
                                  const Matrix<T>& output) {
     static_assert(SharedMemoryGrid<GridType>, "grid must have shared memory: gpu::Grid() or emulation::Grid");
     if (args.count == 0) return true;
@@ -77,7 +77,7 @@ struct AllGatherGemm {
       return detail::refuseArguments(grid, args);
     }
     auto&& trace = traceOf(grid);
-    const TraceSpan span(trace, TraceId::AllGather, args.count * operands.input.columns * sizeof(T));
+    const TraceSpan span(trace, TraceId::AllGather, args.count * operands.input.columns * sizeof(Operand));
     auto wait = tracedWait(args.wait, trace);
     // Each kind of warps has code of its own, with constant barriers, and few registers in common.
     const auto consumers = grid.warps(0, config.tile.warps(), BarrierIds{1});
@@ -89,7 +89,7 @@ struct AllGatherGemm {
     }
     const auto senders = grid.warps(config.tile.warps(), config.senderWarps, BarrierIds{1 + BarrierIds::count});
     auto gather = makeRowGather(senders, args, wait, trace);
-    gather.send(operands.input.data, operands.input.pitch * sizeof(T), operands.input.columns * sizeof(T));
+    gather.send(operands.input.data, operands.input.pitch * sizeof(Operand), operands.input.columns * sizeof(Operand));
     const bool succeeded = gather.leave();
     grid.block().sync();
     return succeeded;
@@ -100,12 +100,12 @@ struct AllGatherGemm {
 
   template <class Consumers, class Gather, class PairOp>
   static MSCCLPP_INLINE void multiply(const Consumers& grid, std::byte* shared, const Args& args, Gather& gather,
-                                      const GemmOperands<T, PairOp>& operands, const Matrix<T>& output) {
+                                      const GemmOperands<Operand, PairOp>& operands, const Matrix<T>& output) {
     std::size_t blocks = 0;
     for (int rank = 0; rank < args.team.size(); ++rank) blocks += gather.blocksOf(rank);
     const GroupedTiles order{blocks, ceilDivide(operands.weight.rows, static_cast<std::size_t>(config.tile.columns)),
                              static_cast<std::size_t>(config.groupBlocks)};
-    GemmTile<T, config.tile, Consumers> tile(grid, shared);
+    GemmTile<T, config.tile, Consumers, Operand> tile(grid, shared);
     const ArraySink<T> sink(output.data);
     for (auto i = static_cast<std::size_t>(grid.blockIndex()); i < order.count();
          i += static_cast<std::size_t>(grid.blockCount())) {
@@ -114,7 +114,7 @@ struct AllGatherGemm {
       const std::size_t row = place.block * static_cast<std::size_t>(config.tile.rows);
       const std::size_t column = at.part * static_cast<std::size_t>(config.tile.columns);
       const Range rows = gather.rowsOf(place.rank);
-      Matrix<const T> input = operands.input;
+      Matrix<const Operand> input = operands.input;
       if (place.rank != args.team.rank()) {
         input = {gather.rows(place.rank), rows.size(), operands.input.columns, args.scratch.columns};
       }

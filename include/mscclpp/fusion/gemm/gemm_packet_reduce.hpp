@@ -57,7 +57,7 @@ concept RepeatsFlags = requires {
 /// may be 0. Two calls on one scratch do not overlap in time, and a rank's call starts when all blocks of its previous
 /// one have ended. Other arguments are refused: that is a record in args.wait's control block, and on a CPU
 /// InvalidCall. A wait that fails leaves its record there too; the output is then meaningless.
-template <class T, GemmPacketReduceConfig config>
+template <class T, GemmPacketReduceConfig config, class Operand = T>
 struct GemmPacketReduce {
   static constexpr RowDelivery delivery = config.delivery;
   using P = Sentinel;
@@ -85,12 +85,12 @@ struct GemmPacketReduce {
   }
   /// Shared memory of a block, in bytes.
   static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args&, LaunchShape) {
-    return config.tile.sharedBytes(sizeof(T));
+    return config.tile.sharedBytes(sizeof(Operand), sizeof(T));
   }
 
   /// Returns whether all waits of the calling thread succeeded.
   template <class GridType, class PairOp>
-  static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const GemmOperands<T, PairOp>& operands,
+  static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const GemmOperands<Operand, PairOp>& operands,
                                  const StoreRows<T>& result) {
     static_assert(SharedMemoryGrid<GridType>, "grid must have shared memory: gpu::Grid() or emulation::Grid");
     if (args.count == 0) return true;
@@ -123,7 +123,7 @@ struct GemmPacketReduce {
     const auto store = [&](const Place& at, const Word128& word) {
       result.store({at.row - own.begin, at.column}, 0, word);
     };
-    using Tile = GemmTile<T, config.tile, GridType>;
+    using Tile = GemmTile<T, config.tile, GridType, Operand>;
     Tile tile(grid, grid.sharedMemory());
     constexpr int packs = Tile::template packsPerThread<PairOp>;
     Place places[packs];

@@ -51,7 +51,7 @@ struct GemmReduceConfig {
 /// warp. Two calls on one scratch do not overlap in time, and a rank's call starts when all blocks of its previous one
 /// have ended. Other arguments are refused: that is a record in args.wait's control block, and on a CPU InvalidCall. A
 /// wait that fails leaves its record there too; the outputs are then meaningless.
-template <class T, GemmReduceConfig config, class Result = StoreRows<T>>
+template <class T, GemmReduceConfig config, class Result = StoreRows<T>, class Operand = T>
 struct GemmReduce {
   static constexpr RowDelivery delivery = config.delivery;
   using Scratch = RowScratch<T, delivery>;
@@ -78,12 +78,12 @@ struct GemmReduce {
   }
   /// Shared memory of a block, in bytes.
   static MSCCLPP_HOST_DEVICE std::size_t sharedBytes(const Args&, LaunchShape) {
-    return config.tile.sharedBytes(sizeof(T));
+    return config.tile.sharedBytes(sizeof(Operand), sizeof(T));
   }
 
   /// Returns whether all waits of the calling thread succeeded.
   template <class GridType, class PairOp>
-  static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const GemmOperands<T, PairOp>& operands,
+  static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const GemmOperands<Operand, PairOp>& operands,
                                  const Result& result) {
     static_assert(SharedMemoryGrid<GridType>, "grid must have shared memory: gpu::Grid() or emulation::Grid");
     if (args.count == 0) return true;
@@ -217,16 +217,16 @@ struct GemmReduce {
   template <class Workers, class Producers, class Exchange, class PairOp>
   static MSCCLPP_INLINE void contribute(const Workers& grid, const Producers& producers, std::byte* shared,
                                         const Exchange& exchange, const Rows& rows,
-                                        const GemmOperands<T, PairOp>& operands, const GroupedTiles& order) {
+                                        const GemmOperands<Operand, PairOp>& operands, const GroupedTiles& order) {
     const std::size_t padded = roundUp(operands.width(), packSize<T>);
-    GemmTile<T, config.tile, Workers> tile(grid, shared);
+    GemmTile<T, config.tile, Workers, Operand> tile(grid, shared);
     for (auto i = static_cast<std::size_t>(grid.blockIndex()); i < order.count();
          i += static_cast<std::size_t>(grid.blockCount())) {
       const TilePlace at = order(i);
       const std::size_t block = exchange.blockInOrder(at.block);
       const Range present = rows.inBlock(block);
       const std::size_t column = at.part * static_cast<std::size_t>(config.tile.columns);
-      Matrix<const T> input = operands.input;
+      Matrix<const Operand> input = operands.input;
       input.rows = present.end;
       if (present.size() > 0) {
         const auto slots = exchange.slots(block);

@@ -28,8 +28,8 @@ MSCCLPP_HOST_DEVICE Matrix<T> makeMatrix(T* data, std::size_t rows, std::size_t 
   return {data, rows, columns, columns};
 }
 
-/// What a rank multiplies: input * transpose of weight, as a linear layer does. Plain data, the `source` of the
-/// collectives of this folder. PairOp: see fusion/gemm/pair_op.hpp.
+/// What a rank multiplies: input * transpose of weight, as a linear layer does, of elements T. Plain data, the `source`
+/// of the collectives of this folder. PairOp: see fusion/gemm/pair_op.hpp.
 template <class T, class PairOp>
 struct GemmOperands {
   Matrix<const T> input;   ///< rows x depth

@@ -14,7 +14,8 @@ namespace mscclpp {
 // A pair operation is a const callable Vector<T, outputs>(row, column, first, second) with `outputs` 1 or 2: row and
 // column are those of `first` in the product, whose element in the next column is `second`. With one output, column c
 // of the product gives column c / 2 of the result. It is called once for each pair that has a column of the product;
-// where the width is odd, `second` of the last pair is 0. Models: below.
+// where the width is odd, `second` of the last pair is 0. At the lower edge of the product it is also called for rows
+// that are none, whose results are dropped. Models: below.
 
 /// Rounds each accumulator.
 template <class T>
@@ -23,6 +24,24 @@ struct KeepPairs {
 
   MSCCLPP_INLINE Vector<T, 2> operator()(std::size_t /*row*/, std::size_t /*column*/, float first, float second) const {
     return {narrow<T>(first), narrow<T>(second)};
+  }
+};
+
+/// Multiplies each accumulator by the scale of its row of input times that of its row of weights, and rounds it once:
+/// the product of operands of fp8.
+template <class T>
+struct ScalePairs {
+  static constexpr int outputs = 2;
+
+  const float* inputScales;   ///< of the rows of the product; of an all-gather those of all ranks
+  const float* weightScales;  ///< of its columns
+  std::size_t rows;
+  std::size_t columns;
+
+  MSCCLPP_INLINE Vector<T, 2> operator()(std::size_t row, std::size_t column, float first, float second) const {
+    const float scale = row < rows ? inputScales[row] : 0.0f;
+    return {narrow<T>(first * (scale * weightScales[column])),
+            narrow<T>(column + 1 < columns ? second * (scale * weightScales[column + 1]) : 0.0f)};
   }
 };
 

@@ -15,14 +15,15 @@
 
 namespace mscclpp {
 
-/// Computes tiles of input * transpose of weight, for elements T (bf16 or f16), accumulated in fp32 in the order of the
-/// depth; with warpDepths above 1, in so many sums, which are added in order. Made by all threads of a grid whose
-/// blocks have shape.warps() warps of 32 lanes, with shape.sharedBytes() of shared memory. The same bits in every run.
+/// Computes tiles of input * transpose of weight, of elements Operand (bf16, f16, or on GPUs since Ada f8e4m3),
+/// accumulated in fp32 in the order of the depth; with warpDepths above 1, in so many sums, which are added in order.
+/// Its results are elements T (bf16 or f16). Made by all threads of a grid whose blocks have shape.warps() warps of 32
+/// lanes, with shape.sharedBytes() of shared memory. The same bits in every run.
 ///
 /// A main loop of asynchronous copies and mma.sync, which every GPU since Ampere has and emulation runs. Hopper's wgmma
 /// is faster with many rows. With few, the time is that of reading the weights, and what counts is how many bytes a
 /// multiprocessor has requested: all stages but one.
-template <class T, GemmShape shape, Grid GridType>
+template <class T, GemmShape shape, Grid GridType, class Operand = T>
 class GemmTile {
  public:
   MSCCLPP_INLINE GemmTile(const GridType& grid, std::byte* shared)
@@ -30,7 +31,7 @@ class GemmTile {
 
   /// Computes the tile whose element (0, 0) is element (row, column) of the product; input and weight have the same
   /// number of columns. What lies outside of the matrices counts as 0. Called by all threads.
-  MSCCLPP_INLINE void multiply(const Matrix<const T>& input, std::size_t row, const Matrix<const T>& weight,
+  MSCCLPP_INLINE void multiply(const Matrix<const Operand>& input, std::size_t row, const Matrix<const Operand>& weight,
                                std::size_t column) {
     MSCCLPP_UNROLL
     for (auto& fragments : sums_) {
@@ -40,8 +41,8 @@ class GemmTile {
         for (float& sum : fragment) sum = 0.0f;
       }
     }
-    const TileOperand<T, shape, shape.rows> a(input, row, block_.rank());
-    const TileOperand<T, shape, shape.columns> b(weight, column, block_.rank());
+    const TileOperand<Operand, shape, shape.rows> a(input, row, block_.rank());
+    const TileOperand<Operand, shape, shape.columns> b(weight, column, block_.rank());
     const auto steps = static_cast<int>((input.columns + shape.depth - 1) / shape.depth);
     if (steps == 0) return;
     const auto load = [&](int step, std::byte* to) {
@@ -123,14 +124,16 @@ class GemmTile {
   }
 
  private:
-  static_assert(sizeof(T) == 2 && hasElementKind<T>, "matrix products are of bf16 or f16");
-  static_assert(shape.warpDepths >= 1 && shape.depth % (16 * shape.warpDepths) == 0,
-                "a warp multiplies a multiple of 16 elements of the depth");
+  static_assert(sizeof(T) == 2 && hasElementKind<T> && hasElementKind<Operand>,
+                "matrix products are bf16 or f16, of bf16, f16 or f8e4m3");
+  static_assert(shape.warpDepths >= 1 &&
+                    shape.depth % (arch::multiplyAddDepth<elementKind<Operand>> * shape.warpDepths) == 0,
+                "a warp multiplies a multiple of 32 bytes of the depth");
   static_assert(shape.stages >= 2, "a step is loaded while another is computed");
   static_assert(shape.rows % (16 * shape.warpRows) == 0 && shape.columns % (16 * shape.warpColumns) == 0,
                 "a warp computes a multiple of 16 rows and of 16 columns");
 
-  using Layout = StepLayout<T, shape>;
+  using Layout = StepLayout<Operand, shape>;
   static constexpr int threads = shape.warps() * 32;
   static constexpr int warpChunks = Layout::chunks / shape.warpDepths;
   static constexpr int partWarps = shape.warpRows * shape.warpColumns;
@@ -142,7 +145,7 @@ class GemmTile {
   MSCCLPP_INLINE int firstRow() const { return warpIndex_ % partWarps / shape.warpColumns * rowFragments * 16; }
   MSCCLPP_INLINE int firstColumn() const { return warpIndex_ % shape.warpColumns * columnFragments * 8; }
 
-  /// What a lane multiplies at once: 16 elements of each of the warp's rows and columns.
+  /// What a lane multiplies at once: of 32 bytes of each of the warp's rows and columns.
   struct Fragments {
     std::uint32_t a[rowFragments][4];
     std::uint32_t b[columnFragments / 2][4];  ///< of two fragments each
@@ -172,7 +175,7 @@ class GemmTile {
       MSCCLPP_UNROLL
       for (int j = 0; j < columnFragments; ++j) {
         const std::uint32_t column[2] = {fragments.b[j / 2][j % 2 * 2], fragments.b[j / 2][j % 2 * 2 + 1]};
-        arch::multiplyAdd<elementKind<T>>(warp_, sums_[i][j], fragments.a[i], column);
+        arch::multiplyAdd<elementKind<Operand>>(warp_, sums_[i][j], fragments.a[i], column);
       }
     }
   }

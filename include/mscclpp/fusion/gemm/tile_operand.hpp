@@ -10,15 +10,16 @@
 
 namespace mscclpp {
 
-/// How the rows of an operand lie in a stage of shared memory, one after the other, for elements T of two bytes.
+/// How the rows of an operand lie in a stage of shared memory, one after the other, for elements T.
 template <class T, GemmShape shape>
 struct StepLayout {
-  static_assert(shape.depth == 16 || shape.depth == 32 || shape.depth == 64 || shape.depth == 128,
-                "the depth of a step is 16, 32, 64 or 128");
+  static constexpr int rowBytes = shape.depth * static_cast<int>(sizeof(T));
+  static_assert(rowBytes == 32 || rowBytes == 64 || rowBytes == 128 || rowBytes == 256,
+                "the depth of a step is 32, 64, 128 or 256 bytes");
   static constexpr int chunks = shape.depth / packSize<T>;  ///< packs of a row in a step
   static constexpr int period = chunks < 8 ? chunks : 8;    ///< rows after which the places of packs repeat
 
-  static MSCCLPP_HOST_DEVICE constexpr int bytes(int rows) { return rows * shape.depth * static_cast<int>(sizeof(T)); }
+  static MSCCLPP_HOST_DEVICE constexpr int bytes(int rows) { return rows * rowBytes; }
   /// Where a pack of a row is: permuted, so that eight rows lie in different banks.
   static MSCCLPP_INLINE int packOffset(int row, int chunk) {
     return (row * chunks + (chunk ^ row % period)) * static_cast<int>(sizeof(Word128));

@@ -1,0 +1,193 @@
+// The compiled GEMMs with a collective inside.
+#include "kernels/fused_gemm.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "host/bootstrap/group_agreement.hpp"
+#include "kernels/backend.hpp"
+#include "kernels/cutlass/gemm.hpp"
+#include "kernels/fused_gemm_choice.hpp"
+#include "kernels/gpu/gemm_kernels.hpp"
+#include "kernels/gpu/overlapped_gather.hpp"
+#include "kernels/gpu/serial_gemm.hpp"
+#include "kernels/gpu_budget.hpp"
+#include "kernels/rms_norm.hpp"
+#include "mscclpp/basic/element.hpp"
+#include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/host/cuda/gpu.hpp"
+
+namespace mscclpp::kernels {
+
+namespace {
+
+/// A number of the current GPU.
+int attribute(cudaDeviceAttr which) {
+  int device = 0, value = 0;
+  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
+  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+/// Whether it runs kernels for Hopper.
+bool isHopper() {
+  return attribute(cudaDevAttrComputeCapabilityMajor) == 9;
+}
+/// Whether its tensor cores take fp8.
+bool multipliesFp8() {
+  return 10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor) >= 89;
+}
+
+class GpuFusedGemm : public FusedGemm {
+ public:
+  GpuFusedGemm(Communicator& communicator, const GemmLayer& layer, std::shared_ptr<Collectives> collectives,
+               std::optional<GemmForm> preferred)
+      : layer_(layer), rank_(communicator.bootstrap()->getRank()), ranks_(communicator.bootstrap()->getNranks()) {
+    const int multiprocessors = gpu::multiprocessors();
+    const int wanted = layer.maxBlocks > 0 ? std::min(layer.maxBlocks, multiprocessors) : multiprocessors;
+    share_ = reserveOnAllRanks(*communicator.bootstrap(), gpu::currentBudget(), wanted, "FusedGemm");
+    // The share counts multiprocessors. With all of them, no kernel of another object runs at the same time.
+    blocks_ = share_->blocks() == multiprocessors ? 0 : share_->blocks();
+    cutlassBlocks_ = cutlassGemmBlocks(share_->blocks(), multiprocessors);
+    agreeOnForms(*communicator.bootstrap(), std::move(collectives), preferred);
+    for (std::size_t rows = 0; rows <= layer.maxRows; ++rows) forms_.push_back(choose(rows));
+    const auto makeKernels = layer.operands == DataType::BFLOAT16 ? makeGemmKernels<bf16> : makeGemmKernels<f8e4m3>;
+    kernels_ = makeKernels(communicator, layer, decisive_.sharedBytes, [this](std::size_t first, std::size_t last) {
+      return mostRows(GemmForm::Fused, first, last);
+    });
+    const std::size_t overlapped = mostRows(GemmForm::Overlapped, 1, layer.maxRows);
+    if (overlapped > 0) {
+      overlapped_ = std::make_unique<OverlappedGather>(communicator, serial_->cublas(), overlapped, layer.depth);
+    }
+    if (serial_ != nullptr) {
+      const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), "FusedGemm");
+      agreement.runStep("allocate what lies between a GEMM and a collective", [&] {
+        serial_->allocate(mostRows(GemmForm::Serial, 1, layer.maxRows));
+        return std::vector<char>();
+      });
+    }
+    const std::size_t rows = mostRows(GemmForm::Cutlass, 1, layer.maxRows);
+    if (rows > 0)
+      cutlass_ =
+          findCutlassGemm(layer.collective, ranks_, layer.operands)(communicator, place(), decisive_.layer, rows);
+  }
+
+  void run(const FusedGemmCall& given) const override {
+    FusedGemmCall call = sized(given, layer_);
+    if (call.rows == 0) return;
+    RmsNormCall norm;
+    if (layer_.hasNorm) {
+      norm = normOf(call, layer_, rank_, ranks_);
+      call.norm = &norm;
+    }
+    const GemmForm form = this->form(call.rows);
+    if (form == GemmForm::Serial) return serial_->run(call);
+    if (form == GemmForm::Overlapped) {
+      return overlapped_->run(call, planOverlappedGather(place(), decisive_.layer, call.rows).parts);
+    }
+    const auto isFor = [&](const GemmKernelOfRows& entry) { return call.rows <= entry.mostRows; };
+    const bool isCutlass = form == GemmForm::Cutlass;
+    const GemmKernel& kernel = isCutlass ? *cutlass_ : *std::find_if(kernels_.begin(), kernels_.end(), isFor)->kernel;
+    CallOrder::Turn turn = share_->begin(call.stream);
+    kernel.run(call, isCutlass ? decisive_.cutlassBlocks : blocks_, share_->start());
+    turn.end();
+  }
+  GemmForm form(std::size_t rows) const override { return rows < forms_.size() ? forms_[rows] : choose(rows); }
+  void check() const override {
+    for (const auto& entry : kernels_) entry.kernel->check();
+    if (cutlass_) cutlass_->check();
+    if (serial_) serial_->check();
+    if (overlapped_) overlapped_->check();
+  }
+
+ private:
+  /// What decides on the form of a call.
+  struct Decisive {
+    std::size_t rates;  ///< index in gemmRates
+    GemmLayer layer;
+    int cutlassBlocks;  ///< 0: there are no kernels of CUTLASS
+    bool hasSerial;
+    std::size_t sharedBytes;  ///< the most of a block
+    std::optional<GemmForm> preferred;
+  };
+  static_assert(std::is_trivially_copyable_v<Decisive>);
+
+  GemmForm choose(std::size_t rows) const {
+    return chooseGemm(estimateGemm(place(), decisive_.layer, rows),
+                      formsOf(place(), decisive_.layer, rows, serial_ != nullptr), decisive_.preferred);
+  }
+  GemmPlace place() const { return {ratesFor(gemmRates[decisive_.rates], layer_), decisive_.cutlassBlocks, ranks_}; }
+
+  /// All ranks take the same form of each call: one that all ranks have, by rank 0's rates and layer, of which other
+  /// ranks may have more or fewer columns.
+  void agreeOnForms(Bootstrap& bootstrap, std::shared_ptr<Collectives> collectives, std::optional<GemmForm> preferred) {
+    const mscclpp::detail::GroupAgreement agreement(bootstrap, "FusedGemm");
+    const auto all = agreement.runStep("choose between kernels", [&] {
+      if (layer_.operands != DataType::BFLOAT16 && !multipliesFp8()) {
+        throw Error("a FusedGemm of fp8 needs a GPU of compute capability 8.9 or newer: use bfloat16",
+                    ErrorCode::InvalidUsage);
+      }
+      const bool takesSerial = serialGemmAccepts(layer_, static_cast<std::size_t>(ranks_), ranks_);
+      if (collectives != nullptr && takesSerial) serial_ = SerialGemm::make(std::move(collectives), layer_, ranks_);
+      const bool hasCutlass = findCutlassGemm(layer_.collective, ranks_, layer_.operands) != nullptr && isHopper() &&
+                              cutlassAccepts(layer_);
+      const Decisive own{gemmRatesOf(gpuBackend().deviceName()),
+                         layer_,
+                         hasCutlass ? cutlassBlocks_ : 0,
+                         serial_ != nullptr,
+                         static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)),
+                         preferred};
+      std::vector<char> bytes(sizeof(own));
+      std::memcpy(bytes.data(), &own, sizeof(own));
+      return bytes;
+    });
+    for (std::size_t rank = 0; rank < all.size(); ++rank) {
+      Decisive of{};
+      if (all[rank].size() == sizeof(of)) std::memcpy(&of, all[rank].data(), sizeof(of));
+      if (rank == 0) decisive_ = of;
+      requireSameLayer(of.layer, static_cast<int>(rank), decisive_.layer);
+      if (!of.hasSerial) serial_.reset();
+      decisive_.cutlassBlocks = std::min(decisive_.cutlassBlocks, of.cutlassBlocks);
+      decisive_.sharedBytes = std::min(decisive_.sharedBytes, of.sharedBytes);
+    }
+    if (!fusedGemmAccepts(layer_) && serial_ == nullptr) {
+      throw Error("a FusedGemm with a norm of width " + std::to_string(layer_.width) + ", above " +
+                      std::to_string(mostFusedNormWidth) +
+                      ": use an all-reduce, pass the Collectives of the communicator, and have cuBLAS on all ranks",
+                  ErrorCode::InvalidUsage);
+    }
+  }
+
+  /// Of `first` to `last` rows, the most of a call in this form; 0: none is.
+  std::size_t mostRows(GemmForm wanted, std::size_t first, std::size_t last) const {
+    for (std::size_t rows = last; rows >= first; --rows) {
+      if (form(rows) == wanted) return rows;
+    }
+    return 0;
+  }
+
+  GemmLayer layer_;
+  int rank_, ranks_;
+  std::unique_ptr<GpuBudget::Share> share_;
+  int blocks_;         ///< the most of a kernel; 0: as many as fit
+  int cutlassBlocks_;  ///< the same of CUTLASS's
+  std::unique_ptr<SerialGemm> serial_;
+  Decisive decisive_{};
+  std::vector<GemmForm> forms_;                   ///< of calls with 0, 1, ... rows: no call evaluates the model
+  std::vector<GemmKernelOfRows> kernels_;         ///< in increasing order of rows
+  std::unique_ptr<GemmKernel> cutlass_;           ///< null if no call takes it
+  std::unique_ptr<OverlappedGather> overlapped_;  ///< the same
+};
+
+}  // namespace
+
+std::unique_ptr<FusedGemm> gpu::makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
+                                              std::shared_ptr<Collectives> collectives,
+                                              std::optional<GemmForm> preferred) {
+  return std::make_unique<GpuFusedGemm>(communicator, layer, std::move(collectives), preferred);
+}
+
+}  // namespace mscclpp::kernels

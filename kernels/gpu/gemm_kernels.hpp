@@ -1,0 +1,28 @@
+// The library's kernels of GEMMs with a collective inside, for operands of one type.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "kernels/fused_gemm.hpp"
+
+namespace mscclpp::kernels {
+
+/// The kernel for calls of up to so many rows.
+struct GemmKernelOfRows {
+  std::size_t mostRows;
+  std::unique_ptr<GemmKernel> kernel;
+};
+
+/// Of `first` to `last` rows, the most of a call that these kernels have; 0: none.
+using MostRows = std::function<std::size_t(std::size_t first, std::size_t last)>;
+
+/// The kernels that the calls of a layer need, in increasing order of rows, each with its scratch. Collective.
+/// sharedBytes: the most of a block. Operand: bf16 or f8e4m3, the layer's.
+template <class Operand>
+std::vector<GemmKernelOfRows> makeGemmKernels(Communicator& communicator, const GemmLayer& layer,
+                                              std::size_t sharedBytes, const MostRows& mostRows);
+
+}  // namespace mscclpp::kernels
