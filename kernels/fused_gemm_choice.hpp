@@ -48,6 +48,12 @@ inline bool fusedGemmAccepts(const GemmLayer& layer) {
   return !layer.hasNorm || layer.width <= mostFusedNormWidth;
 }
 
+/// Whether cuBLAS multiplies fp8 of these sizes without a copy of the weights, of which all-gathers would make one for
+/// each part.
+inline bool multipliesInPlace(const GemmLayer& layer) {
+  return layer.operands == DataType::BFLOAT16 || (layer.width % 16 == 0 && layer.depth % 16 == 0);
+}
+
 /// Microseconds of each form of a call.
 struct GemmEstimate {
   double fused;
@@ -119,13 +125,15 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
     const bool waits = gathers && ranks > 1 && (sent / linkBytes > work / rates.cublas.teraflops / 2 || areAtOnce);
     tiles = waits ? plan.time * waitingTiles + (isFp8 && !areAtOnce ? 0 : waitingStart) : plan.time;
   }
+  // Of weights, which are read and written.
+  const double copies = multipliesInPlace(layer) ? 0 : 2 * bytes.weights / rates.cublas.bytes;
   // A norm begins when all tiles of a row have been counted, and lasts as long as a warp needs for a row.
   const double norm = layer.hasNorm ? fusedNorm : 0, serialNorm = layer.hasNorm ? collectiveNorm : 0;
   return {std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes +
               hops * hop + norm,
           rates.cutlassStart + tiles +
               (gathers ? 0 : std::min(mostLastSums, lastSums * (ranks - 1) * std::min(1.0, lastSumRows / d(rows)))),
-          gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes,
+          gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes + copies,
           gathers && ranks > 1 && layer.width >= leastOverlappedWidth ? planOverlappedGather(place, layer, rows).time
                                                                       : std::numeric_limits<double>::infinity()};
 }
@@ -137,10 +145,6 @@ struct GemmForms {
   bool fused = true;  ///< any sizes, but for long rows with a norm
   bool overlapped = false;
 };
-/// Whether cuBLAS multiplies fp8 of these sizes without copies: of the weights, one for each part of an all-gather.
-inline bool multipliesInPlace(const GemmLayer& layer) {
-  return layer.operands == DataType::BFLOAT16 || (layer.width % 16 == 0 && layer.depth % 16 == 0);
-}
 /// hasSerial: there are cuBLAS and a Collectives. Without a form the call cannot be served.
 inline GemmForms formsOf(const GemmPlace& place, const GemmLayer& layer, std::size_t rows, bool hasSerial) {
   const bool isSerial = hasSerial && serialGemmAccepts(layer, rows, place.ranks);

@@ -75,7 +75,8 @@ inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& 
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
   const double leastGain = reducesToAll ? leastSendingGain : 1;
   CutlassGemmPlan best = plain;
-  // With the narrow tile one is summed while the next is multiplied. Most layers are spared the search, by which their
+  // With the narrow tile of bfloat16 one is summed while the next is multiplied; and narrow ones are in smaller pieces
+  // for the queues. Most layers are spared the search, by which their
   // calls begin: fewer blocks do not compute faster.
   if (plain.time >= leastSendingTime && leastGain * time(narrow, blocks) < plain.time) {
     const CutlassTile& shape = cutlassTiles[narrow];

@@ -19,7 +19,7 @@ struct CutlassGemmTiles {
   constexpr const int* begin() const { return tiles; }
   constexpr const int* end() const { return tiles + count; }
 };
-/// Reductions of bfloat16 have no use for the tile of 160 columns, which all-gathers have for theirs of 1280.
+/// Those of all-gathers, or of reductions, which would gain little from a third one.
 constexpr CutlassGemmTiles cutlassGemmTiles(DataType operands, bool gathers) {
   return operands == DataType::BFLOAT16 ? CutlassGemmTiles{{0, 2, 4}, gathers ? 3 : 2}
                                         : CutlassGemmTiles{{5, 6, 7}, gathers ? 3 : 2};

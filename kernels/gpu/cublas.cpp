@@ -219,6 +219,8 @@ class Cublas::Fp8 {
           "cublasLtMatmul");
   }
 
+  void prepare(const GemmSize& size) { planFor(size); }
+
  private:
   struct Plan {
     std::shared_ptr<void> weight, input, output;  ///< their layouts
@@ -282,6 +284,10 @@ Cublas::Cublas(const std::string& library, DataType operands) : operands_(operan
     throw Error(std::string("GEMMs of cuBLAS: data type ") + nameOf(operands) + " is not supported",
                 ErrorCode::InvalidUsage);
   }
+}
+
+void Cublas::prepare(std::size_t rows, std::size_t width, std::size_t depth) const {
+  if (fp8_ != nullptr) fp8_->prepare({rows, roundUp(width, fp8Multiple), roundUp(depth, fp8Multiple)});
 }
 
 void Cublas::multiply(const void* input, const void* weight, void* output, std::size_t rows, std::size_t width,

@@ -27,6 +27,10 @@ class Cublas {
 
   DataType operands() const { return operands_; }
 
+  /// Of fp8: searches for the algorithm of calls with these sizes, as their first one would. Throws Error(InvalidUsage)
+  /// if there is none.
+  void prepare(std::size_t rows, std::size_t width, std::size_t depth) const;
+
   /// Enqueues output = input * transpose of weight: rows x depth, width x depth, and rows x width, row-major. Throws
   /// Error if cuBLAS cannot do it.
   ///

@@ -36,9 +36,19 @@ int attribute(cudaDeviceAttr which) {
 bool isHopper() {
   return attribute(cudaDevAttrComputeCapabilityMajor) == 9;
 }
-/// Whether its tensor cores take fp8.
-bool multipliesFp8() {
-  return 10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor) >= 89;
+/// Throws Error(InvalidUsage) unless it multiplies fp8.
+void requireFp8() {
+  constexpr int least = 89;
+  if (10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor) < least) {
+    throw Error("a FusedGemm of fp8 needs a GPU of compute capability 8.9 or newer: use bfloat16",
+                ErrorCode::InvalidUsage);
+  }
+  if (gemmKernelsArchitecture<f8e4m3>() < least) {
+    throw Error(
+        "a FusedGemm of fp8 needs kernels for compute capability 8.9 or newer: build the library with the GPU's "
+        "architecture in -Dgpu_arch",
+        ErrorCode::InvalidUsage);
+  }
 }
 
 class GpuFusedGemm : public FusedGemm {
@@ -126,10 +136,7 @@ class GpuFusedGemm : public FusedGemm {
   void agreeOnForms(Bootstrap& bootstrap, std::shared_ptr<Collectives> collectives, std::optional<GemmForm> preferred) {
     const mscclpp::detail::GroupAgreement agreement(bootstrap, "FusedGemm");
     const auto all = agreement.runStep("choose between kernels", [&] {
-      if (layer_.operands != DataType::BFLOAT16 && !multipliesFp8()) {
-        throw Error("a FusedGemm of fp8 needs a GPU of compute capability 8.9 or newer: use bfloat16",
-                    ErrorCode::InvalidUsage);
-      }
+      if (layer_.operands == DataType::FLOAT8_E4M3FN) requireFp8();
       const bool takesSerial = serialGemmAccepts(layer_, static_cast<std::size_t>(ranks_), ranks_);
       if (collectives != nullptr && takesSerial) serial_ = SerialGemm::make(std::move(collectives), layer_, ranks_);
       const bool hasCutlass = findCutlassGemm(layer_.collective, ranks_, layer_.operands) != nullptr && isHopper() &&

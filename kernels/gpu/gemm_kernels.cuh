@@ -112,9 +112,15 @@ class KernelOf : public GemmKernel {
 
   /// Of a block.
   static std::size_t sharedBytes() { return C::sharedBytes(typename C::Args{}, {}); }
+  /// As gemmKernelsArchitecture().
+  static int architecture() {
+    cudaFuncAttributes attributes{};
+    MSCCLPP_CUDATHROW(cudaFuncGetAttributes(&attributes, collectiveKernel<C, Operands, Result>));
+    return attributes.ptxVersion;
+  }
 
  private:
-  static constexpr bool hasScales = sizeof(Operand) == 1;
+  static constexpr bool hasScales = std::is_same_v<Operand, f8e4m3>;
   using PairOp = std::conditional_t<hasScales, ScalePairs<bf16>, KeepPairs<bf16>>;
   using Operands = GemmOperands<Operand, PairOp>;
   using Result = typename ResultOf<C>::Type;
@@ -133,6 +139,11 @@ class KernelOf : public GemmKernel {
 };
 
 }  // namespace detail
+
+template <class Operand>
+int gemmKernelsArchitecture() {
+  return detail::KernelOf<typename detail::GemmCollectives<Operand>::template Gather<>, Operand>::architecture();
+}
 
 template <class Operand>
 std::vector<GemmKernelOfRows> makeGemmKernels(Communicator& communicator, const GemmLayer& layer,

@@ -19,6 +19,10 @@ struct GemmKernelOfRows {
 /// Of `first` to `last` rows, the most of a call that these kernels have; 0: none.
 using MostRows = std::function<std::size_t(std::size_t first, std::size_t last)>;
 
+/// The compute capability that the code of these kernels for the current GPU was compiled for, times 10.
+template <class Operand>
+int gemmKernelsArchitecture();
+
 /// The kernels that the calls of a layer need, in increasing order of rows, each with its scratch. Collective.
 /// sharedBytes: the most of a block. Operand: bf16 or f8e4m3, the layer's.
 template <class Operand>

@@ -2,13 +2,22 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <exception>
 #include <utility>
 
+#include "kernels/gpu/staged_matrix.hpp"
 #include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/basic/partition.hpp"
 
 namespace mscclpp::kernels {
+
+namespace {
+
+/// Scales of so many rows are 16 bytes, at multiples of which cuBLAS takes them: parts begin there.
+constexpr std::size_t scaleUnit = 4;
+
+}  // namespace
 
 OverlappedGather::OverlappedGather(Communicator& communicator, std::shared_ptr<const Cublas> cublas,
                                    std::size_t maxRows, std::size_t depth)
@@ -17,6 +26,9 @@ OverlappedGather::OverlappedGather(Communicator& communicator, std::shared_ptr<c
       cublas_(std::move(cublas)),
       elementBytes_(sizeOf(cublas_->operands())),
       gathered_(communicator, maxRows / ranks_ * (ranks_ - 1) * depth * elementBytes_, DeviceType::GPU),
+      scales_(cublas_->operands() == DataType::BFLOAT16
+                  ? nullptr
+                  : mscclpp::detail::gpuCallocUnique<float>(maxRows + scaleUnit * ranks_)),
       pipeline_(communicator, "FusedGemm") {}
 
 void OverlappedGather::run(const FusedGemmCall& call, std::size_t parts) {
@@ -25,18 +37,35 @@ void OverlappedGather::run(const FusedGemmCall& call, std::size_t parts) {
   // send to the same rank.
   const std::size_t peers = ranks_ - 1, steps = peers * parts;
   const auto distanceOf = [&](std::size_t step) { return 1 + step % peers; };
-  const auto partOf = [&](std::size_t step) { return evenPart(own, parts, step / peers); };
+  const std::size_t partRows = roundUp(ceilDivide(own, parts), scaleUnit);
+  const auto partOf = [&](std::size_t step) { return steppedPart(own, partRows, step / peers); };
   const std::size_t rowBytes = call.depth * elementBytes_;
   // Of the rows that a rank has gathered, the first one from another rank.
   const auto firstRow = [&](std::size_t rank, std::size_t from) { return (from < rank ? from : from - 1) * own; };
+  // What cuBLAS would copy for each part, it finds as it wants it.
+  const auto staged = [&](const void* array, MatrixSize size, std::size_t bytes) {
+    return StagedMatrix(Staging::Input, array, size, size, bytes, call.stream);
+  };
+  const bool hasScales = call.inputScales != nullptr;
+  const StagedMatrix weight = staged(hasScales ? call.weight : nullptr, {call.width, call.depth}, elementBytes_);
+  const StagedMatrix weightScales = staged(call.weightScales, {1, call.width}, sizeof(float));
+  const std::size_t scalePitch = roundUp(own, scaleUnit);
+  const float* inputScales = call.inputScales;
+  if (hasScales && (scalePitch != own || reinterpret_cast<std::uintptr_t>(inputScales) % 16 != 0)) {
+    MSCCLPP_CUDATHROW(cudaMemcpy2DAsync(scales_.get(), scalePitch * sizeof(float), inputScales, own * sizeof(float),
+                                        own * sizeof(float), ranks_, cudaMemcpyDeviceToDevice, call.stream));
+    inputScales = scales_.get();
+  }
   // rows: of `rank`.
   const auto multiply = [&](const std::byte* input, std::size_t rank, Range rows) {
     if (rows.size() == 0) return;
     const std::size_t first = rank * own + rows.begin;
     auto* const output = static_cast<std::byte*>(call.output) + first * call.width * sizeOf(DataType::BFLOAT16);
     Cublas::Scales scales{};
-    if (call.inputScales != nullptr) scales = {call.inputScales + first, call.weightScales};
-    cublas_->multiply(input, call.weight, output, rows.size(), call.width, call.depth, call.stream, scales);
+    if (hasScales)
+      scales = {inputScales + rank * scalePitch + rows.begin, static_cast<const float*>(weightScales.data())};
+    cublas_->multiply(input, hasScales ? weight.data() : call.weight, output, rows.size(), call.width, call.depth,
+                      call.stream, scales);
   };
   const auto* const input = static_cast<const std::byte*>(call.input);
   const auto* const gathered = static_cast<const std::byte*>(gathered_.local());

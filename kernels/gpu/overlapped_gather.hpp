@@ -8,6 +8,7 @@
 #include "kernels/gpu/cublas.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
+#include "mscclpp/host/cuda/gpu_memory.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 
 namespace mscclpp::kernels {
@@ -30,8 +31,9 @@ class OverlappedGather {
  private:
   std::size_t rank_, ranks_;
   std::shared_ptr<const Cublas> cublas_;
-  std::size_t elementBytes_;  ///< of the operands
-  SymmetricMemory gathered_;  ///< the rows of the other ranks, in rank order
+  std::size_t elementBytes_;                     ///< of the operands
+  SymmetricMemory gathered_;                     ///< the rows of the other ranks, in rank order
+  mscclpp::detail::UniqueGpuPtr<float> scales_;  ///< of the rows of all ranks, those of each at a multiple of 16 bytes
   CopyPipeline pipeline_;
 };
 

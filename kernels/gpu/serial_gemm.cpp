@@ -1,9 +1,11 @@
 #include "serial_gemm.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/base/logger.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"
 
 namespace mscclpp::kernels {
@@ -13,9 +15,14 @@ std::unique_ptr<SerialGemm> SerialGemm::make(std::shared_ptr<Collectives> collec
   std::shared_ptr<const Cublas> cublas;
   try {
     cublas = std::make_shared<const Cublas>("", layer.operands);
+    // Later, one rank alone would find out.
+    for (const std::size_t rows : {std::size_t{1}, std::size_t{128}, layer.maxRows}) {
+      cublas->prepare(std::min(rows, layer.maxRows), layer.width, layer.depth);
+    }
   } catch (const Error& error) {
-    if (error.getErrorCode() == ErrorCode::InvalidUsage) return nullptr;  // there is none for them
-    throw;
+    if (error.getErrorCode() != ErrorCode::InvalidUsage) throw;
+    logMessage(LogLevel::Warn, LogSubsystem::Algo, "GEMMs with a collective do without cuBLAS: ", error.what());
+    return nullptr;
   }
   return std::unique_ptr<SerialGemm>(new SerialGemm(std::move(cublas), std::move(collectives), layer, ranks));
 }

@@ -11,6 +11,7 @@
 #include "gpu_rank.cuh"
 #include "kernels/cutlass/gemm.hpp"
 #include "kernels/fused_gemm_choice.hpp"
+#include "kernels/gpu_budget.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/collectives.hpp"
@@ -250,6 +251,52 @@ TEST_CASE("fused GEMMs of all kinds, by every kernel, in graphs") {
 }
 TEST_CASE("a rank multiplies" * doctest::skip()) {
   checkForms<bf16>();
+}
+namespace {
+
+/// Calls for which the plan takes the tiles, and the blocks that only send, that shorter ones do not take, on two GPUs
+/// of the size of an H100.
+void checkFp8Plans() {
+  const GpuRank rank;
+  const struct {
+    GemmCollective collective;
+    std::size_t rows, width;
+    int columns;
+    bool sends;
+  } calls[] = {{GemmCollective::AllGather, 512, 5120, 160, false},
+               {GemmCollective::ReduceScatter, 512, 5120, 192, false},
+               {GemmCollective::AllReduce, 512, 5120, 192, false},
+               {GemmCollective::ReduceScatter, 1024, 8192, 128, true},
+               {GemmCollective::AllReduce, 1024, 8192, 128, true}};
+  for (const auto& call : calls) {
+    CAPTURE(static_cast<int>(call.collective));
+    CAPTURE(call.width);
+    GemmLayer layer{call.collective, call.rows, call.width, 64};
+    layer.operands = DataType::FLOAT8_E4M3FN;
+    if (!hasCutlassGemm(call.collective, rank.ranks, layer.operands)) continue;
+    const kernels::GemmRates& rates = kernels::gemmRates[kernels::gemmRatesOf("H200")];
+    const int blocks = kernels::gpu::multiprocessors();
+    if (rank.ranks == 2 && blocks == rates.multiprocessors) {
+      const auto plan = kernels::planCutlassGemm({kernels::ratesFor(rates, layer), blocks, 2}, layer, call.rows);
+      CHECK(cutlassTiles[plan.tile].columns == call.columns);
+      CHECK((plan.sendingBlocks > 0) == call.sends);
+    }
+    const auto gemm = kernels::gpu::makeFusedGemm(*rank.communicator, layer, nullptr, GemmForm::Cutlass);
+    CHECK(gemm->form(call.rows) == GemmForm::Cutlass);
+    checkCall<f8e4m3>(rank, *gemm, layer, call.rows);
+    rank.bootstrap->barrier();
+  }
+  rank.report("plans of fp8");
+  rank.bootstrap->barrier();
+}
+
+}  // namespace
+
+TEST_CASE("fused GEMMs of fp8, by the tiles and sending blocks of kernels of CUTLASS") {
+  runOnAllGpus("a rank multiplies fp8 with every tile");
+}
+TEST_CASE("a rank multiplies fp8 with every tile" * doctest::skip()) {
+  checkFp8Plans();
 }
 TEST_CASE("fused GEMMs of fp8 with scales, by every kernel, in graphs") {
   runOnAllGpus("a rank multiplies fp8");

@@ -33,15 +33,16 @@ struct GemmLayer {
   /// 16, at most mostRmsNormElements; on GPUs one above mostFusedNormWidth is only that of an all-reduce in
   /// GemmForm::Serial.
   bool hasNorm = false;
-  /// Of input and weights: BFLOAT16 or FLOAT8_E4M3FN. The product is accumulated in fp32, and everything behind it is
-  /// bfloat16.
+  /// Of input and weights: BFLOAT16 or FLOAT8_E4M3FN. The product is accumulated in fp32 (of fp8, where tensor cores
+  /// keep fewer bits, in sums of a few instructions, but for GPUs before Hopper), and everything behind it is bfloat16.
   DataType operands = DataType::BFLOAT16;
 };
 
 /// The longest row that kernels for GPUs with a norm and the collective inside have registers for.
 inline constexpr std::size_t mostFusedNormWidth = 8192;
 
-/// A call: row-major arrays on the current GPU, or of a CPU rank, at any address; fastest if it is a multiple of 16.
+/// A call: row-major arrays on the current GPU, or of a CPU rank, at any multiple of their elements' size; fastest at
+/// multiples of 16.
 struct FusedGemmCall {
   const void* input = nullptr;   ///< rows x depth, of GemmLayer::operands; AllGather: this rank's slice of the rows
   const void* weight = nullptr;  ///< width x depth, of GemmLayer::operands

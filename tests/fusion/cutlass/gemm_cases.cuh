@@ -33,8 +33,7 @@ inline constexpr CutlassTile fp8Tile{.rows = 128,
 template <class Output>
 using ScaleTree = ScaledProduct<fp8Tile, Output>;
 inline constexpr auto setScales = [](auto& tree, const float* rowScales, const float* columnScales) {
-  tree.op_0.ptr_row = columnScales;
-  tree.op_1.op_0.ptr_col = rowScales;
+  ScaleTree<float>::setScales(tree, rowScales, columnScales);
 };
 
 /// out = sum over the ranks of a * b^T, with a of m x k and b of n x k elements on each rank.

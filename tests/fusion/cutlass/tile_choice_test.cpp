@@ -34,8 +34,16 @@ TEST_CASE("tile choice: many rows take the widest tile, unless it leaves half of
   CHECK(columnsFor(1024, 5120, 4096) < 256);  // 160 tiles of 256 columns
   CHECK(columnsFor(4096, 5120, 4096) == 256);
 }
+TEST_CASE("tile choice: fp8 has tiles of its own") {
+  const auto tileFor = [](int m, int n, int k) { return cutlassTiles[cutlassTileFor(m, n, k, multiprocessors, 1)]; };
+  CHECK(tileFor(8192, 8192, 14336).columns == 192);
+  CHECK(tileFor(2048, 1280, 8192).columns == 160);
+  CHECK(tileFor(256, 8192, 4096).columns == 128);
+  CHECK(tileFor(8192, 8192, 4096).operandBytes == 1);
+  CHECK(cutlassTiles[cutlassTileFor(8192, 8192, 4096, multiprocessors)].operandBytes == 2);
+}
 TEST_CASE("tile choice: the time grows with each dimension and falls with the multiprocessors") {
-  for (int tile = 0; tile < cutlassTileCount; ++tile) {
+  for (int tile = 0; tile < cutlassTileCount + cutlassFp8TileCount; ++tile) {
     const double time = cutlassTime(tile, 1000, 6000, 2000, multiprocessors);
     CHECK(cutlassTime(tile, 3000, 6000, 2000, multiprocessors) > time);
     CHECK(cutlassTime(tile, 1000, 18000, 2000, multiprocessors) > time);

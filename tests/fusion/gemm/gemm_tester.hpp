@@ -96,9 +96,14 @@ struct RankProduct {
   }
 };
 
-/// What a product has for operands whose results are T: fp8 where they are scaled.
+template <class PairOp>
+inline constexpr bool isScaling = false;
+template <class T, class Then>
+inline constexpr bool isScaling<ScalePairs<T, Then>> = true;
+
+/// The operands of a product whose results are T: fp8 where they are scaled.
 template <class T, class PairOp>
-using OperandOf = std::conditional_t<std::is_same_v<PairOp, ScalePairs<T>>, f8e4m3, T>;
+using OperandOf = std::conditional_t<isScaling<PairOp>, f8e4m3, T>;
 
 /// Scales of rows of fp8, of which no two are alike.
 inline std::vector<float> randomScales(std::size_t count, unsigned seed) {

@@ -26,7 +26,8 @@ struct ScaledProduct {
       cutlass::epilogue::fusion::Sm90EVT<Multiply<float>, RowScales, cutlass::epilogue::fusion::Sm90AccFetch>>;
 
   /// Sets the arguments of the tree: a scale for each row and each column of the product, at multiples of 16 bytes.
-  static void setScales(typename Type::Arguments& arguments, const float* ofRows, const float* ofColumns) {
+  template <class Arguments>
+  static void setScales(Arguments& arguments, const float* ofRows, const float* ofColumns) {
     arguments.op_0.ptr_row = ofColumns;
     arguments.op_1.op_0.ptr_col = ofRows;
   }

@@ -19,8 +19,8 @@ struct CutlassTile {
   int operandBytes = 2;  ///< of an element
 };
 
-/// The tiles to choose from: for 16-bit operands, and then for fp8, whose sums CUTLASS keeps twice in registers, since
-/// tensor cores add fp8 with few bits: so none is wider than 192 columns, and none is Pingpong.
+/// The tiles to choose from: for 16-bit operands, and then for fp8. Tensor cores add products of fp8 with few bits, so
+/// that CUTLASS adds their sums up in further registers: no tile for fp8 is wider than 192 columns, and none Pingpong.
 inline constexpr CutlassTile cutlassTiles[] = {
     {.rows = 128,
      .columns = 256,
@@ -78,7 +78,8 @@ inline constexpr CutlassTile cutlassTiles[] = {
 inline constexpr int cutlassTileCount = 5, cutlassFp8TileCount = 3;
 static_assert(sizeof(cutlassTiles) / sizeof(cutlassTiles[0]) == cutlassTileCount + cutlassFp8TileCount);
 
-/// What a multiprocessor does with a tile of cutlassTiles: measured on one H100 (docs/performance.md).
+/// What a multiprocessor does with a tile of cutlassTiles: measured on one H100, with fp8 on two H200
+/// (docs/performance.md).
 struct CutlassTileRate {
   double multiplyAdds;  ///< a nanosecond, at most
   double bytes;         ///< of operands that it loads in a nanosecond, at most
@@ -110,11 +111,13 @@ inline double cutlassTime(int tile, int m, int n, int k, int multiprocessors) {
   return cutlassRounds(tile, m, n, multiprocessors) * ((multiplying > loading ? multiplying : loading) + rate.start);
 }
 
-/// The index in cutlassTiles of the tile for a GEMM of m x n x k, of 16-bit operands, on a GPU of the generation of the
-/// H100 with so many multiprocessors for it.
-inline int cutlassTileFor(int m, int n, int k, int multiprocessors) {
-  int best = 0;
-  for (int tile = 1; tile < cutlassTileCount; ++tile) {
+/// The index in cutlassTiles of the tile for a GEMM of m x n x k, with operands of 16 bits or fp8, on a GPU of the
+/// generation of the H100 with so many multiprocessors for it.
+inline int cutlassTileFor(int m, int n, int k, int multiprocessors, int operandBytes = 2) {
+  const int first = operandBytes == 2 ? 0 : cutlassTileCount;
+  const int end = first + (operandBytes == 2 ? cutlassTileCount : cutlassFp8TileCount);
+  int best = first;
+  for (int tile = first + 1; tile < end; ++tile) {
     if (cutlassTime(tile, m, n, k, multiprocessors) < cutlassTime(best, m, n, k, multiprocessors)) best = tile;
   }
   return best;

@@ -26,7 +26,8 @@ struct AllGatherGemmConfig {
 
 /// Every rank has rows [r * s, (r + 1) * s) of args.count rows of input, with s = sliceRows(rows, ranks); the last
 /// slices may be shorter or empty. It gets, for all rows, the product with the transpose of its own weights, in
-/// `output` (args.count rows).
+/// `output` (args.count rows). Operand: the type of input and weights, as of
+/// a GemmTile (fusion/gemm/tile.hpp); T: of the product.
 ///
 /// A warp-specialised kernel. The last warps of each block send this rank's rows to all peers, each rank to the one
 /// behind it first. The first warps compute tiles, first those of this rank's own rows, which they read where they are,

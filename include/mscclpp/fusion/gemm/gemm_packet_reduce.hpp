@@ -42,7 +42,8 @@ concept RepeatsFlags = requires {
 /// Every rank computes input * transpose of weight over its part of the depth; the products are rounded to T and summed
 /// over the ranks in rank order, in fp32, and rounded once. All ranks get the same bits in every run, whatever the
 /// number of blocks. With RowDelivery::ToOwner the ranks have the slices of rows of a GemmReduce
-/// (fusion/gemm/gemm_reduce.hpp); otherwise every rank gets all rows.
+/// (fusion/gemm/gemm_reduce.hpp); otherwise every rank gets all rows. Operand: the type of input and weights, as of
+/// a GemmTile (fusion/gemm/tile.hpp).
 ///
 /// With few rows the time is that of reading the weights once, and then that of what follows the last tile. So a tile
 /// has all rows, all warps of a block compute it, and the same threads send it in packets (packet/sentinel.hpp), whose

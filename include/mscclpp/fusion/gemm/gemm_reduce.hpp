@@ -32,7 +32,8 @@ struct GemmReduceConfig {
 
 /// Every rank computes input * transpose of weight over its part of the depth; the products are rounded to T and summed
 /// over the ranks in rank order, in fp32, and rounded once. Result: what becomes of a row (fusion/gemm/row_result.hpp).
-/// All ranks get the same bits in every run, whatever the number of blocks.
+/// All ranks get the same bits in every run, whatever the number of blocks. Operand: the type of input and
+/// weights, as of a GemmTile (fusion/gemm/tile.hpp).
 ///
 /// With RowDelivery::ToOwner, rank r gets rows [r * s, (r + 1) * s) with s = sliceRows(rows, ranks): the last slices
 /// may be shorter or empty. Row i of its output is row r * s + i. Otherwise every rank gets all rows.

@@ -27,21 +27,22 @@ struct KeepPairs {
   }
 };
 
-/// Multiplies each accumulator by the scale of its row of input times that of its row of weights, and rounds it once:
-/// the product of operands of fp8.
-template <class T>
+/// Multiplies each accumulator by the scale of its row of input times that of its row of weights, as a product of
+/// operands of fp8 needs it. Then: the pair operation that follows, for which it need not be rounded.
+template <class T, class Then = KeepPairs<T>>
 struct ScalePairs {
-  static constexpr int outputs = 2;
+  static constexpr int outputs = Then::outputs;
 
   const float* inputScales;   ///< of the rows of the product; of an all-gather those of all ranks
   const float* weightScales;  ///< of its columns
   std::size_t rows;
   std::size_t columns;
+  [[no_unique_address]] Then then{};
 
-  MSCCLPP_INLINE Vector<T, 2> operator()(std::size_t row, std::size_t column, float first, float second) const {
+  MSCCLPP_INLINE Vector<T, outputs> operator()(std::size_t row, std::size_t column, float first, float second) const {
     const float scale = row < rows ? inputScales[row] : 0.0f;
-    return {narrow<T>(first * (scale * weightScales[column])),
-            narrow<T>(column + 1 < columns ? second * (scale * weightScales[column + 1]) : 0.0f)};
+    return then(row, column, first * (scale * weightScales[column]),
+                column + 1 < columns ? second * (scale * weightScales[column + 1]) : 0.0f);
   }
 };
 

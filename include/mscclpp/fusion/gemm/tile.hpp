@@ -17,6 +17,7 @@ namespace mscclpp {
 
 /// Computes tiles of input * transpose of weight, of elements Operand (bf16, f16, or on GPUs since Ada f8e4m3),
 /// accumulated in fp32 in the order of the depth; with warpDepths above 1, in so many sums, which are added in order.
+/// Ada's tensor cores keep fewer bits of sums of f8e4m3; Hopper's multiply them as f16.
 /// Its results are elements T (bf16 or f16). Made by all threads of a grid whose blocks have shape.warps() warps of 32
 /// lanes, with shape.sharedBytes() of shared memory. The same bits in every run.
 ///
