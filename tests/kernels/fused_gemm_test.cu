@@ -255,7 +255,7 @@ TEST_CASE("a rank multiplies" * doctest::skip()) {
 namespace {
 
 /// Calls for which the plan takes the tiles, and the blocks that only send, that shorter ones do not take, on two GPUs
-/// of the size of an H100.
+/// of the size of an H100. Those of an all-reduce are for longer ones, which the benchmark checks.
 void checkFp8Plans() {
   const GpuRank rank;
   const struct {
@@ -265,9 +265,7 @@ void checkFp8Plans() {
     bool sends;
   } calls[] = {{GemmCollective::AllGather, 512, 5120, 160, false},
                {GemmCollective::ReduceScatter, 512, 5120, 192, false},
-               {GemmCollective::AllReduce, 512, 5120, 192, false},
-               {GemmCollective::ReduceScatter, 1024, 8192, 128, true},
-               {GemmCollective::AllReduce, 1024, 8192, 128, true}};
+               {GemmCollective::ReduceScatter, 1024, 8192, 128, true}};
   for (const auto& call : calls) {
     CAPTURE(static_cast<int>(call.collective));
     CAPTURE(call.width);
