@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <string_view>
 
+#include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 
 namespace mscclpp::kernels {
@@ -38,7 +39,7 @@ inline constexpr GemmRates gemmRates[] = {
 /// Bytes of an element of a product, and of an operand.
 inline constexpr double gemmElementBytes = 2;
 inline double operandBytes(const GemmLayer& layer) {
-  return layer.operands == DataType::BFLOAT16 ? 2 : 1;
+  return static_cast<double>(sizeOf(layer.operands));
 }
 /// Bytes that a rank sends over its link in a microsecond, microseconds of a hop, and what is sent in that time.
 inline constexpr double gemmLinkBytes = 350e3, gemmHop = 1.6;

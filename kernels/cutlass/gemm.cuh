@@ -42,19 +42,12 @@ template <CutlassTile tile, DataType operands>
 struct CutlassFusion {
   using Type = cutlass::epilogue::fusion::LinearCombination<CutlassElement, float, void, float>;
   template <class Arguments>
-  static void set(Arguments& arguments, const float* /*rowScales*/, const float* /*columnScales*/) {
+  static void setScales(Arguments& arguments, const float* /*ofRows*/, const float* /*ofColumns*/) {
     arguments.alpha = 1.0f;
   }
 };
 template <CutlassTile tile>
-struct CutlassFusion<tile, DataType::FLOAT8_E4M3FN> {
-  using Scaled = ScaledProduct<tile, CutlassElement>;
-  using Type = typename Scaled::Type;
-  template <class Arguments>
-  static void set(Arguments& arguments, const float* rowScales, const float* columnScales) {
-    Scaled::setScales(arguments, rowScales, columnScales);
-  }
-};
+struct CutlassFusion<tile, DataType::FLOAT8_E4M3FN> : ScaledProduct<tile, CutlassElement> {};
 
 template <CutlassTile tile, DataType operands, int reservedBytes>
 using CutlassStock = typename StockGemm<tile, CutlassOperand<operands>, CutlassElement,
@@ -226,8 +219,8 @@ class CutlassGemm : public GemmKernel {
     arguments.problem_shape = {detail::sizeOf(call.rows), detail::sizeOf(width), detail::sizeOf(depth), 1};
     arguments.mainloop.ptr_B = static_cast<const Operand*>(weight.data());
     arguments.mainloop.dB = {static_cast<std::int64_t>(depth), cute::Int<1>{}, 0};
-    Fusion::set(arguments.epilogue.thread, static_cast<const float*>(rowScales.data()),
-                static_cast<const float*>(columnScales.data()));
+    Fusion::setScales(arguments.epilogue.thread, static_cast<const float*>(rowScales.data()),
+                      static_cast<const float*>(columnScales.data()));
     arguments.hw_info.sm_count = launch.blocks;
     arguments.hw_info.max_active_clusters =
         launch.blocks / static_cast<int>(cute::size(typename K::DispatchPolicy::ClusterShape{}));

@@ -166,6 +166,13 @@ std::vector<GemmKernelOfRows> makeGemmKernels(Communicator& communicator, const 
     if (KernelOf<C, Operand>::sharedBytes() <= sharedBytes)
       add.template operator()<C>(static_cast<std::size_t>(tile.rows) * static_cast<std::size_t>(ranks));
   };
+  const auto addReduction = [&]<RowDelivery delivery>() {
+    addFewRows.template operator()<typename Collectives::template FewRows<delivery, rows16>>(rows16);
+    addFewRows.template operator()<typename Collectives::template FewRows<delivery, rows32>>(rows32);
+    addFewRows.template operator()<typename Collectives::template FewRows<delivery, rows64>>(rows64);
+    addFewRows.template operator()<typename Collectives::template FewRows<delivery, rows128>>(rows128);
+    add.template operator()<typename Collectives::template Reduce<delivery, Store>>(layer.maxRows);
+  };
   const int ranks = communicator.bootstrap()->getNranks();
   switch (layer.collective) {
     case GemmCollective::AllReduce:
@@ -175,22 +182,14 @@ std::vector<GemmKernelOfRows> makeGemmKernels(Communicator& communicator, const 
         add.template operator()<typename Collectives::template Reduce<ToAll, Norm>>(layer.maxRows);
         break;
       }
-      addFewRows.template operator()<typename Collectives::template FewRows<ToAll, rows16>>(rows16);
-      addFewRows.template operator()<typename Collectives::template FewRows<ToAll, rows32>>(rows32);
-      addFewRows.template operator()<typename Collectives::template FewRows<ToAll, rows64>>(rows64);
-      addFewRows.template operator()<typename Collectives::template FewRows<ToAll, rows128>>(rows128);
-      add.template operator()<typename Collectives::template Reduce<ToAll, Store>>(layer.maxRows);
+      addReduction.template operator()<ToAll>();
       break;
     case GemmCollective::ReduceScatter:
       if (layer.hasNorm) {
         add.template operator()<typename Collectives::template Reduce<ToOwner, Norm>>(layer.maxRows);
         break;
       }
-      addFewRows.template operator()<typename Collectives::template FewRows<ToOwner, rows16>>(rows16);
-      addFewRows.template operator()<typename Collectives::template FewRows<ToOwner, rows32>>(rows32);
-      addFewRows.template operator()<typename Collectives::template FewRows<ToOwner, rows64>>(rows64);
-      addFewRows.template operator()<typename Collectives::template FewRows<ToOwner, rows128>>(rows128);
-      add.template operator()<typename Collectives::template Reduce<ToOwner, Store>>(layer.maxRows);
+      addReduction.template operator()<ToOwner>();
       break;
     case GemmCollective::AllGather:
       // A tile has rows of one rank.

@@ -1,4 +1,4 @@
-// A matrix that TMA can access: the caller's array, or for a call a copy of it.
+// A matrix that TMA and cuBLASLt can access: the caller's array, or for a call a copy of it.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -19,9 +19,9 @@ struct MatrixSize {
 enum class Staging { Input, Output };
 
 /// A row-major array without gaps, of elements of `elementBytes` bytes, as one of size `to` (at least its own, with
-/// rows of a multiple of 16 bytes) that begins at a multiple of 16 bytes: itself, or a copy in memory of the stream,
-/// which is freed in stream order. What the copy of an input has more is zero. Graphs can capture it, but one with such
-/// memory can have one instance at a time.
+/// rows of a multiple of 16 bytes if there are several) that begins at a multiple of 16 bytes: itself, or a copy in
+/// memory of the stream, which is freed in stream order. What the copy of an input has more is zero. Graphs can capture
+/// it, but one with such memory can have one instance at a time.
 class StagedMatrix {
  public:
   StagedMatrix(Staging staging, const void* array, MatrixSize size, MatrixSize to, std::size_t elementBytes,

@@ -27,11 +27,6 @@ namespace {
 constexpr GemmCollective collectives[] = {GemmCollective::AllReduce, GemmCollective::ReduceScatter,
                                           GemmCollective::AllGather};
 
-template <class Operand>
-constexpr bool hasScales = std::is_same_v<Operand, f8e4m3>;
-template <class Operand>
-constexpr DataType typeOf = hasScales<Operand> ? DataType::FLOAT8_E4M3FN : DataType::BFLOAT16;
-
 /// One call of random matrices, of fp8 with random scales; checks every element, and what is behind the output.
 /// The bound of an element: for each rank that of a sum in fp32, with the multiplications by its scales, and of its
 /// rounding to bf16; and that of the rounding of what they sum up to.

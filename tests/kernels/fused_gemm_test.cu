@@ -25,9 +25,6 @@ using namespace mscclpp::test;
 
 namespace {
 
-template <class Operand>
-constexpr DataType typeOf = std::is_same_v<Operand, bf16> ? DataType::BFLOAT16 : DataType::FLOAT8_E4M3FN;
-
 /// In memory of the GPU, from `offset` elements on.
 template <class T>
 detail::UniqueGpuPtr<T> copyToGpu(std::vector<T> values, std::ptrdiff_t offset) {
@@ -46,7 +43,6 @@ void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& laye
   const bool scatters = layer.collective == GemmCollective::ReduceScatter;
   const std::size_t slice = ceilDivide(rows, static_cast<std::size_t>(rank.ranks));
   const Range own = steppedPart(rows, slice, static_cast<std::size_t>(rank.rank));
-  constexpr bool hasScales = std::is_same_v<Operand, f8e4m3>;
   std::vector<HostMatrix<Operand>> inputs, weights;
   std::vector<RankProduct> products;
   std::vector<float> inputScales, weightScales;
@@ -62,7 +58,7 @@ void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& laye
     }
     if (gathers && r != rank.rank) continue;
     products.push_back(RankProduct::of(inputs.back(), weights.back()));
-    if (hasScales) products.back().scale(ofRows.data(), ofColumns.data());
+    if (hasScales<Operand>) products.back().scale(ofRows.data(), ofColumns.data());
   }
   const auto& mine = inputs[static_cast<std::size_t>(rank.rank)].data;
   const auto at = [&](std::size_t row) { return mine.begin() + static_cast<std::ptrdiff_t>(row * layer.depth); };
@@ -80,7 +76,7 @@ void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& laye
   const auto run = [&](const Operand* from) {
     FusedGemmCall call{from + offset, weight.get() + offset, output.get() + offset, rows, stream, layer.width,
                        layer.depth};
-    if (hasScales) {
+    if (hasScales<Operand>) {
       call.inputScales = scalesOfInput.get() + offset;
       call.weightScales = scalesOfWeight.get() + offset;
     }
@@ -131,10 +127,9 @@ void checkNormCall(const GpuRank& rank, const FusedGemm& gemm, GemmCollective co
   const auto quantised = mscclpp::test::copyToGpu(outputs.quantised);
   const auto scales = mscclpp::test::copyToGpu(outputs.scales),
              scale = mscclpp::test::copyToGpu(std::vector<float>{problem.scale});
-  constexpr bool hasScales = std::is_same_v<Operand, f8e4m3>;
   const std::vector<float> none(1);
-  const auto ofRows = mscclpp::test::copyToGpu(hasScales ? problem.inputScales() : none),
-             ofColumns = mscclpp::test::copyToGpu(hasScales ? problem.weightScales() : none);
+  const auto ofRows = mscclpp::test::copyToGpu(hasScales<Operand> ? problem.inputScales() : none),
+             ofColumns = mscclpp::test::copyToGpu(hasScales<Operand> ? problem.weightScales() : none);
   const RmsNormCall norm = problem.norm(gain.get(), residual.get(), newResidual.get(), normalised.get(),
                                         quantised.get(), scales.get(), scale.get());
   const CudaStreamWithFlags stream(cudaStreamNonBlocking);
@@ -144,8 +139,8 @@ void checkNormCall(const GpuRank& rank, const FusedGemm& gemm, GemmCollective co
                            .stream = stream,
                            .depth = sizes.depth,
                            .norm = &norm,
-                           .inputScales = hasScales ? ofRows.get() : nullptr,
-                           .weightScales = hasScales ? ofColumns.get() : nullptr};
+                           .inputScales = hasScales<Operand> ? ofRows.get() : nullptr,
+                           .weightScales = hasScales<Operand> ? ofColumns.get() : nullptr};
   gemm.run(call);  // the first one may not be captured
   const Graph graph(stream, [&] {
     for (int i = 0; i < 2; ++i) gemm.run(call);

@@ -21,6 +21,12 @@ inline constexpr Quantisation allQuantisations[] = {Quantisation::None, Quantisa
                                                     Quantisation::Fp8PerRow, Quantisation::Fp8PerGroup,
                                                     Quantisation::Int8PerRow};
 
+/// Of a type of operands: whether they have scales, and its name.
+template <class Operand>
+inline constexpr bool hasScales = std::is_same_v<Operand, f8e4m3>;
+template <class Operand>
+inline constexpr DataType typeOf = hasScales<Operand> ? DataType::FLOAT8_E4M3FN : DataType::BFLOAT16;
+
 /// The outputs of a call, each with one more element, which has to stay as it is.
 struct GemmNormOutputs {
   std::vector<bf16> newResidual, normalised;
@@ -55,7 +61,7 @@ class GemmNormProblemOf {
       auto input = randomMatrix<Operand>(sizes.rows, sizes.depth, sizes.depth, seed);
       auto weight = randomMatrix<Operand>(sizes.width, sizes.depth, sizes.depth, seed + 5000);
       products_.push_back(RankProduct::of(input, weight));
-      if constexpr (std::is_same_v<Operand, f8e4m3>) {
+      if constexpr (hasScales<Operand>) {
         const auto ofRows = randomScales(sizes.rows, seed + 300), ofColumns = randomScales(sizes.width, seed + 400);
         products_.back().scale(ofRows.data(), ofColumns.data());
         if (r == rank) {

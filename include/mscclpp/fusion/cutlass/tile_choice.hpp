@@ -19,60 +19,35 @@ struct CutlassTile {
   int operandBytes = 2;  ///< of an element
 };
 
+namespace detail {
+/// A tile of 128 rows in a cluster of two, with steps of 128 bytes.
+constexpr CutlassTile cutlassPair(int columns, CutlassSchedule schedule, int operandBytes = 2) {
+  return {.rows = 128,
+          .columns = columns,
+          .depth = 128 / operandBytes,
+          .clusterRows = 2,
+          .clusterColumns = 1,
+          .schedule = schedule,
+          .operandBytes = operandBytes};
+}
+}  // namespace detail
+
 /// The tiles to choose from: for 16-bit operands, and then for fp8. Tensor cores add products of fp8 with few bits, so
 /// that CUTLASS adds their sums up in further registers: no tile for fp8 is wider than 192 columns, and none Pingpong.
 inline constexpr CutlassTile cutlassTiles[] = {
-    {.rows = 128,
-     .columns = 256,
-     .depth = 64,
-     .clusterRows = 2,
-     .clusterColumns = 1,
-     .schedule = CutlassSchedule::Cooperative},
-    {.rows = 128,
-     .columns = 192,
-     .depth = 64,
-     .clusterRows = 2,
-     .clusterColumns = 1,
-     .schedule = CutlassSchedule::Cooperative},
-    {.rows = 128,
-     .columns = 128,
-     .depth = 64,
-     .clusterRows = 2,
-     .clusterColumns = 1,
-     .schedule = CutlassSchedule::Pingpong},
+    detail::cutlassPair(256, CutlassSchedule::Cooperative),
+    detail::cutlassPair(192, CutlassSchedule::Cooperative),
+    detail::cutlassPair(128, CutlassSchedule::Pingpong),
     {.rows = 128,
      .columns = 64,
      .depth = 128,
      .clusterRows = 1,
      .clusterColumns = 2,
      .schedule = CutlassSchedule::Cooperative},
-    {.rows = 128,
-     .columns = 160,
-     .depth = 64,
-     .clusterRows = 2,
-     .clusterColumns = 1,
-     .schedule = CutlassSchedule::Cooperative},
-    {.rows = 128,
-     .columns = 192,
-     .depth = 128,
-     .clusterRows = 2,
-     .clusterColumns = 1,
-     .schedule = CutlassSchedule::Cooperative,
-     .operandBytes = 1},
-    {.rows = 128,
-     .columns = 128,
-     .depth = 128,
-     .clusterRows = 2,
-     .clusterColumns = 1,
-     .schedule = CutlassSchedule::Cooperative,
-     .operandBytes = 1},
-    {.rows = 128,
-     .columns = 160,
-     .depth = 128,
-     .clusterRows = 2,
-     .clusterColumns = 1,
-     .schedule = CutlassSchedule::Cooperative,
-     .operandBytes = 1},
+    detail::cutlassPair(160, CutlassSchedule::Cooperative),
+    detail::cutlassPair(192, CutlassSchedule::Cooperative, 1),
+    detail::cutlassPair(128, CutlassSchedule::Cooperative, 1),
+    detail::cutlassPair(160, CutlassSchedule::Cooperative, 1),
 };
 /// Those for 16-bit operands come first.
 inline constexpr int cutlassTileCount = 5, cutlassFp8TileCount = 3;
