@@ -74,7 +74,6 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   const int ranks = place.ranks;
   const bool gathers = layer.collective == GemmCollective::AllGather;
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
-  const double work = 2e-6 * d(rows) * d(layer.width) * d(layer.depth);  // millions of operations
   const GemmBytes bytes = gemmBytes(layer, rows, ranks);
   const double message = bytes.message, sent = bytes.sent;
   const std::size_t columnTiles = ceilDivide(layer.width, fewRowsColumns);
@@ -110,32 +109,30 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
 
   // With CUTLASS there is besides, with few rows, the way of the tiles to their sums, from each other rank.
   constexpr double lastSums = 15, lastSumRows = 512, mostLastSums = 22.5;
-  // And tiles of an all-gather wait for rows, where the link takes more than half as long as the multiplication, and
-  // where all tiles are computed at once. Rows of fp8, half the bytes, do not slow the multiplication down.
-  const bool isFp8 = layer.operands != DataType::BFLOAT16;
-  constexpr double waitingStart = 15;
-  const double waitingTiles = isFp8 ? 1 : 1.25;
   double tiles = std::numeric_limits<double>::infinity();
   if (place.cutlassBlocks > 0) {
-    const CutlassGemmPlan plan = planCutlassGemm(place, layer, rows);
-    const auto roundsOf = [&] {
-      return cutlassRounds(plan.tile, static_cast<int>(rows), static_cast<int>(layer.width), place.cutlassBlocks);
-    };
-    const bool areAtOnce = roundsOf() <= 1;
-    const bool waits = gathers && ranks > 1 && (sent / linkBytes > work / rates.cublas.teraflops / 2 || areAtOnce);
-    tiles = waits ? plan.time * waitingTiles + (isFp8 && !areAtOnce ? 0 : waitingStart) : plan.time;
+    tiles = planCutlassGemm(place, layer, rows).time;
+    // Among more than two ranks all-gathers by this kernel have been measured with an earlier version, whose tiles
+    // waited where the link took long.
+    constexpr double waitingTiles = 1.25, waitingStart = 15;
+    if (gathers && ranks > 2 && sent / linkBytes > tiles / 3) tiles = waitingTiles * tiles + waitingStart;
+    tiles = gathers ? std::max(tiles, rates.cutlassStart) : tiles + rates.cutlassStart;
   }
   // Of weights, which are read and written.
   const double copies = multipliesInPlace(layer) ? 0 : 2 * bytes.weights / rates.cublas.bytes;
+  // cuBLAS loses more of its speed with some of the rows, where these are of fp8.
+  constexpr double overlappedFp8 = 1.085;
+  double overlapped = std::numeric_limits<double>::infinity();
+  if (gathers && ranks > 1 && layer.width >= leastOverlappedWidth) {
+    overlapped = planOverlappedGather(place, layer, rows).time;
+    if (layer.operands != DataType::BFLOAT16) overlapped *= overlappedFp8;
+  }
   // A norm begins when all tiles of a row have been counted, and lasts as long as a warp needs for a row.
   const double norm = layer.hasNorm ? fusedNorm : 0, serialNorm = layer.hasNorm ? collectiveNorm : 0;
   return {std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes +
               hops * hop + norm,
-          rates.cutlassStart + tiles +
-              (gathers ? 0 : std::min(mostLastSums, lastSums * (ranks - 1) * std::min(1.0, lastSumRows / d(rows)))),
-          gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes + copies,
-          gathers && ranks > 1 && layer.width >= leastOverlappedWidth ? planOverlappedGather(place, layer, rows).time
-                                                                      : std::numeric_limits<double>::infinity()};
+          tiles + (gathers ? 0 : std::min(mostLastSums, lastSums * (ranks - 1) * std::min(1.0, lastSumRows / d(rows)))),
+          gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes + copies, overlapped};
 }
 
 /// The forms that a call can have.
@@ -153,8 +150,8 @@ inline GemmForms formsOf(const GemmPlace& place, const GemmLayer& layer, std::si
 }
 
 /// What fusing has to gain by an estimate, to be preferred to a GEMM of cuBLAS; and what copies beside it have to gain
-/// over kernels of CUTLASS, which lose less of their speed in long calls, and over copies before it.
-inline constexpr double leastGemmGain = 1.01, leastOverlapGain = 1.06, leastOverlapGainOverSerial = 1.035;
+/// over kernels of CUTLASS, and over copies before it.
+inline constexpr double leastGemmGain = 1.01, leastOverlapGain = 1.01, leastOverlapGainOverSerial = 1.035;
 
 /// The fastest form by an estimate, or the preferred one if the call can have it. There is one.
 inline GemmForm chooseGemm(const GemmEstimate& estimate, GemmForms forms, std::optional<GemmForm> preferred = {}) {

@@ -126,7 +126,8 @@ class CutlassGemm : public GemmKernel {
     // An all-gather begins with own rows, an exchange with those of other ranks.
     const auto rowTiles = static_cast<int>(ceilDivide(call.rows, std::size_t{cutlassGemmTileRows}));
     const int first = gathers ? rowTiles / ranks : rowTiles - rowTiles / ranks;
-    const int swizzle = cutlassGemmSwizzle(plan.tile, detail::sizeOf(call.rows), detail::sizeOf(call.width), first);
+    const int swizzle = cutlassGemmSwizzle(plan.tile, detail::sizeOf(call.rows), detail::sizeOf(call.width), first,
+                                           place.cutlassBlocks - plan.sendingBlocks);
     const Launch launch{place.cutlassBlocks, plan.sendingBlocks, swizzle};
     forEachKernel([&]<int tile>() {
       static_assert(std::is_same_v<Scratch, typename Kernel<tile>::Scratch>);
@@ -226,6 +227,7 @@ class CutlassGemm : public GemmKernel {
         launch.blocks / static_cast<int>(cute::size(typename K::DispatchPolicy::ClusterShape{}));
     arguments.scheduler.max_swizzle_size = launch.swizzle;
     arguments.scheduler.sendingBlocks = launch.sendingBlocks;
+    static_assert(K::canSendForOthers, "the kernels must be able to have the sending blocks of planCutlassGemm()");
     if constexpr (gathers) {
       args.scratch.slice = ceilDivide(call.rows, std::size_t{ranks});
       const bool isWhole = args.scratch.slice % cutlassGemmTileRows == 0;
@@ -246,7 +248,6 @@ class CutlassGemm : public GemmKernel {
       launchKernel<K>(arguments, call.stream);
       output.copyBack();
     } else {
-      static_assert(K::canSendForOthers, "the kernels must be able to have the sending blocks of planCutlassGemm()");
       const StagedMatrix input(Staging::Input, call.input, {call.rows, call.depth}, {call.rows, depth}, sizeof(Operand),
                                call.stream);
       arguments.mainloop.ptr_A = static_cast<const Operand*>(input.data());

@@ -30,11 +30,11 @@ inline bool cutlassAccepts(const GemmLayer& layer, std::size_t rows, int ranks) 
 /// How a call runs in kernels of CUTLASS.
 struct CutlassGemmPlan {
   int tile;           ///< of cutlassGemmTiles()
-  int sendingBlocks;  ///< blocks that only send (RowExchangeKernel); 0: each block sends what it computes
+  int sendingBlocks;  ///< blocks that only send (RowExchangeKernel, AllGatherGemmKernel); 0: all compute and send
   double time;        ///< microseconds of what is computed and sent
 };
 
-/// Bytes that a sending block sends in a microsecond beside a multiplication. Measured between two H200.
+/// Bytes that a sending block of a reduction sends in a microsecond beside a multiplication. Measured between two H200.
 inline constexpr double sendingBlockBytes = 34e3;
 
 /// What sending blocks have to gain in an all-reduce by an estimate, which is too low for layers with much to multiply;
@@ -54,8 +54,73 @@ inline double beside(double a, double b) {
 /// blocks; and, without those, for how long the last round of tiles can occupy the link before it shows.
 inline constexpr double lastResults = 10, lastResultRows = 1024, hiddenResults = 12.5;
 
+/// The time of an all-gather by sending blocks, where either the tiles are the bound or what is sent: the sum of the
+/// powers of 8.
+inline double boundBy(double a, double b) {
+  return std::sqrt(beside(a * a, b * b));
+}
+
+/// Of an all-gather: what its tiles take of those of a reduction, which store sums; the bytes that a warp sends in a
+/// microsecond beside a multiplication, and a block that only sends; and the microseconds that such blocks need beside.
+inline constexpr double gatherTiles = 0.97, gatherWarpBytes = 2.2e3, gatherBlockBytes = 32e3, gatherBlockStart = 15;
+/// What the tiles of a pingpong kernel take longer in blocks that send as well.
+inline constexpr double sendingPingpong = 1.07;
+/// Microseconds until the first rows arrive, for which tiles wait that are all computed at once. All blocks begin to
+/// send at the same time: the more they are, the later their first parts have crossed the link.
+inline double firstGatheredRows(int sendingBlocks) {
+  return sendingBlocks > 0 ? 8 + 0.9 * sendingBlocks : 18;
+}
+/// What sending blocks have to gain: in long calls the estimate is a little too low for them.
+inline constexpr double leastGatherGain = 1.05;
+/// Numbers of sending blocks of an all-gather that have been measured: fewer do not pay, more fill no more of the link.
+inline constexpr int leastGatherBlocks = 4, mostGatherBlocks = 12;
+
+/// The plan of an all-gather.
+inline CutlassGemmPlan planCutlassGather(const GemmPlace& place, const GemmLayer& layer, std::size_t rows) {
+  const auto size = [](std::size_t value) { return static_cast<int>(value); };
+  const int m = size(rows), n = size(layer.width), k = size(layer.depth), blocks = place.cutlassBlocks;
+  const GemmBytes bytes = gemmBytes(layer, rows, place.ranks);
+  CutlassGemmPlan best{0, 0, std::numeric_limits<double>::infinity()};
+  const auto computing = [&](int tile, int count) {
+    return std::max(gatherTiles * place.rates.cutlassTiles * cutlassTime(tile, m, n, k, count) / 1000,
+                    bytes.weights / place.rates.cublas.bytes);
+  };
+  const auto offer = [&](int tile, int sending) {
+    const double time = computing(tile, blocks - sending);
+    const bool areAtOnce = cutlassRounds(tile, m, n, blocks - sending) <= 1;
+    const double first = place.ranks > 1 && areAtOnce ? firstGatheredRows(sending) : 0;
+    double both = 0;  // computed and sent
+    if (sending > 0) {
+      const double rate = std::min(gemmLinkBytes, sending * gatherBlockBytes);
+      both = boundBy(time + first, gatherBlockStart + bytes.sent / rate);
+    } else {
+      // Without sending blocks there are no more blocks than tiles.
+      const CutlassTile& shape = cutlassTiles[tile];
+      const double tiles = std::ceil(double{1} * m / shape.rows) * std::ceil(double{1} * n / shape.columns);
+      const double slower = shape.schedule == CutlassSchedule::Pingpong && place.ranks > 1 ? sendingPingpong : 1;
+      both = slowedByEachOther(slower * time, bytes.sent / (std::min<double>(blocks, tiles) * gatherWarpBytes)) + first;
+    }
+    const double gain = sending > 0 && best.sendingBlocks == 0 ? leastGatherGain : 1;
+    if (both * gain < best.time) best = {tile, sending, both};
+  };
+  const CutlassGemmTiles tiles = cutlassGemmTiles(layer.operands, true);
+  for (const int tile : tiles) offer(tile, 0);
+  // Most layers are spared the search, by which their calls begin: sending blocks hide at most what is sent.
+  double computed = best.time;
+  for (const int tile : tiles) computed = std::min(computed, computing(tile, blocks));
+  if (place.ranks == 1 || best.time < leastSendingTime || computed * leastGatherGain >= best.time) return best;
+  for (const int tile : tiles) {
+    const int cluster = cutlassTiles[tile].clusterRows * cutlassTiles[tile].clusterColumns;
+    for (int sending = leastGatherBlocks; sending <= std::min(mostGatherBlocks, blocks / 4); sending += cluster) {
+      if (sending % cluster == 0) offer(tile, sending);
+    }
+  }
+  return best;
+}
+
 /// The plan that is estimated to be the fastest, for a place with kernels of CUTLASS.
 inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& layer, std::size_t rows) {
+  if (layer.collective == GemmCollective::AllGather) return planCutlassGather(place, layer, rows);
   const auto size = [](std::size_t value) { return static_cast<int>(value); };
   const int m = size(rows), n = size(layer.width), k = size(layer.depth), blocks = place.cutlassBlocks;
   const GemmBytes bytes = gemmBytes(layer, rows, place.ranks);
@@ -67,11 +132,9 @@ inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& 
   const auto plan = [&](int tile) {
     return CutlassGemmPlan{tile, 0, slowedByEachOther(time(tile, blocks), bytes.sent / gemmLinkBytes)};
   };
-  const bool gathers = layer.collective == GemmCollective::AllGather;
-  const CutlassGemmTiles tiles = cutlassGemmTiles(layer.operands, gathers);
+  const CutlassGemmTiles tiles = cutlassGemmTiles(layer.operands, false);
   const int wide = tiles.tiles[0], narrow = tiles.tiles[1];
   const CutlassGemmPlan plain = plan(cutlassGemmTileFor(tiles, m, n, k, blocks));
-  if (gathers) return plain;
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
   const double leastGain = reducesToAll ? leastSendingGain : 1;
   CutlassGemmPlan best = plain;

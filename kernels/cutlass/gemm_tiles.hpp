@@ -13,15 +13,15 @@ namespace mscclpp::kernels {
 /// The tiles of the compiled kernels of CUTLASS, as indices in cutlassTiles: those for many rows. All have blocks of as
 /// many rows, so that their calls share a scratch.
 struct CutlassGemmTiles {
-  int tiles[3];
+  int tiles[4];
   int count;
 
   constexpr const int* begin() const { return tiles; }
   constexpr const int* end() const { return tiles + count; }
 };
-/// Those of all-gathers, or of reductions, which would gain little from a third one.
+/// Those of all-gathers, or of reductions, which would gain little from others.
 constexpr CutlassGemmTiles cutlassGemmTiles(DataType operands, bool gathers) {
-  return operands == DataType::BFLOAT16 ? CutlassGemmTiles{{0, 2, 4}, gathers ? 3 : 2}
+  return operands == DataType::BFLOAT16 ? CutlassGemmTiles{{0, 2, 4, 1}, gathers ? 4 : 2}
                                         : CutlassGemmTiles{{5, 6, 7}, gathers ? 3 : 2};
 }
 inline constexpr int cutlassGemmTileRows = cutlassTiles[0].rows;
@@ -43,10 +43,10 @@ inline int cutlassGemmTileFor(const CutlassGemmTiles& tiles, int rows, int width
 
 /// The most rows of tiles between which a kernel with this tile alternates (CUTLASS's swizzle): several share more of
 /// the weights in the L2 cache. But CUTLASS rounds the rows and columns of tiles up to multiples of it, and blocks that
-/// get such tiles are idle: so as many as leave at least eight of nine tiles in the problem. And the first `first` rows
-/// of tiles wait for no other rank, where the later ones do: the kernel does not alternate between the two kinds, which
-/// would make early tiles wait for late ones.
-inline int cutlassGemmSwizzle(int tile, int rows, int width, int first) {
+/// get such tiles are idle: so as many as leave at least eight of nine tiles in the problem, and need no further round
+/// of the blocks. And the first `first` rows of tiles wait for no other rank, where the later ones do: the kernel does
+/// not alternate between the two kinds, which would make early tiles wait for late ones.
+inline int cutlassGemmSwizzle(int tile, int rows, int width, int first, int blocks) {
   const CutlassTile& shape = cutlassTiles[tile];
   const auto tiles = [&](int swizzle) {
     const auto rounded = [](int size, int unit, int multiple) {
@@ -56,8 +56,13 @@ inline int cutlassGemmSwizzle(int tile, int rows, int width, int first) {
     return rounded(rows, shape.rows, swizzle * shape.clusterRows) *
            rounded(width, shape.columns, swizzle * shape.clusterColumns);
   };
+  const int whole = blocks - blocks % (shape.clusterRows * shape.clusterColumns);
+  const auto isGood = [&](int swizzle) {
+    return 8 * tiles(swizzle) <= 9 * tiles(1) && (tiles(swizzle) - 1) / whole == (tiles(1) - 1) / whole &&
+           first % (swizzle * shape.clusterRows) == 0;
+  };
   int swizzle = 4;
-  while (swizzle > 1 && (8 * tiles(swizzle) > 9 * tiles(1) || first % (swizzle * shape.clusterRows) != 0)) swizzle /= 2;
+  while (swizzle > 1 && !isGood(swizzle)) swizzle /= 2;
   return swizzle;
 }
 

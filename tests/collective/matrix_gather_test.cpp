@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "mscclpp/basic/serial_group.hpp"
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/collective/row_gather.hpp"
 #include "tests/backend/backend.hpp"
@@ -26,12 +27,45 @@ Scratch scratchFor(std::size_t maxRows, std::size_t rows, int ranks) {
   return {{ceilDivide(maxRows, team), columns, rowsPerBlock, 2, partColumns, ranks}, ceilDivide(rows, team)};
 }
 
+/// Steps of RowGather::sendBy(): one lane copies, and another one announces, what is for a peer after an enter().
+template <class Gather, class Warp>
+struct LaneSteps {
+  const Gather& gather;
+  const Warp& warp;
+  const Scratch& scratch;
+  bool& hasEntered;  ///< since what was for the peer before
+  int& peerOfRows;
+
+  MSCCLPP_HOST_DEVICE void enter() const { hasEntered = true; }
+  MSCCLPP_HOST_DEVICE void copyRows(std::byte* to, const std::byte* from, std::size_t rows, std::size_t size) const {
+    if (warp.rank() != warp.size() - 1) return;
+    for (std::size_t row = 0; row < rows; ++row) {
+      copy(cpu::SerialGroup{}, to + row * scratch.rowBytes(), from + row * scratch.rowBytes(), size);
+    }
+  }
+  MSCCLPP_HOST_DEVICE void partsSent(int peer, std::size_t block, std::uint32_t rowPart, std::uint32_t begin,
+                                     std::uint32_t end) const {
+    if (peer != peerOfRows && hasEntered) {
+      peerOfRows = peer;
+      hasEntered = false;
+    }
+    if (peer != peerOfRows) return;
+    warp.sync();
+    if (warp.rank() != 0) return;
+    arch::fence<arch::Scope::System>();
+    for (; begin < end; ++begin) {
+      gather.announce(peer, block, scratch.partAt(static_cast<int>(begin), static_cast<int>(rowPart)));
+    }
+  }
+};
+
 /// Sends this rank's rows, and copies those of all ranks to the output as they arrive, each block of rows by one warp.
 struct GatherBody {
   Window<> windows, epochs, outputs;
   Scratch scratch;
   std::size_t rows;
   RowSendOrder order;
+  bool byLanes;
   BoundedWait wait;
 
   template <class GridType>
@@ -45,7 +79,16 @@ struct GatherBody {
                                           .count = rows,
                                           .wait = wait};
     auto gather = makeRowGather(grid, args, waiting, trace);
-    gather.send(windows.at(rank, scratch.rowOffset(rank, rank, 0)), scratch.rowBytes(), scratch.rowBytes(), order);
+    const std::byte* const own = windows.at(rank, scratch.rowOffset(rank, rank, 0));
+    if (byLanes) {
+      const auto warp = grid.warp();
+      bool hasEntered = false;
+      int peer = -1;
+      const LaneSteps<decltype(gather), std::decay_t<decltype(warp)>> steps{gather, warp, scratch, hasEntered, peer};
+      gather.sendBy(steps, own, scratch.rowBytes(), scratch.rowBytes(), order);
+    } else {
+      gather.send(own, scratch.rowBytes(), scratch.rowBytes(), order);
+    }
     // Blocks of rows are distributed over the warps.
     const int warps = grid.warpCount() * grid.blockCount();
     int next = grid.warpIndex() * grid.blockCount() + grid.blockIndex();
@@ -67,7 +110,7 @@ struct GatherBody {
   }
 };
 
-void checkCalls(int ranks, int blocks, int warps, const RowSendOrder& order) {
+void checkCalls(int ranks, int blocks, int warps, const RowSendOrder& order, bool byLanes = false) {
   constexpr std::size_t maxRows = 61;
   Backend<> backend;
   auto windows = backend.allocate(ranks, scratchFor(maxRows, maxRows, ranks).windowBytes(), Scratch::initialByte);
@@ -91,7 +134,7 @@ void checkCalls(int ranks, int blocks, int warps, const RowSendOrder& order) {
     }
     const auto record = backend.run(
         {ranks, blocks, warps},
-        GatherBody{windows.window(), epochs.window(), outputs.window(), scratch, rows, order, backend.wait()});
+        GatherBody{windows.window(), epochs.window(), outputs.window(), scratch, rows, order, byLanes, backend.wait()});
     if (record) FAIL(describe(*record));
     for (int rank = 0; rank < ranks; ++rank) {
       CAPTURE(rank);
@@ -109,4 +152,8 @@ TEST_CASE("matrix gather: all rows reach all ranks, in calls of different sizes"
   checkCalls(2, 2, 2, {.blocksTogether = 3, .columnPartsTogether = 1});
   checkCalls(3, 1, 3, {.blocksTogether = 1, .columnPartsTogether = 2});
   checkCalls(4, 2, 1, {.blocksTogether = 2, .columnPartsTogether = 4});
+}
+TEST_CASE("matrix gather: rows that are sent by other means") {
+  checkCalls(2, 2, 2, {.blocksTogether = 3, .columnPartsTogether = 1}, true);
+  checkCalls(4, 1, 2, {.blocksTogether = 2, .columnPartsTogether = 3}, true);
 }

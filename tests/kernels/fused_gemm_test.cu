@@ -258,7 +258,8 @@ void checkFp8Plans() {
     std::size_t rows, width;
     int columns;
     bool sends;
-  } calls[] = {{GemmCollective::AllGather, 512, 5120, 160, false},
+  } calls[] = {{GemmCollective::AllGather, 512, 10240, 160, false},
+               {GemmCollective::AllGather, 512, 2560, 128, true},
                {GemmCollective::ReduceScatter, 512, 5120, 192, false},
                {GemmCollective::ReduceScatter, 1024, 8192, 128, true}};
   for (const auto& call : calls) {

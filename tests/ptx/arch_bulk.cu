@@ -30,6 +30,8 @@ __global__ void copies(std::byte* global) {
   // PTX: fence\.proxy\.async\.shared::cta;
   arch::bulkFenceAll();
   // PTX: fence\.proxy\.async;
+  arch::bulkFenceGlobal();
+  // PTX: fence\.proxy\.async\.global;
   bulkStore(global, shared, 1024);
   // PTX: cp\.async\.bulk\.global\.shared::cta\.bulk_group \[%rd\d+\], \[%r\d+\], %r\d+;
   bulkStoreCommit();

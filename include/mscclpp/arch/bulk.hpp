@@ -147,7 +147,14 @@ MSCCLPP_INLINE void bulkFenceShared() {
 #endif
 }
 
-/// The same for shared and global memory, including what the thread has acquired.
+/// The same for global memory, including what the thread has acquired.
+MSCCLPP_INLINE void bulkFenceGlobal() {
+#if defined(__CUDA_ARCH__)
+  asm volatile("fence.proxy.async.global;" ::: "memory");
+#endif
+}
+
+/// The same for both. Beside loads by TMA it takes longer than bulkFenceGlobal().
 MSCCLPP_INLINE void bulkFenceAll() {
 #if defined(__CUDA_ARCH__)
   asm volatile("fence.proxy.async;" ::: "memory");

@@ -70,12 +70,17 @@ class RowGather {
   using T = typename Scratch::Element;
 
   MSCCLPP_INLINE RowGather(const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, Wait& wait, Trace& trace)
+      : RowGather(grid, args, args.epochs.current(grid), wait, trace) {}
+  /// For a grid that numbers its blocks otherwise than the launch, whose sessions call leave(), not finish(): epoch is
+  /// that of the call, as the kernel has read it.
+  MSCCLPP_INLINE RowGather(const GridType& grid, const CollectiveArgs<Ranks, Scratch>& args, std::uint64_t epoch,
+                           Wait& wait, Trace& trace)
       : grid_(grid),
         warp_(grid.warp()),
         args_(args),
         wait_(wait),
         trace_(trace),
-        epoch_(args.epochs.current(grid)),
+        epoch_(epoch),
         hasStopped_(args.epochs.hasStopped(epoch_)) {
     if (hasStopped_ || grid.blockIndex() != 0 || grid.warpIndex() != 0) return;
     // Release: what this rank read in the calls before may be overwritten from now on.
@@ -118,6 +123,17 @@ class RowGather {
   /// release. A part is sent by one warp; consecutive ones go to different blocks. Returns whether all waits of this
   /// warp succeeded.
   MSCCLPP_INLINE bool send(const void* data, std::size_t pitch, std::size_t bytes, const RowSendOrder& order = {}) {
+    return sendBy(OwnStores{*this, pitch}, data, pitch, bytes, order);
+  }
+  /// The same by other means than stores of the calling warp. By all of its lanes it calls
+  /// - steps.enter() when it has acquired that a peer's rows may be overwritten;
+  /// - steps.copyRows(to, from, rows, size) for `size` bytes of each of some rows, which lie scratch.rowBytes() apart
+  ///   in the window of a peer, and `pitch` in the data;
+  /// - steps.partsSent(peer, block, rowPart, begin, end) once what has been copied since is complete: columns of parts
+  ///   from `begin` to `end`, for each of which it has RowGather::announce() called behind a system-wide fence.
+  template <class Steps>
+  MSCCLPP_INLINE bool sendBy(const Steps& steps, const void* data, std::size_t pitch, std::size_t bytes,
+                             const RowSendOrder& order) {
     if (hasStopped_) return false;
     const auto blocks = static_cast<std::uint32_t>(blocksOf(team().rank()));
     const auto rowParts = static_cast<std::uint32_t>(scratch().rowParts());
@@ -130,18 +146,27 @@ class RowGather {
     for (auto i = static_cast<std::uint32_t>(grid_.warpIndex() * grid_.blockCount() + grid_.blockIndex()); i < all;
          i += stride) {
       const int peer = team().peer(static_cast<int>(i / perPeer));
-      if (peer != entered && !awaitEntry(peer)) return false;
-      entered = peer;
+      if (peer != entered) {
+        if (!awaitEntry(peer)) return false;
+        steps.enter();
+        entered = peer;
+      }
       const std::uint32_t inPeer = i % perPeer;
       const std::uint32_t first = inPeer / (order.blocksTogether * perBlock) * order.blocksTogether;
       const std::uint32_t together = first + order.blocksTogether < blocks ? order.blocksTogether : blocks - first;
       const std::uint32_t inGroup = inPeer - first * perBlock;
       const std::uint32_t columnPart = inGroup / (together * rowParts) * order.columnPartsTogether;
       const std::uint32_t inColumn = inGroup % (together * rowParts);
-      sendParts(data, pitch, bytes, peer, first + inColumn / rowParts, inColumn % rowParts, columnPart,
+      sendParts(steps, data, pitch, bytes, peer, first + inColumn / rowParts, inColumn % rowParts, columnPart,
                 order.columnPartsTogether);
     }
     return true;
+  }
+  /// Tells a peer that a part of a block of rows has arrived: relaxed, behind a system-wide fence that follows its
+  /// arrival. One thread.
+  MSCCLPP_INLINE void announce(int peer, std::size_t block, int part) const {
+    arch::storeBehindFence<arch::Scope::System>(word(peer, scratch().readyOffset(peer, team().rank(), block, part)),
+                                                epoch_);
   }
 
   // ---- 2. ----
@@ -186,28 +211,46 @@ class RowGather {
   MSCCLPP_INLINE const Team<Ranks>& team() const { return args_.team; }
   MSCCLPP_INLINE const Scratch& scratch() const { return args_.scratch; }
   MSCCLPP_INLINE std::size_t perBlock() const { return static_cast<std::size_t>(scratch().rowsPerBlock); }
+  /// The steps of send().
+  struct OwnStores {
+    const RowGather& gather;
+    std::size_t pitch;
+
+    MSCCLPP_INLINE void enter() const {}
+    MSCCLPP_INLINE void copyRows(std::byte* to, const std::byte* from, std::size_t rows, std::size_t size) const {
+      for (std::size_t row = 0; row < rows; ++row) {
+        copy(gather.warp_, to + row * gather.scratch().rowBytes(), from + row * pitch, size);
+      }
+    }
+    MSCCLPP_INLINE void partsSent(int peer, std::size_t block, std::uint32_t rowPart, std::uint32_t begin,
+                                  std::uint32_t end) const {
+      gather.warp_.sync();
+      if (gather.warp_.rank() != 0) return;
+      arch::fence<arch::Scope::System>();  // one for all words
+      for (; begin < end; ++begin) {
+        const int part = gather.scratch().partAt(static_cast<int>(begin), static_cast<int>(rowPart));
+        gather.announce(peer, block, part);
+      }
+    }
+  };
+
   /// Sends and announces a row of parts, in up to `columnParts` columns of parts.
-  MSCCLPP_INLINE void sendParts(const void* data, std::size_t pitch, std::size_t bytes, int peer, std::size_t block,
-                                std::uint32_t rowPart, std::uint32_t columnPart, std::uint32_t columnParts) {
+  template <class Steps>
+  MSCCLPP_INLINE void sendParts(const Steps& steps, const void* data, std::size_t pitch, std::size_t bytes, int peer,
+                                std::size_t block, std::uint32_t rowPart, std::uint32_t columnPart,
+                                std::uint32_t columnParts) {
     const TraceSpan span(trace_, TraceId::Push, block);
     const Range inBlock = steppedPart(rowsOf(team().rank()).size(), perBlock(), block);
     const Range inPart = steppedPart(inBlock.size(), static_cast<std::size_t>(scratch().rowsPerPart), rowPart);
     const std::size_t partBytes = scratch().columnsPerPart * sizeof(T), begin = columnPart * partBytes;
     const std::size_t end = begin + columnParts * partBytes < bytes ? begin + columnParts * partBytes : bytes;
-    for (std::size_t row = inBlock.begin + inPart.begin; row < inBlock.begin + inPart.end && begin < end; ++row) {
-      copy(warp_, args_.window.at(peer, scratch().rowOffset(peer, team().rank(), row)) + begin,
-           static_cast<const std::byte*>(data) + row * pitch + begin, end - begin);
+    const std::size_t row = inBlock.begin + inPart.begin;
+    if (inPart.size() > 0 && begin < end) {
+      steps.copyRows(args_.window.at(peer, scratch().rowOffset(peer, team().rank(), row)) + begin,
+                     static_cast<const std::byte*>(data) + row * pitch + begin, inPart.size(), end - begin);
     }
-    warp_.sync();
-    if (warp_.rank() != 0) return;
-    arch::fence<arch::Scope::System>();  // one for all words
     const auto all = static_cast<std::uint32_t>(scratch().columnParts());
-    const std::uint32_t last = columnPart + columnParts < all ? columnPart + columnParts : all;
-    for (; columnPart < last; ++columnPart) {
-      const int part = scratch().partAt(static_cast<int>(columnPart), static_cast<int>(rowPart));
-      arch::storeBehindFence<arch::Scope::System>(word(peer, scratch().readyOffset(peer, team().rank(), block, part)),
-                                                  epoch_);
-    }
+    steps.partsSent(peer, block, rowPart, columnPart, columnPart + columnParts < all ? columnPart + columnParts : all);
   }
   MSCCLPP_INLINE std::uint64_t* word(int rank, std::size_t offset) const {
     return reinterpret_cast<std::uint64_t*>(args_.window.at(rank, offset));

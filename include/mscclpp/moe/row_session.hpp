@@ -6,6 +6,7 @@
 #include "mscclpp/basic/serial_group.hpp"
 #include "mscclpp/basic/wait.hpp"
 #include "mscclpp/collective/collective.hpp"
+#include "mscclpp/collective/piece_publisher.hpp"
 #include "mscclpp/collective/rows.hpp"
 #include "mscclpp/config.hpp"
 #include "mscclpp/moe/row_link.hpp"
@@ -215,6 +216,12 @@ class RowSession {
     std::uint64_t* flag = nullptr;
     if (to >= 0) flag = wordFor(to, [&](int rank) { return args_.scratch.flagOffset(rank, row, piece); });
     Transport::publish(warp_, flag, flagWith(place));
+  }
+
+  /// Both for a PiecePublisher: pieces in the slots of the same number.
+  MSCCLPP_INLINE void publish(const RowPiece& piece) const { publish(piece.to, piece.row, piece.piece, piece.row); }
+  MSCCLPP_INLINE void publishEach(const RowPiece& piece) const {
+    publishEach(piece.to, piece.row, piece.piece, piece.row);
   }
 
   /// Waits until a piece of a row from a rank has been published. Called by all lanes of a warp. Returns its place in

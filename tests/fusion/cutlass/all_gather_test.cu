@@ -1,5 +1,6 @@
 // Kernels of CUTLASS in bfloat16 whose rows of A come from all ranks.
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstddef>
 
@@ -13,6 +14,7 @@ namespace {
 
 using cutlass::bfloat16_t;
 constexpr CutlassTile pingpongTile = cutlassTiles[2], cooperativeTile = cutlassTiles[4];
+constexpr CutlassTile tileOfRowClusters = cutlassTiles[3];  // blocks of a cluster share rows
 template <CutlassTile tile>
 using Stock =
     StockGemm<tile, bfloat16_t, bfloat16_t,
@@ -22,9 +24,9 @@ constexpr int ranks = 2;
 template <CutlassTile tile>
 using Gather = AllGatherGemmKernel<Stock<tile>, ranks>;
 
-/// Every rank multiplies the rows of all ranks by its own weights.
+/// Every rank multiplies the rows of all ranks by its own weights. sendingBlocks: of each rank.
 template <CutlassTile tile>
-void checkGather(const std::vector<GemmShape>& shapes) {
+void checkGather(const std::vector<GemmShape>& shapes, const std::array<int, ranks>& sendingBlocks = {}) {
   using Kernel = Gather<tile>;
   using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
   GpuBackend backend;
@@ -97,6 +99,7 @@ void checkGather(const std::vector<GemmShape>& shapes) {
         arguments.epilogue.ptr_D = reinterpret_cast<bfloat16_t*>(outputs.window().at(rank));
         arguments.epilogue.dD = {shape.n, cute::Int<1>{}, 0};
         arguments.hw_info.sm_count = sharesGpu ? 32 : 0;
+        arguments.scheduler.sendingBlocks = sendingBlocks[static_cast<std::size_t>(rank)];
         REQUIRE(Gemm::can_implement(arguments) == cutlass::Status::kSuccess);
         REQUIRE(gemms[static_cast<std::size_t>(rank)].initialize(arguments) == cutlass::Status::kSuccess);
       }
@@ -130,19 +133,31 @@ TEST_CASE("CUTLASS: all-gather and GEMM, rows in several parts of columns") {
   checkGather<pingpongTile>({{512, 256, depth}, {300, 328, depth}, {257, 128, depth}, {1100, 168, depth}});
   checkGather<cooperativeTile>({{512, 320, depth}, {300, 328, depth}, {257, 128, depth}, {1100, 168, depth}});
 }
+TEST_CASE("CUTLASS: all-gather and GEMM, with blocks that only send") {
+  constexpr int depth = 3 * Gather<pingpongTile>::Mainloop::partColumns + 200;
+  const std::vector<GemmShape> shapes{{512, 256, depth}, {257, 128, depth}, {1, 256, depth}, {1100, 168, depth}};
+  checkGather<pingpongTile>(shapes, {4, 4});
+  checkGather<cooperativeTile>(shapes, {2, 12});
+  checkGather<cooperativeTile>(shapes, {0, 8});
+  checkGather<tileOfRowClusters>({{512, 256, depth}, {300, 168, depth}}, {4, 2});
+}
+TEST_CASE("CUTLASS: sending blocks of an all-gather are whole clusters beside others") {
+  for (const int sending : {0, 2, 30}) CHECK(acceptsSendingBlocks<Gather<pingpongTile>>(sending, 32));
+  for (const int sending : {-2, 3, 32, 34}) CHECK_FALSE(acceptsSendingBlocks<Gather<pingpongTile>>(sending, 32));
+}
 
 // On one rank alone. Without a control block, in which the first failure would end the others, each wait of a tile has
 // its own limit.
 TEST_CASE("CUTLASS: an all-gather whose other rank does not call ends within one time limit") {
-  constexpr std::size_t rows = 2048, columns = 256, depth = 64;  // 16 rows of tiles, of which a block has several
+  constexpr std::size_t rows = 2048, columns = 256;  // 16 rows of tiles, of which a block has several
   constexpr std::uint64_t limit = 400'000'000;
   using Kernel = Gather<pingpongTile>;
   using Gemm = cutlass::gemm::device::GemmUniversalAdapter<Kernel>;
+  constexpr std::size_t depth = 3 * Kernel::Mainloop::partColumns;
   GpuBackend backend;
   const auto scratch = Kernel::scratchFor(rows, rows, depth);
   auto windows = backend.allocate(ranks, scratch.windowBytes(), Kernel::Scratch::initialByte);
   auto epochs = backend.allocate(ranks, epochWords * sizeof(std::uint64_t), 0);
-  epochs.write(0, std::vector<std::uint64_t>(epochWords, Kernel::Scratch::firstEpoch));
   auto weights = backend.allocate(ranks, columns * depth * sizeof(bf16), 0);
   auto outputs = backend.allocate(ranks, rows * columns * sizeof(bf16), 0);
   typename Gemm::Arguments arguments{};
@@ -160,14 +175,23 @@ TEST_CASE("CUTLASS: an all-gather whose other rank does not call ends within one
   arguments.epilogue.thread.alpha = 1.0f;
   arguments.epilogue.ptr_D = reinterpret_cast<bfloat16_t*>(outputs.window().at(0));
   arguments.epilogue.dD = {static_cast<int>(columns), cute::Int<1>{}, 0};
-  arguments.hw_info.sm_count = 2;
-  setDeviceOfRank(0);
-  Gemm gemm;
-  REQUIRE(gemm.initialize(arguments) == cutlass::Status::kSuccess);
-  const auto start = std::chrono::steady_clock::now();
-  REQUIRE(gemm.run() == cutlass::Status::kSuccess);
-  checkCuda(cudaDeviceSynchronize(), "GEMM");
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
-  CHECK(seconds.count() > limit / 1e9);
-  CHECK(seconds.count() < 2 * limit / 1e9);
+  for (const int sending : {0, 2}) {
+    CAPTURE(sending);
+    epochs.write(0, std::vector<std::uint64_t>(epochWords, Kernel::Scratch::firstEpoch));
+    arguments.scheduler.sendingBlocks = sending;
+    arguments.hw_info.sm_count = 2 + sending;
+    setDeviceOfRank(0);
+    Gemm gemm;
+    REQUIRE(gemm.initialize(arguments) == cutlass::Status::kSuccess);
+    const auto secondsOfCall = [&] {
+      const auto start = std::chrono::steady_clock::now();
+      REQUIRE(gemm.run() == cutlass::Status::kSuccess);
+      checkCuda(cudaDeviceSynchronize(), "GEMM");
+      return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    };
+    const double failed = secondsOfCall();
+    CHECK(failed > limit / 1e9);
+    CHECK(failed < 2 * limit / 1e9);
+    CHECK(secondsOfCall() < limit / 2e9);  // calls after a failed one wait for nobody
+  }
 }

@@ -1,25 +1,25 @@
-// A collective main loop of CUTLASS that waits for rows of A from other ranks, while two warps send this rank's.
+// A collective main loop of CUTLASS that waits for rows of A from other ranks, while other warps send this rank's.
 #pragma once
 
 #include <cute/tensor.hpp>
 #include <cutlass/gemm/collective/collective_mma.hpp>
 
-#include "mscclpp/arch/atomic.hpp"
 #include "mscclpp/arch/barrier.hpp"
 #include "mscclpp/arch/bulk.hpp"
-#include "mscclpp/arch/memory.hpp"
+#include "mscclpp/arch/shared_word.hpp"
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/basic/partition.hpp"
-#include "mscclpp/basic/trace.hpp"
 #include "mscclpp/collective/matrix_gather.hpp"
-#include "mscclpp/collective/row_gather.hpp"
+#include "mscclpp/fusion/cutlass/row_arrivals.cuh"
+#include "mscclpp/fusion/cutlass/row_sender.cuh"
 
 namespace mscclpp {
 
 /// The collective main loop `Stock` of a GEMM whose A is gathered from all ranks, in the window of a row gather
-/// (MatrixGather). The loading warp waits for the columns of the tile's rows that it loads next by TMA: a tile is
-/// multiplied while its rows arrive. Two warps of its warp group, which CUTLASS leaves idle, send this rank's rows to
-/// the others. Ranks: the number of ranks, fixed. For the operands of Stock without auxiliary loads of its own.
+/// (MatrixGather). One of the two warps of its warp group that CUTLASS leaves idle watches for the columns of the rows
+/// of the block's tiles, and the loading warp loads by TMA what has arrived: a tile is multiplied while its rows
+/// arrive. The other warp sends this rank's rows, or blocks that compute nothing do. Ranks: the number of ranks, fixed.
+/// For the operands of Stock without auxiliary loads of its own.
 template <class Stock, int Ranks>
 class GatheringMainloop : public Stock {
  public:
@@ -31,9 +31,11 @@ class GatheringMainloop : public Stock {
   static constexpr int tileColumns = cute::size<1>(typename Stock::TileShape{});
   static constexpr int tileDepth = cute::size<2>(typename Stock::TileShape{});
   /// Of A, in a part of a block: of 2 KB of each row, a warp that sends has all loads in flight before the first store.
-  static constexpr int partColumns = 2048 / sizeof(typename Stock::ElementA);
-  static constexpr int partRows = 8;
+  static constexpr int partBytes = 2048, partRows = 8;
+  static constexpr int partColumns = partBytes / sizeof(typename Stock::ElementA);
   static_assert(partColumns % tileDepth == 0);
+  static_assert(tileRows <= partRows * gpu::WarpTile<>::width, "a warp looks at all words of a part at once");
+  using Sender = detail::RowSender<Ranks, Scratch, partRows, partBytes>;
 
   /// ptr_A, dA: this rank's own rows, which are multiplied and sent from there; null: they are in the matrix of the
   /// gather. Only slices of whole tiles can be elsewhere.
@@ -47,10 +49,13 @@ class GatheringMainloop : public Stock {
     std::size_t ownPitch;        ///< bytes
     std::uint32_t columnTiles;
     GatherArgs gather;
+
+    CUTLASS_DEVICE bool isOwn(int tile) const { return tile >= firstOwn && tile < endOwn; }
   };
   struct TensorStorage : Stock::TensorStorage {
     std::uint64_t epoch;       ///< of this call, written before the warps take their roles
     std::uint32_t hasStopped;  ///< an earlier call has failed
+    std::uint32_t arrived;     ///< columns of parts of the block's tiles, one tile after the other; none at the start
   };
   struct SharedStorage {
     TensorStorage tensors;
@@ -101,52 +106,79 @@ class GatheringMainloop : public Stock {
                            const Coordinates& at, Iterator tiles, int count, int thread, std::uint32_t blockInCluster,
                            TensorStorage& shared) {
     const int tile = static_cast<int>(cute::get<0>(at));
-    const bool isOwn = tile >= params.firstOwn && tile < params.endOwn;
-    if (isOwn || shared.hasStopped != 0) {
+    if (shared.hasStopped != 0) {
+      Stock::load(params, pipeline, state, inputs, at, tiles, count, thread, blockInCluster, shared);
+    } else if (params.isOwn(tile)) {
       auto from = at;
-      if (isOwn) cute::get<0>(from) = tile - params.firstOwn;
-      const typename Stock::Params& matrix = isOwn ? params.own : static_cast<const typename Stock::Params&>(params);
-      Stock::load(matrix, pipeline, state, inputs, from, tiles, count, thread, blockInCluster, shared);
-      return;
-    }
-    constexpr int perPart = partColumns / tileDepth;
-    for (int first = 0; first < count;) {
-      const int parts = awaitRows(params.gather, static_cast<std::size_t>(tile), first / perPart, shared.epoch);
-      const int steps = count - first < parts * perPart ? count - first : parts * perPart;
-      Stock::load(params, pipeline, state, inputs, at, tiles, steps, thread, blockInCluster, shared);
-      state.advance(static_cast<std::uint32_t>(steps));
-      for (int step = 0; step < steps; ++step) ++tiles;
-      first += steps;
+      cute::get<0>(from) = tile - params.firstOwn;
+      Stock::load(params.own, pipeline, state, inputs, from, tiles, count, thread, blockInCluster, shared);
+    } else {
+      const ArrivedTiles<Iterator> arrived{tiles, &shared.arrived, loaded_ * stepsOfPart};
+      Stock::load(params, pipeline, state, inputs, at, arrived, count, thread, blockInCluster, shared);
+      loaded_ += static_cast<std::uint32_t>(params.gather.scratch.columnParts());
     }
   }
-  /// Called by `senders` warps of each block, with their numbers: they send this rank's rows. The consumers call
-  /// awaitSenders() before they end the call.
-  CUTLASS_DEVICE static void send(const Params& params, const TensorStorage& shared, int sender) {
-    const auto& args = params.gather;
-    const Sender grid{gpu::Grid{}.warps(gpu::Grid{}.warpIndex(), 1), sender};
-    auto wait = args.wait;
-    NoTrace trace;
-    auto gather = makeRowGather(grid, args, wait, trace);
-    if (gather.send(params.ownRows, params.ownPitch, args.scratch.rowBytes(), sendOrder(params)) &&
-        grid.warp().rank() == 0) {
-      countSender(args, shared.epoch);
+  /// Tells the loading warp what has arrived of the tiles that a scheduler has for the block, in their order. All lanes
+  /// of a warp.
+  template <class Scheduler>
+  CUTLASS_DEVICE static void watch(const Params& params, TensorStorage& shared, Scheduler scheduler) {
+    if (shared.hasStopped != 0) return;
+    const gpu::WarpTile<> warp;
+    const auto all = static_cast<std::uint32_t>(params.gather.scratch.columnParts());
+    detail::RowArrivals<Ranks, Scratch> arrivals(params.gather, shared.epoch, tileRows);
+    std::uint32_t arrived = 0;
+    for (auto work = scheduler.get_current_work(); work.is_valid(); work = scheduler.get_current_work()) {
+      scheduler.advance_to_next_work();
+      if (params.isOwn(work.M_idx)) continue;
+      MSCCLPP_NO_UNROLL
+      for (std::uint32_t parts = 0; parts < all;) {
+        parts += arrivals.await(static_cast<std::uint32_t>(work.M_idx), parts);
+        warp.sync();              // one lane loads what all lanes have acquired
+        arch::bulkFenceGlobal();  // by TMA
+        if (warp.rank() == 0) arch::storeSharedRelease(&shared.arrived, arrived + parts);
+      }
+      arrived += all;
     }
-    gather.leave();
-    arch::namedBarrierArrive(sentBarrier, barrierThreads());
   }
-  static constexpr int senders = 2;  ///< of a block
-  CUTLASS_DEVICE static void awaitSenders() { arch::namedBarrierSync(sentBarrier, barrierThreads()); }
+  /// For this rank's rows, while so many blocks compute: the tiles of as many rows of tiles as there are blocks for are
+  /// computed at the same time.
+  CUTLASS_DEVICE static Sender senderOf(const Params& params, std::uint64_t epoch, std::uint32_t computingBlocks) {
+    const std::uint32_t together = computingBlocks / params.columnTiles, most = params.gather.scratch.slice / tileRows;
+    const std::uint32_t rows = together < most ? together : most;
+    return {params.gather, params.ownRows, params.ownPitch, epoch, rows > 0 ? rows : 1};
+  }
+
+  /// A warp that sends beside a block's computation calls endSending() after it; the consumers call awaitSender()
+  /// before they end the call.
+  CUTLASS_DEVICE static void endSending() { arch::namedBarrierArrive(sentBarrier, barrierThreads()); }
+  CUTLASS_DEVICE static void awaitSender() { arch::namedBarrierSync(sentBarrier, barrierThreads()); }
 
  private:
-  /// A warp that sends, as a grid of all of these.
-  struct Sender : gpu::WarpGrid {
-    int number;
-    CUTLASS_DEVICE int warpIndex() const { return number; }
-    CUTLASS_DEVICE int warpCount() const { return senders; }
+  static constexpr std::uint32_t stepsOfPart = partColumns / tileDepth;
+
+  /// The steps of a tile, each of which is dereferenced once its columns have arrived. By one thread.
+  template <class Iterator>
+  struct ArrivedTiles {
+    Iterator step;
+    const std::uint32_t* arrived;
+    std::uint32_t number;     ///< of the step, from the first tile on
+    std::uint32_t known = 0;  ///< steps that have arrived
+
+    CUTLASS_DEVICE decltype(auto) operator*() {
+      // Without a time limit: watch() has one for each of its waits, and goes on after a failure.
+      while (number >= known) known = arch::loadSharedAcquire(arrived) * stepsOfPart;
+      return *step;
+    }
+    CUTLASS_DEVICE ArrivedTiles& operator++() {
+      ++step;
+      ++number;
+      return *this;
+    }
   };
 
   static constexpr int sentBarrier = 9;  // CUTLASS uses those below 8
-  CUTLASS_DEVICE static int barrierThreads() { return gpu::Grid{}.block().size() - 2 * gpu::WarpTile<>::width; }
+  /// The consumers, and the warp that sends.
+  CUTLASS_DEVICE static int barrierThreads() { return gpu::Grid{}.block().size() - 3 * gpu::WarpTile<>::width; }
 
   /// Of this rank.
   static std::size_t rowsOf(const GatherArgs& gather) {
@@ -168,107 +200,7 @@ class GatheringMainloop : public Stock {
     return stock;
   }
 
-  /// The tiles of as many rows of tiles as there are blocks for are computed at the same time. And each warp sends what
-  /// it has for a peer in a few pieces, if rows are long enough: tiles can begin with the first ones, and each has a
-  /// system-wide fence.
-  CUTLASS_DEVICE static RowSendOrder sendOrder(const Params& params) {
-    constexpr std::uint32_t pieces = 4;
-    const auto& scratch = params.gather.scratch;
-    const auto blocks = static_cast<std::uint32_t>(gpu::launchBlocks());
-    const std::uint32_t together = blocks / params.columnTiles;
-    const std::size_t parts =
-        ceilDivide(scratch.slice, std::size_t{partRows}) * static_cast<std::size_t>(scratch.columnParts());
-    return {together > 0 ? together : 1,
-            static_cast<std::uint32_t>(ceilDivide(parts, std::size_t{blocks} * senders * pieces))};
-  }
-  /// One thread of each warp that has sent all of its parts. The last one of all blocks tells the peers.
-  CUTLASS_DEVICE static void countSender(const GatherArgs& args, std::uint64_t epoch) {
-    const int own = args.team.rank();
-    auto* const sent = reinterpret_cast<std::uint64_t*>(args.window.at(own, args.scratch.sendersOffset()));
-    const auto all = static_cast<std::uint64_t>(senders * gpu::launchBlocks());
-    if (arch::fetchAdd<arch::Order::AcqRel, arch::Scope::Device>(sent, std::uint64_t{1}) + 1 != all) return;
-    arch::store<arch::Order::Relaxed, arch::Scope::Device>(sent, std::uint64_t{0});
-    for (int i = 0; i < Ranks - 1; ++i) {
-      arch::store<arch::Order::Release, arch::Scope::System>(
-          reinterpret_cast<std::uint64_t*>(args.window.at(args.team.peer(i), args.scratch.completeOffset(own))), epoch);
-    }
-  }
-
-  /// Waits until the columns of part `first` of all rows of other ranks that a row of tiles overlaps have arrived.
-  /// Returns of how many parts, this one and those behind it, they have: one proxy fence for all of them, which takes
-  /// 2.4 us beside TMA loads. All lanes of a warp. After a failure they go on with meaningless data.
-  CUTLASS_DEVICE int awaitRows(const GatherArgs& args, std::size_t tile, int first, std::uint64_t epoch) {
-    const auto& scratch = args.scratch;
-    int parts = scratch.columnParts() - first;
-    if (hasFailed_) return parts;  // a call ends within one time limit, however many tiles it has
-    const int own = args.team.rank();
-    const auto perBlock = static_cast<std::size_t>(scratch.rowsPerBlock);
-    const std::size_t end = (tile + 1) * tileRows < args.count ? (tile + 1) * tileRows : args.count;
-    auto wait = args.wait;
-    bool hasWaited = false;
-    for (std::size_t row = tile * tileRows; row < end;) {
-      const int from = static_cast<int>(row / scratch.slice);
-      const std::size_t inSlice = row - static_cast<std::size_t>(from) * scratch.slice;
-      const std::size_t block = inSlice / perBlock;
-      if (from != own && (first > 0 || !isComplete(args, from, epoch))) {
-        parts = awaitBlock(args, from, block, first, parts, epoch, wait);
-        hasWaited = true;
-      }
-      const std::size_t endOfBlock = (block + 1) * perBlock < scratch.slice ? (block + 1) * perBlock : scratch.slice;
-      row = static_cast<std::size_t>(from) * scratch.slice + endOfBlock;
-    }
-    if (!hasWaited) return parts;
-    hasFailed_ = gpu::WarpTile<>().any(hasFailed(wait));
-    gpu::WarpTile<>().sync();  // one lane loads what all lanes have acquired
-    arch::bulkFenceAll();      // by TMA
-    if (hasFailed_) args.epochs.stop(epoch);
-    return parts;
-  }
-  /// Whether all rows of a rank have arrived: then no more looks are needed. All lanes.
-  CUTLASS_DEVICE bool isComplete(const GatherArgs& args, int from, std::uint64_t epoch) {
-    static_assert(Ranks <= 32);
-    if ((complete_ >> from & 1u) != 0) return true;
-    const auto* const word =
-        reinterpret_cast<const std::uint64_t*>(args.window.at(args.team.rank(), args.scratch.completeOffset(from)));
-    if (!gpu::WarpTile<>().all(arch::load<arch::Order::Acquire, arch::Scope::System>(word) == epoch)) return false;
-    complete_ |= 1u << from;
-    arch::bulkFenceAll();  // as in awaitRows()
-    return true;
-  }
-  /// The same for a block of rows, of at most `most` parts.
-  template <class Wait>
-  CUTLASS_DEVICE static int awaitBlock(const GatherArgs& args, int from, std::size_t block, int first, int most,
-                                       std::uint64_t epoch, Wait& wait) {
-    const gpu::WarpTile<> warp;
-    const auto& scratch = args.scratch;
-    const int own = args.team.rank(), rowParts = scratch.rowParts();
-    static_assert(tileRows <= partRows * gpu::WarpTile<>::width, "a warp looks at all words of a part at once");
-    const auto* const words = reinterpret_cast<const std::uint64_t*>(
-        args.window.at(own, scratch.readyOffset(own, from, block, scratch.partAt(first, 0))));
-    const int count = most * rowParts;  // of words, part by part
-    const WaitSite site{WaitOperation::Progress, own, from, static_cast<std::uint32_t>(gpu::Grid{}.blockIndex()),
-                        epoch};
-    // Words that have arrived of those from `begin` on, at most one for each lane.
-    const auto look = [&](int begin, std::uint64_t& seen) {
-      const int word = begin + warp.rank();
-      seen = word < count ? arch::load<arch::Order::Acquire, arch::Scope::System>(words + word) : epoch;
-      const std::uint32_t missing = warp.ballot(seen != epoch);
-      return missing == 0 ? warp.size() : arch::countBits((missing & (0u - missing)) - 1);
-    };
-    int arrived = 0, found = 0;
-    wait.untilCollective(warp, site, [&](std::uint64_t& seen) {
-      arrived = found = look(0, seen);
-      return arrived >= rowParts;
-    });
-    std::uint64_t seen = 0;
-    for (; found == warp.size() && arrived < count; arrived += found) found = look(arrived, seen);
-    const int parts = (arrived < count ? arrived : count) / rowParts;
-    return parts > 0 ? parts : 1;  // after a failure
-  }
-
-  // Of the loading warp.
-  bool hasFailed_ = false;      ///< a wait
-  std::uint32_t complete_ = 0;  ///< ranks of which all rows have arrived, as bits
+  std::uint32_t loaded_ = 0;  ///< columns of parts that the loading warp has loaded
 };
 
 }  // namespace mscclpp

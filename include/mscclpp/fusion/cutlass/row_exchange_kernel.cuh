@@ -137,21 +137,7 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   static constexpr bool canSendForOthers = sendChunks() > 0;
   /// Whether the sending blocks are whole clusters, and others are beside them on the current GPU.
   static bool acceptsSendingBlocks(const Arguments& arguments) {
-    const int sending = arguments.scheduler.sendingBlocks;
-    if (sending == 0) return true;
-    using Cluster = typename Base::DispatchPolicy::ClusterShape;
-    if (!canSendForOthers || sending < 0 || sending % int{cute::size(Cluster{})} != 0) return false;
-    auto hardware = arguments.hw_info;
-    if (hardware.sm_count <= 0) {
-      hardware.sm_count = cutlass::KernelHardwareInfo::query_device_multiprocessor_count(hardware.device_id);
-    }
-    using TileShape = typename Base::TileShape;
-    const auto shape = cute::append<4>(arguments.problem_shape, 1);
-    const auto scheduler =
-        Base::TileScheduler::to_underlying_arguments(shape, TileShape{}, Cluster{}, hardware, arguments.scheduler);
-    const dim3 grid =
-        Base::TileScheduler::get_grid_shape(scheduler, shape, TileShape{}, Cluster{}, hardware, arguments.scheduler);
-    return static_cast<unsigned>(sending) < grid.x * grid.y;
+    return (canSendForOthers || arguments.scheduler.sendingBlocks == 0) && detail::sendingBlocksFit<Base>(arguments);
   }
 
   /// As the stock kernel's; also whether the problem fits the scratch, and the exchange the team.

@@ -91,7 +91,7 @@ class SendQueue {
   }
   /// Find: the tiles before number `end` are stored, as all lanes together have acquired.
   MSCCLPP_DEVICE __forceinline__ void release(std::uint32_t end) {
-    arch::bulkFenceAll();  // bulk copies, of another thread, read what has been acquired
+    arch::bulkFenceGlobal();  // bulk copies, of another thread, read what has been acquired
     tell(stored_, end);
   }
   /// Find: there are no more than `end` tiles.

@@ -186,7 +186,7 @@ class SummingEpilogue
       contributed = contributedTile(problem, block, place.column);
       awaitTile(tiles_.contribution(), params_.exchange, gpu::Grid().blockIndex(), block,
                 static_cast<std::size_t>(place.column));
-      arch::bulkFenceAll();  // TMA reads what stores of another rank wrote, ordinary ones or bulk copies
+      arch::bulkFenceGlobal();  // TMA reads what stores of another rank wrote, ordinary ones or bulk copies
     }
     Base epilogue(isSum ? params_.output : params_.staging, shared);
     return epilogue.load(pipeline, state, tilesShape(problem, contributedTiles(params_)), tileShape,

@@ -94,9 +94,13 @@ class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTil
 
   /// Whether this block is one of the sending ones, which must not ask for its tiles.
   CUTLASS_DEVICE bool isSending() const { return blockIndex() >= blocks_; }
+  CUTLASS_DEVICE std::uint32_t computingBlocks() const { return blocks_; }
+  CUTLASS_DEVICE std::uint32_t sendingBlocks() const { return params_.sendingBlocks; }
+  /// The number of this block among those that do the same.
+  CUTLASS_DEVICE std::uint32_t block() const { return blockIndex() - (isSending() ? blocks_ : 0); }
   /// The number of this block's cluster among those of blocks that do the same, compute or send, and the number of
   /// these.
-  CUTLASS_DEVICE std::uint32_t cluster() const { return (blockIndex() - (isSending() ? blocks_ : 0)) / clusterSize(); }
+  CUTLASS_DEVICE std::uint32_t cluster() const { return block() / clusterSize(); }
   CUTLASS_DEVICE std::uint32_t clusters() const {
     return (isSending() ? params_.sendingBlocks : blocks_) / clusterSize();
   }
@@ -150,6 +154,30 @@ class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTil
   std::uint32_t blocks_ = 0;  ///< that compute tiles
   std::uint32_t index_ = 0;   ///< of the current tile
 };
+
+namespace detail {
+
+/// Whether the sending blocks that a kernel with an OrderedTileScheduler shall have are whole clusters, and others are
+/// beside them on the current GPU.
+template <class Kernel>
+bool sendingBlocksFit(const typename Kernel::Arguments& arguments) {
+  using Scheduler = typename Kernel::TileScheduler;
+  using TileShape = typename Kernel::TileShape;
+  using Cluster = typename Kernel::DispatchPolicy::ClusterShape;
+  const int sending = arguments.scheduler.sendingBlocks;
+  if (sending == 0) return true;
+  if (sending < 0 || sending % int{cute::size(Cluster{})} != 0) return false;
+  auto hardware = arguments.hw_info;
+  if (hardware.sm_count <= 0) {
+    hardware.sm_count = cutlass::KernelHardwareInfo::query_device_multiprocessor_count(hardware.device_id);
+  }
+  const auto shape = cute::append<4>(arguments.problem_shape, 1);
+  const auto params = Scheduler::to_underlying_arguments(shape, TileShape{}, Cluster{}, hardware, arguments.scheduler);
+  const dim3 grid = Scheduler::get_grid_shape(params, shape, TileShape{}, Cluster{}, hardware, arguments.scheduler);
+  return static_cast<unsigned>(sending) < grid.x * grid.y;
+}
+
+}  // namespace detail
 
 }  // namespace mscclpp
 

@@ -1,5 +1,5 @@
 // Pieces that warps give to the publisher of their block: each is published once, after its data and in order.
-#include "mscclpp/moe/piece_publisher.hpp"
+#include "mscclpp/collective/piece_publisher.hpp"
 
 #include <doctest/doctest.h>
 
@@ -31,13 +31,13 @@ struct FakeSession {
   int slowness;
 
   auto warp() const { return grid.warp(); }
-  void publishEach(int to, std::uint32_t row, std::uint32_t /*piece*/, std::uint32_t /*place*/) const {
+  void publishEach(const RowPiece& piece) const {
     if (grid.warp().rank() == 0) std::this_thread::sleep_for(std::chrono::microseconds(slowness));
-    if (to >= 0) publishOne(to, row);
+    if (piece.to >= 0) publishOne(piece.to, piece.row);
   }
-  void publish(int to, std::uint32_t row, std::uint32_t /*piece*/, std::uint32_t /*place*/) const {
+  void publish(const RowPiece& piece) const {
     grid.warp().sync();
-    if (grid.warp().rank() == 0) publishOne(to, row);
+    if (grid.warp().rank() == 0) publishOne(piece.to, piece.row);
   }
 
  private:
@@ -56,7 +56,7 @@ void check(int warps, std::uint32_t pieces, bool sharesMemory, int slowness) {
   const auto all = static_cast<std::size_t>(warps) * pieces;
   Data data{std::vector<std::uint32_t>(all * lanes), std::vector<std::uint32_t>(all),
             std::vector<int>(static_cast<std::size_t>(warps), -1)};
-  moe::PublisherWords words;
+  PublisherWords words;
   const auto of = [&](int warp) {
     const auto fewer = static_cast<std::uint32_t>(warp);
     return pieces > fewer ? pieces - fewer : 0;
@@ -65,7 +65,7 @@ void check(int warps, std::uint32_t pieces, bool sharesMemory, int slowness) {
     const FakeSession<std::decay_t<decltype(grid)>> session{grid, data, pieces, slowness};
     words.clear(grid.block());
     grid.block().sync();
-    moe::PiecePublisher publisher(session, sharesMemory ? &words : nullptr, grid.warpIndex(), warps);
+    PiecePublisher publisher(session, sharesMemory ? &words : nullptr, grid.warpIndex(), warps);
     if (publisher.isPublisher()) return publisher.run();
     for (std::uint32_t n = 0; n < of(grid.warpIndex()); ++n) {
       const std::size_t piece = static_cast<std::size_t>(grid.warpIndex()) * pieces + n;

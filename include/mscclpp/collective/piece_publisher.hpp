@@ -5,9 +5,9 @@
 #include "mscclpp/arch/sleep.hpp"
 #include "mscclpp/config.hpp"
 
-namespace mscclpp::moe {
+namespace mscclpp {
 
-/// A piece of a row for a rank, in the slots of the same number.
+/// A piece of a row, or of a block of rows, for a rank.
 struct RowPiece {
   int to = -1;  ///< -1: none
   std::uint32_t row = 0, piece = 0;
@@ -33,7 +33,9 @@ struct PublisherWords {
 };
 
 /// A warp's view. A release waits until the stores to the link have arrived. With a warp that only publishes, the
-/// others need not wait, and one release is for pieces of all of them. Session: a RowSession.
+/// others need not wait, and one release is for pieces of all of them. Session: has warp() and its `width`;
+/// publish(piece), by which all lanes of the calling warp publish a piece that it has sent; and publishEach(piece), by
+/// which each lane publishes a piece that others have sent, or none, with one release for all lanes.
 template <class Session>
 class PiecePublisher {
  public:
@@ -53,7 +55,7 @@ class PiecePublisher {
 
   /// Publishes a piece of which this warp has sent all packs, or gives it to the warp that will. Called by all lanes.
   MSCCLPP_INLINE void publish(const RowPiece& piece) {
-    if (words_ == nullptr) return session_.publish(piece.to, piece.row, piece.piece, piece.row);
+    if (words_ == nullptr) return session_.publish(piece);
     session_.warp().sync();
     if (session_.warp().rank() == 0) {
       while (count_ - arch::loadSharedAcquire(&words_->published[warp_]) >= PublisherWords::ringSize) pause();
@@ -69,7 +71,7 @@ class PiecePublisher {
   }
 
   /// Publishes the pieces of the others, lane l those of warp l, until all have called end(). Called by all lanes of
-  /// the publisher. Without a time limit: the others wait for nothing but it.
+  /// the publisher. Without a time limit: the others wait for it, and for other ranks with one.
   MSCCLPP_INLINE void run() const {
     const auto& warp = session_.warp();
     const int lane = warp.rank();
@@ -82,7 +84,7 @@ class PiecePublisher {
       if (warp.any(hasPiece)) {
         RowPiece piece = {};
         if (hasPiece) piece = words_->pieces[lane][published % PublisherWords::ringSize];
-        session_.publishEach(piece.to, piece.row, piece.piece, piece.row);
+        session_.publishEach(piece);
         if (hasPiece) arch::storeSharedRelease(&words_->published[lane], ++published);
       } else if (warp.any((given & PublisherWords::isOver) == 0)) {
         pause();
@@ -105,4 +107,4 @@ class PiecePublisher {
   std::uint32_t count_ = 0;  ///< of pieces given
 };
 
-}  // namespace mscclpp::moe
+}  // namespace mscclpp
