@@ -75,19 +75,35 @@ inline constexpr double leastGatherGain = 1.05;
 /// Numbers of sending blocks of an all-gather that have been measured: fewer do not pay, more fill no more of the link.
 inline constexpr int leastGatherBlocks = 4, mostGatherBlocks = 12;
 
+/// The sizes of a call as kernels of CUTLASS have them, and the bytes of its collective.
+struct CutlassGemmSizes {
+  int m, n, k;
+  GemmBytes bytes;
+
+  CutlassGemmSizes(const GemmPlace& place, const GemmLayer& layer, std::size_t rows)
+      : m(static_cast<int>(rows)),
+        n(static_cast<int>(layer.width)),
+        k(static_cast<int>(layer.depth)),
+        bytes(gemmBytes(layer, rows, place.ranks)) {}
+
+  /// Microseconds in which so many blocks compute all tiles. tiles: what they take of cutlassTime().
+  double timeOf(int tile, int blocks, const GemmRates& rates, double tiles) const {
+    return std::max(tiles * cutlassTime(tile, m, n, k, blocks) / 1000, bytes.weights / rates.cublas.bytes);
+  }
+};
+
 /// The plan of an all-gather.
 inline CutlassGemmPlan planCutlassGather(const GemmPlace& place, const GemmLayer& layer, std::size_t rows) {
-  const auto size = [](std::size_t value) { return static_cast<int>(value); };
-  const int m = size(rows), n = size(layer.width), k = size(layer.depth), blocks = place.cutlassBlocks;
-  const GemmBytes bytes = gemmBytes(layer, rows, place.ranks);
+  const CutlassGemmSizes sizes(place, layer, rows);
+  const GemmBytes& bytes = sizes.bytes;
+  const int blocks = place.cutlassBlocks;
   CutlassGemmPlan best{0, 0, std::numeric_limits<double>::infinity()};
   const auto computing = [&](int tile, int count) {
-    return std::max(gatherTiles * place.rates.cutlassTiles * cutlassTime(tile, m, n, k, count) / 1000,
-                    bytes.weights / place.rates.cublas.bytes);
+    return sizes.timeOf(tile, count, place.rates, gatherTiles * place.rates.cutlassTiles);
   };
   const auto offer = [&](int tile, int sending) {
     const double time = computing(tile, blocks - sending);
-    const bool areAtOnce = cutlassRounds(tile, m, n, blocks - sending) <= 1;
+    const bool areAtOnce = cutlassRounds(tile, sizes.m, sizes.n, blocks - sending) <= 1;
     const double first = place.ranks > 1 && areAtOnce ? firstGatheredRows(sending) : 0;
     double both = 0;  // computed and sent
     if (sending > 0) {
@@ -96,7 +112,8 @@ inline CutlassGemmPlan planCutlassGather(const GemmPlace& place, const GemmLayer
     } else {
       // Without sending blocks there are no more blocks than tiles.
       const CutlassTile& shape = cutlassTiles[tile];
-      const double tiles = std::ceil(double{1} * m / shape.rows) * std::ceil(double{1} * n / shape.columns);
+      const auto tiles =
+          static_cast<double>(cutlassTilesAlong(sizes.m, shape.rows) * cutlassTilesAlong(sizes.n, shape.columns));
       const double slower = shape.schedule == CutlassSchedule::Pingpong && place.ranks > 1 ? sendingPingpong : 1;
       both = slowedByEachOther(slower * time, bytes.sent / (std::min<double>(blocks, tiles) * gatherWarpBytes)) + first;
     }
@@ -111,9 +128,9 @@ inline CutlassGemmPlan planCutlassGather(const GemmPlace& place, const GemmLayer
   if (place.ranks == 1 || best.time < leastSendingTime || computed * leastGatherGain >= best.time) return best;
   for (const int tile : tiles) {
     const int cluster = cutlassTiles[tile].clusterRows * cutlassTiles[tile].clusterColumns;
-    for (int sending = leastGatherBlocks; sending <= std::min(mostGatherBlocks, blocks / 4); sending += cluster) {
-      if (sending % cluster == 0) offer(tile, sending);
-    }
+    const int most = std::min(mostGatherBlocks, blocks / 4);
+    const int least = (leastGatherBlocks + cluster - 1) / cluster * cluster;
+    for (int sending = least; sending <= most; sending += cluster) offer(tile, sending);
   }
   return best;
 }
@@ -121,12 +138,11 @@ inline CutlassGemmPlan planCutlassGather(const GemmPlace& place, const GemmLayer
 /// The plan that is estimated to be the fastest, for a place with kernels of CUTLASS.
 inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& layer, std::size_t rows) {
   if (layer.collective == GemmCollective::AllGather) return planCutlassGather(place, layer, rows);
-  const auto size = [](std::size_t value) { return static_cast<int>(value); };
-  const int m = size(rows), n = size(layer.width), k = size(layer.depth), blocks = place.cutlassBlocks;
-  const GemmBytes bytes = gemmBytes(layer, rows, place.ranks);
+  const CutlassGemmSizes sizes(place, layer, rows);
+  const GemmBytes& bytes = sizes.bytes;
+  const int n = sizes.n, blocks = place.cutlassBlocks;
   const auto time = [&](int tile, int computing) {
-    return std::max(place.rates.cutlassTiles * cutlassTime(tile, m, n, k, computing) / 1000,
-                    bytes.weights / place.rates.cublas.bytes);
+    return sizes.timeOf(tile, computing, place.rates, place.rates.cutlassTiles);
   };
   // In a block that computes, stores for the link are in the way of the loads of the multiplication.
   const auto plan = [&](int tile) {
@@ -134,7 +150,7 @@ inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& 
   };
   const CutlassGemmTiles tiles = cutlassGemmTiles(layer.operands, false);
   const int wide = tiles.tiles[0], narrow = tiles.tiles[1];
-  const CutlassGemmPlan plain = plan(cutlassGemmTileFor(tiles, m, n, k, blocks));
+  const CutlassGemmPlan plain = plan(cutlassGemmTileFor(tiles, sizes.m, n, sizes.k, blocks));
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
   const double leastGain = reducesToAll ? leastSendingGain : 1;
   CutlassGemmPlan best = plain;

@@ -47,19 +47,11 @@ inline int cutlassGemmTileFor(const CutlassGemmTiles& tiles, int rows, int width
 /// of the blocks. And the first `first` rows of tiles wait for no other rank, where the later ones do: the kernel does
 /// not alternate between the two kinds, which would make early tiles wait for late ones.
 inline int cutlassGemmSwizzle(int tile, int rows, int width, int first, int blocks) {
-  const CutlassTile& shape = cutlassTiles[tile];
-  const auto tiles = [&](int swizzle) {
-    const auto rounded = [](int size, int unit, int multiple) {
-      const long long count = (size + unit - 1) / unit;
-      return (count + multiple - 1) / multiple * multiple;
-    };
-    return rounded(rows, shape.rows, swizzle * shape.clusterRows) *
-           rounded(width, shape.columns, swizzle * shape.clusterColumns);
-  };
-  const int whole = blocks - blocks % (shape.clusterRows * shape.clusterColumns);
+  const auto tiles = [&](int swizzle) { return cutlassTilesOf(tile, rows, width, swizzle); };
+  const auto rounds = [&](int swizzle) { return cutlassRounds(tile, rows, width, blocks, swizzle); };
   const auto isGood = [&](int swizzle) {
-    return 8 * tiles(swizzle) <= 9 * tiles(1) && (tiles(swizzle) - 1) / whole == (tiles(1) - 1) / whole &&
-           first % (swizzle * shape.clusterRows) == 0;
+    return 8 * tiles(swizzle) <= 9 * tiles(1) && rounds(swizzle) == rounds(1) &&
+           first % (swizzle * cutlassTiles[tile].clusterRows) == 0;
   };
   int swizzle = 4;
   while (swizzle > 1 && !isGood(swizzle)) swizzle /= 2;

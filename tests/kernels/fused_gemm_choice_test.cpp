@@ -28,6 +28,19 @@ bool isSerial(const GemmRates& rates, GemmCollective collective, std::size_t row
   return estimate.serial < estimate.fused;
 }
 
+/// The form that is taken between two H200, and the microseconds that it is estimated to take.
+struct ChosenForm {
+  GemmForm form;
+  double time;
+};
+ChosenForm chooseBetweenTwo(const GemmLayer& layer, std::size_t rows, bool hasSerial = true) {
+  const GemmPlace place{ratesFor(gemmRates[gemmRatesOf("NVIDIA H200")], layer), cutlassBlocks, 2};
+  const GemmEstimate estimate = estimateGemm(place, layer, rows);
+  const GemmForm form = chooseGemm(estimate, formsOf(place, layer, rows, hasSerial));
+  const double times[] = {estimate.fused, estimate.cutlass, estimate.serial, estimate.overlapped};
+  return {form, times[static_cast<int>(form)]};
+}
+
 }  // namespace
 
 TEST_CASE("fused GEMM: where both GEMMs are equally fast, fusing pays") {
@@ -64,12 +77,9 @@ TEST_CASE("fused GEMM: estimates and forms of fp8 are those that were measured")
     CAPTURE(call.rows);
     GemmLayer layer{call.collective, 8192, call.width, call.depth};
     layer.operands = DataType::FLOAT8_E4M3FN;
-    const GemmPlace place{ratesFor(gemmRates[gemmRatesOf("NVIDIA H200")], layer), cutlassBlocks, 2};
-    const GemmEstimate estimate = estimateGemm(place, layer, call.rows);
-    const GemmForm form = chooseGemm(estimate, formsOf(place, layer, call.rows, true));
-    CHECK(form == call.fastest);
-    const double times[] = {estimate.fused, estimate.cutlass, estimate.serial, estimate.overlapped};
-    CHECK(times[static_cast<int>(form)] / call.microseconds == doctest::Approx(1).epsilon(0.12));
+    const ChosenForm chosen = chooseBetweenTwo(layer, call.rows);
+    CHECK(chosen.form == call.fastest);
+    CHECK(chosen.time / call.microseconds == doctest::Approx(1).epsilon(0.12));
   }
   // Sizes that cuBLAS does not multiply in place have no parts.
   GemmLayer odd{AllGather, 8192, 1288, 8192};
@@ -226,23 +236,17 @@ TEST_CASE("fused GEMM: estimates and forms of all-gathers are those that were me
     CAPTURE(static_cast<int>(call.operands));
     GemmLayer layer{GemmCollective::AllGather, 8192, call.width, call.depth};
     layer.operands = call.operands;
-    const GemmPlace place{ratesFor(gemmRates[gemmRatesOf("NVIDIA H200")], layer), cutlassBlocks, 2};
-    const GemmEstimate estimate = estimateGemm(place, layer, call.rows);
-    const GemmForm form = chooseGemm(estimate, formsOf(place, layer, call.rows, true));
-    CHECK(form == call.fastest);
-    const double times[] = {estimate.fused, estimate.cutlass, estimate.serial, estimate.overlapped};
-    const double ratio = times[static_cast<int>(call.fastest)] / call.microseconds;
-    CHECK(ratio > 0.85);
-    CHECK(ratio < 1.12);
+    const ChosenForm chosen = chooseBetweenTwo(layer, call.rows);
+    CHECK(chosen.form == call.fastest);
+    CHECK(chosen.time / call.microseconds > 0.85);
+    CHECK(chosen.time / call.microseconds < 1.12);
   }
 }
 TEST_CASE("fused GEMM: copies beside GEMMs of cuBLAS are for all-gathers of medium sizes, or behind a slow link") {
   using enum GemmCollective;
-  const GemmPlace place{gemmRates[gemmRatesOf("NVIDIA H200")], cutlassBlocks, 2};
   const auto form = [&](GemmCollective collective, std::size_t rows, std::size_t width, std::size_t depth,
                         bool hasSerial = true) {
-    const GemmLayer layer{collective, 8192, width, depth};
-    return chooseGemm(estimateGemm(place, layer, rows), formsOf(place, layer, rows, hasSerial));
+    return chooseBetweenTwo({collective, 8192, width, depth}, rows, hasSerial).form;
   };
   // Measured between two H200 (bench/results/h200_x2_gemm_gathers_sending.txt, 8192 rows h200_x2_gemm_gathers.txt).
   for (const std::size_t depth : {5120, 8192}) {

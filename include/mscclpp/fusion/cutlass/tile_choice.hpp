@@ -64,16 +64,24 @@ inline constexpr CutlassTileRate cutlassTileRates[cutlassTileCount + cutlassFp8T
     {2830, 85, 1500}, {2760, 85, 1500}, {2680, 85, 500},  {1880, 85, 2000},
     {2600, 85, 1500}, {5000, 85, 1500}, {4700, 85, 1500}, {4900, 85, 1500}};
 
-/// The rounds of tiles, one for each multiprocessor, in which a GEMM of m x n is computed with this tile.
-inline double cutlassRounds(int tile, int m, int n, int multiprocessors) {
+/// The tiles of so many rows or columns along a dimension of `size`, rounded up to a multiple.
+inline long long cutlassTilesAlong(int size, int ofTile, int multiple = 1) {
+  const long long count = (static_cast<long long>(size) + ofTile - 1) / ofTile;
+  return (count + multiple - 1) / multiple * multiple;
+}
+/// The tiles of a GEMM of m x n as CUTLASS counts them, with this swizzle: a cluster is resident as a whole, and those
+/// at the edges of the problem have blocks that compute nothing.
+inline long long cutlassTilesOf(int tile, int m, int n, int swizzle = 1) {
   const CutlassTile& shape = cutlassTiles[tile];
-  // A cluster is resident as a whole; those at the edges of the problem have blocks that compute nothing.
-  const auto roundedUp = [](int count, int unit) { return (count + unit - 1) / unit * unit; };
+  return cutlassTilesAlong(m, shape.rows, swizzle * shape.clusterRows) *
+         cutlassTilesAlong(n, shape.columns, swizzle * shape.clusterColumns);
+}
+/// The rounds of tiles, one for each multiprocessor, in which a GEMM of m x n is computed with this tile.
+inline double cutlassRounds(int tile, int m, int n, int multiprocessors, int swizzle = 1) {
+  const CutlassTile& shape = cutlassTiles[tile];
   const int clusterSize = shape.clusterRows * shape.clusterColumns;
-  const double tiles = double{1} * (roundedUp(m, shape.rows * shape.clusterRows) / shape.rows) *
-                       (roundedUp(n, shape.columns * shape.clusterColumns) / shape.columns);
   const int blocks = multiprocessors / clusterSize * clusterSize;
-  return static_cast<double>(static_cast<long long>((tiles + blocks - 1) / blocks));
+  return static_cast<double>((cutlassTilesOf(tile, m, n, swizzle) + blocks - 1) / blocks);
 }
 
 /// The nanoseconds that a GEMM of m x n x k with this tile takes. What the multiprocessors cannot hide from each other,
