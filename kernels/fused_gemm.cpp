@@ -10,7 +10,7 @@ namespace mscclpp {
 
 namespace kernels {
 
-FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer) {
+FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer, int rank, int ranks) {
   if (call.rows > layer.maxRows) {
     throw Error("a call of " + std::to_string(call.rows) + " rows of a layer of " + std::to_string(layer.maxRows) +
                     ": make the FusedGemm for the longest call (GemmLayer::maxRows)",
@@ -42,11 +42,12 @@ FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer) {
         "weightScales, or make the FusedGemm for fp8 (GemmLayer::operands)",
         ErrorCode::InvalidUsage);
   }
-  if (layer.operands == DataType::FLOAT8_E4M3FN && call.rows > 0 && !(hasInputScales && hasWeightScales)) {
-    throw Error(std::string("a call without ") + (hasInputScales ? "weightScales" : "inputScales") +
-                    " of a layer of fp8: set FusedGemmCall::" +
-                    (hasInputScales ? "weightScales, one for each column of the product"
-                                    : "inputScales, one for each row of the product"),
+  const bool hasInput = gathers ? sliceOf(call, rank, ranks).size() > 0 : call.rows > 0;
+  const bool lacksInputScales = hasInput && !hasInputScales, lacksWeightScales = call.rows > 0 && !hasWeightScales;
+  if (layer.operands == DataType::FLOAT8_E4M3FN && (lacksInputScales || lacksWeightScales)) {
+    const std::string what = lacksInputScales ? "inputScales" : "weightScales";
+    throw Error("a call without " + what + " of a layer of fp8: set FusedGemmCall::" + what + ", one for each row of " +
+                    (lacksInputScales ? "input" : "weight"),
                 ErrorCode::InvalidUsage);
   }
   return call;

@@ -11,9 +11,9 @@
 
 namespace mscclpp::kernels {
 
-/// The call with its width and depth. Throws Error(InvalidUsage) if the layer is not made for its sizes, or for calls
-/// with a norm or with scales, or without.
-FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer);
+/// A rank's call with its width and depth. Throws Error(InvalidUsage) if the layer is not made for its sizes, or for
+/// calls with a norm or with scales, or without.
+FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer, int rank, int ranks);
 /// The rows of a rank, where they are divided.
 inline Range sliceOf(const FusedGemmCall& call, int rank, int ranks) {
   return steppedPart(call.rows, ceilDivide(call.rows, static_cast<std::size_t>(ranks)), static_cast<std::size_t>(rank));

@@ -120,19 +120,23 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   }
   // Of weights, which are read and written.
   const double copies = multipliesInPlace(layer) ? 0 : 2 * bytes.weights / rates.cublas.bytes;
-  // cuBLAS loses more of its speed with some of the rows, where these are of fp8.
-  constexpr double overlappedFp8 = 1.085;
+  // cuBLAS loses more of its speed with some of the rows, where these are of fp8. Their scales are gathered by one more
+  // collective, or copy; kernels send them with the rows.
+  constexpr double overlappedFp8 = 1.085, serialScales = 4, overlappedScales = 3;
+  const bool gathersScales = gathers && ranks > 1 && layer.operands != DataType::BFLOAT16;
   double overlapped = std::numeric_limits<double>::infinity();
   if (gathers && ranks > 1 && layer.width >= leastOverlappedWidth) {
     overlapped = planOverlappedGather(place, layer, rows).time;
-    if (layer.operands != DataType::BFLOAT16) overlapped *= overlappedFp8;
+    if (gathersScales) overlapped = overlapped * overlappedFp8 + overlappedScales;
   }
   // A norm begins when all tiles of a row have been counted, and lasts as long as a warp needs for a row.
   const double norm = layer.hasNorm ? fusedNorm : 0, serialNorm = layer.hasNorm ? collectiveNorm : 0;
   return {std::max(own, sentFused / linkBytes) + sentFused * std::min(1.0, lastRows / d(rows)) / linkBytes +
               hops * hop + norm,
           tiles + (gathers ? 0 : std::min(mostLastSums, lastSums * (ranks - 1) * std::min(1.0, lastSumRows / d(rows)))),
-          gemm(rates.cublas) + collective + serialNorm + sent / collectiveBytes + copies, overlapped};
+          gemm(rates.cublas) + collective + (gathersScales ? serialScales : 0) + serialNorm + sent / collectiveBytes +
+              copies,
+          overlapped};
 }
 
 /// The forms that a call can have.

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "backend.hpp"
@@ -157,6 +158,7 @@ class Bench {
                                                                          static_cast<const float*>(columnScales.get())}
                                                : kernels::Cublas::Scales{};
     const auto gathered = backend_->allocate(gathers ? maxRows * layer.depth * sizeOf(operands_) : 16);
+    const auto gatheredScales = backend_->allocate(maxRows * sizeof(float));
     const auto product = backend_->allocate(maxRows * layer.width * elementBytes);
     const auto output = backend_->allocate(maxRows * layer.width * elementBytes);
     GemmLayer sizes{layer.collective, maxRows, layer.width, layer.depth};
@@ -172,11 +174,12 @@ class Bench {
       const auto rows = static_cast<std::size_t>(rowCount);
       // The collectives of the serial form have equal parts.
       if (layer.collective != GemmCollective::AllReduce && rows % ranks() != 0) continue;
-      const auto multiply = [&](const void* from, void* to, cudaStream_t stream) {
-        cublas_.multiply(from, weight.get(), to, rows, layer.width, layer.depth, stream, scales);
+      const auto multiply = [&](const void* from, void* to, cudaStream_t stream, const void* scalesOfRows) {
+        cublas_.multiply(from, weight.get(), to, rows, layer.width, layer.depth, stream,
+                         {options_.fp8 ? static_cast<const float*>(scalesOfRows) : nullptr, scales.weight});
       };
-      const auto serial = [&](const auto& runCollective) {
-        return [&, runCollective](cudaStream_t stream) {
+      const auto serial = [&](const auto& runCollectives) {
+        return [&, runCollectives](cudaStream_t stream) {
           CollectiveCall call{.collective = CollectiveType::AllReduce, .input = product.get(), .output = output.get()};
           call.type = DataType::BFLOAT16;
           call.stream = stream;
@@ -186,16 +189,24 @@ class Bench {
             call.output = gathered.get();
             call.type = operands_;
             call.count = rows / ranks() * layer.depth;
-            runCollective(call);
-            multiply(gathered.get(), output.get(), stream);
+            std::vector<CollectiveCall> both{call};
+            if (options_.fp8) {
+              call.input = rowScales.get();
+              call.output = gatheredScales.get();
+              call.type = DataType::FLOAT32;
+              call.count = rows / ranks();
+              both.push_back(call);
+            }
+            runCollectives(both);
+            multiply(gathered.get(), output.get(), stream, gatheredScales.get());
           } else {
-            multiply(input.get(), product.get(), stream);
+            multiply(input.get(), product.get(), stream, rowScales.get());
             call.count = rows * layer.width;
             if (layer.collective == GemmCollective::ReduceScatter) {
               call.collective = CollectiveType::ReduceScatter;
               call.count /= ranks();
             }
-            runCollective(call);
+            runCollectives(std::span(&call, 1));
           }
         };
       };
@@ -210,15 +221,17 @@ class Bench {
         };
       };
       std::vector<perf::Call> calls(implementationCount);
-      calls[Serial] = serial([&](const CollectiveCall& call) { collectives_->run(call); });
+      calls[Serial] = serial([&](std::span<const CollectiveCall> several) {
+        for (const CollectiveCall& call : several) collectives_->run(call);
+      });
       calls[Fused] = fusedBy(*fused, input.get(), output.get());
       if (cutlass->form(rows) == GemmForm::Cutlass) calls[Cutlass] = fusedBy(*cutlass, input.get(), output.get());
       if (overlapped->form(rows) == GemmForm::Overlapped)
         calls[Overlapped] = fusedBy(*overlapped, input.get(), output.get());
       calls[Chosen] = fusedBy(*chosen, input.get(), output.get());
-      if (nccl_) calls[Nccl] = serial([&](const CollectiveCall& call) { nccl_->run(call); });
+      if (nccl_) calls[Nccl] = serial([&](std::span<const CollectiveCall> several) { nccl_->run(several); });
       const void* whole = gathers ? gathered.get() : input.get();
-      calls[CublasAlone] = [&](cudaStream_t stream) { multiply(whole, product.get(), stream); };
+      calls[CublasAlone] = [&](cudaStream_t stream) { multiply(whole, product.get(), stream, rowScales.get()); };
       calls[OwnAlone] = fusedBy(*gemm, whole, product.get());
       const bool isRight = areRight({calls.begin(), calls.begin() + CublasAlone}, output.get(), results) &&
                            areRight({calls.begin() + CublasAlone, calls.end()}, product.get(), rows * layer.width);

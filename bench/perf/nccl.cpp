@@ -173,6 +173,13 @@ void Nccl::run(const CollectiveCall& c) {
   runAsGroup(c);
 }
 
+void Nccl::run(std::span<const CollectiveCall> calls) {
+  const Library& l = *library_;
+  l.call(l.groupStart);
+  for (const CollectiveCall& call : calls) run(call);
+  l.call(l.groupEnd);
+}
+
 void Nccl::runAsGroup(const CollectiveCall& c) {
   const Library& l = *library_;
   const int type = movedType(c.type);

@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <string>
 
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
@@ -24,6 +25,8 @@ class Nccl {
   /// Enqueues the same call with NCCL; the algorithm is not used. An all-to-all, gather or scatter is a group of sends
   /// and receives where this NCCL has no function for it.
   void run(const CollectiveCall& call);
+  /// The same for several calls as a group, which NCCL enqueues together.
+  void run(std::span<const CollectiveCall> calls);
   /// Memory registered as a symmetric window on all ranks, or null if this NCCL has no windows. Collective.
   std::shared_ptr<void> allocateWindow(std::size_t bytes);
 

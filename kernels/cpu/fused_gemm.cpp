@@ -128,12 +128,14 @@ void run(const CollectiveState<SumOfSlice>& state, const FusedGemmCall& call) {
                   Product<T>(static_cast<const T*>(call.input), call.rows, call), sink);
 }
 
+/// The elements of the rows of all ranks, of which this rank has its slice: so many in each row.
 template <class T>
-void run(const CollectiveState<Gather>& state, const FusedGemmCall& call) {
+std::vector<T> gatherRows(const CollectiveState<Gather>& state, const FusedGemmCall& call, const T* slice,
+                          std::size_t columns) {
   const Team<> team = state.args(0).team;
-  const std::size_t presentBytes = sliceOf(call, team.rank(), team.size()).size() * call.depth * sizeof(T);
-  const std::size_t count = sliceCount(call, team.size(), call.depth);
-  const ArraySource<std::uint8_t> input(static_cast<const std::uint8_t*>(call.input));
+  const std::size_t presentBytes = sliceOf(call, team.rank(), team.size()).size() * columns * sizeof(T);
+  const std::size_t count = sliceCount(call, team.size(), columns);
+  const ArraySource<std::uint8_t> input(reinterpret_cast<const std::uint8_t*>(slice));
   const auto source = [&](std::size_t first, int valid) {
     // A rank without rows may have no input.
     if (first >= presentBytes) return fromWord<std::uint8_t>(Word128{0, 0});
@@ -142,7 +144,16 @@ void run(const CollectiveState<Gather>& state, const FusedGemmCall& call) {
   std::vector<T> gathered(count * static_cast<std::size_t>(team.size()));
   Gather::run(mscclpp::cpu::SerialGrid(), state.args(count * sizeof(T)), source,
               ArraySink<std::uint8_t>(reinterpret_cast<std::uint8_t*>(gathered.data())));
-  const Product<T> product(gathered.data(), call.rows, call);
+  return gathered;
+}
+
+template <class T>
+void run(const CollectiveState<Gather>& state, FusedGemmCall call) {
+  const std::vector<T> input = gatherRows(state, call, static_cast<const T*>(call.input), call.depth);
+  std::vector<float> scales;
+  if constexpr (std::is_same_v<T, f8e4m3>) scales = gatherRows(state, call, call.inputScales, 1);
+  call.inputScales = scales.data();
+  const Product<T> product(input.data(), call.rows, call);
   const ArraySink<bf16> output(static_cast<bf16*>(call.output));
   const std::size_t results = call.rows * call.width;
   for (std::size_t first = 0; first < results; first += packSize<bf16>) {
@@ -187,14 +198,14 @@ class CpuFusedGemm : public FusedGemm {
       : layer_(layer), state_(communicator, DeviceType::CPU, maxCount) {}
 
   void run(const FusedGemmCall& given) const override {
-    FusedGemmCall call = sized(given, layer_);
+    const Team<> team = state_.args(0).team;
+    FusedGemmCall call = sized(given, layer_, team.rank(), team.size());
     check();
     if (call.rows == 0) return;
     if (!layer_.hasNorm) {
       kernels::run<T>(state_, call);
       return check();
     }
-    const Team<> team = state_.args(0).team;
     RmsNormCall norm = normOf(call, layer_, team.rank(), team.size());
     std::vector<bf16> sums(norm.rows * norm.hidden);
     call.output = sums.data();
@@ -222,7 +233,8 @@ std::unique_ptr<FusedGemm> makeGemmOf(Communicator& communicator, const GemmLaye
     case GemmCollective::ReduceScatter:
       return std::make_unique<CpuFusedGemm<SumOfSlice, T>>(communicator, layer, layer.maxRows * layer.width);
     default:
-      return std::make_unique<CpuFusedGemm<Gather, T>>(communicator, layer, layer.maxRows * layer.depth * sizeof(T));
+      return std::make_unique<CpuFusedGemm<Gather, T>>(
+          communicator, layer, layer.maxRows * std::max(layer.depth * sizeof(T), sizeof(float)));
   }
 }
 

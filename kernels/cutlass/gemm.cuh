@@ -38,29 +38,33 @@ template <DataType operands>
 using CutlassOperand = std::conditional_t<operands == DataType::BFLOAT16, cutlass::bfloat16_t, cutlass::float_e4m3_t>;
 
 /// What the epilogue makes of the accumulators.
-template <CutlassTile tile, DataType operands>
+template <CutlassTile tile, DataType operands, bool gathers>
 struct CutlassFusion {
   using Type = cutlass::epilogue::fusion::LinearCombination<CutlassElement, float, void, float>;
-  template <class Arguments>
-  static void setScales(Arguments& arguments, const float* /*ofRows*/, const float* /*ofColumns*/) {
+  template <class Arguments, class RowScales>
+  static void setScales(Arguments& arguments, const RowScales& /*ofRows*/, const float* /*ofColumns*/) {
     arguments.alpha = 1.0f;
   }
 };
 template <CutlassTile tile>
-struct CutlassFusion<tile, DataType::FLOAT8_E4M3FN> : ScaledProduct<tile, CutlassElement> {};
+struct CutlassFusion<tile, DataType::FLOAT8_E4M3FN, false> : ScaledProduct<tile, CutlassElement> {};
+template <CutlassTile tile>
+struct CutlassFusion<tile, DataType::FLOAT8_E4M3FN, true> : GatheredScaledProduct<tile, CutlassElement> {};
 
-template <CutlassTile tile, DataType operands, int reservedBytes>
+template <CutlassTile tile, DataType operands, bool gathers>
 using CutlassStock = typename StockGemm<tile, CutlassOperand<operands>, CutlassElement,
-                                        typename CutlassFusion<tile, operands>::Type, reservedBytes>::Type;
+                                        typename CutlassFusion<tile, operands, gathers>::Type,
+                                        gathers ? gatherSharedBytes : exchangeSharedBytes>::Type;
 
 template <GemmCollective collective, int ranks, DataType operands, CutlassTile tile>
 struct CutlassKernel {
   static constexpr auto delivery = collective == GemmCollective::AllReduce ? RowDelivery::ToAll : RowDelivery::ToOwner;
-  using Type = GemmRowExchange<CutlassStock<tile, operands, exchangeSharedBytes>, ranks, delivery>;
+  using Type = GemmRowExchange<CutlassStock<tile, operands, false>, ranks, delivery>;
 };
 template <int ranks, DataType operands, CutlassTile tile>
 struct CutlassKernel<GemmCollective::AllGather, ranks, operands, tile> {
-  using Type = AllGatherGemmKernel<CutlassStock<tile, operands, gatherSharedBytes>, ranks>;
+  static constexpr int scalesPerRow = operands == DataType::BFLOAT16 ? 0 : 1;
+  using Type = AllGatherGemmKernel<CutlassStock<tile, operands, true>, ranks, scalesPerRow>;
 };
 
 inline void require(cutlass::Status status) {
@@ -132,7 +136,7 @@ class CutlassGemm : public GemmKernel {
     forEachKernel([&]<int tile>() {
       static_assert(std::is_same_v<Scratch, typename Kernel<tile>::Scratch>);
       constexpr int shape = tiles.tiles[tile];
-      using Fusion = detail::CutlassFusion<cutlassTiles[shape], operands>;
+      using Fusion = detail::CutlassFusion<cutlassTiles[shape], operands, gathers>;
       if (shape == plan.tile) enqueue<Kernel<tile>, Fusion>(call, launch);
     });
   }
@@ -209,8 +213,8 @@ class CutlassGemm : public GemmKernel {
     const std::size_t depth = roundUp(call.depth, bytes / sizeof(Operand));
     const StagedMatrix weight(Staging::Input, call.weight, {call.width, call.depth}, {width, depth}, sizeof(Operand),
                               call.stream);
-    const StagedMatrix rowScales(Staging::Input, call.inputScales, {1, call.rows}, {1, call.rows}, sizeof(float),
-                                 call.stream);
+    const MatrixSize inputRows{1, gathers ? slice.size() : call.rows};
+    const StagedMatrix rowScales(Staging::Input, call.inputScales, inputRows, inputRows, sizeof(float), call.stream);
     const std::size_t scales = call.weightScales != nullptr ? width : call.width;  // there are none: none are copied
     const StagedMatrix columnScales(Staging::Input, call.weightScales, {1, call.width}, {1, scales}, sizeof(float),
                                     call.stream);
@@ -220,8 +224,8 @@ class CutlassGemm : public GemmKernel {
     arguments.problem_shape = {detail::sizeOf(call.rows), detail::sizeOf(width), detail::sizeOf(depth), 1};
     arguments.mainloop.ptr_B = static_cast<const Operand*>(weight.data());
     arguments.mainloop.dB = {static_cast<std::int64_t>(depth), cute::Int<1>{}, 0};
-    Fusion::setScales(arguments.epilogue.thread, static_cast<const float*>(rowScales.data()),
-                      static_cast<const float*>(columnScales.data()));
+    const auto* const ofRows = static_cast<const float*>(rowScales.data());
+    const auto* const ofColumns = static_cast<const float*>(columnScales.data());
     arguments.hw_info.sm_count = launch.blocks;
     arguments.hw_info.max_active_clusters =
         launch.blocks / static_cast<int>(cute::size(typename K::DispatchPolicy::ClusterShape{}));
@@ -234,13 +238,19 @@ class CutlassGemm : public GemmKernel {
       if (isWhole && makeMatrix(static_cast<const Operand*>(call.input), slice.size(), depth).isPackAligned()) {
         arguments.mainloop.ptr_A = static_cast<const Operand*>(call.input);
         arguments.mainloop.dA = {static_cast<std::int64_t>(depth), cute::Int<1>{}, 0};
+        arguments.mainloop.scales = ofRows;
       } else {
-        const std::size_t offset = args.scratch.rowOffset(args.team.rank(), args.team.rank(), 0);
-        MSCCLPP_CUDATHROW(cudaMemcpyAsync(args.window.at(args.team.rank(), offset), call.input,
-                                          slice.size() * depth * sizeof(Operand), cudaMemcpyDeviceToDevice,
-                                          call.stream));
+        const int rank = args.team.rank();
+        const auto copyToWindow = [&](std::size_t offset, const void* from, std::size_t size) {
+          if (size == 0) return;
+          MSCCLPP_CUDATHROW(
+              cudaMemcpyAsync(args.window.at(rank, offset), from, size, cudaMemcpyDeviceToDevice, call.stream));
+        };
+        copyToWindow(args.scratch.rowOffset(rank, rank, 0), call.input, slice.size() * depth * sizeof(Operand));
+        copyToWindow(args.scratch.scalesOffset(rank, rank, 0), ofRows, args.scratch.scaleBytes(slice.size()));
       }
       arguments.mainloop.gather = args;
+      Fusion::setScales(arguments.epilogue.thread, K::Mainloop::scalesOf(arguments.mainloop), ofColumns);
       const StagedMatrix output(Staging::Output, call.output, {call.rows, call.width}, {call.rows, width},
                                 sizeof(Element), call.stream);
       arguments.epilogue.ptr_D = static_cast<Element*>(output.data());
@@ -253,6 +263,7 @@ class CutlassGemm : public GemmKernel {
       arguments.mainloop.ptr_A = static_cast<const Operand*>(input.data());
       arguments.mainloop.dA = {static_cast<std::int64_t>(depth), cute::Int<1>{}, 0};
       arguments.epilogue.exchange = args;
+      Fusion::setScales(arguments.epilogue.thread, ofRows, ofColumns);
       const std::size_t rows = collective == GemmCollective::ReduceScatter ? slice.size() : call.rows;
       const StagedMatrix output(Staging::Output, call.output, {rows, call.width}, {rows, width}, sizeof(Element),
                                 call.stream);

@@ -86,7 +86,7 @@ class GpuFusedGemm : public FusedGemm {
   }
 
   void run(const FusedGemmCall& given) const override {
-    FusedGemmCall call = sized(given, layer_);
+    FusedGemmCall call = sized(given, layer_, rank_, ranks_);
     if (call.rows == 0) return;
     RmsNormCall norm;
     if (layer_.hasNorm) {

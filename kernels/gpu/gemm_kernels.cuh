@@ -50,7 +50,9 @@ struct GemmCollectives {
   template <RowDelivery delivery, class Result, GemmShape shape = GemmShape{}>
   using Reduce = GemmReduce<bf16, GemmReduceConfig{.delivery = delivery, .tile = tileOf(shape)}, Result, Operand>;
   template <GemmShape shape = GemmShape{}>
-  using Gather = AllGatherGemm<bf16, AllGatherGemmConfig{.tile = tileOf(shape)}, Operand>;
+  using Gather =
+      AllGatherGemm<bf16, AllGatherGemmConfig{.tile = tileOf(shape), .gathersScales = std::is_same_v<Operand, f8e4m3>},
+                    Operand>;
 };
 static_assert(mostFusedNormWidth ==
               std::size_t{GemmCollectives<bf16>::Reduce<RowDelivery::ToAll, AnyNormRows<bf16>>::packsPerLane} *
@@ -95,9 +97,10 @@ class KernelOf : public GemmKernel {
         steppedPart(call.rows, C::sliceRows(call.rows, args.team.size()), static_cast<std::size_t>(args.team.rank()));
     const bool gathers = layer_.collective == GemmCollective::AllGather;
     const bool scatters = layer_.collective == GemmCollective::ReduceScatter;
-    const Operands operands{
-        makeMatrix(static_cast<const Operand*>(call.input), gathers ? slice.size() : call.rows, call.depth),
-        makeMatrix(static_cast<const Operand*>(call.weight), call.width, call.depth), opOf(call)};
+    const std::size_t inputRows = gathers ? slice.size() : call.rows;
+    const Operands operands{makeMatrix(static_cast<const Operand*>(call.input), inputRows, call.depth),
+                            makeMatrix(static_cast<const Operand*>(call.weight), call.width, call.depth),
+                            opOf(call, inputRows)};
     const auto result = [&]() -> Result {
       if constexpr (std::is_same_v<Result, AnyNormRows<bf16>>) {
         return {call.width, call.norm->quantisation, arraysOf<bf16>(*call.norm)};
@@ -125,9 +128,9 @@ class KernelOf : public GemmKernel {
   using Operands = GemmOperands<Operand, PairOp>;
   using Result = typename ResultOf<C>::Type;
 
-  static PairOp opOf([[maybe_unused]] const FusedGemmCall& call) {
+  static PairOp opOf([[maybe_unused]] const FusedGemmCall& call, [[maybe_unused]] std::size_t inputRows) {
     if constexpr (hasScales) {
-      return {call.inputScales, call.weightScales, call.rows, call.width};
+      return {call.inputScales, call.weightScales, inputRows, call.width};
     } else {
       return {};
     }

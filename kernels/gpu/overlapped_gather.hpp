@@ -31,9 +31,10 @@ class OverlappedGather {
  private:
   std::size_t rank_, ranks_;
   std::shared_ptr<const Cublas> cublas_;
-  std::size_t elementBytes_;                     ///< of the operands
-  SymmetricMemory gathered_;                     ///< the rows of the other ranks, in rank order
-  mscclpp::detail::UniqueGpuPtr<float> scales_;  ///< of the rows of all ranks, those of each at a multiple of 16 bytes
+  std::size_t elementBytes_;  ///< of the operands
+  std::size_t scalesStart_;   ///< bytes of gathered_, behind which are scales
+  std::size_t scalePitch_;    ///< room for those of a rank's rows, at a multiple of 16 bytes; 0: of bf16
+  SymmetricMemory gathered_;  ///< the rows of the other ranks, in rank order, and their scales
   CopyPipeline pipeline_;
 };
 

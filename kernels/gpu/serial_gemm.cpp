@@ -39,16 +39,16 @@ void SerialGemm::allocate(std::size_t rows) {
   const bool gathers = layer_.collective == GemmCollective::AllGather;
   const std::size_t rowBytes =
       gathers ? layer_.depth * sizeOf(layer_.operands) : layer_.width * sizeOf(DataType::BFLOAT16);
-  void* memory = nullptr;
-  MSCCLPP_CUDATHROW(cudaMalloc(&memory, rows * rowBytes));
-  between_ = {memory, [](void* allocated) { cudaFree(allocated); }};
+  between_ = mscclpp::detail::gpuCallocUnique<std::byte>(rows * rowBytes);
+  if (gathers && layer_.operands != DataType::BFLOAT16) scales_ = mscclpp::detail::gpuCallocUnique<float>(rows);
 }
 
 void SerialGemm::run(const FusedGemmCall& call) const {
   CollectiveCall collective{.type = DataType::BFLOAT16, .reduction = ReduceOp::SUM, .stream = call.stream};
+  const float* inputScales = call.inputScales;
   const auto multiply = [&](const void* input, void* output) {
     cublas_->multiply(input, call.weight, output, call.rows, call.width, call.depth, call.stream,
-                      {call.inputScales, call.weightScales});
+                      {inputScales, call.weightScales});
   };
   switch (layer_.collective) {
     case GemmCollective::AllReduce:
@@ -76,6 +76,14 @@ void SerialGemm::run(const FusedGemmCall& call) const {
       break;
     case GemmCollective::AllGather:
       collective.collective = CollectiveType::AllGather;
+      if (scales_ != nullptr) {
+        collective.type = DataType::FLOAT32;
+        collective.input = call.inputScales;
+        collective.output = scales_.get();
+        collective.count = call.rows / ranks_;
+        collectives_->run(collective);
+        inputScales = scales_.get();
+      }
       collective.type = layer_.operands;
       collective.input = call.input;
       collective.output = between_.get();

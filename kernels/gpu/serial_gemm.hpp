@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cublas.hpp"
+#include "mscclpp/host/cuda/gpu_memory.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 
@@ -32,7 +33,8 @@ class SerialGemm {
   std::shared_ptr<Collectives> collectives_;
   GemmLayer layer_;
   std::size_t ranks_;
-  std::shared_ptr<void> between_;  ///< the product of all rows, or their gathered inputs; null if neither is kept
+  mscclpp::detail::UniqueGpuPtr<std::byte> between_;  ///< the product of all rows, or their gathered inputs
+  mscclpp::detail::UniqueGpuPtr<float> scales_;       ///< of gathered inputs of fp8; null: of others
 };
 
 }  // namespace mscclpp::kernels

@@ -45,10 +45,7 @@ class ArrayGemms:
 
     def all_gather_gemm(self, input: Any, weight: Any, out: Any = None, stream: Any = None,
                         input_scales: Any = None, weight_scales: Any = None) -> Any:  # fmt: skip
-        """The product of the inputs of all ranks: (d, ..., depth) gives (ranks * d, ..., width).
-
-        input_scales: those of all ranks, as all_gather() gives them.
-        """
+        """The product of the inputs of all ranks: (d, ..., depth) gives (ranks * d, ..., width)."""
         return self._multiply(GemmCollective.all_gather, input, weight, out, stream, input_scales, weight_scales)
 
     def _multiply(self, collective: GemmCollective, input: Any, weight: Any, out: Any, stream: Any,
@@ -65,13 +62,13 @@ class ArrayGemms:
             raise InvalidUsage(f"out has elements of {target.dtype.name}, but the result has bfloat16: convert it")
         _require_device("out", target, source)
         is_gathering = collective is GemmCollective.all_gather
-        rows = source.size // depth * (self.nranks if is_gathering else 1)
+        own_rows = source.size // depth
+        rows = own_rows * (self.nranks if is_gathering else 1)
         addresses = (0, 0)
         if source.dtype is not DataType.bfloat16:
-            leading = (first, *others) if is_gathering else tuple(source.shape[:-1])
-            whose = "the inputs of all ranks, as all_gather() gives them" if is_gathering else "input"
+            shapes = ((own_rows,), (own_rows, 1), (*source.shape[:-1], 1))
             addresses = (
-                _address_of("input_scales", scales[0], source, ((rows,), (rows, 1), (*leading, 1)), whose),
+                _address_of("input_scales", scales[0], source, shapes, "input"),
                 _address_of("weight_scales", scales[1], source, ((width,), (width, 1), (1, width)), "weight"),
             )
         gemms = self.fused_gemms(source.device_type)

@@ -81,7 +81,7 @@ void bindFusedGemms(nb::module_& module) {
           "all_gather the input, and with reduce_scatter the output, has this rank's slice of them. operands: the type "
           "of input and weight, bfloat16 or float8_e4m3fn; the output is bfloat16. With float8_e4m3fn element (r, c) "
           "of the product is multiplied by input_scales[r] * weight_scales[c], arrays of float32; all_gather: "
-          "input_scales are those of the rows of all ranks.")
+          "input_scales are those of this rank's input, and gathered with it.")
       .def("check", &FusedGemms::check, Unlocked(),
            "Raises RemoteError, Timeout or Aborted if a wait of an earlier call failed; on GPUs synchronise the stream "
            "before.");

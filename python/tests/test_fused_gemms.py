@@ -21,14 +21,14 @@ SHAPES = ((3, 24, 16), (1, 24, 40), (2, 7, 33), (90, 24, 16))
 
 
 def operands(comm, name, rows, width, depth, dtype=torch.bfloat16):
-    """(input, weight, scales) of each rank. scales: arguments, none with bfloat16; all_gather_gemm: for all rows."""
+    """(input, weight, scales) of each rank. scales: arguments, none with bfloat16."""
     gathers = name == "all_gather_gemm"
     count = rows if gathers else rows * comm.nranks
     each = []
     for rank in range(comm.nranks):
         scales = {}
         if dtype == FP8:
-            scales["input_scales"] = scales_of(rows * comm.nranks, 200 if gathers else 200 + rank)
+            scales["input_scales"] = scales_of(count, 200 + rank)
             scales["weight_scales"] = scales_of(width, rank + 300)
         each.append((operand(count, depth, rank, dtype), operand(width, depth, rank + 100, dtype), scales))
     return each
@@ -39,6 +39,8 @@ def check_values(comm, name, call, rows, width, depth, dtype):
     input, weight, scales = each[comm.my_rank]
     result = call(input, weight, **scales)
     if name == "all_gather_gemm":
+        if scales:
+            scales["input_scales"] = torch.cat([other["input_scales"] for _, _, other in each])
         require_close(result, [product(torch.cat([other for other, _, _ in each]), weight, **scales)])
         return
     products = [product(a, b, **factors) for a, b, factors in each]
@@ -73,14 +75,13 @@ def check_scales(comm, name, call):
     assert torch.equal(scaled(inputs[:, None], weights[None]), wanted)
     assert torch.equal(scaled(inputs[:, None, None], input=input[:, None]), wanted[:, None])
     plain = input.bfloat16(), weight.bfloat16()
-    whose = "the inputs of all ranks, as all_gather" if name == "all_gather_gemm" else "input, repeated"
     check_errors(
         {
             "float8_e4m3fn need scales: pass input_scales and weight_scales": lambda: call(input, weight),
             "operands of float8_e4m3fn need scales": lambda: scaled(inputs, None),
             "operands of bfloat16 have no scales: leave": lambda: call(*plain, **scales),
             "operands of bfloat16 have no scales": lambda: call(*plain, weight_scales=weights),
-            f"input_scales have shape (1,): pass ({rows},), one for each row of {whose}": lambda: scaled(inputs[:1]),
+            f"input_scales have shape (1,): pass ({rows},), one for each row of input": lambda: scaled(inputs[:1]),
             f"input_scales have shape (1, {rows})": lambda: scaled(inputs[None]),
             "weight_scales have shape (23,): pass (24,), one for each row of weight": lambda: scaled(
                 inputs, weights[1:]

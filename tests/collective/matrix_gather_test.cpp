@@ -17,7 +17,8 @@ using namespace mscclpp::test;
 
 namespace {
 
-using Scratch = MatrixGather<std::uint32_t>;
+constexpr int scalesPerRow = 3;
+using Scratch = MatrixGather<std::uint32_t, scalesPerRow>;
 constexpr std::size_t columns = 28;
 constexpr int rowsPerBlock = 6;
 constexpr std::size_t partColumns = 8;  // four, of which the last one has fewer
@@ -59,9 +60,10 @@ struct LaneSteps {
   }
 };
 
-/// Sends this rank's rows, and copies those of all ranks to the output as they arrive, each block of rows by one warp.
+/// Sends this rank's rows and their scales, and copies those of all ranks to the outputs as they arrive, each block of
+/// rows by one warp.
 struct GatherBody {
-  Window<> windows, epochs, outputs;
+  Window<> windows, epochs, outputs, scales;
   Scratch scratch;
   std::size_t rows;
   RowSendOrder order;
@@ -79,15 +81,16 @@ struct GatherBody {
                                           .count = rows,
                                           .wait = wait};
     auto gather = makeRowGather(grid, args, waiting, trace);
-    const std::byte* const own = windows.at(rank, scratch.rowOffset(rank, rank, 0));
+    const SentRows own{windows.at(rank, scratch.rowOffset(rank, rank, 0)), scratch.rowBytes(), scratch.rowBytes(),
+                       gather.scales(rank)};
     if (byLanes) {
       const auto warp = grid.warp();
       bool hasEntered = false;
       int peer = -1;
       const LaneSteps<decltype(gather), std::decay_t<decltype(warp)>> steps{gather, warp, scratch, hasEntered, peer};
-      gather.sendBy(steps, own, scratch.rowBytes(), scratch.rowBytes(), order);
+      gather.sendBy(steps, own, order);
     } else {
-      gather.send(own, scratch.rowBytes(), scratch.rowBytes(), order);
+      gather.send(own, order);
     }
     // Blocks of rows are distributed over the warps.
     const int warps = grid.warpCount() * grid.blockCount();
@@ -102,6 +105,8 @@ struct GatherBody {
           copy(grid.warp(), outputs.at(rank, (present.begin + row) * scratch.rowBytes()),
                windows.at(rank, scratch.matrixOffset() + (present.begin + row) * scratch.rowBytes()),
                scratch.rowBytes());
+          copy(grid.warp(), scales.at(rank, scratch.scaleBytes(present.begin + row)),
+               gather.scales(from) + row * scalesPerRow, scratch.scaleBytes(1));
         }
       }
     }
@@ -124,23 +129,32 @@ void checkCalls(int ranks, int blocks, int warps, const RowSendOrder& order, boo
     CAPTURE(rows);
     const Scratch scratch = scratchFor(maxRows, rows, ranks);
     auto outputs = backend.allocate(ranks, maxRows * scratch.rowBytes(), poisonByte);
-    const auto matrix = randomBits<std::uint32_t>(rows * columns, ++seed);
+    auto scales = backend.allocate(ranks, scratch.scaleBytes(maxRows), poisonByte);
+    const auto matrix = randomBits<std::uint32_t>(rows * columns, ++seed),
+               scalesOfRows = randomBits<std::uint32_t>(rows * scalesPerRow, ++seed);
     for (int rank = 0; rank < ranks; ++rank) {
       const std::size_t first = std::min(rows, static_cast<std::size_t>(rank) * scratch.slice);
       const std::size_t end = std::min(rows, first + scratch.slice);
-      std::vector<std::uint32_t> own(matrix.begin() + static_cast<std::ptrdiff_t>(first * columns),
-                                     matrix.begin() + static_cast<std::ptrdiff_t>(end * columns));
-      if (!own.empty()) windows.write(rank, own, scratch.rowOffset(rank, rank, 0));
+      const auto ownOf = [&](const std::vector<std::uint32_t>& all, std::size_t perRow) {
+        return std::vector<std::uint32_t>(all.begin() + static_cast<std::ptrdiff_t>(first * perRow),
+                                          all.begin() + static_cast<std::ptrdiff_t>(end * perRow));
+      };
+      if (first == end) continue;
+      windows.write(rank, ownOf(matrix, columns), scratch.rowOffset(rank, rank, 0));
+      windows.write(rank, ownOf(scalesOfRows, scalesPerRow), scratch.scalesOffset(rank, rank, 0));
     }
-    const auto record = backend.run(
-        {ranks, blocks, warps},
-        GatherBody{windows.window(), epochs.window(), outputs.window(), scratch, rows, order, byLanes, backend.wait()});
+    const auto record =
+        backend.run({ranks, blocks, warps}, GatherBody{windows.window(), epochs.window(), outputs.window(),
+                                                       scales.window(), scratch, rows, order, byLanes, backend.wait()});
     if (record) FAIL(describe(*record));
     for (int rank = 0; rank < ranks; ++rank) {
       CAPTURE(rank);
-      auto wanted = matrix;
-      wanted.resize(maxRows * columns, 0x01010101u * poisonByte);
-      CHECK(outputs.template read<std::uint32_t>(rank) == wanted);
+      const auto padded = [&](std::vector<std::uint32_t> values, std::size_t perRow) {
+        values.resize(maxRows * perRow, 0x01010101u * poisonByte);
+        return values;
+      };
+      CHECK(outputs.template read<std::uint32_t>(rank) == padded(matrix, columns));
+      CHECK(scales.template read<std::uint32_t>(rank) == padded(scalesOfRows, scalesPerRow));
     }
   }
 }

@@ -54,9 +54,11 @@ void checkCall(const FusedGemm& gemm, GemmCollective collective, int rank, int r
     if (hasScales<Operand>) products.back().scale(ofRows.data(), ofColumns.data());
     if (r != rank) continue;
     const auto at = [&](std::size_t row) { return ofInput.data.begin() + static_cast<std::ptrdiff_t>(row * depth); };
-    input.assign(at(gathers ? own.begin : 0), at(gathers ? own.end : rows));
+    const Range inputRows = gathers ? own : Range{0, rows};
+    input.assign(at(inputRows.begin), at(inputRows.end));
     weight = ofWeight.data;
-    inputScales = ofRows;
+    inputScales.assign(ofRows.begin() + static_cast<std::ptrdiff_t>(inputRows.begin),
+                       ofRows.begin() + static_cast<std::ptrdiff_t>(inputRows.end));
     weightScales = ofColumns;
   }
   const std::size_t outputRows = scatters ? own.size() : rows;

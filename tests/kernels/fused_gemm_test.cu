@@ -53,7 +53,10 @@ void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& laye
     weights.push_back(randomMatrix<Operand>(layer.width, layer.depth, layer.depth, seed + 5000));
     const auto ofRows = randomScales(rows, inputSeed + 300), ofColumns = randomScales(layer.width, seed + 400);
     if (r == rank.rank) {
-      inputScales = ofRows;
+      const Range inputRows = gathers ? own : Range{0, rows};
+      inputScales.assign(ofRows.begin() + static_cast<std::ptrdiff_t>(inputRows.begin),
+                         ofRows.begin() + static_cast<std::ptrdiff_t>(inputRows.end));
+      inputScales.push_back(0.0f);  // not empty
       weightScales = ofColumns;
     }
     if (gathers && r != rank.rank) continue;

@@ -7,10 +7,12 @@
 
 namespace mscclpp {
 
-/// The rows of a row gather (collective/row_gather.hpp) of elements T.
-template <class T>
+/// The rows of a row gather (collective/row_gather.hpp) of elements T. scales: floats that are sent with each row, such
+/// as the scale of a row of fp8.
+template <class T, int scales = 0>
 struct GatherBlocks {
   using Element = T;
+  static constexpr int scalesPerRow = scales;
   static constexpr int initialByte = 0;  ///< value of every byte of the window before the first call
   static constexpr std::uint64_t firstEpoch = 1;
 
@@ -22,6 +24,8 @@ struct GatherBlocks {
   int ranks;
 
   MSCCLPP_HOST_DEVICE std::size_t rowBytes() const { return columns * sizeof(T); }
+  /// Of the scales of so many rows.
+  static MSCCLPP_HOST_DEVICE std::size_t scaleBytes(std::size_t ofRows) { return ofRows * scales * sizeof(float); }
   /// A block has parts in so many rows of parts, and of columns of parts.
   MSCCLPP_HOST_DEVICE int rowParts() const { return (rowsPerBlock + rowsPerPart - 1) / rowsPerPart; }
   MSCCLPP_HOST_DEVICE int columnParts() const { return static_cast<int>(ceilDivide(columns, columnsPerPart)); }

@@ -17,17 +17,23 @@
 
 namespace mscclpp {
 
-/// The window of a row gather of elements T: the rows of all peers, and for each part of a block of rows a 64-bit word
-/// with the last call in which it has arrived.
-template <class T>
-struct GatherScratch : GatherBlocks<T> {
-  using GatherBlocks<T>::ranks;
-  using GatherBlocks<T>::rowBytes;
-  using GatherBlocks<T>::rows;
+/// The window of a row gather of elements T: the rows of all peers with their scales, if there are any, and for each
+/// part of a block of rows a 64-bit word with the last call in which it has arrived.
+template <class T, int scales = 0>
+struct GatherScratch : GatherBlocks<T, scales> {
+  using Blocks = GatherBlocks<T, scales>;
+  using Blocks::ranks;
+  using Blocks::rowBytes;
+  using Blocks::rows;
+  using Blocks::scaleBytes;
 
   /// Offset in the window of rank `at`, in bytes, of the rows of rank `from`, another one.
   MSCCLPP_HOST_DEVICE std::size_t rowOffset(int at, int from, std::size_t row) const {
-    return (static_cast<std::size_t>(peerIndex(at, from)) * rows + row) * rowBytes();
+    return rowAmongPeers(at, from, row) * rowBytes();
+  }
+  /// Of the scales of a row, behind which are those of the rank's next row.
+  MSCCLPP_HOST_DEVICE std::size_t scalesOffset(int at, int from, std::size_t row) const {
+    return scalesStart() + scaleBytes(rowAmongPeers(at, from, row));
   }
   /// Of the word of a part of a block of rows.
   MSCCLPP_HOST_DEVICE std::size_t readyOffset(int at, int from, std::size_t block, int part) const {
@@ -40,9 +46,20 @@ struct GatherScratch : GatherBlocks<T> {
   MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return entryOffset(ranks); }
 
  private:
-  MSCCLPP_HOST_DEVICE std::size_t readyStart() const {
-    return roundUp(static_cast<std::size_t>(ranks - 1) * rows * rowBytes(), 128);
+  MSCCLPP_HOST_DEVICE std::size_t rowAmongPeers(int at, int from, std::size_t row) const {
+    return static_cast<std::size_t>(peerIndex(at, from)) * rows + row;
   }
+  MSCCLPP_HOST_DEVICE std::size_t peerRows() const { return static_cast<std::size_t>(ranks - 1) * rows; }
+  MSCCLPP_HOST_DEVICE std::size_t scalesStart() const { return roundUp(peerRows() * rowBytes(), 128); }
+  MSCCLPP_HOST_DEVICE std::size_t readyStart() const { return roundUp(scalesStart() + scaleBytes(peerRows()), 128); }
+};
+
+/// A rank's rows, as it sends them: row r is `bytes` bytes at data + r * pitch bytes.
+struct SentRows {
+  const void* data;
+  std::size_t pitch;
+  std::size_t bytes;              ///< at most scratch.rowBytes()
+  const float* scales = nullptr;  ///< Scratch::scalesPerRow of each row, one row after the other; null: that is 0
 };
 
 /// In which order a rank sends its rows. Both are at least 1.
@@ -119,21 +136,20 @@ class RowGather {
 
   // ---- 1. ----
 
-  /// Sends this rank's rows, `bytes` bytes at data + row * pitch bytes each, to all peers, and announces each part with
-  /// release. A part is sent by one warp; consecutive ones go to different blocks. Returns whether all waits of this
+  /// Sends this rank's rows to all peers, and announces each part with release. A part is sent by one warp; consecutive
+  /// ones go to different blocks. The scales of a row are sent with its first column. Returns whether all waits of this
   /// warp succeeded.
-  MSCCLPP_INLINE bool send(const void* data, std::size_t pitch, std::size_t bytes, const RowSendOrder& order = {}) {
-    return sendBy(OwnStores{*this, pitch}, data, pitch, bytes, order);
+  MSCCLPP_INLINE bool send(const SentRows& rows, const RowSendOrder& order = {}) {
+    return sendBy(OwnStores{*this, rows.pitch}, rows, order);
   }
   /// The same by other means than stores of the calling warp. By all of its lanes it calls
   /// - steps.enter() when it has acquired that a peer's rows may be overwritten;
   /// - steps.copyRows(to, from, rows, size) for `size` bytes of each of some rows, which lie scratch.rowBytes() apart
-  ///   in the window of a peer, and `pitch` in the data;
+  ///   in the window of a peer, and rows.pitch in the data. All lanes store the scales of rows themselves, before it;
   /// - steps.partsSent(peer, block, rowPart, begin, end) once what has been copied since is complete: columns of parts
   ///   from `begin` to `end`, for each of which it has RowGather::announce() called behind a system-wide fence.
   template <class Steps>
-  MSCCLPP_INLINE bool sendBy(const Steps& steps, const void* data, std::size_t pitch, std::size_t bytes,
-                             const RowSendOrder& order) {
+  MSCCLPP_INLINE bool sendBy(const Steps& steps, const SentRows& rows, const RowSendOrder& order) {
     if (hasStopped_) return false;
     const auto blocks = static_cast<std::uint32_t>(blocksOf(team().rank()));
     const auto rowParts = static_cast<std::uint32_t>(scratch().rowParts());
@@ -157,7 +173,7 @@ class RowGather {
       const std::uint32_t inGroup = inPeer - first * perBlock;
       const std::uint32_t columnPart = inGroup / (together * rowParts) * order.columnPartsTogether;
       const std::uint32_t inColumn = inGroup % (together * rowParts);
-      sendParts(steps, data, pitch, bytes, peer, first + inColumn / rowParts, inColumn % rowParts, columnPart,
+      sendParts(steps, rows, peer, first + inColumn / rowParts, inColumn % rowParts, columnPart,
                 order.columnPartsTogether);
     }
     return true;
@@ -186,6 +202,11 @@ class RowGather {
   /// The rows of another rank, each after the other at a distance of scratch.columns elements.
   MSCCLPP_INLINE const T* rows(int rank) const {
     return reinterpret_cast<const T*>(args_.window.at(team().rank(), scratch().rowOffset(team().rank(), rank, 0)));
+  }
+  /// Scratch::scalesPerRow for each of these rows, one row after the other.
+  MSCCLPP_INLINE const float* scales(int rank) const {
+    return reinterpret_cast<const float*>(
+        args_.window.at(team().rank(), scratch().scalesOffset(team().rank(), rank, 0)));
   }
 
   // ---- 3. ----
@@ -236,21 +257,31 @@ class RowGather {
 
   /// Sends and announces a row of parts, in up to `columnParts` columns of parts.
   template <class Steps>
-  MSCCLPP_INLINE void sendParts(const Steps& steps, const void* data, std::size_t pitch, std::size_t bytes, int peer,
-                                std::size_t block, std::uint32_t rowPart, std::uint32_t columnPart,
-                                std::uint32_t columnParts) {
+  MSCCLPP_INLINE void sendParts(const Steps& steps, const SentRows& rows, int peer, std::size_t block,
+                                std::uint32_t rowPart, std::uint32_t columnPart, std::uint32_t columnParts) {
     const TraceSpan span(trace_, TraceId::Push, block);
     const Range inBlock = steppedPart(rowsOf(team().rank()).size(), perBlock(), block);
     const Range inPart = steppedPart(inBlock.size(), static_cast<std::size_t>(scratch().rowsPerPart), rowPart);
     const std::size_t partBytes = scratch().columnsPerPart * sizeof(T), begin = columnPart * partBytes;
-    const std::size_t end = begin + columnParts * partBytes < bytes ? begin + columnParts * partBytes : bytes;
+    const std::size_t end = begin + columnParts * partBytes < rows.bytes ? begin + columnParts * partBytes : rows.bytes;
     const std::size_t row = inBlock.begin + inPart.begin;
+    if constexpr (Scratch::scalesPerRow > 0) {
+      if (begin == 0) sendScales(rows.scales, peer, {row, row + inPart.size()});
+    }
     if (inPart.size() > 0 && begin < end) {
       steps.copyRows(args_.window.at(peer, scratch().rowOffset(peer, team().rank(), row)) + begin,
-                     static_cast<const std::byte*>(data) + row * pitch + begin, inPart.size(), end - begin);
+                     static_cast<const std::byte*>(rows.data) + row * rows.pitch + begin, inPart.size(), end - begin);
     }
     const auto all = static_cast<std::uint32_t>(scratch().columnParts());
     steps.partsSent(peer, block, rowPart, columnPart, columnPart + columnParts < all ? columnPart + columnParts : all);
+  }
+  MSCCLPP_INLINE void sendScales(const float* scales, int peer, Range rows) const {
+    constexpr auto perRow = static_cast<std::size_t>(Scratch::scalesPerRow);
+    auto* const to =
+        reinterpret_cast<float*>(args_.window.at(peer, scratch().scalesOffset(peer, team().rank(), rows.begin)));
+    const auto lane = static_cast<std::size_t>(warp_.rank()), lanes = static_cast<std::size_t>(warp_.size());
+    MSCCLPP_NO_UNROLL
+    for (std::size_t i = lane; i < rows.size() * perRow; i += lanes) to[i] = scales[rows.begin * perRow + i];
   }
   MSCCLPP_INLINE std::uint64_t* word(int rank, std::size_t offset) const {
     return reinterpret_cast<std::uint64_t*>(args_.window.at(rank, offset));

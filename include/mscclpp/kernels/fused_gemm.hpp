@@ -56,11 +56,12 @@ struct FusedGemmCall {
   /// with a quantisation `normalised` is null too. All ranks pass the same quantisation, and the same scale if there is
   /// one. Its input, rows, hidden, type and stream are those of this call, and are not read.
   const RmsNormCall* norm = nullptr;
-  /// Of a layer of fp8: element (r, c) of this rank's product is multiplied by inputScales[r] * weightScales[c] before
-  /// it is rounded to bfloat16 and summed over the ranks. AllGather: inputScales are those of the rows of all ranks,
-  /// which the caller has gathered. Where a tensor has one scale, all elements of the array are that one.
-  const float* inputScales = nullptr;   ///< `rows` of them; null in a layer of bfloat16
-  const float* weightScales = nullptr;  ///< `width` of them; null in a layer of bfloat16
+  /// Of a layer of fp8: an element of this rank's product is multiplied by the scale of its row of input times that of
+  /// its row of weights, before it is rounded to bfloat16 and summed over the ranks. AllGather: the scales of this
+  /// rank's slice of the rows, which are gathered with it. Where a tensor has one scale, all elements of the array are
+  /// that one.
+  const float* inputScales = nullptr;   ///< one for each row of `input`; null in a layer of bfloat16
+  const float* weightScales = nullptr;  ///< one for each row of `weight`; null in a layer of bfloat16
 };
 
 /// How a call is computed on GPUs.

@@ -74,18 +74,19 @@ Operands operandsOf(const char* op, GemmCollective collective, const GivenOperan
   const auto ranks = static_cast<std::int64_t>(named->ranks()), width = shapeOf(weight)[0];
   std::vector<std::int64_t> shape(inputShape.begin(), inputShape.end());
   shape.back() = 1;
-  if (collective == GemmCollective::AllGather) shape[0] *= ranks;
   std::int64_t rows = 1;
   for (const std::int64_t extent : shape) rows *= extent;
   std::optional<Tensor> inputScales, weightScales;
   if (type == DataType::FLOAT8_E4M3FN) {
-    inputScales = toScales(
-        op, "input_scales", *given.inputScales, input, {{rows}, {rows, 1}, shape},
-        collective == GemmCollective::AllGather ? "the inputs of all ranks, as all_gather gives them" : "input");
+    inputScales = toScales(op, "input_scales", *given.inputScales, input, {{rows}, {rows, 1}, shape}, "input");
     weightScales =
         toScales(op, "weight_scales", *given.weightScales, input, {{width}, {width, 1}, {1, width}}, "weight");
   }
   shape.back() = width;
+  if (collective == GemmCollective::AllGather) {
+    shape[0] *= ranks;
+    rows *= ranks;
+  }
   if (collective == GemmCollective::ReduceScatter) {
     if (shape[0] % ranks != 0) throwIndivisible(op, input, *named);
     shape[0] /= ranks;

@@ -11,7 +11,7 @@ namespace mscclpp::python::ops {
 // input: (..., depth), with at least two dimensions; weight: (width, depth), as torch.nn.Linear has it. A product is
 // input * transpose of weight, of bfloat16. Both are bfloat16, without scales, or float8_e4m3fn: then element (r, c) of
 // a product is multiplied by inputScales[r] * weightScales[c]. These are of float32: inputScales (rows,), (rows, 1) or
-// (..., 1), in allGatherGemm() for the rows of all ranks; weightScales (width,), (width, 1) or (1, width).
+// (..., 1); weightScales (width,), (width, 1) or (1, width).
 
 /// The sum of the products over the ranks: (..., width).
 Tensor gemmAllReduce(const Tensor& input, const Tensor& weight, const std::string& group,

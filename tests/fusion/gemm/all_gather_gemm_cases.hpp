@@ -55,19 +55,19 @@ struct AllGatherGemmBody {
       const GemmOperands<Operand, PairOp> operands{
           {reinterpret_cast<const Operand*>(inputs.at(rank)) + index * slice * pitch, own, call.depth, pitch},
           {reinterpret_cast<const Operand*>(weights.at(rank)), call.width, call.depth, pitch},
-          makeOp(rank, index)};
+          makeOp(rank, index, C::Scratch::scalesPerRow > 0 ? own : call.rows)};
       const auto output =
           makeMatrix(reinterpret_cast<T*>(outputs.at(rank)) + index * call.rows * width, call.rows, width);
       C::run(grid, args, operands, output);  // after a failure it does nothing
       if (!barrier.sync(grid, stepWait)) return;
     }
   }
-  MSCCLPP_HOST_DEVICE PairOp makeOp(int rank, std::size_t index) const {
+  MSCCLPP_HOST_DEVICE PairOp makeOp(int rank, std::size_t index, std::size_t scaledRows) const {
     if constexpr (std::is_same_v<Operand, T>) {
       return {};
     } else {
       return {reinterpret_cast<const float*>(inputScales.at(rank)) + index * call.rows,
-              reinterpret_cast<const float*>(weightScales.at(rank)), call.rows, call.width};
+              reinterpret_cast<const float*>(weightScales.at(rank)), scaledRows, call.width};
     }
   }
 };
@@ -110,7 +110,10 @@ GatherOutcome runAllGatherGemm(int ranks, int blocks, const GatherCall& call, in
       const Range own = steppedPart(call.rows, slice, static_cast<std::size_t>(rank));
       inputs.write(rank, rows[i].data.data() + own.begin * pitch, own.size() * pitch * sizeof(Operand),
                    i * slice * pitch * sizeof(Operand));
-      inputScales.write(rank, rowScales[i], i * call.rows * sizeof(float));
+      // Of this rank's rows, or of all.
+      const Range scaled = config.gathersScales ? own : Range{0, call.rows};
+      inputScales.write(rank, rowScales[i].data() + scaled.begin, scaled.size() * sizeof(float),
+                        i * call.rows * sizeof(float));
     }
   }
   for (int rank = 0; rank < ranks; ++rank) {
@@ -207,14 +210,20 @@ TEST_CASE("all-gather and GEMM of one rank") {
 
 TEST_CASE("all-gather and GEMM of fp8, with scales") {
   using Scaled = ScalePairs<bf16>;
-  constexpr AllGatherGemmConfig small{.tile = ofFp8(smallTile), .senderWarps = 1, .rowsPerPart = 6, .groupBlocks = 2};
+  constexpr AllGatherGemmConfig small{
+      .tile = ofFp8(smallTile), .senderWarps = 1, .rowsPerPart = 6, .groupBlocks = 2, .gathersScales = true};
   checkAllGatherGemm<bf16, Scaled, small>(2, 2, {64, 64, 64, 0, 2});
   checkAllGatherGemm<bf16, Scaled, small>(3, 1, {37, 51, 45, 0, 3}, 1);
   checkAllGatherGemm<bf16, Scaled, small>(2, 1, {21, 40, 96, 16, 2});
   checkAllGatherGemm<bf16, ScalePairs<bf16, GateBySilu<bf16>>, small>(2, 1, {29, 38, 64, 0, 1});
-  constexpr AllGatherGemmConfig deep{.tile = ofFp8(depthTile), .senderWarps = 1};
+  checkAllGatherGemm<bf16, Scaled, small>(4, 1, {2, 40, 64, 0, 2});  // ranks without rows
+  constexpr AllGatherGemmConfig deep{.tile = ofFp8(depthTile), .senderWarps = 1, .gathersScales = true};
   checkAllGatherGemm<bf16, Scaled, deep>(2, 1, {23, 50, 350, 0, 1});
   if (Backend<32>::onGpu) checkAllGatherGemm<bf16, Scaled, deep>(2, 8, {700, 1100, 1040, 0, 2});
+}
+TEST_CASE("all-gather and GEMM of fp8, with scales of all rows on every rank") {
+  constexpr AllGatherGemmConfig config{.tile = ofFp8(smallTile), .senderWarps = 1, .rowsPerPart = 6, .groupBlocks = 2};
+  checkAllGatherGemm<bf16, ScalePairs<bf16>, config>(2, 2, {37, 51, 45, 0, 2});
 }
 
 // In one kernel, as a persistent one makes them.

@@ -15,15 +15,16 @@ namespace mscclpp {
 inline constexpr int gatherSharedBytes = 256;
 
 namespace detail {
-template <class Stock, int Ranks>
+template <class Stock, int Ranks, int scalesPerRow>
 struct WithGatheringMainloop {
   static_assert(sizeof(Stock) == 0,
                 "the kernel must be a cutlass::gemm::kernel::GemmUniversal with its default (persistent) tile "
                 "scheduler");
 };
-template <class Problem, class Mainloop, class Epilogue, int Ranks>
-struct WithGatheringMainloop<cutlass::gemm::kernel::GemmUniversal<Problem, Mainloop, Epilogue, void, void>, Ranks> {
-  using Type = cutlass::gemm::kernel::GemmUniversal<Problem, GatheringMainloop<Mainloop, Ranks>, Epilogue,
+template <class Problem, class Mainloop, class Epilogue, int Ranks, int scalesPerRow>
+struct WithGatheringMainloop<cutlass::gemm::kernel::GemmUniversal<Problem, Mainloop, Epilogue, void, void>, Ranks,
+                             scalesPerRow> {
+  using Type = cutlass::gemm::kernel::GemmUniversal<Problem, GatheringMainloop<Mainloop, Ranks, scalesPerRow>, Epilogue,
                                                     OrderedTiles<GatheredRowsFirst<Ranks>>>;
 };
 }  // namespace detail
@@ -39,12 +40,15 @@ struct WithGatheringMainloop<cutlass::gemm::kernel::GemmUniversal<Problem, Mainl
 /// a RowExchangeKernel. Ranks may have different numbers. Then as many blocks run as there may be, also for fewer
 /// tiles.
 ///
+/// scalesPerRow: floats that are sent with each row of A (arguments.mainloop.scales), for an epilogue such as that of a
+/// GatheredScaledProduct, which Mainloop::scalesOf(arguments.mainloop) tells where they are.
+///
 /// Launch it as GemmRowExchange. Order and errors are those of a RowGather. The sources of the idea are Flux (arXiv
 /// 2406.06858) and Triton-distributed (arXiv 2504.19442).
-template <class Stock, int Ranks>
-class AllGatherGemmKernel : public detail::WithGatheringMainloop<Stock, Ranks>::Type {
+template <class Stock, int Ranks, int scalesPerRow = 0>
+class AllGatherGemmKernel : public detail::WithGatheringMainloop<Stock, Ranks, scalesPerRow>::Type {
  public:
-  using Base = typename detail::WithGatheringMainloop<Stock, Ranks>::Type;
+  using Base = typename detail::WithGatheringMainloop<Stock, Ranks, scalesPerRow>::Type;
   using Mainloop = typename Base::CollectiveMainloop;
   using Scratch = typename Mainloop::Scratch;
   using typename Base::Arguments;

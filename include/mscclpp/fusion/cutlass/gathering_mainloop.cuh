@@ -10,8 +10,10 @@
 #include "mscclpp/basic/group.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/collective/matrix_gather.hpp"
+#include "mscclpp/collective/row_gather.hpp"
 #include "mscclpp/fusion/cutlass/row_arrivals.cuh"
 #include "mscclpp/fusion/cutlass/row_sender.cuh"
+#include "mscclpp/fusion/cutlass/scaled_product.cuh"
 
 namespace mscclpp {
 
@@ -19,11 +21,12 @@ namespace mscclpp {
 /// (MatrixGather). One of the two warps of its warp group that CUTLASS leaves idle watches for the columns of the rows
 /// of the block's tiles, and the loading warp loads by TMA what has arrived: a tile is multiplied while its rows
 /// arrive. The other warp sends this rank's rows, or blocks that compute nothing do. Ranks: the number of ranks, fixed.
-/// For the operands of Stock without auxiliary loads of its own.
-template <class Stock, int Ranks>
+/// scalesPerRow: floats that are sent with each row, for the epilogue. For the operands of Stock without auxiliary
+/// loads of its own.
+template <class Stock, int Ranks, int scalesPerRow>
 class GatheringMainloop : public Stock {
  public:
-  using Scratch = MatrixGather<typename Stock::ElementA>;
+  using Scratch = MatrixGather<typename Stock::ElementA, scalesPerRow>;
   using GatherArgs = CollectiveArgs<Ranks, Scratch>;
   static_assert(!cutlass::gemm::kernel::detail::HasAuxiliaryLoad_v<typename Stock::DispatchPolicy>,
                 "an auxiliary load would take the fourth warp, which sends");
@@ -38,15 +41,15 @@ class GatheringMainloop : public Stock {
   using Sender = detail::RowSender<Ranks, Scratch, partRows, partBytes>;
 
   /// ptr_A, dA: this rank's own rows, which are multiplied and sent from there; null: they are in the matrix of the
-  /// gather. Only slices of whole tiles can be elsewhere.
+  /// gather, and their scales in its array of scales. Only slices of whole tiles can be elsewhere.
   struct Arguments : Stock::Arguments {
-    GatherArgs gather{};  ///< count: the rows of the problem
+    GatherArgs gather{};            ///< count: the rows of the problem
+    const float* scales = nullptr;  ///< of own rows that are not in the matrix, if the gather has scales
   };
   struct Params : Stock::Params {
     typename Stock::Params own;  ///< of own rows that are not in the matrix
     int firstOwn, endOwn;        ///< rows of tiles of these; none: the same number
-    const std::byte* ownRows;    ///< wherever they are
-    std::size_t ownPitch;        ///< bytes
+    SentRows ownRows;            ///< wherever they are
     std::uint32_t columnTiles;
     GatherArgs gather;
 
@@ -72,12 +75,13 @@ class GatheringMainloop : public Stock {
     params.columnTiles = static_cast<std::uint32_t>(ceilDivide(int{cute::get<1>(problem)}, tileColumns));
     const int rank = gather.team.rank();
     if (arguments.ptr_A == nullptr) {
-      params.ownRows = gather.window.at(rank, gather.scratch.rowOffset(0, rank, 0));
-      params.ownPitch = gather.scratch.rowBytes();
+      params.ownRows = {gather.window.at(rank, gather.scratch.rowOffset(rank, rank, 0)), gather.scratch.rowBytes(),
+                        gather.scratch.rowBytes(), scalesInWindow(gather, rank)};
       return params;
     }
-    params.ownRows = reinterpret_cast<const std::byte*>(arguments.ptr_A);
-    params.ownPitch = static_cast<std::size_t>(cute::get<0>(arguments.dA)) * sizeof(typename Stock::ElementA);
+    params.ownRows = {arguments.ptr_A,
+                      static_cast<std::size_t>(cute::get<0>(arguments.dA)) * sizeof(typename Stock::ElementA),
+                      gather.scratch.rowBytes(), arguments.scales};
     params.own = Stock::to_underlying_arguments(ownProblem(problem, gather), arguments, workspace);
     const int perSlice = static_cast<int>(gather.scratch.slice / tileRows);
     params.firstOwn = rank * perSlice;
@@ -97,7 +101,16 @@ class GatheringMainloop : public Stock {
            gather.scratch.accepts(ceilDivide(rows, std::size_t{Ranks})) &&
            Stock::can_implement(problem, withMatrix(arguments)) &&
            (arguments.ptr_A == nullptr ||
-            (gather.scratch.slice % tileRows == 0 && Stock::can_implement(ownProblem(problem, gather), arguments)));
+            (gather.scratch.slice % tileRows == 0 && (arguments.scales != nullptr) == (scalesPerRow > 0) &&
+             Stock::can_implement(ownProblem(problem, gather), arguments)));
+  }
+  /// Where an epilogue finds the scales of the rows of a tile that has been multiplied.
+  static GatheredScales scalesOf(const Arguments& arguments) {
+    const GatherArgs& gather = arguments.gather;
+    const float* const all = scalesInWindow(gather, 0);
+    if (arguments.ptr_A == nullptr) return {all};
+    const Range own = steppedPart(gather.count, gather.scratch.slice, static_cast<std::size_t>(gather.team.rank()));
+    return {all, arguments.scales, static_cast<int>(own.begin), static_cast<int>(own.end)};
   }
 
   /// As the main loop's of CUTLASS, by the loading warp.
@@ -145,7 +158,7 @@ class GatheringMainloop : public Stock {
   CUTLASS_DEVICE static Sender senderOf(const Params& params, std::uint64_t epoch, std::uint32_t computingBlocks) {
     const std::uint32_t together = computingBlocks / params.columnTiles, most = params.gather.scratch.slice / tileRows;
     const std::uint32_t rows = together < most ? together : most;
-    return {params.gather, params.ownRows, params.ownPitch, epoch, rows > 0 ? rows : 1};
+    return {params.gather, params.ownRows, epoch, rows > 0 ? rows : 1};
   }
 
   /// A warp that sends beside a block's computation calls endSending() after it; the consumers call awaitSender()
@@ -180,6 +193,11 @@ class GatheringMainloop : public Stock {
   /// The consumers, and the warp that sends.
   CUTLASS_DEVICE static int barrierThreads() { return gpu::Grid{}.block().size() - 3 * gpu::WarpTile<>::width; }
 
+  /// From a rank's rows on, in this rank's window.
+  static const float* scalesInWindow(const GatherArgs& gather, int from) {
+    const int rank = gather.team.rank();
+    return reinterpret_cast<const float*>(gather.window.at(rank, gather.scratch.scalesOffset(rank, from, 0)));
+  }
   /// Of this rank.
   static std::size_t rowsOf(const GatherArgs& gather) {
     return steppedPart(gather.count, gather.scratch.slice, static_cast<std::size_t>(gather.team.rank())).size();

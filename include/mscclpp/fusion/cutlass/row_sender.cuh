@@ -36,14 +36,13 @@ class SendingWarps : public gpu::WarpGrid {
   int warp_;
 };
 
-/// A rank's rows, and who is to get them. Scratch: a MatrixGather; partBytes: of a row in a part.
+/// A rank's rows, and who is to get them: all columns of them. Scratch: a MatrixGather; partBytes: of a row in a part.
 template <int Ranks, class Scratch, int partRows, int partBytes>
 struct RowSender {
   using Args = CollectiveArgs<Ranks, Scratch>;
 
   const Args& args;
-  const std::byte* rows;
-  std::size_t pitch;  ///< bytes
+  SentRows rows;
   std::uint64_t epoch;
   std::uint32_t rowsTogether;  ///< rows of tiles that are computed at the same time
 
@@ -59,7 +58,7 @@ struct RowSender {
     RowGather gather(warps, args, epoch, wait, trace);
     const RowSendOrder order{rowsTogether,
                              static_cast<std::uint32_t>(ceilDivide(parts, std::size_t{warps.size()} * pieces))};
-    if (gather.send(rows, pitch, scratch.rowBytes(), order) && warps.warp().rank() == 0) count(warps.size());
+    if (gather.send(rows, order) && warps.warp().rank() == 0) count(warps.size());
     gather.leave();
   }
 
@@ -96,8 +95,8 @@ struct RowSender {
     } else {
       std::uint32_t phase = 0;
       const BulkSteps<PiecePublisher<Announced>> steps{
-          args.scratch, pitch, shared.parts[grid.warpIndex()], shared.loaded[grid.warpIndex()], announcer, phase};
-      hasSent = gather.sendBy(steps, rows, pitch, args.scratch.rowBytes(), {rowsTogether, 1});
+          args.scratch, rows.pitch, shared.parts[grid.warpIndex()], shared.loaded[grid.warpIndex()], announcer, phase};
+      hasSent = gather.sendBy(steps, rows, {rowsTogether, 1});
       announcer.end();
     }
     if (!grid.block().syncAny(!hasSent) && grid.block().rank() == 0) count(static_cast<std::uint32_t>(blockCount));

@@ -22,6 +22,8 @@ struct AllGatherGemmConfig {
   int rowsPerPart = 8;  ///< rows that a warp sends together
   int groupBlocks = 8;  ///< blocks of rows whose tiles are computed together (GroupedTiles)
   int ranks = 0;        ///< > 0: fixed at compile time; 0: known at run time
+  /// Whether the pair operation is a ScalePairs, whose inputScales, of this rank's rows, are sent with the rows.
+  bool gathersScales = false;
 };
 
 /// Every rank has rows [r * s, (r + 1) * s) of args.count rows of input, with s = sliceRows(rows, ranks); the last
@@ -41,7 +43,7 @@ struct AllGatherGemmConfig {
 /// fails leaves its record there too; the outputs are then meaningless. The same bits in every run.
 template <class T, AllGatherGemmConfig config, class Operand = T>
 struct AllGatherGemm {
-  using Scratch = GatherScratch<Operand>;
+  using Scratch = GatherScratch<Operand, config.gathersScales ? 1 : 0>;
   using Args = CollectiveArgs<config.ranks, Scratch>;
   static constexpr int maxBlockThreads = (config.tile.warps() + config.senderWarps) * 32;
 
@@ -90,7 +92,10 @@ struct AllGatherGemm {
     }
     const auto senders = grid.warps(config.tile.warps(), config.senderWarps, BarrierIds{1 + BarrierIds::count});
     auto gather = makeRowGather(senders, args, wait, trace);
-    gather.send(operands.input.data, operands.input.pitch * sizeof(Operand), operands.input.columns * sizeof(Operand));
+    SentRows rows{operands.input.data, operands.input.pitch * sizeof(Operand),
+                  operands.input.columns * sizeof(Operand)};
+    if constexpr (config.gathersScales) rows.scales = operands.op.inputScales;
+    gather.send(rows);
     const bool succeeded = gather.leave();
     grid.block().sync();
     return succeeded;
@@ -115,14 +120,15 @@ struct AllGatherGemm {
       const std::size_t row = place.block * static_cast<std::size_t>(config.tile.rows);
       const std::size_t column = at.part * static_cast<std::size_t>(config.tile.columns);
       const Range rows = gather.rowsOf(place.rank);
+      const bool isOwn = place.rank == args.team.rank();
       Matrix<const Operand> input = operands.input;
-      if (place.rank != args.team.rank()) {
-        input = {gather.rows(place.rank), rows.size(), operands.input.columns, args.scratch.columns};
-      }
+      if (!isOwn) input = {gather.rows(place.rank), rows.size(), operands.input.columns, args.scratch.columns};
+      PairOp op = operands.op;
+      if constexpr (config.gathersScales) op = op.ofRows(isOwn ? op.inputScales : gather.scales(place.rank), rows);
       // After a failure the warps go on with meaningless data: others of the block may not know of it.
       gather.await(place);
       tile.multiply(input, row, operands.weight, column);
-      tile.forEachPack(rows.begin + row, column, operands.weight.rows, operands.op,
+      tile.forEachPack(rows.begin + row, column, operands.weight.rows, op,
                        [&](std::size_t r, std::size_t c, const Pack<T>& pack) {
                          const std::size_t to = column / 2 * PairOp::outputs + c;
                          if (row + r >= rows.size() || to >= output.columns) return;

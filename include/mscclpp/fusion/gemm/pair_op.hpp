@@ -6,6 +6,7 @@
 #endif
 
 #include "mscclpp/basic/element.hpp"
+#include "mscclpp/basic/partition.hpp"
 #include "mscclpp/basic/vector.hpp"
 #include "mscclpp/config.hpp"
 
@@ -33,14 +34,20 @@ template <class T, class Then = KeepPairs<T>>
 struct ScalePairs {
   static constexpr int outputs = Then::outputs;
 
-  const float* inputScales;   ///< of the rows of the product; of an all-gather those of all ranks
+  const float* inputScales;   ///< of `rows` rows of the product, from firstRow on
   const float* weightScales;  ///< of its columns
   std::size_t rows;
   std::size_t columns;
+  std::size_t firstRow = 0;
   [[no_unique_address]] Then then{};
 
+  /// The same for other rows of the product, with their scales.
+  MSCCLPP_INLINE ScalePairs ofRows(const float* scales, Range range) const {
+    return {scales, weightScales, range.size(), columns, range.begin, then};
+  }
+
   MSCCLPP_INLINE Vector<T, outputs> operator()(std::size_t row, std::size_t column, float first, float second) const {
-    const float scale = row < rows ? inputScales[row] : 0.0f;
+    const float scale = row - firstRow < rows ? inputScales[row - firstRow] : 0.0f;
     return then(row, column, first * (scale * weightScales[column]),
                 column + 1 < columns ? second * (scale * weightScales[column + 1]) : 0.0f);
   }
