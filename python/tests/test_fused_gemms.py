@@ -306,7 +306,7 @@ def check_compiled(comm, group):
     def layer(x, up, down, dtype):
         if dtype == FP8:
             (x, of_x), (up, of_up), (down, of_down) = quantised(x), quantised(up), quantised(down)
-            inner = ops.all_gather_gemm(x, up, group, ops.all_gather(of_x, group), of_up.t())
+            inner = ops.all_gather_gemm(x, up, group, of_x, of_up.t())
             inner, of_inner = quantised(torch.nn.functional.silu(inner))
             part = ops.gemm_reduce_scatter(inner, down, group, of_inner, of_down)
             return part + ops.gemm_all_reduce(x, x, group, of_x, of_x).sum()
