@@ -74,12 +74,13 @@ RmsNormCall normOf(const FusedGemmCall& call, const GemmLayer& layer, int rank, 
 void requireSameLayer(const GemmLayer& layer, int rank, const GemmLayer& ofRank0) {
   const bool gathers = layer.collective == GemmCollective::AllGather;
   if (layer.collective == ofRank0.collective && layer.maxRows == ofRank0.maxRows && layer.hasNorm == ofRank0.hasNorm &&
-      layer.operands == ofRank0.operands && (gathers ? layer.depth == ofRank0.depth : layer.width == ofRank0.width)) {
+      layer.operands == ofRank0.operands && layer.fastAccumulation == ofRank0.fastAccumulation &&
+      (gathers ? layer.depth == ofRank0.depth : layer.width == ofRank0.width)) {
     return;
   }
   throw Error("rank " + std::to_string(rank) +
                   " makes a FusedGemm for another layer than rank 0: pass the same collective, maxRows, hasNorm, "
-                  "operands and " +
+                  "operands, fastAccumulation and " +
                   (gathers ? "depth" : "width") + " on all ranks",
               ErrorCode::InvalidUsage);
 }
@@ -95,6 +96,11 @@ std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmL
     throw Error(std::string("a FusedGemm of operands of ") + nameOf(layer.operands) +
                     ": pass BFLOAT16 or FLOAT8_E4M3FN as GemmLayer::operands",
                 ErrorCode::InvalidUsage);
+  }
+  if (layer.fastAccumulation && layer.operands == DataType::BFLOAT16) {
+    throw Error(
+        "a FusedGemm of bfloat16 with fastAccumulation, which is for fp8: leave GemmLayer::fastAccumulation false",
+        ErrorCode::InvalidUsage);
   }
   if (layer.hasNorm && layer.collective == GemmCollective::AllGather) {
     throw Error(

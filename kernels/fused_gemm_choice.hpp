@@ -111,7 +111,7 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   constexpr double lastSums = 15, lastSumRows = 512, mostLastSums = 22.5;
   double tiles = std::numeric_limits<double>::infinity();
   if (place.cutlassBlocks > 0) {
-    tiles = planCutlassGemm(place, layer, rows).time;
+    tiles = planCutlassGemm(place, layer, rows).time * (layer.fastAccumulation ? fastCutlass : 1);
     // Among more than two ranks all-gathers by this kernel have been measured with an earlier version, whose tiles
     // waited where the link took long.
     constexpr double waitingTiles = 1.25, waitingStart = 15;
@@ -122,12 +122,14 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   const double copies = multipliesInPlace(layer) ? 0 : 2 * bytes.weights / rates.cublas.bytes;
   // cuBLAS loses more of its speed with some of the rows, where these are of fp8. Their scales are gathered by one more
   // collective, or copy; kernels send them with the rows.
-  constexpr double overlappedFp8 = 1.085, serialScales = 4, overlappedScales = 3;
+  constexpr double overlappedFp8 = 1.12, overlappedFastFp8 = 1.05, serialScales = 4, overlappedScales = 3;
   const bool gathersScales = gathers && ranks > 1 && layer.operands != DataType::BFLOAT16;
   double overlapped = std::numeric_limits<double>::infinity();
   if (gathers && ranks > 1 && layer.width >= leastOverlappedWidth) {
     overlapped = planOverlappedGather(place, layer, rows).time;
-    if (gathersScales) overlapped = overlapped * overlappedFp8 + overlappedScales;
+    if (gathersScales) {
+      overlapped = overlapped * (layer.fastAccumulation ? overlappedFastFp8 : overlappedFp8) + overlappedScales;
+    }
   }
   // A norm begins when all tiles of a row have been counted, and lasts as long as a warp needs for a row.
   const double norm = layer.hasNorm ? fusedNorm : 0, serialNorm = layer.hasNorm ? collectiveNorm : 0;

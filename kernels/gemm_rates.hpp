@@ -53,11 +53,17 @@ inline std::size_t gemmRatesOf(std::string_view gpuName) {
   return 0;
 }
 
+/// With GemmLayer::fastAccumulation: the speed of cuBLAS, and what a call in kernels of CUTLASS takes, of those without.
+/// Plans are those of calls without: by estimates for shorter tiles, calls that the link bounds would lose the blocks
+/// that send for them.
+inline constexpr double fastCublas = 1.07, fastCutlass = 0.92;
+
 /// The rates for the operands of a layer.
 inline GemmRates ratesFor(GemmRates rates, const GemmLayer& layer) {
   if (layer.operands == DataType::BFLOAT16) return rates;
   rates.own.teraflops *= rates.ownFp8;
   rates.cublas = rates.cublasFp8;
+  if (layer.fastAccumulation) rates.cublas.teraflops *= fastCublas;
   return rates;
 }
 

@@ -48,7 +48,7 @@ struct Options {
   int split = 0;
   std::vector<int> rows{1, 16, 64, 256, 2048, 8192};
   std::string model, layer;
-  bool fp8 = false, nccl = false;
+  bool fp8 = false, fast = false, nccl = false;
   std::string ncclLibrary, cublasLibrary;
   bool json = false;
   perf::TimingOptions timing{5, 10, 7};
@@ -67,11 +67,13 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   commandLine.add("--repeats", options.timing.repeats, "number of measurements; their median is reported")
       .range(1, 10'000);
   commandLine.addFlag("--fp8", options.fp8, "operands of fp8 (e4m3) with scales of rows, instead of bf16");
+  commandLine.addFlag("--fast", options.fast, "sums of fp8 with fewer bits: GemmLayer::fastAccumulation");
   commandLine.addFlag("--nccl", options.nccl, "also measure cuBLAS with NCCL's collective");
   commandLine.add("--nccl-library", options.ncclLibrary, "path of NCCL; default: libnccl.so.2 as the loader finds it");
   commandLine.add("--cublas-library", options.cublasLibrary, "path of cuBLAS; default: as the loader finds it");
   commandLine.addFlag("--json", options.json, "print one line of JSON per measurement instead of the table");
   if (const auto exitCode = commandLine.parse(argc, argv)) return exitCode;
+  if (options.fast && !options.fp8) return commandLine.reject("--fast", "is for --fp8");
   const auto isModel = [&](const Model& model) { return options.model == model.name; };
   if (!options.model.empty() && std::none_of(std::begin(models), std::end(models), isModel)) {
     return commandLine.reject("--model", "is none of those that are measured");
@@ -113,7 +115,7 @@ class Bench {
         communicator_(std::make_shared<Communicator>(bootstrap_)),
         collectives_(std::make_shared<Collectives>(communicator_, DeviceType::GPU)),
         operands_(options.fp8 ? DataType::FLOAT8_E4M3FN : DataType::BFLOAT16),
-        cublas_(options.cublasLibrary, operands_) {
+        cublas_(options.cublasLibrary, operands_, options.fast) {
     if (options.nccl) nccl_ = std::make_unique<perf::Nccl>(options.ncclLibrary, *bootstrap_);
     auto own = std::make_shared<TcpBootstrap>(0, 1);
     own->initialize(TcpBootstrap::createUniqueId());
@@ -123,8 +125,12 @@ class Bench {
   void run() {
     if (rank() == 0 && !options_.json) {
       fmt::print("# {} GPUs, {}; {}; {}{} calls in a graph, median of {}, maximum over the ranks; us per call\n",
-                 ranks(), options_.fp8 ? "fp8 with scales" : "bf16", backend_->description(),
-                 nccl_ ? "NCCL " + nccl_->version() + "; " : "", options_.timing.calls, options_.timing.repeats);
+                 ranks(),
+                 options_.fast  ? "fp8 with scales, fast accumulation"
+                 : options_.fp8 ? "fp8 with scales"
+                                : "bf16",
+                 backend_->description(), nccl_ ? "NCCL " + nccl_->version() + "; " : "", options_.timing.calls,
+                 options_.timing.repeats);
       fmt::print("# {:<32} {:>6} {:>6} {:>6} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9} {:>7} {:>8} {:>5}\n",
                  "layer", "rows", "width", "depth", "cuBLAS", "own GEMM", "fused", "CUTLASS", "serial", "overlap",
                  "NCCL", "chosen", "form", "speedup", "right");
@@ -163,6 +169,7 @@ class Bench {
     const auto output = backend_->allocate(maxRows * layer.width * elementBytes);
     GemmLayer sizes{layer.collective, maxRows, layer.width, layer.depth};
     sizes.operands = operands_;
+    sizes.fastAccumulation = options_.fast;
     GemmLayer withoutCommunication = sizes;
     withoutCommunication.collective = GemmCollective::AllGather;
     const auto make = [&](GemmForm form) { return kernels::gpu::makeFusedGemm(*communicator_, sizes, nullptr, form); };

@@ -224,6 +224,9 @@ class CutlassGemm : public GemmKernel {
     arguments.problem_shape = {detail::sizeOf(call.rows), detail::sizeOf(width), detail::sizeOf(depth), 1};
     arguments.mainloop.ptr_B = static_cast<const Operand*>(weight.data());
     arguments.mainloop.dB = {static_cast<std::int64_t>(depth), cute::Int<1>{}, 0};
+    // Of instructions of fp8, whose sum is then added in fp32: in multiples of those of a step.
+    constexpr std::uint32_t allInstructions = 1u << 30;
+    if (layer_.fastAccumulation) arguments.mainloop.mma_promotion_interval = allInstructions;
     const auto* const ofRows = static_cast<const float*>(rowScales.data());
     const auto* const ofColumns = static_cast<const float*>(columnScales.data());
     arguments.hw_info.sm_count = launch.blocks;

@@ -24,12 +24,13 @@ constexpr int notTransposed = 0;
 constexpr int computeFp32 = 68;
 constexpr int defaultAlgorithm = -1;
 // Of cuBLASLt's. Attributes of a multiplication's descriptor:
-constexpr int transposeA = 3;       // CUBLASLT_MATMUL_DESC_TRANSA
-constexpr int scalePointerA = 17;   // CUBLASLT_MATMUL_DESC_A_SCALE_POINTER
-constexpr int scalePointerB = 18;   // CUBLASLT_MATMUL_DESC_B_SCALE_POINTER
-constexpr int scaleModeA = 31;      // CUBLASLT_MATMUL_DESC_A_SCALE_MODE
-constexpr int scaleModeB = 32;      // CUBLASLT_MATMUL_DESC_B_SCALE_MODE
-constexpr int outerVectorMode = 3;  // CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F
+constexpr int transposeA = 3;                  // CUBLASLT_MATMUL_DESC_TRANSA
+constexpr int scalePointerA = 17;              // CUBLASLT_MATMUL_DESC_A_SCALE_POINTER
+constexpr int scalePointerB = 18;              // CUBLASLT_MATMUL_DESC_B_SCALE_POINTER
+constexpr int fastAccumulationAttribute = 25;  // CUBLASLT_MATMUL_DESC_FAST_ACCUM
+constexpr int scaleModeA = 31;                 // CUBLASLT_MATMUL_DESC_A_SCALE_MODE
+constexpr int scaleModeB = 32;                 // CUBLASLT_MATMUL_DESC_B_SCALE_MODE
+constexpr int outerVectorMode = 3;             // CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F
 // Attributes of a search's preferences:
 constexpr int maxWorkspaceBytes = 1;             // CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES
 constexpr int leastAlignments[] = {5, 6, 7, 8};  // CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, and of B, C and D
@@ -189,15 +190,15 @@ class Cublas::Bf16 {
 
 class Cublas::Fp8 {
  public:
-  explicit Fp8(const std::string& path)
+  Fp8(const std::string& path, bool fastAccumulation)
       : lt_(path), handle_(make("cublasLtCreate", lt_.create, lt_.destroy)), workspace_(allocateWorkspace()) {
     preference_ = make("cublasLtMatmulPreferenceCreate", lt_.createPreference, lt_.destroyPreference);
     prefer(maxWorkspaceBytes, std::uint64_t{workspaceBytes});
     for (const int attribute : leastAlignments) prefer(attribute, fp8Alignment);
-    // Fast accumulation, an attribute too, stays off: with it, sums of products lose bits that fp32 has.
     descriptor_ =
         make("cublasLtMatmulDescCreate", lt_.createDescriptor, lt_.destroyDescriptor, computeFp32, CUDA_R_32F);
     describe(transposeA, std::int32_t{transposed});
+    describe(fastAccumulationAttribute, std::int8_t{fastAccumulation});
     // cuBLASLt before CUDA 12.9 does not have the mode.
     describe(scaleModeA, std::int32_t{outerVectorMode}, ErrorCode::InvalidUsage);
     describe(scaleModeB, std::int32_t{outerVectorMode}, ErrorCode::InvalidUsage);
@@ -275,11 +276,11 @@ class Cublas::Fp8 {
   std::map<GemmSize, Plan> plans_;                 ///< of the sizes that calls have had
 };
 
-Cublas::Cublas(const std::string& library, DataType operands) : operands_(operands) {
+Cublas::Cublas(const std::string& library, DataType operands, bool fastAccumulation) : operands_(operands) {
   if (operands == DataType::BFLOAT16) {
     bf16_ = std::make_shared<Bf16>(library);
   } else if (operands == DataType::FLOAT8_E4M3FN) {
-    fp8_ = std::make_shared<Fp8>(library);
+    fp8_ = std::make_shared<Fp8>(library, fastAccumulation);
   } else {
     throw Error(std::string("GEMMs of cuBLAS: data type ") + nameOf(operands) + " is not supported",
                 ErrorCode::InvalidUsage);

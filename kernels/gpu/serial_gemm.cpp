@@ -14,7 +14,7 @@ std::unique_ptr<SerialGemm> SerialGemm::make(std::shared_ptr<Collectives> collec
                                              int ranks) {
   std::shared_ptr<const Cublas> cublas;
   try {
-    cublas = std::make_shared<const Cublas>("", layer.operands);
+    cublas = std::make_shared<const Cublas>("", layer.operands, layer.fastAccumulation);
     // Later, one rank alone would find out.
     for (const std::size_t rows : {std::size_t{1}, std::size_t{128}, layer.maxRows}) {
       cublas->prepare(std::min(rows, layer.maxRows), layer.width, layer.depth);

@@ -21,7 +21,8 @@ class ArrayGemms:
 
     On all ranks, input and weight are of bfloat16, without scales, or of float8_e4m3fn, with one float32 for each row:
     input_scales (rows,), (rows, 1) or (..., 1), weight_scales (width,), (width, 1) or (1, width). Elements of a product
-    are multiplied by the scales of their row of the input and of the weight. The result is of bfloat16.
+    are multiplied by the scales of their row of the input and of the weight. The result is of bfloat16. use_fast_accum:
+    as of torch._scaled_mm, on all ranks: faster, with fewer bits of sums (GemmLayer::fastAccumulation).
 
     On GPUs a call is enqueued on `stream`: one kernel, which uses the whole GPU, or a GEMM of cuBLAS and a collective
     where a model estimates that to be faster. Calls of a group do not overlap in time: use one stream. Calls raise
@@ -34,27 +35,33 @@ class ArrayGemms:
         raise NotImplementedError
 
     def gemm_all_reduce(self, input: Any, weight: Any, out: Any = None, stream: Any = None,
-                        input_scales: Any = None, weight_scales: Any = None) -> Any:  # fmt: skip
+                        input_scales: Any = None, weight_scales: Any = None,
+                        use_fast_accum: bool = False) -> Any:  # fmt: skip
         """The sum of the products over the ranks, the same bits on all of them: (..., width)."""
-        return self._multiply(GemmCollective.all_reduce, input, weight, out, stream, input_scales, weight_scales)
+        return self._multiply(GemmCollective.all_reduce, input, weight, out, stream, input_scales, weight_scales,
+                              use_fast_accum)  # fmt: skip
 
     def gemm_reduce_scatter(self, input: Any, weight: Any, out: Any = None, stream: Any = None,
-                            input_scales: Any = None, weight_scales: Any = None) -> Any:  # fmt: skip
+                            input_scales: Any = None, weight_scales: Any = None,
+                            use_fast_accum: bool = False) -> Any:  # fmt: skip
         """Of that sum, rank r gets part r of the first dimension: (ranks * d, ..., depth) gives (d, ..., width)."""
-        return self._multiply(GemmCollective.reduce_scatter, input, weight, out, stream, input_scales, weight_scales)
+        return self._multiply(GemmCollective.reduce_scatter, input, weight, out, stream, input_scales, weight_scales,
+                              use_fast_accum)  # fmt: skip
 
     def all_gather_gemm(self, input: Any, weight: Any, out: Any = None, stream: Any = None,
-                        input_scales: Any = None, weight_scales: Any = None) -> Any:  # fmt: skip
+                        input_scales: Any = None, weight_scales: Any = None,
+                        use_fast_accum: bool = False) -> Any:  # fmt: skip
         """The product of the inputs of all ranks: (d, ..., depth) gives (ranks * d, ..., width)."""
-        return self._multiply(GemmCollective.all_gather, input, weight, out, stream, input_scales, weight_scales)
+        return self._multiply(GemmCollective.all_gather, input, weight, out, stream, input_scales, weight_scales,
+                              use_fast_accum)  # fmt: skip
 
     def _multiply(self, collective: GemmCollective, input: Any, weight: Any, out: Any, stream: Any,
-                  *scales: Any) -> Any:  # fmt: skip
+                  input_scales: Any, weight_scales: Any, use_fast_accum: bool) -> Any:  # fmt: skip
         source, factor = view(input, "input"), view(weight, "weight")
         first, *others = self._shape(collective, source, factor)
         width, depth = factor.shape
         shape = (first, *others, width)
-        _require_operands(source, factor, scales)
+        _require_operands(source, factor, (input_scales, weight_scales), use_fast_accum)
         target = empty_like(source, shape, DataType.bfloat16) if out is None else view_output(out)
         if tuple(target.shape) != shape:
             raise InvalidUsage(f"out has shape {tuple(target.shape)}, but the result has shape {shape}")
@@ -68,12 +75,12 @@ class ArrayGemms:
         if source.dtype is not DataType.bfloat16:
             shapes = ((own_rows,), (own_rows, 1), (*source.shape[:-1], 1))
             addresses = (
-                _address_of("input_scales", scales[0], source, shapes, "input"),
-                _address_of("weight_scales", scales[1], source, ((width,), (width, 1), (1, width)), "weight"),
+                _address_of("input_scales", input_scales, source, shapes, "input"),
+                _address_of("weight_scales", weight_scales, source, ((width,), (width, 1), (1, width)), "weight"),
             )
         gemms = self.fused_gemms(source.device_type)
         gemms.run(collective, source.address, factor.address, target.address, rows, width, depth,
-                  stream_of(source, stream), source.dtype, *addresses)  # fmt: skip
+                  stream_of(source, stream), source.dtype, *addresses, use_fast_accum)  # fmt: skip
         return target.owner
 
     def _shape(self, collective: GemmCollective, source: Array, factor: Array) -> tuple[int, ...]:
@@ -96,7 +103,7 @@ class ArrayGemms:
         return (first, *others)
 
 
-def _require_operands(source: Array, factor: Array, scales: tuple[Any, ...]) -> None:
+def _require_operands(source: Array, factor: Array, scales: tuple[Any, ...], use_fast_accum: bool) -> None:
     """Whether types and devices of the operands fit, and scales are given where there have to be."""
     dtype = source.dtype
     if dtype not in (DataType.bfloat16, DataType.float8_e4m3fn):
@@ -106,6 +113,8 @@ def _require_operands(source: Array, factor: Array, scales: tuple[Any, ...]) -> 
     _require_device("weight", factor, source)
     if dtype is DataType.bfloat16 and any(each is not None for each in scales):
         raise InvalidUsage("operands of bfloat16 have no scales: leave input_scales and weight_scales out")
+    if dtype is DataType.bfloat16 and use_fast_accum:
+        raise InvalidUsage("operands of bfloat16 are summed up in fp32: leave use_fast_accum out")
     if dtype is not DataType.bfloat16 and any(each is None for each in scales):
         raise InvalidUsage(f"operands of {dtype.name} need scales: pass input_scales and weight_scales, of float32")
 

@@ -15,7 +15,7 @@ constexpr std::size_t fewestRows = 64;  // scratch for fewer is not worth anothe
 
 void runGemm(FusedGemms& self, GemmCollective collective, std::uintptr_t input, std::uintptr_t weight,
              std::uintptr_t output, std::size_t rows, std::size_t width, std::size_t depth, std::uintptr_t stream,
-             DataType operands, std::uintptr_t inputScales, std::uintptr_t weightScales) {
+             DataType operands, std::uintptr_t inputScales, std::uintptr_t weightScales, bool useFastAccum) {
   self.run(collective,
            {.input = toPointer(input),
             .weight = toPointer(weight),
@@ -26,16 +26,16 @@ void runGemm(FusedGemms& self, GemmCollective collective, std::uintptr_t input, 
             .depth = depth,
             .inputScales = static_cast<const float*>(toPointer(inputScales)),
             .weightScales = static_cast<const float*>(toPointer(weightScales))},
-           operands);
+           operands, useFastAccum);
 }
 
 }  // namespace
 
-void FusedGemms::run(GemmCollective collective, const FusedGemmCall& call, DataType operands) {
+void FusedGemms::run(GemmCollective collective, const FusedGemmCall& call, DataType operands, bool fastAccumulation) {
   if (call.rows == 0) return;
   const bool hasNorm = call.norm != nullptr;
   const std::size_t columns = collective == GemmCollective::AllGather ? call.depth : call.width;
-  auto& bySize = gemms_[{collective, operands, columns, hasNorm}];
+  auto& bySize = gemms_[{collective, operands, fastAccumulation, columns, hasNorm}];
   auto found = bySize.lower_bound(call.rows);
   if (found == bySize.end()) {
     const GemmLayer layer{.collective = collective,
@@ -43,7 +43,8 @@ void FusedGemms::run(GemmCollective collective, const FusedGemmCall& call, DataT
                           .width = call.width,
                           .depth = call.depth,
                           .hasNorm = hasNorm,
-                          .operands = operands};
+                          .operands = operands,
+                          .fastAccumulation = fastAccumulation};
     found = bySize.emplace(layer.maxRows, makeFusedGemm(*communicator_, layer, deviceType_, collectives_)).first;
   }
   found->second->check();
@@ -75,13 +76,14 @@ void bindFusedGemms(nb::module_& module) {
           "estimates that to be faster.")
       .def(
           "run", &runGemm, "collective"_a, "input"_a, "weight"_a, "output"_a, "rows"_a, "width"_a, "depth"_a,
-          "stream"_a = 0, "operands"_a = DataType::BFLOAT16, "input_scales"_a = 0, "weight_scales"_a = 0, Unlocked(),
+          "stream"_a = 0, "operands"_a = DataType::BFLOAT16, "input_scales"_a = 0, "weight_scales"_a = 0,
+          "use_fast_accum"_a = false, Unlocked(),
           "Performs a call; on GPUs enqueues it. Called by all ranks, in the same order. Arrays are addresses of "
           "row-major matrices: input rows x depth, weight width x depth, output rows x width. rows: of all ranks; with "
           "all_gather the input, and with reduce_scatter the output, has this rank's slice of them. operands: the type "
           "of input and weight, bfloat16 or float8_e4m3fn; the output is bfloat16. With float8_e4m3fn element (r, c) "
           "of the product is multiplied by input_scales[r] * weight_scales[c], arrays of float32; all_gather: "
-          "input_scales are those of this rank's input, and gathered with it.")
+          "input_scales are those of this rank's input, and gathered with it. use_fast_accum: as of torch._scaled_mm.")
       .def("check", &FusedGemms::check, Unlocked(),
            "Raises RemoteError, Timeout or Aborted if a wait of an earlier call failed; on GPUs synchronise the stream "
            "before.");

@@ -23,20 +23,21 @@ class [[gnu::visibility("default")]] FusedGemms {
   FusedGemms(const FusedGemms&) = delete;
   FusedGemms& operator=(const FusedGemms&) = delete;
 
-  /// FusedGemm::run(), for a GemmLayer with these operands. call.width and call.depth are above 0. Called by all ranks,
+  /// FusedGemm::run(), for a GemmLayer with these operands and fastAccumulation. call.width and call.depth are above 0. Called by all ranks,
   /// in the same order, with the same operands and rows, the same width (AllReduce, ReduceScatter) or depth
   /// (AllGather), and all with a norm or none. The first call of that size and type, with a norm or without, and a
   /// later one with more rows than a power of two that is enough for the earlier ones, allocates scratch on all ranks:
   /// it cannot be captured in a graph. Graphs of earlier calls stay fit for use, on the stream of the later ones. After
   /// a failure throws what check() throws.
-  void run(GemmCollective collective, const FusedGemmCall& call, DataType operands = DataType::BFLOAT16);
+  void run(GemmCollective collective, const FusedGemmCall& call, DataType operands = DataType::BFLOAT16,
+           bool fastAccumulation = false);
   /// FusedGemm::check() of all.
   void check() const;
 
  private:
-  /// What an object depends on, the same on all ranks: the type of the operands, the columns of the rows that travel,
-  /// and whether there is a norm.
-  using Key = std::tuple<GemmCollective, DataType, std::size_t, bool>;
+  /// What an object depends on, the same on all ranks: the type of the operands and whether their sums are fast, the
+  /// columns of the rows that travel, and whether there is a norm.
+  using Key = std::tuple<GemmCollective, DataType, bool, std::size_t, bool>;
 
   std::shared_ptr<Communicator> communicator_;
   DeviceType deviceType_;

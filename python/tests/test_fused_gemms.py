@@ -74,6 +74,7 @@ def check_scales(comm, name, call):
     assert torch.equal(scaled(inputs[:, None], weights[:, None]), wanted)
     assert torch.equal(scaled(inputs[:, None], weights[None]), wanted)
     assert torch.equal(scaled(inputs[:, None, None], input=input[:, None]), wanted[:, None])
+    assert torch.equal(call(input, weight, **scales, use_fast_accum=True), wanted)  # on CPUs
     plain = input.bfloat16(), weight.bfloat16()
     check_errors(
         {
@@ -81,6 +82,7 @@ def check_scales(comm, name, call):
             "operands of float8_e4m3fn need scales": lambda: scaled(inputs, None),
             "operands of bfloat16 have no scales: leave": lambda: call(*plain, **scales),
             "operands of bfloat16 have no scales": lambda: call(*plain, weight_scales=weights),
+            "operands of bfloat16 are summed up in fp32: leave": lambda: call(*plain, use_fast_accum=True),
             f"input_scales have shape (1,): pass ({rows},), one for each row of input": lambda: scaled(inputs[:1]),
             f"input_scales have shape (1, {rows})": lambda: scaled(inputs[None]),
             "weight_scales have shape (23,): pass (24,), one for each row of weight": lambda: scaled(

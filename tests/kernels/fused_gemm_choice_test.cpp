@@ -225,10 +225,10 @@ TEST_CASE("fused GEMM: estimates and forms of all-gathers are those that were me
       {bfloat, 1024, 7168, 8192, GemmForm::Overlapped, 164},  {fp8, 2048, 5120, 8192, GemmForm::Cutlass, 138},
       {fp8, 2048, 1280, 8192, GemmForm::Cutlass, 58.2},       {fp8, 4096, 1280, 8192, GemmForm::Cutlass, 77.1},
       {fp8, 8192, 1280, 8192, GemmForm::Cutlass, 150},        {fp8, 1024, 2304, 16384, GemmForm::Cutlass, 79.3},
-      {fp8, 2048, 2304, 16384, GemmForm::Cutlass, 129},       {fp8, 4096, 2304, 16384, GemmForm::Cutlass, 239},
-      {fp8, 2048, 1280, 5120, GemmForm::Cutlass, 41.7},       {fp8, 8192, 1280, 5120, GemmForm::Cutlass, 101},
-      {fp8, 1024, 5120, 8192, GemmForm::Cutlass, 73.8},       {fp8, 2048, 5120, 5120, GemmForm::Cutlass, 94.2},
-      {fp8, 1024, 9216, 16384, GemmForm::Cutlass, 234},
+      {fp8, 2048, 2304, 16384, GemmForm::Cutlass, 129},       {fp8, 4096, 2304, 16384, GemmForm::Cutlass, 247},
+      {fp8, 8192, 2304, 16384, GemmForm::Cutlass, 450},       {fp8, 2048, 1280, 5120, GemmForm::Cutlass, 41.7},
+      {fp8, 8192, 1280, 5120, GemmForm::Cutlass, 101},        {fp8, 1024, 5120, 8192, GemmForm::Cutlass, 73.8},
+      {fp8, 2048, 5120, 5120, GemmForm::Cutlass, 94.2},       {fp8, 1024, 9216, 16384, GemmForm::Cutlass, 234},
   };
   for (const auto& call : measured) {
     CAPTURE(call.rows);
@@ -240,6 +240,35 @@ TEST_CASE("fused GEMM: estimates and forms of all-gathers are those that were me
     CHECK(chosen.form == call.fastest);
     CHECK(chosen.time / call.microseconds > 0.85);
     CHECK(chosen.time / call.microseconds < 1.12);
+  }
+}
+TEST_CASE("fused GEMM: with fast accumulation calls keep their plans, and take forms that were measured") {
+  // Of bench/results/h200_x2_gemm_fp8_fast.txt.
+  using enum GemmCollective;
+  const struct {
+    GemmCollective collective;
+    std::size_t rows, width, depth;
+    GemmForm fastest;
+  } measured[] = {
+      {AllReduce, 2048, 8192, 1024, GemmForm::Cutlass},      {AllReduce, 8192, 8192, 4096, GemmForm::Cutlass},
+      {ReduceScatter, 2048, 8192, 1024, GemmForm::Cutlass},  {ReduceScatter, 8192, 8192, 4096, GemmForm::Cutlass},
+      {ReduceScatter, 4096, 5120, 12800, GemmForm::Cutlass}, {AllGather, 2048, 1280, 8192, GemmForm::Cutlass},
+      {AllGather, 4096, 2304, 16384, GemmForm::Cutlass},     {AllGather, 1024, 5120, 8192, GemmForm::Cutlass},
+  };
+  for (const auto& call : measured) {
+    CAPTURE(call.rows);
+    CAPTURE(call.width);
+    CAPTURE(call.depth);
+    GemmLayer layer{call.collective, 8192, call.width, call.depth};
+    layer.operands = DataType::FLOAT8_E4M3FN;
+    const GemmRates& rates = gemmRates[gemmRatesOf("H200")];
+    const auto planOf = [&] { return planCutlassGemm({ratesFor(rates, layer), cutlassBlocks, 2}, layer, call.rows); };
+    const CutlassGemmPlan exact = planOf();
+    layer.fastAccumulation = true;
+    const CutlassGemmPlan fast = planOf();
+    CHECK(fast.tile == exact.tile);
+    CHECK(fast.sendingBlocks == exact.sendingBlocks);
+    CHECK(chooseBetweenTwo(layer, call.rows).form == call.fastest);
   }
 }
 TEST_CASE("fused GEMM: copies beside GEMMs of cuBLAS are for all-gathers of medium sizes, or behind a slow link") {

@@ -245,7 +245,13 @@ TEST_CASE("fused GEMMs with wrong operands or scales on CPU ranks") {
       for (const int other : {0, 1}) {  // all ranks see that one of them differs
         const bool isOther = bootstrap->getRank() == other;
         expect("rank 1 makes a FusedGemm for another layer", isOther ? DataType::FLOAT8_E4M3FN : DataType::BFLOAT16);
+        layer.fastAccumulation = isOther;
+        expect("rank 1 makes a FusedGemm for another layer", DataType::FLOAT8_E4M3FN);
+        layer.fastAccumulation = false;
       }
+      layer.fastAccumulation = true;
+      expect("leave GemmLayer::fastAccumulation false", DataType::BFLOAT16);
+      layer.fastAccumulation = false;
 
       const auto expectCall = [&](const FusedGemm& gemm, const char* part,
                                   const std::function<void(FusedGemmCall&)>& change) {

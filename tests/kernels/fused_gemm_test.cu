@@ -1,6 +1,7 @@
 // The compiled GEMMs with a collective inside, one process and GPU per rank.
 #include <doctest/doctest.h>
 
+#include <cstring>
 #include <memory>
 #include <optional>
 #include <random>
@@ -34,9 +35,10 @@ detail::UniqueGpuPtr<T> copyToGpu(std::vector<T> values, std::ptrdiff_t offset) 
 
 /// One call of random matrices, which begin `offset` elements after multiples of 16 bytes, made twice by a graph, and
 /// once more without one and with the inputs negated; checks every element. Operand: the type of the layer's operands.
+/// Returns the last result.
 template <class Operand>
-void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& layer, std::size_t rows,
-               std::ptrdiff_t offset = 0) {
+std::vector<bf16> checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& layer, std::size_t rows,
+                            std::ptrdiff_t offset = 0) {
   CAPTURE(rows);
   CAPTURE(offset);
   const bool gathers = layer.collective == GemmCollective::AllGather;
@@ -111,6 +113,7 @@ void checkCall(const GpuRank& rank, const FusedGemm& gemm, const GemmLayer& laye
   checkResults(1);
   run(otherInput.get());
   checkResults(-1);
+  return results;
 }
 
 /// One call with a norm, made twice by a graph. Operand: the type of the layer's operands.
@@ -222,6 +225,22 @@ void checkForms() {
       (collective == GemmCollective::AllGather ? changed.width : changed.depth) = 203;
       checkCall<Operand>(rank, *gemm, changed, 512);
       checkCall<Operand>(rank, *gemm, layer, 512, 1);
+    }
+    if (hasScales<Operand>) {
+      GemmLayer exact = layer, fast = layer;
+      exact.depth = fast.depth = 2080;
+      fast.fastAccumulation = true;
+      for (const GemmForm form : {GemmForm::Fused, GemmForm::Cutlass, GemmForm::Serial, GemmForm::Overlapped}) {
+        CAPTURE(static_cast<int>(form));
+        const auto gemm = kernels::gpu::makeFusedGemm(*rank.communicator, exact, collectives, form);
+        const auto fastGemm = kernels::gpu::makeFusedGemm(*rank.communicator, fast, collectives, form);
+        if (gemm->form(512) != form) continue;
+        CHECK(fastGemm->form(512) == form);
+        const auto results = checkCall<Operand>(rank, *gemm, exact, 512);
+        const auto fastResults = checkCall<Operand>(rank, *fastGemm, fast, 512);
+        const bool areSame = std::memcmp(results.data(), fastResults.data(), results.size() * sizeof(bf16)) == 0;
+        CHECK(areSame == (form == GemmForm::Fused));
+      }
     }
     for (const int blocks : {7, 64}) {
       GemmLayer small = layer;

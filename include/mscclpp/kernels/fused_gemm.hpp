@@ -36,6 +36,12 @@ struct GemmLayer {
   /// Of input and weights: BFLOAT16 or FLOAT8_E4M3FN. The product is accumulated in fp32 (of fp8, where tensor cores
   /// keep fewer bits, in sums of a few instructions, but for GPUs before Hopper), and everything behind it is bfloat16.
   DataType operands = DataType::BFLOAT16;
+  /// Of fp8: whether tensor cores may sum up all products of an element, and not 128 before these are added in fp32, as
+  /// with use_fast_accum of torch._scaled_mm. That is faster in kernels of CUTLASS and of cuBLAS; the others do not
+  /// change. Tensor cores keep fewer bits than fp32 and cut the others off: of operands around zero the error stays
+  /// below the rounding to bfloat16, but of operands of one sign, sums of 8192 products are 13% too small
+  /// (docs/fusing.md).
+  bool fastAccumulation = false;
 };
 
 /// The longest row that kernels for GPUs with a norm and the collective inside have registers for.

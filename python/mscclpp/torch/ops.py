@@ -95,15 +95,16 @@ def _quantised(tensor, residual, weight, group, quantisation, scale=None, epsilo
 def _fake_gemm(result_of):
     """The fakes of a multiplication: plain, with a norm, and with a norm that quantises."""
 
-    def plain(input, weight, group, input_scales=None, weight_scales=None):
+    def plain(input, weight, group, input_scales=None, weight_scales=None, use_fast_accum=False):
         return result_of(_product(input, weight), group)
 
-    def normalised(input, weight, residual, norm_weight, group, epsilon=1e-6, input_scales=None, weight_scales=None):
+    def normalised(input, weight, residual, norm_weight, group, epsilon=1e-6, input_scales=None, weight_scales=None,
+                   use_fast_accum=False):  # fmt: skip
         result = plain(input, weight, group)
         return result, torch.empty_like(result)
 
     def quantised(input, weight, residual, norm_weight, group, quantisation, scale=None, epsilon=1e-6,
-                  input_scales=None, weight_scales=None):  # fmt: skip
+                  input_scales=None, weight_scales=None, use_fast_accum=False):  # fmt: skip
         return _quantised(plain(input, weight, group), None, norm_weight, group, quantisation)
 
     return plain, normalised, quantised

@@ -19,11 +19,12 @@ struct GivenOperands {
   const Tensor& weight;
   const std::optional<Tensor>& inputScales;
   const std::optional<Tensor>& weightScales;
+  bool useFastAccum;
 };
 
 /// Throws unless the shapes of input and weight, and their types and devices, fit together. Returns their type.
 DataType requireOperands(const char* op, const GivenOperands& given) {
-  const auto& [input, weight, inputScales, weightScales] = given;
+  const auto& [input, weight, inputScales, weightScales, useFastAccum] = given;
   const auto shape = shapeOf(input), weightShape = shapeOf(weight);
   if (shape.size() < 2 || weightShape.size() != 2 || weightShape[1] != shape.back()) {
     throwInvalid(op, "input has shape " + toString(shape) + " and weight " + toString(weightShape) +
@@ -33,6 +34,7 @@ DataType requireOperands(const char* op, const GivenOperands& given) {
   if (weightShape[0] == 0 || weightShape[1] == 0) throwInvalid(op, "weight has no elements: pass one that has");
   const DataType type = typeOf(op, input);
   if (type == DataType::BFLOAT16) {
+    if (useFastAccum) throwInvalid(op, "operands of bfloat16 are summed up in fp32: leave use_fast_accum out");
     if (inputScales || weightScales) throwInvalid(op, "operands of bfloat16 have no scales: leave them out");
   } else if (type != DataType::FLOAT8_E4M3FN) {
     throwInvalid(op, "the elements are neither bfloat16 nor float8_e4m3fn: convert input and weight");
@@ -64,6 +66,7 @@ struct Operands {
   std::optional<Tensor> inputScales, weightScales;
   std::vector<std::int64_t> shape;
   std::size_t rows;  ///< of all ranks
+  bool useFastAccum;
 };
 
 Operands operandsOf(const char* op, GemmCollective collective, const GivenOperands& given, const std::string& group) {
@@ -91,7 +94,8 @@ Operands operandsOf(const char* op, GemmCollective collective, const GivenOperan
     if (shape[0] % ranks != 0) throwIndivisible(op, input, *named);
     shape[0] /= ranks;
   }
-  return {named, type, input, weight, inputScales, weightScales, shape, static_cast<std::size_t>(rows)};
+  return {
+      named, type, input, weight, inputScales, weightScales, shape, static_cast<std::size_t>(rows), given.useFastAccum};
 }
 
 /// Runs a call that has its output, or a norm with outputs.
@@ -105,7 +109,7 @@ void run(GemmCollective collective, const Operands& operands, FusedGemmCall call
   if (operands.weightScales) call.weightScales = static_cast<const float*>(operands.weightScales->data_ptr());
   onDeviceOf(operands.input, [&](std::optional<int> gpu, CUstream_st* stream) {
     call.stream = stream;
-    operands.group->gemms(gpu).run(collective, call, operands.type);
+    operands.group->gemms(gpu).run(collective, call, operands.type, operands.useFastAccum);
   });
 }
 
@@ -184,48 +188,54 @@ std::tuple<Tensor, Tensor, Tensor> runQuantised(const char* op, GemmCollective c
 }  // namespace
 
 Tensor gemmAllReduce(const Tensor& input, const Tensor& weight, const std::string& group,
-                     const std::optional<Tensor>& inputScales, const std::optional<Tensor>& weightScales) {
-  return run("gemm_all_reduce", GemmCollective::AllReduce, {input, weight, inputScales, weightScales}, group);
+                     const std::optional<Tensor>& inputScales, const std::optional<Tensor>& weightScales,
+                     bool useFastAccum) {
+  return run("gemm_all_reduce", GemmCollective::AllReduce, {input, weight, inputScales, weightScales, useFastAccum},
+             group);
 }
 Tensor gemmReduceScatter(const Tensor& input, const Tensor& weight, const std::string& group,
-                         const std::optional<Tensor>& inputScales, const std::optional<Tensor>& weightScales) {
-  return run("gemm_reduce_scatter", GemmCollective::ReduceScatter, {input, weight, inputScales, weightScales}, group);
+                         const std::optional<Tensor>& inputScales, const std::optional<Tensor>& weightScales,
+                         bool useFastAccum) {
+  return run("gemm_reduce_scatter", GemmCollective::ReduceScatter,
+             {input, weight, inputScales, weightScales, useFastAccum}, group);
 }
 Tensor allGatherGemm(const Tensor& input, const Tensor& weight, const std::string& group,
-                     const std::optional<Tensor>& inputScales, const std::optional<Tensor>& weightScales) {
-  return run("all_gather_gemm", GemmCollective::AllGather, {input, weight, inputScales, weightScales}, group);
+                     const std::optional<Tensor>& inputScales, const std::optional<Tensor>& weightScales,
+                     bool useFastAccum) {
+  return run("all_gather_gemm", GemmCollective::AllGather, {input, weight, inputScales, weightScales, useFastAccum},
+             group);
 }
 std::tuple<Tensor, Tensor> gemmAllReduceRmsNorm(const Tensor& input, const Tensor& weight,
                                                 const std::optional<Tensor>& residual, const Tensor& normWeight,
                                                 const std::string& group, double epsilon,
                                                 const std::optional<Tensor>& inputScales,
-                                                const std::optional<Tensor>& weightScales) {
-  return runNorm("gemm_all_reduce_rms_norm", GemmCollective::AllReduce, {input, weight, inputScales, weightScales},
-                 residual, normWeight, group, epsilon);
+                                                const std::optional<Tensor>& weightScales, bool useFastAccum) {
+  return runNorm("gemm_all_reduce_rms_norm", GemmCollective::AllReduce,
+                 {input, weight, inputScales, weightScales, useFastAccum}, residual, normWeight, group, epsilon);
 }
 std::tuple<Tensor, Tensor> gemmReduceScatterRmsNorm(const Tensor& input, const Tensor& weight,
                                                     const std::optional<Tensor>& residual, const Tensor& normWeight,
                                                     const std::string& group, double epsilon,
                                                     const std::optional<Tensor>& inputScales,
-                                                    const std::optional<Tensor>& weightScales) {
+                                                    const std::optional<Tensor>& weightScales, bool useFastAccum) {
   return runNorm("gemm_reduce_scatter_rms_norm", GemmCollective::ReduceScatter,
-                 {input, weight, inputScales, weightScales}, residual, normWeight, group, epsilon);
+                 {input, weight, inputScales, weightScales, useFastAccum}, residual, normWeight, group, epsilon);
 }
 std::tuple<Tensor, Tensor, Tensor> gemmAllReduceRmsNormQuantised(
     const Tensor& input, const Tensor& weight, const std::optional<Tensor>& residual, const Tensor& normWeight,
     const std::string& group, const std::string& quantisation, const std::optional<Tensor>& scale, double epsilon,
-    const std::optional<Tensor>& inputScales, const std::optional<Tensor>& weightScales) {
+    const std::optional<Tensor>& inputScales, const std::optional<Tensor>& weightScales, bool useFastAccum) {
   return runQuantised("gemm_all_reduce_rms_norm_quantised", GemmCollective::AllReduce,
-                      {input, weight, inputScales, weightScales}, residual, normWeight, group, quantisation, scale,
-                      epsilon);
+                      {input, weight, inputScales, weightScales, useFastAccum}, residual, normWeight, group,
+                      quantisation, scale, epsilon);
 }
 std::tuple<Tensor, Tensor, Tensor> gemmReduceScatterRmsNormQuantised(
     const Tensor& input, const Tensor& weight, const std::optional<Tensor>& residual, const Tensor& normWeight,
     const std::string& group, const std::string& quantisation, const std::optional<Tensor>& scale, double epsilon,
-    const std::optional<Tensor>& inputScales, const std::optional<Tensor>& weightScales) {
+    const std::optional<Tensor>& inputScales, const std::optional<Tensor>& weightScales, bool useFastAccum) {
   return runQuantised("gemm_reduce_scatter_rms_norm_quantised", GemmCollective::ReduceScatter,
-                      {input, weight, inputScales, weightScales}, residual, normWeight, group, quantisation, scale,
-                      epsilon);
+                      {input, weight, inputScales, weightScales, useFastAccum}, residual, normWeight, group,
+                      quantisation, scale, epsilon);
 }
 
 }  // namespace mscclpp::python::ops

@@ -31,28 +31,32 @@ STABLE_TORCH_LIBRARY(mscclpp, library) {
       "all_reduce_rms_norm_quantised(Tensor tensor, Tensor? residual, Tensor weight, str group, str quantisation, "
       "Tensor? scale=None, float epsilon=1e-6) -> (Tensor, Tensor, Tensor)");
   library.def(
-      "gemm_all_reduce(Tensor input, Tensor weight, str group, Tensor? input_scales=None, Tensor? weight_scales=None) "
+      "gemm_all_reduce(Tensor input, Tensor weight, str group, Tensor? input_scales=None, Tensor? weight_scales=None, "
+      "bool use_fast_accum=False) "
       "-> Tensor");
   library.def(
       "gemm_reduce_scatter(Tensor input, Tensor weight, str group, Tensor? input_scales=None, Tensor? "
-      "weight_scales=None) -> Tensor");
+      "weight_scales=None, bool use_fast_accum=False) -> Tensor");
   library.def(
-      "all_gather_gemm(Tensor input, Tensor weight, str group, Tensor? input_scales=None, Tensor? weight_scales=None) "
+      "all_gather_gemm(Tensor input, Tensor weight, str group, Tensor? input_scales=None, Tensor? weight_scales=None, "
+      "bool use_fast_accum=False) "
       "-> Tensor");
   library.def(
       "gemm_all_reduce_rms_norm(Tensor input, Tensor weight, Tensor? residual, Tensor norm_weight, str group, float "
-      "epsilon=1e-6, Tensor? input_scales=None, Tensor? weight_scales=None) -> (Tensor, Tensor)");
+      "epsilon=1e-6, Tensor? input_scales=None, Tensor? weight_scales=None, bool use_fast_accum=False) -> (Tensor, "
+      "Tensor)");
   library.def(
       "gemm_reduce_scatter_rms_norm(Tensor input, Tensor weight, Tensor? residual, Tensor norm_weight, str group, "
-      "float epsilon=1e-6, Tensor? input_scales=None, Tensor? weight_scales=None) -> (Tensor, Tensor)");
+      "float epsilon=1e-6, Tensor? input_scales=None, Tensor? weight_scales=None, bool use_fast_accum=False) -> "
+      "(Tensor, Tensor)");
   library.def(
       "gemm_all_reduce_rms_norm_quantised(Tensor input, Tensor weight, Tensor? residual, Tensor norm_weight, str "
       "group, str quantisation, Tensor? scale=None, float epsilon=1e-6, Tensor? input_scales=None, Tensor? "
-      "weight_scales=None) -> (Tensor, Tensor, Tensor)");
+      "weight_scales=None, bool use_fast_accum=False) -> (Tensor, Tensor, Tensor)");
   library.def(
       "gemm_reduce_scatter_rms_norm_quantised(Tensor input, Tensor weight, Tensor? residual, Tensor norm_weight, str "
       "group, str quantisation, Tensor? scale=None, float epsilon=1e-6, Tensor? input_scales=None, Tensor? "
-      "weight_scales=None) -> (Tensor, Tensor, Tensor)");
+      "weight_scales=None, bool use_fast_accum=False) -> (Tensor, Tensor, Tensor)");
 }
 
 namespace {
