@@ -37,9 +37,10 @@ struct CutlassGemmPlan {
 /// Bytes that a sending block of a reduction sends in a microsecond beside a multiplication. Measured between two H200.
 inline constexpr double sendingBlockBytes = 34e3;
 
-/// What sending blocks have to gain in an all-reduce by an estimate, which is too low for layers with much to multiply;
-/// and the microseconds that a call takes without them: shorter ones have not been measured.
-inline constexpr double leastSendingGain = 1.05, leastSendingTime = 15;
+/// What sending blocks have to gain in an all-reduce that the multiplication bounds, by an estimate that is too low for
+/// layers with much to multiply, and lower for narrow tiles of fp8 whose sums are added up in further registers; and the
+/// microseconds that a call takes without them: shorter ones have not been measured.
+inline constexpr double leastSendingGain = 1.05, leastSendingGainFp8 = 1.09, leastSendingTime = 15;
 
 /// The time of two things at once, of which each is in the other's way, or hardly so: the sum of their powers of 2 and
 /// 4. By operations that are rounded exactly: ranks must come to the same plan.
@@ -152,11 +153,13 @@ inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& 
   const int wide = tiles.tiles[0], narrow = tiles.tiles[1];
   const CutlassGemmPlan plain = plan(cutlassGemmTileFor(tiles, sizes.m, n, sizes.k, blocks));
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
-  const double leastGain = reducesToAll ? leastSendingGain : 1;
+  // Where the link is the bound, there is little to multiply.
+  const bool isBoundByLink = bytes.sent / gemmLinkBytes > time(narrow, blocks);
+  const bool addsUpSums = layer.operands != DataType::BFLOAT16 && !layer.fastAccumulation;
+  const double leastGain = !reducesToAll || isBoundByLink ? 1 : (addsUpSums ? leastSendingGainFp8 : leastSendingGain);
   CutlassGemmPlan best = plain;
   // With the narrow tile of bfloat16 one is summed while the next is multiplied; and narrow ones are in smaller pieces
-  // for the queues. Most layers are spared the search, by which their
-  // calls begin: fewer blocks do not compute faster.
+  // for the queues. Most layers are spared the search, by which their calls begin: fewer blocks do not compute faster.
   if (plain.time >= leastSendingTime && leastGain * time(narrow, blocks) < plain.time) {
     const CutlassTile& shape = cutlassTiles[narrow];
     const int cluster = shape.clusterRows * shape.clusterColumns;

@@ -21,9 +21,9 @@ class Cublas {
   };
 
   /// library: a path, or empty to search the loader's path, for bf16 libcublas.so.13 and .12, for fp8 libcublasLt.so.13
-  /// and .12. operands: the type of inputs and weights, BFLOAT16 or FLOAT8_E4M3FN. fastAccumulation: that of a GemmLayer,
-  /// for fp8. Throws Error(InvalidUsage) if there is no such library, or if it does not multiply fp8 with scales on this
-  /// GPU: that takes CUDA 12.9 and a Hopper GPU.
+  /// and .12. operands: the type of inputs and weights, BFLOAT16 or FLOAT8_E4M3FN. fastAccumulation: that of a
+  /// GemmLayer, for fp8. Throws Error(InvalidUsage) if there is no such library, or if it does not multiply fp8 with
+  /// scales on this GPU: that takes CUDA 12.9 and a Hopper GPU.
   explicit Cublas(const std::string& library, DataType operands = DataType::BFLOAT16, bool fastAccumulation = false);
 
   DataType operands() const { return operands_; }
