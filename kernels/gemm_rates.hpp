@@ -53,8 +53,8 @@ inline std::size_t gemmRatesOf(std::string_view gpuName) {
   return 0;
 }
 
-/// With GemmLayer::fastAccumulation: the speed of cuBLAS, and what a call in kernels of CUTLASS takes, of those of calls
-/// without. Plans have the rates of calls without.
+/// With GemmLayer::fastAccumulation: the speed of cuBLAS, and what a call in kernels of CUTLASS takes, of those of
+/// calls without. Plans have the rates of calls without.
 inline constexpr double fastCublas = 1.07, fastCutlass = 0.92;
 
 /// The rates for the operands of a layer.

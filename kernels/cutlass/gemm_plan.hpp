@@ -38,8 +38,8 @@ struct CutlassGemmPlan {
 inline constexpr double sendingBlockBytes = 34e3;
 
 /// What sending blocks have to gain in an all-reduce that the multiplication bounds, by an estimate that is too low for
-/// layers with much to multiply, and lower for narrow tiles of fp8 whose sums are added up in further registers; and the
-/// microseconds that a call takes without them: shorter ones have not been measured.
+/// layers with much to multiply, and lower for narrow tiles of fp8 whose sums are added up in further registers; and
+/// the microseconds that a call takes without them: shorter ones have not been measured.
 inline constexpr double leastSendingGain = 1.05, leastSendingGainFp8 = 1.09, leastSendingTime = 15;
 
 /// The time of two things at once, of which each is in the other's way, or hardly so: the sum of their powers of 2 and

@@ -25,10 +25,10 @@ class [[gnu::visibility("default")]] FusedGemms {
 
   /// FusedGemm::run(), for a GemmLayer with these operands and fastAccumulation. call.width and call.depth are above 0.
   /// Called by all ranks, in the same order, with the same operands, fastAccumulation and rows, the same width
-  /// (AllReduce, ReduceScatter) or depth (AllGather), and all with a norm or none. The first call of that size and type,
-  /// with a norm or without, and a later one with more rows than a power of two that is enough for the earlier ones,
-  /// allocates scratch on all ranks: it cannot be captured in a graph. Graphs of earlier calls stay fit for use, on the
-  /// stream of the later ones. After a failure throws what check() throws.
+  /// (AllReduce, ReduceScatter) or depth (AllGather), and all with a norm or none. The first call of that size and
+  /// type, with a norm or without, and a later one with more rows than a power of two that is enough for the earlier
+  /// ones, allocates scratch on all ranks: it cannot be captured in a graph. Graphs of earlier calls stay fit for use,
+  /// on the stream of the later ones. After a failure throws what check() throws.
   void run(GemmCollective collective, const FusedGemmCall& call, DataType operands = DataType::BFLOAT16,
            bool fastAccumulation = false);
   /// FusedGemm::check() of all.
