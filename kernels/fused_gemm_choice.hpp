@@ -111,11 +111,17 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   constexpr double lastSums = 15, lastSumRows = 512, mostLastSums = 22.5;
   double tiles = std::numeric_limits<double>::infinity();
   if (place.cutlassBlocks > 0) {
-    tiles = planCutlassGemm(place, layer, rows).time * (layer.fastAccumulation ? fastCutlass : 1);
+    const double exact = planCutlassGemm(place, layer, rows).time;
+    tiles = exact;
+    if (layer.fastAccumulation) {
+      GemmPlace fast = place;
+      fast.rates.cutlassTiles *= fastCutlassTiles;
+      tiles = std::min(tiles, planCutlassGemm(fast, layer, rows).time);
+    }
     // Among more than two ranks all-gathers by this kernel have been measured with an earlier version, whose tiles
     // waited where the link took long.
     constexpr double waitingTiles = 1.25, waitingStart = 15;
-    if (gathers && ranks > 2 && sent / linkBytes > tiles / 3) tiles = waitingTiles * tiles + waitingStart;
+    if (gathers && ranks > 2 && sent / linkBytes > exact / 3) tiles = waitingTiles * tiles + waitingStart;
     tiles = gathers ? std::max(tiles, rates.cutlassStart) : tiles + rates.cutlassStart;
   }
   // Of weights, which are read and written.

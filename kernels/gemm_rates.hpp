@@ -53,9 +53,10 @@ inline std::size_t gemmRatesOf(std::string_view gpuName) {
   return 0;
 }
 
-/// With GemmLayer::fastAccumulation: the speed of cuBLAS, and what a call in kernels of CUTLASS takes, of those of
-/// calls without. Plans have the rates of calls without.
-inline constexpr double fastCublas = 1.07, fastCutlass = 0.92;
+/// With GemmLayer::fastAccumulation: the speed of cuBLAS, and what the tiles of CUTLASS take, of those without
+/// (bench/results/h200_x2_gemm_fp8_fast.txt). Plans have the rates of calls without: the estimates of those without
+/// sending blocks are too low where the link is about the bound, the more the shorter the tiles are.
+inline constexpr double fastCublas = 1.07, fastCutlassTiles = 0.88;
 
 /// The rates for the operands of a layer.
 inline GemmRates ratesFor(GemmRates rates, const GemmLayer& layer) {

@@ -38,9 +38,11 @@ struct CutlassGemmPlan {
 inline constexpr double sendingBlockBytes = 34e3;
 
 /// What sending blocks have to gain in an all-reduce that the multiplication bounds, by an estimate that is too low for
-/// layers with much to multiply, and lower for narrow tiles of fp8 whose sums are added up in further registers; and
-/// the microseconds that a call takes without them: shorter ones have not been measured.
-inline constexpr double leastSendingGain = 1.05, leastSendingGainFp8 = 1.09, leastSendingTime = 15;
+/// layers with much to multiply, and lower for narrow tiles of fp8 whose sums are added up in further registers
+/// (bench/results/h200_x2_gemm_fp8_fast.txt). And the microseconds that a call takes without them: shorter ones have
+/// not been measured, and shorter ones of fp8 do not gain with wide tiles.
+inline constexpr double leastSendingGain = 1.05, leastSendingGainFp8 = 1.1, leastSendingTime = 15,
+                        leastWideSendingTime = 100;
 
 /// The time of two things at once, of which each is in the other's way, or hardly so: the sum of their powers of 2 and
 /// 4. By operations that are rounded exactly: ranks must come to the same plan.
@@ -153,26 +155,31 @@ inline CutlassGemmPlan planCutlassGemm(const GemmPlace& place, const GemmLayer& 
   const int wide = tiles.tiles[0], narrow = tiles.tiles[1];
   const CutlassGemmPlan plain = plan(cutlassGemmTileFor(tiles, sizes.m, n, sizes.k, blocks));
   const bool reducesToAll = layer.collective == GemmCollective::AllReduce;
-  // Where the link is the bound, there is little to multiply.
-  const bool isBoundByLink = bytes.sent / gemmLinkBytes > time(narrow, blocks);
-  const bool addsUpSums = layer.operands != DataType::BFLOAT16 && !layer.fastAccumulation;
+  // Where the link is the bound, there is little to multiply. Of fp8: bf16 has been measured with the gain below alone.
+  const bool isFp8 = layer.operands != DataType::BFLOAT16, addsUpSums = isFp8 && !layer.fastAccumulation;
+  const bool isBoundByLink = isFp8 && bytes.sent / gemmLinkBytes > time(narrow, blocks);
   const double leastGain = !reducesToAll || isBoundByLink ? 1 : (addsUpSums ? leastSendingGainFp8 : leastSendingGain);
   CutlassGemmPlan best = plain;
   // With the narrow tile of bfloat16 one is summed while the next is multiplied; and narrow ones are in smaller pieces
-  // for the queues. Most layers are spared the search, by which their calls begin: fewer blocks do not compute faster.
-  if (plain.time >= leastSendingTime && leastGain * time(narrow, blocks) < plain.time) {
-    const CutlassTile& shape = cutlassTiles[narrow];
+  // for the queues, but add up sums of fp8 more slowly. Most layers are spared the search, by which their calls begin:
+  // fewer blocks do not compute faster.
+  const auto offerSending = [&](int tile) {
+    if (plain.time < leastSendingTime || leastGain * time(tile, blocks) >= plain.time) return;
+    const CutlassTile& shape = cutlassTiles[tile];
     const int cluster = shape.clusterRows * shape.clusterColumns;
     for (int sending = cluster; sending <= blocks / 4; sending += cluster) {
       const double rate = std::min(gemmLinkBytes, sending * sendingBlockBytes);
-      const double both = beside(time(narrow, blocks - sending), bytes.sent / rate);
-      if (both < best.time && leastGain * both < plain.time) best = {narrow, sending, both};
+      const double both = beside(time(tile, blocks - sending), bytes.sent / rate);
+      if (both < best.time && leastGain * both < plain.time) best = {tile, sending, both};
     }
-  }
+  };
+  offerSending(narrow);
+  if (isBoundByLink && !reducesToAll && plain.time >= leastWideSendingTime) offerSending(wide);
   if (!reducesToAll) return best;
   const double peers = place.ranks - 1;
-  // Not compared with the plans below: where the link is about the bound, the estimate of narrow tiles without sending
-  // blocks is up to a third too low.
+  // Not compared with the plans below, and by how much these are estimated to be shorter does not matter to the form of
+  // the call: where the link is about the bound, the estimate of narrow tiles without sending blocks is up to a third
+  // too low.
   if (best.sendingBlocks > 0) {
     best.time += lastResults * peers * std::min(1.0, static_cast<double>(rows) / lastResultRows);
     return best;

@@ -293,6 +293,14 @@ def check_norms(comm, group, dtype):
         )
         if dtype == FP8:
             check_errors({"need scales": lambda: norm_of(input, weight, residual, gain, group)})
+            fast = {**scales, "use_fast_accum": True}  # on CPUs the same
+            assert torch.equal(norm_of(input, weight, residual, gain, group, **fast)[0], first)
+            arguments = (input, weight, residual, gain, group, "fp8_per_row")
+            pairs = zip(quantised_of(*arguments, **fast), quantised_of(*arguments, **scales))
+            assert all(torch.equal(a.view(torch.uint8), b.view(torch.uint8)) for a, b in pairs)
+        else:
+            wrong = lambda: norm_of(input, weight, residual, gain, group, use_fast_accum=True)  # noqa: E731
+            check_errors({"leave use_fast_accum out": wrong})
         check_registered(norm_of, (input, weight, residual, gain, group), scales)
         check_registered(quantised_of, (input, weight, None, gain, group, "fp8_per_group"), scales)
 

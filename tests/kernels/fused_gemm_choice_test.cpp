@@ -260,6 +260,8 @@ TEST_CASE("fused GEMM: forms and plans of fp8, with and without fast accumulatio
       {AllReduce, 4096, 8192, 4096, false, GemmForm::Cutlass, false},
       {AllReduce, 8192, 8192, 4096, false, GemmForm::Cutlass, false},
       {AllReduce, 2048, 8192, 4096, true, GemmForm::Cutlass, true},
+      {ReduceScatter, 2048, 8192, 1024, false, GemmForm::Cutlass, true},
+      {ReduceScatter, 8192, 8192, 1024, false, GemmForm::Cutlass, true},
       {ReduceScatter, 2048, 8192, 1024, true, GemmForm::Cutlass, true},
       {ReduceScatter, 8192, 8192, 4096, true, GemmForm::Cutlass, false},
       {ReduceScatter, 4096, 5120, 12800, true, GemmForm::Cutlass, false},
@@ -278,6 +280,46 @@ TEST_CASE("fused GEMM: forms and plans of fp8, with and without fast accumulatio
     CHECK(chooseBetweenTwo(layer, call.rows).form == call.fastest);
     const GemmPlace place{ratesFor(gemmRates[gemmRatesOf("H200")], layer), cutlassBlocks, 2};
     CHECK((planCutlassGemm(place, layer, call.rows).sendingBlocks > 0) == call.sends);
+  }
+}
+TEST_CASE("fused GEMM: wide tiles of fp8 have sending blocks in long reduce-scatters that the link bounds") {
+  GemmLayer layer{GemmCollective::ReduceScatter, 8192, 8192, 1024};
+  layer.operands = DataType::FLOAT8_E4M3FN;
+  const GemmPlace place{ratesFor(gemmRates[gemmRatesOf("H200")], layer), cutlassBlocks, 2};
+  const auto columnsOf = [&](std::size_t rows) {
+    return cutlassTiles[planCutlassGemm(place, layer, rows).tile].columns;
+  };
+  CHECK(columnsOf(8192) == 192);
+  CHECK(columnsOf(1024) == 128);
+}
+TEST_CASE("fused GEMM: fast accumulation is never estimated to take longer") {
+  using enum GemmCollective;
+  for (const auto collective : {AllReduce, ReduceScatter, AllGather}) {
+    for (const int ranks : {1, 2, 4}) {  // for which there are kernels of CUTLASS
+      for (const std::size_t rows : {16, 256, 1024, 3072, 8192}) {
+        for (const std::size_t width : {1280, 4096, 8192}) {
+          for (const std::size_t depth : {512, 1024, 4096, 16384}) {
+            CAPTURE(static_cast<int>(collective));
+            CAPTURE(ranks);
+            CAPTURE(rows);
+            CAPTURE(width);
+            CAPTURE(depth);
+            GemmLayer layer{collective, 8192, width, depth};
+            layer.operands = DataType::FLOAT8_E4M3FN;
+            const auto estimate = [&] {
+              return estimateGemm({ratesFor(gemmRates[1], layer), cutlassBlocks, ranks}, layer, rows);
+            };
+            const GemmEstimate exact = estimate();
+            layer.fastAccumulation = true;
+            const GemmEstimate fast = estimate();
+            CHECK(fast.fused == exact.fused);
+            CHECK(fast.cutlass <= exact.cutlass);
+            CHECK(fast.serial <= exact.serial);
+            CHECK(fast.overlapped <= exact.overlapped);
+          }
+        }
+      }
+    }
   }
 }
 TEST_CASE("fused GEMM: copies beside GEMMs of cuBLAS are for all-gathers of medium sizes, or behind a slow link") {

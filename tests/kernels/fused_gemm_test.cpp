@@ -263,6 +263,19 @@ TEST_CASE("fused GEMMs with wrong operands or scales on CPU ranks") {
       const auto ofFp8 = makeFusedGemm(communicator, layer, DeviceType::CPU);
       expectCall(*ofFp8, "set FusedGemmCall::inputScales", [](FusedGemmCall& call) { call.inputScales = nullptr; });
       expectCall(*ofFp8, "set FusedGemmCall::weightScales", [](FusedGemmCall& call) { call.weightScales = nullptr; });
+      if (collective == GemmCollective::AllGather) {
+        // One row: rank 0's, which has a scale. Rank 1 has neither.
+        const FusedGemmCall oneRow{.weight = operands, .output = output, .rows = 1, .weightScales = scales};
+        if (bootstrap->getRank() == 0) {
+          expectInvalidUsage("set FusedGemmCall::inputScales, one for each row of input", [&] { ofFp8->run(oneRow); });
+        }
+        FusedGemmCall call = oneRow;
+        if (bootstrap->getRank() == 0) {
+          call.input = operands;
+          call.inputScales = scales;
+        }
+        ofFp8->run(call);
+      }
       ofFp8->run({.rows = 0});  // which has no rows with scales
       ofFp8->run(right);        // what was refused changed nothing
       layer.operands = DataType::BFLOAT16;

@@ -59,7 +59,7 @@ struct SentRows {
   const void* data;
   std::size_t pitch;
   std::size_t bytes;              ///< at most scratch.rowBytes()
-  const float* scales = nullptr;  ///< Scratch::scalesPerRow of each row, one row after the other; null: that is 0
+  const float* scales = nullptr;  ///< Scratch::scalesPerRow of each row, one row after the other; null if that is 0
 };
 
 /// In which order a rank sends its rows. Both are at least 1.
@@ -137,8 +137,8 @@ class RowGather {
   // ---- 1. ----
 
   /// Sends this rank's rows to all peers, and announces each part with release. A part is sent by one warp; consecutive
-  /// ones go to different blocks. The scales of a row are sent with its first column. Returns whether all waits of this
-  /// warp succeeded.
+  /// ones go to different blocks. The scales of a row are sent with its first columns. Returns whether all waits of
+  /// this warp succeeded.
   MSCCLPP_INLINE bool send(const SentRows& rows, const RowSendOrder& order = {}) {
     return sendBy(OwnStores{*this, rows.pitch}, rows, order);
   }

@@ -38,8 +38,8 @@ struct GemmLayer {
   DataType operands = DataType::BFLOAT16;
   /// Of fp8: whether tensor cores may sum up all products of an element, and not 128 before these are added in fp32, as
   /// with use_fast_accum of torch._scaled_mm. That is faster in kernels of CUTLASS and of cuBLAS; the others do not
-  /// change. Tensor cores keep fewer bits than fp32 and cut the others off: of operands around zero the error stays
-  /// below the rounding to bfloat16, but of operands of one sign, sums of 8192 products are 13% too small
+  /// change. Tensor cores keep fewer bits than fp32 and cut the others off: of operands around zero the error is about
+  /// that of the rounding to bfloat16, but of operands of one sign, sums of 8192 products are 13% too small
   /// (docs/fusing.md).
   bool fastAccumulation = false;
 };
@@ -114,8 +114,9 @@ class FusedGemm {
 
 /// Collective: called by all ranks of the communicator, on GPUs each with its own one current, with the same layer.
 /// Allocates the scratch of the longest call (docs/fusing.md), on CPU ranks less than a MiB. Throws Error(InvalidUsage)
-/// on all ranks if they differ, or for sizes of 0, for operands of other types, for a norm of an all-gather or of rows
-/// of a width that GemmLayer::hasNorm does not allow, and for GPUs in a build without CUDA.
+/// on all ranks if they differ, or for sizes of 0, for operands of other types, for bfloat16 with fastAccumulation, for
+/// a norm of an all-gather or of rows of a width that GemmLayer::hasNorm does not allow, and for GPUs in a build without
+/// CUDA.
 ///
 /// Kernels of CUTLASS are those of the build option cutlass_gemms: for GPUs of compute capability 9.0 and layers whose
 /// width and depth are multiples of 8 on all ranks, with fp8 the depth of 16. They run where a model estimates that to

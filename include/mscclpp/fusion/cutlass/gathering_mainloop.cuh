@@ -100,12 +100,14 @@ class GatheringMainloop : public Stock {
            gather.scratch.columnsPerPart == std::size_t{partColumns} &&
            gather.scratch.accepts(ceilDivide(rows, std::size_t{Ranks})) &&
            Stock::can_implement(problem, withMatrix(arguments)) &&
+           (arguments.scales != nullptr) == (scalesPerRow > 0 && arguments.ptr_A != nullptr) &&
            (arguments.ptr_A == nullptr ||
-            (gather.scratch.slice % tileRows == 0 && (arguments.scales != nullptr) == (scalesPerRow > 0) &&
-             Stock::can_implement(ownProblem(problem, gather), arguments)));
+            (gather.scratch.slice % tileRows == 0 && Stock::can_implement(ownProblem(problem, gather), arguments)));
   }
-  /// Where an epilogue finds the scales of the rows of a tile that has been multiplied.
+  /// Where an epilogue finds the scales of the rows of a tile that has been multiplied. Called once ptr_A, gather and
+  /// scales have been set.
   static GatheredScales scalesOf(const Arguments& arguments) {
+    static_assert(scalesPerRow <= 1, "GatheredScales have one scale for each row");
     const GatherArgs& gather = arguments.gather;
     const float* const all = scalesInWindow(gather, 0);
     if (arguments.ptr_A == nullptr) return {all};

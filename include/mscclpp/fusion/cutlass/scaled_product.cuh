@@ -40,7 +40,9 @@ class GatheredRowScales : public RowScales<TileShape> {
   template <class ProblemShape>
   static constexpr Params to_underlying_arguments(const ProblemShape& problem, const Arguments& arguments,
                                                   void* workspace) {
-    return {Base::to_underlying_arguments(problem, arguments, workspace), arguments.scales};
+    typename Base::Params params = Base::to_underlying_arguments(problem, arguments, workspace);
+    params.ptr_col = arguments.scales.all;  // null would mean that there is nothing to add to a product
+    return {params, arguments.scales};
   }
 
   CUTLASS_HOST_DEVICE GatheredRowScales() {}
@@ -91,7 +93,7 @@ struct ScaledProduct : detail::ScaledProductTree<tile, Output, detail::RowScales
 /// The same for an AllGatherGemmKernel that gathers the scales of rows, one for each.
 template <CutlassTile tile, class Output>
 struct GatheredScaledProduct : detail::ScaledProductTree<tile, Output, detail::GatheredRowScales> {
-  /// ofRows: what GatheringMainloop::scalesOf() returns.
+  /// ofRows: what GatheringMainloop::scalesOf() returns; ofColumns, and scales of own rows, at multiples of 16 bytes.
   template <class Arguments>
   static void setScales(Arguments& arguments, const GatheredScales& ofRows, const float* ofColumns) {
     arguments.op_0.ptr_row = ofColumns;

@@ -22,7 +22,8 @@ struct AllGatherGemmConfig {
   int rowsPerPart = 8;  ///< rows that a warp sends together
   int groupBlocks = 8;  ///< blocks of rows whose tiles are computed together (GroupedTiles)
   int ranks = 0;        ///< > 0: fixed at compile time; 0: known at run time
-  /// Whether the pair operation is a ScalePairs, whose inputScales, of this rank's rows, are sent with the rows.
+  /// Whether the pair operation, a ScalePairs, has the scales of this rank's rows alone, which are sent with the rows:
+  /// otherwise it has those of all rows.
   bool gathersScales = false;
 };
 
@@ -70,6 +71,7 @@ struct AllGatherGemm {
   static MSCCLPP_INLINE bool run(const GridType& grid, const Args& args, const GemmOperands<Operand, PairOp>& operands,
                                  const Matrix<T>& output) {
     static_assert(SharedMemoryGrid<GridType>, "grid must have shared memory: gpu::Grid() or emulation::Grid");
+    static_assert(!config.gathersScales || canHaveScales<PairOp>, "gathersScales is for ScalePairs");
     if (args.count == 0) return true;
     const std::size_t ownRows =
         steppedPart(args.count, sliceRows(args.count, args.team.size()), static_cast<std::size_t>(args.team.rank()))
@@ -103,6 +105,10 @@ struct AllGatherGemm {
 
  private:
   static_assert(config.senderWarps > 0 && config.groupBlocks > 0);
+  template <class PairOp>
+  static constexpr bool canHaveScales = requires(PairOp op) {
+    op.ofRows(op.inputScales, Range{});
+  };
 
   template <class Consumers, class Gather, class PairOp>
   static MSCCLPP_INLINE void multiply(const Consumers& grid, std::byte* shared, const Args& args, Gather& gather,

@@ -29,7 +29,8 @@ struct KeepPairs {
 };
 
 /// Multiplies each accumulator by the scale of its row of input times that of its row of weights, as a product of
-/// operands of fp8 needs it. Then: the pair operation that follows, for which it need not be rounded.
+/// operands of fp8 needs it. Rows without a scale give 0. Then: the pair operation that follows, for which it need not
+/// be rounded.
 template <class T, class Then = KeepPairs<T>>
 struct ScalePairs {
   static constexpr int outputs = Then::outputs;
@@ -38,12 +39,12 @@ struct ScalePairs {
   const float* weightScales;  ///< of its columns
   std::size_t rows;
   std::size_t columns;
-  std::size_t firstRow = 0;
   [[no_unique_address]] Then then{};
+  std::size_t firstRow = 0;
 
   /// The same for other rows of the product, with their scales.
   MSCCLPP_INLINE ScalePairs ofRows(const float* scales, Range range) const {
-    return {scales, weightScales, range.size(), columns, range.begin, then};
+    return {scales, weightScales, range.size(), columns, then, range.begin};
   }
 
   MSCCLPP_INLINE Vector<T, outputs> operator()(std::size_t row, std::size_t column, float first, float second) const {
