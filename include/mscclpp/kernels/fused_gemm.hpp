@@ -115,8 +115,8 @@ class FusedGemm {
 /// Collective: called by all ranks of the communicator, on GPUs each with its own one current, with the same layer.
 /// Allocates the scratch of the longest call (docs/fusing.md), on CPU ranks less than a MiB. Throws Error(InvalidUsage)
 /// on all ranks if they differ, or for sizes of 0, for operands of other types, for bfloat16 with fastAccumulation, for
-/// a norm of an all-gather or of rows of a width that GemmLayer::hasNorm does not allow, and for GPUs in a build without
-/// CUDA.
+/// a norm of an all-gather or of rows of a width that GemmLayer::hasNorm does not allow, and for GPUs in a build
+/// without CUDA.
 ///
 /// Kernels of CUTLASS are those of the build option cutlass_gemms: for GPUs of compute capability 9.0 and layers whose
 /// width and depth are multiples of 8 on all ranks, with fp8 the depth of 16. They run where a model estimates that to
