@@ -9,6 +9,7 @@
 
 #include "kernels/cutlass/gemm_plan.hpp"
 #include "kernels/gemm_rates.hpp"
+#include "kernels/gpu/cublas_fp8.hpp"
 #include "kernels/gpu/overlapped_gather_plan.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/fusion/gemm/packet_layout.hpp"
@@ -51,7 +52,8 @@ inline bool fusedGemmAccepts(const GemmLayer& layer) {
 /// Whether cuBLAS multiplies fp8 of these sizes without a copy of the weights, of which all-gathers would make one for
 /// each part.
 inline bool multipliesInPlace(const GemmLayer& layer) {
-  return layer.operands == DataType::BFLOAT16 || (layer.width % 16 == 0 && layer.depth % 16 == 0);
+  return layer.operands == DataType::BFLOAT16 ||
+         (layer.width % cublasFp8Multiple == 0 && layer.depth % cublasFp8Multiple == 0);
 }
 
 /// Microseconds of each form of a call.

@@ -9,6 +9,7 @@
 #include <map>
 #include <utility>
 
+#include "kernels/gpu/cublas_fp8.hpp"
 #include "kernels/gpu/staged_matrix.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
@@ -49,11 +50,6 @@ static_assert(sizeof(FoundAlgorithm) == 96);
 
 /// What graphs need on Hopper: without a workspace of the caller's, cuBLAS allocates one for each capture.
 constexpr std::size_t workspaceBytes = std::size_t{32} << 20;
-
-/// What cuBLASLt wants addresses, and width and depth of a multiplication of fp8, to be multiples of. Rows can be any
-/// number.
-constexpr std::uint32_t fp8Alignment = 16;
-constexpr std::size_t fp8Multiple = 16;
 
 void check(int status, const char* name, ErrorCode code = ErrorCode::InternalError) {
   if (status != 0) throw Error(std::string(name) + " failed with status " + std::to_string(status), code);
@@ -194,7 +190,7 @@ class Cublas::Fp8 {
       : lt_(path), handle_(make("cublasLtCreate", lt_.create, lt_.destroy)), workspace_(allocateWorkspace()) {
     preference_ = make("cublasLtMatmulPreferenceCreate", lt_.createPreference, lt_.destroyPreference);
     prefer(maxWorkspaceBytes, std::uint64_t{workspaceBytes});
-    for (const int attribute : leastAlignments) prefer(attribute, fp8Alignment);
+    for (const int attribute : leastAlignments) prefer(attribute, cublasFp8Alignment);
     descriptor_ =
         make("cublasLtMatmulDescCreate", lt_.createDescriptor, lt_.destroyDescriptor, computeFp32, CUDA_R_32F);
     describe(transposeA, std::int32_t{transposed});
@@ -208,7 +204,7 @@ class Cublas::Fp8 {
     planFor({128, 128, 128});
   }
 
-  /// Arrays at multiples of fp8Alignment, and a width and depth that are multiples of fp8Multiple.
+  /// Arrays at multiples of cublasFp8Alignment, and a width and depth that are multiples of cublasFp8Multiple.
   void multiply(const void* input, const void* weight, void* output, const GemmSize& size, cudaStream_t stream,
                 Scales scales) {
     const float one = 1.0f, zero = 0.0f;
@@ -288,13 +284,13 @@ Cublas::Cublas(const std::string& library, DataType operands, bool fastAccumulat
 }
 
 void Cublas::prepare(std::size_t rows, std::size_t width, std::size_t depth) const {
-  if (fp8_ != nullptr) fp8_->prepare({rows, roundUp(width, fp8Multiple), roundUp(depth, fp8Multiple)});
+  if (fp8_ != nullptr) fp8_->prepare({rows, roundUp(width, cublasFp8Multiple), roundUp(depth, cublasFp8Multiple)});
 }
 
 void Cublas::multiply(const void* input, const void* weight, void* output, std::size_t rows, std::size_t width,
                       std::size_t depth, cudaStream_t stream, Scales scales) const {
   if (bf16_ != nullptr) return bf16_->multiply(input, weight, output, {rows, width, depth}, stream);
-  const GemmSize size{rows, roundUp(width, fp8Multiple), roundUp(depth, fp8Multiple)};
+  const GemmSize size{rows, roundUp(width, cublasFp8Multiple), roundUp(depth, cublasFp8Multiple)};
   const std::size_t elementBytes = sizeOf(operands_), outputBytes = sizeOf(DataType::BFLOAT16);
   const StagedMatrix inputs(Staging::Input, input, {rows, depth}, {rows, size.depth}, elementBytes, stream);
   const StagedMatrix weights(Staging::Input, weight, {width, depth}, {size.width, size.depth}, elementBytes, stream);
