@@ -109,6 +109,12 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
   constexpr double lastRows = 1024;
   const double hops = reducesToAll && !takesOneHop ? 2 : 1;
 
+  // cuBLAS loses more of its speed with some of the rows, where these are of fp8. Their scales are gathered by one more
+  // collective or copy, or with the rows (bench/results/h200_x2_gemm_fp8_fast.txt).
+  constexpr double overlappedFp8 = 1.12, overlappedFastFp8 = 1.05;
+  constexpr double serialScales = 4, overlappedScales = 3, cutlassScales = 3;
+  const bool gathersScales = gathers && ranks > 1 && layer.operands != DataType::BFLOAT16;
+
   // With CUTLASS there is besides, with few rows, the way of the tiles to their sums, from each other rank.
   constexpr double lastSums = 15, lastSumRows = 512, mostLastSums = 22.5;
   double tiles = std::numeric_limits<double>::infinity();
@@ -125,13 +131,10 @@ inline GemmEstimate estimateGemm(const GemmPlace& place, const GemmLayer& layer,
     constexpr double waitingTiles = 1.25, waitingStart = 15;
     if (gathers && ranks > 2 && sent / linkBytes > exact / 3) tiles = waitingTiles * tiles + waitingStart;
     tiles = gathers ? std::max(tiles, rates.cutlassStart) : tiles + rates.cutlassStart;
+    if (gathersScales) tiles += cutlassScales;
   }
   // Of weights, which are read and written.
   const double copies = multipliesInPlace(layer) ? 0 : 2 * bytes.weights / rates.cublas.bytes;
-  // cuBLAS loses more of its speed with some of the rows, where these are of fp8. Their scales are gathered by one more
-  // collective, or copy; kernels send them with the rows.
-  constexpr double overlappedFp8 = 1.12, overlappedFastFp8 = 1.05, serialScales = 4, overlappedScales = 3;
-  const bool gathersScales = gathers && ranks > 1 && layer.operands != DataType::BFLOAT16;
   double overlapped = std::numeric_limits<double>::infinity();
   if (gathers && ranks > 1 && layer.width >= leastOverlappedWidth) {
     overlapped = planOverlappedGather(place, layer, rows).time;

@@ -207,7 +207,8 @@ TEST_CASE("fused GEMM: a preferred form is taken where the call can have it") {
   CHECK(chooseGemm({.fused = 1, .cutlass = 2, .serial = 3}, {true, true}) == GemmForm::Fused);
 }
 TEST_CASE("fused GEMM: estimates and forms of all-gathers are those that were measured") {
-  // Of bench/results/h200_x2_gemm_gathers_sending.txt: the fastest form, and its time.
+  // Of bench/results/h200_x2_gemm_gathers_sending.txt, the longest ones of fp8 of h200_x2_gemm_fp8_fast.txt: the fastest
+  // form, and its time.
   constexpr auto bfloat = DataType::BFLOAT16, fp8 = DataType::FLOAT8_E4M3FN;
   const struct {
     DataType operands;
@@ -226,7 +227,7 @@ TEST_CASE("fused GEMM: estimates and forms of all-gathers are those that were me
       {fp8, 2048, 1280, 8192, GemmForm::Cutlass, 58.2},       {fp8, 4096, 1280, 8192, GemmForm::Cutlass, 77.1},
       {fp8, 8192, 1280, 8192, GemmForm::Cutlass, 150},        {fp8, 1024, 2304, 16384, GemmForm::Cutlass, 79.3},
       {fp8, 2048, 2304, 16384, GemmForm::Cutlass, 129},       {fp8, 4096, 2304, 16384, GemmForm::Cutlass, 247},
-      {fp8, 8192, 2304, 16384, GemmForm::Cutlass, 450},       {fp8, 2048, 1280, 5120, GemmForm::Cutlass, 41.7},
+      {fp8, 8192, 2304, 16384, GemmForm::Cutlass, 472},       {fp8, 2048, 1280, 5120, GemmForm::Cutlass, 41.7},
       {fp8, 8192, 1280, 5120, GemmForm::Cutlass, 101},        {fp8, 1024, 5120, 8192, GemmForm::Cutlass, 73.8},
       {fp8, 2048, 5120, 5120, GemmForm::Cutlass, 94.2},       {fp8, 1024, 9216, 16384, GemmForm::Cutlass, 234},
   };
