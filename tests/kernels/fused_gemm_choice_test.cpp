@@ -207,8 +207,8 @@ TEST_CASE("fused GEMM: a preferred form is taken where the call can have it") {
   CHECK(chooseGemm({.fused = 1, .cutlass = 2, .serial = 3}, {true, true}) == GemmForm::Fused);
 }
 TEST_CASE("fused GEMM: estimates and forms of all-gathers are those that were measured") {
-  // Of bench/results/h200_x2_gemm_gathers_sending.txt, the longest ones of fp8 of h200_x2_gemm_fp8_fast.txt: the fastest
-  // form, and its time.
+  // Of bench/results/h200_x2_gemm_gathers_sending.txt, long ones of fp8 of h200_x2_gemm_fp8_fast.txt: the fastest form,
+  // and its time.
   constexpr auto bfloat = DataType::BFLOAT16, fp8 = DataType::FLOAT8_E4M3FN;
   const struct {
     DataType operands;
