@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "mscclpp/host/base/error.hpp"
+#include "tests/backend/sanitizer.hpp"
 #include "tests/host/process_resources.hpp"
 #include "tests/host/replaced_new.hpp"
 
@@ -366,7 +367,7 @@ TEST_CASE("a descriptor from another user is rejected" * doctest::skip(::geteuid
   ::close(ends[1]);
 }
 
-TEST_CASE("a process has one server, and so has a forked child") {
+TEST_CASE("a process has one server, and so has a forked child" * doctest::skip(!allocatesInForks)) {
   const std::size_t descriptors = openDescriptors();
   const std::size_t threads = liveThreads();
   const UniqueFd memory = memoryWith("shared");
