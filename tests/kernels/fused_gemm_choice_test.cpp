@@ -28,13 +28,22 @@ bool isSerial(const GemmRates& rates, GemmCollective collective, std::size_t row
   return estimate.serial < estimate.fused;
 }
 
+GemmLayer fp8Layer(GemmCollective collective, std::size_t width, std::size_t depth) {
+  GemmLayer layer{collective, 8192, width, depth};
+  layer.operands = DataType::FLOAT8_E4M3FN;
+  return layer;
+}
+GemmPlace placeOfTwo(const GemmLayer& layer) {
+  return {ratesFor(gemmRates[gemmRatesOf("NVIDIA H200")], layer), cutlassBlocks, 2};
+}
+
 /// The form that is taken between two H200, and the microseconds that it is estimated to take.
 struct ChosenForm {
   GemmForm form;
   double time;
 };
 ChosenForm chooseBetweenTwo(const GemmLayer& layer, std::size_t rows, bool hasSerial = true) {
-  const GemmPlace place{ratesFor(gemmRates[gemmRatesOf("NVIDIA H200")], layer), cutlassBlocks, 2};
+  const GemmPlace place = placeOfTwo(layer);
   const GemmEstimate estimate = estimateGemm(place, layer, rows);
   const GemmForm form = chooseGemm(estimate, formsOf(place, layer, rows, hasSerial));
   const double times[] = {estimate.fused, estimate.cutlass, estimate.serial, estimate.overlapped};
@@ -75,8 +84,7 @@ TEST_CASE("fused GEMM: estimates and forms of fp8 are those that were measured")
   for (const auto& call : measured) {
     CAPTURE(static_cast<int>(call.collective));
     CAPTURE(call.rows);
-    GemmLayer layer{call.collective, 8192, call.width, call.depth};
-    layer.operands = DataType::FLOAT8_E4M3FN;
+    const GemmLayer layer = fp8Layer(call.collective, call.width, call.depth);
     const ChosenForm chosen = chooseBetweenTwo(layer, call.rows);
     CHECK(chosen.form == call.fastest);
     CHECK(chosen.time / call.microseconds == doctest::Approx(1).epsilon(0.12));
@@ -244,49 +252,37 @@ TEST_CASE("fused GEMM: estimates and forms of all-gathers are those that were me
   }
 }
 TEST_CASE("fused GEMM: forms and plans of fp8, with and without fast accumulation, are those that were measured") {
-  // Of bench/results/h200_x2_gemm_fp8_fast.txt. sends: whether blocks only send.
+  // Of bench/results/h200_x2_gemm_fp8_fast.txt, where kernels of CUTLASS are the fastest. sends: whether blocks only
+  // send.
   using enum GemmCollective;
   const struct {
     GemmCollective collective;
     std::size_t rows, width, depth;
-    bool isFast;
-    GemmForm fastest;
-    bool sends;
+    bool isFast, sends;
   } measured[] = {
-      {AllReduce, 2048, 8192, 1024, false, GemmForm::Cutlass, true},
-      {AllReduce, 4096, 8192, 1024, false, GemmForm::Cutlass, true},
-      {AllReduce, 8192, 8192, 1024, false, GemmForm::Cutlass, true},
-      {AllReduce, 8192, 8192, 1024, true, GemmForm::Cutlass, true},
-      {AllReduce, 8192, 8192, 2048, false, GemmForm::Cutlass, true},
-      {AllReduce, 4096, 8192, 4096, false, GemmForm::Cutlass, false},
-      {AllReduce, 8192, 8192, 4096, false, GemmForm::Cutlass, false},
-      {AllReduce, 2048, 8192, 4096, true, GemmForm::Cutlass, true},
-      {ReduceScatter, 2048, 8192, 1024, false, GemmForm::Cutlass, true},
-      {ReduceScatter, 8192, 8192, 1024, false, GemmForm::Cutlass, true},
-      {ReduceScatter, 2048, 8192, 1024, true, GemmForm::Cutlass, true},
-      {ReduceScatter, 8192, 8192, 4096, true, GemmForm::Cutlass, false},
-      {ReduceScatter, 4096, 5120, 12800, true, GemmForm::Cutlass, false},
-      {AllGather, 2048, 1280, 8192, true, GemmForm::Cutlass, true},
-      {AllGather, 4096, 2304, 16384, true, GemmForm::Cutlass, false},
-      {AllGather, 1024, 5120, 8192, true, GemmForm::Cutlass, false},
+      {AllReduce, 2048, 8192, 1024, false, true},      {AllReduce, 4096, 8192, 1024, false, true},
+      {AllReduce, 8192, 8192, 1024, false, true},      {AllReduce, 8192, 8192, 1024, true, true},
+      {AllReduce, 8192, 8192, 2048, false, true},      {AllReduce, 4096, 8192, 4096, false, false},
+      {AllReduce, 8192, 8192, 4096, false, false},     {AllReduce, 2048, 8192, 4096, true, true},
+      {ReduceScatter, 2048, 8192, 1024, false, true},  {ReduceScatter, 8192, 8192, 1024, false, true},
+      {ReduceScatter, 2048, 8192, 1024, true, true},   {ReduceScatter, 8192, 8192, 4096, true, false},
+      {ReduceScatter, 4096, 5120, 12800, true, false}, {AllGather, 2048, 1280, 8192, true, true},
+      {AllGather, 4096, 2304, 16384, true, false},     {AllGather, 1024, 5120, 8192, true, false},
   };
   for (const auto& call : measured) {
     CAPTURE(call.rows);
     CAPTURE(call.width);
     CAPTURE(call.depth);
     CAPTURE(call.isFast);
-    GemmLayer layer{call.collective, 8192, call.width, call.depth};
-    layer.operands = DataType::FLOAT8_E4M3FN;
+    GemmLayer layer = fp8Layer(call.collective, call.width, call.depth);
     layer.fastAccumulation = call.isFast;
-    CHECK(chooseBetweenTwo(layer, call.rows).form == call.fastest);
-    const GemmPlace place{ratesFor(gemmRates[gemmRatesOf("H200")], layer), cutlassBlocks, 2};
-    CHECK((planCutlassGemm(place, layer, call.rows).sendingBlocks > 0) == call.sends);
+    CHECK(chooseBetweenTwo(layer, call.rows).form == GemmForm::Cutlass);
+    CHECK((planCutlassGemm(placeOfTwo(layer), layer, call.rows).sendingBlocks > 0) == call.sends);
   }
 }
 TEST_CASE("fused GEMM: wide tiles of fp8 have sending blocks in long reduce-scatters that the link bounds") {
-  GemmLayer layer{GemmCollective::ReduceScatter, 8192, 8192, 1024};
-  layer.operands = DataType::FLOAT8_E4M3FN;
-  const GemmPlace place{ratesFor(gemmRates[gemmRatesOf("H200")], layer), cutlassBlocks, 2};
+  const GemmLayer layer = fp8Layer(GemmCollective::ReduceScatter, 8192, 1024);
+  const GemmPlace place = placeOfTwo(layer);
   const auto columnsOf = [&](std::size_t rows) {
     return cutlassTiles[planCutlassGemm(place, layer, rows).tile].columns;
   };
@@ -305,8 +301,7 @@ TEST_CASE("fused GEMM: fast accumulation is never estimated to take longer") {
             CAPTURE(rows);
             CAPTURE(width);
             CAPTURE(depth);
-            GemmLayer layer{collective, 8192, width, depth};
-            layer.operands = DataType::FLOAT8_E4M3FN;
+            GemmLayer layer = fp8Layer(collective, width, depth);
             const auto estimate = [&] {
               return estimateGemm({ratesFor(gemmRates[1], layer), cutlassBlocks, ranks}, layer, rows);
             };
