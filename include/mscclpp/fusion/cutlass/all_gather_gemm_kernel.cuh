@@ -73,7 +73,7 @@ class AllGatherGemmKernel : public detail::WithGatheringMainloop<Stock, Ranks, s
       sizeof(SendingShared) + alignof(SendingShared) <= static_cast<std::size_t>(Base::SharedStorageSize);
   /// Whether the sending blocks are whole clusters, and others are beside them on the current GPU.
   static bool acceptsSendingBlocks(const Arguments& arguments) {
-    return (canSendForOthers || arguments.scheduler.sendingBlocks == 0) && detail::sendingBlocksFit<Base>(arguments);
+    return detail::acceptsSendingBlocks<Base>(arguments, canSendForOthers);
   }
   /// As the stock kernel's; also whether the scratch fits the problem.
   static bool can_implement(const Arguments& arguments) {

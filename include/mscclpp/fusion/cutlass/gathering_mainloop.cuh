@@ -111,7 +111,7 @@ class GatheringMainloop : public Stock {
     const GatherArgs& gather = arguments.gather;
     const float* const all = scalesInWindow(gather, 0);
     if (arguments.ptr_A == nullptr) return {all};
-    const Range own = steppedPart(gather.count, gather.scratch.slice, static_cast<std::size_t>(gather.team.rank()));
+    const Range own = ownRange(gather);
     return {all, arguments.scales, static_cast<int>(own.begin), static_cast<int>(own.end)};
   }
 
@@ -200,14 +200,14 @@ class GatheringMainloop : public Stock {
     const int rank = gather.team.rank();
     return reinterpret_cast<const float*>(gather.window.at(rank, gather.scratch.scalesOffset(rank, from, 0)));
   }
-  /// Of this rank.
-  static std::size_t rowsOf(const GatherArgs& gather) {
-    return steppedPart(gather.count, gather.scratch.slice, static_cast<std::size_t>(gather.team.rank())).size();
+  /// The rows of this rank.
+  static Range ownRange(const GatherArgs& gather) {
+    return steppedPart(gather.count, gather.scratch.slice, static_cast<std::size_t>(gather.team.rank()));
   }
   template <class ProblemShape>
   static auto ownProblem(const ProblemShape& problem, const GatherArgs& gather) {
     auto shape = cute::append<4>(problem, 1);
-    const std::size_t rows = rowsOf(gather);
+    const std::size_t rows = ownRange(gather).size();
     cute::get<0>(shape) = rows > 0 ? static_cast<int>(rows) : 1;  // a rank without rows loads none
     return shape;
   }

@@ -137,7 +137,7 @@ class RowExchangeKernel : public detail::OrderedKernel<Stock, ContributingEpilog
   static constexpr bool canSendForOthers = sendChunks() > 0;
   /// Whether the sending blocks are whole clusters, and others are beside them on the current GPU.
   static bool acceptsSendingBlocks(const Arguments& arguments) {
-    return (canSendForOthers || arguments.scheduler.sendingBlocks == 0) && detail::sendingBlocksFit<Base>(arguments);
+    return detail::acceptsSendingBlocks<Base>(arguments, canSendForOthers);
   }
 
   /// As the stock kernel's; also whether the problem fits the scratch, and the exchange the team.

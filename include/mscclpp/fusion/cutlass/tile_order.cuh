@@ -157,16 +157,16 @@ class OrderedTileScheduler : public cutlass::gemm::kernel::detail::PersistentTil
 
 namespace detail {
 
-/// Whether the sending blocks that a kernel with an OrderedTileScheduler shall have are whole clusters, and others are
-/// beside them on the current GPU.
+/// Whether a kernel with an OrderedTileScheduler can have the sending blocks that it shall have: they are whole
+/// clusters, and others are beside them on the current GPU. canSend: whether its blocks can send for others at all.
 template <class Kernel>
-bool sendingBlocksFit(const typename Kernel::Arguments& arguments) {
+bool acceptsSendingBlocks(const typename Kernel::Arguments& arguments, bool canSend) {
   using Scheduler = typename Kernel::TileScheduler;
   using TileShape = typename Kernel::TileShape;
   using Cluster = typename Kernel::DispatchPolicy::ClusterShape;
   const int sending = arguments.scheduler.sendingBlocks;
   if (sending == 0) return true;
-  if (sending < 0 || sending % int{cute::size(Cluster{})} != 0) return false;
+  if (!canSend || sending < 0 || sending % int{cute::size(Cluster{})} != 0) return false;
   auto hardware = arguments.hw_info;
   if (hardware.sm_count <= 0) {
     hardware.sm_count = cutlass::KernelHardwareInfo::query_device_multiprocessor_count(hardware.device_id);
