@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "kernels/fused_gemm_choice.hpp"
+#include "kernels/few_rows_tiles.hpp"
 #include "kernels/gpu/gemm_kernels.hpp"
 #include "kernels/gpu_budget.hpp"
 #include "kernels/rms_norm.hpp"
