@@ -75,8 +75,7 @@ class Collectives::State {
         ranks_(communicator_->bootstrap()->getNranks()),
         onGpu_(deviceType == DeviceType::GPU),
         backend_(onGpu_ ? gpuBackend() : cpuBackend()),
-        monitor_(std::make_shared<WaitMonitor>(*communicator_, deviceType)) {
-    monitor_->setTeamIsJob();
+        monitor_(WaitMonitor::ofTeam(*communicator_, deviceType)) {
     if (maxBlocks == 0) maxBlocks = mostBlocks;
     if (ranks_ > maxTeamSize) {
       throw Error("a team has at most " + std::to_string(maxTeamSize) + " ranks, the communicator has " +
@@ -90,11 +89,9 @@ class Collectives::State {
       selection_.emplace(deviceType, backend_.deviceName(), ranks_, maxBlocks);
       return selectionBytes(*selection_, maxBlocks);
     }));
-    bool bulkCopies = true;
-    for (const auto& ofRank : agreement.runStep(
-             "query its GPU", [&] { return std::vector<char>{static_cast<char>(backend_.hasBulkCopies() ? 1 : 0)}; })) {
-      bulkCopies &= ofRank.at(0) != 0;
-    }
+    const auto hasBulkCopies =
+        agreement.gather("query its GPU", [&] { return static_cast<char>(backend_.hasBulkCopies() ? 1 : 0); });
+    const bool bulkCopies = std::ranges::all_of(hasBulkCopies, [](char ofRank) { return ofRank != 0; });
     const bool lineStoresAtomic = backend_.areLineStoresAtomic(*communicator_->bootstrap());
     auto inUse = wanted == Algorithms::All ? allAlgorithms() : selection_->algorithmsInUse();
     std::erase_if(inUse, [&](const auto& each) {

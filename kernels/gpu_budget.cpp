@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <map>
 #include <optional>
 #include <string>
@@ -17,7 +16,7 @@ namespace mscclpp::kernels {
 
 namespace {
 
-/// What a rank tells the others; of the same library.
+/// What a rank tells the others.
 struct RankShare {
   mscclpp::detail::Id128 process;
   std::uint64_t budget;  ///< its address
@@ -117,26 +116,17 @@ void agreeOnShare(Bootstrap& bootstrap, const std::string& who, const GpuBudget*
                   const std::function<GpuBudget::Share&()>& reserve, const std::function<void()>& undo) {
   GpuBudget::Share* share = nullptr;
   const mscclpp::detail::GroupAgreement agreement(bootstrap, who);
-  const auto all = agreement.runStep("reserve blocks on its GPU", [&] {
+  const auto all = agreement.gather("reserve blocks on its GPU", [&] {
     share = &reserve();
-    const RankShare own{mscclpp::detail::processId(), reinterpret_cast<std::uintptr_t>(budget),
-                        share->isConcurrent() ? 1 : 0, share->blocks()};
-    std::vector<char> bytes(sizeof(own));
-    std::memcpy(bytes.data(), &own, sizeof(own));
-    return bytes;
+    return RankShare{mscclpp::detail::processId(), reinterpret_cast<std::uintptr_t>(budget),
+                     share->isConcurrent() ? 1 : 0, share->blocks()};
   });
   bool isConcurrent = true;
   int fewest = blocks;
   std::map<std::pair<mscclpp::detail::Id128, std::uint64_t>, int> ranks;  // by process and GPU
   std::optional<std::pair<int, int>> sharing;                             // two ranks of a GPU
   for (std::size_t r = 0; r < all.size(); ++r) {
-    const auto& bytes = all[r];
-    RankShare each{};
-    if (bytes.size() != sizeof(each)) {
-      throw Error(who + ": a rank states its blocks in another format: use the same version of mscclpp on all ranks",
-                  ErrorCode::InvalidUsage);
-    }
-    std::memcpy(&each, bytes.data(), sizeof(each));
+    const RankShare& each = all[r];
     const auto other = ranks.emplace(std::pair(each.process, each.budget), static_cast<int>(r));
     if (!other.second && !sharing) sharing.emplace(other.first->second, static_cast<int>(r));
     isConcurrent = isConcurrent && each.isConcurrent != 0;

@@ -104,6 +104,14 @@ std::vector<GroupAgreement::StepResult> GroupAgreement::exchange(StepResult own)
   return stepResults;
 }
 
+void GroupAgreement::requireSize(std::size_t index, const std::vector<char>& result, std::size_t bytes) const {
+  if (result.size() == bytes) return;
+  throw Error(errorPrefix_ + ": rank " + std::to_string(ranks_[index]) + " sends " + std::to_string(result.size()) +
+                  " bytes where this rank has " + std::to_string(bytes) +
+                  ": use the same version of mscclpp on all ranks",
+              ErrorCode::InvalidUsage);
+}
+
 std::vector<std::vector<char>> GroupAgreement::runStep(const std::string& step,
                                                        const std::function<std::vector<char>()>& body) const {
   StepResult own{step, false, {}};

@@ -1,8 +1,10 @@
 // Steps that ranks take together: each reports whether its own succeeded, and no rank continues unless all did.
 #pragma once
 
+#include <cstring>
 #include <functional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
@@ -32,8 +34,30 @@ class GroupAgreement {
   /// at another step. `step` completes the sentence "rank 3 failed to ...".
   std::vector<std::vector<char>> runStep(const std::string& step, const std::function<std::vector<char>()>& body) const;
 
+  /// The same with results of a trivially copyable type, which all ranks have from the same version of the library.
+  /// Also throws Error(InvalidUsage) for a result of another size.
+  template <class Body, class T = std::invoke_result_t<Body>>
+  std::vector<T> gather(const std::string& step, const Body& body) const {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const auto results = runStep(step, [&] {
+      const T own = body();
+      std::vector<char> bytes(sizeof(T));
+      std::memcpy(bytes.data(), &own, sizeof(T));
+      return bytes;
+    });
+    std::vector<T> values(results.size());
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      requireSize(i, results[i], sizeof(T));
+      std::memcpy(&values[i], results[i].data(), sizeof(T));
+    }
+    return values;
+  }
+
  private:
   struct StepResult;
+
+  /// Of the result of the member with this index.
+  void requireSize(std::size_t index, const std::vector<char>& result, std::size_t bytes) const;
 
   /// Returns the results of all ranks, in their order.
   std::vector<StepResult> exchange(StepResult own) const;

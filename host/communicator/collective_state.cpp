@@ -118,10 +118,7 @@ CollectiveMemory::CollectiveMemory(Communicator& communicator, const CollectiveS
     const std::vector<std::uint64_t> words(epochWords, request.firstEpoch);
     epochs_ = allocatePrivateMemory(request.where, words.size() * sizeof(std::uint64_t));
     writeMemory(request.where, epochs_.get(), words.data(), words.size() * sizeof(std::uint64_t));
-    if (monitor_ == nullptr) {
-      monitor_ = std::make_shared<WaitMonitor>(communicator, request.where);
-      monitor_->setTeamIsJob();
-    }
+    monitor_ = WaitMonitor::ofTeam(communicator, request.where, std::move(monitor_));
     return std::vector<char>();
   });
 }

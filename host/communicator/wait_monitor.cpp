@@ -131,6 +131,14 @@ WaitMonitor::WaitMonitor(DeviceType where, const std::shared_ptr<detail::Failure
                          std::chrono::nanoseconds timeout)
     : state_(std::make_shared<detail::WaitMonitorState>(where, failures)), timeout_(timeout) {}
 
+std::shared_ptr<WaitMonitor> WaitMonitor::ofTeam(Communicator& communicator, DeviceType where,
+                                                 std::shared_ptr<WaitMonitor> given) {
+  if (given != nullptr) return given;
+  auto monitor = std::make_shared<WaitMonitor>(communicator, where);
+  monitor->setTeamIsJob();
+  return monitor;
+}
+
 WaitMonitor::~WaitMonitor() = default;
 
 WaitControl* WaitMonitor::deviceControl() const noexcept {

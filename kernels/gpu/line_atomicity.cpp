@@ -12,7 +12,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <cstring>
 #include <string>
 #include <vector>
 
@@ -37,23 +36,6 @@ struct GpuAddress {
 
   std::string pciBusId() const { return {pci.begin(), std::find(pci.begin(), pci.end(), '\0')}; }
 };
-
-/// Collective: what `find` returns on each rank.
-template <class Find>
-auto gather(const detail::GroupAgreement& agreement, const std::string& step, Find find) {
-  using T = decltype(find());
-  const auto results = agreement.runStep(step, [&] {
-    const T own = find();
-    std::vector<char> bytes(sizeof(T));
-    std::memcpy(bytes.data(), &own, sizeof(T));
-    return bytes;
-  });
-  std::vector<T> all(results.size());
-  for (std::size_t i = 0; i < all.size(); ++i) {
-    std::memcpy(&all[i], results[i].data(), std::min(sizeof(T), results[i].size()));
-  }
-  return all;
-}
 
 /// No if one of the answers for the peers is No, Yes if all are.
 template <class Ask>
@@ -85,7 +67,7 @@ Answer hasNativeAtomics(int device, const GpuAddress& peer) {
 Answer queryNvlinks(const detail::GroupAgreement& agreement, const std::vector<GpuAddress>& gpus) {
   const std::string own = gpus[static_cast<std::size_t>(agreement.groupRank())].pciBusId();
   const detail::Nvml nvml;
-  const auto onSwitch = gather(agreement, "query the NVLinks of its GPU", [&] {
+  const auto onSwitch = agreement.gather("query the NVLinks of its GPU", [&] {
     const auto links = nvml.links(own);
     return static_cast<std::uint8_t>(links && links->active > 0 && links->viaSwitch ? 1 : 0);
   });
@@ -104,7 +86,7 @@ Answer queryNvlinks(const detail::GroupAgreement& agreement, const std::vector<G
 bool areLineStoresAtomic(Bootstrap& bootstrap) {
   const detail::GroupAgreement agreement(bootstrap, "LL128");
   int device = -1;
-  const auto gpus = gather(agreement, "find the address of its GPU", [&] {
+  const auto gpus = agreement.gather("find the address of its GPU", [&] {
     device = detail::currentGpu();
     GpuAddress own{detail::hostHash(), {}};
     const std::string pci = detail::gpuPciBusId(device);
@@ -112,7 +94,7 @@ bool areLineStoresAtomic(Bootstrap& bootstrap) {
     return own;
   });
   Answer answer = Answer::No;
-  auto answers = gather(agreement, "query its links", [&] {
+  auto answers = agreement.gather("query its links", [&] {
     const std::string& setting = env()->ll128;
     if (setting == "on") answer = Answer::Yes;
     if (setting == "auto") {
@@ -126,7 +108,7 @@ bool areLineStoresAtomic(Bootstrap& bootstrap) {
   // All ranks see the same answers, so they take this step together.
   if (contains(Answer::Unknown) && !contains(Answer::No)) {
     const Answer linked = queryNvlinks(agreement, gpus);
-    answers = gather(agreement, "agree on LL128", [&] { return answer == Answer::Unknown ? linked : answer; });
+    answers = agreement.gather("agree on LL128", [&] { return answer == Answer::Unknown ? linked : answer; });
   }
   const bool whole = !contains(Answer::Unknown) && !contains(Answer::No);
   if (!whole) {

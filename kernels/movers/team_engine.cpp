@@ -14,10 +14,7 @@ TeamEngine::TeamEngine(Communicator& communicator, DeviceType deviceType, int co
       monitor_(std::move(monitor)) {
   const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), what);
   agreement.runStep("create its streams", [&] {
-    if (monitor_ == nullptr) {
-      monitor_ = std::make_shared<WaitMonitor>(communicator, deviceType);
-      monitor_->setTeamIsJob();
-    }
+    monitor_ = WaitMonitor::ofTeam(communicator, deviceType, std::move(monitor_));
     const MoverBarrier::Args barrier{
         Team<>(rank(), ranks()), memory_.window(),
         BoundedWait(monitor_->deviceControl(), static_cast<std::uint64_t>(monitor_->timeout().count()))};

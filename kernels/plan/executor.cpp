@@ -85,13 +85,12 @@ class Executor::State {
         backend_(where == DeviceType::GPU ? gpuBackend() : cpuBackend()),
         rank_(communicator_->bootstrap()->getRank()),
         ranks_(communicator_->bootstrap()->getNranks()),
-        monitor_(std::make_shared<WaitMonitor>(*communicator_, where)) {
+        monitor_(WaitMonitor::ofTeam(*communicator_, where)) {
     if (ranks_ > maxTeamSize) {
       throw Error("Executor: plans have at most " + std::to_string(maxTeamSize) + " ranks, the communicator has " +
                       std::to_string(ranks_) + ": split it",
                   ErrorCode::InvalidUsage);
     }
-    monitor_->setTeamIsJob();
   }
 
   void check() const {

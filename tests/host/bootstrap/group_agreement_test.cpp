@@ -64,6 +64,29 @@ TEST_CASE("every rank of a group gets the results of all, in the order of the ra
         }) == allPassed);
 }
 
+TEST_CASE("every rank of a group gets the values of all, of which each has the same type") {
+  struct Point {
+    int x;
+    double y;
+  };
+  CHECK(onRanks([](const auto& bootstrap) {
+          const int rank = bootstrap->getRank();
+          const GroupAgreement group(*bootstrap, "group");
+          const auto points = group.gather("state its point", [&] { return Point{rank, 0.5 * rank}; });
+          for (int other = 0; other < ranks; ++other) {
+            const Point& of = points.at(static_cast<std::size_t>(other));
+            if (of.x != other || of.y != 0.5 * other) throw std::runtime_error("another point");
+          }
+          if (rank == 1) {
+            expectError(ErrorCode::InvalidUsage, "use the same version of mscclpp on all ranks",
+                        [&] { group.gather("state its size", [] { return 1; }); });
+          } else {
+            expectError(ErrorCode::InvalidUsage, "rank 1 sends 4 bytes where this rank has 8",
+                        [&] { group.gather("state its size", [] { return 1.0; }); });
+          }
+        }) == allPassed);
+}
+
 TEST_CASE("a failed step throws on every rank: the exception there, the rank and the reason elsewhere") {
   CHECK(onRanks([](const auto& bootstrap) {
           const GroupAgreement group(*bootstrap, "group");

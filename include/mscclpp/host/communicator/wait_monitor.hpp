@@ -25,6 +25,9 @@ class WaitMonitor {
   /// A monitor that also fails on communicator.abort(), and on the failure of a rank if the bootstrap detects failures.
   /// An orderly departure of a rank ends only the waits for that rank.
   WaitMonitor(Communicator& communicator, DeviceType where);
+  /// `given`, or if it is null a monitor for collectives on a team of all ranks of the communicator (setTeamIsJob).
+  static std::shared_ptr<WaitMonitor> ofTeam(Communicator& communicator, DeviceType where,
+                                             std::shared_ptr<WaitMonitor> given = nullptr);
   /// The control must no longer be in use.
   ~WaitMonitor();
   WaitMonitor(const WaitMonitor&) = delete;
