@@ -247,6 +247,7 @@ class Collectives::State {
 
   void check() const { monitor_->check(); }
 
+  DeviceType deviceType() const noexcept { return onGpu_ ? DeviceType::GPU : DeviceType::CPU; }
   std::size_t memoryBytes() const { return regions_->memoryBytes() + MoverBarrier::windowBytes(ranks_); }
 
   bool isConcurrent() const { return launcher_->isConcurrent(); }
@@ -696,6 +697,9 @@ void Collectives::check() const {
   state_->check();
 }
 
+DeviceType Collectives::deviceType() const noexcept {
+  return state_->deviceType();
+}
 std::size_t Collectives::memoryBytes() const {
   return state_->memoryBytes();
 }

@@ -1,14 +1,59 @@
 #include "fused_gemm.hpp"
 
+#include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 
 #include "kernels/rms_norm.hpp"
 #include "mscclpp/host/base/error.hpp"
+#include "mscclpp/kernels/collectives.hpp"
 
 namespace mscclpp {
 
 namespace kernels {
+
+namespace {
+
+/// An array of a call.
+struct GemmArray {
+  const char* name;
+  const void* data;
+  std::size_t rows, columns;
+  std::size_t elementBytes;
+};
+
+void requireValid(const GemmArray& array) {
+  if (array.rows == 0 || array.columns == 0) return;
+  if (array.data == nullptr) {
+    const std::string columns = array.columns == 1 ? "" : " x " + std::to_string(array.columns);
+    throw Error(std::string("a call without ") + array.name + ": set FusedGemmCall::" + array.name + ", an array of " +
+                    std::to_string(array.rows) + columns + " elements",
+                ErrorCode::InvalidUsage);
+  }
+  if (reinterpret_cast<std::uintptr_t>(array.data) % array.elementBytes != 0) {
+    throw Error(std::string("FusedGemmCall::") + array.name + " must be aligned to its elements of " +
+                    std::to_string(array.elementBytes) + " bytes",
+                ErrorCode::InvalidUsage);
+  }
+}
+
+/// All arrays of a call but those of its norm.
+void requireValidArrays(const FusedGemmCall& call, const GemmLayer& layer, int rank, int ranks) {
+  const std::size_t slice = sliceOf(call, rank, ranks).size();
+  const std::size_t inputRows = layer.collective == GemmCollective::AllGather ? slice : call.rows;
+  const std::size_t outputRows = layer.collective == GemmCollective::ReduceScatter ? slice : call.rows;
+  const std::size_t operandBytes = sizeOf(layer.operands);
+  const std::size_t weightRows = call.rows > 0 ? call.width : 0;
+  requireValid({"input", call.input, inputRows, call.depth, operandBytes});
+  requireValid({"weight", call.weight, weightRows, call.depth, operandBytes});
+  if (!layer.hasNorm) requireValid({"output", call.output, outputRows, call.width, sizeOf(DataType::BFLOAT16)});
+  if (layer.operands == DataType::BFLOAT16) return;
+  requireValid({"inputScales", call.inputScales, inputRows, 1, sizeof(float)});
+  requireValid({"weightScales", call.weightScales, weightRows, 1, sizeof(float)});
+}
+
+}  // namespace
 
 FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer, int rank, int ranks) {
   if (call.rows > layer.maxRows) {
@@ -42,14 +87,7 @@ FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer, int rank, int ra
         "weightScales, or make the FusedGemm for fp8 (GemmLayer::operands)",
         ErrorCode::InvalidUsage);
   }
-  const bool hasInput = gathers ? sliceOf(call, rank, ranks).size() > 0 : call.rows > 0;
-  const bool lacksInputScales = hasInput && !hasInputScales, lacksWeightScales = call.rows > 0 && !hasWeightScales;
-  if (layer.operands == DataType::FLOAT8_E4M3FN && (lacksInputScales || lacksWeightScales)) {
-    const std::string what = lacksInputScales ? "inputScales" : "weightScales";
-    throw Error("a call without " + what + " of a layer of fp8: set FusedGemmCall::" + what + ", one for each row of " +
-                    (lacksInputScales ? "input" : "weight"),
-                ErrorCode::InvalidUsage);
-  }
+  requireValidArrays(call, layer, rank, ranks);
   return call;
 }
 
@@ -91,6 +129,17 @@ std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmL
                                          std::shared_ptr<Collectives> collectives) {
   if (layer.maxRows == 0 || layer.width == 0 || layer.depth == 0) {
     throw Error("a FusedGemm needs the sizes of its layer: maxRows, width and depth above 0", ErrorCode::InvalidUsage);
+  }
+  constexpr std::size_t mostSize = std::numeric_limits<std::int32_t>::max();
+  if (layer.maxRows > mostFusedGemmRows || layer.width > mostSize || layer.depth > mostSize) {
+    throw Error("a FusedGemm for " + std::to_string(layer.maxRows) + " rows, width " + std::to_string(layer.width) +
+                    " and depth " + std::to_string(layer.depth) + ": they are at most " +
+                    std::to_string(mostFusedGemmRows) + " rows, and 2^31 - 1",
+                ErrorCode::InvalidUsage);
+  }
+  if (deviceType == DeviceType::GPU && collectives != nullptr && collectives->deviceType() != DeviceType::GPU) {
+    throw Error("a FusedGemm for GPUs with Collectives of CPU ranks: pass those for DeviceType::GPU, or none",
+                ErrorCode::InvalidUsage);
   }
   if (layer.operands != DataType::BFLOAT16 && layer.operands != DataType::FLOAT8_E4M3FN) {
     throw Error(std::string("a FusedGemm of operands of ") + nameOf(layer.operands) +

@@ -12,7 +12,7 @@
 namespace mscclpp::kernels {
 
 /// A rank's call with its width and depth. Throws Error(InvalidUsage) if the layer is not made for its sizes, or for
-/// calls with a norm or with scales, or without.
+/// calls with a norm or with scales, or without; and for arrays that are null or not aligned to their elements.
 FusedGemmCall sized(FusedGemmCall call, const GemmLayer& layer, int rank, int ranks);
 /// The rows of a rank, where they are divided.
 inline Range sliceOf(const FusedGemmCall& call, int rank, int ranks) {
@@ -29,10 +29,8 @@ void requireSameLayer(const GemmLayer& layer, int rank, const GemmLayer& ofRank0
 class GemmKernel {
  public:
   virtual ~GemmKernel() = default;
-  /// The call has the norm that normOf() returns if there is one. blocks: the most; of the library's kernels 0: as many
-  /// as fit on the GPU.
+  /// The call has the norm that normOf() returns if there is one. blocks: the most.
   virtual void run(const FusedGemmCall& call, int blocks, KernelStart start) const = 0;
-  virtual void check() const = 0;
 };
 
 // Of each backend: makeFusedGemm() for a layer with sizes above 0, and with operands that there are.

@@ -108,13 +108,13 @@ class GemmEstimator {
     return gemmTime(speed, layer_, rows());
   }
 
-  /// The library's kernels for few rows: rounds of tiles, one for each multiprocessor. In an all-gather each rank's
-  /// rows read the weights, all but the first time from the cache.
+  /// The library's kernels for few rows: rounds of tiles, one for each block. In an all-gather each rank's rows read the
+  /// weights, all but the first time from the cache.
   double fewRows(const FewRowsTile& tile) const {
     const GemmRates& rates = place_.rates;
     const std::size_t reads = gathers() ? static_cast<std::size_t>(place_.ranks) : 1;
     const std::size_t tiles = reads * columnTiles();
-    const auto all = static_cast<std::size_t>(rates.multiprocessors);
+    const auto blocks = static_cast<std::size_t>(place_.blocks);
     // Of fp8 a multiprocessor works on more elements, which are fewer bytes.
     const double tileBytes =
         layer_.operands == DataType::BFLOAT16 ? tile.bytes : tile.bytes * rates.ownFp8 * operandBytes(layer_) / 2;
@@ -123,7 +123,8 @@ class GemmEstimator {
              std::max({1 / tileBytes, 1 / rates.reads,
                        static_cast<double>(count) / (rates.own.bytes * static_cast<double>(reads))});
     };
-    return rates.own.start + static_cast<double>(tiles / all) * round(all) + (tiles % all > 0 ? round(tiles % all) : 0);
+    return rates.own.start + static_cast<double>(tiles / blocks) * round(blocks) +
+           (tiles % blocks > 0 ? round(tiles % blocks) : 0);
   }
 
   /// tiles: what is computed and sent; exact: the same without GemmLayer::fastAccumulation.

@@ -19,9 +19,8 @@ struct GemmSpeed {
 };
 struct GemmRates {
   std::string_view gpu;  ///< part of the GPU's name
-  int multiprocessors;
-  GemmSpeed own;  ///< of the library's kernels, the reduction of rows in their own memory included
-  double reads;   ///< bytes of the weights that one multiprocessor reads in a microsecond at most
+  GemmSpeed own;         ///< of the library's kernels, the reduction of rows in their own memory included
+  double reads;          ///< bytes of the weights that one multiprocessor reads in a microsecond at most
   GemmSpeed cublas;
   double cutlassTiles;  ///< what the tiles of kernels of CUTLASS take of cutlassTime()
   double cutlassStart;  ///< microseconds that these kernels take beside
@@ -32,8 +31,8 @@ struct GemmRates {
 /// H200's rates for CUTLASS and for fp8, by the speed of its memory; H200: measured on two
 /// (bench/results/h200_x2_gemm_sends.txt, few rows and all-gathers h200_x2_gemm.txt, fp8 h200_x2_gemm_fp8.txt).
 inline constexpr GemmRates gemmRates[] = {
-    {"H100", 132, {180, 3.06e6, 4.5}, 35.5e3, {770, 3.0e6, 4}, 0.93, 12, 1.28, {1450, 2.0e6, 8}},
-    {"H200", 132, {180, 4.38e6, 6.8}, 50.7e3, {770, 4.28e6, 4}, 0.93, 12, 1.28, {1450, 2.9e6, 8}},
+    {"H100", {180, 3.06e6, 4.5}, 35.5e3, {770, 3.0e6, 4}, 0.93, 12, 1.28, {1450, 2.0e6, 8}},
+    {"H200", {180, 4.38e6, 6.8}, 50.7e3, {770, 4.28e6, 4}, 0.93, 12, 1.28, {1450, 2.9e6, 8}},
 };
 
 /// Bytes of an element of a product, and of an operand.
@@ -70,6 +69,7 @@ inline GemmRates ratesFor(GemmRates rates, const GemmLayer& layer) {
 /// Where a call runs.
 struct GemmPlace {
   GemmRates rates;    ///< of the GPU, for the operands of the layer
+  int blocks;         ///< of the library's kernels, at most: one on a multiprocessor
   int cutlassBlocks;  ///< of kernels of CUTLASS; 0: there are none
   int ranks;
 };

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
 #include <type_traits>
 #include <vector>
 
@@ -241,18 +240,9 @@ std::unique_ptr<FusedGemm> makeGemmOf(Communicator& communicator, const GemmLaye
 }  // namespace
 
 std::unique_ptr<FusedGemm> cpu::makeFusedGemm(Communicator& communicator, const GemmLayer& layer) {
-  const auto all = mscclpp::detail::GroupAgreement(*communicator.bootstrap(), "FusedGemm").runStep("agree on it", [&] {
-    std::vector<char> bytes(sizeof(layer));
-    std::memcpy(bytes.data(), &layer, sizeof(layer));
-    return bytes;
-  });
-  GemmLayer ofRank0;
-  for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    GemmLayer of;
-    if (all[rank].size() == sizeof(of)) std::memcpy(&of, all[rank].data(), sizeof(of));
-    if (rank == 0) ofRank0 = of;
-    requireSameLayer(of, static_cast<int>(rank), ofRank0);
-  }
+  const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), "FusedGemm");
+  const auto all = agreement.gather("state its layer", [&] { return layer; });
+  for (std::size_t rank = 0; rank < all.size(); ++rank) requireSameLayer(all[rank], static_cast<int>(rank), all[0]);
   return layer.operands == DataType::BFLOAT16 ? makeGemmOf<bf16>(communicator, layer)
                                               : makeGemmOf<f8e4m3>(communicator, layer);
 }

@@ -6,12 +6,10 @@
 #include <cutlass/gemm/device/gemm_universal_adapter.h>
 
 #include <algorithm>
-#include <cstring>
 #include <limits>
 #include <string>
 #include <type_traits>
 #include <utility>
-#include <vector>
 
 #include "host/bootstrap/group_agreement.hpp"
 #include "kernels/cutlass/gemm.hpp"
@@ -74,7 +72,7 @@ inline void require(cutlass::Status status) {
               ErrorCode::InternalError);
 }
 
-inline int sizeOf(std::size_t value) {
+inline int intOf(std::size_t value) {
   if (value > static_cast<std::size_t>(std::numeric_limits<int>::max())) {
     throw Error("a GEMM with a size of " + std::to_string(value) + ": sizes up to 2^31 - 1 are supported",
                 ErrorCode::InvalidUsage);
@@ -112,25 +110,26 @@ class CutlassGemm : public GemmKernel {
   };
 
  public:
-  CutlassGemm(Communicator& communicator, const GemmPlace& place, const GemmLayer& layer, std::size_t maxRows)
+  CutlassGemm(Communicator& communicator, const GemmPlace& place, const GemmLayer& layer, std::size_t maxRows,
+              std::shared_ptr<WaitMonitor> monitor)
       : place_(place),
         layer_(layer),
         blocks_(agreedBlocks(communicator)),
-        state_(communicator, DeviceType::GPU, scratchFor(layer, maxRows), maxRows) {}
+        state_(communicator, DeviceType::GPU, scratchFor(layer, maxRows), maxRows, std::move(monitor)) {}
 
   void run(const FusedGemmCall& call, int blocks, KernelStart /*start*/) const override {
     GemmPlace place = place_;
     place.cutlassBlocks = std::min(blocks, blocks_);
-    // Slots and flags are those of tiles: the plan follows from what all ranks have alike.
+    // Slots and flags of a reduction are those of tiles: its plan follows from what all ranks have alike, which the
+    // depth of a call need not be. All tiles of all-gathers have the same parts of rows, whatever the plan of a rank.
     GemmLayer sizes = layer_;
-    sizes.width = call.width;
-    if (gathers) sizes.depth = call.depth;
-    for (const std::size_t size : {call.rows, sizes.width, sizes.depth}) detail::sizeOf(size);
+    if (gathers) sizes.width = call.width;
+    for (const std::size_t size : {call.rows, call.width, call.depth}) detail::intOf(size);
     const CutlassGemmPlan plan = planCutlassGemm(place, sizes, call.rows);
     // An all-gather begins with own rows, an exchange with those of other ranks.
     const auto rowTiles = static_cast<int>(ceilDivide(call.rows, std::size_t{cutlassGemmTileRows}));
     const int first = gathers ? rowTiles / ranks : rowTiles - rowTiles / ranks;
-    const int swizzle = cutlassGemmSwizzle(plan.tile, detail::sizeOf(call.rows), detail::sizeOf(call.width), first,
+    const int swizzle = cutlassGemmSwizzle(plan.tile, detail::intOf(call.rows), detail::intOf(call.width), first,
                                            place.cutlassBlocks - plan.sendingBlocks);
     const Launch launch{place.cutlassBlocks, plan.sendingBlocks, swizzle};
     forEachKernel([&]<int tile>() {
@@ -140,7 +139,6 @@ class CutlassGemm : public GemmKernel {
       if (shape == plan.tile) enqueue<Kernel<tile>, Fusion>(call, launch);
     });
   }
-  void check() const override { state_.check(); }
 
  private:
   static Scratch scratchFor(const GemmLayer& layer, std::size_t maxRows) {
@@ -162,20 +160,12 @@ class CutlassGemm : public GemmKernel {
   /// Loads the kernels, and returns how many of their blocks are resident at once on every rank.
   static int agreedBlocks(Communicator& communicator) {
     const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), "FusedGemm");
-    const auto all = agreement.runStep("load the kernels of CUTLASS", [] {
+    const auto all = agreement.gather("load the kernels of CUTLASS", [] {
       int own = maxBlocks;
       forEachKernel([&]<int tile>() { own = std::min(own, prepare<Kernel<tile>>()); });
-      std::vector<char> bytes(sizeof(own));
-      std::memcpy(bytes.data(), &own, sizeof(own));
-      return bytes;
+      return own;
     });
-    int fewest = maxBlocks;
-    for (const std::vector<char>& bytes : all) {
-      int blocks = 0;
-      if (bytes.size() == sizeof(blocks)) std::memcpy(&blocks, bytes.data(), sizeof(blocks));
-      fewest = std::min(fewest, blocks);
-    }
-    return fewest;
+    return *std::min_element(all.begin(), all.end());
   }
   /// Loads a kernel, which a capture might reject. Returns how many of its blocks are resident at once.
   template <class K>
@@ -213,15 +203,15 @@ class CutlassGemm : public GemmKernel {
     const std::size_t depth = roundUp(call.depth, bytes / sizeof(Operand));
     const StagedMatrix weight(Staging::Input, call.weight, {call.width, call.depth}, {width, depth}, sizeof(Operand),
                               call.stream);
-    const MatrixSize inputRows{1, gathers ? slice.size() : call.rows};
-    const StagedMatrix rowScales(Staging::Input, call.inputScales, inputRows, inputRows, sizeof(float), call.stream);
+    const MatrixSize scaledRows{1, gathers ? slice.size() : call.rows};
+    const StagedMatrix rowScales(Staging::Input, call.inputScales, scaledRows, scaledRows, sizeof(float), call.stream);
     const std::size_t scales = call.weightScales != nullptr ? width : call.width;  // there are none: none are copied
     const StagedMatrix columnScales(Staging::Input, call.weightScales, {1, call.width}, {1, scales}, sizeof(float),
                                     call.stream);
 
     typename K::Arguments arguments{};
     arguments.mode = cutlass::gemm::GemmUniversalMode::kGemm;
-    arguments.problem_shape = {detail::sizeOf(call.rows), detail::sizeOf(width), detail::sizeOf(depth), 1};
+    arguments.problem_shape = {detail::intOf(call.rows), detail::intOf(width), detail::intOf(depth), 1};
     arguments.mainloop.ptr_B = static_cast<const Operand*>(weight.data());
     arguments.mainloop.dB = {static_cast<std::int64_t>(depth), cute::Int<1>{}, 0};
     // Of instructions of fp8, whose sum is then added in fp32: in multiples of those of a step.
@@ -292,8 +282,9 @@ class CutlassGemm : public GemmKernel {
 
 template <GemmCollective collective, int ranks, DataType operands>
 std::unique_ptr<GemmKernel> makeCutlassGemm(Communicator& communicator, const GemmPlace& place, const GemmLayer& layer,
-                                            std::size_t maxRows) {
-  return std::make_unique<CutlassGemm<collective, ranks, operands>>(communicator, place, layer, maxRows);
+                                            std::size_t maxRows, std::shared_ptr<WaitMonitor> monitor) {
+  return std::make_unique<CutlassGemm<collective, ranks, operands>>(communicator, place, layer, maxRows,
+                                                                    std::move(monitor));
 }
 
 }  // namespace mscclpp::kernels

@@ -7,22 +7,24 @@
 
 #include "kernels/fused_gemm.hpp"
 #include "kernels/gemm_rates.hpp"
+#include "mscclpp/host/communicator/wait_monitor.hpp"
 
 namespace mscclpp::kernels {
 
 /// Makes the kernels of one collective, collectively, for calls of up to maxRows rows that cutlassAccepts(), each of
 /// which runs as planCutlassGemm() says. All ranks pass the same place and layer here, and the same most blocks to each
-/// call. Arrays may lie anywhere, and the sizes that the layer lets change from call to call may be any that are an
+/// call. monitor: of their waits. Arrays may lie anywhere, and the sizes that the layer lets change from call to call may be any that are an
 /// int: arrays that TMA cannot read or write are copied, in memory of the stream.
 using MakeCutlassGemm = std::unique_ptr<GemmKernel> (*)(Communicator& communicator, const GemmPlace& place,
-                                                        const GemmLayer& layer, std::size_t maxRows);
+                                                        const GemmLayer& layer, std::size_t maxRows,
+                                                        std::shared_ptr<WaitMonitor> monitor);
 
 /// Null if the kernels for so many ranks are not compiled.
 MakeCutlassGemm findCutlassGemm(GemmCollective collective, int ranks, DataType operands);
 
 template <GemmCollective collective, int ranks, DataType operands>
 std::unique_ptr<GemmKernel> makeCutlassGemm(Communicator& communicator, const GemmPlace& place, const GemmLayer& layer,
-                                            std::size_t maxRows);
+                                            std::size_t maxRows, std::shared_ptr<WaitMonitor> monitor);
 
 /// The blocks of such a kernel that certainly have room where a GpuBudget gives it `slots` of the multiprocessors; 0:
 /// too few to be worth it. Its blocks come in pairs on one of the GPU's 8 groups of multiprocessors (GPC), on each of

@@ -6,8 +6,8 @@
 
 namespace mscclpp::kernels {
 
-CopyPipeline::CopyPipeline(Communicator& communicator, const char* what)
-    : team_(communicator, DeviceType::GPU, 1, nullptr, what) {}
+CopyPipeline::CopyPipeline(Communicator& communicator, const char* what, std::shared_ptr<WaitMonitor> monitor)
+    : team_(communicator, DeviceType::GPU, 1, std::move(monitor), what) {}
 
 void CopyPipeline::requireUsable() const {
   if (!hasFailed_) return;

@@ -22,8 +22,9 @@ namespace mscclpp::kernels {
 /// what comes next throws, and the other ranks' waits fail.
 class CopyPipeline {
  public:
-  /// Collective. what: it is for, in messages. Throws what TeamEngine throws.
-  CopyPipeline(Communicator& communicator, const char* what);
+  /// Collective. what: it is for, in messages. monitor: of its waits; null: one of its own. Throws what TeamEngine
+  /// throws.
+  CopyPipeline(Communicator& communicator, const char* what, std::shared_ptr<WaitMonitor> monitor = nullptr);
 
   /// Begins a call, whose copies start when what is in the ranks' streams now has run, on all of them. Throws what
   /// check() throws, before it enqueues anything, if a wait is known to have failed.

@@ -9,11 +9,14 @@
 #include <map>
 #include <utility>
 
+#include "host/cuda/gpu_backend.hpp"
+#include "host/cuda/gpu_owner.hpp"
 #include "kernels/gpu/cublas_fp8.hpp"
 #include "kernels/gpu/staged_matrix.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"
+#include "mscclpp/host/cuda/gpu_memory.hpp"
 
 namespace mscclpp::kernels {
 
@@ -62,7 +65,8 @@ class Library {
       if (handle_ == nullptr && *file != 0) handle_ = ::dlopen(file, RTLD_NOW | RTLD_LOCAL);
     }
     if (handle_ == nullptr) {
-      throw Error(std::string("cannot open ") + name + ": " + ::dlerror() + "; set its path with --cublas-library",
+      throw Error(std::string("cannot open ") + name + ": " + ::dlerror() + "; install it, or add its folder to " +
+                      "LD_LIBRARY_PATH",
                   ErrorCode::InvalidUsage);
     }
   }
@@ -83,19 +87,15 @@ class Library {
 
 using Destroy = int (*)(void*);
 
-/// What create(&object, arguments...) makes.
+/// What create(&object, arguments...) makes, which belongs to the current GPU.
 template <class... Parameters, class... Arguments>
 std::shared_ptr<void> make(const char* name, int (*create)(void**, Parameters...), Destroy destroy,
                            Arguments... arguments) {
   void* object = nullptr;
   check(create(&object, arguments...), name);
-  return {object, destroy};
-}
-
-std::shared_ptr<void> allocateWorkspace() {
-  void* memory = nullptr;
-  MSCCLPP_CUDATHROW(cudaMalloc(&memory, workspaceBytes));
-  return {memory, [](void* allocated) { cudaFree(allocated); }};
+  return {object, [destroy, device = mscclpp::detail::currentGpu()](void* made) {
+            mscclpp::detail::freeOnGpu(device, [&] { destroy(made); });
+          }};
 }
 
 struct GemmSize {
@@ -167,7 +167,7 @@ class Cublas::Bf16 {
   explicit Bf16(const std::string& path)
       : cublas_(path),
         handle_(make("cublasCreate", cublas_.create, cublas_.destroy)),
-        workspace_(allocateWorkspace()) {}
+        workspace_(mscclpp::detail::gpuCallocUnique<std::byte>(workspaceBytes)) {}
 
   void multiply(const void* input, const void* weight, void* output, const GemmSize& size, cudaStream_t stream) const {
     const float one = 1.0f, zero = 0.0f;
@@ -181,13 +181,16 @@ class Cublas::Bf16 {
 
  private:
   CublasFunctions cublas_;
-  std::shared_ptr<void> handle_, workspace_;
+  std::shared_ptr<void> handle_;
+  mscclpp::detail::UniqueGpuPtr<std::byte> workspace_;
 };
 
 class Cublas::Fp8 {
  public:
   Fp8(const std::string& path, bool fastAccumulation)
-      : lt_(path), handle_(make("cublasLtCreate", lt_.create, lt_.destroy)), workspace_(allocateWorkspace()) {
+      : lt_(path),
+        handle_(make("cublasLtCreate", lt_.create, lt_.destroy)),
+        workspace_(mscclpp::detail::gpuCallocUnique<std::byte>(workspaceBytes)) {
     preference_ = make("cublasLtMatmulPreferenceCreate", lt_.createPreference, lt_.destroyPreference);
     prefer(maxWorkspaceBytes, std::uint64_t{workspaceBytes});
     for (const int attribute : leastAlignments) prefer(attribute, cublasFp8Alignment);
@@ -199,7 +202,7 @@ class Cublas::Fp8 {
     describe(scaleModeA, std::int32_t{outerVectorMode}, ErrorCode::InvalidUsage);
     describe(scaleModeB, std::int32_t{outerVectorMode}, ErrorCode::InvalidUsage);
     // Whether this GPU has the mode shows only when an algorithm is searched for, which reads no scale.
-    const auto* const anyScales = static_cast<const float*>(workspace_.get());
+    const auto* const anyScales = reinterpret_cast<const float*>(workspace_.get());
     setScales({anyScales, anyScales});
     planFor({128, 128, 128});
   }
@@ -267,7 +270,8 @@ class Cublas::Fp8 {
   }
 
   CublasLtFunctions lt_;
-  std::shared_ptr<void> handle_, workspace_;
+  std::shared_ptr<void> handle_;
+  mscclpp::detail::UniqueGpuPtr<std::byte> workspace_;
   std::shared_ptr<void> preference_, descriptor_;  ///< of a search, and of the multiplications of all sizes
   std::map<GemmSize, Plan> plans_;                 ///< of the sizes that calls have had
 };

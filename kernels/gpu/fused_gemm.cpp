@@ -2,7 +2,6 @@
 #include "kernels/fused_gemm.hpp"
 
 #include <algorithm>
-#include <cstring>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -19,6 +18,7 @@
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/host/communicator/wait_monitor.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"
 
 namespace mscclpp::kernels {
@@ -55,38 +55,45 @@ class GpuFusedGemm : public FusedGemm {
  public:
   GpuFusedGemm(Communicator& communicator, const GemmLayer& layer, std::shared_ptr<Collectives> collectives,
                std::optional<GemmForm> preferred)
-      : layer_(layer), rank_(communicator.bootstrap()->getRank()), ranks_(communicator.bootstrap()->getNranks()) {
+      : layer_(layer),
+        rank_(communicator.bootstrap()->getRank()),
+        ranks_(communicator.bootstrap()->getNranks()),
+        monitor_(WaitMonitor::ofTeam(communicator, DeviceType::GPU)) {
     const int multiprocessors = gpu::multiprocessors();
     const int wanted = layer.maxBlocks > 0 ? std::min(layer.maxBlocks, multiprocessors) : multiprocessors;
     share_ = reserveOnAllRanks(*communicator.bootstrap(), gpu::currentBudget(), wanted, "FusedGemm");
-    // The share counts multiprocessors. With all of them, no kernel of another object runs at the same time.
-    blocks_ = share_->blocks() == multiprocessors ? 0 : share_->blocks();
-    cutlassBlocks_ = cutlassGemmBlocks(share_->blocks(), multiprocessors);
-    agreeOnForms(*communicator.bootstrap(), std::move(collectives), preferred);
+    agreeOnForms(*communicator.bootstrap(), std::move(collectives), preferred,
+                 cutlassGemmBlocks(share_->blocks(), multiprocessors));
     for (std::size_t rows = 0; rows <= layer.maxRows; ++rows) forms_.push_back(choose(rows));
     const auto makeKernels = layer.operands == DataType::BFLOAT16 ? makeGemmKernels<bf16> : makeGemmKernels<f8e4m3>;
-    kernels_ = makeKernels(communicator, layer, decisive_.sharedBytes, [this](std::size_t first, std::size_t last) {
-      return mostRows(GemmForm::Fused, first, last);
-    });
+    kernels_ = makeKernels(
+        communicator, layer, decisive_.sharedBytes,
+        [this](std::size_t first, std::size_t last) { return mostRows(GemmForm::Fused, first, last); }, monitor_);
     const std::size_t overlapped = mostRows(GemmForm::Overlapped, 1, layer.maxRows);
     if (overlapped > 0) {
-      overlapped_ = std::make_unique<OverlappedGather>(communicator, serial_->cublas(), overlapped, layer.depth);
+      overlapped_ =
+          std::make_unique<OverlappedGather>(communicator, serial_->cublas(), overlapped, layer.depth, monitor_);
     }
-    if (serial_ != nullptr) {
+    const std::size_t serial = mostRows(GemmForm::Serial, 1, layer.maxRows);
+    if (serial > 0) {
       const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), "FusedGemm");
       agreement.runStep("allocate what lies between a GEMM and a collective", [&] {
-        serial_->allocate(mostRows(GemmForm::Serial, 1, layer.maxRows));
+        serial_->allocate(serial);
         return std::vector<char>();
       });
+    } else {
+      serial_.reset();
     }
     const std::size_t rows = mostRows(GemmForm::Cutlass, 1, layer.maxRows);
-    if (rows > 0)
-      cutlass_ =
-          findCutlassGemm(layer.collective, ranks_, layer.operands)(communicator, place(), decisive_.layer, rows);
+    if (rows > 0) {
+      const MakeCutlassGemm makeGemm = findCutlassGemm(layer.collective, ranks_, layer.operands);
+      cutlass_ = makeGemm(communicator, place(), decisive_.layer, rows, monitor_);
+    }
   }
 
   void run(const FusedGemmCall& given) const override {
     FusedGemmCall call = sized(given, layer_, rank_, ranks_);
+    requireSound();
     if (call.rows == 0) return;
     RmsNormCall norm;
     if (layer_.hasNorm) {
@@ -102,18 +109,21 @@ class GpuFusedGemm : public FusedGemm {
     const bool isCutlass = form == GemmForm::Cutlass;
     const GemmKernel& kernel = isCutlass ? *cutlass_ : *std::find_if(kernels_.begin(), kernels_.end(), isFor)->kernel;
     CallOrder::Turn turn = share_->begin(call.stream);
-    kernel.run(call, isCutlass ? decisive_.cutlassBlocks : blocks_, share_->start());
+    kernel.run(call, isCutlass ? decisive_.cutlassBlocks : share_->blocks(), share_->start());
     turn.end();
   }
   GemmForm form(std::size_t rows) const override { return rows < forms_.size() ? forms_[rows] : choose(rows); }
   void check() const override {
-    for (const auto& entry : kernels_) entry.kernel->check();
-    if (cutlass_) cutlass_->check();
+    monitor_->check();
     if (serial_) serial_->check();
-    if (overlapped_) overlapped_->check();
   }
 
  private:
+  /// Whether no wait is known to have failed.
+  void requireSound() const {
+    if (monitor_->failed()) monitor_->check();
+  }
+
   /// What decides on the form of a call.
   struct Decisive {
     std::size_t rates;  ///< index in gemmRates
@@ -127,40 +137,40 @@ class GpuFusedGemm : public FusedGemm {
 
   GemmForm choose(std::size_t rows) const {
     return chooseGemm(estimateGemm(place(), decisive_.layer, rows),
-                      formsOf(place(), decisive_.layer, rows, serial_ != nullptr), decisive_.preferred);
+                      formsOf(place(), decisive_.layer, rows, decisive_.hasSerial), decisive_.preferred);
   }
-  GemmPlace place() const { return {ratesFor(gemmRates[decisive_.rates], layer_), decisive_.cutlassBlocks, ranks_}; }
+  GemmPlace place() const {
+    return {ratesFor(gemmRates[decisive_.rates], layer_), share_->blocks(), decisive_.cutlassBlocks, ranks_};
+  }
 
   /// All ranks take the same form of each call: one that all ranks have, by rank 0's rates and layer, of which other
   /// ranks may have more or fewer columns.
-  void agreeOnForms(Bootstrap& bootstrap, std::shared_ptr<Collectives> collectives, std::optional<GemmForm> preferred) {
+  void agreeOnForms(Bootstrap& bootstrap, std::shared_ptr<Collectives> collectives, std::optional<GemmForm> preferred,
+                    int cutlassBlocks) {
     const mscclpp::detail::GroupAgreement agreement(bootstrap, "FusedGemm");
-    const auto all = agreement.runStep("choose between kernels", [&] {
+    const auto all = agreement.gather("choose between kernels", [&] {
       if (layer_.operands == DataType::FLOAT8_E4M3FN) requireFp8();
       const bool takesSerial = serialGemmAccepts(layer_, static_cast<std::size_t>(ranks_), ranks_);
       if (collectives != nullptr && takesSerial) serial_ = SerialGemm::make(std::move(collectives), layer_, ranks_);
       const bool hasCutlass = findCutlassGemm(layer_.collective, ranks_, layer_.operands) != nullptr && isHopper() &&
                               cutlassAccepts(layer_);
-      const Decisive own{gemmRatesOf(gpuBackend().deviceName()),
-                         layer_,
-                         hasCutlass ? cutlassBlocks_ : 0,
-                         serial_ != nullptr,
-                         static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)),
-                         preferred};
-      std::vector<char> bytes(sizeof(own));
-      std::memcpy(bytes.data(), &own, sizeof(own));
-      return bytes;
+      return Decisive{gemmRatesOf(gpuBackend().deviceName()),
+                      layer_,
+                      hasCutlass ? cutlassBlocks : 0,
+                      serial_ != nullptr,
+                      static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)),
+                      preferred};
     });
+    decisive_ = all.front();
     for (std::size_t rank = 0; rank < all.size(); ++rank) {
-      Decisive of{};
-      if (all[rank].size() == sizeof(of)) std::memcpy(&of, all[rank].data(), sizeof(of));
-      if (rank == 0) decisive_ = of;
+      const Decisive& of = all[rank];
       requireSameLayer(of.layer, static_cast<int>(rank), decisive_.layer);
-      if (!of.hasSerial) serial_.reset();
+      decisive_.hasSerial = decisive_.hasSerial && of.hasSerial;
       decisive_.cutlassBlocks = std::min(decisive_.cutlassBlocks, of.cutlassBlocks);
       decisive_.sharedBytes = std::min(decisive_.sharedBytes, of.sharedBytes);
     }
-    if (!fusedGemmAccepts(layer_) && serial_ == nullptr) {
+    if (!decisive_.hasSerial) serial_.reset();
+    if (!fusedGemmAccepts(layer_) && !decisive_.hasSerial) {
       throw Error("a FusedGemm with a norm of width " + std::to_string(layer_.width) + ", above " +
                       std::to_string(mostFusedNormWidth) +
                       ": use an all-reduce, pass the Collectives of the communicator, and have cuBLAS on all ranks",
@@ -178,12 +188,11 @@ class GpuFusedGemm : public FusedGemm {
 
   GemmLayer layer_;
   int rank_, ranks_;
+  std::shared_ptr<WaitMonitor> monitor_;  ///< of all waits but those of serial_
   std::unique_ptr<GpuBudget::Share> share_;
-  int blocks_;         ///< the most of a kernel; 0: as many as fit
-  int cutlassBlocks_;  ///< the same of CUTLASS's
-  std::unique_ptr<SerialGemm> serial_;
+  std::unique_ptr<SerialGemm> serial_;  ///< null if no call takes it
   Decisive decisive_{};
-  std::vector<GemmForm> forms_;                   ///< of calls with 0, 1, ... rows: no call evaluates the model
+  std::vector<GemmForm> forms_;                   ///< of calls with 0, 1, ... rows: no call compares them again
   std::vector<GemmKernelOfRows> kernels_;         ///< in increasing order of rows
   std::unique_ptr<GemmKernel> cutlass_;           ///< null if no call takes it
   std::unique_ptr<OverlappedGather> overlapped_;  ///< the same

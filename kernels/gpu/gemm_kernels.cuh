@@ -2,8 +2,11 @@
 #pragma once
 
 #include <algorithm>
+#include <memory>
 #include <type_traits>
+#include <utility>
 
+#include "host/bootstrap/group_agreement.hpp"
 #include "kernels/few_rows_tiles.hpp"
 #include "kernels/gpu/gemm_kernels.hpp"
 #include "kernels/gpu_budget.hpp"
@@ -76,20 +79,14 @@ struct ResultOf<GemmReduce<bf16, config, AnyNormRows<bf16>, Operand>> {
 template <class C, class Operand>
 class KernelOf : public GemmKernel {
  public:
-  KernelOf(Communicator& communicator, const GemmLayer& layer, std::size_t maxRows)
+  KernelOf(Communicator& communicator, const GemmLayer& layer, std::size_t maxRows,
+           std::shared_ptr<WaitMonitor> monitor)
       : layer_(layer),
+        blocks_(residentBlocks(*communicator.bootstrap())),
         state_(communicator, DeviceType::GPU,
                C::scratchFor(maxRows, layer.collective == GemmCollective::AllGather ? layer.depth : layer.width,
                              communicator.bootstrap()->getNranks()),
-               maxRows) {
-    // The same result and waits for all blocks: as many as are resident at once.
-    const std::size_t sharedBytes = KernelOf::sharedBytes();
-    constexpr auto kernel = collectiveKernel<C, Operands, Result>;
-    MSCCLPP_CUDATHROW(mscclpp::detail::allowSharedMemory(kernel, sharedBytes));
-    MSCCLPP_CUDATHROW(cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks_, kernel, C::maxBlockThreads, sharedBytes));
-    if (blocks_ < 1) throw Error("a block of the fused GEMM does not fit on this GPU", ErrorCode::InvalidUsage);
-    blocks_ = std::min(blocks_ * gpu::multiprocessors(), maxBlocks);
-  }
+               maxRows, std::move(monitor)) {}
 
   void run(const FusedGemmCall& call, int blocks, KernelStart start) const override {
     const auto args = state_.args(call.rows);
@@ -108,10 +105,9 @@ class KernelOf : public GemmKernel {
         return {makeMatrix(static_cast<bf16*>(call.output), scatters ? slice.size() : call.rows, call.width)};
       }
     };
-    const LaunchShape shape{blocks > 0 ? std::min(blocks, blocks_) : blocks_, C::maxBlockThreads};
+    const LaunchShape shape{std::min(blocks, blocks_), C::maxBlockThreads};
     MSCCLPP_CUDATHROW(launch<C>(shape, call.stream, args, operands, result(), start));
   }
-  void check() const override { state_.check(); }
 
   /// Of a block.
   static std::size_t sharedBytes() { return C::sharedBytes(typename C::Args{}, {}); }
@@ -128,6 +124,23 @@ class KernelOf : public GemmKernel {
   using Operands = GemmOperands<Operand, PairOp>;
   using Result = typename ResultOf<C>::Type;
 
+  /// Collective: loads the kernel, and returns how many of its blocks are resident at once on every rank: all of them
+  /// wait for each other, and for those of other ranks.
+  static int residentBlocks(Bootstrap& bootstrap) {
+    const mscclpp::detail::GroupAgreement agreement(bootstrap, "FusedGemm");
+    const auto all = agreement.gather("load its kernels", [] {
+      const std::size_t sharedBytes = KernelOf::sharedBytes();
+      constexpr auto kernel = collectiveKernel<C, Operands, Result>;
+      int blocks = 0;
+      MSCCLPP_CUDATHROW(mscclpp::detail::allowSharedMemory(kernel, sharedBytes));
+      MSCCLPP_CUDATHROW(
+          cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, kernel, C::maxBlockThreads, sharedBytes));
+      if (blocks < 1) throw Error("a block of the fused GEMM does not fit on this GPU", ErrorCode::InvalidUsage);
+      return std::min(blocks * gpu::multiprocessors(), maxBlocks);
+    });
+    return *std::min_element(all.begin(), all.end());
+  }
+
   static PairOp opOf([[maybe_unused]] const FusedGemmCall& call, [[maybe_unused]] std::size_t inputRows) {
     if constexpr (hasScales) {
       return {call.inputScales, call.weightScales, inputRows, call.width};
@@ -137,8 +150,8 @@ class KernelOf : public GemmKernel {
   }
 
   GemmLayer layer_;
+  int blocks_;  ///< resident at once, on every rank
   CollectiveState<C> state_;
-  int blocks_ = 0;
 };
 
 }  // namespace detail
@@ -150,7 +163,8 @@ int gemmKernelsArchitecture() {
 
 template <class Operand>
 std::vector<GemmKernelOfRows> makeGemmKernels(Communicator& communicator, const GemmLayer& layer,
-                                              std::size_t sharedBytes, const MostRows& mostRows) {
+                                              std::size_t sharedBytes, const MostRows& mostRows,
+                                              const std::shared_ptr<WaitMonitor>& monitor) {
   using namespace detail;
   using Collectives = GemmCollectives<Operand>;
   using Store = StoreRows<bf16>;
@@ -162,7 +176,7 @@ std::vector<GemmKernelOfRows> makeGemmKernels(Communicator& communicator, const 
   std::size_t previous = 0;
   const auto add = [&]<class C>(std::size_t last) {
     const std::size_t rows = mostRows(previous + 1, std::min(last, layer.maxRows));
-    if (rows > 0) kernels.push_back({rows, std::make_unique<KernelOf<C, Operand>>(communicator, layer, rows)});
+    if (rows > 0) kernels.push_back({rows, std::make_unique<KernelOf<C, Operand>>(communicator, layer, rows, monitor)});
     previous = std::max(previous, last);
   };
   const auto addFewRows = [&]<class C>(const GemmShape& tile, int ranks = 1) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "kernels/fused_gemm.hpp"
+#include "mscclpp/host/communicator/wait_monitor.hpp"
 
 namespace mscclpp::kernels {
 
@@ -24,9 +25,10 @@ template <class Operand>
 int gemmKernelsArchitecture();
 
 /// The kernels that the calls of a layer need, in increasing order of rows, each with its scratch. Collective.
-/// sharedBytes: the most of a block. Operand: bf16 or f8e4m3, the layer's.
+/// sharedBytes: the most of a block. Operand: bf16 or f8e4m3, the layer's. monitor: of the waits of all of them.
 template <class Operand>
 std::vector<GemmKernelOfRows> makeGemmKernels(Communicator& communicator, const GemmLayer& layer,
-                                              std::size_t sharedBytes, const MostRows& mostRows);
+                                              std::size_t sharedBytes, const MostRows& mostRows,
+                                              const std::shared_ptr<WaitMonitor>& monitor);
 
 }  // namespace mscclpp::kernels

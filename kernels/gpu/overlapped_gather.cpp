@@ -20,7 +20,7 @@ constexpr std::size_t scaleUnit = 4;
 }  // namespace
 
 OverlappedGather::OverlappedGather(Communicator& communicator, std::shared_ptr<const Cublas> cublas,
-                                   std::size_t maxRows, std::size_t depth)
+                                   std::size_t maxRows, std::size_t depth, std::shared_ptr<WaitMonitor> monitor)
     : rank_(static_cast<std::size_t>(communicator.bootstrap()->getRank())),
       ranks_(static_cast<std::size_t>(communicator.bootstrap()->getNranks())),
       cublas_(std::move(cublas)),
@@ -28,7 +28,7 @@ OverlappedGather::OverlappedGather(Communicator& communicator, std::shared_ptr<c
       scalesStart_(roundUp(maxRows / ranks_ * (ranks_ - 1) * depth * elementBytes_, scaleUnit * sizeof(float))),
       scalePitch_(cublas_->operands() == DataType::BFLOAT16 ? 0 : roundUp(maxRows / ranks_, scaleUnit)),
       gathered_(communicator, scalesStart_ + scalePitch_ * (ranks_ - 1) * sizeof(float), DeviceType::GPU),
-      pipeline_(communicator, "FusedGemm") {}
+      pipeline_(communicator, "FusedGemm", std::move(monitor)) {}
 
 void OverlappedGather::run(const FusedGemmCall& call, std::size_t parts) {
   const std::size_t own = call.rows / ranks_;

@@ -17,10 +17,10 @@ namespace mscclpp::kernels {
 /// but the GEMM is in parts: one of this rank's rows, and for each other rank as many as its rows are copied in.
 class OverlappedGather {
  public:
-  /// Collective: with the same sizes on all ranks, for calls of up to maxRows rows, of cublas's operands. Throws what
-  /// CopyPipeline and SymmetricMemory throw.
+  /// Collective: with the same sizes on all ranks, for calls of up to maxRows rows, of cublas's operands. monitor: of
+  /// its waits; null: one of its own. Throws what CopyPipeline and SymmetricMemory throw.
   OverlappedGather(Communicator& communicator, std::shared_ptr<const Cublas> cublas, std::size_t maxRows,
-                   std::size_t depth);
+                   std::size_t depth, std::shared_ptr<WaitMonitor> monitor = nullptr);
 
   /// The call has rows that formsOf() lets it have (kernels/fused_gemm_choice.hpp). parts: of a rank's rows, at least
   /// one, the same on all ranks. Enqueues it; graphs can capture it. Throws, as CopyPipeline does, also what check()

@@ -16,12 +16,13 @@ namespace {
 
 /// Rates of a GPU on which both GEMMs are equally fast.
 constexpr GemmSpeed speed{700, 3e6, 4};
-constexpr GemmRates equalRates{"", 132, speed, 35e3, speed, 1, 10, 1, speed};
-constexpr int cutlassBlocks = 128;
+constexpr GemmRates equalRates{"", speed, 35e3, speed, 1, 10, 1, speed};
+constexpr int ownBlocks = 130, cutlassBlocks = 128;  // of 132 multiprocessors
 
 bool isSerial(const GemmRates& rates, GemmCollective collective, std::size_t rows, std::size_t width, std::size_t depth,
               int ranks = 2) {
-  const GemmEstimate estimate = estimateGemm({rates, cutlassBlocks, ranks}, {collective, 8192, width, depth}, rows);
+  const GemmEstimate estimate =
+      estimateGemm({rates, ownBlocks, cutlassBlocks, ranks}, {collective, 8192, width, depth}, rows);
   CHECK(estimate.fused > 0);
   CHECK(estimate.cutlass > 0);
   CHECK(estimate.serial > 0);
@@ -34,7 +35,7 @@ GemmLayer fp8Layer(GemmCollective collective, std::size_t width, std::size_t dep
   return layer;
 }
 GemmPlace placeOfTwo(const GemmLayer& layer) {
-  return {ratesFor(gemmRates[gemmRatesOf("NVIDIA H200")], layer), cutlassBlocks, 2};
+  return {ratesFor(gemmRates[gemmRatesOf("NVIDIA H200")], layer), ownBlocks, cutlassBlocks, 2};
 }
 
 /// The form that is taken between two H200, and the microseconds that it is estimated to take.
@@ -91,10 +92,10 @@ TEST_CASE("fused GEMM: estimates and forms of fp8 are those that were measured")
   }
   // Sizes that cuBLAS does not multiply in place have no parts.
   GemmLayer odd{AllGather, 8192, 1288, 8192};
-  CHECK(formsOf({gemmRates[0], 0, 2}, odd, 1024, true).overlapped);
+  CHECK(formsOf({gemmRates[0], ownBlocks, 0, 2}, odd, 1024, true).overlapped);
   odd.operands = DataType::FLOAT8_E4M3FN;
-  CHECK_FALSE(formsOf({gemmRates[0], 0, 2}, odd, 1024, true).overlapped);
-  CHECK(formsOf({gemmRates[0], 0, 2}, odd, 1024, true).serial);
+  CHECK_FALSE(formsOf({gemmRates[0], ownBlocks, 0, 2}, odd, 1024, true).overlapped);
+  CHECK(formsOf({gemmRates[0], ownBlocks, 0, 2}, odd, 1024, true).serial);
 }
 TEST_CASE("fused GEMM: long products take the faster GEMM") {
   using enum GemmCollective;
@@ -121,7 +122,7 @@ TEST_CASE("fused GEMM: few rows take the rounds of tiles that a GPU has") {
     CAPTURE(call.width);
     CAPTURE(call.rows);
     const GemmLayer layer{call.collective, 8192, call.width, call.depth};
-    CHECK(estimateGemm({gemmRates[0], 0, 1}, layer, call.rows).fused / call.microseconds ==
+    CHECK(estimateGemm({gemmRates[0], ownBlocks, 0, 1}, layer, call.rows).fused / call.microseconds ==
           doctest::Approx(1).epsilon(0.1));
   }
   CHECK(fewRowsTileOf(ReduceScatter, 17, 2)->rows == 32);
@@ -134,7 +135,7 @@ TEST_CASE("fused GEMM: few rows take the rounds of tiles that a GPU has") {
 TEST_CASE("fused GEMM: a reduce-scatter of 17 to 32 rows has a tile of its own, which is faster with few tiles") {
   const auto time = [](std::size_t rows, std::size_t width) {
     const GemmLayer layer{GemmCollective::ReduceScatter, 8192, width, 12800};
-    return estimateGemm({gemmRates[0], 0, 2}, layer, rows).fused;
+    return estimateGemm({gemmRates[0], ownBlocks, 0, 2}, layer, rows).fused;
   };
   CHECK(time(32, 5120) < 0.85 * time(33, 5120));  // 80 tiles: the multiprocessors are the limit
   CHECK(time(32, 8192) > 0.95 * time(33, 8192));  // 128 tiles: the memory is
@@ -148,7 +149,7 @@ TEST_CASE("fused GEMM: an all-reduce of few rows takes one hop or two, whichever
         CAPTURE(rows);
         const auto time = [&](int of) {
           const GemmLayer layer{GemmCollective::AllReduce, 8192, width, 16384};
-          return estimateGemm({gemmRates[0], 0, of}, layer, rows).fused;
+          return estimateGemm({gemmRates[0], ownBlocks, 0, of}, layer, rows).fused;
         };
         const double product = 2.0 * static_cast<double>(rows * width) / gemmLinkBytes;
         const double oneHop = product * (ranks - 1), twoHops = 2 * oneHop / ranks + gemmHop;
@@ -167,7 +168,7 @@ namespace {
 
 /// The form on an H100 that has all of them.
 GemmForm formOf(GemmCollective collective, std::size_t rows, std::size_t width, std::size_t depth, int ranks) {
-  const GemmPlace place{gemmRates[gemmRatesOf("NVIDIA H100")], cutlassBlocks, ranks};
+  const GemmPlace place{gemmRates[gemmRatesOf("NVIDIA H100")], ownBlocks, cutlassBlocks, ranks};
   return chooseGemm(estimateGemm(place, {collective, 8192, width, depth}, rows), {.cutlass = true, .serial = true});
 }
 
@@ -197,7 +198,7 @@ TEST_CASE("fused GEMM: where cuBLAS is not found, kernels of CUTLASS are taken f
     for (const auto collective : {AllReduce, ReduceScatter, AllGather}) {
       for (const std::size_t rows : {256, 512, 4096}) {
         CAPTURE(rows);
-        const auto estimate = estimateGemm({rates, cutlassBlocks, 2}, {collective, 8192, 8192, 4096}, rows);
+        const auto estimate = estimateGemm({rates, ownBlocks, cutlassBlocks, 2}, {collective, 8192, 8192, 4096}, rows);
         CHECK(chooseGemm(estimate, {.cutlass = true, .serial = false}) == GemmForm::Cutlass);
         CHECK(chooseGemm(estimate, {.cutlass = false, .serial = false}) == GemmForm::Fused);
       }
@@ -303,7 +304,7 @@ TEST_CASE("fused GEMM: fast accumulation is never estimated to take longer") {
             CAPTURE(depth);
             GemmLayer layer = fp8Layer(collective, width, depth);
             const auto estimate = [&] {
-              return estimateGemm({ratesFor(gemmRates[1], layer), cutlassBlocks, ranks}, layer, rows);
+              return estimateGemm({ratesFor(gemmRates[1], layer), ownBlocks, cutlassBlocks, ranks}, layer, rows);
             };
             const GemmEstimate exact = estimate();
             layer.fastAccumulation = true;
@@ -336,9 +337,9 @@ TEST_CASE("fused GEMM: copies beside GEMMs of cuBLAS are for all-gathers of medi
   }
   // One rank has nobody to copy from.
   const GemmLayer layer{AllGather, 8192, 5120, 8192};
-  CHECK_FALSE(formsOf({gemmRates[0], 0, 1}, layer, 1024, true).overlapped);
+  CHECK_FALSE(formsOf({gemmRates[0], ownBlocks, 0, 1}, layer, 1024, true).overlapped);
   // Measured on four H200 (bench/results/h200_x4_gemm_gathers.txt).
-  const GemmPlace four{gemmRates[gemmRatesOf("NVIDIA H200")], cutlassBlocks, 4};
+  const GemmPlace four{gemmRates[gemmRatesOf("NVIDIA H200")], ownBlocks, cutlassBlocks, 4};
   const auto formOfFour = [&](std::size_t rows, std::size_t width) {
     const GemmLayer sizes{AllGather, 8192, width, 8192};
     return chooseGemm(estimateGemm(four, sizes, rows), formsOf(four, sizes, rows, true));
@@ -351,7 +352,7 @@ TEST_CASE("fused GEMM: rows are copied in parts where the copies take longer tha
   // Measured on two and four H200: 256 us in two parts and 248 in four, 97 in one and 96 in two, 211 and 223; on four
   // 254 and 266.
   const auto parts = [](int ranks, std::size_t rows, std::size_t width, std::size_t depth) {
-    const GemmPlace place{gemmRates[gemmRatesOf("NVIDIA H200")], 0, ranks};
+    const GemmPlace place{gemmRates[gemmRatesOf("NVIDIA H200")], ownBlocks, 0, ranks};
     return planOverlappedGather(place, {GemmCollective::AllGather, 8192, width, depth}, rows).parts;
   };
   CHECK(parts(2, 8192, 1280, 8192) == 4);
@@ -380,7 +381,7 @@ TEST_CASE("fused GEMM: a form is taken where it gains what it has to") {
 }
 TEST_CASE("fused GEMM: without kernels of CUTLASS, none are estimated") {
   const GemmLayer layer{GemmCollective::AllReduce, std::size_t{1} << 40, 8192, 4096};
-  const auto estimate = estimateGemm({gemmRates[0], 0, 2}, layer, std::size_t{1} << 40);
+  const auto estimate = estimateGemm({gemmRates[0], ownBlocks, 0, 2}, layer, std::size_t{1} << 40);
   CHECK(chooseGemm(estimate, {.cutlass = true, .serial = false}) == GemmForm::Fused);
 }
 TEST_CASE("fused GEMM: which sizes kernels of CUTLASS can have") {
@@ -404,7 +405,7 @@ TEST_CASE("fused GEMM: calls of any number of rows have a form that can serve th
   for (const auto collective : {AllReduce, ReduceScatter, AllGather}) {
     const GemmLayer layer{collective, 4096, 8192, 4096};
     for (const int ranks : {2, 4, 8}) {
-      const GemmPlace place{gemmRates[0], cutlassBlocks, ranks};
+      const GemmPlace place{gemmRates[0], ownBlocks, cutlassBlocks, ranks};
       bool tookCutlass = false, tookFused = false;
       for (std::size_t rows = 1; rows <= layer.maxRows; ++rows) {
         for (const bool hasSerial : {false, true}) {
@@ -434,7 +435,7 @@ TEST_CASE("fused GEMM: with a norm, calls of any number of rows have a form that
       const GemmLayer layer{.collective = collective, .maxRows = 4096, .width = width, .depth = 4096, .hasNorm = true};
       CHECK_FALSE(cutlassAccepts(layer));
       for (const int ranks : {2, 8}) {
-        const GemmPlace place{gemmRates[0], 0, ranks};
+        const GemmPlace place{gemmRates[0], ownBlocks, 0, ranks};
         for (const std::size_t rows : {1, 15, 16, 17, 64, 65, 128, 129, 4096}) {
           for (const bool hasSerial : {false, true}) {
             const GemmForms forms = formsOf(place, layer, rows, hasSerial);
@@ -461,7 +462,7 @@ TEST_CASE("fused GEMM: with a norm, the tiles of few rows are those of an all-re
   CHECK(fewRowsTileOf(ReduceScatter, 16, 2, true) == nullptr);
   const auto time = [](bool hasNorm, std::size_t rows) {
     const GemmLayer layer{.maxRows = 8192, .width = 8192, .depth = 4096, .hasNorm = hasNorm};
-    return estimateGemm({gemmRates[0], 0, 2}, layer, rows);
+    return estimateGemm({gemmRates[0], ownBlocks, 0, 2}, layer, rows);
   };
   for (const std::size_t rows : {1, 16, 64, 1024}) {
     CHECK(time(true, rows).fused > time(false, rows).fused);
@@ -479,7 +480,7 @@ TEST_CASE("fused GEMM: the tile of kernels of CUTLASS") {
 TEST_CASE("fused GEMM: blocks that only send are for layers whose link takes about as long as their multiplication") {
   using enum GemmCollective;
   const auto plan = [](GemmCollective collective, std::size_t rows, std::size_t width, std::size_t depth, int blocks) {
-    const GemmPlace place{gemmRates[gemmRatesOf("NVIDIA H200")], blocks, 2};
+    const GemmPlace place{gemmRates[gemmRatesOf("NVIDIA H200")], ownBlocks, blocks, 2};
     const CutlassGemmPlan found = planCutlassGemm(place, {collective, 8192, width, depth}, rows);
     const CutlassTile& tile = cutlassTiles[found.tile];
     CHECK(found.sendingBlocks % (tile.clusterRows * tile.clusterColumns) == 0);
@@ -512,13 +513,13 @@ TEST_CASE("fused GEMM: blocks that only send are for layers whose link takes abo
   for (int blocks = 32; blocks <= 132; blocks += 2) plan(ReduceScatter, 8192, 8192, 1024, blocks);
   for (const std::size_t rows : {256, 512}) CHECK(plan(ReduceScatter, rows, 512, 64, 132).sendingBlocks == 0);
   // One rank has nobody to send to.
-  const GemmPlace alone{gemmRates[0], 132, 1};
+  const GemmPlace alone{gemmRates[0], ownBlocks, 132, 1};
   CHECK(planCutlassGemm(alone, {ReduceScatter, 8192, 8192, 1024}, 8192).sendingBlocks == 0);
 }
 TEST_CASE("fused GEMM: all-reduces of medium sizes have narrow tiles, whose last round crosses the link sooner") {
   using enum GemmCollective;
   const auto isNarrow = [](GemmCollective collective, std::size_t rows, std::size_t width, std::size_t depth) {
-    const GemmPlace place{gemmRates[gemmRatesOf("NVIDIA H200")], cutlassBlocks, 2};
+    const GemmPlace place{gemmRates[gemmRatesOf("NVIDIA H200")], ownBlocks, cutlassBlocks, 2};
     const CutlassGemmPlan plan = planCutlassGemm(place, {collective, 8192, width, depth}, rows);
     CHECK(plan.sendingBlocks == 0);
     return cutlassTiles[plan.tile].schedule == CutlassSchedule::Pingpong;

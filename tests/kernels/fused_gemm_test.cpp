@@ -6,13 +6,16 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/kernels/collectives.hpp"
 #include "tests/backend/sanitizer.hpp"
 #include "tests/fusion/gemm/gemm_tester.hpp"
 #include "tests/host/spawned_ranks.hpp"
@@ -265,16 +268,14 @@ TEST_CASE("fused GEMMs with wrong operands or scales on CPU ranks") {
       expectCall(*ofFp8, "set FusedGemmCall::weightScales", [](FusedGemmCall& call) { call.weightScales = nullptr; });
       if (collective == GemmCollective::AllGather) {
         // One row: rank 0's, which has a scale. Rank 1 has neither.
-        const FusedGemmCall oneRow{.weight = operands, .output = output, .rows = 1, .weightScales = scales};
+        FusedGemmCall oneRow{.weight = operands, .output = output, .rows = 1, .weightScales = scales};
         if (bootstrap->getRank() == 0) {
-          expectInvalidUsage("set FusedGemmCall::inputScales, one for each row of input", [&] { ofFp8->run(oneRow); });
+          expectInvalidUsage("set FusedGemmCall::input, an array of 1 x 8 elements", [&] { ofFp8->run(oneRow); });
+          oneRow.input = operands;
+          expectInvalidUsage("set FusedGemmCall::inputScales, an array of 1 elements", [&] { ofFp8->run(oneRow); });
+          oneRow.inputScales = scales;
         }
-        FusedGemmCall call = oneRow;
-        if (bootstrap->getRank() == 0) {
-          call.input = operands;
-          call.inputScales = scales;
-        }
-        ofFp8->run(call);
+        ofFp8->run(oneRow);
       }
       ofFp8->run({.rows = 0});  // which has no rows with scales
       ofFp8->run(right);        // what was refused changed nothing
@@ -285,6 +286,57 @@ TEST_CASE("fused GEMMs with wrong operands or scales on CPU ranks") {
       expectCall(*ofBf16, "scales of a layer of bfloat16", [](FusedGemmCall& call) { call.rows = 0; });
       bootstrap->barrier();
     }
+  });
+}
+
+TEST_CASE("fused GEMMs with arrays that are null or not aligned, and of too many rows, on CPU ranks") {
+  runAsThreads(2, [](const std::shared_ptr<Bootstrap>& bootstrap) {
+    Communicator communicator(bootstrap);
+    const bf16 operands[8 * 8] = {};
+    bf16 output[8 * 8] = {};
+    const auto misaligned = [](const void* array) { return static_cast<const char*>(array) + 1; };
+    const FusedGemmCall right{.input = operands, .weight = operands, .output = output, .rows = 8};
+    for (const GemmCollective collective : collectives) {
+      GemmLayer layer{.collective = collective, .maxRows = 8, .width = 8, .depth = 8};
+      const auto gemm = makeFusedGemm(communicator, layer, DeviceType::CPU);
+      const auto expect = [&](const char* part, const std::function<void(FusedGemmCall&)>& change) {
+        FusedGemmCall call = right;
+        change(call);
+        expectInvalidUsage(part, [&] { gemm->run(call); });
+      };
+      expect("set FusedGemmCall::input,", [](FusedGemmCall& call) { call.input = nullptr; });
+      expect("set FusedGemmCall::weight, an array of 8 x 8", [](FusedGemmCall& call) { call.weight = nullptr; });
+      expect("set FusedGemmCall::output,", [](FusedGemmCall& call) { call.output = nullptr; });
+      expect("input must be aligned", [&](FusedGemmCall& call) { call.input = misaligned(operands); });
+      expect("weight must be aligned", [&](FusedGemmCall& call) { call.weight = misaligned(operands); });
+      expect("output must be aligned to its elements of 2 bytes",
+             [&](FusedGemmCall& call) { call.output = const_cast<char*>(misaligned(output)); });
+      gemm->run(right);  // what was refused changed nothing
+      gemm->run({});
+
+      const auto expectLayer = [&](const GemmLayer& wrong) {
+        expectInvalidUsage("at most 4194304 rows", [&] { makeFusedGemm(communicator, wrong, DeviceType::CPU); });
+      };
+      for (std::size_t* const size : {&layer.maxRows, &layer.width, &layer.depth}) {
+        const std::size_t before = std::exchange(*size, std::numeric_limits<std::size_t>::max());
+        expectLayer(layer);
+        *size = before;
+      }
+      layer.maxRows = mostFusedGemmRows + 1;
+      expectLayer(layer);
+      bootstrap->barrier();
+    }
+  });
+}
+
+TEST_CASE("fused GEMMs for GPUs take no collectives of CPU ranks") {
+  runAsThreads(1, [](const std::shared_ptr<Bootstrap>& bootstrap) {
+    const auto communicator = std::make_shared<Communicator>(bootstrap);
+    const auto collectives = std::make_shared<Collectives>(communicator, DeviceType::CPU);
+    CHECK(collectives->deviceType() == DeviceType::CPU);
+    const GemmLayer layer{.maxRows = 8, .width = 8, .depth = 8};
+    expectInvalidUsage("with Collectives of CPU ranks",
+                       [&] { makeFusedGemm(*communicator, layer, DeviceType::GPU, collectives); });
   });
 }
 

@@ -290,10 +290,13 @@ void checkFp8Plans() {
     GemmLayer layer{call.collective, call.rows, call.width, 64};
     layer.operands = DataType::FLOAT8_E4M3FN;
     if (!hasCutlassGemm(call.collective, rank.ranks, layer.operands)) continue;
-    const kernels::GemmRates& rates = kernels::gemmRates[kernels::gemmRatesOf("H200")];
-    const int blocks = kernels::gpu::multiprocessors();
-    if (rank.ranks == 2 && blocks == rates.multiprocessors) {
-      const auto plan = kernels::planCutlassGemm({kernels::ratesFor(rates, layer), blocks, 2}, layer, call.rows);
+    // As an object alone on a GPU with so many multiprocessors has it.
+    constexpr int multiprocessors = 132, blocks = multiprocessors - 2;
+    if (rank.ranks == 2 && kernels::gpu::multiprocessors() == multiprocessors) {
+      const kernels::GemmRates& rates = kernels::gemmRates[kernels::gemmRatesOf("H200")];
+      const kernels::GemmPlace place{kernels::ratesFor(rates, layer), blocks,
+                                     kernels::cutlassGemmBlocks(blocks, multiprocessors), 2};
+      const auto plan = kernels::planCutlassGemm(place, layer, call.rows);
       CHECK(cutlassTiles[plan.tile].columns == call.columns);
       CHECK((plan.sendingBlocks > 0) == call.sends);
     }

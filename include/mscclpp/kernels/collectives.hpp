@@ -52,6 +52,9 @@ class Collectives {
   Collectives(const Collectives&) = delete;
   Collectives& operator=(const Collectives&) = delete;
 
+  /// As constructed with.
+  DeviceType deviceType() const noexcept;
+
   /// Registers memory for outputs, of the same size on every rank, which all ranks map. A collective whose output lies
   /// in it may have its data stored there directly, by algorithms that need registration: "direct" and "copy_engine"
   /// (all_reduce, all_gather, all_to_all, broadcast) and "bulk" (all_gather, all_to_all, broadcast). Called by all

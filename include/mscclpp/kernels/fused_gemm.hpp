@@ -22,10 +22,13 @@ enum class GemmCollective {
   AllGather       ///< of the inputs of all ranks, which have such slices of the rows: the product with the own weights
 };
 
+/// The most rows of a call.
+inline constexpr std::size_t mostFusedGemmRows = std::size_t{1} << 22;
+
 /// The layer that a FusedGemm is for.
 struct GemmLayer {
   GemmCollective collective = GemmCollective::AllReduce;
-  std::size_t maxRows = 0;  ///< of all ranks, in the longest call
+  std::size_t maxRows = 0;  ///< of all ranks, in the longest call; at most mostFusedGemmRows
   std::size_t width = 0;    ///< rows of this rank's weights: columns of the output; with AllGather it may differ
   std::size_t depth = 0;    ///< columns of input and weights; with AllReduce and ReduceScatter it may differ
   int maxBlocks = 0;  ///< the most blocks of a kernel, for calls beside others; 0: as many as the GPU has room for
@@ -93,9 +96,9 @@ class FusedGemm {
   FusedGemm& operator=(const FusedGemm&) = delete;
 
   /// Enqueues the call, which a graph can capture; on CPU ranks returns when it is done. Throws Error(InvalidUsage) for
-  /// more rows than the layer has, for another width or depth where it is the layer's, for a norm that the layer has
-  /// not or that lacks arrays, for scales that are missing or that the layer has not, CudaError, and on CPU ranks, and
-  /// in GemmForm::Overlapped, what check() throws. Of the forms:
+  /// more rows than the layer has, for another width or depth where it is the layer's, for arrays that are null or not
+  /// aligned to their elements, for a norm that the layer has not or that lacks arrays, for scales that the layer has
+  /// not, CudaError, and after a failure that is known, what check() throws. Of the forms:
   /// - Cutlass, and with fp8 also Serial and Overlapped: for arrays that are not at multiples of 16 bytes, and sizes
   ///   that are not multiples of 8, with fp8 of 16, it allocates memory of the stream and copies: a graph of it can
   ///   have one instance at a time.
@@ -105,7 +108,7 @@ class FusedGemm {
   /// How a call with so many rows is computed. The same on all ranks.
   virtual GemmForm form(std::size_t rows) const = 0;
   /// After calls have ended: throws what WaitMonitor::check throws if one of their waits failed. Then it is unfit for
-  /// use.
+  /// use, and so are its other calls.
   virtual void check() const = 0;
 
  protected:
@@ -114,7 +117,7 @@ class FusedGemm {
 
 /// Collective: called by all ranks of the communicator, on GPUs each with its own one current, with the same layer.
 /// Allocates the scratch of the longest call (docs/fusing.md), on CPU ranks less than a MiB. Throws Error(InvalidUsage)
-/// on all ranks if they differ, or for sizes of 0, for operands of other types, for bfloat16 with fastAccumulation, for
+/// on all ranks if they differ, or for sizes of 0 or above mostFusedGemmRows and 2^31 - 1, for operands of other types, for bfloat16 with fastAccumulation, for
 /// a norm of an all-gather or of rows of a width that GemmLayer::hasNorm does not allow, and for GPUs in a build
 /// without CUDA.
 ///
@@ -123,7 +126,7 @@ class FusedGemm {
 /// be the fastest. Operands of fp8 need a GPU of compute capability 8.9 or newer, and cuBLAS multiplies them from CUDA
 /// 12.9 on, on Hopper.
 ///
-/// collectives: of the same communicator, if given on all ranks, and if all of them find cuBLAS: then a call on GPUs
+/// collectives: of the same communicator and kind of device, if given on all ranks, and if all of them find cuBLAS: then a call on GPUs
 /// runs as a GEMM of cuBLAS and a collective, or copies, where a model estimates that to be faster (docs/fusing.md).
 /// The order of calls with a collective is that of the other calls of `collectives`; those with copies
 /// (GemmForm::Overlapped) are apart from them. The bits of a call depend on which form it takes, and so on its number
