@@ -8,6 +8,7 @@
 
 #include "host/bootstrap/group_agreement.hpp"
 #include "kernels/few_rows_tiles.hpp"
+#include "kernels/gemm_rates.hpp"
 #include "kernels/gpu/gemm_kernels.hpp"
 #include "kernels/gpu_budget.hpp"
 #include "kernels/rms_norm.hpp"

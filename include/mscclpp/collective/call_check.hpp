@@ -14,8 +14,8 @@
 
 namespace mscclpp {
 
-/// The words in which a rank says what it calls. Every scratch has room for those of each rank,
-/// Scratch::callOffset(rank), also where calls are not checked. A word holds 32 bits of the statement and, above them,
+/// The words in which a rank says what it calls. The scratch of a collective that compares calls has room for those of
+/// each rank, Scratch::callOffset(rank), also where calls are not checked. A word holds 32 bits of the statement and, above them,
 /// 32 bits of the call's number, so that each is valid by itself and needs no order: checks shall not hide an order
 /// that the collective lacks.
 struct CallWords {
@@ -79,11 +79,17 @@ MSCCLPP_HOST_DEVICE bool checkArguments(const GridType& grid, const Args& args) 
   return detail::refuseArguments(grid, args);
 }
 
+/// What compareCalls() requires of the numbers of blocks and threads.
+enum class CallGrids {
+  Same,  ///< on all ranks
+  Any    ///< a collective whose ranks may differ in them
+};
+
 /// Returns whether all ranks call the same collective C with the same operator, count and numbers of blocks and
 /// threads. Called by all threads of the grid, on every rank, with a count above 0. If not, it does as
 /// checkArguments(); the record names the rank and the difference. A rank that does not call fails the wait of the
 /// others.
-template <class C, Grid GridType, class Args>
+template <class C, CallGrids grids = CallGrids::Same, Grid GridType, class Args>
 MSCCLPP_HOST_DEVICE bool compareCalls(const GridType& grid, const Args& args) {
   const int rank = args.team.rank();
   const auto block = static_cast<std::uint32_t>(grid.blockIndex());
@@ -135,7 +141,7 @@ MSCCLPP_HOST_DEVICE bool compareCalls(const GridType& grid, const Args& args) {
     if (otherCount != count) {
       return detail::refuseCall(wait, site(peer, count), WaitOutcome::OtherCount, otherCount);
     }
-    if (others[3] != own[3]) {
+    if (grids == CallGrids::Same && others[3] != own[3]) {
       return detail::refuseCall(wait, site(peer, own[3]), WaitOutcome::OtherGrid, others[3]);
     }
   }

@@ -11,6 +11,7 @@
 #include "mscclpp/basic/team.hpp"
 #include "mscclpp/basic/trace.hpp"
 #include "mscclpp/basic/wait.hpp"
+#include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/collective/collective.hpp"
 #include "mscclpp/collective/gather_blocks.hpp"
 #include "mscclpp/config.hpp"
@@ -43,7 +44,11 @@ struct GatherScratch : GatherBlocks<T, scales> {
   MSCCLPP_HOST_DEVICE std::size_t entryOffset(int from) const {
     return roundUp(readyStart() + this->readyBytes(ranks - 1), 128) + static_cast<std::size_t>(from) * 8;
   }
-  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return entryOffset(ranks); }
+  /// The words of rank `from` about its call (collective/call_check.hpp).
+  MSCCLPP_HOST_DEVICE std::size_t callOffset(int from) const {
+    return entryOffset(ranks) + static_cast<std::size_t>(from) * CallWords::bytes;
+  }
+  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return callOffset(ranks); }
 
  private:
   MSCCLPP_HOST_DEVICE std::size_t rowAmongPeers(int at, int from, std::size_t row) const {

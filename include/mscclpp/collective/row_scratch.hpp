@@ -3,6 +3,7 @@
 
 #include "mscclpp/arch/word.hpp"
 #include "mscclpp/basic/partition.hpp"
+#include "mscclpp/collective/call_check.hpp"
 #include "mscclpp/config.hpp"
 
 namespace mscclpp {
@@ -109,7 +110,11 @@ struct RowScratch {
     return arrivalsStart() + 3 * arrivalWords() * sizeof(std::uint32_t) +
            static_cast<std::size_t>(from) * sizeof(std::uint64_t);
   }
-  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return roundUp(entryOffset(ranks), 128); }
+  /// The words of rank `from` about its call (collective/call_check.hpp).
+  MSCCLPP_HOST_DEVICE std::size_t callOffset(int from) const {
+    return entryOffset(ranks) + static_cast<std::size_t>(from) * CallWords::bytes;
+  }
+  MSCCLPP_HOST_DEVICE std::size_t windowBytes() const { return roundUp(callOffset(ranks), 128); }
 
  private:
   MSCCLPP_HOST_DEVICE bool hasResults() const { return delivery == RowDelivery::ToAll; }

@@ -1,2 +1,6 @@
 // GEMMs of gathered rows, on GPUs.
+
+// Checked calls begin together, which would hide what these cases look for.
+#define MSCCLPP_CHECKED 0
+
 #include "all_gather_gemm_cases.hpp"

@@ -81,6 +81,9 @@ struct AllGatherGemm {
         output.columns != operands.width()) {
       return detail::refuseArguments(grid, args);
     }
+    if constexpr (checked) {
+      if (!compareCalls<AllGatherGemm, CallGrids::Any>(grid, args)) return false;
+    }
     auto&& trace = traceOf(grid);
     const TraceSpan span(trace, TraceId::AllGather, args.count * operands.input.columns * sizeof(Operand));
     auto wait = tracedWait(args.wait, trace);

@@ -106,6 +106,9 @@ struct GemmPacketReduce {
         !layout.fits(args.scratch.arrayPacks) || !result.accepts(own.size(), width)) {
       return detail::refuseArguments(grid, args);
     }
+    if constexpr (checked) {
+      if (!compareCalls<GemmPacketReduce, CallGrids::Any>(grid, args)) return false;
+    }
     auto&& trace = traceOf(grid);
     const TraceSpan span(trace, isScatter ? TraceId::ReduceScatter : TraceId::AllReduce,
                          args.count * width * sizeof(T));

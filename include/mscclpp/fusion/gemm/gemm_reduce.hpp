@@ -21,7 +21,8 @@ struct GemmReduceConfig {
   /// ToOwner: a reduce-scatter. ToAll: an all-reduce in two hops. Redundant: in one hop, for few rows.
   RowDelivery delivery = RowDelivery::ToAll;
   GemmShape tile{};
-  /// Of each block, which reduce rows while the others compute tiles. Warps get registers in fours: count one more.
+  /// Of each block, which reduce rows while the others compute tiles, and one more announces them. Registers are
+  /// allotted to four warps at a time: choose a number with which all of these are a multiple of four.
   int reducerWarps = 3;
   int groupBlocks = 8;  ///< blocks of rows whose tiles are computed together (GroupedTiles)
   int ranks = 0;        ///< > 0: fixed at compile time; 0: known at run time
@@ -94,6 +95,9 @@ struct GemmReduce {
         partColumns(width) != args.scratch.columns || partsOf(width) != partsOf(args.scratch) ||
         !result.accepts(rows.outputRows(), width)) {
       return detail::refuseArguments(grid, args);
+    }
+    if constexpr (checked) {
+      if (!compareCalls<GemmReduce, CallGrids::Any>(grid, args)) return false;
     }
     auto&& trace = traceOf(grid);
     const TraceSpan span(trace, isScatter ? TraceId::ReduceScatter : TraceId::AllReduce,
