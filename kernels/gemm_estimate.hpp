@@ -108,8 +108,8 @@ class GemmEstimator {
     return gemmTime(speed, layer_, rows());
   }
 
-  /// The library's kernels for few rows: rounds of tiles, one for each block. In an all-gather each rank's rows read the
-  /// weights, all but the first time from the cache.
+  /// The library's kernels for few rows: rounds of tiles, one for each block. In an all-gather each rank's rows read
+  /// the weights, all but the first time from the cache.
   double fewRows(const FewRowsTile& tile) const {
     const GemmRates& rates = place_.rates;
     const std::size_t reads = gathers() ? static_cast<std::size_t>(place_.ranks) : 1;

@@ -13,8 +13,8 @@ namespace mscclpp::kernels {
 
 /// Makes the kernels of one collective, collectively, for calls of up to maxRows rows that cutlassAccepts(), each of
 /// which runs as planCutlassGemm() says. All ranks pass the same place and layer here, and the same most blocks to each
-/// call. monitor: of their waits. Arrays may lie anywhere, and the sizes that the layer lets change from call to call may be any that are an
-/// int: arrays that TMA cannot read or write are copied, in memory of the stream.
+/// call. monitor: of their waits. Arrays may lie anywhere, and the sizes that the layer lets change from call to call
+/// may be any that are an int: arrays that TMA cannot read or write are copied, in memory of the stream.
 using MakeCutlassGemm = std::unique_ptr<GemmKernel> (*)(Communicator& communicator, const GemmPlace& place,
                                                         const GemmLayer& layer, std::size_t maxRows,
                                                         std::shared_ptr<WaitMonitor> monitor);

@@ -15,9 +15,9 @@
 namespace mscclpp {
 
 /// The words in which a rank says what it calls. The scratch of a collective that compares calls has room for those of
-/// each rank, Scratch::callOffset(rank), also where calls are not checked. A word holds 32 bits of the statement and, above them,
-/// 32 bits of the call's number, so that each is valid by itself and needs no order: checks shall not hide an order
-/// that the collective lacks.
+/// each rank, Scratch::callOffset(rank), also where calls are not checked. A word holds 32 bits of the statement and,
+/// above them, 32 bits of the call's number, so that each is valid by itself and needs no order: checks shall not hide
+/// an order that the collective lacks.
 struct CallWords {
   static constexpr int count = 4;
   static constexpr std::size_t bytes = count * sizeof(std::uint64_t);

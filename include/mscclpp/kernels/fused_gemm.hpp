@@ -117,20 +117,20 @@ class FusedGemm {
 
 /// Collective: called by all ranks of the communicator, on GPUs each with its own one current, with the same layer.
 /// Allocates the scratch of the longest call (docs/fusing.md), on CPU ranks less than a MiB. Throws Error(InvalidUsage)
-/// on all ranks if they differ, or for sizes of 0 or above mostFusedGemmRows and 2^31 - 1, for operands of other types, for bfloat16 with fastAccumulation, for
-/// a norm of an all-gather or of rows of a width that GemmLayer::hasNorm does not allow, and for GPUs in a build
-/// without CUDA.
+/// on all ranks if they differ, or for sizes of 0 or above mostFusedGemmRows and 2^31 - 1, for operands of other types,
+/// for bfloat16 with fastAccumulation, for a norm of an all-gather or of rows of a width that GemmLayer::hasNorm does
+/// not allow, and for GPUs in a build without CUDA.
 ///
 /// Kernels of CUTLASS are those of the build option cutlass_gemms: for GPUs of compute capability 9.0 and layers whose
 /// width and depth are multiples of 8 on all ranks, with fp8 the depth of 16. They run where a model estimates that to
 /// be the fastest. Operands of fp8 need a GPU of compute capability 8.9 or newer, and cuBLAS multiplies them from CUDA
 /// 12.9 on, on Hopper.
 ///
-/// collectives: of the same communicator and kind of device, if given on all ranks, and if all of them find cuBLAS: then a call on GPUs
-/// runs as a GEMM of cuBLAS and a collective, or copies, where a model estimates that to be faster (docs/fusing.md).
-/// The order of calls with a collective is that of the other calls of `collectives`; those with copies
-/// (GemmForm::Overlapped) are apart from them. The bits of a call depend on which form it takes, and so on its number
-/// of rows; with copies those of a row also on where it is among the rows.
+/// collectives: of the same communicator and kind of device, if given on all ranks, and if all of them find cuBLAS:
+/// then a call on GPUs runs as a GEMM of cuBLAS and a collective, or copies, where a model estimates that to be faster
+/// (docs/fusing.md). The order of calls with a collective is that of the other calls of `collectives`; those with
+/// copies (GemmForm::Overlapped) are apart from them. The bits of a call depend on which form it takes, and so on its
+/// number of rows; with copies those of a row also on where it is among the rows.
 std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
                                          DeviceType deviceType = DeviceType::GPU,
                                          std::shared_ptr<Collectives> collectives = nullptr);

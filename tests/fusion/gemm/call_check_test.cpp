@@ -1,4 +1,5 @@
-// Checked calls of GEMMs with a collective inside: ranks with different numbers of rows learn of it, on emulated threads.
+// Checked calls of GEMMs with a collective inside, on emulated threads: ranks with different numbers of rows learn of
+// it.
 #define MSCCLPP_CHECKED 1
 
 #include <doctest/doctest.h>

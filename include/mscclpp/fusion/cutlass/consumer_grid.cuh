@@ -7,7 +7,11 @@
 
 namespace mscclpp::detail {
 
-/// The last hardware barriers; CUTLASS uses those below 8.
+// The hardware barriers of a block that are the library's; CUTLASS uses those below 8.
+
+/// Of the consumers of an AllGatherGemmKernel, and the warp that sends beside them.
+inline constexpr int sentBarrier = 9;
+/// Of consumerGrid(): the last ones.
 MSCCLPP_DEVICE __forceinline__ BarrierIds consumerBarriers() {
   return BarrierIds{16 - BarrierIds::count};
 }

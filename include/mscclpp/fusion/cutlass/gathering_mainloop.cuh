@@ -11,6 +11,7 @@
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/collective/matrix_gather.hpp"
 #include "mscclpp/collective/row_gather.hpp"
+#include "mscclpp/fusion/cutlass/consumer_grid.cuh"
 #include "mscclpp/fusion/cutlass/row_arrivals.cuh"
 #include "mscclpp/fusion/cutlass/row_sender.cuh"
 #include "mscclpp/fusion/cutlass/scaled_product.cuh"
@@ -165,8 +166,8 @@ class GatheringMainloop : public Stock {
 
   /// A warp that sends beside a block's computation calls endSending() after it; the consumers call awaitSender()
   /// before they end the call.
-  CUTLASS_DEVICE static void endSending() { arch::namedBarrierArrive(sentBarrier, barrierThreads()); }
-  CUTLASS_DEVICE static void awaitSender() { arch::namedBarrierSync(sentBarrier, barrierThreads()); }
+  CUTLASS_DEVICE static void endSending() { arch::namedBarrierArrive(detail::sentBarrier, barrierThreads()); }
+  CUTLASS_DEVICE static void awaitSender() { arch::namedBarrierSync(detail::sentBarrier, barrierThreads()); }
 
  private:
   static constexpr std::uint32_t stepsOfPart = partColumns / tileDepth;
@@ -191,7 +192,6 @@ class GatheringMainloop : public Stock {
     }
   };
 
-  static constexpr int sentBarrier = 9;  // CUTLASS uses those below 8
   /// The consumers, and the warp that sends.
   CUTLASS_DEVICE static int barrierThreads() { return gpu::Grid{}.block().size() - 3 * gpu::WarpTile<>::width; }
 
