@@ -1,6 +1,6 @@
 // Replaces kernels/gpu/ in a build without the CUDA toolkit.
 #include "kernels/backend.hpp"
-#include "kernels/fused_gemm.hpp"
+#include "kernels/gemm/fused_gemm.hpp"
 #include "kernels/timed_calls.hpp"
 #include "mscclpp/host/base/error.hpp"
 

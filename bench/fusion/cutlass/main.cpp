@@ -18,7 +18,7 @@
 #include "bench/fusion/random_rows.hpp"
 #include "bench/json_line.hpp"
 #include "gemm.hpp"
-#include "kernels/gpu/cublas.hpp"
+#include "kernels/gemm/cublas.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/collective/epoch.hpp"
 #include "mscclpp/host/base/error.hpp"

@@ -9,13 +9,13 @@
 #include <thread>
 #include <vector>
 
-#include "call_failure.cuh"
-#include "gpu_rank.cuh"
-#include "kernels/gpu/cublas.hpp"
-#include "kernels/gpu/overlapped_gather.hpp"
+#include "kernels/gemm/cublas.hpp"
+#include "kernels/gemm/overlapped_gather.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/host/base/error.hpp"
-#include "rounds.cuh"
+#include "tests/kernels/call_failure.cuh"
+#include "tests/kernels/gpu_rank.cuh"
+#include "tests/kernels/rounds.cuh"
 
 using namespace mscclpp;
 using namespace mscclpp::test;

@@ -5,8 +5,8 @@
 #include <cmath>
 #include <cstddef>
 
-#include "kernels/cutlass/gemm_tiles.hpp"
-#include "kernels/gemm_rates.hpp"
+#include "kernels/gemm/cutlass/gemm_tiles.hpp"
+#include "kernels/gemm/rates.hpp"
 
 namespace mscclpp::kernels {
 

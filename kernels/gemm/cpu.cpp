@@ -1,13 +1,12 @@
 // GEMMs with a collective inside on a CPU, in the calling thread: the product is the source of a collective, or of its
 // result, and a norm follows.
-#include "kernels/fused_gemm.hpp"
-
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
 #include <vector>
 
 #include "host/bootstrap/group_agreement.hpp"
+#include "kernels/gemm/fused_gemm.hpp"
 #include "kernels/rms_norm.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/basic/serial_group.hpp"

@@ -1,5 +1,5 @@
 // The choice between the forms of a GEMM with a collective.
-#include "kernels/fused_gemm_choice.hpp"
+#include "kernels/gemm/form_choice.hpp"
 
 #include <doctest/doctest.h>
 
@@ -7,7 +7,7 @@
 #include <initializer_list>
 #include <optional>
 
-#include "kernels/cutlass/gemm.hpp"
+#include "kernels/gemm/cutlass/gemm.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::kernels;

@@ -19,7 +19,7 @@
 #include "tests/backend/sanitizer.hpp"
 #include "tests/fusion/gemm/gemm_tester.hpp"
 #include "tests/host/spawned_ranks.hpp"
-#include "tests/kernels/gemm_norm_problem.hpp"
+#include "tests/kernels/gemm/norm_problem.hpp"
 #include "tests/kernels/invalid_usage.hpp"
 
 using namespace mscclpp;

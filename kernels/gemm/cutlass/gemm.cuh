@@ -12,10 +12,10 @@
 #include <utility>
 
 #include "host/bootstrap/group_agreement.hpp"
-#include "kernels/cutlass/gemm.hpp"
-#include "kernels/cutlass/gemm_plan.hpp"
-#include "kernels/cutlass/gemm_tiles.hpp"
-#include "kernels/gpu/staged_matrix.hpp"
+#include "kernels/gemm/cutlass/gemm.hpp"
+#include "kernels/gemm/cutlass/gemm_plan.hpp"
+#include "kernels/gemm/cutlass/gemm_tiles.hpp"
+#include "kernels/gemm/staged_matrix.hpp"
 #include "kernels/gpu_budget.hpp"
 #include "mscclpp/fusion/cutlass/all_gather_gemm_kernel.cuh"
 #include "mscclpp/fusion/cutlass/gemm_row_exchange.cuh"

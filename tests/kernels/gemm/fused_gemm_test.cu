@@ -9,16 +9,16 @@
 #include <type_traits>
 #include <vector>
 
-#include "gpu_rank.cuh"
-#include "kernels/cutlass/gemm.hpp"
-#include "kernels/fused_gemm_choice.hpp"
+#include "kernels/gemm/cutlass/gemm.hpp"
+#include "kernels/gemm/form_choice.hpp"
 #include "kernels/gpu_budget.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
 #include "tests/fusion/gemm/gemm_tester.hpp"
-#include "tests/kernels/gemm_norm_problem.hpp"
+#include "tests/kernels/gemm/norm_problem.hpp"
+#include "tests/kernels/gpu_rank.cuh"
 #include "tests/kernels/invalid_usage.hpp"
 
 using namespace mscclpp;

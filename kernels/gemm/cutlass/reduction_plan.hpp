@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "kernels/cutlass/plan_terms.hpp"
+#include "kernels/gemm/cutlass/plan_terms.hpp"
 
 namespace mscclpp::kernels {
 

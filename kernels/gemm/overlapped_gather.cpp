@@ -6,7 +6,7 @@
 #include <exception>
 #include <utility>
 
-#include "kernels/gpu/staged_matrix.hpp"
+#include "kernels/gemm/staged_matrix.hpp"
 #include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/basic/partition.hpp"
 

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/fused_gemm.hpp"
+#include "kernels/gemm/fused_gemm.hpp"
 #include "mscclpp/host/communicator/wait_monitor.hpp"
 
 namespace mscclpp::kernels {

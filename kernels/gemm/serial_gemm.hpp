@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "cublas.hpp"
+#include "kernels/gemm/cublas.hpp"
 #include "mscclpp/host/cuda/gpu_memory.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
@@ -19,8 +19,8 @@ class SerialGemm {
   /// Before the first call: allocates what lies between the two kernels of calls of up to so many rows.
   void allocate(std::size_t rows);
 
-  /// The call has rows that serialGemmAccepts() (kernels/fused_gemm_choice.hpp), and the norm that normOf() returns
-  /// (kernels/fused_gemm.hpp) if there is one.
+  /// The call has rows that serialGemmAccepts() (kernels/gemm/form_choice.hpp), and the norm that normOf() returns
+  /// (kernels/gemm/fused_gemm.hpp) if there is one.
   void run(const FusedGemmCall& call) const;
   void check() const { collectives_->check(); }
   std::shared_ptr<const Cublas> cublas() const { return cublas_; }

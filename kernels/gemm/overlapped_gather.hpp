@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <memory>
 
+#include "kernels/gemm/cublas.hpp"
 #include "kernels/gpu/copy_pipeline.hpp"
-#include "kernels/gpu/cublas.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/host/communicator/symmetric_memory.hpp"
 #include "mscclpp/host/cuda/gpu_memory.hpp"
@@ -22,7 +22,7 @@ class OverlappedGather {
   OverlappedGather(Communicator& communicator, std::shared_ptr<const Cublas> cublas, std::size_t maxRows,
                    std::size_t depth, std::shared_ptr<WaitMonitor> monitor = nullptr);
 
-  /// The call has rows that formsOf() lets it have (kernels/fused_gemm_choice.hpp). parts: of a rank's rows, at least
+  /// The call has rows that formsOf() lets it have (kernels/gemm/form_choice.hpp). parts: of a rank's rows, at least
   /// one, the same on all ranks. Enqueues it; graphs can capture it. Throws, as CopyPipeline does, also what check()
   /// throws.
   void run(const FusedGemmCall& call, std::size_t parts);

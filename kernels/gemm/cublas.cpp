@@ -11,8 +11,8 @@
 
 #include "host/cuda/gpu_backend.hpp"
 #include "host/cuda/gpu_owner.hpp"
-#include "kernels/gpu/cublas_fp8.hpp"
-#include "kernels/gpu/staged_matrix.hpp"
+#include "kernels/gemm/cublas_fp8.hpp"
+#include "kernels/gemm/staged_matrix.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/cuda/gpu.hpp"

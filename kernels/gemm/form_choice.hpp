@@ -6,7 +6,7 @@
 #include <limits>
 #include <optional>
 
-#include "kernels/gemm_estimate.hpp"
+#include "kernels/gemm/estimate.hpp"
 
 namespace mscclpp::kernels {
 

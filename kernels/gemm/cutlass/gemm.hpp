@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <memory>
 
-#include "kernels/fused_gemm.hpp"
-#include "kernels/gemm_rates.hpp"
+#include "kernels/gemm/fused_gemm.hpp"
+#include "kernels/gemm/rates.hpp"
 #include "mscclpp/host/communicator/wait_monitor.hpp"
 
 namespace mscclpp::kernels {

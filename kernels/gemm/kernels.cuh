@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "host/bootstrap/group_agreement.hpp"
-#include "kernels/few_rows_tiles.hpp"
-#include "kernels/gemm_rates.hpp"
-#include "kernels/gpu/gemm_kernels.hpp"
+#include "kernels/gemm/few_rows_tiles.hpp"
+#include "kernels/gemm/kernels.hpp"
+#include "kernels/gemm/rates.hpp"
 #include "kernels/gpu_budget.hpp"
 #include "kernels/rms_norm.hpp"
 #include "mscclpp/fusion/gemm/all_gather_gemm.hpp"

@@ -1,5 +1,5 @@
 // The compiled GEMMs with a collective inside.
-#include "kernels/fused_gemm.hpp"
+#include "mscclpp/host/cuda/gpu.hpp"
 
 #include <algorithm>
 #include <string>
@@ -8,18 +8,18 @@
 
 #include "host/bootstrap/group_agreement.hpp"
 #include "kernels/backend.hpp"
-#include "kernels/cutlass/gemm.hpp"
-#include "kernels/fused_gemm_choice.hpp"
-#include "kernels/gpu/gemm_kernels.hpp"
-#include "kernels/gpu/overlapped_gather.hpp"
-#include "kernels/gpu/serial_gemm.hpp"
+#include "kernels/gemm/cutlass/gemm.hpp"
+#include "kernels/gemm/form_choice.hpp"
+#include "kernels/gemm/fused_gemm.hpp"
+#include "kernels/gemm/kernels.hpp"
+#include "kernels/gemm/overlapped_gather.hpp"
+#include "kernels/gemm/serial_gemm.hpp"
 #include "kernels/gpu_budget.hpp"
 #include "kernels/rms_norm.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/host/communicator/wait_monitor.hpp"
-#include "mscclpp/host/cuda/gpu.hpp"
 
 namespace mscclpp::kernels {
 

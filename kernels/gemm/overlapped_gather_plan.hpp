@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <limits>
 
-#include "kernels/gemm_rates.hpp"
+#include "kernels/gemm/rates.hpp"
 
 namespace mscclpp::kernels {
 

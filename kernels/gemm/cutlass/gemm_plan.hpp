@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <limits>
 
-#include "kernels/cutlass/gather_plan.hpp"
-#include "kernels/cutlass/reduction_plan.hpp"
+#include "kernels/gemm/cutlass/gather_plan.hpp"
+#include "kernels/gemm/cutlass/reduction_plan.hpp"
 
 namespace mscclpp::kernels {
 

@@ -5,11 +5,11 @@
 #include <cstddef>
 #include <limits>
 
-#include "kernels/cutlass/gemm_plan.hpp"
-#include "kernels/few_rows_tiles.hpp"
-#include "kernels/gemm_rates.hpp"
-#include "kernels/gpu/cublas_fp8.hpp"
-#include "kernels/gpu/overlapped_gather_plan.hpp"
+#include "kernels/gemm/cublas_fp8.hpp"
+#include "kernels/gemm/cutlass/gemm_plan.hpp"
+#include "kernels/gemm/few_rows_tiles.hpp"
+#include "kernels/gemm/overlapped_gather_plan.hpp"
+#include "kernels/gemm/rates.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/fusion/gemm/packet_layout.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <limits>
 
-#include "kernels/cutlass/plan_terms.hpp"
+#include "kernels/gemm/cutlass/plan_terms.hpp"
 
 namespace mscclpp::kernels {
 
