@@ -4,15 +4,13 @@
 #include <algorithm>
 #include <string>
 
-#include "mscclpp/host/base/error.hpp"
+#include "kernels/moe/require.hpp"
 
 namespace mscclpp::moe {
 
-void require(bool condition, const std::string& otherwise) {
-  if (!condition) throw Error("moe::Buffer: " + otherwise, ErrorCode::InvalidUsage);
-}
+using namespace detail;
 
-void requireValid(const BufferConfig& config, int ranks) {
+void detail::requireValid(const BufferConfig& config, int ranks) {
   require(ranks >= 1, "the number of ranks is " + std::to_string(ranks));
   require(config.maxTokens > 0 || config.maxLowLatencyTokens > 0,
           "maxTokens and maxLowLatencyTokens are 0: give the most tokens of a call of either form");

@@ -196,8 +196,6 @@ class Buffer {
  private:
   friend class DispatchHandle;  // its record knows the state
   class State;
-  template <class Receive>
-  ReceiveHook hookFor(std::uint64_t number, const Receive& receive) const;
   std::shared_ptr<State> state_;  // hooks and handles know whether it exists
 };
 
