@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "host/base/byte_stream.hpp"
 #include "host/bootstrap/group_agreement.hpp"
@@ -43,6 +44,7 @@ void requireRows(const void* rows, const char* name) {
 /// A call gets faster with every block up to about so many: docs/performance.md.
 constexpr int defaultLowLatencyBlocks = 128;
 
+constexpr const char* errorPrefix = "moe::Buffer";
 constexpr mscclpp::detail::WireFormat configFormat{"configuration of a moe::Buffer", 0x43454f4d, 1};
 
 struct Property {
@@ -66,7 +68,7 @@ std::array<Property, 8> propertiesOf(const BufferConfig& config, DeviceType wher
 /// Collective. Throws on all ranks unless the configuration of each is valid, and all are the same.
 void requireSameConfig(Communicator& communicator, const BufferConfig& config, DeviceType where) {
   const auto own = propertiesOf(config, where);
-  const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), "moe::Buffer");
+  const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), errorPrefix);
   const auto all = agreement.runStep("state its configuration", [&] {
     require(where == DeviceType::CPU || where == DeviceType::GPU, "the device type must be CPU or GPU");
     requireValid(config, agreement.size());
@@ -120,42 +122,33 @@ class Buffer::State {
         where_(where),
         team_(communicator.bootstrap()->getRank(), communicator.bootstrap()->getNranks()),
         monitor_(std::move(monitor)) {
-    if (monitor_ == nullptr) {
-      monitor_ = std::make_shared<WaitMonitor>(communicator, where);
-      monitor_->setTeamIsJob();
-    }
-    blocks_ = lowLatencyBlocks_ = 1;
+    const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), errorPrefix);
+    // What fails on one rank only, such as an allocation, is an error on all of them.
+    const auto onAllRanks = [&](const char* step, const auto& body) {
+      agreement.runStep(step, [&] {
+        body();
+        return std::vector<char>();
+      });
+    };
+    std::shared_ptr<kernels::GpuBudget> budget;
+    onAllRanks("prepare its calls", [&] {
+      if (monitor_ == nullptr) {
+        monitor_ = std::make_shared<WaitMonitor>(communicator, where);
+        monitor_->setTeamIsJob();
+      }
+      if (where != DeviceType::GPU) return;
+      budget = kernels::gpu::currentBudget();
+      queryGpu();
+    });
     if (where == DeviceType::GPU) {
-      const int sms = kernels::gpu::multiprocessors();
-      copiesRows_ = config.bulkCopies && kernels::gpu::hasBulkCopies();
-      cacheBytes_ = kernels::gpu::l2CacheBytes();
-      blocks_ = std::min(config.blocks > 0 ? config.blocks : sms, sms);
-      lowLatencyBlocks_ =
-          std::min(config.lowLatencyBlocks > 0 ? config.lowLatencyBlocks : defaultLowLatencyBlocks, sms);
-      share_ =
-          kernels::reserveOnAllRanks(*communicator.bootstrap(), kernels::gpu::currentBudget(),
-                                     std::max(config.maxTokens > 0 ? blocks_ : 0, lowLatencyBlocks_), "moe::Buffer");
+      share_ = kernels::reserveOnAllRanks(*communicator.bootstrap(), budget,
+                                          std::max(config.maxTokens > 0 ? blocks_ : 0, lowLatencyBlocks_), errorPrefix);
       blocks_ = std::min(blocks_, share_->blocks());
       lowLatencyBlocks_ = std::min(lowLatencyBlocks_, share_->blocks());
     }
     if (config.maxTokens > 0) makeForm<StoreTransport>(communicator, Form::Bandwidth);
     if (config.maxLowLatencyTokens > 0) makeForm<kernels::LowLatencyRows>(communicator, Form::LowLatency);
-
-    const WorkspaceParts parts(
-        config, ranks(),
-        std::max({wordsOfBlocks(blocks_, routingLayoutWords(dimensions(Form::Bandwidth))),
-                  wordsOfDispatch<StoreTransport>(Form::Bandwidth, blocks_),
-                  wordsOfDispatch<kernels::LowLatencyRows>(Form::LowLatency, lowLatencyBlocks_)}));
-    memory_ = mscclpp::detail::allocatePrivateMemory(where, parts.bytes);
-    scratchBytes_ += parts.bytes;
-    void* const memory = memory_.get();
-    workspace_ = {
-        {at<std::uint32_t>(memory, parts.tokensPerExpert), at<std::uint32_t>(memory, parts.tokensPerRank), nullptr,
-         at<std::int32_t>(memory, parts.expertIndex), at<std::uint32_t>(memory, parts.segmentCounts)},
-        at<GridBarrier>(memory, parts.barrier),
-        at<GridGate>(memory, parts.gate),
-        at<std::uint32_t>(memory, parts.blockMemory),
-        std::max(blocks_, lowLatencyBlocks_)};
+    onAllRanks("allocate its workspace", [&] { allocateWorkspace(); });
   }
 
   const BufferConfig& config() const { return config_; }
@@ -298,6 +291,34 @@ class Buffer::State {
     return config;
   }
 
+  /// What decides on the calls of this rank's GPU, and the blocks that are wanted.
+  void queryGpu() {
+    const int sms = kernels::gpu::multiprocessors();
+    copiesRows_ = config_.bulkCopies && kernels::gpu::hasBulkCopies();
+    cacheBytes_ = kernels::gpu::l2CacheBytes();
+    blocks_ = std::min(config_.blocks > 0 ? config_.blocks : sms, sms);
+    lowLatencyBlocks_ =
+        std::min(config_.lowLatencyBlocks > 0 ? config_.lowLatencyBlocks : defaultLowLatencyBlocks, sms);
+  }
+
+  /// Once the numbers of blocks are known.
+  void allocateWorkspace() {
+    const WorkspaceParts parts(
+        config_, ranks(),
+        std::max({wordsOfBlocks(blocks_, routingLayoutWords(dimensions(Form::Bandwidth))),
+                  wordsOfDispatch<StoreTransport>(Form::Bandwidth, blocks_),
+                  wordsOfDispatch<kernels::LowLatencyRows>(Form::LowLatency, lowLatencyBlocks_)}));
+    memory_ = allocate(parts.bytes);
+    scratchBytes_ += parts.bytes;
+    void* const memory = memory_.get();
+    workspace_ = {
+        {at<std::uint32_t>(memory, parts.tokensPerExpert), at<std::uint32_t>(memory, parts.tokensPerRank), nullptr,
+         at<std::int32_t>(memory, parts.expertIndex), at<std::uint32_t>(memory, parts.segmentCounts)},
+        at<GridBarrier>(memory, parts.barrier),
+        at<GridGate>(memory, parts.gate),
+        at<std::uint32_t>(memory, parts.blockMemory),
+        std::max(blocks_, lowLatencyBlocks_)};
+  }
   /// The words of DispatchWorkspace::blockMemory that calls use whose blocks compute with so many words each.
   std::size_t wordsOfBlocks(int blocks, std::size_t words) const {
     return where_ == DeviceType::GPU && sharesWords(words) ? 0 : static_cast<std::size_t>(blocks) * words;
@@ -371,7 +392,7 @@ class Buffer::State {
       error = kernels::cpu::run(call);
     }
     if (error != 0) {
-      throw CudaError("moe::Buffer: launch of a kernel", error);
+      throw CudaError(std::string(errorPrefix) + ": launch of a kernel", error);
     }
     if (where_ == DeviceType::CPU) check();
   }
