@@ -45,8 +45,12 @@ inline Dimensions dimensionsOf(const BufferConfig& config, int ranks, Form form)
 inline bool isQuantised(const BufferConfig& config) {
   return config.format != RowFormat::Bf16;
 }
+/// Values of a pack of 16 bytes, as dispatch delivers them.
+inline std::uint32_t valuesPerPack(const BufferConfig& config) {
+  return isQuantised(config) ? 16 : 8;
+}
 inline std::uint32_t dispatchPacks(const BufferConfig& config) {
-  return config.hidden / (isQuantised(config) ? 16 : 8);
+  return config.hidden / valuesPerPack(config);
 }
 inline std::uint32_t lowLatencyStride(const BufferConfig& config, int ranks) {
   return static_cast<std::uint32_t>(ranks) * config.maxLowLatencyTokens;
