@@ -92,10 +92,10 @@ class GpuBudget {
   CallOrder chain_;             ///< of the calls of all chained objects
 };
 
-/// The same share on all ranks: concurrent if it is on every rank, else chained, with the fewest blocks of any. Called
-/// by all ranks with the same number of blocks. Ranks of one process may be on one GPU if their shares are concurrent:
-/// the calls of chained ones would wait for each other. Throws Error(InvalidUsage) on all ranks otherwise. who: begins
-/// the messages of errors.
+/// The same kind of share on all ranks: concurrent if it is on every rank, else chained, with the fewest blocks of any.
+/// Called by all ranks; their numbers of blocks may differ, and if the shares are concurrent each has its own. Ranks of
+/// one process may be on one GPU if their shares are concurrent: the calls of chained ones would wait for each other.
+/// Throws Error(InvalidUsage) on all ranks otherwise. who: begins the messages of errors.
 std::unique_ptr<GpuBudget::Share> reserveOnAllRanks(Bootstrap& bootstrap, const std::shared_ptr<GpuBudget>& budget,
                                                     int blocks, const std::string& who);
 /// Share::resize() likewise. After an error the shares are what they were.

@@ -56,7 +56,7 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   commandLine.add("-n,--ranks", options.ranks, "GPUs; default: all; 1: what a rank does by itself").range(1, 64);
   commandLine.add("--tokens", options.tokens, "tokens of a rank, such as 1,128,4096").range(1, 65535);
   commandLine.add("--max-low-latency", options.maxLowLatencyTokens, "the most tokens of the low-latency form")
-      .range(1, 65535);
+      .range(1, static_cast<int>(moe::mostLowLatencyTokens));
   commandLine.add("--hidden", options.hidden, "elements of a row, a multiple of 16").range(16, 1 << 20);
   commandLine.add("--experts", options.experts, "experts of all ranks").range(1, 65535);
   commandLine.add("--topk", options.topk, "experts of a token").range(1, moe::maxTopk);
@@ -81,6 +81,9 @@ std::optional<int> parse(int argc, char** argv, Options& options) {
   if (const auto exitCode = commandLine.parse(argc, argv)) return exitCode;
   if (options.ranks == 1 && options.nccl) return commandLine.reject("--nccl", "needs at least two ranks");
   if (options.hidden % 16 != 0) return commandLine.reject("--hidden", "must be a multiple of 16");
+  if (options.topk > options.experts) {
+    return commandLine.reject("--topk", fmt::format("must be at most the number of experts, {}", options.experts));
+  }
   return std::nullopt;
 }
 

@@ -2,16 +2,14 @@
 #include <algorithm>
 
 #include "host/cuda/gpu_backend.hpp"
+#include "kernels/gpu/attribute.hpp"
 #include "kernels/gpu/stream_events.hpp"
 #include "kernels/gpu_budget.hpp"
-#include "mscclpp/host/cuda/gpu.hpp"
 
 namespace mscclpp::kernels::gpu {
 
 int multiprocessors() {
-  int count = 0;
-  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, mscclpp::detail::currentGpu()));
-  return count;
+  return attribute(cudaDevAttrMultiProcessorCount);
 }
 
 std::shared_ptr<GpuBudget> currentBudget() {

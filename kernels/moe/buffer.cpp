@@ -6,6 +6,7 @@
 #include <string>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "host/base/byte_stream.hpp"
 #include "host/bootstrap/group_agreement.hpp"
@@ -13,12 +14,16 @@
 #include "kernels/gpu_budget.hpp"
 #include "kernels/moe/buffer_memory.hpp"
 #include "kernels/moe/calls.hpp"
+#include "kernels/moe/require.hpp"
+#include "kernels/moe/split_calls.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "mscclpp/host/communicator/collective_state.hpp"
 #include "mscclpp/kernels/moe_buffer.hpp"
 
 namespace mscclpp::moe {
+
+using namespace detail;
 
 namespace {
 
@@ -39,7 +44,8 @@ void requireRows(const void* rows, const char* name) {
 /// A call gets faster with every block up to about so many: docs/performance.md.
 constexpr int defaultLowLatencyBlocks = 128;
 
-constexpr detail::WireFormat configFormat{"configuration of a moe::Buffer", 0x43454f4d, 1};
+constexpr const char* errorPrefix = "moe::Buffer";
+constexpr mscclpp::detail::WireFormat configFormat{"configuration of a moe::Buffer", 0x43454f4d, 1};
 
 struct Property {
   const char* name;
@@ -62,17 +68,17 @@ std::array<Property, 8> propertiesOf(const BufferConfig& config, DeviceType wher
 /// Collective. Throws on all ranks unless the configuration of each is valid, and all are the same.
 void requireSameConfig(Communicator& communicator, const BufferConfig& config, DeviceType where) {
   const auto own = propertiesOf(config, where);
-  const detail::GroupAgreement agreement(*communicator.bootstrap(), "moe::Buffer");
+  const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), errorPrefix);
   const auto all = agreement.runStep("state its configuration", [&] {
     require(where == DeviceType::CPU || where == DeviceType::GPU, "the device type must be CPU or GPU");
     requireValid(config, agreement.size());
-    detail::ByteWriter writer(configFormat);
+    mscclpp::detail::ByteWriter writer(configFormat);
     for (const Property& property : own) writer.put(property.value);
     return writer.finish();
   });
   std::array<std::uint64_t, std::tuple_size_v<decltype(own)>> first{};
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    detail::ByteReader reader(all[rank], configFormat);
+    mscclpp::detail::ByteReader reader(all[rank], configFormat);
     for (std::size_t i = 0; i < own.size(); ++i) {
       const auto value = reader.get<std::uint64_t>();
       if (rank == 0) first[i] = value;
@@ -116,49 +122,40 @@ class Buffer::State {
         where_(where),
         team_(communicator.bootstrap()->getRank(), communicator.bootstrap()->getNranks()),
         monitor_(std::move(monitor)) {
-    if (monitor_ == nullptr) {
-      monitor_ = std::make_shared<WaitMonitor>(communicator, where);
-      monitor_->setTeamIsJob();
-    }
-    blocks_ = lowLatencyBlocks_ = 1;
+    const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), errorPrefix);
+    // What fails on one rank only, such as an allocation, is an error on all of them.
+    const auto onAllRanks = [&](const char* step, const auto& body) {
+      agreement.runStep(step, [&] {
+        body();
+        return std::vector<char>();
+      });
+    };
+    std::shared_ptr<kernels::GpuBudget> budget;
+    onAllRanks("prepare its calls", [&] {
+      if (monitor_ == nullptr) {
+        monitor_ = std::make_shared<WaitMonitor>(communicator, where);
+        monitor_->setTeamIsJob();
+      }
+      if (where != DeviceType::GPU) return;
+      budget = kernels::gpu::currentBudget();
+      queryGpu();
+    });
     if (where == DeviceType::GPU) {
-      const int sms = kernels::gpu::multiprocessors();
-      copiesRows_ = config.bulkCopies && kernels::gpu::hasBulkCopies();
-      cacheBytes_ = kernels::gpu::l2CacheBytes();
-      blocks_ = std::min(config.blocks > 0 ? config.blocks : sms, sms);
-      lowLatencyBlocks_ =
-          std::min(config.lowLatencyBlocks > 0 ? config.lowLatencyBlocks : defaultLowLatencyBlocks, sms);
-      share_ =
-          kernels::reserveOnAllRanks(*communicator.bootstrap(), kernels::gpu::currentBudget(),
-                                     std::max(config.maxTokens > 0 ? blocks_ : 0, lowLatencyBlocks_), "moe::Buffer");
+      share_ = kernels::reserveOnAllRanks(*communicator.bootstrap(), budget,
+                                          std::max(config.maxTokens > 0 ? blocks_ : 0, lowLatencyBlocks_), errorPrefix);
       blocks_ = std::min(blocks_, share_->blocks());
       lowLatencyBlocks_ = std::min(lowLatencyBlocks_, share_->blocks());
     }
     if (config.maxTokens > 0) makeForm<StoreTransport>(communicator, Form::Bandwidth);
     if (config.maxLowLatencyTokens > 0) makeForm<kernels::LowLatencyRows>(communicator, Form::LowLatency);
-
-    const WorkspaceParts parts(
-        config, ranks(),
-        std::max({wordsOfBlocks(blocks_, routingLayoutWords(dimensions(Form::Bandwidth))),
-                  wordsOfDispatch<StoreTransport>(Form::Bandwidth, blocks_),
-                  wordsOfDispatch<kernels::LowLatencyRows>(Form::LowLatency, lowLatencyBlocks_)}));
-    memory_ = detail::allocatePrivateMemory(where, parts.bytes);
-    scratchBytes_ += parts.bytes;
-    void* const memory = memory_.get();
-    workspace_ = {
-        {at<std::uint32_t>(memory, parts.tokensPerExpert), at<std::uint32_t>(memory, parts.tokensPerRank), nullptr,
-         at<std::int32_t>(memory, parts.expertIndex), at<std::uint32_t>(memory, parts.segmentCounts)},
-        at<GridBarrier>(memory, parts.barrier),
-        at<GridGate>(memory, parts.gate),
-        at<std::uint32_t>(memory, parts.blockMemory),
-        std::max(blocks_, lowLatencyBlocks_)};
+    onAllRanks("allocate its workspace", [&] { allocateWorkspace(); });
   }
 
   const BufferConfig& config() const { return config_; }
   int rank() const { return team_.rank(); }
   int ranks() const { return team_.size(); }
-  bool isQuantised() const { return moe::isQuantised(config_); }
-  std::uint32_t dispatchPacks() const { return moe::dispatchPacks(config_); }
+  bool isQuantised() const { return detail::isQuantised(config_); }
+  std::uint32_t dispatchPacks() const { return detail::dispatchPacks(config_); }
   std::uint32_t scaleGroups() const {
     return isQuantised() ? (dispatchPacks() + groupPacks - 1) / static_cast<std::uint32_t>(groupPacks) : 0;
   }
@@ -180,7 +177,9 @@ class Buffer::State {
             at<std::int32_t>(memory, parts.positions), at<float>(memory, parts.weights),
             at<std::uint64_t>(memory, parts.stamp),    0};
   }
-  std::shared_ptr<void> allocate(std::size_t bytes) const { return detail::allocatePrivateMemory(where_, bytes); }
+  std::shared_ptr<void> allocate(std::size_t bytes) const {
+    return mscclpp::detail::allocatePrivateMemory(where_, bytes);
+  }
 
   void layOut(const Tokens& tokens, const TokenLayout& layout, CUstream_st* stream) {
     check();
@@ -240,25 +239,21 @@ class Buffer::State {
                                                          "; low-latency calls need lowLatencyCapacity() rows");
     call.workspace = workspace_;
     call.workspace.layout.rankIndex = handle->view.rankIndex;
-    const SentDispatch arguments{tokens, batch, handle.get()};
-    Sent<SentDispatch>& sent = sentDispatches_[static_cast<std::size_t>(form)];
-    requireOrder(sent, arguments, phase, "dispatch");
-    requireNoUse(handle->view, phase == Phase::Receive ? &sent : nullptr);
+    const CallArguments arguments{handle.get(), handle->view.rankIndex, DispatchArrays{tokens, batch}};
+    calls_.requireNext(form, arguments, phase);
     enqueue(call);
     handle->form = form;
     handle->tokens = tokens.tokens;
     handle->isComplete = phase != Phase::Send;
-    return advance(sent, arguments, handle->view, phase);
+    return calls_.record(form, arguments, phase);
   }
 
   std::uint64_t combine(const void* results, void* output, const std::shared_ptr<Record>& handle, CUstream_st* stream,
                         Phase phase, Form form) {
     check();
     requireOwn(handle.get());
-    Sent<SentCombine>& sent = sentCombines_[static_cast<std::size_t>(form)];
-    const SentCombine arguments{results, output, handle.get()};
-    requireOrder(sent, arguments, phase, "combine");
-    requireNoUse(handle->view, phase == Phase::Receive ? &sent : nullptr);
+    const CallArguments arguments{handle.get(), handle->view.rankIndex, CombineArrays{results, output}};
+    calls_.requireNext(form, arguments, phase);
     require(handle->isComplete, "no dispatch with this handle has been received: make one first, and call its hook");
     require(handle->form == form, std::string("the handle is of a dispatch of the ") + nameOf(handle->form) +
                                       " form: combine in the same form");
@@ -274,72 +269,21 @@ class Buffer::State {
     call.results = results;
     call.output = output;
     enqueue(call);
-    return advance(sent, arguments, handle->view, phase);
+    return calls_.record(form, arguments, phase);
   }
 
-  /// Whether the call with this number still has to be received.
-  bool isSent(std::uint64_t number) const {
-    const auto is = [&](const auto& sent) { return sent.number == number; };
-    return std::any_of(sentDispatches_.begin(), sentDispatches_.end(), is) ||
-           std::any_of(sentCombines_.begin(), sentCombines_.end(), is);
-  }
+  /// SplitCalls::isSent().
+  bool isSent(std::uint64_t number) const { return calls_.isSent(number); }
 
  private:
   /// The scratch of a form, on all ranks.
   struct FormMemory {
-    std::unique_ptr<detail::CollectiveMemory> dispatch, combine;
-  };
-
-  struct SentDispatch {
-    Tokens tokens;
-    ExpertBatch batch;
-    const Record* handle;
-    friend bool operator==(const SentDispatch&, const SentDispatch&) = default;
-  };
-  struct SentCombine {
-    const void* results;
-    void* output;
-    const Record* handle;
-    friend bool operator==(const SentCombine&, const SentCombine&) = default;
-  };
-  /// The call of a kind and form of which the second part is missing.
-  template <class Arguments>
-  struct Sent {
-    std::uint64_t number = 0;  ///< 0: none
-    Arguments arguments{};
-    const std::int32_t* handle = nullptr;  ///< its memory
+    std::unique_ptr<mscclpp::detail::CollectiveMemory> dispatch, combine;
   };
 
   void requireOwn(const Record* handle) const {
     require(handle != nullptr, "the handle is empty: get one from makeHandle()");
     require(handle->buffer.lock().get() == this, "the handle is of another buffer: use one of this buffer's");
-  }
-  /// No call that has been sent uses the handle, but for `own`.
-  void requireNoUse(const Handle& handle, const void* own) const {
-    const auto check = [&](const auto& sent, const char* kind) {
-      require(sent.number == 0 || &sent == own || sent.handle != handle.rankIndex,
-              std::string("a ") + kind + " with this handle has been sent and not received: call its hook first");
-    };
-    for (const auto& sent : sentDispatches_) check(sent, "dispatch");
-    for (const auto& sent : sentCombines_) check(sent, "combine");
-  }
-  template <class Arguments>
-  static void requireOrder(const Sent<Arguments>& sent, const Arguments& arguments, Phase phase, const char* kind) {
-    if (phase != Phase::Receive) {
-      require(sent.number == 0, std::string("the ") + kind +
-                                    " before has been sent and not received: call its hook, or make the call with "
-                                    "Phase::Receive, before the next one of this form");
-      return;
-    }
-    require(sent.number != 0, std::string("there is no ") + kind + " to receive: make the call with Phase::Send first");
-    require(sent.arguments == arguments,
-            std::string("the ") + kind + " was sent with other arguments: receive it with the same ones");
-  }
-  template <class Arguments>
-  std::uint64_t advance(Sent<Arguments>& sent, const Arguments& arguments, const Handle& handle, Phase phase) {
-    sent = {};
-    if (phase == Phase::Send) sent = {++calls_, arguments, handle.rankIndex};
-    return sent.number;
   }
 
   static const BufferConfig& agreed(Communicator& communicator, const BufferConfig& config, DeviceType where) {
@@ -347,6 +291,34 @@ class Buffer::State {
     return config;
   }
 
+  /// What decides on the calls of this rank's GPU, and the blocks that are wanted.
+  void queryGpu() {
+    const int sms = kernels::gpu::multiprocessors();
+    copiesRows_ = config_.bulkCopies && kernels::gpu::hasBulkCopies();
+    cacheBytes_ = kernels::gpu::l2CacheBytes();
+    blocks_ = std::min(config_.blocks > 0 ? config_.blocks : sms, sms);
+    lowLatencyBlocks_ =
+        std::min(config_.lowLatencyBlocks > 0 ? config_.lowLatencyBlocks : defaultLowLatencyBlocks, sms);
+  }
+
+  /// Once the numbers of blocks are known.
+  void allocateWorkspace() {
+    const WorkspaceParts parts(
+        config_, ranks(),
+        std::max({wordsOfBlocks(blocks_, routingLayoutWords(dimensions(Form::Bandwidth))),
+                  wordsOfDispatch<StoreTransport>(Form::Bandwidth, blocks_),
+                  wordsOfDispatch<kernels::LowLatencyRows>(Form::LowLatency, lowLatencyBlocks_)}));
+    memory_ = allocate(parts.bytes);
+    scratchBytes_ += parts.bytes;
+    void* const memory = memory_.get();
+    workspace_ = {
+        {at<std::uint32_t>(memory, parts.tokensPerExpert), at<std::uint32_t>(memory, parts.tokensPerRank), nullptr,
+         at<std::int32_t>(memory, parts.expertIndex), at<std::uint32_t>(memory, parts.segmentCounts)},
+        at<GridBarrier>(memory, parts.barrier),
+        at<GridGate>(memory, parts.gate),
+        at<std::uint32_t>(memory, parts.blockMemory),
+        std::max(blocks_, lowLatencyBlocks_)};
+  }
   /// The words of DispatchWorkspace::blockMemory that calls use whose blocks compute with so many words each.
   std::size_t wordsOfBlocks(int blocks, std::size_t words) const {
     return where_ == DeviceType::GPU && sharesWords(words) ? 0 : static_cast<std::size_t>(blocks) * words;
@@ -367,20 +339,20 @@ class Buffer::State {
     memory.combine = makeMemory<typename Calls::Combine>(communicator, sizes, Calls::combineScratch(config_, sizes));
   }
   template <class Collective, class Scratch>
-  std::unique_ptr<detail::CollectiveMemory> makeMemory(Communicator& communicator, const Dimensions& dimensions,
-                                                       const Scratch& scratch) {
+  std::unique_ptr<mscclpp::detail::CollectiveMemory> makeMemory(Communicator& communicator,
+                                                                const Dimensions& dimensions, const Scratch& scratch) {
     require(scratch.isValid(), "maxTokens * hidden is too large");
-    const detail::CollectiveStateRequest request{where_,
-                                                 detail::typeNumber<Collective>(),
-                                                 dimensions.maxTokens,
-                                                 PipelineShape{},
-                                                 scratch.windowBytes(),
-                                                 Scratch::initialByte,
-                                                 Scratch::firstEpoch,
-                                                 0,
-                                                 true};
+    const mscclpp::detail::CollectiveStateRequest request{where_,
+                                                          mscclpp::detail::typeNumber<Collective>(),
+                                                          dimensions.maxTokens,
+                                                          PipelineShape{},
+                                                          scratch.windowBytes(),
+                                                          Scratch::initialByte,
+                                                          Scratch::firstEpoch,
+                                                          0,
+                                                          true};
     scratchBytes_ += scratch.windowBytes();
-    return std::make_unique<detail::CollectiveMemory>(communicator, request, monitor_);
+    return std::make_unique<mscclpp::detail::CollectiveMemory>(communicator, request, monitor_);
   }
   const FormMemory& formOf(Form form) const { return forms_[static_cast<std::size_t>(form)]; }
   BoundedWait wait() const {
@@ -420,7 +392,7 @@ class Buffer::State {
       error = kernels::cpu::run(call);
     }
     if (error != 0) {
-      throw CudaError("moe::Buffer: launch of a kernel", error);
+      throw CudaError(std::string(errorPrefix) + ": launch of a kernel", error);
     }
     if (where_ == DeviceType::CPU) check();
   }
@@ -444,9 +416,7 @@ class Buffer::State {
   std::shared_ptr<void> memory_;
   std::size_t scratchBytes_ = 0;
   DispatchWorkspace workspace_{};
-  std::array<Sent<SentDispatch>, 2> sentDispatches_;  ///< by Form
-  std::array<Sent<SentCombine>, 2> sentCombines_;
-  std::uint64_t calls_ = 0;  ///< that were sent without being received at once
+  SplitCalls calls_;
 };
 
 Buffer::Buffer(Communicator& communicator, DeviceType where, const BufferConfig& config,
@@ -521,24 +491,30 @@ void Buffer::combine(const void* results, void* output, const DispatchHandle& ha
   state_->combine(results, output, handle.record_, stream, phase, Form::Bandwidth);
 }
 
-/// receive(state) makes the second part of the call with that number.
-template <class Receive>
-ReceiveHook Buffer::hookFor(std::uint64_t number, const Receive& receive) const {
-  return [number, receive, weak = std::weak_ptr<State>(state_)] {
+namespace {
+
+/// receive(state) makes the second part of the call with that number. State: Buffer::State, which is private.
+template <class State, class Receive>
+ReceiveHook hookFor(std::uint64_t number, const std::shared_ptr<State>& buffer, const Receive& receive) {
+  return [number, receive, weak = std::weak_ptr<State>(buffer)] {
     const auto state = weak.lock();
     require(state != nullptr, "a hook is called after its buffer has been destroyed: keep the buffer");
     require(state->isSent(number), "a hook is called twice: it receives its own call, once");
     receive(*state);
   };
 }
+
+}  // namespace
+
 ReceiveHook Buffer::lowLatencyDispatch(const Tokens& tokens, const ExpertBatch& batch, DispatchHandle& handle,
                                        CUstream_st* stream, bool returnsHook) {
   const auto record = handle.record_;
   const auto phase = returnsHook ? Phase::Send : Phase::Both;
   const std::uint64_t number = state_->dispatch(tokens, batch, record, stream, phase, Form::LowLatency);
   if (!returnsHook) return {};
-  return hookFor(
-      number, [=](State& state) { state.dispatch(tokens, batch, record, stream, Phase::Receive, Form::LowLatency); });
+  return hookFor(number, state_, [=](State& state) {
+    state.dispatch(tokens, batch, record, stream, Phase::Receive, Form::LowLatency);
+  });
 }
 ReceiveHook Buffer::lowLatencyCombine(const void* results, void* output, const DispatchHandle& handle,
                                       CUstream_st* stream, bool returnsHook) {
@@ -546,8 +522,9 @@ ReceiveHook Buffer::lowLatencyCombine(const void* results, void* output, const D
   const auto phase = returnsHook ? Phase::Send : Phase::Both;
   const std::uint64_t number = state_->combine(results, output, record, stream, phase, Form::LowLatency);
   if (!returnsHook) return {};
-  return hookFor(
-      number, [=](State& state) { state.combine(results, output, record, stream, Phase::Receive, Form::LowLatency); });
+  return hookFor(number, state_, [=](State& state) {
+    state.combine(results, output, record, stream, Phase::Receive, Form::LowLatency);
+  });
 }
 void Buffer::check() const {
   state_->check();

@@ -4,15 +4,13 @@
 #include <algorithm>
 #include <string>
 
-#include "mscclpp/host/base/error.hpp"
+#include "kernels/moe/require.hpp"
 
 namespace mscclpp::moe {
 
-void require(bool condition, const std::string& otherwise) {
-  if (!condition) throw Error("moe::Buffer: " + otherwise, ErrorCode::InvalidUsage);
-}
+using namespace detail;
 
-void requireValid(const BufferConfig& config, int ranks) {
+void detail::requireValid(const BufferConfig& config, int ranks) {
   require(ranks >= 1, "the number of ranks is " + std::to_string(ranks));
   require(config.maxTokens > 0 || config.maxLowLatencyTokens > 0,
           "maxTokens and maxLowLatencyTokens are 0: give the most tokens of a call of either form");
@@ -25,8 +23,9 @@ void requireValid(const BufferConfig& config, int ranks) {
   require(config.experts > 0 && config.experts % ranks == 0, "experts is " + std::to_string(config.experts) +
                                                                  "; it must be a positive multiple of the " +
                                                                  std::to_string(ranks) + " ranks");
-  require(config.hidden > 0 && config.hidden % 16 == 0,
-          "hidden is " + std::to_string(config.hidden) + "; it must be a positive multiple of 16");
+  require(config.hidden > 0 && config.hidden % valuesPerPack(config) == 0,
+          "hidden is " + std::to_string(config.hidden) + "; it must be a positive multiple of " +
+              std::to_string(valuesPerPack(config)) + (isQuantised(config) ? " for rows of fp8" : ""));
   require(config.experts / ranks <= 65535, "a rank has at most 65535 experts");
   require(config.alignment > 0 && config.alignment <= 65536,
           "alignment is " + std::to_string(config.alignment) + "; it must be 1 (none) to 65536 rows");

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <string>
 
 #include "kernels/moe/calls.hpp"
 #include "mscclpp/basic/element.hpp"
@@ -15,7 +14,7 @@
 #include "mscclpp/sync/grid_barrier.hpp"
 #include "mscclpp/sync/grid_gate.hpp"
 
-namespace mscclpp::moe {
+namespace mscclpp::moe::detail {
 
 /// Takes parts of an allocation, one after the other.
 class Parts {
@@ -37,8 +36,6 @@ T* at(void* memory, std::size_t offset) {
   return reinterpret_cast<T*>(static_cast<std::byte*>(memory) + offset);
 }
 
-/// Throws Error(InvalidUsage) that says `otherwise` unless the condition holds.
-void require(bool condition, const std::string& otherwise);
 /// Throws Error(InvalidUsage) for a configuration that no buffer of so many ranks can have.
 void requireValid(const BufferConfig& config, int ranks);
 
@@ -48,8 +45,12 @@ inline Dimensions dimensionsOf(const BufferConfig& config, int ranks, Form form)
 inline bool isQuantised(const BufferConfig& config) {
   return config.format != RowFormat::Bf16;
 }
+/// Values of a pack of 16 bytes, as dispatch delivers them.
+inline std::uint32_t valuesPerPack(const BufferConfig& config) {
+  return isQuantised(config) ? 16 : 8;
+}
 inline std::uint32_t dispatchPacks(const BufferConfig& config) {
-  return config.hidden / (isQuantised(config) ? 16 : 8);
+  return config.hidden / valuesPerPack(config);
 }
 inline std::uint32_t lowLatencyStride(const BufferConfig& config, int ranks) {
   return static_cast<std::uint32_t>(ranks) * config.maxLowLatencyTokens;
@@ -108,4 +109,4 @@ struct HandleParts {
   }
 };
 
-}  // namespace mscclpp::moe
+}  // namespace mscclpp::moe::detail

@@ -1,6 +1,6 @@
 // Dispatches and combines on GPUs.
+#include "kernels/gpu/attribute.hpp"
 #include "kernels/moe/calls.hpp"
-#include "mscclpp/host/cuda/gpu.hpp"
 #include "mscclpp/kernel.cuh"
 
 namespace mscclpp::kernels::gpu {
@@ -19,14 +19,6 @@ struct Launch {
         launch<Collective>({blocks, Collective::maxBlockThreads}, stream, args, source, sink, start));
   }
 };
-
-int attribute(cudaDeviceAttr which) {
-  int device = 0;
-  int value = 0;
-  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
-  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&value, which, device));
-  return value;
-}
 
 }  // namespace
 

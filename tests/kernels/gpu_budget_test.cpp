@@ -247,6 +247,20 @@ TEST_CASE("budget: all ranks get the share of the smallest GPU") {
   CHECK(reserveOn({130, 80}, {16, 16, 128}) == std::vector<Granted>{{true, 16}, {false, 16}, {false, 48}});
 }
 
+TEST_CASE("budget: ranks may want different numbers of blocks") {
+  for (const bool isLarge : {false, true}) {  // on one rank: too large for a concurrent object
+    CAPTURE(isLarge);
+    runAsThreads(3, [&](std::shared_ptr<Bootstrap> bootstrap) {
+      StreamModel streams;
+      const auto budget = std::make_shared<GpuBudget>(130, streams);
+      const int wanted = isLarge && bootstrap->getRank() == 2 ? 120 : 8 + bootstrap->getRank();
+      const auto share = reserveOnAllRanks(*bootstrap, budget, wanted, "Object");
+      CHECK(share->isConcurrent() != isLarge);
+      CHECK(share->blocks() == (isLarge ? 8 : wanted));
+    });
+  }
+}
+
 TEST_CASE("budget: a share is resized on all ranks") {
   runAsThreads(3, [](std::shared_ptr<Bootstrap> bootstrap) {
     StreamModel streams;

@@ -232,10 +232,16 @@ inline void checkMoeMisuse(Communicator& communicator, const MoeMemory& memory) 
     change(config);
     expectInvalidUsage(part, [&] { moe::Buffer(communicator, memory.where, config); });
   };
-  expect("hidden is 8", [](moe::BufferConfig& config) { config.hidden = 8; });
+  expect("hidden is 12; it must be a positive multiple of 8", [](moe::BufferConfig& config) { config.hidden = 12; });
+  for (const auto format : {moe::RowFormat::Fp8, moe::RowFormat::QuantiseBf16}) {
+    expect("hidden is 264; it must be a positive multiple of 16 for rows of fp8", [&](moe::BufferConfig& config) {
+      config.hidden = 264;
+      config.format = format;
+    });
+  }
   expect("topk is 9", [](moe::BufferConfig& config) { config.topk = 9; });
   expect("must be a positive multiple of the", [](moe::BufferConfig& config) { config.experts = 7; });
-  expect("hidden is 0; it must be a positive multiple of 16", [](moe::BufferConfig& config) { config.hidden = 0; });
+  expect("hidden is 0; it must be a positive multiple of 8", [](moe::BufferConfig& config) { config.hidden = 0; });
   expect("alignment is 0; it must be 1 (none) to 65536", [](moe::BufferConfig& config) { config.alignment = 0; });
   expect("the number of blocks is negative", [](moe::BufferConfig& config) { config.sendingBlocks = -1; });
   expect("the number of blocks is negative", [](moe::BufferConfig& config) { config.combineSendingBlocks = -2; });

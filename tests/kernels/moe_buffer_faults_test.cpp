@@ -1,10 +1,14 @@
 // The compiled dispatches and combines on CPU ranks when a rank is killed or does not call. Each rank is a process.
 #include <doctest/doctest.h>
+#include <malloc.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <stdexcept>
@@ -15,6 +19,7 @@
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "mscclpp/kernels/moe_buffer.hpp"
+#include "tests/backend/sanitizer.hpp"
 #include "tests/host/ranks.hpp"
 
 using namespace mscclpp;
@@ -27,6 +32,12 @@ constexpr int ranks = 3;
 
 void expect(bool condition, const std::string& what) {
   if (!condition) throw std::runtime_error(what);
+}
+
+std::shared_ptr<TcpBootstrap> connected(int rank, const std::string& address) {
+  auto bootstrap = std::make_shared<TcpBootstrap>(rank, ranks);
+  bootstrap->initialize(address);
+  return bootstrap;
 }
 
 /// A rank with a buffer of both forms, and calls in which every rank sends rows to every rank.
@@ -75,11 +86,6 @@ class Rank {
   struct alignas(16) Element {
     std::array<std::uint64_t, 2> words;
   };
-  static std::shared_ptr<TcpBootstrap> connected(int rank, const std::string& address) {
-    auto bootstrap = std::make_shared<TcpBootstrap>(rank, ranks);
-    bootstrap->initialize(address);
-    return bootstrap;
-  }
   moe::Tokens tokens() const { return {rows_.data(), nullptr, experts_.data(), nullptr, count}; }
   moe::ExpertBatch batch() {
     return {received_.data(), nullptr, counts_.data(), offsets_.data(), nullptr, ranks * count};
@@ -206,3 +212,44 @@ TEST_CASE("a rank that does not call: the others' waits time out and name it") {
     for (auto& process : processes) CHECK(process.wait() == "");
   }
 }
+
+#if !MSCCLPP_TEST_ASAN && !MSCCLPP_TEST_TSAN  // their shadow memory counts too
+/// Lets this process map so many bytes more.
+void limitMemory(std::size_t bytes) {
+  std::size_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  const rlim_t all = pages * static_cast<std::size_t>(::sysconf(_SC_PAGESIZE)) + bytes;
+  const rlimit limit{all, all};
+  if (::setrlimit(RLIMIT_AS, &limit) != 0) throw std::runtime_error("setrlimit");
+}
+
+TEST_CASE("a rank without memory for its workspace: no rank gets a buffer") {
+  const std::string address = "127.0.0.1:" + std::to_string(test::freePort());
+  const test::Reports ended, mayExit;
+  std::vector<ChildProcess> processes;
+  for (int rank = 0; rank < ranks; ++rank) {
+    processes.emplace_back([&, rank] {
+      ::mallopt(M_ARENA_MAX, 1);  // the heap of another thread would be large
+      Communicator communicator(connected(rank, address));
+      // The workspace takes about 100 MB, and the windows of all ranks together 20 MB.
+      const moe::BufferConfig config{.maxTokens = 1, .topk = 1, .experts = ranks * 65535, .hidden = 16};
+      if (rank == 2) limitMemory(std::size_t{80} << 20);
+      std::string outcome = "a buffer without memory";
+      const auto start = std::chrono::steady_clock::now();
+      try {
+        const moe::Buffer buffer(communicator, DeviceType::CPU, config);
+      } catch (const std::exception& error) {
+        outcome = error.what();
+      }
+      ended.add();
+      mayExit.wait(1);  // a rank that exits would be another failed rank
+      expect(test::secondsSince(start) < test::soon, "the failure was reported too late");
+      const bool isNamed = outcome.find("rank 2 failed to allocate its workspace") != std::string::npos;
+      expect(outcome != "a buffer without memory" && (rank == 2 || isNamed), outcome);
+    });
+  }
+  ended.wait(ranks);
+  for (int rank = 0; rank < ranks; ++rank) mayExit.add();
+  for (auto& process : processes) CHECK(process.wait() == "");
+}
+#endif

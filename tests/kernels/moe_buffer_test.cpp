@@ -37,6 +37,32 @@ TEST_CASE("a buffer of every format, for several numbers of ranks") {
   }
 }
 
+TEST_CASE("rows of bf16 of an odd number of packs") {
+  runAsThreads(2, [&](std::shared_ptr<Bootstrap> bootstrap) {
+    Communicator communicator(bootstrap);
+    for (const std::uint32_t hidden : {8u, 264u, 1032u, 5128u}) {  // of one step, and of steps and one pack more
+      CAPTURE(hidden);
+      moe::BufferConfig config = moeConfig(2, moe::RowFormat::Bf16);
+      config.hidden = hidden;
+      checkMoeBuffer(communicator, cpuMemory, config);
+    }
+  });
+}
+
+TEST_CASE("ranks may differ in numbers of blocks and bulk copies") {
+  runAsThreads(3, [&](std::shared_ptr<Bootstrap> bootstrap) {
+    Communicator communicator(bootstrap);
+    moe::BufferConfig config = moeConfig(3, moe::RowFormat::Bf16);
+    const int rank = bootstrap->getRank();
+    config.blocks += rank;
+    config.lowLatencyBlocks += 2 * rank;
+    config.sendingBlocks = rank;
+    config.combineSendingBlocks = 2 - rank;
+    config.bulkCopies = rank == 1;
+    checkMoeBuffer(communicator, cpuMemory, config);
+  });
+}
+
 TEST_CASE("wrong configurations and arguments of a buffer") {
   runAsThreads(2, [](std::shared_ptr<Bootstrap> bootstrap) {
     Communicator communicator(bootstrap);

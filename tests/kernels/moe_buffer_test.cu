@@ -42,6 +42,13 @@ TEST_CASE("a rank with buffers of every format" * doctest::skip()) {
     large.combineSendingBlocks = 5;
     checkMoeBuffer(*rank.communicator, gpuMemory(), large);
   }
+  for (const bool bulkCopies : {false, true}) {
+    moe::BufferConfig odd = moeConfig(rank.ranks, moe::RowFormat::Bf16);
+    odd.hidden = 5128;  // an odd number of packs
+    odd.bulkCopies = bulkCopies;
+    odd.blocks += rank.rank;  // which may differ
+    checkMoeBuffer(*rank.communicator, gpuMemory(), odd);
+  }
   rank.bootstrap->barrier();
 }
 

@@ -33,14 +33,14 @@ enum class Form {
 /// with many its time would grow with their square.
 inline constexpr std::uint32_t mostLowLatencyTokens = 1024;
 
-/// What a Buffer is made for; the same on all ranks.
+/// What a Buffer is made for; the same on all ranks, but for numbers of blocks and bulk copies.
 struct BufferConfig {
   std::uint32_t maxTokens = 0;  ///< the most tokens of a rank in dispatch(); 0: only low-latency calls
   /// The same in lowLatencyDispatch(), up to mostLowLatencyTokens; 0: none of these.
   std::uint32_t maxLowLatencyTokens = 0;
   int topk = 8;              ///< experts of a token, at most maxTopk
   int experts = 0;           ///< of all ranks, a multiple of their number
-  std::uint32_t hidden = 0;  ///< elements of a row, a multiple of 16
+  std::uint32_t hidden = 0;  ///< elements of a row, a multiple of 8, for fp8 of 16
   RowFormat format = RowFormat::Bf16;
   std::uint32_t alignment = 1;  ///< of the rows of an expert, as dispatch() places them
   int blocks = 0;               ///< the most blocks of a kernel; 0: one for each multiprocessor that is free
@@ -196,8 +196,6 @@ class Buffer {
  private:
   friend class DispatchHandle;  // its record knows the state
   class State;
-  template <class Receive>
-  ReceiveHook hookFor(std::uint64_t number, const Receive& receive) const;
   std::shared_ptr<State> state_;  // hooks and handles know whether it exists
 };
 

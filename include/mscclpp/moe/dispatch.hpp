@@ -133,7 +133,7 @@ struct Dispatch {
       if (!session.awaitEntries()) return end();
     }
     // Blocks that send to other ranks only need not know where rows belong.
-    if ((receives || Call::storesOwnRows) && work.part != steps::Part::Remote) {
+    if ((receives || Call::storesOwnRows) && work.destinations != steps::Destinations::Remote) {
       call.table().receive([&](int from, std::uint32_t word) { return session.awaitCount(from, word); });
       if (session.blockFailed()) return end();
       call.fits = counts::placeRows(call);
@@ -155,7 +155,7 @@ struct Dispatch {
     if constexpr (Call::copiesRows) {
       wholeRows::copyAll(call, work.share.first(), work.share.stride());
     } else {
-      wholeRows::sendAll(call, work.part, call.isEarly(), work.share.first(), work.share.stride());
+      wholeRows::sendAll(call, work.destinations, call.isEarly(), work.share.first(), work.share.stride());
     }
   }
   template <class Call>

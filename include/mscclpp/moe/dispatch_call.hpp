@@ -134,17 +134,17 @@ struct DispatchCall {
     return static_cast<std::uint32_t>(grid.blockIndex()) >= segments.count;
   }
 
-  /// What a warp does: it sends rows to a part of the ranks, and receives rows. With blocks that only send, the others
+  /// What a warp does: it sends rows to some of the ranks, and receives rows. With blocks that only send, the others
   /// store the rows from this rank to itself.
   struct Work {
-    steps::Part part;
+    steps::Destinations destinations;
     typename Session::Share share;
   };
   MSCCLPP_INLINE Work work() const {
     const int wanted = copiesRows ? 0 : args.sendingBlocks;
-    Work work{steps::Part::All, session.share(args.phase, mostSenders(), wanted)};
+    Work work{steps::Destinations::All, session.share(args.phase, mostSenders(), wanted)};
     if (session.sendingBlocks(args.phase, wanted) == 0) return work;
-    work.part = work.share.sends ? steps::Part::Remote : steps::Part::Own;
+    work.destinations = work.share.sends ? steps::Destinations::Remote : steps::Destinations::Own;
     work.share.sends = true;
     return work;
   }

@@ -40,7 +40,8 @@ MSCCLPP_INLINE void copyAll(Call& call, std::uint32_t first, std::uint32_t strid
       std::uint32_t none[Call::Lanes::held];
       MSCCLPP_NO_UNROLL
       for (std::uint32_t step = 0; step < perRow; ++step) {
-        steps::send<false>(call, steps::Part::Remote, true, false, token, step, step == 0, none, [] { return true; });
+        steps::send<steps::DataPath::BulkCopies>(call, {.token = token, .index = step, .hasHeader = step == 0},
+                                                 steps::Destinations::Remote, none, [] { return true; });
       }
     });
     Transport::complete(queue, warp, call.wait);

@@ -29,32 +29,34 @@ MSCCLPP_INLINE bool sendEarly(Call& call, const typename Call::Work& work) {
   if (!call.session.awaitEntries()) return false;
   const auto tokens = static_cast<std::uint32_t>(args.count);
   const std::uint32_t token = work.share.first();
-  if (!work.share.sends || work.part == steps::Part::Own || token >= tokens) return true;
+  if (!work.share.sends || work.destinations == steps::Destinations::Own || token >= tokens) return true;
   const std::uint32_t perRow = args.scratch.steps();
   MSCCLPP_NO_UNROLL
   for (std::uint32_t step = 0; step < perRow; ++step) steps::sendData(call, token, step);
   return true;
 }
 
-/// Sends this rank's rows first, first + stride, ... to a part of the ranks, by stores; those to itself are where they
-/// belong then. isEarly: sendEarly() has sent the first row's data. A row is announced once the first loads of the next
-/// one are under way, since the release of its flags takes as long as they do. Called by all lanes of a warp.
+/// Sends this rank's rows first, first + stride, ... by stores; those to itself are where they belong then. isEarly:
+/// sendEarly() has sent the first row's data. A row is announced once the first loads of the next one are under way,
+/// since the release of its flags takes as long as they do. Called by all lanes of a warp.
 template <class Call>
-MSCCLPP_INLINE void sendAll(Call& call, steps::Part part, bool isEarly, std::uint32_t first, std::uint32_t stride) {
+MSCCLPP_INLINE void sendAll(Call& call, steps::Destinations destinations, bool isEarly, std::uint32_t first,
+                            std::uint32_t stride) {
   const auto& args = call.args;
   const std::uint32_t perRow = args.scratch.steps();
   const auto tokens = static_cast<std::uint32_t>(args.count);
-  const bool publishes = part != steps::Part::Own;
+  const bool publishes = destinations != steps::Destinations::Own;
   MSCCLPP_NO_UNROLL
   for (std::uint32_t token = first; token < tokens; token += stride) {
     std::uint32_t own[Call::Lanes::held];
     if (!publishes && args.handle.indexAt(args.dimensions, token, args.team.rank()) < 0) continue;
     MSCCLPP_NO_UNROLL
     for (std::uint32_t step = 0; step < perRow; ++step) {
-      steps::send(call, part, true, isEarly && token == first, token, step, step == 0, own, [&] {
-        if (publishes && step == 0 && token != first) publish(call, token - stride);
-        return true;
-      });
+      steps::send(call, {.token = token, .index = step, .hasHeader = step == 0, .isEarly = isEarly && token == first},
+                  destinations, own, [&] {
+                    if (publishes && step == 0 && token != first) publish(call, token - stride);
+                    return true;
+                  });
     }
     if (publishes && token + stride >= tokens) publish(call, token);
   }
@@ -71,7 +73,8 @@ MSCCLPP_INLINE void storeOwn(Call& call, Phase phase) {
   if (first < 0) return;
   const auto blocks = static_cast<std::uint32_t>(grid.blockCount());
   const std::uint32_t stride = static_cast<std::uint32_t>(others > 0 ? others : warps) * blocks;
-  sendAll(call, steps::Part::Own, false,
+  constexpr bool isEarly = false;
+  sendAll(call, steps::Destinations::Own, isEarly,
           static_cast<std::uint32_t>(first) * blocks + static_cast<std::uint32_t>(grid.blockIndex()), stride);
 }
 
@@ -91,7 +94,8 @@ MSCCLPP_INLINE void receiveAll(Call& call, std::uint32_t first, std::uint32_t st
       if (call.session.warp().any(hasFailed(call.wait))) return;
       MSCCLPP_NO_UNROLL
       for (std::uint32_t step = 0; step < perRow; ++step) {
-        if (!steps::receive(call, from, row, place, step, step == 0, positions)) return;
+        const steps::RowStep rowStep{.from = from, .row = row, .index = step, .hasHeader = step == 0};
+        if (!steps::receive(call, rowStep, place, positions)) return;
       }
     }
     row -= rows;

@@ -34,12 +34,13 @@ MSCCLPP_INLINE bool sendAll(Call& call, std::uint32_t first, std::uint32_t strid
     const bool isPresent = item < items;
     const std::uint32_t token = item / perToken;
     std::uint32_t none[Call::Lanes::held];
-    send(call, Part::All, isPresent, false, token, item % perToken, true, none, [&] {
-      if (item == first) goesOn = prepare();
-      if (!goesOn || !isPresent) return false;
-      if (item % perToken == 0) storeRankIndex(call, token);
-      return true;
-    });
+    send(call, {.token = token, .index = item % perToken, .hasHeader = true, .isPresent = isPresent}, Destinations::All,
+         none, [&] {
+           if (item == first) goesOn = prepare();
+           if (!goesOn || !isPresent) return false;
+           if (item % perToken == 0) storeRankIndex(call, token);
+           return true;
+         });
     item += stride;
   } while (goesOn && item < items);
   return goesOn;
@@ -59,7 +60,8 @@ MSCCLPP_INLINE void receiveAll(Call& call, std::uint32_t first, std::uint32_t st
     for (; item < items; item += stride) {
       std::uint32_t positions[Call::Lanes::held];
       const std::uint32_t row = item / perRow;
-      if (!receive(call, from, row, row, item % perRow, true, positions)) return;
+      const RowStep step{.from = from, .row = row, .index = item % perRow, .hasHeader = true};
+      if (!receive(call, step, row, positions)) return;
     }
     item -= items;
   }

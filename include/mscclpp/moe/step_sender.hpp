@@ -9,8 +9,23 @@
 
 namespace mscclpp::moe::steps {
 
-/// The ranks to which send() sends: all, those but this one, or this one alone.
-enum class Part { All, Remote, Own };
+/// The ranks to which rows are sent: all, those but this one, or this one alone.
+enum class Destinations { All, Remote, Own };
+
+/// How the data of rows travels, and so what send() sends.
+enum class DataPath {
+  Stores,     ///< by stores of the lanes: header, scales and data
+  BulkCopies  ///< by the copy engine: header and scales, and the data is not even loaded
+};
+
+/// A step of a token's row.
+struct TokenStep {
+  std::uint32_t token;
+  std::uint32_t index;    ///< in the row
+  bool hasHeader;         ///< otherwise an earlier step of the row has it
+  bool isEarly = false;   ///< sendData() has sent the data to the other ranks
+  bool isPresent = true;  ///< otherwise there is no such step, and nothing is loaded or sent
+};
 
 /// Sends the packs of a step to the slots of row `place` of a rank. Called by all lanes.
 template <class Call>
@@ -24,41 +39,42 @@ MSCCLPP_INLINE void sendPacks(const Call& call, int to, std::uint32_t place, std
   }
 }
 
-/// Sends a step of a token's row. own: the rows of the token on this rank, which its first step determines.
-/// meanwhile() is called once the step's loads are under way, and returns whether it is to be sent. isPresent:
-/// otherwise there is no such step: nothing is loaded, and meanwhile() returns false. hasData: otherwise only headers
-/// and scales are sent. isEarly: the other ranks have the data: sendData() has sent it. Called by all lanes.
-template <bool hasData = true, class Call, class Meanwhile>
-MSCCLPP_INLINE void send(Call& call, Part part, bool isPresent, bool isEarly, std::uint32_t token, std::uint32_t step,
-                         bool hasHeader, std::uint32_t (&own)[Call::Lanes::held], const Meanwhile& meanwhile) {
+/// Sends a step. own: the rows of the token on this rank, which the step with the header determines. meanwhile() is
+/// called once the step's loads are under way, and returns whether it is to be sent: not if it is not present. Called
+/// by all lanes.
+template <DataPath path = DataPath::Stores, class Call, class Meanwhile>
+MSCCLPP_INLINE void send(Call& call, TokenStep step, Destinations destinations, std::uint32_t (&own)[Call::Lanes::held],
+                         const Meanwhile& meanwhile) {
   constexpr int n = Call::n;
   constexpr int extras = Call::extras;
+  constexpr bool hasData = path == DataPath::Stores;
   const auto& args = call.args;
-  const std::uint32_t packs = call.packsOf(step);
+  const std::uint32_t packs = call.packsOf(step.index);
   int scalePacks[extras];
   MSCCLPP_UNROLL
   for (int q = 0; q < extras; ++q) scalePacks[q] = static_cast<int>(call.extraOf(q) - call.header());
   Word128 words[n] = {};
   Word128 scales[extras] = {};
-  if (isPresent) {
-    call.source.load(call.session.warp(), token, step * stepPacks, hasData ? packs : 0, words, scalePacks, scales);
+  if (step.isPresent) {
+    call.source.load(call.session.warp(), step.token, step.index * stepPacks, hasData ? packs : 0, words, scalePacks,
+                     scales);
   }
   if (!meanwhile()) return;
   TokenChoice choices[extras][2];
-  if (hasHeader) {  // while the row is loaded
-    const typename Call::Lanes lanes = call.choicesOf(token);
+  if (step.hasHeader) {  // while the row is loaded
+    const typename Call::Lanes lanes = call.choicesOf(step.token);
     MSCCLPP_UNROLL
     for (int q = 0; q < extras; ++q) {
       const auto x = static_cast<int>(call.extraOf(q));
       choices[q][0] = lanes.at(call.session.warp(), 2 * x - 1);
       choices[q][1] = lanes.at(call.session.warp(), 2 * x);
-      if (x == 0) choices[q][0] = {-1, token, 0};
+      if (x == 0) choices[q][0] = {-1, step.token, 0};
     }
   }
-  call.forEachRank(token, [&](int to, std::uint32_t row) {
-    if (part != Part::All && (to == args.team.rank()) != (part == Part::Own)) return;
+  call.forEachRank(step.token, [&](int to, std::uint32_t row) {
+    if (destinations != Destinations::All && (to == args.team.rank()) != (destinations == Destinations::Own)) return;
     const auto extra = [&](int q) {
-      if (!hasHeader || call.extraOf(q) >= call.header()) return scales[q];
+      if (!step.hasHeader || call.extraOf(q) >= call.header()) return scales[q];
       const bool isFirst = call.extraOf(q) == 0;  // which has the token's index
       return Word128{isFirst ? choices[q][0].word() : choices[q][0].wordFor(to), choices[q][1].wordFor(to)};
     };
@@ -67,20 +83,20 @@ MSCCLPP_INLINE void send(Call& call, Part part, bool isPresent, bool isEarly, st
         Word128 all[n + extras];
         MSCCLPP_UNROLL
         for (int i = 0; i < n + extras; ++i) all[i] = i < n ? words[i < n ? i : 0] : extra(i < n ? 0 : i - n);
-        if (call.fits) store(call, to, row, step, hasHeader, all, own);
+        if (call.fits) store(call, RowStep{to, row, step.index, step.hasHeader}, all, own);
         return;
       }
     }
-    const std::uint32_t place = call.placeOf(token, row);
+    const std::uint32_t place = call.placeOf(step.token, row);
     MSCCLPP_UNROLL
     for (int q = 0; q < extras; ++q) {
       const std::uint32_t x = call.extraOf(q);
-      if (x < call.extrasOf(packs) && (hasHeader || x >= call.header())) {
-        call.session.send(to, args.scratch.extraSlot(place, step, x), extra(q));
+      if (x < call.extrasOf(packs) && (step.hasHeader || x >= call.header())) {
+        call.session.send(to, args.scratch.extraSlot(place, step.index, x), extra(q));
       }
     }
     if constexpr (hasData) {
-      if (!isEarly) sendPacks(call, to, place, step, words);
+      if (!step.isEarly) sendPacks(call, to, place, step.index, words);
     }
   });
 }

@@ -1,0 +1,15 @@
+// How a moe::Buffer refuses wrong uses.
+#pragma once
+
+#include <string>
+
+#include "mscclpp/host/base/error.hpp"
+
+namespace mscclpp::moe::detail {
+
+/// Throws Error(InvalidUsage) that says `otherwise` unless the condition holds.
+inline void require(bool condition, const std::string& otherwise) {
+  if (!condition) throw Error("moe::Buffer: " + otherwise, ErrorCode::InvalidUsage);
+}
+
+}  // namespace mscclpp::moe::detail
