@@ -14,6 +14,7 @@
 #include "kernels/gemm/kernels.hpp"
 #include "kernels/gemm/overlapped_gather.hpp"
 #include "kernels/gemm/serial_gemm.hpp"
+#include "kernels/gpu/attribute.hpp"
 #include "kernels/gpu_budget.hpp"
 #include "kernels/rms_norm.hpp"
 #include "mscclpp/basic/element.hpp"
@@ -25,21 +26,15 @@ namespace mscclpp::kernels {
 
 namespace {
 
-/// A number of the current GPU.
-int attribute(cudaDeviceAttr which) {
-  int device = 0, value = 0;
-  MSCCLPP_CUDATHROW(cudaGetDevice(&device));
-  MSCCLPP_CUDATHROW(cudaDeviceGetAttribute(&value, which, device));
-  return value;
-}
 /// Whether it runs kernels for Hopper.
 bool isHopper() {
-  return attribute(cudaDevAttrComputeCapabilityMajor) == 9;
+  return gpu::attribute(cudaDevAttrComputeCapabilityMajor) == 9;
 }
 /// Throws Error(InvalidUsage) unless it multiplies fp8.
 void requireFp8() {
   constexpr int least = 89;
-  if (10 * attribute(cudaDevAttrComputeCapabilityMajor) + attribute(cudaDevAttrComputeCapabilityMinor) < least) {
+  if (10 * gpu::attribute(cudaDevAttrComputeCapabilityMajor) + gpu::attribute(cudaDevAttrComputeCapabilityMinor) <
+      least) {
     throw Error("a FusedGemm of fp8 needs a GPU of compute capability 8.9 or newer: use bfloat16",
                 ErrorCode::InvalidUsage);
   }
@@ -158,7 +153,7 @@ class GpuFusedGemm : public FusedGemm {
                       layer_,
                       hasCutlass ? cutlassBlocks : 0,
                       serial_ != nullptr,
-                      static_cast<std::size_t>(attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)),
+                      static_cast<std::size_t>(gpu::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)),
                       preferred};
     });
     decisive_ = all.front();

@@ -132,10 +132,7 @@ class Buffer::State {
     };
     std::shared_ptr<kernels::GpuBudget> budget;
     onAllRanks("prepare its calls", [&] {
-      if (monitor_ == nullptr) {
-        monitor_ = std::make_shared<WaitMonitor>(communicator, where);
-        monitor_->setTeamIsJob();
-      }
+      monitor_ = WaitMonitor::ofTeam(communicator, where, std::move(monitor_));
       if (where != DeviceType::GPU) return;
       budget = kernels::gpu::currentBudget();
       queryGpu();
