@@ -4,6 +4,7 @@
 #include "mscclpp/arch/rounding.hpp"
 #include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/basic/element.hpp"
+#include "mscclpp/basic/partition.hpp"
 #include "mscclpp/config.hpp"
 
 namespace mscclpp {
@@ -19,6 +20,14 @@ enum class Quantisation {
   Fp8PerGroup,  ///< e4m3, with a scale for each group of quantisationGroup values of a row; the last may be shorter
   Int8PerRow    ///< int8, symmetric, with a scale for each row
 };
+
+/// The scales of a row of so many columns: none without a quantisation, and with one scale for all rows.
+MSCCLPP_HOST_DEVICE constexpr std::size_t scalesOfRow(std::size_t columns, Quantisation quantisation) {
+  if (quantisation == Quantisation::Fp8PerGroup) {
+    return ceilDivide(columns, static_cast<std::size_t>(quantisationGroup));
+  }
+  return quantisation == Quantisation::None || quantisation == Quantisation::Fp8Static ? 0 : 1;
+}
 
 /// The type of a quantised value, and the largest one.
 template <Quantisation>

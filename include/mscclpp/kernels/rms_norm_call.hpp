@@ -32,19 +32,7 @@ struct RmsNormCall {
   CUstream_st* stream = nullptr;  ///< to enqueue on, on GPUs
 
   /// The scales that a row gets: 0 without a quantisation, and with one scale for all.
-  std::size_t scalesOfRow() const {
-    switch (quantisation) {
-      case Quantisation::Fp8PerRow:
-      case Quantisation::Int8PerRow:
-        return 1;
-      case Quantisation::Fp8PerGroup:
-        return (hidden + quantisationGroup - 1) / quantisationGroup;
-      case Quantisation::None:
-      case Quantisation::Fp8Static:
-        break;
-    }
-    return 0;
-  }
+  std::size_t scalesOfRow() const { return mscclpp::scalesOfRow(hidden, quantisation); }
 };
 
 /// The longest row of a RmsNormCall, in elements.

@@ -99,13 +99,6 @@ struct AnyNormRows {
   }
 
  private:
-  /// Of a row.
-  static MSCCLPP_HOST_DEVICE std::size_t scalesOfRow(std::size_t columns, Quantisation quantisation) {
-    if (quantisation == Quantisation::Fp8PerGroup) {
-      return ceilDivide(columns, static_cast<std::size_t>(quantisationGroup));
-    }
-    return quantisation == Quantisation::None || quantisation == Quantisation::Fp8Static ? 0 : 1;
-  }
   MSCCLPP_INLINE bool isQuantised() const { return quantisation != Quantisation::None; }
   /// The byte of the first scale in a result.
   MSCCLPP_INLINE std::size_t firstScale() const { return columns * sizeof(T) + roundUp(columns, sizeof(Word128)); }
