@@ -143,8 +143,11 @@ Env::Env()
                                                      "ENV", "ALLOC", "CALL", "MSCCLPP_EXECUTOR", "EXECUTOR"})),
       debugFile(readText("MSCCLPP_DEBUG_FILE")),
       hostid(readText("MSCCLPP_HOSTID")),
-      socketFamily(readChoice("MSCCLPP_SOCKET_FAMILY", {"AF_INET", "AF_INET6"})),
-      socketIfname(readText("MSCCLPP_SOCKET_IFNAME")),
+      // A site that names the network for NCCL names it for all libraries.
+      socketFamily(
+          readChoice(readText("MSCCLPP_SOCKET_FAMILY").empty() ? "NCCL_SOCKET_FAMILY" : "MSCCLPP_SOCKET_FAMILY",
+                     {"AF_INET", "AF_INET6"})),
+      socketIfname(readText("MSCCLPP_SOCKET_IFNAME", readText("NCCL_SOCKET_IFNAME").c_str())),
       commId(readText("MSCCLPP_COMM_ID")),
       bootstrapTimeout(readSeconds("MSCCLPP_BOOTSTRAP_TIMEOUT", std::chrono::seconds(30), ZeroPolicy::Rejected)),
       heartbeatTimeout(readSeconds("MSCCLPP_HEARTBEAT_TIMEOUT", std::chrono::seconds(5), ZeroPolicy::Allowed)),

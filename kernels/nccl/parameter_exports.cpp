@@ -17,15 +17,17 @@ using namespace mscclpp::nccl;
 namespace {
 
 /// Those that this library reads of NCCL's, and its own for this API.
-constexpr std::array<const char*, 9> keys{"NCCL_DEBUG",
-                                          "NCCL_MAX_CTAS",
-                                          "NCCL_NVLS_ENABLE",
-                                          "MSCCLPP_NCCL_DEVICE",
-                                          "MSCCLPP_NCCL_DUMP_DIR",
-                                          "MSCCLPP_NCCL_INFO",
-                                          "MSCCLPP_NCCL_LIB_PATH",
-                                          "MSCCLPP_NCCL_TIMEOUT",
-                                          "MSCCLPP_NCCL_VERSION"};
+constexpr std::array<const char*, 11> keys{"NCCL_DEBUG",
+                                           "NCCL_MAX_CTAS",
+                                           "NCCL_NVLS_ENABLE",
+                                           "NCCL_SOCKET_FAMILY",
+                                           "NCCL_SOCKET_IFNAME",
+                                           "MSCCLPP_NCCL_DEVICE",
+                                           "MSCCLPP_NCCL_DUMP_DIR",
+                                           "MSCCLPP_NCCL_INFO",
+                                           "MSCCLPP_NCCL_LIB_PATH",
+                                           "MSCCLPP_NCCL_TIMEOUT",
+                                           "MSCCLPP_NCCL_VERSION"};
 
 const char* const* findKey(const char* key) {
   requirePointer(key, "key");

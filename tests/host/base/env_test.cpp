@@ -100,6 +100,15 @@ TEST_CASE("multicast is disabled by either variable") {
   CHECK_FALSE(Env().forceDisableNvls);
 }
 
+TEST_CASE("the network that NCCL's variables name is the default") {
+  const Variable ncclName("NCCL_SOCKET_IFNAME", "^docker,lo"), ncclFamily("NCCL_SOCKET_FAMILY", "AF_INET6");
+  CHECK(Env().socketIfname == "^docker,lo");
+  CHECK(Env().socketFamily == "AF_INET6");
+  const Variable name("MSCCLPP_SOCKET_IFNAME", "=eth0"), family("MSCCLPP_SOCKET_FAMILY", "AF_INET");
+  CHECK(Env().socketIfname == "=eth0");
+  CHECK(Env().socketFamily == "AF_INET");
+}
+
 TEST_CASE("an invalid value is rejected, and the message lists the allowed values") {
   CHECK(errorOf("MSCCLPP_LOG_LEVEL", "LOUD") ==
         "MSCCLPP_LOG_LEVEL=LOUD is not valid; allowed is NONE, ERROR, WARN, INFO, DEBUG "

@@ -24,10 +24,12 @@ class Env {
   const std::string debugFile;    ///< MSCCLPP_DEBUG_FILE.
 
   // Connecting to and monitoring the other ranks (bootstrap.hpp).
-  const std::string hostid;        ///< MSCCLPP_HOSTID: ranks with equal text count as one host.
-  const std::string socketFamily;  ///< MSCCLPP_SOCKET_FAMILY: AF_INET, AF_INET6 or nothing (either).
-  const std::string socketIfname;  ///< MSCCLPP_SOCKET_IFNAME: comma list of prefixes, ^ excludes, = matches exactly.
-  const std::string commId;        ///< MSCCLPP_COMM_ID: "ip:port" of the rendezvous of launched ranks.
+  const std::string hostid;  ///< MSCCLPP_HOSTID: ranks with equal text count as one host.
+  /// MSCCLPP_SOCKET_FAMILY, else NCCL_SOCKET_FAMILY: AF_INET, AF_INET6 or nothing (either).
+  const std::string socketFamily;
+  /// MSCCLPP_SOCKET_IFNAME, else NCCL_SOCKET_IFNAME: comma list of prefixes, ^ excludes, = matches exactly.
+  const std::string socketIfname;
+  const std::string commId;  ///< MSCCLPP_COMM_ID: "ip:port" of the rendezvous of launched ranks.
   const std::chrono::milliseconds bootstrapTimeout;  ///< MSCCLPP_BOOTSTRAP_TIMEOUT: timeout of calls in seconds, 30.
   const std::chrono::milliseconds heartbeatTimeout;  ///< MSCCLPP_HEARTBEAT_TIMEOUT: seconds of silence until a rank
                                                      ///< is treated as failed, 5; 0 = only if its connection closes.
