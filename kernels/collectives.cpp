@@ -247,6 +247,9 @@ class Collectives::State {
 
   void check() const { monitor_->check(); }
 
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
+
   std::size_t memoryBytes() const { return regions_->memoryBytes() + MoverBarrier::windowBytes(ranks_); }
 
   bool isConcurrent() const { return launcher_->isConcurrent(); }
@@ -698,6 +701,14 @@ void Collectives::check() const {
 
 std::size_t Collectives::memoryBytes() const {
   return state_->memoryBytes();
+}
+
+int Collectives::rank() const {
+  return state_->rank();
+}
+
+int Collectives::ranks() const {
+  return state_->ranks();
 }
 
 bool Collectives::isConcurrent() const {

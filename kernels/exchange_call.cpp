@@ -17,10 +17,11 @@ namespace {
   throw Error("exchange: " + why, ErrorCode::InvalidUsage);
 }
 
-void requireValid(const char* what, std::size_t index, const void* data, std::size_t bytes, int peer, int ranks) {
+void requireValid(const char* what, const char* direction, std::size_t index, const void* data, std::size_t bytes,
+                  int peer, int ranks) {
   const auto name = [&] { return std::string(what) + " message " + std::to_string(index); };
   if (peer < 0 || peer >= ranks) {
-    throwInvalid(name() + " is of rank " + std::to_string(peer) + ", but the ranks are 0 to " +
+    throwInvalid(name() + " is " + direction + " rank " + std::to_string(peer) + ", but the ranks are 0 to " +
                  std::to_string(ranks - 1));
   }
   if (bytes > std::numeric_limits<std::size_t>::max() / 4) {
@@ -63,20 +64,26 @@ int putOwnMessages(std::span<const SentMessage> sends, std::span<const ReceivedM
 
 }  // namespace
 
+void requireValidMessages(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, int ranks) {
+  for (std::size_t i = 0; i < sends.size(); ++i) {
+    requireValid("sent", "to", i, sends[i].data, sends[i].bytes, sends[i].destination, ranks);
+  }
+  for (std::size_t i = 0; i < receives.size(); ++i) {
+    requireValid("received", "from", i, receives[i].data, receives[i].bytes, receives[i].origin, ranks);
+  }
+}
+
 MessageList messageListOf(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, int rank,
                           int ranks) {
   requireFew("sent", sends.size(), maxSentMessages);
   requireFew("received", receives.size(), maxReceivedMessages);
+  requireValidMessages(sends, receives, ranks);
   std::array<int, maxTeamSize> sent{};
   std::array<int, maxTeamSize> received{};
-  for (std::size_t i = 0; i < sends.size(); ++i) {
-    const SentMessage& message = sends[i];
-    requireValid("sent", i, message.data, message.bytes, message.destination, ranks);
+  for (const SentMessage& message : sends) {
     if (message.bytes > 0) ++sent[static_cast<std::size_t>(message.destination)];
   }
-  for (std::size_t i = 0; i < receives.size(); ++i) {
-    const ReceivedMessage& message = receives[i];
-    requireValid("received", i, message.data, message.bytes, message.origin, ranks);
+  for (const ReceivedMessage& message : receives) {
     if (message.bytes > 0) ++received[static_cast<std::size_t>(message.origin)];
   }
 

@@ -31,6 +31,9 @@ struct MessageList {
   std::array<PairMessages, capacity> pairs;
 };
 
+/// Throws Error(InvalidUsage) with what is wrong with a message by itself: its rank, size or address.
+void requireValidMessages(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, int ranks);
+
 /// The list of a call of rank `rank`. The pairs with near ranks come first, in both directions, so that ranks which
 /// send to each other list those pairs at about the same place. Throws Error(InvalidUsage) with what is wrong with the
 /// messages.

@@ -195,7 +195,7 @@ class ArrayCollectives:
         finally:
             self._group = None
         for calls in pending.values():
-            calls.run(self.my_rank, self.nranks)
+            calls.run()
 
     def _send_recv(self, source: Array | None, destination: int, target: Array | None, origin: int, stream: Any) -> Any:
         sends = [(source.address, source.nbytes, destination)] if source else []
@@ -235,7 +235,7 @@ class ArrayCollectives:
         calls = self._pending(array) if self._group is not None else PendingCalls(self.collectives(array.device_type))
         calls.add_messages(sends, receives, stream_of(array, stream), source, target)
         if self._group is None:
-            calls.run(self.my_rank, self.nranks)
+            calls.run()
         return target.owner if target else None
 
     def _pending(self, array: Array) -> PendingCalls:

@@ -117,6 +117,14 @@ def check_groups(comm):
     assert parts.tolist() == [r for r in range(n) for _ in range(r)]
     assert scattered.tolist() == [n] * (n if rank == 0 else 0)
 
+    # A rank that does not exist is refused, also among more messages than a call takes.
+    for peer in (99, 50_000_000, -1):
+        with pytest.raises(mscclpp.InvalidUsage, match=f"is to rank {peer}, but the ranks are 0 to {n - 1}"):
+            with comm.group():
+                for _ in range(150):
+                    comm.send(np.ones(3), (rank + 1) % n)
+                comm.send(np.ones(3), peer)
+
     # Nothing of a block that raises is performed.
     target = np.zeros(3)
     try:

@@ -6,6 +6,7 @@
 #include <memory>
 #include <thread>
 
+#include "kernels/message_exchange.hpp"
 #include "message_plan.hpp"
 #include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/base/error.hpp"
@@ -125,8 +126,8 @@ TEST_CASE("invalid messages, after which the object is usable") {
     };
     const SentMessage sent{memory.data(), 4, 1 - rank};
     const ReceivedMessage received{memory.data() + 4, 4, 1 - rank};
-    expect("sent message 0 is of rank 2, but the ranks are 0 to 1", {memory.data(), 4, 2}, received);
-    expect("received message 0 is of rank -1", sent, {memory.data(), 4, -1});
+    expect("sent message 0 is to rank 2, but the ranks are 0 to 1", {memory.data(), 4, 2}, received);
+    expect("received message 0 is from rank -1", sent, {memory.data(), 4, -1});
     expect("sent message 0 has no data", {nullptr, 4, 1 - rank}, received);
     expect("received message 0 has no data", sent, {nullptr, 4, 1 - rank});
     expect("was its size a negative number?", {memory.data(), static_cast<std::size_t>(-4), 1 - rank}, received);
@@ -135,6 +136,30 @@ TEST_CASE("invalid messages, after which the object is usable") {
     expect("messages to oneself", {memory.data(), 3, rank}, {memory.data(), 4, rank});
     collectives.check();
     checkPlan(MessagePlan(2, 100), collectives, rank);
+  });
+}
+
+TEST_CASE("a group of more messages than a call takes, with one of a rank that does not exist") {
+  onRanks(2, [](Collectives& collectives, Bootstrap& bootstrap) {
+    const int rank = bootstrap.getRank();
+    std::array<char, 8> memory{};
+    CHECK(collectives.rank() == rank);
+    CHECK(collectives.ranks() == 2);
+    const std::vector<SentMessage> sends(2 * maxSentMessages, {memory.data(), 4, 1 - rank});
+    const std::vector<ReceivedMessage> receives(2 * maxReceivedMessages, {memory.data() + 4, 4, 1 - rank});
+    for (const int peer : {2, 99, 50'000'000, -1, -2000}) {
+      CAPTURE(peer);
+      auto wrongSends = sends;
+      wrongSends.back().destination = peer;
+      expectInvalidUsage("sent message 127 is to rank " + std::to_string(peer) + ", but the ranks are 0 to 1",
+                         [&] { kernels::exchange(collectives, wrongSends, receives, nullptr); });
+      auto wrongReceives = receives;
+      wrongReceives.front().origin = peer;
+      expectInvalidUsage("received message 0 is from rank " + std::to_string(peer),
+                         [&] { kernels::exchange(collectives, sends, wrongReceives, nullptr); });
+    }
+    kernels::exchange(collectives, sends, receives, nullptr);
+    collectives.check();
   });
 }
 

@@ -162,6 +162,10 @@ class Collectives {
   /// chained. The same on all ranks, from the construction on. True on CPUs.
   bool isConcurrent() const;
 
+  /// The caller's rank, and how many ranks there are.
+  int rank() const;
+  int ranks() const;
+
   /// The memory that this object has allocated on its device, on a CPU rank in host memory, in bytes; each allocation
   /// may take more, by the granularity of the device.
   std::size_t memoryBytes() const;
