@@ -164,8 +164,9 @@ class Collectives::State {
 
   void allGatherV(const void* input, void* output, std::span<const std::size_t> counts,
                   std::span<const std::size_t> offsets, DataType type, CUstream_st* stream) {
-    const std::size_t size = requireParts("all_gather_v", counts, offsets, type);
+    const std::size_t size = requireParts("all_gather_v", {"output", output}, counts, offsets, type);
     const std::size_t own = counts[static_cast<std::size_t>(rank_)] * size;
+    if (own > 0 && input == nullptr) throwNullArray("all_gather_v", "input");
     MessageArray<SentMessage> sends;
     MessageArray<ReceivedMessage> receives;
     for (std::size_t r = 0; r < counts.size(); ++r) {
@@ -178,8 +179,8 @@ class Collectives::State {
   void allToAllV(const void* input, std::span<const std::size_t> sendCounts, std::span<const std::size_t> sendOffsets,
                  void* output, std::span<const std::size_t> receiveCounts, std::span<const std::size_t> receiveOffsets,
                  DataType type, CUstream_st* stream) {
-    const std::size_t size = requireParts("all_to_all_v", sendCounts, sendOffsets, type);
-    requireParts("all_to_all_v", receiveCounts, receiveOffsets, type);
+    const std::size_t size = requireParts("all_to_all_v", {"input", input}, sendCounts, sendOffsets, type);
+    requireParts("all_to_all_v", {"output", output}, receiveCounts, receiveOffsets, type);
     MessageArray<SentMessage> sends;
     MessageArray<ReceivedMessage> receives;
     for (std::size_t r = 0; r < sendCounts.size(); ++r) {
@@ -303,9 +304,19 @@ class Collectives::State {
   using MessageArray = std::array<Message, maxTeamSize>;
   static_assert(maxTeamSize <= maxSentMessages && maxTeamSize <= maxReceivedMessages);
 
-  /// Throws unless there is a count and an offset for each rank; returns the bytes of an element.
-  std::size_t requireParts(const char* name, std::span<const std::size_t> counts, std::span<const std::size_t> offsets,
-                           DataType type) const {
+  struct Array {
+    const char* name;
+    const void* data;
+  };
+  [[noreturn]] static void throwNullArray(const char* call, const char* array) {
+    throw Error(std::string(call) + ": " + array + " is null and counts are not 0: pass memory for them",
+                ErrorCode::InvalidUsage);
+  }
+
+  /// Throws unless there is a count and an offset for each rank, and an array for what they count; returns the bytes of
+  /// an element.
+  std::size_t requireParts(const char* name, const Array& array, std::span<const std::size_t> counts,
+                           std::span<const std::size_t> offsets, DataType type) const {
     const auto fail = [&](const std::string& why) {
       throw Error(std::string(name) + ": " + why, ErrorCode::InvalidUsage);
     };
@@ -321,6 +332,7 @@ class Collectives::State {
         fail("a count or offset is larger than the address space; was it a negative number?");
       }
     }
+    if (array.data == nullptr && *std::max_element(counts.begin(), counts.end()) > 0) throwNullArray(name, array.name);
     return size;
   }
 

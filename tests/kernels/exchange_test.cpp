@@ -312,6 +312,24 @@ TEST_CASE("data that is received where other data is sent from is refused") {
   });
 }
 
+TEST_CASE("an output or input that is null, with an offset") {
+  onRanks(2, [](Collectives& collectives, Bootstrap&) {
+    std::array<float, 8> values{};
+    const std::vector<std::size_t> one{1, 1}, none{0, 0}, offsets{1, 4};
+    const auto type = DataType::FLOAT32;
+    expectInvalidUsage("all_gather_v: output is null and counts are not 0",
+                       [&] { collectives.allGatherV(values.data(), nullptr, one, offsets, type); });
+    expectInvalidUsage("all_gather_v: input is null and counts are not 0",
+                       [&] { collectives.allGatherV(nullptr, values.data(), one, offsets, type); });
+    expectInvalidUsage("all_to_all_v: output is null and counts are not 0",
+                       [&] { collectives.allToAllV(values.data(), one, offsets, nullptr, one, offsets, type); });
+    expectInvalidUsage("all_to_all_v: input is null and counts are not 0",
+                       [&] { collectives.allToAllV(nullptr, one, offsets, values.data(), one, offsets, type); });
+    collectives.allGatherV(nullptr, nullptr, none, offsets, type);
+    collectives.allToAllV(nullptr, none, offsets, nullptr, none, offsets, type);
+  });
+}
+
 TEST_CASE("invalid counts") {
   onRanks(2, [](Collectives& collectives, Bootstrap&) {
     float values[8] = {};
