@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/fusion/all_reduce_fp8.hpp"
 #include "mscclpp/host/communicator/collective_state.hpp"
@@ -53,6 +54,9 @@ class Fp8KernelsOf : public Fp8Kernels {
   static_assert(elements % quantisationGroup == 0);
   CollectiveState<AllReduceFp8<T, AllReduceFp8Config{}>> state_;
 };
+
+/// Throws Error(InvalidUsage) for wrong arguments; returns whether there is anything to do.
+bool requireValid(const Fp8Call& call, DataType type);
 
 // Of each backend: the kernels for elements T. Called by all ranks.
 namespace gpu {

@@ -224,15 +224,7 @@ class Collectives::State {
   void allReduceFp8(const Fp8Call& call, DataType type) {
     const char* const name = "all_reduce_fp8";
     if (monitor_->failed()) monitor_->check();
-    if (type != DataType::FLOAT32 && type != DataType::FLOAT16 && type != DataType::BFLOAT16) {
-      throw Error(
-          std::string(name) + ": data type " + nameOf(type) + " is not supported; convert to float, half or bfloat16",
-          ErrorCode::InvalidUsage);
-    }
-    if (call.count == 0) return;
-    if (call.input == nullptr || call.output == nullptr) {
-      throw Error(std::string(name) + ": input or output is null", ErrorCode::InvalidUsage);
-    }
+    if (!requireValid(call, type)) return;
     const Fp8Kernels& kernels = kernelsFor(fp8Kernels_[type], name, call.stream,
                                            [&] { return backend_.makeAllReduceFp8(type, *communicator_, monitor_); });
     const std::size_t size = sizeOf(type);
