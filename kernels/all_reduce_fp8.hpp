@@ -31,6 +31,8 @@ class Fp8Kernels {
 
   /// The elements for which there is scratch: a multiple of those that share a scale.
   virtual std::size_t capacity() const = 0;
+  /// The memory that was allocated on this rank.
+  virtual std::size_t memoryBytes() const = 0;
   /// Runs the call (CPU) or enqueues it (GPU), which has at most capacity() elements. Returns 0 or a cudaError_t.
   virtual int run(const Fp8Call& call, int maxBlocks, KernelStart start) const = 0;
 };
@@ -45,6 +47,7 @@ class Fp8KernelsOf : public Fp8Kernels {
       : state_(communicator, Backend::where, elements, PipelineShape{}, monitor) {}
 
   std::size_t capacity() const override { return elements; }
+  std::size_t memoryBytes() const override { return state_.memoryBytes(); }
   int run(const Fp8Call& call, int maxBlocks, KernelStart start) const override {
     return Backend::run(state_, call, maxBlocks, start);
   }

@@ -1,6 +1,8 @@
 // The compiled collectives: checks of arguments, selection of the algorithm, calls of the kernels.
 #include "mscclpp/kernels/collectives.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -54,6 +56,16 @@ std::vector<char> selectionBytes(const Selection& selection, int maxBlocks) {
   return {bytes, bytes + words.size() * sizeof(std::size_t)};
 }
 
+/// Throws unless traces that the environment asks for can be written: they are when the object is destroyed, which is
+/// too late for an error.
+void requireTraceFolder() {
+  const std::string& folder = env()->npkitDumpDir;
+  if (folder.empty() || (std::filesystem::is_directory(folder) && ::access(folder.c_str(), W_OK | X_OK) == 0)) return;
+  throw Error("MSCCLPP_NPKIT_DUMP_DIR is '" + folder +
+                  "', which is not a folder that this process may write to: make the folder, or unset the variable",
+              ErrorCode::InvalidUsage);
+}
+
 /// Throws on all ranks unless all select the same algorithms and launch shapes.
 void requireSameSelection(const std::vector<std::vector<char>>& selections) {
   for (std::size_t r = 1; r < selections.size(); ++r) {
@@ -85,7 +97,8 @@ class Collectives::State {
     const mscclpp::detail::GroupSetup setup(*communicator_);
     // What fails on one rank only, such as a file that it cannot read, is an error on all of them.
     const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Collectives");
-    requireSameSelection(agreement.runStep("select its algorithms", [&] {
+    requireSameSelection(agreement.runStep("apply its environment variables and select its algorithms", [&] {
+      requireTraceFolder();
       selection_.emplace(deviceType, backend_.deviceName(), ranks_, maxBlocks);
       return selectionBytes(*selection_, maxBlocks);
     }));
@@ -243,7 +256,13 @@ class Collectives::State {
   int rank() const { return rank_; }
   int ranks() const { return ranks_; }
 
-  std::size_t memoryBytes() const { return regions_->memoryBytes() + MoverBarrier::windowBytes(ranks_); }
+  std::size_t memoryBytes() const {
+    std::size_t bytes = regions_->memoryBytes() + MoverBarrier::windowBytes(ranks_);
+    // None, where the scratch could not be allocated.
+    for (const auto& [type, kernels] : rmsNormKernels_) bytes += kernels == nullptr ? 0 : kernels->memoryBytes();
+    for (const auto& [type, kernels] : fp8Kernels_) bytes += kernels == nullptr ? 0 : kernels->memoryBytes();
+    return bytes;
+  }
 
   bool isConcurrent() const { return launcher_->isConcurrent(); }
 

@@ -51,3 +51,19 @@ TEST_CASE("wrong arguments, after which the object is usable") {
     CHECK(input[3] == 16);
   });
 }
+
+TEST_CASE("the memory of an object includes the scratch of fp8 and of RMSNorm") {
+  onRanks(2, [](Collectives& collectives) {
+    alignas(16) std::array<float, 8> data{};
+    const std::size_t before = collectives.memoryBytes();
+    collectives.allReduceFp8(data.data(), data.data(), data.size(), DataType::FLOAT32);
+    const std::size_t withFp8 = collectives.memoryBytes();
+    // Two ranks send parts of 64 Ki elements, of a byte each.
+    CHECK(withFp8 >= before + 64 * 1024);
+    collectives.allReduceFp8(data.data(), data.data(), data.size(), DataType::FLOAT32);
+    CHECK(collectives.memoryBytes() == withFp8);
+    collectives.allReduceRmsNorm(
+        {.input = data.data(), .weight = data.data(), .normalised = data.data(), .rows = 1, .hidden = data.size()});
+    CHECK(collectives.memoryBytes() >= withFp8 + 256 * 1024);
+  });
+}

@@ -166,8 +166,8 @@ class Collectives {
   int rank() const;
   int ranks() const;
 
-  /// The memory that this object has allocated on its device, on a CPU rank in host memory, in bytes; each allocation
-  /// may take more, by the granularity of the device.
+  /// The memory that this object has allocated so far on its device, on a CPU rank in host memory, in bytes: with the
+  /// scratch of allReduceRmsNorm() and allReduceFp8(). Each allocation may take more, by the granularity of the device.
   std::size_t memoryBytes() const;
 
   /// The names of the algorithms of a collective that were set up.
