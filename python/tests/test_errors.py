@@ -136,3 +136,10 @@ def test_cuda_array_interface(comm):
     ):
         with pytest.raises(mscclpp.InvalidUsage, match=sentence):
             call()
+
+
+def test_bytes_that_are_not_utf8(tmp_path):
+    file = tmp_path / "wrong.plan"
+    file.write_bytes(b'plan "a" allreduce ranks 2 \xff')
+    with pytest.raises(mscclpp.InvalidUsage, match='line 1: unexpected "\ufffd"'):
+        mscclpp.ExecutionPlan(str(file), 0)
