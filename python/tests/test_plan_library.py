@@ -48,7 +48,8 @@ def test_every_plan_can_be_made():
 
 def test_arguments():
     assert plans.make("all_reduce_ring", 4, instances=3).blocks(0) == 3 * plans.make("all_reduce_ring", 4).blocks(0)
-    assert ".packets" in plans.make("all_reduce_ring", 4, protocol="LL").to_text()
+    for protocol in ("LL", "LL128"):
+        assert ".packets" in plans.make("all_reduce_ring", 4, protocol=protocol).to_text()
     for sentence, arguments, options in (
         ("mscclpp.plans.library() name all", ("all_reduce", 4), {}),
         ("at least two ranks, not 1", ("all_reduce_ring", 1), {}),
