@@ -493,7 +493,7 @@ TEST_CASE("one timeout covers all steps of connect") {
     }
   });
   CHECK(outcomes[0].find("not all ranks arrived within 4.") != std::string::npos);
-  CHECK(outcomes[0].find("missing 1 of 2") != std::string::npos);
+  CHECK(outcomes[0].find("rank 1 of 2 is missing") != std::string::npos);
   CHECK(outcomes[1].find("no network interface fits") != std::string::npos);
 }
 
