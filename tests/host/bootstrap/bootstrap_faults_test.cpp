@@ -397,6 +397,17 @@ TEST_CASE("an interface that does not exist is an error of every rank, at once")
   CHECK(outcomes == test::Outcomes(2));
 }
 
+TEST_CASE("the timeout of initialize is by default that of the other calls") {
+  const UniqueId id = TcpBootstrap::createUniqueId();
+  TcpBootstrap bootstrap(0, 2);
+  bootstrap.setTimeout(1s);
+  const auto start = std::chrono::steady_clock::now();
+  expectError(ErrorCode::Timeout, "rank 1 of 2 is missing", [&] { bootstrap.initialize(id); });
+  CHECK(test::secondsSince(start) < 15);
+  TcpBootstrap other(1, 2);
+  expectError(ErrorCode::InvalidUsage, "1 second or more", [&] { other.initialize(id, 0); });
+}
+
 TEST_CASE("without rank 0 the other ranks time out") {
   const std::string address = loopback();
   TcpBootstrap bootstrap(1, 2);
