@@ -54,7 +54,7 @@ def test_arguments():
         ("mscclpp.plans.library() name all", ("all_reduce", 4), {}),
         ("at least two ranks, not 1", ("all_reduce_ring", 1), {}),
         ("has to be a power of two", ("all_reduce_halving_doubling", 6), {}),
-        ("instances is 0", ("all_reduce_ring", 4), {"instances": 0}),
+        ("all_reduce_ring: instances is 0; it is 1 to 128", ("all_reduce_ring", 4), {"instances": 0}),
         ("at most 4096 ranks, not 10000", ("all_reduce_ring", 10000), {}),
         ("-1 ranks per node", ("all_reduce_ring", 4), {"ranks_per_node": -1}),
         ("5 ranks per node: there are 4", ("all_reduce_ring", 4), {"ranks_per_node": 5}),
