@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "mscclpp/basic/data_type.hpp"
 #include "mscclpp/basic/launch_shape.hpp"
 #include "mscclpp/fusion/all_reduce_fp8.hpp"
 #include "mscclpp/host/communicator/collective_state.hpp"
@@ -30,6 +31,8 @@ class Fp8Kernels {
 
   /// The elements for which there is scratch: a multiple of those that share a scale.
   virtual std::size_t capacity() const = 0;
+  /// The memory that was allocated on this rank.
+  virtual std::size_t memoryBytes() const = 0;
   /// Runs the call (CPU) or enqueues it (GPU), which has at most capacity() elements. Returns 0 or a cudaError_t.
   virtual int run(const Fp8Call& call, int maxBlocks, KernelStart start) const = 0;
 };
@@ -44,6 +47,7 @@ class Fp8KernelsOf : public Fp8Kernels {
       : state_(communicator, Backend::where, elements, PipelineShape{}, monitor) {}
 
   std::size_t capacity() const override { return elements; }
+  std::size_t memoryBytes() const override { return state_.memoryBytes(); }
   int run(const Fp8Call& call, int maxBlocks, KernelStart start) const override {
     return Backend::run(state_, call, maxBlocks, start);
   }
@@ -53,6 +57,9 @@ class Fp8KernelsOf : public Fp8Kernels {
   static_assert(elements % quantisationGroup == 0);
   CollectiveState<AllReduceFp8<T, AllReduceFp8Config{}>> state_;
 };
+
+/// Throws Error(InvalidUsage) for wrong arguments; returns whether there is anything to do.
+bool requireValid(const Fp8Call& call, DataType type);
 
 // Of each backend: the kernels for elements T. Called by all ranks.
 namespace gpu {

@@ -1,6 +1,8 @@
 // The compiled collectives: checks of arguments, selection of the algorithm, calls of the kernels.
 #include "mscclpp/kernels/collectives.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
 #include <filesystem>
@@ -54,6 +56,16 @@ std::vector<char> selectionBytes(const Selection& selection, int maxBlocks) {
   return {bytes, bytes + words.size() * sizeof(std::size_t)};
 }
 
+/// Throws unless traces that the environment asks for can be written: they are when the object is destroyed, which is
+/// too late for an error.
+void requireTraceFolder() {
+  const std::string& folder = env()->npkitDumpDir;
+  if (folder.empty() || (std::filesystem::is_directory(folder) && ::access(folder.c_str(), W_OK | X_OK) == 0)) return;
+  throw Error("MSCCLPP_NPKIT_DUMP_DIR is '" + folder +
+                  "', which is not a folder that this process may write to: make the folder, or unset the variable",
+              ErrorCode::InvalidUsage);
+}
+
 /// Throws on all ranks unless all select the same algorithms and launch shapes.
 void requireSameSelection(const std::vector<std::vector<char>>& selections) {
   for (std::size_t r = 1; r < selections.size(); ++r) {
@@ -85,7 +97,8 @@ class Collectives::State {
     const mscclpp::detail::GroupSetup setup(*communicator_);
     // What fails on one rank only, such as a file that it cannot read, is an error on all of them.
     const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Collectives");
-    requireSameSelection(agreement.runStep("select its algorithms", [&] {
+    requireSameSelection(agreement.runStep("apply its environment variables and select its algorithms", [&] {
+      requireTraceFolder();
       selection_.emplace(deviceType, backend_.deviceName(), ranks_, maxBlocks);
       return selectionBytes(*selection_, maxBlocks);
     }));
@@ -164,8 +177,9 @@ class Collectives::State {
 
   void allGatherV(const void* input, void* output, std::span<const std::size_t> counts,
                   std::span<const std::size_t> offsets, DataType type, CUstream_st* stream) {
-    const std::size_t size = requireParts("all_gather_v", counts, offsets, type);
+    const std::size_t size = requireParts("all_gather_v", {"output", output}, counts, offsets, type);
     const std::size_t own = counts[static_cast<std::size_t>(rank_)] * size;
+    if (own > 0 && input == nullptr) throwNullArray("all_gather_v", "input");
     MessageArray<SentMessage> sends;
     MessageArray<ReceivedMessage> receives;
     for (std::size_t r = 0; r < counts.size(); ++r) {
@@ -178,8 +192,8 @@ class Collectives::State {
   void allToAllV(const void* input, std::span<const std::size_t> sendCounts, std::span<const std::size_t> sendOffsets,
                  void* output, std::span<const std::size_t> receiveCounts, std::span<const std::size_t> receiveOffsets,
                  DataType type, CUstream_st* stream) {
-    const std::size_t size = requireParts("all_to_all_v", sendCounts, sendOffsets, type);
-    requireParts("all_to_all_v", receiveCounts, receiveOffsets, type);
+    const std::size_t size = requireParts("all_to_all_v", {"input", input}, sendCounts, sendOffsets, type);
+    requireParts("all_to_all_v", {"output", output}, receiveCounts, receiveOffsets, type);
     MessageArray<SentMessage> sends;
     MessageArray<ReceivedMessage> receives;
     for (std::size_t r = 0; r < sendCounts.size(); ++r) {
@@ -223,15 +237,7 @@ class Collectives::State {
   void allReduceFp8(const Fp8Call& call, DataType type) {
     const char* const name = "all_reduce_fp8";
     if (monitor_->failed()) monitor_->check();
-    if (type != DataType::FLOAT32 && type != DataType::FLOAT16 && type != DataType::BFLOAT16) {
-      throw Error(
-          std::string(name) + ": data type " + nameOf(type) + " is not supported; convert to float, half or bfloat16",
-          ErrorCode::InvalidUsage);
-    }
-    if (call.count == 0) return;
-    if (call.input == nullptr || call.output == nullptr) {
-      throw Error(std::string(name) + ": input or output is null", ErrorCode::InvalidUsage);
-    }
+    if (!requireValid(call, type)) return;
     const Fp8Kernels& kernels = kernelsFor(fp8Kernels_[type], name, call.stream,
                                            [&] { return backend_.makeAllReduceFp8(type, *communicator_, monitor_); });
     const std::size_t size = sizeOf(type);
@@ -247,8 +253,17 @@ class Collectives::State {
 
   void check() const { monitor_->check(); }
 
+  int rank() const { return rank_; }
+  int ranks() const { return ranks_; }
   DeviceType deviceType() const noexcept { return onGpu_ ? DeviceType::GPU : DeviceType::CPU; }
-  std::size_t memoryBytes() const { return regions_->memoryBytes() + MoverBarrier::windowBytes(ranks_); }
+
+  std::size_t memoryBytes() const {
+    std::size_t bytes = regions_->memoryBytes() + MoverBarrier::windowBytes(ranks_);
+    // None, where the scratch could not be allocated.
+    for (const auto& [type, kernels] : rmsNormKernels_) bytes += kernels == nullptr ? 0 : kernels->memoryBytes();
+    for (const auto& [type, kernels] : fp8Kernels_) bytes += kernels == nullptr ? 0 : kernels->memoryBytes();
+    return bytes;
+  }
 
   bool isConcurrent() const { return launcher_->isConcurrent(); }
 
@@ -301,9 +316,19 @@ class Collectives::State {
   using MessageArray = std::array<Message, maxTeamSize>;
   static_assert(maxTeamSize <= maxSentMessages && maxTeamSize <= maxReceivedMessages);
 
-  /// Throws unless there is a count and an offset for each rank; returns the bytes of an element.
-  std::size_t requireParts(const char* name, std::span<const std::size_t> counts, std::span<const std::size_t> offsets,
-                           DataType type) const {
+  struct Array {
+    const char* name;
+    const void* data;
+  };
+  [[noreturn]] static void throwNullArray(const char* call, const char* array) {
+    throw Error(std::string(call) + ": " + array + " is null and counts are not 0: pass memory for them",
+                ErrorCode::InvalidUsage);
+  }
+
+  /// Throws unless there is a count and an offset for each rank, and an array for what they count; returns the bytes of
+  /// an element.
+  std::size_t requireParts(const char* name, const Array& array, std::span<const std::size_t> counts,
+                           std::span<const std::size_t> offsets, DataType type) const {
     const auto fail = [&](const std::string& why) {
       throw Error(std::string(name) + ": " + why, ErrorCode::InvalidUsage);
     };
@@ -319,6 +344,7 @@ class Collectives::State {
         fail("a count or offset is larger than the address space; was it a negative number?");
       }
     }
+    if (array.data == nullptr && *std::max_element(counts.begin(), counts.end()) > 0) throwNullArray(name, array.name);
     return size;
   }
 
@@ -697,11 +723,20 @@ void Collectives::check() const {
   state_->check();
 }
 
-DeviceType Collectives::deviceType() const noexcept {
-  return state_->deviceType();
-}
 std::size_t Collectives::memoryBytes() const {
   return state_->memoryBytes();
+}
+
+int Collectives::rank() const {
+  return state_->rank();
+}
+
+int Collectives::ranks() const {
+  return state_->ranks();
+}
+
+DeviceType Collectives::deviceType() const noexcept {
+  return state_->deviceType();
 }
 
 bool Collectives::isConcurrent() const {

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "exchange_call.hpp"
+
 namespace mscclpp::kernels {
 
 namespace {
@@ -38,11 +40,14 @@ void exchangeInParts(Collectives& collectives, const std::map<Place, Messages>& 
 
 // A call that waits does so for a message whose other rank is in an earlier call, and waits there for a message at an
 // earlier place: places only become smaller along such a chain, so it ends at a rank that does not wait.
-void exchange(Collectives& collectives, int rank, int ranks, std::span<const SentMessage> sends,
-              std::span<const ReceivedMessage> receives, CUstream_st* stream) {
+void exchange(Collectives& collectives, std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives,
+              CUstream_st* stream) {
   if (sends.size() <= maxSentMessages && receives.size() <= maxReceivedMessages) {
     return collectives.exchange(sends, receives, stream);
   }
+  const int rank = collectives.rank();
+  const int ranks = collectives.ranks();
+  requireValidMessages(sends, receives, rank, ranks);
   std::map<Place, Messages> ordered;
   std::vector<int> numbersTo(static_cast<std::size_t>(ranks)), numbersFrom(static_cast<std::size_t>(ranks));
   for (const SentMessage& message : sends) {

@@ -8,8 +8,8 @@
 namespace mscclpp::kernels {
 
 /// Performs messages as Collectives::exchange does; more than one call of it takes are divided in the same way on all
-/// ranks, so that calls never wait for each other in a circle. rank: the caller, of `ranks`.
-void exchange(Collectives& collectives, int rank, int ranks, std::span<const SentMessage> sends,
-              std::span<const ReceivedMessage> receives, CUstream_st* stream);
+/// ranks, so that calls never wait for each other in a circle. An invalid message is refused before any is performed.
+void exchange(Collectives& collectives, std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives,
+              CUstream_st* stream);
 
 }  // namespace mscclpp::kernels

@@ -25,6 +25,8 @@ class RmsNormKernels {
 
   /// The contribution of a rank to one kernel has at most so many bytes: there is scratch for them.
   virtual std::size_t capacity() const = 0;
+  /// The memory that was allocated on this rank.
+  virtual std::size_t memoryBytes() const = 0;
   /// Runs the call (CPU) or enqueues it (GPU), which has at most capacity() bytes. Returns 0 or a cudaError_t.
   virtual int run(const RmsNormCall& call, int maxBlocks, KernelStart start) const = 0;
 };
@@ -47,6 +49,9 @@ class RmsNormKernelsOf : public RmsNormKernels {
   }
 
   std::size_t capacity() const override { return Backend::capacity; }
+  std::size_t memoryBytes() const override {
+    return oneShot_->memoryBytes() + (twoShot_ == nullptr ? 0 : twoShot_->memoryBytes());
+  }
 
   int run(const RmsNormCall& call, int maxBlocks, KernelStart start) const override {
     const std::size_t bytes = call.rows * call.hidden * sizeof(T);

@@ -13,6 +13,7 @@
 #include "host/base/printable_text.hpp"
 #include "host/base/process_identity.hpp"
 #include "host/bootstrap/handshake.hpp"
+#include "host/bootstrap/rank_list.hpp"
 #include "host/net/socket.hpp"
 #include "mscclpp/host/base/error.hpp"
 
@@ -45,13 +46,6 @@ struct PeerAddress {
 static_assert(std::has_unique_object_representations_v<JoinReply> &&
               std::has_unique_object_representations_v<PeerAddress>);
 
-std::string rankList(const std::vector<int>& ranks) {
-  constexpr std::size_t maxListed = 16;
-  std::string text;
-  for (std::size_t i = 0; i < ranks.size() && i < maxListed; ++i) text += (i ? ", " : "") + std::to_string(ranks[i]);
-  return ranks.size() > maxListed ? text + " and " + std::to_string(ranks.size() - maxListed) + " more" : text;
-}
-
 // --- rank 0 ------------------------------------------------------------------------------------------------------
 
 class Coordinator {
@@ -65,14 +59,16 @@ class Coordinator {
   void acceptRanks(const PeerMesh& mesh, Deadline deadline) {
     std::optional<Acceptor::AuthenticatedPeer> newPeer;
     try {
+      // Rank 0 needs no interface, but one that it does not have may be a mistake on all ranks.
+      if (!self_.interfaces.empty()) chooseLocalAddress(self_.interfaces, self_.family);
       for (int missing = self_.numRanks - 1; missing > 0;) {
         newPeer = acceptor_.accept(deadline, peerEntries());
         mesh.check(operation);
         if (newPeer) {
           if (addPeer(*newPeer)) --missing;
         } else if (deadline.expired()) {
-          throw Error("not all ranks arrived within " + deadline.elapsedText() + ": missing " +
-                          rankList(missingRanks()) + " of " + std::to_string(self_.numRanks) +
+          throw Error("not all ranks arrived within " + deadline.elapsedText() + ": " +
+                          missingRanksText(missingRanks(), static_cast<std::size_t>(self_.numRanks)) +
                           "; were they started, and with the same UniqueId or address?",
                       ErrorCode::Timeout);
         }

@@ -60,9 +60,12 @@ class TcpBootstrap::Session {
     std::string interfaces;
   };
 
-  static Deadline deadlineAfter(std::int64_t timeoutSec) {
-    if (timeoutSec <= 0) throw Error("initialize: the timeout must be 1 second or more", ErrorCode::InvalidUsage);
-    return Deadline::afterSeconds(timeoutSec);
+  Deadline deadlineAfter(std::int64_t timeoutSec) const {
+    if (timeoutSec == 0) {
+      throw Error("initialize: the timeout must be 1 second or more, or negative for that of the other calls",
+                  ErrorCode::InvalidUsage);
+    }
+    return timeoutSec < 0 ? Deadline::after(timeout.load()) : Deadline::afterSeconds(timeoutSec);
   }
 
   void initialize(const UniqueId& id, const Deadline& deadline) {
@@ -188,11 +191,11 @@ UniqueId TcpBootstrap::getUniqueId() const {
 }
 
 void TcpBootstrap::initialize(UniqueId uniqueId, std::int64_t timeoutSec) {
-  session_->initialize(uniqueId, Session::deadlineAfter(timeoutSec));
+  session_->initialize(uniqueId, session_->deadlineAfter(timeoutSec));
 }
 
 void TcpBootstrap::initialize(const std::string& address, std::int64_t timeoutSec) {
-  session_->initialize(address, Session::deadlineAfter(timeoutSec));
+  session_->initialize(address, session_->deadlineAfter(timeoutSec));
 }
 
 void TcpBootstrap::initializeUntil(const detail::Deadline& deadline, const UniqueId& uniqueId) {

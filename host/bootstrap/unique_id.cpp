@@ -62,10 +62,16 @@ UniqueId toUniqueId(const Rendezvous& rendezvous) {
   return id;
 }
 
+bool isUniqueId(const UniqueId& id) {
+  UniqueIdLayout layout;
+  std::memcpy(&layout, id.data(), sizeof(layout));
+  return layout.magic == idMagic && layout.checksum == checksumOf(layout);
+}
+
 Rendezvous fromUniqueId(const UniqueId& id) {
   UniqueIdLayout layout;
   std::memcpy(&layout, id.data(), sizeof(layout));
-  if (layout.magic != idMagic || layout.checksum != checksumOf(layout)) {
+  if (!isUniqueId(id)) {
     throw Error("invalid UniqueId: pass on all " + std::to_string(UniqueIdBytes) +
                     " bytes that TcpBootstrap::createUniqueId returned on rank 0",
                 ErrorCode::InvalidUsage);

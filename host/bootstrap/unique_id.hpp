@@ -14,6 +14,8 @@ struct Rendezvous {
 };
 
 UniqueId toUniqueId(const Rendezvous& rendezvous);
+/// Whether `id` was made by toUniqueId.
+bool isUniqueId(const UniqueId& id);
 /// Throws Error(InvalidUsage) unless `id` was made by toUniqueId.
 Rendezvous fromUniqueId(const UniqueId& id);
 

@@ -123,6 +123,10 @@ CollectiveMemory::CollectiveMemory(Communicator& communicator, const CollectiveS
   });
 }
 
+std::size_t CollectiveMemory::bytes() const noexcept {
+  return scratch_->bytes() + epochWords * sizeof(std::uint64_t);
+}
+
 BoundedWait CollectiveMemory::wait() const {
   return {monitor_->deviceControl(), static_cast<std::uint64_t>(monitor_->timeout().count())};
 }

@@ -41,7 +41,11 @@ std::optional<int> readNumber(std::initializer_list<const char*> names) {
     if (text.empty()) continue;
     int number = 0;
     const auto [end, status] = std::from_chars(text.data(), text.data() + text.size(), number);
-    if (status != std::errc() || end != text.data() + text.size() || number < 0) throwNotANumber(name, text);
+    if (status != std::errc() || end != text.data() + text.size()) throwNotANumber(name, text);
+    if (number < 0) {
+      throw Error(std::string(name) + "=" + text + " is negative; it is set by the launcher, so check what changed it",
+                  ErrorCode::InvalidUsage);
+    }
     return number;
   }
   return std::nullopt;

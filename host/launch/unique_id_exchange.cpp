@@ -16,6 +16,7 @@
 #include "host/base/descriptor_error.hpp"
 #include "host/base/process_identity.hpp"
 #include "host/base/unique_fd.hpp"
+#include "host/bootstrap/rank_list.hpp"
 #include "host/net/accept_queue.hpp"
 #include "host/net/authentication.hpp"
 #include "host/net/local_socket.hpp"
@@ -66,8 +67,8 @@ class UniqueIdServer {
     while (!missingRanks().empty()) {
       // Checked each time: clients that are not ranks of the job may keep connecting.
       if (deadline.expired()) {
-        throw Error("not all ranks arrived within " + deadline.elapsedText() + ": missing " + missingRanks() + " of " +
-                        std::to_string(served_.size()),
+        throw Error("not all ranks arrived within " + deadline.elapsedText() + ": " +
+                        missingRanksText(missingRanks(), served_.size()),
                     ErrorCode::Timeout);
       }
       wait(deadline);
@@ -133,12 +134,12 @@ class UniqueIdServer {
   }
 
   // As text; empty if there are none.
-  std::string missingRanks() const {
-    std::string text;
+  std::vector<int> missingRanks() const {
+    std::vector<int> ranks;
     for (std::size_t rank = 1; rank < served_.size(); ++rank) {
-      if (!served_[rank]) text += (text.empty() ? "" : ", ") + std::to_string(rank);
+      if (!served_[rank]) ranks.push_back(static_cast<int>(rank));
     }
-    return text;
+    return ranks;
   }
 
   const UniqueId& uniqueId_;

@@ -14,6 +14,7 @@
 #include <cstring>
 #include <iterator>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -219,6 +220,28 @@ bool InterfaceFilter::matches(const std::string& name) const {
   return exclude_;
 }
 
+namespace {
+
+std::string listText(const std::vector<std::string>& names) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
+  return text.empty() ? "none" : text;
+}
+
+/// What chooseLocalAddress() was to find, as the user wrote it: a single name may be of an address "ifname:ip:port".
+std::string wantedText(const std::string& interfaces, const std::string& family) {
+  std::string text;
+  if (interfaces.starts_with('=') && interfaces.find(',') == std::string::npos) {
+    text = "the name \"" + interfaces.substr(1) + "\", which MSCCLPP_SOCKET_IFNAME or the rendezvous address has";
+  } else if (!interfaces.empty()) {
+    text = "MSCCLPP_SOCKET_IFNAME, \"" + interfaces + '"';
+  }
+  if (!family.empty()) text += (text.empty() ? "" : ", and ") + ("MSCCLPP_SOCKET_FAMILY, \"" + family + '"');
+  return text.empty() ? "a rendezvous: none is up" : text;
+}
+
+}  // namespace
+
 SocketAddress chooseLocalAddress(const std::string& interfaces, const std::string& family) {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) throw SysError("cannot list the network interfaces", errno);
@@ -232,12 +255,12 @@ SocketAddress chooseLocalAddress(const std::string& interfaces, const std::strin
   };
   SocketAddress best{};
   int bestScore = -1;
-  std::string availableInterfaces;
+  std::vector<std::string> available;  // each once: an interface may have several addresses
   for (const ifaddrs* entry = list; entry != nullptr; entry = entry->ifa_next) {
     SocketAddress address = SocketAddress::fromSockaddr(entry->ifa_addr);
     if (address.family == SocketAddress::Family::None || (entry->ifa_flags & IFF_UP) == 0) continue;
     const std::string name = entry->ifa_name;
-    availableInterfaces += (availableInterfaces.empty() ? "" : ", ") + name;
+    if (std::ranges::find(available, name) == available.end()) available.push_back(name);
     if (!interfaces.empty() && !filter.matches(name)) continue;
     if (family == "AF_INET" && address.family != SocketAddress::Family::V4) continue;
     if (family == "AF_INET6" && address.family != SocketAddress::Family::V6) continue;
@@ -250,9 +273,9 @@ SocketAddress chooseLocalAddress(const std::string& interfaces, const std::strin
     }
   }
   if (bestScore < 0) {
-    throw Error("no network interface fits MSCCLPP_SOCKET_IFNAME or the given name (\"" + interfaces +
-                    "\") and MSCCLPP_SOCKET_FAMILY (\"" + family + "\"); this host has: " + availableInterfaces,
-                ErrorCode::InvalidUsage);
+    throw Error(
+        "no network interface fits " + wantedText(interfaces, family) + "; this host has: " + listText(available),
+        ErrorCode::InvalidUsage);
   }
   best.port = 0;
   return best;

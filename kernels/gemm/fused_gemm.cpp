@@ -137,9 +137,16 @@ std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmL
                     std::to_string(mostFusedGemmRows) + " rows, and 2^31 - 1",
                 ErrorCode::InvalidUsage);
   }
-  if (deviceType == DeviceType::GPU && collectives != nullptr && collectives->deviceType() != DeviceType::GPU) {
-    throw Error("a FusedGemm for GPUs with Collectives of CPU ranks: pass those for DeviceType::GPU, or none",
-                ErrorCode::InvalidUsage);
+  if (deviceType == DeviceType::GPU && collectives != nullptr) {
+    if (collectives->deviceType() != DeviceType::GPU) {
+      throw Error("a FusedGemm for GPUs with Collectives of CPU ranks: pass those for DeviceType::GPU, or none",
+                  ErrorCode::InvalidUsage);
+    }
+    const auto bootstrap = communicator.bootstrap();
+    if (collectives->rank() != bootstrap->getRank() || collectives->ranks() != bootstrap->getNranks()) {
+      throw Error("a FusedGemm with Collectives of other ranks: pass those of the same communicator, or none",
+                  ErrorCode::InvalidUsage);
+    }
   }
   if (layer.operands != DataType::BFLOAT16 && layer.operands != DataType::FLOAT8_E4M3FN) {
     throw Error(std::string("a FusedGemm of operands of ") + nameOf(layer.operands) +

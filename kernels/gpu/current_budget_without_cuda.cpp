@@ -1,23 +1,14 @@
 // Replaces current_budget.cpp in a build without the CUDA toolkit.
+#include "host/cuda/no_cuda.hpp"
 #include "kernels/gpu_budget.hpp"
-#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::kernels::gpu {
 
-namespace {
-
-[[noreturn]] void throwWithoutCuda() {
-  throw Error("this build of mscclpp has no CUDA: build it with -Dcuda=enabled, or use DeviceType::CPU",
-              ErrorCode::InvalidUsage);
-}
-
-}  // namespace
-
 int multiprocessors() {
-  throwWithoutCuda();
+  mscclpp::detail::noCuda();
 }
 std::shared_ptr<GpuBudget> currentBudget() {
-  throwWithoutCuda();
+  mscclpp::detail::noCuda();
 }
 
 }  // namespace mscclpp::kernels::gpu

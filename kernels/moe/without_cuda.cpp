@@ -1,32 +1,23 @@
 // Replaces gpu.cu in a build without the CUDA toolkit.
+#include "host/cuda/no_cuda.hpp"
 #include "kernels/moe/calls.hpp"
-#include "mscclpp/host/base/error.hpp"
 
 namespace mscclpp::kernels::gpu {
 
-namespace {
-
-[[noreturn]] void throwWithoutCuda() {
-  throw Error("this build of mscclpp has no CUDA: build it with -Dcuda=enabled, or use DeviceType::CPU",
-              ErrorCode::InvalidUsage);
-}
-
-}  // namespace
-
 int run(const MoeDispatchCall& /*call*/) {
-  throwWithoutCuda();
+  mscclpp::detail::noCuda();
 }
 int run(const MoeCombineCall& /*call*/) {
-  throwWithoutCuda();
+  mscclpp::detail::noCuda();
 }
 int run(const MoeLayoutCall& /*call*/) {
-  throwWithoutCuda();
+  mscclpp::detail::noCuda();
 }
 bool hasBulkCopies() {
-  throwWithoutCuda();
+  mscclpp::detail::noCuda();
 }
 std::size_t l2CacheBytes() {
-  throwWithoutCuda();
+  mscclpp::detail::noCuda();
 }
 
 }  // namespace mscclpp::kernels::gpu

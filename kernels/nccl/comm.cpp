@@ -308,7 +308,7 @@ void Comm::runMessages(std::span<const PendingCall> calls, cudaStream_t stream) 
       receives.push_back({call.output, call.receivedCount * sizeOf(call.type), call.origin});
     }
   }
-  kernels::exchange(*resources_->collectives, rank(), size(), sends, receives, stream);
+  kernels::exchange(*resources_->collectives, sends, receives, stream);
 }
 
 ncclWindow_t Comm::registerWindow(void* data, std::size_t bytes, int flags) {

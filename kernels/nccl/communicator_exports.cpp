@@ -7,6 +7,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "host/bootstrap/unique_id.hpp"
 #include "kernels/nccl/comm_table.hpp"
 #include "kernels/nccl/device.hpp"
 #include "kernels/nccl/group.hpp"
@@ -56,6 +57,10 @@ void connect(ncclComm_t* comm, int ranks, const ncclUniqueId& id, int rank, cons
   requireRank(ranks, rank);
   printVersionOnce();
   const UniqueId uniqueId = toUniqueId(id);
+  if (!detail::isUniqueId(uniqueId)) {
+    throwInvalidArgument(
+        "commId is not what ncclGetUniqueId gives: call it on rank 0, and pass all bytes of the id on to the others");
+  }
   // The caller's config and its texts may be gone when the group ends.
   const CommConfig options = readConfig(config);
   Group::ofThisThread().connect(nullptr, uniqueId, [=](PendingConnections& connections) {

@@ -208,7 +208,8 @@ Buffer::Buffer(CollectiveProgram& program, int rank, int size, Origin origin)
 
 Chunk Buffer::slice(int begin, int end, Origin origin) const {
   if (begin < 0 || end > size_ || begin >= end) {
-    fail(origin, "chunks [", begin, ", ", end, ") of a buffer of ", size_, " chunks");
+    fail(origin, "chunks [", begin, ", ", end, ") of a buffer of ", size_,
+         " chunks: a slice has one or more of its chunks 0 to ", size_ - 1);
   }
   return {rank_, type_, offset_ + begin, end - begin};
 }
@@ -260,7 +261,9 @@ void Rank::barrier(const std::vector<int>& blocks, Origin origin) {
   std::vector<int> sorted = blocks;
   std::sort(sorted.begin(), sorted.end());
   if (sorted.empty()) fail(origin, "barrier: no thread blocks");
-  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) fail(origin, "barrier: a thread block twice");
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+    fail(origin, "barrier: a thread block is listed twice; list each once");
+  }
   int next = 0;
   for (const auto& [key, id] : state.barriers) next += key.first == rank_;
   const int id = state.barriers.try_emplace({rank_, sorted}, next).first->second;
@@ -273,7 +276,9 @@ void Rank::barrier(const std::vector<int>& blocks, Origin origin) {
 Semaphore::Semaphore(CollectiveProgram& program, int rank, int initialValue, Origin origin)
     : program_(&program), rank_(rank), index_(0) {
   program.state().requireRank(rank, origin);
-  if (initialValue < 0) fail(origin, "a semaphore's initial value is not negative");
+  if (initialValue < 0) {
+    fail(origin, "a semaphore with the initial value ", initialValue, "; pass 0 or more");
+  }
   auto& semaphores = program.state().draft.ranks[rank].semaphores;
   index_ = countOf(semaphores);
   semaphores.push_back(initialValue);
@@ -291,7 +296,10 @@ Channel::Channel(CollectiveProgram& program, Access access, int destination, int
     : program_(&program), access_(access), destination_(destination), source_(source), index_(0) {
   program.state().requireRank(destination, origin);
   program.state().requireRank(source, origin);
-  if (destination == source) fail(origin, "a channel of rank ", source, " to itself");
+  if (destination == source) {
+    fail(origin, "a channel of rank ", source,
+         " to itself: name two ranks; within a rank, copy and barrier need no channel");
+  }
   index_ = program.state().addChannel(source, {access, destination}, origin);
 }
 
@@ -368,7 +376,9 @@ SwitchChannel::SwitchChannel(CollectiveProgram& program, std::vector<int> ranks,
   std::vector<int> sorted = ranks_;
   std::sort(sorted.begin(), sorted.end());
   if (sorted.size() < 2) fail(origin, "a switch channel has at least two ranks");
-  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) fail(origin, "a rank twice");
+  if (std::adjacent_find(sorted.begin(), sorted.end()) != sorted.end()) {
+    fail(origin, "a switch channel lists a rank twice; list each once");
+  }
   for (const int rank : ranks_) program.state().requireRank(rank, origin);
   for (const int rank : ranks_) {
     indices_.push_back(program.state().addChannel(rank, {Access::Switch, rank, buffer, ranks_}, origin));

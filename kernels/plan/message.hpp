@@ -18,12 +18,21 @@ std::string textOf(const Parts&... parts) {
   return text.str();
 }
 
-/// Text of a file or a program as it can be shown: on one line, not too long, and without control characters.
+/// Whether a byte of UTF-8 continues the character of the byte before it.
+inline bool continuesCharacter(char byte) {
+  return (static_cast<unsigned char>(byte) & 0xC0U) == 0x80U;
+}
+
+/// Text of a file or a program as it can be shown: on one line, not too long, without control characters, and of whole
+/// characters.
 inline std::string shown(const std::string& text) {
   constexpr std::size_t most = 80;
-  std::string start = mscclpp::detail::printableText(text.substr(0, most));
+  std::size_t end = std::min(text.size(), most);
+  // A character has up to four bytes; more that continue one are no UTF-8.
+  for (int i = 0; i < 3 && end < text.size() && continuesCharacter(text[end]); ++i) --end;
+  std::string start = mscclpp::detail::printableText(text.substr(0, end));
   std::replace(start.begin(), start.end(), '\n', ' ');
-  return text.size() > most ? start + "..." : start;
+  return text.size() > end ? start + "..." : start;
 }
 /// The same in quotation marks.
 inline std::string quoted(const std::string& text) {

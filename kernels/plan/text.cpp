@@ -99,6 +99,8 @@ class Line {
           }
         } else if (c == '-' && end < text.size() && text[end] == '>') {
           ++end;
+        } else {
+          while (end < text.size() && continuesCharacter(text[end])) ++end;
         }
         tokens_.push_back(std::string(text.substr(i, end - i)));
         i = end;

@@ -28,7 +28,8 @@ class ArrayCollectives:
     Every rank calls them, in the same order, with arrays of the same type; a send and its recv are called by the two
     ranks concerned. Arrays are contiguous: torch tensors, numpy arrays on CPU ranks, or anything with `__dlpack__` or
     `__cuda_array_interface__`. A result goes to `out`, which is returned; without `out` it is a new array, and with
-    `out` the same as the input, the collective works in place (all_to_all does not). Where ranks contribute parts,
+    `out` the same as the input, the collective works in place (all_to_all and all_to_all_v
+    do not). Where ranks contribute parts,
     these follow one another along the first dimension, in rank order.
 
     op: "sum", "prod", "max", "min" or "avg", a ReduceOp, or pre_mul_sum(factor). On GPUs a call is enqueued on
@@ -195,7 +196,7 @@ class ArrayCollectives:
         finally:
             self._group = None
         for calls in pending.values():
-            calls.run(self.my_rank, self.nranks)
+            calls.run()
 
     def _send_recv(self, source: Array | None, destination: int, target: Array | None, origin: int, stream: Any) -> Any:
         sends = [(source.address, source.nbytes, destination)] if source else []
@@ -235,7 +236,7 @@ class ArrayCollectives:
         calls = self._pending(array) if self._group is not None else PendingCalls(self.collectives(array.device_type))
         calls.add_messages(sends, receives, stream_of(array, stream), source, target)
         if self._group is None:
-            calls.run(self.my_rank, self.nranks)
+            calls.run()
         return target.owner if target else None
 
     def _pending(self, array: Array) -> PendingCalls:

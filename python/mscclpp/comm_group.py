@@ -38,14 +38,15 @@ class CommGroup(ChannelSetup, ArrayCollectives, ArrayGemms, Tuner):
 
     By hand, with one of: `mpi_comm`, a communicator of mpi4py; `torch_group`, a group of torch.distributed;
     `interfaceIpPortTrio`, "interface:ip:port" or "ip:port" at which rank 0 listens, with `rank` and `size`; or
-    `bootstrap`, a connected one. All ranks make it together, within `timeout` seconds.
+    `bootstrap`, a connected one. All ranks make it together, within `timeout` seconds: by default
+    MSCCLPP_BOOTSTRAP_TIMEOUT.
 
     It is a context manager: leaving it closes it.
     """
 
     def __init__(self, mpi_comm: Any = None, torch_group: Any = None, interfaceIpPortTrio: str = "",
                  rank: int | None = None, size: int | None = None, *, bootstrap: Bootstrap | None = None,
-                 timeout: int = 30) -> None:  # fmt: skip
+                 timeout: int | None = None) -> None:  # fmt: skip
         if bootstrap is None:
             bootstrap = _connect(mpi_comm, torch_group, interfaceIpPortTrio, rank, size, timeout)
         self.bootstrap = bootstrap
@@ -173,7 +174,7 @@ class CommGroup(ChannelSetup, ArrayCollectives, ArrayGemms, Tuner):
 
 
 def _connect(mpi_comm: Any, torch_group: Any, address: str, rank: int | None, size: int | None,
-             timeout: int) -> TcpBootstrap:  # fmt: skip
+             timeout: int | None) -> TcpBootstrap:  # fmt: skip
     if sum(bool(way) for way in (mpi_comm is not None, torch_group is not None, address)) != 1:
         raise InvalidUsage("CommGroup takes one of mpi_comm, torch_group, interfaceIpPortTrio and bootstrap")
     if mpi_comm is not None:

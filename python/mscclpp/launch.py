@@ -37,6 +37,11 @@ def init(timeout: int | None = None) -> CommGroup:
     if _process_group is None:
         _process_group = ProcessGroup.from_environment()
     if _process_group is None:
+        if os.environ.get("RANK"):
+            raise InvalidUsage(
+                f"RANK={os.environ['RANK']} is set, but WORLD_SIZE, the number of ranks, is missing: set both, the "
+                "size to the same on all ranks"
+            )
         raise InvalidUsage(
             "no launcher started this process as a rank: start it with torchrun, mpirun or srun, or let "
             "mscclpp.run(ranks, function) start the ranks"

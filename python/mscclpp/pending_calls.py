@@ -34,9 +34,9 @@ class PendingCalls:
         self.receives.extend(receives)
         self.arrays.extend(arrays)
 
-    def run(self, rank: int, ranks: int) -> None:
+    def run(self) -> None:
         # All ranks have the same collectives, but not every rank has messages: so these come after them.
         if self.calls:
             self.collectives.run(self.calls)
         if self.sends or self.receives:
-            self.collectives.exchange(self.sends, self.receives, rank, ranks, self.stream or 0)
+            self.collectives.exchange(self.sends, self.receives, self.stream or 0)

@@ -60,9 +60,9 @@ def make(name: str, ranks: int, *, ranks_per_node: int = 0, instances: int = 1,
 
     ranks_per_node: the ranks of each node, where messages between nodes go through ports; 0: there is one node.
     instances: so many copies of the program, at most 128, share the data, with blocks of their own. protocol:
-    "Simple", data and signals; or "LL", packets. in_place: for calls whose input and output are one buffer. Raises
-    InvalidUsage if there is none of the name, or if it cannot be made with these arguments: LibraryPlan.refuses() says
-    why.
+    "Simple", data and signals; "LL" or "LL128", packets, of a kind that the executor chooses. in_place: for calls whose
+    input and output are one buffer. Raises InvalidUsage if there is none of the name, or if it cannot be made with
+    these arguments: LibraryPlan.refuses() says why.
     """
     protocols = {kind.name: kind for kind in ChunkProtocol}
     if protocol not in protocols:

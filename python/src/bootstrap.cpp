@@ -141,15 +141,18 @@ void bindBootstrap(nb::module_& module) {
       .def("get_unique_id", &TcpBootstrap::getUniqueId)
       .def(
           "initialize",
-          [](TcpBootstrap& self, const UniqueId& id, std::int64_t timeout) { self.initialize(id, timeout); },
-          "unique_id"_a, "timeout"_a = 30, Unlocked(),
-          "Returns when all ranks are connected, or raises Timeout after `timeout` seconds, with the missing ranks.")
+          [](TcpBootstrap& self, const UniqueId& id, std::optional<std::int64_t> timeout) {
+            self.initialize(id, timeout.value_or(-1));
+          },
+          "unique_id"_a, "timeout"_a = nb::none(), Unlocked(),
+          "Returns when all ranks are connected, or raises Timeout after `timeout` seconds, by default that of later "
+          "calls, with the missing ranks.")
       .def(
           "initialize",
-          [](TcpBootstrap& self, const std::string& address, std::int64_t timeout) {
-            self.initialize(address, timeout);
+          [](TcpBootstrap& self, const std::string& address, std::optional<std::int64_t> timeout) {
+            self.initialize(address, timeout.value_or(-1));
           },
-          "interface_ip_port_trio"_a, "timeout"_a = 30, Unlocked(),
+          "interface_ip_port_trio"_a, "timeout"_a = nb::none(), Unlocked(),
           "The same by the address of rank 0: \"ip:port\", \"[ip6]:port\" or \"interface:ip:port\". Beyond one host "
           "MSCCLPP_SECRET must be set, the same on every rank.")
       .def(

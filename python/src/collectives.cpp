@@ -135,12 +135,12 @@ using Message = std::tuple<std::uintptr_t, std::size_t, int>;
 
 // Also where there are more messages than a call of Collectives::exchange takes.
 void exchangeMessages(Collectives& self, const std::vector<Message>& sends, const std::vector<Message>& receives,
-                      int rank, int ranks, std::uintptr_t stream) {
+                      std::uintptr_t stream) {
   std::vector<SentMessage> sent;
   std::vector<ReceivedMessage> received;
   for (const auto& [address, bytes, peer] : sends) sent.push_back({toPointer(address), bytes, peer});
   for (const auto& [address, bytes, peer] : receives) received.push_back({toPointer(address), bytes, peer});
-  kernels::exchange(self, rank, ranks, sent, received, toStream(stream));
+  kernels::exchange(self, sent, received, toStream(stream));
 }
 
 void bindRun(nb::class_<Collectives>& collectives) {
@@ -162,9 +162,9 @@ void bindRun(nb::class_<Collectives>& collectives) {
           "calls"_a, Unlocked(),
           "Performs calls on one stream, none of which uses what another one writes; the same on all ranks. Short "
           "moves of data that follow one another become one kernel.")
-      .def("exchange", &exchangeMessages, "sends"_a, "receives"_a, "rank"_a, "ranks"_a, "stream"_a = 0, Unlocked(),
+      .def("exchange", &exchangeMessages, "sends"_a, "receives"_a, "stream"_a = 0, Unlocked(),
            "Sends and receives messages, which progress together: (address, bytes, peer). Called by each rank that has "
-           "part in one; rank is the caller's. The k-th message from one rank to another is the k-th that this one "
+           "part in one. The k-th message from one rank to another is the k-th that this one "
            "receives from it, over all calls, with the same size.");
 }
 

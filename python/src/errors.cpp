@@ -1,3 +1,4 @@
+#include <cstring>
 #include <exception>
 
 #include "module.hpp"
@@ -10,7 +11,12 @@ namespace {
 // The classes are written in Python, where a class can have several bases: mscclpp/errors.py.
 void raise(const char* className, const BaseError& error, const nb::object& code) {
   const nb::object type = nb::module_::import_("mscclpp.errors").attr(className);
-  PyErr_SetObject(type.ptr(), type(error.what(), code).ptr());
+  // A message may quote bytes of a file or a peer that are no UTF-8.
+  const char* const what = error.what();
+  const nb::object message =
+      nb::steal(PyUnicode_DecodeUTF8(what, static_cast<Py_ssize_t>(std::strlen(what)), "replace"));
+  if (!message.is_valid()) throw nb::python_error();
+  PyErr_SetObject(type.ptr(), type(message, code).ptr());
 }
 
 const char* classOf(ErrorCode code) {

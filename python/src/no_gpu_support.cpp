@@ -15,8 +15,9 @@ std::string gpuArchitecture() {
 }
 
 std::shared_ptr<CUstream_st> makeStream() {
-  throw Error("this build of mscclpp has no CUDA: install it where nvcc is found, or use DeviceType.CPU",
-              ErrorCode::InvalidUsage);
+  throw Error(
+      "this build of mscclpp has no CUDA: install it where nvcc is found, or use device_type=mscclpp.DeviceType.CPU",
+      ErrorCode::InvalidUsage);
 }
 
 void synchronizeDevice() {}

@@ -95,7 +95,7 @@ def test_no_cuda():
         mscclpp.RawGpuBuffer(16)
     with pytest.raises(mscclpp.InvalidUsage, match="no CUDA"):
         mscclpp.GpuBuffer((2, 2))
-    with pytest.raises(mscclpp.InvalidUsage):
+    with pytest.raises(mscclpp.InvalidUsage, match="device_type=mscclpp.DeviceType.CPU"):
         mscclpp.AlgorithmCollectionBuilder().build_default_algorithms(scratch_buffer=0, scratch_buffer_size=0, rank=0)
     assert not mscclpp.is_nvls_supported() and not mscclpp.is_bulk_supported()
 
@@ -136,3 +136,18 @@ def test_cuda_array_interface(comm):
     ):
         with pytest.raises(mscclpp.InvalidUsage, match=sentence):
             call()
+
+
+def test_rank_without_size(monkeypatch):
+    for name in ("MSCCLPP_RANK", "OMPI_COMM_WORLD_RANK", "PMI_RANK", "SLURM_PROCID", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(mscclpp.InvalidUsage, match="RANK=0 is set, but WORLD_SIZE, the number of ranks, is missing"):
+        mscclpp.init()
+
+
+def test_bytes_that_are_not_utf8(tmp_path):
+    file = tmp_path / "wrong.plan"
+    file.write_bytes(b'plan "a" allreduce ranks 2 \xff')
+    with pytest.raises(mscclpp.InvalidUsage, match='line 1: unexpected "\ufffd"'):
+        mscclpp.ExecutionPlan(str(file), 0)

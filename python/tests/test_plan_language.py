@@ -248,7 +248,7 @@ def test_wrong_uses_name_the_line():
         refused(lambda: channel.get(theirs[0], own[0], tb=0), "rank 0's|rank 1's")
         refused(lambda: SwitchChannel([0], BufferType.input), "two ranks")
         refused(lambda: SwitchChannel([0, 1], BufferType.input).at_rank(2), "not among")
-        refused(lambda: Semaphore(0, -1), "not negative")
+        refused(lambda: Semaphore(0, -1), "initial value -1; pass 0 or more")
         refused(lambda: rank.barrier([]), "no thread blocks")
         refused(lambda: LoopIterationContext(0, 1).__enter__(), "positive unit")
         refused(lambda: CollectiveProgram("y", AllReduce(2), 2).__enter__(), "not nested")

@@ -48,12 +48,13 @@ def test_every_plan_can_be_made():
 
 def test_arguments():
     assert plans.make("all_reduce_ring", 4, instances=3).blocks(0) == 3 * plans.make("all_reduce_ring", 4).blocks(0)
-    assert ".packets" in plans.make("all_reduce_ring", 4, protocol="LL").to_text()
+    for protocol in ("LL", "LL128"):
+        assert ".packets" in plans.make("all_reduce_ring", 4, protocol=protocol).to_text()
     for sentence, arguments, options in (
         ("mscclpp.plans.library() name all", ("all_reduce", 4), {}),
         ("at least two ranks, not 1", ("all_reduce_ring", 1), {}),
         ("has to be a power of two", ("all_reduce_halving_doubling", 6), {}),
-        ("instances is 0", ("all_reduce_ring", 4), {"instances": 0}),
+        ("all_reduce_ring: instances is 0; it is 1 to 128", ("all_reduce_ring", 4), {"instances": 0}),
         ("at most 4096 ranks, not 10000", ("all_reduce_ring", 10000), {}),
         ("-1 ranks per node", ("all_reduce_ring", 4), {"ranks_per_node": -1}),
         ("5 ranks per node: there are 4", ("all_reduce_ring", 4), {"ranks_per_node": 5}),

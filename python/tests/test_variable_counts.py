@@ -117,6 +117,21 @@ def check_groups(comm):
     assert parts.tolist() == [r for r in range(n) for _ in range(r)]
     assert scattered.tolist() == [n] * (n if rank == 0 else 0)
 
+    # A part is not received where another one is sent from.
+    parts = np.ones(2 * n)
+    with pytest.raises(mscclpp.InvalidUsage, match="input and output overlap: received message .*, from rank"):
+        comm.all_to_all_v(parts, [2] * n, [2] * n, out=parts)
+    with pytest.raises(mscclpp.InvalidUsage, match="input and output overlap"):
+        comm.all_gather_v(parts[1:3], [2] * n, out=parts)
+
+    # A rank that does not exist is refused, also among more messages than a call takes.
+    for peer in (99, 50_000_000, -1):
+        with pytest.raises(mscclpp.InvalidUsage, match=f"is to rank {peer}, but the ranks are 0 to {n - 1}"):
+            with comm.group():
+                for _ in range(150):
+                    comm.send(np.ones(3), (rank + 1) % n)
+                comm.send(np.ones(3), peer)
+
     # Nothing of a block that raises is performed.
     target = np.zeros(3)
     try:

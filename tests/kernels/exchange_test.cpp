@@ -6,6 +6,7 @@
 #include <memory>
 #include <thread>
 
+#include "kernels/message_exchange.hpp"
 #include "message_plan.hpp"
 #include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/base/error.hpp"
@@ -125,16 +126,40 @@ TEST_CASE("invalid messages, after which the object is usable") {
     };
     const SentMessage sent{memory.data(), 4, 1 - rank};
     const ReceivedMessage received{memory.data() + 4, 4, 1 - rank};
-    expect("sent message 0 is of rank 2, but the ranks are 0 to 1", {memory.data(), 4, 2}, received);
-    expect("received message 0 is of rank -1", sent, {memory.data(), 4, -1});
+    expect("sent message 0 is to rank 2, but the ranks are 0 to 1", {memory.data(), 4, 2}, received);
+    expect("received message 0 is from rank -1", sent, {memory.data(), 4, -1});
     expect("sent message 0 has no data", {nullptr, 4, 1 - rank}, received);
     expect("received message 0 has no data", sent, {nullptr, 4, 1 - rank});
     expect("was its size a negative number?", {memory.data(), static_cast<std::size_t>(-4), 1 - rank}, received);
     expect("messages to oneself", {memory.data(), 4, rank}, received);
-    expect("messages to oneself", sent, {memory.data(), 4, rank});
+    expect("messages to oneself", sent, {memory.data() + 4, 4, rank});
     expect("messages to oneself", {memory.data(), 3, rank}, {memory.data(), 4, rank});
     collectives.check();
     checkPlan(MessagePlan(2, 100), collectives, rank);
+  });
+}
+
+TEST_CASE("a group of more messages than a call takes, with one of a rank that does not exist") {
+  onRanks(2, [](Collectives& collectives, Bootstrap& bootstrap) {
+    const int rank = bootstrap.getRank();
+    std::array<char, 8> memory{};
+    CHECK(collectives.rank() == rank);
+    CHECK(collectives.ranks() == 2);
+    const std::vector<SentMessage> sends(2 * maxSentMessages, {memory.data(), 4, 1 - rank});
+    const std::vector<ReceivedMessage> receives(2 * maxReceivedMessages, {memory.data() + 4, 4, 1 - rank});
+    for (const int peer : {2, 99, 50'000'000, -1, -2000}) {
+      CAPTURE(peer);
+      auto wrongSends = sends;
+      wrongSends.back().destination = peer;
+      expectInvalidUsage("sent message 127 is to rank " + std::to_string(peer) + ", but the ranks are 0 to 1",
+                         [&] { kernels::exchange(collectives, wrongSends, receives, nullptr); });
+      auto wrongReceives = receives;
+      wrongReceives.front().origin = peer;
+      expectInvalidUsage("received message 0 is from rank " + std::to_string(peer),
+                         [&] { kernels::exchange(collectives, sends, wrongReceives, nullptr); });
+    }
+    kernels::exchange(collectives, sends, receives, nullptr);
+    collectives.check();
   });
 }
 
@@ -242,6 +267,67 @@ TEST_CASE("all-gather and reduce-scatter with a count for each rank") {
         },
         Collectives::Algorithms::All);
   }
+}
+
+TEST_CASE("data that is received where other data is sent from is refused") {
+  onRanks(2, [](Collectives& collectives, Bootstrap& bootstrap) {
+    const int rank = bootstrap.getRank();
+    const auto self = static_cast<std::size_t>(rank);
+    std::array<float, 8> values{};
+    const std::vector<std::size_t> two{2, 2}, places{0, 2}, apart{0, 4};
+    const std::string part = "exchange: input and output overlap: received message";
+    const auto type = DataType::FLOAT32;
+    const auto allToAll = [&](float* output, const std::vector<std::size_t>& offsets) {
+      collectives.allToAllV(values.data(), two, offsets, output, two, offsets, type);
+    };
+    const auto allGather = [&](float* input, const std::vector<std::size_t>& offsets) {
+      collectives.allGatherV(input, values.data(), two, offsets, type);
+    };
+    for (const std::size_t distance : {0, 1, 3}) {
+      expectInvalidUsage(part, [&] { allToAll(values.data() + distance, places); });
+    }
+    expectInvalidUsage(part, [&] { allGather(values.data() + places[1 - self], places); });
+    expectInvalidUsage(part, [&] { allGather(values.data() + places[self] + 1, places); });
+    const SentMessage sent{values.data(), 8, 1 - rank};
+    expectInvalidUsage(
+        "received message 1, from rank " + std::to_string(1 - rank) + ", is written where sent message 0", [&] {
+          const std::array received{ReceivedMessage{values.data() + 4, 8, 1 - rank},
+                                    ReceivedMessage{&values[1], 4, 1 - rank}};
+          collectives.exchange({&sent, 1}, received);
+        });
+    // Also if a longer message begins before the one that is next to the sent data.
+    expectInvalidUsage("received message 1", [&] {
+      const SentMessage last{&values[6], 4, 1 - rank};
+      const std::array received{ReceivedMessage{&values[1], 4, 1 - rank},
+                                ReceivedMessage{values.data(), sizeof(values), 1 - rank}};
+      collectives.exchange({&last, 1}, received);
+    });
+    // Parts between those of the other array, and those of the rank itself in place.
+    values = {1, 1, 0, 0, 2, 2, 0, 0};
+    allToAll(values.data() + 2, apart);
+    const auto own = static_cast<float>(rank + 1);
+    CHECK(values == std::array<float, 8>{1, 1, own, own, 2, 2, own, own});
+    allGather(values.data() + apart[self], apart);
+    CHECK(values == std::array<float, 8>{1, 1, own, own, 2, 2, own, own});
+  });
+}
+
+TEST_CASE("an output or input that is null, with an offset") {
+  onRanks(2, [](Collectives& collectives, Bootstrap&) {
+    std::array<float, 8> values{};
+    const std::vector<std::size_t> one{1, 1}, none{0, 0}, offsets{1, 4};
+    const auto type = DataType::FLOAT32;
+    expectInvalidUsage("all_gather_v: output is null and counts are not 0",
+                       [&] { collectives.allGatherV(values.data(), nullptr, one, offsets, type); });
+    expectInvalidUsage("all_gather_v: input is null and counts are not 0",
+                       [&] { collectives.allGatherV(nullptr, values.data(), one, offsets, type); });
+    expectInvalidUsage("all_to_all_v: output is null and counts are not 0",
+                       [&] { collectives.allToAllV(values.data(), one, offsets, nullptr, one, offsets, type); });
+    expectInvalidUsage("all_to_all_v: input is null and counts are not 0",
+                       [&] { collectives.allToAllV(nullptr, one, offsets, values.data(), one, offsets, type); });
+    collectives.allGatherV(nullptr, nullptr, none, offsets, type);
+    collectives.allToAllV(nullptr, none, offsets, nullptr, none, offsets, type);
+  });
 }
 
 TEST_CASE("invalid counts") {

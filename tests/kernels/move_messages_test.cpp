@@ -95,9 +95,10 @@ TEST_CASE("joined moves: what a rank sends is what the others receive from it, i
 }
 
 TEST_CASE("joined moves: the messages of a pair of ranks are one") {
-  int data[4] = {};
+  char data[17] = {};
+  char output[33] = {};
   const auto sent = [&](std::size_t bytes, int to) { return SentMessage{data, bytes, to}; };
-  const auto received = [&](std::size_t bytes, int from) { return ReceivedMessage{data + 1, bytes, from}; };
+  const auto received = [&](std::size_t bytes, int from) { return ReceivedMessage{output, bytes, from}; };
   const MessageList list = messageListOf(std::vector{sent(1, 1), sent(16, 0), sent(0, 1), sent(17, 1), sent(5, 1)},
                                          std::vector{received(16, 0), received(33, 2)}, 0, 3);
   const MessageList joined = joinedByPair(list);

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks the documentation: links and paths exist, complete C++ snippets compile.
+"""Checks the documentation: links and paths exist, headings and code blocks are whole, complete C++ snippets compile.
 
 usage: docs.py [--toolkit FOLDER]
 """
@@ -74,7 +74,33 @@ def variables(tree):
             yield f"{page}:1: does not describe {name} (include/mscclpp/host/base/env.hpp)"
 
 
-RULES = [links, paths, variables]
+def headings(tree):
+    """A heading is short: a long one has swallowed the paragraph after it."""
+    longest = 80
+    for path, text in pages(tree):
+        for number, line in enumerate(without_code(text).splitlines(), 1):
+            if re.match(r"#+\s", line) and len(line) > longest:
+                yield f"{path}:{number}: a heading of {len(line)} characters, the most are {longest}: break the line"
+
+
+def fences(tree):
+    """A code block begins and ends at lines of its own, and every one ends."""
+    for path, text in pages(tree):
+        begin = 0
+        for number, line in enumerate(text.splitlines(), 1):
+            if "```" not in line:
+                continue
+            fence = re.fullmatch(r"\s*```(\w*)", line)
+            if not fence or (begin and fence.group(1)):
+                yield f"{path}:{number}: ``` is not on a line of its own, or inside of a code block"
+                break
+            begin = 0 if begin else number
+        else:
+            if begin:
+                yield f"{path}:{begin}: the code block does not end"
+
+
+RULES = [links, paths, variables, headings, fences]
 
 
 def check_snippets(tree, toolkit="/usr/local/cuda"):

@@ -207,6 +207,15 @@ SAMPLES = {
             ENV | {"docs/environment.md": "`MSCCLPP_AB=1`\n"},
         ),
     ],
+    docs.headings: [
+        ({"docs/a.md": "## A proof " + "word " * 14 + "\nmore\n"}, {"docs/a.md": "## A proof\n" + "word " * 20}),
+        ({"docs/a.md": "# " + "w" * 79 + "\n"}, {"docs/a.md": "# " + "w" * 78 + "\n```sh\n# " + "w" * 90 + "\n```\n"}),
+    ],
+    docs.fences: [
+        ({"docs/a.md": "text ```cpp\nint x;\n```\n"}, {"docs/a.md": "text\n```cpp\nint x;\n```\n"}),
+        ({"docs/a.md": "```cpp\nint x;\n"}, {"docs/a.md": "- item\n  ```sh\n  ls\n  ```\n"}),
+        ({"docs/a.md": "```cpp\nint x;\n```sh\nls\n```\n"}, {"docs/a.md": "```cpp\nint x;\n```\n```sh\nls\n```\n"}),
+    ],
     docs.paths: [
         (
             {"README.md": "see `include/mscclpp/none.hpp`\n"},

@@ -317,6 +317,9 @@ TEST_CASE("wrong calls are errors that say why") {
   };
   CHECK(sum(ncclFloat32, ncclSum, nullptr) == ncclInvalidArgument);
   CHECK(std::string(ncclGetLastError(nullptr)).find("ncclAllReduce: the communicator is null") != std::string::npos);
+  ncclComm_t none = nullptr;
+  CHECK(ncclCommInitRank(&none, 2, ncclUniqueId{}, 0) == ncclInvalidArgument);
+  CHECK(std::string(ncclGetLastError(nullptr)).find("commId is not what ncclGetUniqueId gives") != std::string::npos);
   CHECK(sum(static_cast<ncclDataType_t>(12), ncclSum, comm) == ncclInvalidArgument);
   CHECK(sum(static_cast<ncclDataType_t>(15), ncclSum, comm) == ncclInvalidArgument);
   CHECK(sum(ncclFloat32, static_cast<ncclRedOp_t>(5), comm) == ncclInvalidArgument);

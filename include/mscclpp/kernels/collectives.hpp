@@ -52,9 +52,6 @@ class Collectives {
   Collectives(const Collectives&) = delete;
   Collectives& operator=(const Collectives&) = delete;
 
-  /// As constructed with.
-  DeviceType deviceType() const noexcept;
-
   /// Registers memory for outputs, of the same size on every rank, which all ranks map. A collective whose output lies
   /// in it may have its data stored there directly, by algorithms that need registration: "direct" and "copy_engine"
   /// (all_reduce, all_gather, all_to_all, broadcast) and "bulk" (all_gather, all_to_all, broadcast). Called by all
@@ -165,8 +162,13 @@ class Collectives {
   /// chained. The same on all ranks, from the construction on. True on CPUs.
   bool isConcurrent() const;
 
-  /// The memory that this object has allocated on its device, on a CPU rank in host memory, in bytes; each allocation
-  /// may take more, by the granularity of the device.
+  /// The caller's rank, how many ranks there are, and where their data is.
+  int rank() const;
+  int ranks() const;
+  DeviceType deviceType() const noexcept;
+
+  /// The memory that this object has allocated so far on its device, on a CPU rank in host memory, in bytes: with the
+  /// scratch of allReduceRmsNorm() and allReduceFp8(). Each allocation may take more, by the granularity of the device.
   std::size_t memoryBytes() const;
 
   /// The names of the algorithms of a collective that were set up.

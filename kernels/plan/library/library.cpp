@@ -19,6 +19,9 @@ std::string impossible(const LibraryArguments& arguments) {
   const auto& [ranks, perNode, instances, protocol, inPlace] = arguments;
   if (ranks < 2) return textOf("a plan is for at least two ranks, not ", ranks);
   if (ranks > maxPlanRanks) return textOf("a plan is for at most ", maxPlanRanks, " ranks, not ", ranks);
+  if (instances < 1 || instances > maxInstances) {
+    return textOf("instances is ", instances, "; it is 1 to ", maxInstances);
+  }
   if (perNode < 0 || perNode > ranks) return textOf(perNode, " ranks per node: there are ", ranks, " in all");
   return {};
 }

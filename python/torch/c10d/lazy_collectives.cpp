@@ -52,7 +52,7 @@ void LazyCollectives::run(Operation& operation, CUstream_st* stream) {
   for (CollectiveCall& call : operation.calls) call.stream = stream;
   if (!operation.calls.empty()) collectives.run(operation.calls);
   if (!operation.sends.empty() || !operation.receives.empty()) {
-    kernels::exchange(collectives, rank(), size(), operation.sends, operation.receives, stream);
+    kernels::exchange(collectives, operation.sends, operation.receives, stream);
   }
 }
 

@@ -111,8 +111,10 @@ def main(program):
                 assert sum(e["name"] == "pipelined" for e in events) == 5, events
                 assert {e["pid"] for e in events} == {rank}, events
         environment["MSCCLPP_NPKIT_DUMP_DIR"] = "/no/such"
-        lost = run(program, "-n", "2", "--sizes", "4K", environment=environment)
-        assert lost.returncode == 0, lost.stderr
+        missing = run(program, "-n", "2", "--sizes", "4K", environment=environment)
+        assert missing.returncode != 0, missing.stdout
+        assert "MSCCLPP_NPKIT_DUMP_DIR is '/no/such', which is not a folder" in missing.stderr, missing.stderr
+        assert "all_reduce" not in missing.stdout, "measured before it checked the folder"
 
         unwritable = run(program, "-n", "2", "--sizes", "1K", "--trace", "/no/such/folder/trace.json")
         assert unwritable.returncode != 0, unwritable.stderr

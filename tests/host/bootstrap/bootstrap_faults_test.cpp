@@ -380,10 +380,32 @@ TEST_CASE("ranks that do not join are named on every rank") {
   const auto outcomes = onThreads(5, [&](int rank) {
     if (rank == 2 || rank == 4) return;
     TcpBootstrap bootstrap(rank, 5);
-    expectError(ErrorCode::Timeout, "missing 2, 4 of 5", [&] { bootstrap.initialize(id, 3); });
+    expectError(ErrorCode::Timeout, "ranks 2, 4 of 5 are missing", [&] { bootstrap.initialize(id, 3); });
     expectError(ErrorCode::InvalidUsage, "call initialize first", [&] { bootstrap.barrier(); });
   });
   CHECK(outcomes == test::Outcomes(5));
+}
+
+TEST_CASE("an interface that does not exist is an error of every rank, at once") {
+  const std::string address = "nosuchif:" + loopback();
+  const auto outcomes = onThreads(2, [&](int rank) {
+    TcpBootstrap bootstrap(rank, 2);
+    const auto start = std::chrono::steady_clock::now();
+    expectError(ErrorCode::InvalidUsage, "the name \"nosuchif\"", [&] { bootstrap.initialize(address, 30); });
+    CHECK(test::secondsSince(start) < 15);
+  });
+  CHECK(outcomes == test::Outcomes(2));
+}
+
+TEST_CASE("the timeout of initialize is by default that of the other calls") {
+  const UniqueId id = TcpBootstrap::createUniqueId();
+  TcpBootstrap bootstrap(0, 2);
+  bootstrap.setTimeout(1s);
+  const auto start = std::chrono::steady_clock::now();
+  expectError(ErrorCode::Timeout, "rank 1 of 2 is missing", [&] { bootstrap.initialize(id); });
+  CHECK(test::secondsSince(start) < 15);
+  TcpBootstrap other(1, 2);
+  expectError(ErrorCode::InvalidUsage, "1 second or more", [&] { other.initialize(id, 0); });
 }
 
 TEST_CASE("without rank 0 the other ranks time out") {

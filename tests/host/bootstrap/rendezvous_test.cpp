@@ -86,7 +86,7 @@ TEST_CASE("ranks that wait for another do not wake up until their time is over")
   awaitQuiet(3);
   CHECK_FALSE(rank0.hasEnded());
   pollCalls = 0;
-  CHECK(rank0.wait().find("missing 2 of 3") != std::string::npos);
+  CHECK(rank0.wait().find("rank 2 of 3 is missing") != std::string::npos);
   CHECK(rank1.wait().find("not all ranks arrived") != std::string::npos);
   CHECK(pollCalls < 40);
 }

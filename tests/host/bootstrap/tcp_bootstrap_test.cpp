@@ -329,7 +329,7 @@ TEST_CASE("the error names a port that another job uses") {
   requireSuccess(onThreads(2, [&](int thread) {
     TcpBootstrap bootstrap(0, 2);
     if (thread == 0) {
-      CHECK_THROWS_WITH_AS(bootstrap.initialize(address, 5), doctest::Contains("missing 1 of 2"), Error);
+      CHECK_THROWS_WITH_AS(bootstrap.initialize(address, 5), doctest::Contains("rank 1 of 2 is missing"), Error);
       done = true;
     } else {
       std::this_thread::sleep_for(1s);

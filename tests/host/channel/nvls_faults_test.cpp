@@ -90,7 +90,7 @@ TEST_CASE("one process joins alone" * doctest::skip()) {
   bootstrapOfProcess();
   NvlsConnection connection(4096, 2, DeviceType::CPU);
   const HostBuffer buffer(4096);
-  expectError(ErrorCode::Timeout, "missing 1 of 2", [&] { connection.bindMemory(buffer.data(), 4096); });
+  expectError(ErrorCode::Timeout, "rank 1 of 2 is missing", [&] { connection.bindMemory(buffer.data(), 4096); });
 }
 
 TEST_CASE("a rank that does not signal") {

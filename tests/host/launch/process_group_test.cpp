@@ -363,6 +363,7 @@ TEST_CASE("launchers are detected by their variables") {
 TEST_CASE("variables that contradict each other are rejected") {
   CHECK(describeGroup({{"RANK", "8"}, {"WORLD_SIZE", "8"}}).find("contradict each other") != std::string::npos);
   CHECK(describeGroup({{"RANK", "x"}, {"WORLD_SIZE", "8"}}).find("RANK=x is not a number") != std::string::npos);
+  CHECK(describeGroup({{"RANK", "0"}, {"WORLD_SIZE", "-1"}}).find("WORLD_SIZE=-1 is negative") != std::string::npos);
   CHECK(describeGroup({{"RANK", "1,2"}, {"WORLD_SIZE", "8"}}).find("RANK=1,2 is not a number") != std::string::npos);
   CHECK(describeGroup({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"LOCAL_RANK", "2"}, {"LOCAL_WORLD_SIZE", "2"}})
             .find("contradict each other") != std::string::npos);
@@ -493,7 +494,7 @@ TEST_CASE("one timeout covers all steps of connect") {
     }
   });
   CHECK(outcomes[0].find("not all ranks arrived within 4.") != std::string::npos);
-  CHECK(outcomes[0].find("missing 1 of 2") != std::string::npos);
+  CHECK(outcomes[0].find("rank 1 of 2 is missing") != std::string::npos);
   CHECK(outcomes[1].find("no network interface fits") != std::string::npos);
 }
 

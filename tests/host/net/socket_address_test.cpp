@@ -126,4 +126,23 @@ TEST_CASE("an interface is found, or the error lists the available ones") {
   CHECK(chooseLocalAddress("=lo", "AF_INET").toString() == "127.0.0.1:0");
   CHECK(chooseLocalAddress("", "").family != SocketAddress::Family::None);
   CHECK_THROWS_WITH_AS(chooseLocalAddress("=nosuchif", ""), doctest::Contains("this host has: "), Error);
+  const auto messageOf = [](const std::string& interfaces, const std::string& family) {
+    try {
+      chooseLocalAddress(interfaces, family);
+    } catch (const Error& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  // A name of an address, which has no "=", and what a variable has.
+  const std::string text = messageOf("=nosuchif", "");
+  CHECK(text.starts_with("no network interface fits the name \"nosuchif\", which MSCCLPP_SOCKET_IFNAME or the"));
+  CHECK(text.find("MSCCLPP_SOCKET_FAMILY") == std::string::npos);
+  CHECK(messageOf("nosuchif,other", "AF_INET6")
+            .starts_with("no network interface fits MSCCLPP_SOCKET_IFNAME, \"nosuchif,other\", and "
+                         "MSCCLPP_SOCKET_FAMILY, \"AF_INET6\"; this host has: "));
+  // An interface is listed once, however many addresses it has.
+  const std::string list = text.substr(text.find("has: ") + 5);
+  CHECK(list.find("lo") != std::string::npos);
+  CHECK(list.find("lo,") == list.rfind("lo,"));
 }

@@ -318,7 +318,7 @@ TEST_CASE("errors name the line of the program") {
     CHECK_MESSAGE((says(message, "ring.py:7: ") && says(message, why)), message);
   };
   fails([&] { Rank(program, 2, line); }, "rank 2 does not exist");
-  fails([&] { input.slice(1, 3, line); }, "chunks [1, 3) of a buffer of 2 chunks");
+  fails([&] { input.slice(1, 3, line); }, "of a buffer of 2 chunks: a slice has one or more of its chunks 0 to 1");
   fails([&] { Buffer(program, 0, 0, line); }, "a buffer of 0 chunks");
   fails([&] { rank.copy(input[0], other.getInputBuffer()[0], 0, line); }, "the chunk is rank 1's");
   fails([&] { rank.copy(input[0], input.slice(0, 2), 0, line); }, "chunks of sizes 2 and 1");
@@ -326,11 +326,12 @@ TEST_CASE("errors name the line of the program") {
   fails([&] { rank.copy(input[0], input[1], -1, line); }, "thread block -1");
   fails([&] { rank.copy(input[0], input[1], 1024, line); }, "thread block 1024: blocks are numbered from 0 to 1023");
   fails([&] { rank.reduce(input[0], {}, 0, {}, false, line); }, "no further chunks");
-  fails([&] { rank.barrier({1, 1}, line); }, "a thread block twice");
-  fails([&] { MemoryChannel(program, 0, 0, line); }, "a channel of rank 0 to itself");
+  fails([&] { rank.barrier({1, 1}, line); }, "a thread block is listed twice; list each once");
+  fails([&] { MemoryChannel(program, 0, 0, line); }, "a channel of rank 0 to itself: name two ranks");
   fails([&] { SwitchChannel(program, {0}, BufferType::Input, line); }, "at least two ranks");
   fails([&] { SwitchChannel(program, {0, 1}, BufferType::Input).atRank(2, line); }, "rank 2 is not among");
-  fails([&] { Semaphore(program, 0, -1, line); }, "initial value");
+  fails([&] { SwitchChannel(program, {0, 1, 0}, BufferType::Input, line); }, "lists a rank twice; list each once");
+  fails([&] { Semaphore(program, 0, -1, line); }, "initial value -1; pass 0 or more");
   fails(
       [&] {
         LoopIterationContext loop(program, 64, 1);

@@ -141,7 +141,7 @@ TEST_CASE("plans with numbers outside of their arrays are not written") {
 
 TEST_CASE("mistakes are answered with their line") {
   const struct {
-    const char *text, *message;
+    std::string text, message;
   } cases[] = {{"", "there is no line that starts with plan"},
                {"rank 0", "line 1: the first line starts with plan"},
                {"plan ring allreduce ranks 2", "line 1: expected a name in quotation marks"},
@@ -150,6 +150,10 @@ TEST_CASE("mistakes are answered with their line") {
                {"plan \"a\" allreduce", "the number of ranks is missing"},
                {"plan \"a\" allreduce ranks two", "expected a number up to 32767, found \"two\""},
                {"plan \"a\" allreduce ranks 2 colour", "unexpected \"colour\""},
+               {"plan \"a\" allreduce ranks 2 \u00e4", "unexpected \"\u00e4\""},
+               {"plan \"a\" allreduce ranks 2 \u20ac", "unexpected \"\u20ac\""},
+               {"plan \"a\" \"" + std::string(78, 'x') + "\u20ac\" ranks 2", std::string(78, 'x') + "...\""},
+               {"plan \"a\" \"" + std::string(77, 'x') + "\u00e4y\" ranks 2", std::string(77, 'x') + "\u00e4...\""},
                {"plan \"a\" allreduce ranks 2\n\nrank 2", "line 3: rank 2 does not exist"},
                {"plan \"a\" allreduce ranks 2\nblock 0", "line 2: a line that starts with rank is missing"},
                {"plan \"a\" allreduce ranks 2\nrank 0\nsync", "a line that starts with block is missing"},
@@ -176,7 +180,7 @@ TEST_CASE("mistakes are answered with their line") {
     } catch (const Error& error) {
       message = error.what();
     }
-    CHECK_MESSAGE(message.find(mistake.message) != std::string::npos, message, " / ", std::string(mistake.message));
+    CHECK_MESSAGE(message.find(mistake.message) != std::string::npos, message, " / ", mistake.message);
   }
 }
 

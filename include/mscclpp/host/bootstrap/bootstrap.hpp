@@ -110,15 +110,16 @@ class TcpBootstrap : public Bootstrap, public FailureDetector {
   /// The id that initialize was given; with "ip:port", one that represents that address and secret.
   UniqueId getUniqueId() const;
 
-  /// Called once by every rank; returns when all ranks are connected. `timeoutSec` bounds the wait for the others.
+  /// Called once by every rank; returns when all ranks are connected. `timeoutSec` bounds the wait for the others, in
+  /// seconds; negative: the timeout of other calls (setTimeout), by default MSCCLPP_BOOTSTRAP_TIMEOUT.
   /// Throws Error(Timeout), which names the missing ranks (rank 0) or the address (others), and Error(InvalidUsage) for
   /// bytes that are not a UniqueId, two processes with the same rank, or ranks that disagree on their number.
-  void initialize(UniqueId uniqueId, std::int64_t timeoutSec = 30);
+  void initialize(UniqueId uniqueId, std::int64_t timeoutSec = -1);
   /// The same with an address "ip:port", "[ip6]:port" or "ifname:ip:port" at which rank 0 listens; a host name in place
   /// of the ip is resolved. The secret is MSCCLPP_SECRET, the same text on every rank (at least 16 characters). Without
   /// it only loopback addresses are accepted, and both sides check that the other is a process of the same user
   /// (docs/environment.md describes the protection in each case).
-  void initialize(const std::string& address, std::int64_t timeoutSec = 30);
+  void initialize(const std::string& address, std::int64_t timeoutSec = -1);
   /// For the library: the same, before a deadline that bounds other calls too.
   void initializeUntil(const detail::Deadline& deadline, const UniqueId& uniqueId);
   void initializeUntil(const detail::Deadline& deadline, const std::string& address);

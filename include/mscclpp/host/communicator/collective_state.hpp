@@ -40,6 +40,8 @@ class CollectiveMemory {
                    std::shared_ptr<WaitMonitor> monitor);
 
   const SymmetricMemory& scratch() const noexcept { return *scratch_; }
+  /// The memory that was allocated on this rank.
+  std::size_t bytes() const noexcept;
   std::uint64_t* epochs() const noexcept { return static_cast<std::uint64_t*>(epochs_.get()); }
   WaitMonitor& monitor() const noexcept { return *monitor_; }
   /// With the timeout of the monitor.
@@ -118,6 +120,8 @@ class CollectiveState {
   WaitMonitor& monitor() const noexcept { return memory_.monitor(); }
   /// The layout of the scratch.
   const Scratch& scratch() const noexcept { return args_.scratch; }
+  /// The memory that it has allocated on this rank, in bytes.
+  std::size_t memoryBytes() const noexcept { return memory_.bytes(); }
   /// Elements, as constructed with.
   std::size_t maxCount() const noexcept { return maxCount_; }
 

@@ -16,11 +16,13 @@ class ConnectionBase;
 }
 
 /// Created by Context::connect. Cheap to copy: copies refer to the same connection. Operations are issued by the host,
-/// by one thread at a time, and take effect in order. `dst` is a peer's memory, `src` this rank's; both must have been
-/// registered for transport(). Offsets and sizes are in bytes. Every function throws Error(InvalidUsage) for a range
-/// that exceeds its memory, or memory that the transport cannot access. Only a connection to oneself takes this rank's
-/// memory as `dst`; on others it is not detected by transports that map memory (CudaIpc, SharedMemory), which write
-/// there, and ends a connection over a network with an error.
+/// by one thread at a time. Two writes may take effect in any order (over several queue pairs they do); updateAndSync
+/// takes effect after all earlier operations, and operations count as completed in the order in which they were issued.
+/// `dst` is a peer's memory, `src` this rank's; both must have been registered for transport(). Offsets and sizes are
+/// in bytes. Every function throws Error(InvalidUsage) for a range that exceeds its memory, or memory that the
+/// transport cannot access. Only a connection to oneself takes this rank's memory as `dst`; on others it is not
+/// detected by transports that map memory (CudaIpc, SharedMemory), which write there, and ends a connection over a
+/// network with an error.
 class Connection {
  public:
   /// Empty; using it throws Error(InvalidUsage).
@@ -51,9 +53,9 @@ class Connection {
   /// flush that a kernel can poll. Returns false and does nothing on transports other than CudaIpc.
   bool storeWhenComplete(std::uint64_t* word, std::uint64_t value);
 
-  /// Writes an 8-byte value, in order with the other operations. The destination must be aligned to 8 bytes. Throws
-  /// Error(InvalidUsage) unless supportsWriteValue(): true over TCP, and if each GPU or CPU rank maps the other's
-  /// memory.
+  /// Writes an 8-byte value, in order with the other operations, as the transports that support it perform them all.
+  /// The destination must be aligned to 8 bytes. Throws Error(InvalidUsage) unless supportsWriteValue(): true over TCP,
+  /// and if each GPU or CPU rank maps the other's memory.
   void writeValue(const RegisteredMemory& dst, std::uint64_t dstOffset, std::uint64_t value);
   bool supportsWriteValue() const;
 
