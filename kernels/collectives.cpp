@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <functional>
 #include <limits>
 #include <map>
 #include <optional>
@@ -186,6 +187,7 @@ class Collectives::State {
       sends[r] = {input, own, static_cast<int>(r)};
       receives[r] = {static_cast<std::byte*>(output) + offsets[r] * size, counts[r] * size, static_cast<int>(r)};
     }
+    requireSeparate("all_gather_v", {sends.data(), 1}, {receives.data(), counts.size()});
     exchange({sends.data(), counts.size()}, {receives.data(), counts.size()}, stream);
   }
 
@@ -201,6 +203,7 @@ class Collectives::State {
       sends[r] = {static_cast<const std::byte*>(input) + sendOffsets[r] * size, sendCounts[r] * size, peer};
       receives[r] = {static_cast<std::byte*>(output) + receiveOffsets[r] * size, receiveCounts[r] * size, peer};
     }
+    requireSeparate("all_to_all_v", {sends.data(), sendCounts.size()}, {receives.data(), receiveCounts.size()});
     exchange({sends.data(), sendCounts.size()}, {receives.data(), receiveCounts.size()}, stream);
   }
 
@@ -346,6 +349,29 @@ class Collectives::State {
     }
     if (array.data == nullptr && *std::max_element(counts.begin(), counts.end()) > 0) throwNullArray(name, array.name);
     return size;
+  }
+
+  /// Throws if data is received, one message from each rank, where other data is sent from. What this rank sends to
+  /// itself may stay in its place. The messages of an exchange are not checked so: programs for NCCL send and receive
+  /// data that they do not read at one place.
+  void requireSeparate(const char* name, std::span<const SentMessage> sends,
+                       std::span<const ReceivedMessage> receives) const {
+    const void* const own = sends[std::min(static_cast<std::size_t>(rank_), sends.size() - 1)].data;
+    for (const ReceivedMessage& received : receives) {
+      if (received.origin == rank_ && received.data == own) continue;
+      const auto* const to = static_cast<const std::byte*>(received.data);
+      for (const SentMessage& sent : sends) {
+        const auto* const from = static_cast<const std::byte*>(sent.data);
+        const std::less<const std::byte*> isBefore;
+        if (sent.bytes == 0 || received.bytes == 0) continue;
+        if (!isBefore(from, to + received.bytes) || !isBefore(to, from + sent.bytes)) continue;
+        throw Error(std::string(name) + ": input and output overlap: the part from rank " +
+                        std::to_string(received.origin) + " is written where data for rank " +
+                        std::to_string(sent.destination) +
+                        " is read; use other memory for the output (only this rank's own part may stay in its place)",
+                    ErrorCode::InvalidUsage);
+      }
+    }
   }
 
   /// Writes this rank's trace to the directory named by the environment, without overwriting existing files.

@@ -2,10 +2,8 @@
 #include "exchange_call.hpp"
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
 #include <string>
-#include <vector>
 
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
@@ -64,69 +62,22 @@ int putOwnMessages(std::span<const SentMessage> sends, std::span<const ReceivedM
   return count;
 }
 
-/// Where a message is written. `end`: of it and of those before it, of which `index` is the one that ends there.
-struct WrittenRange {
-  std::uintptr_t begin;
-  std::uintptr_t end;
-  std::size_t index;
-};
-
-void requireSeparate(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, int rank) {
-  std::array<WrittenRange, maxReceivedMessages> few;
-  std::vector<WrittenRange> many(receives.size() > few.size() ? receives.size() : 0);
-  WrittenRange* const ranges = many.empty() ? few.data() : many.data();
-  WrittenRange* rangesEnd = ranges;
-  auto own = sends.begin();
-  for (std::size_t i = 0; i < receives.size(); ++i) {
-    const ReceivedMessage& message = receives[i];
-    if (message.bytes == 0) continue;
-    if (message.origin == rank) {
-      own = std::find_if(own, sends.end(),
-                         [&](const SentMessage& each) { return each.destination == rank && each.bytes > 0; });
-      if (own != sends.end() && (own++)->data == message.data) continue;
-    }
-    const auto begin = reinterpret_cast<std::uintptr_t>(message.data);
-    *rangesEnd++ = {begin, begin + message.bytes, i};
-  }
-  std::sort(ranges, rangesEnd, [](const WrittenRange& a, const WrittenRange& b) { return a.begin < b.begin; });
-  for (WrittenRange* range = ranges + 1; range < rangesEnd; ++range) {
-    if (range[-1].end <= range->end) continue;
-    range->end = range[-1].end;
-    range->index = range[-1].index;
-  }
-  for (std::size_t i = 0; i < sends.size(); ++i) {
-    if (sends[i].bytes == 0) continue;
-    const auto begin = reinterpret_cast<std::uintptr_t>(sends[i].data);
-    const WrittenRange* const after =
-        std::lower_bound(ranges, rangesEnd, begin + sends[i].bytes,
-                         [](const WrittenRange& range, std::uintptr_t end) { return range.begin < end; });
-    if (after == ranges || after[-1].end <= begin) continue;
-    const std::size_t received = after[-1].index;
-    throwInvalid("input and output overlap: received message " + std::to_string(received) + ", from rank " +
-                 std::to_string(receives[received].origin) + ", is written where sent message " + std::to_string(i) +
-                 ", to rank " + std::to_string(sends[i].destination) +
-                 ", is read; receive into other memory (only what a rank sends to itself may stay in its place)");
-  }
-}
-
 }  // namespace
 
-void requireValidMessages(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, int rank,
-                          int ranks) {
+void requireValidMessages(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, int ranks) {
   for (std::size_t i = 0; i < sends.size(); ++i) {
     requireValid("sent", "to", i, sends[i].data, sends[i].bytes, sends[i].destination, ranks);
   }
   for (std::size_t i = 0; i < receives.size(); ++i) {
     requireValid("received", "from", i, receives[i].data, receives[i].bytes, receives[i].origin, ranks);
   }
-  requireSeparate(sends, receives, rank);
 }
 
 MessageList messageListOf(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, int rank,
                           int ranks) {
   requireFew("sent", sends.size(), maxSentMessages);
   requireFew("received", receives.size(), maxReceivedMessages);
-  requireValidMessages(sends, receives, rank, ranks);
+  requireValidMessages(sends, receives, ranks);
   std::array<int, maxTeamSize> sent{};
   std::array<int, maxTeamSize> received{};
   for (const SentMessage& message : sends) {

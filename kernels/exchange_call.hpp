@@ -31,10 +31,8 @@ struct MessageList {
   std::array<PairMessages, capacity> pairs;
 };
 
-/// Throws Error(InvalidUsage) with what is wrong with messages of rank `rank`: their ranks, sizes or addresses, or data
-/// that is received where other data is sent from. What a rank sends to itself may stay in its place.
-void requireValidMessages(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, int rank,
-                          int ranks);
+/// Throws Error(InvalidUsage) with what is wrong with messages: their ranks, sizes or addresses.
+void requireValidMessages(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives, int ranks);
 
 /// The list of a call of rank `rank`. The pairs with near ranks come first, in both directions, so that ranks which
 /// send to each other list those pairs at about the same place. Throws Error(InvalidUsage) with what is wrong with the

@@ -47,7 +47,7 @@ void exchange(Collectives& collectives, std::span<const SentMessage> sends, std:
   }
   const int rank = collectives.rank();
   const int ranks = collectives.ranks();
-  requireValidMessages(sends, receives, rank, ranks);
+  requireValidMessages(sends, receives, ranks);
   std::map<Place, Messages> ordered;
   std::vector<int> numbersTo(static_cast<std::size_t>(ranks)), numbersFrom(static_cast<std::size_t>(ranks));
   for (const SentMessage& message : sends) {

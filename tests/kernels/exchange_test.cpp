@@ -132,7 +132,7 @@ TEST_CASE("invalid messages, after which the object is usable") {
     expect("received message 0 has no data", sent, {nullptr, 4, 1 - rank});
     expect("was its size a negative number?", {memory.data(), static_cast<std::size_t>(-4), 1 - rank}, received);
     expect("messages to oneself", {memory.data(), 4, rank}, received);
-    expect("messages to oneself", sent, {memory.data() + 4, 4, rank});
+    expect("messages to oneself", sent, {memory.data(), 4, rank});
     expect("messages to oneself", {memory.data(), 3, rank}, {memory.data(), 4, rank});
     collectives.check();
     checkPlan(MessagePlan(2, 100), collectives, rank);
@@ -275,7 +275,7 @@ TEST_CASE("data that is received where other data is sent from is refused") {
     const auto self = static_cast<std::size_t>(rank);
     std::array<float, 8> values{};
     const std::vector<std::size_t> two{2, 2}, places{0, 2}, apart{0, 4};
-    const std::string part = "exchange: input and output overlap: received message";
+    const std::string gathered = "all_gather_v: input and output overlap";
     const auto type = DataType::FLOAT32;
     const auto allToAll = [&](float* output, const std::vector<std::size_t>& offsets) {
       collectives.allToAllV(values.data(), two, offsets, output, two, offsets, type);
@@ -284,24 +284,11 @@ TEST_CASE("data that is received where other data is sent from is refused") {
       collectives.allGatherV(input, values.data(), two, offsets, type);
     };
     for (const std::size_t distance : {0, 1, 3}) {
-      expectInvalidUsage(part, [&] { allToAll(values.data() + distance, places); });
+      expectInvalidUsage("all_to_all_v: input and output overlap: the part from rank",
+                         [&] { allToAll(values.data() + distance, places); });
     }
-    expectInvalidUsage(part, [&] { allGather(values.data() + places[1 - self], places); });
-    expectInvalidUsage(part, [&] { allGather(values.data() + places[self] + 1, places); });
-    const SentMessage sent{values.data(), 8, 1 - rank};
-    expectInvalidUsage(
-        "received message 1, from rank " + std::to_string(1 - rank) + ", is written where sent message 0", [&] {
-          const std::array received{ReceivedMessage{values.data() + 4, 8, 1 - rank},
-                                    ReceivedMessage{&values[1], 4, 1 - rank}};
-          collectives.exchange({&sent, 1}, received);
-        });
-    // Also if a longer message begins before the one that is next to the sent data.
-    expectInvalidUsage("received message 1", [&] {
-      const SentMessage last{&values[6], 4, 1 - rank};
-      const std::array received{ReceivedMessage{&values[1], 4, 1 - rank},
-                                ReceivedMessage{values.data(), sizeof(values), 1 - rank}};
-      collectives.exchange({&last, 1}, received);
-    });
+    expectInvalidUsage(gathered, [&] { allGather(values.data() + places[1 - self], places); });
+    expectInvalidUsage(gathered, [&] { allGather(values.data() + places[self] + 1, places); });
     // Parts between those of the other array, and those of the rank itself in place.
     values = {1, 1, 0, 0, 2, 2, 0, 0};
     allToAll(values.data() + 2, apart);
