@@ -61,7 +61,12 @@ std::size_t AlgorithmChoice::findNamed(const CollectiveCall& call, std::size_t b
   if (index == algorithmTable.size() || !isSetUp(index)) {
     std::string known;
     for (const std::string& each : namesOf(call.collective)) known += (known.empty() ? "" : ", ") + each;
-    throwInvalidCall(call, "unknown algorithm \"" + call.algorithm + "\"; available: " + known);
+    throwInvalidCall(call,
+                     index == algorithmTable.size()
+                         ? "unknown algorithm \"" + call.algorithm + "\"; available: " + known
+                         : "algorithm \"" + call.algorithm + "\" is not set up; available: " + known +
+                               "; construct Collectives with Algorithms::All, on all ranks, for all that the GPUs "
+                               "can run, or select it by MSCCLPP_ALGO or a tuning file");
   }
   const Algorithm& algorithm = algorithmTable[index];
   if (isTooLong(index, bytes)) {

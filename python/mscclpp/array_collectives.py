@@ -28,9 +28,8 @@ class ArrayCollectives:
     Every rank calls them, in the same order, with arrays of the same type; a send and its recv are called by the two
     ranks concerned. Arrays are contiguous: torch tensors, numpy arrays on CPU ranks, or anything with `__dlpack__` or
     `__cuda_array_interface__`. A result goes to `out`, which is returned; without `out` it is a new array, and with
-    `out` the same as the input, the collective works in place (all_to_all and all_to_all_v
-    do not). Where ranks contribute parts,
-    these follow one another along the first dimension, in rank order.
+    `out` the same as the input, the collective works in place (all_to_all and all_to_all_v do not). Where ranks
+    contribute parts, these follow one another along the first dimension, in rank order.
 
     op: "sum", "prod", "max", "min" or "avg", a ReduceOp, or pre_mul_sum(factor). On GPUs a call is enqueued on
     `stream`: by default the current one of torch or cupy, else the default stream. On CPU ranks it returns when it is

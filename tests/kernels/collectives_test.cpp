@@ -364,6 +364,27 @@ TEST_CASE("a call that only some ranks take part in") {
   });
 }
 
+TEST_CASE("an algorithm that is not set up") {
+  onRanks(
+      2,
+      [](const Rank& rank) {
+        float values[8] = {};
+        const auto run = [&](const char* algorithm) {
+          rank.collectives.run({.collective = CollectiveType::AllReduce,
+                                .input = values,
+                                .output = values,
+                                .count = 8,
+                                .algorithm = algorithm});
+        };
+        expectInvalidUsage(
+            "all_reduce: algorithm \"one_shot_ll16\" is not set up; available: copy_engine, pipelined; construct "
+            "Collectives with Algorithms::All",
+            [&] { run("one_shot_ll16"); });
+        run("pipelined");
+      },
+      Collectives::Algorithms::Selected);
+}
+
 TEST_CASE("invalid calls of each collective") {
   onRanks(2, [](const Rank& rank) {
     Collectives& collectives = rank.collectives;
