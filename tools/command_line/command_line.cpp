@@ -7,6 +7,7 @@ namespace mscclpp::cli {
 namespace {
 
 constexpr char listSeparator = ',';
+constexpr char listSeparatorText[] = ", ";  // in messages
 
 template <class T>
 CLI::Option* addVariable(CLI::App& app, const std::string& names, T& variable, const std::string& description) {
@@ -17,6 +18,28 @@ template <class T>
 CLI::Option* addVariable(CLI::App& app, const std::string& names, std::vector<T>& variable,
                          const std::string& description) {
   return app.add_option(names, variable, description)->delimiter(listSeparator);
+}
+
+std::string listOf(const NameMap<std::int64_t>& values) {
+  std::string list;
+  for (const auto& [name, number] : values) list += (list.empty() ? "" : listSeparatorText) + name;
+  return list;
+}
+
+/// Replaces a name by its number. CLI11's own transformer shows the numbers, in --help and in errors.
+CLI::Validator numberOf(const NameMap<std::int64_t>& values) {
+  return {[values](std::string& text) -> std::string {
+            const auto named = values.find(text);
+            if (named != values.end()) {
+              text = std::to_string(named->second);
+              return {};
+            }
+            for (const auto& [name, number] : values) {
+              if (text == std::to_string(number)) return {};
+            }
+            return "\"" + text + "\" is none of " + listOf(values);
+          },
+          std::string()};
 }
 
 }  // namespace
@@ -57,7 +80,9 @@ template Option Command::add(const std::string&, std::vector<std::string>&, cons
 template <class Bytes>
 Option Command::addBytes(const std::string& names, Bytes& variable, const std::string& description) {
   constexpr bool kiloIs1000 = false;
-  return Option(addVariable(*app_, names, variable, description)->transform(CLI::AsSizeValue(kiloIs1000)));
+  return Option(addVariable(*app_, names, variable, description)
+                    ->type_name("BYTES")
+                    ->transform(CLI::AsSizeValue(kiloIs1000).description("")));
 }
 
 template Option Command::addBytes(const std::string&, std::uint64_t&, const std::string&);
@@ -76,22 +101,22 @@ void Command::addFlag(const std::string& name, bool& variable, const std::string
   app_->add_flag(name, variable, description);
 }
 
-void Command::addNumber(const std::string& names, const NameMap<std::int64_t>& values, const char* type,
+void Command::addNumber(const std::string& names, const NameMap<std::int64_t>& values,
                         const std::function<void(std::int64_t)>& store, const std::string& description) {
   // CLI11 passes numbers by reference.
   app_->add_option_function<std::int64_t>(
           names, [store](const std::int64_t& number) { store(number); }, description)
-      ->type_name(type)
-      ->transform(CLI::CheckedTransformer(values));
+      ->type_name("{" + listOf(values) + "}")
+      ->transform(numberOf(values));
 }
 
-void Command::addNumbers(const std::string& names, const NameMap<std::int64_t>& values, const char* type,
+void Command::addNumbers(const std::string& names, const NameMap<std::int64_t>& values,
                          const std::function<void(const std::vector<std::int64_t>&)>& store,
                          const std::string& description) {
   app_->add_option_function<std::vector<std::int64_t>>(names, store, description)
-      ->type_name(type)
+      ->type_name("{" + listOf(values) + "}")
       ->delimiter(listSeparator)
-      ->transform(CLI::CheckedTransformer(values));
+      ->transform(numberOf(values));
 }
 
 CommandLine::CommandLine(const std::string& description) : Command(nullptr), root_(new CLI::App(description)) {

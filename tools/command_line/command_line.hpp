@@ -8,7 +8,6 @@
 #include <memory>
 #include <optional>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 namespace CLI {
@@ -66,8 +65,8 @@ class Command {
   void addNamed(const std::string& names, Value& variable, const NameMap<Value>& values,
                 const std::string& description) {
     addNumber(
-        names, numbersOf(values), typeName<Value>,
-        [&variable](std::int64_t number) { variable = static_cast<Value>(number); }, description);
+        names, numbersOf(values), [&variable](std::int64_t number) { variable = static_cast<Value>(number); },
+        description);
   }
   /// A list of them.
   template <class Value>
@@ -77,7 +76,7 @@ class Command {
       variable.clear();
       for (const std::int64_t number : numbers) variable.push_back(static_cast<Value>(number));
     };
-    addNumbers(names, numbersOf(values), typeName<Value>, store, description);
+    addNumbers(names, numbersOf(values), store, description);
   }
 
  protected:
@@ -85,17 +84,14 @@ class Command {
 
  private:
   template <class Value>
-  static constexpr const char* typeName = std::is_enum_v<Value> ? "ENUM" : "INT";
-
-  template <class Value>
   static NameMap<std::int64_t> numbersOf(const NameMap<Value>& values) {
     NameMap<std::int64_t> numbers;
     for (const auto& [name, value] : values) numbers.emplace(name, static_cast<std::int64_t>(value));
     return numbers;
   }
-  void addNumber(const std::string& names, const NameMap<std::int64_t>& values, const char* type,
+  void addNumber(const std::string& names, const NameMap<std::int64_t>& values,
                  const std::function<void(std::int64_t)>& store, const std::string& description);
-  void addNumbers(const std::string& names, const NameMap<std::int64_t>& values, const char* type,
+  void addNumbers(const std::string& names, const NameMap<std::int64_t>& values,
                   const std::function<void(const std::vector<std::int64_t>&)>& store, const std::string& description);
 };
 
