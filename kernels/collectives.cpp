@@ -185,7 +185,7 @@ class Collectives::State {
     MessageArray<ReceivedMessage> receives;
     for (std::size_t r = 0; r < counts.size(); ++r) {
       sends[r] = {input, own, static_cast<int>(r)};
-      receives[r] = {static_cast<std::byte*>(output) + offsets[r] * size, counts[r] * size, static_cast<int>(r)};
+      receives[r] = {partOf(output, offsets[r] * size), counts[r] * size, static_cast<int>(r)};
     }
     requireSeparate("all_gather_v", {sends.data(), 1}, {receives.data(), counts.size()});
     exchange({sends.data(), counts.size()}, {receives.data(), counts.size()}, stream);
@@ -200,8 +200,8 @@ class Collectives::State {
     MessageArray<ReceivedMessage> receives;
     for (std::size_t r = 0; r < sendCounts.size(); ++r) {
       const int peer = static_cast<int>(r);
-      sends[r] = {static_cast<const std::byte*>(input) + sendOffsets[r] * size, sendCounts[r] * size, peer};
-      receives[r] = {static_cast<std::byte*>(output) + receiveOffsets[r] * size, receiveCounts[r] * size, peer};
+      sends[r] = {partOf(input, sendOffsets[r] * size), sendCounts[r] * size, peer};
+      receives[r] = {partOf(output, receiveOffsets[r] * size), receiveCounts[r] * size, peer};
     }
     requireSeparate("all_to_all_v", {sends.data(), sendCounts.size()}, {receives.data(), receiveCounts.size()});
     exchange({sends.data(), sendCounts.size()}, {receives.data(), receiveCounts.size()}, stream);
@@ -323,6 +323,13 @@ class Collectives::State {
     const char* name;
     const void* data;
   };
+  /// Null of an array that is null, which has no parts: nothing may be added to that.
+  static const std::byte* partOf(const void* array, std::size_t offset) {
+    return array == nullptr ? nullptr : static_cast<const std::byte*>(array) + offset;
+  }
+  static std::byte* partOf(void* array, std::size_t offset) {
+    return array == nullptr ? nullptr : static_cast<std::byte*>(array) + offset;
+  }
   [[noreturn]] static void throwNullArray(const char* call, const char* array) {
     throw Error(std::string(call) + ": " + array + " is null and counts are not 0: pass memory for them",
                 ErrorCode::InvalidUsage);
