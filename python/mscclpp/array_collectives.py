@@ -120,7 +120,7 @@ class ArrayCollectives:
         self._require_counts(source, [self._counts(counts)[self.my_rank]], "counts[rank] is")
         target = self._target(out, source, (sum(counts), *source.shape[1:]))
         sends = [(source.address, source.nbytes, rank) for rank in range(self.nranks)]
-        return self._exchange(source, sends, target, parts_of(target, counts), stream)
+        return self._exchange_parts(source, sends, target, parts_of(target, counts), stream)
 
     def reduce_scatter_v(self, tensor: Any, counts: Sequence[int], op: Operator = "sum", out: Any = None,
                          stream: Any = None, algorithm: str | None = None) -> Any:  # fmt: skip
@@ -147,7 +147,8 @@ class ArrayCollectives:
         source = view(tensor)
         self._require_counts(source, self._counts(send_counts), "send_counts are")
         target = self._target(out, source, (sum(self._counts(receive_counts)), *source.shape[1:]))
-        return self._exchange(source, parts_of(source, send_counts), target, parts_of(target, receive_counts), stream)
+        sends, receives = parts_of(source, send_counts), parts_of(target, receive_counts)
+        return self._exchange_parts(source, sends, target, receives, stream)
 
     def send(self, tensor: Any, peer: int, tag: int | None = None, stream: Any = None) -> None:
         """Sends a tensor to rank `peer`, which calls recv. Two ranks that send to each other use send_recv or group.
@@ -227,6 +228,24 @@ class ArrayCollectives:
         else:
             self._pending(array).add(call, source, target, factor)
         return result
+
+    def _exchange_parts(self, source: Array, sends: list[Message], target: Array, receives: list[Message],
+                        stream: Any) -> Any:  # fmt: skip
+        """_exchange() of a part for each rank. Raises InvalidUsage if one is received where another is sent from; this
+        rank's own part may stay in its place."""
+        if source.address < target.address + target.nbytes and target.address < source.address + source.nbytes:
+            own = sends[self.my_rank][0]
+            for to, to_bytes, origin in receives:
+                if origin == self.my_rank and to == own:
+                    continue
+                for at, at_bytes, destination in sends:
+                    if to_bytes and at_bytes and at < to + to_bytes and to < at + at_bytes:
+                        raise InvalidUsage(
+                            f"input and output overlap: the part from rank {origin} is received where data for rank "
+                            f"{destination} is sent from; pass another array as out (only this rank's own part may "
+                            "stay in its place)"
+                        )
+        return self._exchange(source, sends, target, receives, stream)
 
     def _exchange(self, source: Array | None, sends: list[Message], target: Array | None, receives: list[Message],
                   stream: Any) -> Any:  # fmt: skip

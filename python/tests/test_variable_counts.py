@@ -119,7 +119,7 @@ def check_groups(comm):
 
     # A part is not received where another one is sent from.
     parts = np.ones(2 * n)
-    with pytest.raises(mscclpp.InvalidUsage, match="input and output overlap: received message .*, from rank"):
+    with pytest.raises(mscclpp.InvalidUsage, match="input and output overlap: the part from rank"):
         comm.all_to_all_v(parts, [2] * n, [2] * n, out=parts)
     with pytest.raises(mscclpp.InvalidUsage, match="input and output overlap"):
         comm.all_gather_v(parts[1:3], [2] * n, out=parts)
