@@ -133,7 +133,6 @@ class UniqueIdServer {
     return false;
   }
 
-  // As text; empty if there are none.
   std::vector<int> missingRanks() const {
     std::vector<int> ranks;
     for (std::size_t rank = 1; rank < served_.size(); ++rank) {

@@ -39,8 +39,8 @@ void detail::requireValid(const BufferConfig& config, int ranks) {
 }
 
 std::size_t rowBytes(const BufferConfig& config) {
-  return config.hidden * (isQuantised(config) ? 1u : 2u) +
-         (isQuantised(config) ? (config.hidden + quantisationGroup - 1) / quantisationGroup * sizeof(float) : 0u);
+  if (!isQuantised(config)) return config.hidden * std::size_t{2};
+  return config.hidden + scalesOfRow(config.hidden, Quantisation::Fp8PerGroup) * sizeof(float);
 }
 std::uint32_t defaultCapacity(const BufferConfig& config, int ranks) {
   constexpr std::uint64_t bytes = std::uint64_t{256} << 20;

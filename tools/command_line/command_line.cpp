@@ -7,7 +7,6 @@ namespace mscclpp::cli {
 namespace {
 
 constexpr char listSeparator = ',';
-constexpr char listSeparatorText[] = ", ";  // in messages
 
 template <class T>
 CLI::Option* addVariable(CLI::App& app, const std::string& names, T& variable, const std::string& description) {
@@ -22,7 +21,7 @@ CLI::Option* addVariable(CLI::App& app, const std::string& names, std::vector<T>
 
 std::string listOf(const NameMap<std::int64_t>& values) {
   std::string list;
-  for (const auto& [name, number] : values) list += (list.empty() ? "" : listSeparatorText) + name;
+  for (const auto& [name, number] : values) list += (list.empty() ? "" : ", ") + name;
   return list;
 }
 
