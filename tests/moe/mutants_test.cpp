@@ -8,6 +8,13 @@ namespace mscclpp::test {
 
 using SentinelPackets = moe::PacketTransport<Sentinel>;
 
+/// How often delays and timeouts have been doubled. What makes a mutant wrong is a rank or thread that is late, and on
+/// a busy machine the others may not get their turn before it goes on.
+inline unsigned doublings = 0;
+inline std::uint64_t scaled(std::uint64_t nanoseconds) {
+  return nanoseconds << doublings;
+}
+
 /// Packets in one set of slots: they are written again before they have been read.
 struct OneSetPackets : SentinelPackets {
   static constexpr std::uint64_t sets = 1;
@@ -36,7 +43,7 @@ struct RelaxedStores : moe::StoreTransport {
 struct LatePieces : moe::StoreTransport {
   static constexpr std::uint32_t rowSlots = 2 * moe::stepPacks;  // of a combine in piecesAreMixed()
   static MSCCLPP_INLINE void write(std::byte* slots, std::uint32_t slot, const Word128& word, std::uint64_t epoch) {
-    if (slot % rowSlots == moe::stepPacks) moeDelay(25'000'000);
+    if (slot % rowSlots == moe::stepPacks) moeDelay(scaled(25'000'000));
     StoreTransport::write(slots, slot, word, epoch);
   }
 };
@@ -58,7 +65,7 @@ struct HastyCopies : moe::BulkTransport {
     using Base::Base;
     template <class Warp, class Wait>
     void finish(const Warp& warp, Wait& wait) {
-      moeDelay(5'000'000);
+      moeDelay(scaled(5'000'000));
       Base::finish(warp, wait);
     }
   };
@@ -72,7 +79,7 @@ struct CountedPackets : SentinelPackets {
   static constexpr std::uint32_t rowSlots = 8, rowPacks = 3;  // of isDetected()
   static MSCCLPP_INLINE bool isData(std::uint32_t slot) { return slot % rowSlots < rowPacks; }
   static MSCCLPP_INLINE void write(std::byte* slots, std::uint32_t slot, const Word128& word, std::uint64_t epoch) {
-    if (slot % rowSlots == 0) moeDelay(5'000'000);
+    if (slot % rowSlots == 0) moeDelay(scaled(5'000'000));
     SentinelPackets::write(slots, slot, word, epoch);
   }
   template <int N, class Wait>
@@ -108,7 +115,7 @@ struct UnsyncedGrid : Base {
     int rank() const { return all.rank(); }
     int size() const { return all.size(); }
     void sync() const {
-      if (rank() == 0) moeDelay(5'000'000);
+      if (rank() == 0) moeDelay(scaled(5'000'000));
     }
   };
   Block block() const { return {Base::block()}; }
@@ -161,18 +168,18 @@ bool isDetected(WrongCounts wrongCounts = WrongCounts::None) {
   p.wrongCounts = wrongCounts;
   p.dispatchOnly = true;  // otherwise a combine, which every rank takes part in, keeps the dispatches apart
   p.slowRank = 1;
-  p.slowness = 25'000'000;  // long enough for the other rank to get a turn on a busy machine
-  const auto outcome = MoeTester<Transport, RowKind::Plain, Body>(p, 2).run(1, 2, 1'000'000'000);
+  p.slowness = scaled(25'000'000);
+  const auto outcome = MoeTester<Transport, RowKind::Plain, Body>(p, 2).run(1, 2, scaled(1'000'000'000));
   return outcome.record || !outcome.error.empty();
 }
 
-/// Whether a mutant is detected in one of several attempts: on a busy machine a thread may miss its turn.
+/// Whether a mutant is detected in one of several attempts, each with longer delays.
 template <class IsDetected>
 bool isFoundAtLast(const IsDetected& isDetected) {
-  for (int attempt = 0; attempt < 5; ++attempt) {
-    if (isDetected()) return true;
-  }
-  return false;
+  bool isFound = false;
+  for (doublings = 0; doublings < 6 && !isFound; ++doublings) isFound = isDetected();
+  doublings = 0;
+  return isFound;
 }
 
 /// One call, whose combine returns rows of two steps.
@@ -181,7 +188,7 @@ bool piecesAreMixed() {
   MoeParameters p = moeParameters(2, 2, 2, 4, 1, 4);
   p.tokens[0][0] = p.tokens[0][1] = 4;
   p.resultPacks = Transport::rowSlots;
-  const auto outcome = MoeTester<Transport, RowKind::Plain>(p, 2).run(1, 2, 1'000'000'000);
+  const auto outcome = MoeTester<Transport, RowKind::Plain>(p, 2).run(1, 2, scaled(1'000'000'000));
   return outcome.record || !outcome.error.empty();
 }
 
