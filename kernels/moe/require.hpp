@@ -7,9 +7,11 @@
 
 namespace mscclpp::moe::detail {
 
+inline constexpr const char* errorPrefix = "moe::Buffer";
+
 /// Throws Error(InvalidUsage) that says `otherwise` unless the condition holds.
 inline void require(bool condition, const std::string& otherwise) {
-  if (!condition) throw Error("moe::Buffer: " + otherwise, ErrorCode::InvalidUsage);
+  if (!condition) throw Error(std::string(errorPrefix) + ": " + otherwise, ErrorCode::InvalidUsage);
 }
 
 }  // namespace mscclpp::moe::detail

@@ -10,6 +10,8 @@
 #include <utility>
 #include <vector>
 
+#include "call_agreement.hpp"
+#include "compiled_plans.hpp"
 #include "host/bootstrap/group_agreement.hpp"
 #include "host/communicator/group_setup.hpp"
 #include "interpreters.hpp"
@@ -22,10 +24,10 @@
 #include "mscclpp/jit/program.hpp"
 #include "plan_call.hpp"
 #include "plan_context.hpp"
+#include "plan_ports.hpp"
 #include "plan_source.hpp"
 #include "proofs.hpp"
 #include "recently_used.hpp"
-#include "setup_request.hpp"
 #include "user_buffers.hpp"
 
 namespace mscclpp {
@@ -43,16 +45,6 @@ constexpr std::size_t mostIterationNumbers = 8;
 /// Of Staging: a larger one serves smaller messages too.
 constexpr std::size_t mostStagings = 1;
 constexpr std::size_t mostPortTables = 1024;
-
-[[noreturn]] void throwInvalid(const ExecutionPlan& plan, const std::string& why) {
-  throw Error("plan \"" + plan.name() + "\": " + why, ErrorCode::InvalidUsage);
-}
-
-bool overlap(const void* a, std::size_t aBytes, const void* b, std::size_t bBytes) {
-  const auto* first = static_cast<const std::byte*>(a);
-  const auto* second = static_cast<const std::byte*>(b);
-  return aBytes != 0 && bBytes != 0 && first < second + bBytes && second < first + aBytes;
-}
 
 using Launch = std::function<void(const PlanKernel&)>;
 
@@ -95,26 +87,20 @@ class Executor::State {
 
   void check() const {
     if (monitor_->failed()) monitor_->check();
-    if (service_ != nullptr) {
-      service_->check();
-      const auto ports = communicator_->monitor(where_);
-      if (ports->failed()) ports->check();
+    if (ports_.service() != nullptr) {
+      ports_.service()->check();
+      const auto monitor = communicator_->monitor(where_);
+      if (monitor->failed()) monitor->check();
     }
   }
 
-  bool isSpecialised(const ExecutionPlan& plan) const {
-    return std::any_of(kernels_.begin(), kernels_.end(), [&](const auto& code) {
-      return std::get<0>(code.first) == plan.contentHash() && code.second.has_value();
-    });
-  }
+  bool isSpecialised(const ExecutionPlan& plan) const { return kernels_.hasKernelOf(plan.contentHash()); }
 
   void reset() {
     contexts_.clear();
     buffers_.clear();
     programs_.clear();
-    memoryIds_.clear();
-    if (service_ != nullptr) service_->stopProxy();
-    service_.reset();
+    ports_.reset();
   }
 
   ExecutorMemory memory() const {
@@ -162,8 +148,6 @@ class Executor::State {
   };
   /// Plan, packet format, stream, room of the scratch's chunks.
   using ContextKey = std::tuple<std::uint64_t, int, CUstream_st*, std::size_t>;
-  /// Plan, packet format, type of elements, operator.
-  using CodeKey = std::tuple<std::uint64_t, int, DataType, ReduceOp>;
   /// Plan, stream, input, output, bytes of a part. The size, since a rank's address may depend on it: such as
   /// `base + rank * bytes`, which is new on all ranks but the first.
   using BufferKey = std::tuple<std::uint64_t, CUstream_st*, std::uint64_t, std::uint64_t, std::uint64_t>;
@@ -198,7 +182,7 @@ class Executor::State {
     plan::Message message;
     BufferRequest request;
     BufferKey bufferKey;
-    CodeKey codeKey;
+    CompiledPlans::Key codeKey;
     Contexts& contexts;        ///< of its plan, format, stream and size
     std::uint64_t iterations;  ///< iterationsThatMix()
     std::size_t slotBytes;
@@ -219,17 +203,19 @@ class Executor::State {
     }
   };
 
+  Bootstrap& bootstrap() const { return *communicator_->bootstrap(); }
+
   /// Validates a call. Nothing: it is of no bytes. Other ranks that are about to set the plan up learn of an error.
   std::optional<Job> begin(int rank, PlanCall call, const ExecutionPlan& plan, CUstream_st* stream,
                            plan::PacketFormat format, const Launch& launch) {
     const bool isAnnounced = !allRanksHaveData(plan.plan());
     if (isEmpty(call) && !isAnnounced) {
-      validate(rank, call, plan);
+      requireValid(plan, call, rank, bootstrap());
       return std::nullopt;
     }
     CallIdentity identity{};
     if (isAnnounced) {
-      identity = announce(rank, call, plan);
+      identity = announceCall(bootstrap(), plan, call, rank);
       if (identity.partBytes == 0) return std::nullopt;
     }
     const auto known = programs_.find(plan.contentHash());
@@ -238,7 +224,7 @@ class Executor::State {
     std::size_t slotBytes = 0;
     Program* program = nullptr;
     try {
-      message = validate(rank, call, plan);
+      message = requireValid(plan, call, rank, bootstrap());
       if (isAnnounced) message = kernels::messageOf(plan.plan(), call.type, identity.partBytes);
       program = known != programs_.end() ? &known->second : &addProgram(plan);
       slotBytes = slotBytesFor(plan, program->rank, message, format);
@@ -254,9 +240,9 @@ class Executor::State {
                *program,
                call,
                message,
-               bufferRequest(plan, message, call),
+               bufferRequestOf(plan, message, call, ranks_),
                {hash, stream, identity.input, identity.output, identity.partBytes},
-               {hash, static_cast<int>(format), call.type, program->reduces ? call.op : ReduceOp::SUM},
+               {hash, format, call.type, program->reduces ? call.op : ReduceOp::SUM},
                contexts_.try_emplace(contextKey, mostIterationNumbers).first->second,
                iterationsThatMix(plan, *program, message),
                slotBytes,
@@ -285,21 +271,20 @@ class Executor::State {
     const mscclpp::detail::GroupSetup setup(*communicator_);
     const bool needsContext = use.context == nullptr;
     const bool needsBuffers = job.registersBuffers() && use.buffers == nullptr;
-    agreeOnSetup(
-        job.plan,
-        {job.plan.contentHash(), job.message.partBytes, job.slotBytes, static_cast<std::uint32_t>(job.format),
-         (needsContext ? 1u : 0u) + (needsBuffers ? 2u : 0u) + (needsCode ? 4u : 0u), job.request.inPlace,
-         static_cast<std::uint32_t>(job.call.type) << 8 | static_cast<std::uint32_t>(std::get<3>(job.codeKey))},
-        job.stream);
-    if (needsCode) kernels_.emplace(job.codeKey, compile(job.plan, job.program.rank, job.codeKey));
+    agreeOnSetup(bootstrap(), job.plan,
+                 {job.plan.contentHash(), job.message.partBytes, job.slotBytes, static_cast<std::uint32_t>(job.format),
+                  (needsContext ? 1u : 0u) + (needsBuffers ? 2u : 0u) + (needsCode ? 4u : 0u), job.request.inPlace,
+                  static_cast<std::uint32_t>(job.call.type) << 8 | static_cast<std::uint32_t>(job.codeKey.op)},
+                 backend_, job.stream);
+    if (needsCode) kernels_.compile(bootstrap(), job.plan, job.program.rank, job.codeKey);
     if (needsContext) reserveBlocks(job.plan);
-    if (job.usesPorts()) startProxy();
+    if (job.usesPorts()) ports_.start(where_);
     if (needsContext) {
       makeRoom(job.contexts);
       use.context = &job.contexts.add(
-          job.iterations,
-          Context(std::make_unique<PlanMemory>(*communicator_, where_, backend_, job.program.rank,
-                                               job.plan.plan().doubleScratch, job.slotBytes, job.format, service_)));
+          job.iterations, Context(std::make_unique<PlanMemory>(*communicator_, where_, backend_, job.program.rank,
+                                                               job.plan.plan().doubleScratch, job.slotBytes, job.format,
+                                                               ports_.service())));
     }
     if (needsBuffers) {
       makeRoom(buffers_);
@@ -322,7 +307,7 @@ class Executor::State {
   template <class Table>
   void makeRoom(Table& table) const {
     if (!table.isFull()) return;
-    const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
+    const mscclpp::detail::GroupAgreement agreement(bootstrap(), "Executor");
     // Afterwards, no call of any rank is in flight.
     table.release(agreement.runStep("release memory of earlier calls", [&] {
       backend_.awaitWork();
@@ -333,106 +318,11 @@ class Executor::State {
   /// A step that all ranks take; an error of `body` on one of them is an error on all.
   template <class Body>
   void agree(const ExecutionPlan& plan, const Body& body) const {
-    const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
+    const mscclpp::detail::GroupAgreement agreement(bootstrap(), "Executor");
     agreement.runStep("set up the plan \"" + plan.name() + "\"", [&] {
       body();
       return std::vector<char>();
     });
-  }
-
-  void agreeOnSetup(const ExecutionPlan& plan, const SetupRequest& request, CUstream_st* stream) const {
-    const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
-    const std::vector<char> own = bytesOf(request);
-    const auto all = agreement.runStep("set up the plan \"" + plan.name() + "\"", [&] {
-      if (backend_.isCapturing(stream)) {
-        throwInvalid(plan,
-                     "a call of this size, with these buffers and this stream, has to set up memory, which a "
-                     "graph cannot capture: execute it once on all ranks before the capture");
-      }
-      return own;
-    });
-    for (std::size_t r = 0; r < all.size(); ++r) {
-      if (all[r] == own) continue;
-      SetupRequest other{};
-      if (all[r].size() == sizeof(other)) std::memcpy(&other, all[r].data(), sizeof(other));
-      throwInvalid(plan, "rank " + std::to_string(r) + " and rank " + std::to_string(rank_) +
-                             " set up different calls: rank " + std::to_string(r) + " has " +
-                             differenceOf(other, request) +
-                             ". All ranks must execute the same plan, with messages of the same size, in place or not, "
-                             "and use a new stream or new buffers in the same call");
-    }
-  }
-
-  /// A step that all ranks take before each call of a plan that gives some of them no data: these learn from the others
-  /// how long the message is, and whether the buffers are new.
-  CallIdentity announce(int rank, const PlanCall& call, const ExecutionPlan& plan) const {
-    const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
-    CallIdentity own{};
-    const auto all = agreement.runStep("call the plan \"" + plan.name() + "\"", [&] {
-      const bool isOwn = hasData(plan.plan(), rank_);
-      PlanCall copy = call;
-      if (!isOwn || !isEmpty(call)) own = identityOf(call, validate(rank, copy, plan));
-      own.hasData = isOwn ? 1 : 0;
-      return bytesOf(own);
-    });
-    int first = -1;  // of the ranks with data
-    CallIdentity stated{};
-    for (int r = 0; r < ranks_; ++r) {
-      CallIdentity other{};
-      std::memcpy(&other, all[static_cast<std::size_t>(r)].data(), sizeof(other));
-      if (other.hasData == 0) continue;
-      if (first < 0) {
-        first = r;
-        stated = other;
-      }
-      if (other.partBytes != stated.partBytes) {
-        throwInvalid(plan, "rank " + std::to_string(first) + " calls it with chunks of " +
-                               std::to_string(stated.partBytes) + " bytes, and rank " + std::to_string(r) +
-                               " with chunks of " + std::to_string(other.partBytes) +
-                               ": all ranks must pass messages of the same size");
-      }
-    }
-    return own.hasData != 0 ? own : stated;
-  }
-
-  plan::Message validate(int rank, PlanCall& call, const ExecutionPlan& plan) const {
-    if (rank != rank_) {
-      throwInvalid(plan, "execute() is called for rank " + std::to_string(rank) + ", but this is rank " +
-                             std::to_string(rank_) + " of the communicator");
-    }
-    const plan::Message message = kernels::messageOf(plan, call, rank_, ranks_);
-    const BufferRequest::Sizes sizes = sizesOf(plan, message, rank_);
-    const std::size_t inputBytes = sizes.input;
-    const std::size_t outputBytes = sizes.output;
-    const bool isInPlace = overlap(call.input, inputBytes, call.output, outputBytes);
-    if (plan.isInPlace() && inputBytes != 0 && outputBytes != 0) {
-      const std::size_t offset = sizes.inputOffset + sizes.outputOffset;
-      const auto* larger = static_cast<const std::byte*>(inputBytes < outputBytes ? call.output : call.input);
-      const auto* smaller = static_cast<const std::byte*>(inputBytes < outputBytes ? call.input : call.output);
-      if (smaller != larger + offset) {
-        throwInvalid(plan,
-                     "it is made for calls in place: pass an output that is the input, or the smaller of both as the "
-                     "rank's part of the larger");
-      }
-    } else if (isInPlace) {
-      throwInvalid(plan, "it is not made for calls in place, but input and output overlap");
-    }
-    call.inputBytes = inputBytes;
-    call.outputBytes = outputBytes;
-    return message;
-  }
-
-  /// What a rank's buffers are in a call. In place, the smaller of its input and output is the rank's part of the
-  /// larger.
-  BufferRequest::Sizes sizesOf(const ExecutionPlan& plan, const plan::Message& message, int rank) const {
-    const plan::RankPlan& of = plan.plan().rankPlans[static_cast<std::size_t>(rank)];
-    BufferRequest::Sizes sizes{inputBytesOf(plan.plan(), message, rank), outputBytesOf(plan.plan(), message, rank), 0,
-                               0};
-    if (!plan.isInPlace() || of.inputChunks == of.outputChunks || of.inputChunks == 0 || of.outputChunks == 0)
-      return sizes;
-    const std::size_t part = static_cast<std::size_t>(rank) * message.partBytes;
-    (of.inputChunks < of.outputChunks ? sizes.inputOffset : sizes.outputOffset) = part;
-    return sizes;
   }
 
   Program& addProgram(const ExecutionPlan& plan) {
@@ -451,7 +341,7 @@ class Executor::State {
     if (program.iterations == 0) program.iterations = iterations;
     if (iterations == program.iterations) return iterations;
     if (!program.mixes) {
-      const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
+      const mscclpp::detail::GroupAgreement agreement(bootstrap(), "Executor");
       const auto all = agreement.runStep("prove the plan \"" + plan.name() + "\" for calls of different lengths", [&] {
         return std::vector<char>{plan::Proofs::ofUser().allowMixedIterations(plan.plan()) ? '\1' : '\0'};
       });
@@ -476,77 +366,26 @@ class Executor::State {
     const std::size_t rounded = std::max(std::bit_ceil(needed), leastSlotBytes);
     if (fits(rounded)) return rounded;
     if (fits(needed)) return needed;
-    throwInvalid(plan, "a message with parts of " + std::to_string(message.partBytes) + " bytes needs a scratch of " +
-                           std::to_string(scratchBytesOf(program, isDouble, needed, format)) +
-                           " bytes, but the executor's are limited to " + std::to_string(scratchBytes_) +
-                           ": pass a larger defaultScratchBufferSize to Executor on all ranks");
-  }
-
-  BufferRequest bufferRequest(const ExecutionPlan& plan, const plan::Message& message, const PlanCall& call) const {
-    BufferRequest request{const_cast<void*>(call.input), call.output, {}, plan.isInPlace(), plan.plan().reuseResources};
-    for (int r = 0; r < ranks_; ++r) request.ofRanks.push_back(sizesOf(plan, message, r));
-    return request;
+    throwInvalidPlanCall(plan, "a message with parts of " + std::to_string(message.partBytes) +
+                                   " bytes needs a scratch of " +
+                                   std::to_string(scratchBytesOf(program, isDouble, needed, format)) +
+                                   " bytes, but the executor's are limited to " + std::to_string(scratchBytes_) +
+                                   ": pass a larger defaultScratchBufferSize to Executor on all ranks");
   }
 
   /// ExecutionArgs::memories of a call, in memory of the backend.
   std::shared_ptr<void> portTableOf(const PlanMemory& memory, const BufferRequest& request, const Use& use) {
     const BufferWindows windows =
         use.staging != nullptr ? use.staging->value.windows(request) : use.buffers->value.windows(request);
-    const auto ranks = static_cast<std::size_t>(ranks_);
-    std::vector<plan::PortMemory> memories(3 * ranks);
-    for (std::size_t rank = 0; rank < ranks; ++rank) {
-      const int number = static_cast<int>(rank);
-      const auto add = [&](plan::BufferKind kind, const RegisteredMemory& of, const std::byte* buffer) {
-        if (of.size() == 0) return;
-        memories[static_cast<std::size_t>(kind) * ranks + rank] = {
-            static_cast<std::uint64_t>(buffer - static_cast<const std::byte*>(of.data())), memoryIdOf(number, of)};
-      };
-      const auto memoryOf = [&](bool isOutput) {
-        return use.staging != nullptr ? use.staging->value.memory().memory(number)
-                                      : use.buffers->value.memory(isOutput, number);
-      };
-      add(plan::BufferKind::Scratch, memory.scratch().memory(number),
-          memory.args().buffers[static_cast<int>(plan::BufferKind::Scratch)].base[rank]);
-      add(plan::BufferKind::Input, memoryOf(false), windows.input.base[rank]);
-      add(plan::BufferKind::Output, memoryOf(true), windows.output.base[rank]);
-    }
-    const std::shared_ptr<void> table = backend_.allocate(memories.size() * sizeof(plan::PortMemory));
-    backend_.upload(table.get(), memories.data(), memories.size() * sizeof(plan::PortMemory));
-    return table;
-  }
-
-  /// The proxy's id of a memory: one for each allocation, which stays mapped, so that no other gets its address.
-  MemoryId memoryIdOf(int rank, const RegisteredMemory& memory) {
-    const auto key = std::tuple(rank, memory.data(), memory.size());
-    const auto known = memoryIds_.find(key);
-    if (known != memoryIds_.end()) return known->second;
-    return memoryIds_.emplace(key, service_->addMemory(memory)).first->second;
-  }
-
-  /// The kernel of the plan, or nothing, on all ranks alike.
-  std::optional<jit::Kernel> compile(const ExecutionPlan& plan, const plan::RankProgram& program, const CodeKey& key) {
-    std::optional<jit::Kernel> kernel;
-    const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Executor");
-    const auto all = agreement.runStep("compile the plan \"" + plan.name() + "\"", [&] {
-      try {
-        const int transfers = transfersOf(program);
-        if (transfers > mostCompiledTransfers) {
-          throw Error("its blocks have " + std::to_string(transfers) + " different transfers, of which at most " +
-                          std::to_string(mostCompiledTransfers) + " are compiled",
-                      ErrorCode::InvalidUsage);
-        }
-        const auto& [hash, format, type, op] = key;
-        const std::string source = sourceOf(
-            program, {type, op, static_cast<plan::PacketFormat>(format), plan.plan().chunksPerPart, mostPlanThreads});
-        kernel = jit::compile({.source = source, .name = "plan.cu", .kernels = {planKernelName}}).kernel();
-      } catch (const BaseError& error) {
-        logMessage(LogLevel::Warn, LogSubsystem::Exec, "plan ", plan.name(), " is interpreted: ", error.what());
+    return ports_.makeTable(backend_, ranks_, [&](plan::BufferKind kind, int rank) -> PlanPorts::Place {
+      if (kind == plan::BufferKind::Scratch) {
+        return {memory.scratch().memory(rank), memory.args().buffers[static_cast<int>(kind)].base[rank]};
       }
-      return std::vector<char>{static_cast<char>(kernel ? 1 : 0)};
+      const bool isOutput = kind == plan::BufferKind::Output;
+      return {
+          use.staging != nullptr ? use.staging->value.memory().memory(rank) : use.buffers->value.memory(isOutput, rank),
+          (isOutput ? windows.output : windows.input).base[rank]};
     });
-    for (const auto& ofRank : all)
-      if (ofRank.at(0) == 0) kernel.reset();
-    return kernel;
   }
 
   /// All blocks of a plan's kernel must be resident at once, on all ranks.
@@ -554,25 +393,17 @@ class Executor::State {
     const auto budget = backend_.budget();
     const int blocks = mostBlocksOf(plan.plan());
     if (budget == nullptr || (share_ != nullptr && blocks <= share_->blocks())) return;
-    Bootstrap& bootstrap = *communicator_->bootstrap();
     if (share_ == nullptr) {
-      share_ = reserveOnAllRanks(bootstrap, budget, blocks, "Executor");
+      share_ = reserveOnAllRanks(bootstrap(), budget, blocks, "Executor");
     } else {
-      resizeOnAllRanks(bootstrap, *share_, blocks, "Executor");
+      resizeOnAllRanks(bootstrap(), *share_, blocks, "Executor");
     }
     if (blocks <= share_->blocks()) return;
-    throwInvalid(plan, "it has " + std::to_string(blocks) + " blocks, which must be resident on a GPU at once, but " +
-                           std::to_string(share_->blocks()) +
-                           " are left: make it with fewer blocks or instances, or give other objects of these GPUs "
-                           "fewer (maxBlocks of Collectives)");
-  }
-
-  void startProxy() {
-    if (service_ != nullptr) return;
-    ProxyServiceOptions options;
-    if (where_ == DeviceType::CPU) options.thread.device = DeviceType::CPU;
-    service_ = std::make_shared<WideProxyService>(options);
-    service_->startProxy();
+    throwInvalidPlanCall(plan,
+                         "it has " + std::to_string(blocks) + " blocks, which must be resident on a GPU at once, but " +
+                             std::to_string(share_->blocks()) +
+                             " are left: make it with fewer blocks or instances, or give other objects of these GPUs "
+                             "fewer (maxBlocks of Collectives)");
   }
 
   void run(const Job& job, const Use& use) {
@@ -614,8 +445,7 @@ class Executor::State {
     if (isCopied) move(input.base[rank_], job.request.input, job.call.inputBytes);
     // A copy is no kernel that the next one could start beside.
     const KernelStart start = share_ != nullptr && !isCopied ? share_->start() : KernelStart::InOrder;
-    const auto code = kernels_.find(job.codeKey);
-    const bool isCompiled = code != kernels_.end() && code->second.has_value();
+    const jit::Kernel* const compiled = kernels_.find(job.codeKey);
     const PlanLaunch launch{memory.blocks(), threadsOf(job.plan.plan(), job.message), memory.sharedBytes(), job.stream,
                             start};
     const int wholeWarps = std::clamp(launch.threads / 32 * 32, 32, mostPlanThreads);
@@ -623,11 +453,11 @@ class Executor::State {
       job.launch({args, input.base[rank_], output.base[rank_], launch.blocks, wholeWarps, job.stream});
     } else if (launch.blocks == 0) {
       // This rank does nothing in the plan.
-    } else if (isCompiled) {
-      code->second->launch({.shape = {launch.blocks, wholeWarps},
-                            .stream = job.stream,
-                            .overlapPrevious = launch.start == KernelStart::Early},
-                           args);
+    } else if (compiled != nullptr) {
+      compiled->launch({.shape = {launch.blocks, wholeWarps},
+                        .stream = job.stream,
+                        .overlapPrevious = launch.start == KernelStart::Early},
+                       args);
     } else if (where_ == DeviceType::GPU) {
       gpu::interpret(job.call.type, launch, args);
     } else {
@@ -645,13 +475,12 @@ class Executor::State {
   int rank_;
   int ranks_;
   std::shared_ptr<WaitMonitor> monitor_;
-  std::shared_ptr<WideProxyService> service_;
+  PlanPorts ports_;
   std::unique_ptr<GpuBudget::Share> share_;  ///< for the plan with the most blocks; null on CPUs
   std::map<std::uint64_t, Program> programs_;
   std::map<ContextKey, Contexts> contexts_;
   Buffers buffers_{mostBuffers};
-  std::map<std::tuple<int, void*, std::size_t>, MemoryId> memoryIds_;  ///< by rank, address and bytes
-  std::map<CodeKey, std::optional<jit::Kernel>> kernels_;              ///< empty: interpreted
+  CompiledPlans kernels_;
 };
 
 Executor::Executor(std::shared_ptr<Communicator> communicator, std::size_t defaultScratchBufferSize, DeviceType where,
@@ -671,7 +500,7 @@ void Executor::execute(int rank, const void* sendbuff, void* recvbuff, std::size
 void Executor::execute(int rank, const void* sendbuff, void* recvbuff, std::size_t sendBuffSize,
                        std::size_t recvBuffSize, DataType dataType, const ExecutionPlan& plan, CUstream_st* stream,
                        const std::function<void(const PlanKernel&)>& launch, PacketType packetType) {
-  if (!launch) throwInvalid(plan, "execute() needs a function that launches the kernel");
+  if (!launch) throwInvalidPlanCall(plan, "execute() needs a function that launches the kernel");
   state_->execute(rank, {sendbuff, recvbuff, sendBuffSize, recvBuffSize, dataType, ReduceOp::SUM}, plan, stream,
                   formatOf(packetType), launch);
 }

@@ -26,7 +26,28 @@ std::size_t mostPartsOf(const plan::Plan& plan) {
   return most;
 }
 
+bool overlap(const void* a, std::size_t aBytes, const void* b, std::size_t bBytes) {
+  const auto* first = static_cast<const std::byte*>(a);
+  const auto* second = static_cast<const std::byte*>(b);
+  return aBytes != 0 && bBytes != 0 && first < second + bBytes && second < first + aBytes;
+}
+
+/// What a rank's buffers are in a call. In place, the smaller of its input and output is the rank's part of the larger.
+BufferRequest::Sizes sizesOf(const ExecutionPlan& plan, const plan::Message& message, int rank) {
+  const plan::RankPlan& of = plan.plan().rankPlans[static_cast<std::size_t>(rank)];
+  BufferRequest::Sizes sizes{inputBytesOf(plan.plan(), message, rank), outputBytesOf(plan.plan(), message, rank), 0, 0};
+  if (!plan.isInPlace() || of.inputChunks == of.outputChunks || of.inputChunks == 0 || of.outputChunks == 0)
+    return sizes;
+  const std::size_t part = static_cast<std::size_t>(rank) * message.partBytes;
+  (of.inputChunks < of.outputChunks ? sizes.inputOffset : sizes.outputOffset) = part;
+  return sizes;
+}
+
 }  // namespace
+
+void throwInvalidPlanCall(const ExecutionPlan& plan, const std::string& why) {
+  throw Error("plan \"" + plan.name() + "\": " + why, ErrorCode::InvalidUsage);
+}
 
 bool reduces(const plan::Plan& plan) {
   for (const plan::Operation& operation : plan.operations)
@@ -111,6 +132,40 @@ plan::Message messageOf(const ExecutionPlan& executionPlan, const PlanCall& call
 
 plan::Message messageOf(const plan::Plan& plan, DataType type, std::size_t partBytes) {
   return plan::messageOf(partBytes, sizeOf(type), plan.chunksPerPart, static_cast<std::uint64_t>(plan.alignment));
+}
+
+plan::Message requireValid(const ExecutionPlan& plan, PlanCall& call, int rank, Bootstrap& bootstrap) {
+  const int ownRank = bootstrap.getRank();
+  if (rank != ownRank) {
+    throwInvalidPlanCall(plan, "execute() is called for rank " + std::to_string(rank) + ", but this is rank " +
+                                   std::to_string(ownRank) + " of the communicator");
+  }
+  const plan::Message message = messageOf(plan, call, rank, bootstrap.getNranks());
+  const BufferRequest::Sizes sizes = sizesOf(plan, message, rank);
+  if (plan.isInPlace() && sizes.input != 0 && sizes.output != 0) {
+    const std::size_t offset = sizes.inputOffset + sizes.outputOffset;
+    const bool isOutputLarger = sizes.input < sizes.output;
+    const auto* const larger = static_cast<const std::byte*>(isOutputLarger ? call.output : call.input);
+    const void* const smaller = isOutputLarger ? call.input : call.output;
+    if (smaller != larger + offset) {
+      throwInvalidPlanCall(
+          plan,
+          "it is made for calls in place: pass an output that is the input, or the smaller of both as the rank's part "
+          "of the larger");
+    }
+  } else if (overlap(call.input, sizes.input, call.output, sizes.output)) {
+    throwInvalidPlanCall(plan, "it is not made for calls in place, but input and output overlap");
+  }
+  call.inputBytes = sizes.input;
+  call.outputBytes = sizes.output;
+  return message;
+}
+
+BufferRequest bufferRequestOf(const ExecutionPlan& plan, const plan::Message& message, const PlanCall& call,
+                              int ranks) {
+  BufferRequest request{const_cast<void*>(call.input), call.output, {}, plan.isInPlace(), plan.plan().reuseResources};
+  for (int rank = 0; rank < ranks; ++rank) request.ofRanks.push_back(sizesOf(plan, message, rank));
+  return request;
 }
 
 }  // namespace mscclpp::kernels

@@ -2,7 +2,10 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 
+#include "kernels/plan/user_buffers.hpp"
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "mscclpp/kernels/executor.hpp"
 #include "mscclpp/plan/message.hpp"
 
@@ -17,6 +20,9 @@ struct PlanCall {
   DataType type;
   ReduceOp op;
 };
+
+/// Throws Error(InvalidUsage), which names the plan.
+[[noreturn]] void throwInvalidPlanCall(const ExecutionPlan& plan, const std::string& why);
 
 /// Whether the plan has a reduction, so that its calls need an operator.
 bool reduces(const plan::Plan& plan);
@@ -41,5 +47,12 @@ plan::Message messageOf(const plan::Plan& plan, DataType type, std::size_t partB
 /// Bytes of the rank's part of the plan's input or output that the message has.
 std::size_t inputBytesOf(const plan::Plan& plan, const plan::Message& message, int rank);
 std::size_t outputBytesOf(const plan::Plan& plan, const plan::Message& message, int rank);
+
+/// The message of a call, whose sizes become those that the plan uses. Also throws if `rank`, as execute() was called
+/// with, is not that of the bootstrap, or if buffers overlap in a way that the plan is not made for.
+plan::Message requireValid(const ExecutionPlan& plan, PlanCall& call, int rank, Bootstrap& bootstrap);
+
+/// The buffers of a valid call, and those of all ranks.
+BufferRequest bufferRequestOf(const ExecutionPlan& plan, const plan::Message& message, const PlanCall& call, int ranks);
 
 }  // namespace mscclpp::kernels

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
-#include <cstring>
-#include <string>
-#include <vector>
 
+#include "kernels/backend.hpp"
 #include "kernels/plan/plan_call.hpp"
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
+#include "mscclpp/kernels/executor.hpp"
 #include "mscclpp/plan/message.hpp"
 
 namespace mscclpp::kernels {
@@ -24,6 +24,11 @@ inline CallIdentity identityOf(const PlanCall& call, const plan::Message& messag
           reinterpret_cast<std::uintptr_t>(call.output), 1};
 }
 
+/// A step that all ranks take before each call of a plan that gives some of them no data: these learn from the others
+/// how long the message is, and whether the buffers are new. Throws on all ranks, as requireValid() does, if a call is
+/// wrong on one of them, or if sizes differ. rank: as execute() was called.
+CallIdentity announceCall(Bootstrap& bootstrap, const ExecutionPlan& plan, const PlanCall& call, int rank);
+
 /// What a rank is about to set up; all ranks must be about to set up the same.
 struct SetupRequest {
   std::uint64_t contentHash;
@@ -35,25 +40,9 @@ struct SetupRequest {
   std::uint32_t code;  ///< the type and the operator of the code
 };
 
-/// What of a request of another rank is not this rank's.
-inline std::string differenceOf(const SetupRequest& other, const SetupRequest& own) {
-  if (other.contentHash != own.contentHash) return "another plan";
-  if (other.partBytes != own.partBytes) {
-    return "messages with parts of " + std::to_string(other.partBytes) + " bytes, and this rank of " +
-           std::to_string(own.partBytes);
-  }
-  if (other.inPlace != own.inPlace) return other.inPlace != 0 ? "calls in place" : "calls that are not in place";
-  if (other.format != own.format) return "packets of another format";
-  if (other.code != own.code) return "another type of elements or operator";
-  return "calls with other new buffers, or another new stream";
-}
-
-/// A value as ranks exchange it.
-template <class T>
-std::vector<char> bytesOf(const T& value) {
-  std::vector<char> bytes(sizeof(value));
-  std::memcpy(bytes.data(), &value, sizeof(value));
-  return bytes;
-}
+/// Called by all ranks before a set-up. Throws Error(InvalidUsage) on all of them if their requests differ, or if a
+/// stream is captured on one.
+void agreeOnSetup(Bootstrap& bootstrap, const ExecutionPlan& plan, const SetupRequest& request, const Backend& backend,
+                  CUstream_st* stream);
 
 }  // namespace mscclpp::kernels
