@@ -1,13 +1,15 @@
 // The compiled collectives, as users call them.
 #include "mscclpp/kernels/collectives.hpp"
 
+#include <memory>
+#include <string>
 #include <utility>
 
 #include "algorithms.hpp"
 #include "collectives_state.hpp"
+#include "messages_by_rank.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "tuning.hpp"
-#include "variable_counts.hpp"
 
 namespace mscclpp {
 
@@ -151,7 +153,7 @@ void Collectives::sendReceive(const void* input, std::size_t count, int destinat
 
 void Collectives::allGatherV(const void* input, void* output, std::span<const std::size_t> counts,
                              std::span<const std::size_t> offsets, DataType type, CUstream_st* stream) {
-  const auto messages = messagesOfAllGather(rank(), ranks(), input, output, {counts, offsets}, type);
+  const auto messages = messagesOfAllGatherV(rank(), ranks(), input, output, {counts, offsets}, type);
   exchange(messages.sent(), messages.received(), stream);
 }
 
@@ -159,8 +161,8 @@ void Collectives::allToAllV(const void* input, std::span<const std::size_t> send
                             std::span<const std::size_t> sendOffsets, void* output,
                             std::span<const std::size_t> receiveCounts, std::span<const std::size_t> receiveOffsets,
                             DataType type, CUstream_st* stream) {
-  const auto messages = messagesOfAllToAll(rank(), ranks(), input, {sendCounts, sendOffsets}, output,
-                                           {receiveCounts, receiveOffsets}, type);
+  const auto messages = messagesOfAllToAllV(rank(), ranks(), input, {sendCounts, sendOffsets}, output,
+                                            {receiveCounts, receiveOffsets}, type);
   exchange(messages.sent(), messages.received(), stream);
 }
 

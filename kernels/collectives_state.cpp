@@ -6,12 +6,14 @@
 #include "algorithms.hpp"
 #include "call_arguments.hpp"
 #include "environment_trace.hpp"
+#include "exchange_call.hpp"
 #include "host/communicator/group_setup.hpp"
 #include "joined_reductions.hpp"
 #include "kernels/movers/barrier.hpp"
 #include "move_messages.hpp"
 #include "mscclpp/host/base/env.hpp"
 #include "mscclpp/host/base/error.hpp"
+#include "mscclpp/sync/window.hpp"
 #include "tuning.hpp"
 
 namespace mscclpp {
@@ -90,11 +92,11 @@ Collectives::State::State(std::shared_ptr<Communicator> communicator, DeviceType
   // What fails on one rank only, such as a file that it cannot read, is an error on all of them.
   const mscclpp::detail::GroupAgreement agreement(*communicator_->bootstrap(), "Collectives");
   requireSameSelection(agreement.runStep("apply its environment variables and select its algorithms", [&] {
-    requireTraceFolder();
+    requireEnvironmentTraceFolder();
     selection_.emplace(deviceType, backend_.deviceName(), ranks_, maxBlocks);
     return selectionBytes(*selection_, maxBlocks);
   }));
-  const auto inUse = usableAlgorithms(wanted, agreement);
+  const auto inUse = agreeOnAlgorithms(wanted, agreement);
   if (const auto budget = backend_.budget()) {
     // An exchange has a block at least for each pair of ranks and direction.
     share_ = reserveOnAllRanks(*communicator_->bootstrap(), budget, std::max(maxBlocks, 2 * ranks_ - 1), "Collectives");
@@ -105,7 +107,7 @@ Collectives::State::State(std::shared_ptr<Communicator> communicator, DeviceType
   launcher_.emplace(rank_, ranks_, maxBlocks, backend_, *regions_, monitor_, share_.get());
   mover_.emplace(*communicator_, deviceType, CopyEngineOptions{}, monitor_);
   fused_.emplace(*communicator_, backend_, *launcher_, monitor_);
-  if (!env()->npkitDumpDir.empty()) {
+  if (isTraceRequested()) {
     environmentTrace_ = makeTrace({});
     record(nullptr);
   }
@@ -115,7 +117,7 @@ Collectives::State::~State() {
   if (environmentTrace_ && owner_.isCurrent()) writeEnvironmentTrace(*environmentTrace_, rank_);
 }
 
-std::vector<AlgorithmInUse> Collectives::State::usableAlgorithms(
+std::vector<AlgorithmInUse> Collectives::State::agreeOnAlgorithms(
     Algorithms wanted, const mscclpp::detail::GroupAgreement& agreement) const {
   const auto hasBulkCopies =
       agreement.gather("query its GPU", [&] { return static_cast<char>(backend_.hasBulkCopies() ? 1 : 0); });
@@ -168,15 +170,15 @@ bool Collectives::State::takesRegisteredOutput(const CollectiveCall& call) const
 
 // ---- calls ----
 
-template <class Calls>
-void Collectives::State::guarded(const Calls& calls) {
+template <class Body>
+void Collectives::State::checked(const Body& body) {
   if (monitor_->failed()) monitor_->check();
-  calls();
+  body();
   if (!onGpu_ && monitor_->failed()) monitor_->check();
 }
 
 void Collectives::State::run(const CollectiveCall& call) {
-  guarded([&] {
+  checked([&] {
     if (requireValid(call, rank_, ranks_)) runOne(call);
   });
 }
@@ -194,15 +196,15 @@ void Collectives::State::run(std::span<const CollectiveCall> calls) {
 
 void Collectives::State::exchange(std::span<const SentMessage> sends, std::span<const ReceivedMessage> receives,
                                   CUstream_st* stream) {
-  guarded([&] { transfer(sends, receives, stream, {}); });
+  checked([&] { transfer(sends, receives, stream, {}); });
 }
 
 void Collectives::State::allReduceRmsNorm(const RmsNormCall& call) {
-  guarded([&] { fused_->run(call); });
+  checked([&] { fused_->run(call); });
 }
 
 void Collectives::State::allReduceFp8(const Fp8Call& call, DataType type) {
-  guarded([&] { fused_->run(call, type); });
+  checked([&] { fused_->run(call, type); });
 }
 
 void Collectives::State::runOne(const CollectiveCall& call) {
@@ -293,12 +295,12 @@ void Collectives::State::reduceAndMoveTo(const Match& output, const CollectiveCa
 std::size_t Collectives::State::runFirst(std::span<const CollectiveCall> calls) {
   if (calls.size() > 1 && env()->algo.empty()) {
     if (const std::size_t moves = countOfJoinedMoves(calls, ranks_); moves > 1) {
-      guarded([&] { runJoinedMoves(calls.first(moves)); });
+      checked([&] { runJoinedMoves(calls.first(moves)); });
       return moves;
     }
     const std::size_t reductions = countOfJoinedReductions(calls, choice_->longestJoinedOf(calls.front()));
     if (reductions > 1) {
-      guarded([&] { runJoinedReductions(calls.first(reductions)); });
+      checked([&] { runJoinedReductions(calls.first(reductions)); });
       return reductions;
     }
   }

@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "algorithm_choice.hpp"
+#include "all_reduce_fp8.hpp"
 #include "backend.hpp"
-#include "exchange_call.hpp"
 #include "fused_all_reduces.hpp"
 #include "gpu_budget.hpp"
 #include "host/base/process_identity.hpp"
@@ -22,13 +22,13 @@
 #include "mscclpp/host/trace/trace.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 #include "mscclpp/kernels/copy_engine_mover.hpp"
-#include "mscclpp/sync/window.hpp"
+#include "region_layout.hpp"
 #include "regions.hpp"
 #include "selection.hpp"
 
 namespace mscclpp {
 
-/// Functions as those of Collectives.
+/// Each function does what that of Collectives of the same name does, unless it says otherwise.
 class Collectives::State {
  public:
   State(std::shared_ptr<Communicator> communicator, DeviceType deviceType, Algorithms wanted, int maxBlocks);
@@ -65,14 +65,13 @@ class Collectives::State {
  private:
   using Match = RegisteredBuffers::Match;
 
-  /// Those wanted that the GPUs of all ranks have the instructions for. Collective.
-  std::vector<kernels::AlgorithmInUse> usableAlgorithms(Algorithms wanted,
-                                                        const mscclpp::detail::GroupAgreement& agreement) const;
+  /// Those wanted that the backends and links of all ranks can run. Collective; after the selection.
+  std::vector<kernels::AlgorithmInUse> agreeOnAlgorithms(Algorithms wanted,
+                                                         const mscclpp::detail::GroupAgreement& agreement) const;
 
-  /// Performs calls(). Throws what check() throws, before it if a wait is known to have failed, and after it if one
-  /// has on CPUs, on which calls have ended then.
-  template <class Calls>
-  void guarded(const Calls& calls);
+  /// check() if a wait has failed; then body(); then, on CPUs, where its calls have ended by now, check() again.
+  template <class Body>
+  void checked(const Body& body);
 
   /// Where the output of a call is registered, if the collective has algorithms for that. Every rank has an output
   /// then, and so finds it there or not alike.

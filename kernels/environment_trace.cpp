@@ -12,9 +12,14 @@
 
 namespace mscclpp::kernels {
 
-void requireTraceFolder() {
+bool isTraceRequested() {
+  return !env()->npkitDumpDir.empty();
+}
+
+void requireEnvironmentTraceFolder() {
+  if (!isTraceRequested()) return;
   const std::string& folder = env()->npkitDumpDir;
-  if (folder.empty() || (std::filesystem::is_directory(folder) && ::access(folder.c_str(), W_OK | X_OK) == 0)) return;
+  if (std::filesystem::is_directory(folder) && ::access(folder.c_str(), W_OK | X_OK) == 0) return;
   throw Error("MSCCLPP_NPKIT_DUMP_DIR is '" + folder +
                   "', which is not a folder that this process may write to: make the folder, or unset the variable",
               ErrorCode::InvalidUsage);

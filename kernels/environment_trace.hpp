@@ -5,9 +5,12 @@
 
 namespace mscclpp::kernels {
 
-/// Throws Error(InvalidUsage) unless traces that the environment asks for can be written: they are when an object is
-/// destroyed, which is too late for an error.
-void requireTraceFolder();
+/// Whether the environment asks for traces.
+bool isTraceRequested();
+
+/// Throws Error(InvalidUsage) unless traces that the environment asks for can be written: they are when the Collectives
+/// are destroyed, which is too late for an error.
+void requireEnvironmentTraceFolder();
 
 /// Writes the trace of a rank to the folder named by the environment, without overwriting existing files. What fails is
 /// logged.

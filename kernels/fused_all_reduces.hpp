@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <utility>
 
 #include "all_reduce_fp8.hpp"
 #include "backend.hpp"

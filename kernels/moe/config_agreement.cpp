@@ -1,6 +1,7 @@
 #include "kernels/moe/config_agreement.hpp"
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <tuple>

@@ -7,7 +7,8 @@
 
 namespace mscclpp::moe::detail {
 
-/// Collective. Throws Error(InvalidUsage) on all ranks unless the configuration of each is valid, and all are the same.
+/// Collective. Throws on all ranks unless the configuration of each is valid, and all are the same:
+/// Error(InvalidUsage), or Error(RemoteError) where only another rank's is invalid.
 void requireSameConfig(Communicator& communicator, const BufferConfig& config, DeviceType where);
 
 }  // namespace mscclpp::moe::detail

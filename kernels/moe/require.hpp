@@ -7,6 +7,7 @@
 
 namespace mscclpp::moe::detail {
 
+/// How all errors of a moe::Buffer begin.
 inline constexpr const char* errorPrefix = "moe::Buffer";
 
 /// Throws Error(InvalidUsage) that says `otherwise` unless the condition holds.

@@ -2,7 +2,6 @@
 
 #include <cstring>
 #include <string>
-#include <vector>
 
 #include "host/bootstrap/group_agreement.hpp"
 
@@ -23,15 +22,20 @@ std::string differenceOf(const SetupRequest& other, const SetupRequest& own) {
   return "calls with other new buffers, or another new stream";
 }
 
+std::string setupStep(const ExecutionPlan& plan) {
+  return "set up the plan \"" + plan.name() + "\"";
+}
+
 }  // namespace
 
-CallIdentity announceCall(Bootstrap& bootstrap, const ExecutionPlan& plan, const PlanCall& call, int rank) {
+CallIdentity announceCall(Bootstrap& bootstrap, const ExecutionPlan& plan, const PlanCall& call, int rank,
+                          const RankOf& caller) {
   const mscclpp::detail::GroupAgreement agreement(bootstrap, "Executor");
   CallIdentity own{};
   const auto all = agreement.gather("call the plan \"" + plan.name() + "\"", [&] {
-    const bool isOwn = hasData(plan.plan(), bootstrap.getRank());
+    const bool isOwn = hasData(plan.plan(), caller.rank);
     PlanCall copy = call;
-    if (!isOwn || !isEmpty(call)) own = identityOf(call, requireValid(plan, copy, rank, bootstrap));
+    if (!isOwn || !isEmpty(call)) own = identityOf(call, fitToPlan(plan, copy, rank, caller));
     own.hasData = isOwn ? 1 : 0;
     return own;
   });
@@ -56,7 +60,7 @@ CallIdentity announceCall(Bootstrap& bootstrap, const ExecutionPlan& plan, const
 void agreeOnSetup(Bootstrap& bootstrap, const ExecutionPlan& plan, const SetupRequest& request, const Backend& backend,
                   CUstream_st* stream) {
   const mscclpp::detail::GroupAgreement agreement(bootstrap, "Executor");
-  const auto all = agreement.gather("set up the plan \"" + plan.name() + "\"", [&] {
+  const auto all = agreement.gather(setupStep(plan), [&] {
     if (backend.isCapturing(stream)) {
       throwInvalidPlanCall(plan,
                            "a call of this size, with these buffers and this stream, has to set up memory, which a "
@@ -72,6 +76,12 @@ void agreeOnSetup(Bootstrap& bootstrap, const ExecutionPlan& plan, const SetupRe
                                    ". All ranks must execute the same plan, with messages of the same size, in place "
                                    "or not, and use a new stream or new buffers in the same call");
   }
+}
+
+void failSetup(Bootstrap& bootstrap, const ExecutionPlan& plan) {
+  const mscclpp::detail::GroupAgreement agreement(bootstrap, "Executor");
+  agreement.gather(setupStep(plan), []() -> SetupRequest { throw; });
+  throw;
 }
 
 }  // namespace mscclpp::kernels

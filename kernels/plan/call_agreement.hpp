@@ -25,9 +25,11 @@ inline CallIdentity identityOf(const PlanCall& call, const plan::Message& messag
 }
 
 /// A step that all ranks take before each call of a plan that gives some of them no data: these learn from the others
-/// how long the message is, and whether the buffers are new. Throws on all ranks, as requireValid() does, if a call is
-/// wrong on one of them, or if sizes differ. rank: as execute() was called.
-CallIdentity announceCall(Bootstrap& bootstrap, const ExecutionPlan& plan, const PlanCall& call, int rank);
+/// how long the message is, and whether the buffers are new. rank: with which execute() was called. Throws on all
+/// ranks: Error(InvalidUsage) if sizes differ, or this rank's call is wrong, and Error(RemoteError) if another one's
+/// is.
+CallIdentity announceCall(Bootstrap& bootstrap, const ExecutionPlan& plan, const PlanCall& call, int rank,
+                          const RankOf& caller);
 
 /// What a rank is about to set up; all ranks must be about to set up the same.
 struct SetupRequest {
@@ -40,9 +42,13 @@ struct SetupRequest {
   std::uint32_t code;  ///< the type and the operator of the code
 };
 
-/// Called by all ranks before a set-up. Throws Error(InvalidUsage) on all of them if their requests differ, or if a
-/// stream is captured on one.
+/// Called by all ranks before a set-up. Throws on all of them: Error(InvalidUsage) if their requests differ, or if
+/// this rank's stream is captured, and Error(RemoteError) if another one's is, or if that one calls failSetup().
 void agreeOnSetup(Bootstrap& bootstrap, const ExecutionPlan& plan, const SetupRequest& request, const Backend& backend,
                   CUstream_st* stream);
+
+/// Called in a handler, by a rank that other ranks may wait for in agreeOnSetup(), where they learn of the exception
+/// that is being handled. Throws it again.
+[[noreturn]] void failSetup(Bootstrap& bootstrap, const ExecutionPlan& plan);
 
 }  // namespace mscclpp::kernels

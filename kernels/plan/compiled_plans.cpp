@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 #include "host/bootstrap/group_agreement.hpp"
 #include "mscclpp/host/base/error.hpp"

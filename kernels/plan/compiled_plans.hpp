@@ -27,14 +27,15 @@ class CompiledPlans {
     auto operator<=>(const Key&) const = default;
   };
 
-  /// Whether compile() has been called.
-  bool contains(const Key& key) const { return kernels_.contains(key); }
+  /// Whether compile() has decided whether there is a kernel.
+  bool isDecided(const Key& key) const { return kernels_.contains(key); }
   /// Null: the plan is interpreted.
   const jit::Kernel* find(const Key& key) const;
   /// Whether there is a kernel of a plan, of whatever format and type.
   bool hasKernelOf(std::uint64_t contentHash) const;
 
-  /// Compiles the kernel of a plan. If a rank cannot, which is logged, the plan is interpreted by all. Collective.
+  /// Compiles the kernel of a plan, for a key that is not decided. If a rank cannot, which is logged, the plan is
+  /// interpreted by all. Collective.
   void compile(Bootstrap& bootstrap, const ExecutionPlan& plan, const plan::RankProgram& program, const Key& key);
 
  private:

@@ -20,11 +20,12 @@
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/base/logger.hpp"
+#include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/jit/program.hpp"
 #include "plan_call.hpp"
 #include "plan_context.hpp"
-#include "plan_ports.hpp"
+#include "plan_proxy.hpp"
 #include "plan_source.hpp"
 #include "proofs.hpp"
 #include "recently_used.hpp"
@@ -87,8 +88,8 @@ class Executor::State {
 
   void check() const {
     if (monitor_->failed()) monitor_->check();
-    if (ports_.service() != nullptr) {
-      ports_.service()->check();
+    if (proxy_.service() != nullptr) {
+      proxy_.service()->check();
       const auto monitor = communicator_->monitor(where_);
       if (monitor->failed()) monitor->check();
     }
@@ -100,7 +101,7 @@ class Executor::State {
     contexts_.clear();
     buffers_.clear();
     programs_.clear();
-    ports_.reset();
+    proxy_.reset();
   }
 
   ExecutorMemory memory() const {
@@ -126,13 +127,13 @@ class Executor::State {
     Use use{};
     find(*job, use);
     const bool needsCode = where_ == DeviceType::GPU && code_ == PlanCode::Specialised && !launch &&
-                           !kernels_.contains(job->codeKey) && !backend_.isCapturing(stream);
+                           !kernels_.isDecided(job->codeKey) && !backend_.isCapturing(stream);
     if (needsCode || !isComplete(*job, use)) setUp(*job, use, needsCode);
     job->program.isSetUp = true;
     job->contexts.touch(*use.context);
     if (use.buffers != nullptr) buffers_.touch(*use.buffers);
     if (use.staging != nullptr) use.context->value.stagings.touch(*use.staging);
-    if (use.ports != nullptr) use.context->value.ports.touch(*use.ports);
+    if (use.portTable != nullptr) use.context->value.portTables.touch(*use.portTable);
     run(*job, use);
     if (where_ == DeviceType::CPU) check();
   }
@@ -157,12 +158,12 @@ class Executor::State {
   /// The numbers of the buffers and of the Staging that ExecutionArgs::memories is for, and the bytes of a part if the
   /// places in the buffers depend on them.
   using PortKey = std::tuple<std::uint64_t, std::uint64_t, std::uint64_t>;
-  using Ports = RecentlyUsed<PortKey, std::shared_ptr<void>>;
+  using PortTables = RecentlyUsed<PortKey, std::shared_ptr<void>>;
   struct Context {
     explicit Context(std::unique_ptr<PlanMemory> of) : memory(std::move(of)) {}
     std::unique_ptr<PlanMemory> memory;
     Stagings stagings{mostStagings};
-    Ports ports{mostPortTables};
+    PortTables portTables{mostPortTables};
   };
   /// By iterationsThatMix().
   using Contexts = RecentlyUsed<std::uint64_t, Context>;
@@ -171,7 +172,7 @@ class Executor::State {
     Contexts::Entry* context;
     Buffers::Entry* buffers;
     Stagings::Entry* staging;
-    Ports::Entry* ports;
+    PortTables::Entry* portTable;
   };
 
   /// A call that fits its plan, and has something to do.
@@ -204,18 +205,19 @@ class Executor::State {
   };
 
   Bootstrap& bootstrap() const { return *communicator_->bootstrap(); }
+  RankOf caller() const { return {rank_, ranks_}; }
 
   /// Validates a call. Nothing: it is of no bytes. Other ranks that are about to set the plan up learn of an error.
   std::optional<Job> begin(int rank, PlanCall call, const ExecutionPlan& plan, CUstream_st* stream,
                            plan::PacketFormat format, const Launch& launch) {
     const bool isAnnounced = !allRanksHaveData(plan.plan());
     if (isEmpty(call) && !isAnnounced) {
-      requireValid(plan, call, rank, bootstrap());
+      fitToPlan(plan, call, rank, caller());
       return std::nullopt;
     }
     CallIdentity identity{};
     if (isAnnounced) {
-      identity = announceCall(bootstrap(), plan, call, rank);
+      identity = announceCall(bootstrap(), plan, call, rank, caller());
       if (identity.partBytes == 0) return std::nullopt;
     }
     const auto known = programs_.find(plan.contentHash());
@@ -224,12 +226,12 @@ class Executor::State {
     std::size_t slotBytes = 0;
     Program* program = nullptr;
     try {
-      message = requireValid(plan, call, rank, bootstrap());
+      message = fitToPlan(plan, call, rank, caller());
       if (isAnnounced) message = kernels::messageOf(plan.plan(), call.type, identity.partBytes);
       program = known != programs_.end() ? &known->second : &addProgram(plan);
       slotBytes = slotBytesFor(plan, program->rank, message, format);
     } catch (...) {
-      if (!isSetUp) agree(plan, [] { throw; });
+      if (!isSetUp) failSetup(bootstrap(), plan);
       throw;
     }
     if (message.partBytes == 0) return std::nullopt;
@@ -259,11 +261,12 @@ class Executor::State {
     Context& context = use.context->value;
     const bool isCopied = job.isCopied(use);
     if (isCopied) use.staging = context.stagings.findNotLess(Staging::bytesFor(job.request));
-    if (job.usesPorts() && (!isCopied || use.staging != nullptr)) use.ports = context.ports.find(job.portKey(use));
+    if (job.usesPorts() && (!isCopied || use.staging != nullptr))
+      use.portTable = context.portTables.find(job.portKey(use));
   }
   static bool isComplete(const Job& job, const Use& use) {
     return use.context != nullptr && (!job.registersBuffers() || use.buffers != nullptr) &&
-           (!job.isCopied(use) || use.staging != nullptr) && (!job.usesPorts() || use.ports != nullptr);
+           (!job.isCopied(use) || use.staging != nullptr) && (!job.usesPorts() || use.portTable != nullptr);
   }
 
   /// By all ranks together: adds what is missing.
@@ -278,13 +281,13 @@ class Executor::State {
                  backend_, job.stream);
     if (needsCode) kernels_.compile(bootstrap(), job.plan, job.program.rank, job.codeKey);
     if (needsContext) reserveBlocks(job.plan);
-    if (job.usesPorts()) ports_.start(where_);
+    if (job.usesPorts()) proxy_.start(where_);
     if (needsContext) {
       makeRoom(job.contexts);
       use.context = &job.contexts.add(
           job.iterations, Context(std::make_unique<PlanMemory>(*communicator_, where_, backend_, job.program.rank,
                                                                job.plan.plan().doubleScratch, job.slotBytes, job.format,
-                                                               ports_.service())));
+                                                               proxy_.service())));
     }
     if (needsBuffers) {
       makeRoom(buffers_);
@@ -297,9 +300,9 @@ class Executor::State {
       const std::size_t bytes = Staging::bytesFor(job.request);
       use.staging = &context.stagings.add(bytes, Staging(*communicator_, where_, job.request.inPlace, bytes));
     }
-    if (job.usesPorts() && use.ports == nullptr) {
-      makeRoom(context.ports);
-      use.ports = &context.ports.add(job.portKey(use), portTableOf(*context.memory, job.request, use));
+    if (job.usesPorts() && use.portTable == nullptr) {
+      makeRoom(context.portTables);
+      use.portTable = &context.portTables.add(job.portKey(use), makePortTable(*context.memory, job.request, use));
     }
   }
 
@@ -313,16 +316,6 @@ class Executor::State {
       backend_.awaitWork();
       return table.uses();
     }));
-  }
-
-  /// A step that all ranks take; an error of `body` on one of them is an error on all.
-  template <class Body>
-  void agree(const ExecutionPlan& plan, const Body& body) const {
-    const mscclpp::detail::GroupAgreement agreement(bootstrap(), "Executor");
-    agreement.runStep("set up the plan \"" + plan.name() + "\"", [&] {
-      body();
-      return std::vector<char>();
-    });
   }
 
   Program& addProgram(const ExecutionPlan& plan) {
@@ -374,10 +367,10 @@ class Executor::State {
   }
 
   /// ExecutionArgs::memories of a call, in memory of the backend.
-  std::shared_ptr<void> portTableOf(const PlanMemory& memory, const BufferRequest& request, const Use& use) {
+  std::shared_ptr<void> makePortTable(const PlanMemory& memory, const BufferRequest& request, const Use& use) {
     const BufferWindows windows =
         use.staging != nullptr ? use.staging->value.windows(request) : use.buffers->value.windows(request);
-    return ports_.makeTable(backend_, ranks_, [&](plan::BufferKind kind, int rank) -> PlanPorts::Place {
+    return proxy_.makeTable(backend_, ranks_, [&](plan::BufferKind kind, int rank) -> PlanProxy::Place {
       if (kind == plan::BufferKind::Scratch) {
         return {memory.scratch().memory(rank), memory.args().buffers[static_cast<int>(kind)].base[rank]};
       }
@@ -422,7 +415,7 @@ class Executor::State {
       input.base[rank_] = static_cast<std::byte*>(job.request.input);
       output.base[rank_] = static_cast<std::byte*>(job.request.output);
     }
-    if (use.ports != nullptr) args.memories = static_cast<const plan::PortMemory*>(use.ports->value.get());
+    if (use.portTable != nullptr) args.memories = static_cast<const plan::PortMemory*>(use.portTable->value.get());
     args.message = job.message;
     args.op = {job.call.op};
     args.wait = BoundedWait(monitor_->deviceControl(), static_cast<std::uint64_t>(monitor_->timeout().count()));
@@ -440,7 +433,7 @@ class Executor::State {
       use.context->isCaptured = true;
       if (use.buffers != nullptr) use.buffers->isCaptured = true;
       if (use.staging != nullptr) use.staging->isCaptured = true;
-      if (use.ports != nullptr) use.ports->isCaptured = true;
+      if (use.portTable != nullptr) use.portTable->isCaptured = true;
     }
     if (isCopied) move(input.base[rank_], job.request.input, job.call.inputBytes);
     // A copy is no kernel that the next one could start beside.
@@ -475,7 +468,7 @@ class Executor::State {
   int rank_;
   int ranks_;
   std::shared_ptr<WaitMonitor> monitor_;
-  PlanPorts ports_;
+  PlanProxy proxy_;
   std::unique_ptr<GpuBudget::Share> share_;  ///< for the plan with the most blocks; null on CPUs
   std::map<std::uint64_t, Program> programs_;
   std::map<ContextKey, Contexts> contexts_;

@@ -83,10 +83,13 @@ std::size_t outputBytesOf(const plan::Plan& plan, const plan::Message& message, 
   return partsOf(plan, plan.rankPlans[rank].outputChunks) * message.partBytes;
 }
 
-plan::Message messageOf(const ExecutionPlan& executionPlan, const PlanCall& call, int rank, int ranks) {
+namespace {
+
+/// Without checks of the rank and of overlaps.
+plan::Message messageOfCall(const ExecutionPlan& executionPlan, const PlanCall& call, int rank, int ranks) {
   const plan::NamedPlan& plan = executionPlan.plan();
   const auto require = [&](bool condition, const std::string& why) {
-    if (!condition) throw Error("plan \"" + plan.name + "\": " + why, ErrorCode::InvalidUsage);
+    if (!condition) throwInvalidPlanCall(executionPlan, why);
   };
   const auto text = [](auto number) { return std::to_string(number); };
   require(plan.ranks == ranks, "it is for " + text(plan.ranks) + " ranks, but the communicator has " + text(ranks));
@@ -130,17 +133,18 @@ plan::Message messageOf(const ExecutionPlan& executionPlan, const PlanCall& call
   return messageOf(plan, call.type, partBytes);
 }
 
+}  // namespace
+
 plan::Message messageOf(const plan::Plan& plan, DataType type, std::size_t partBytes) {
   return plan::messageOf(partBytes, sizeOf(type), plan.chunksPerPart, static_cast<std::uint64_t>(plan.alignment));
 }
 
-plan::Message requireValid(const ExecutionPlan& plan, PlanCall& call, int rank, Bootstrap& bootstrap) {
-  const int ownRank = bootstrap.getRank();
-  if (rank != ownRank) {
+plan::Message fitToPlan(const ExecutionPlan& plan, PlanCall& call, int rank, const RankOf& caller) {
+  if (rank != caller.rank) {
     throwInvalidPlanCall(plan, "execute() is called for rank " + std::to_string(rank) + ", but this is rank " +
-                                   std::to_string(ownRank) + " of the communicator");
+                                   std::to_string(caller.rank) + " of the communicator");
   }
-  const plan::Message message = messageOf(plan, call, rank, bootstrap.getNranks());
+  const plan::Message message = messageOfCall(plan, call, rank, caller.ranks);
   const BufferRequest::Sizes sizes = sizesOf(plan, message, rank);
   if (plan.isInPlace() && sizes.input != 0 && sizes.output != 0) {
     const std::size_t offset = sizes.inputOffset + sizes.outputOffset;

@@ -1,11 +1,10 @@
-// A call of a plan: its checks, and the message that its sizes mean.
+// A call of a plan: its checks, the message that its sizes mean, and the buffers that it uses.
 #pragma once
 
 #include <cstddef>
 #include <string>
 
 #include "kernels/plan/user_buffers.hpp"
-#include "mscclpp/host/bootstrap/bootstrap.hpp"
 #include "mscclpp/kernels/executor.hpp"
 #include "mscclpp/plan/message.hpp"
 
@@ -37,10 +36,6 @@ int mostBlocksOf(const plan::Plan& plan);
 /// Whether the message of the call is empty, so that nothing is to be done.
 bool isEmpty(const PlanCall& call);
 
-/// The message of a call. Throws Error(InvalidUsage) with a sentence if the sizes, addresses, type or operator do not
-/// fit the plan. ranks: of the communicator.
-plan::Message messageOf(const ExecutionPlan& plan, const PlanCall& call, int rank, int ranks);
-
 /// The message whose parts have so many bytes.
 plan::Message messageOf(const plan::Plan& plan, DataType type, std::size_t partBytes);
 
@@ -48,9 +43,15 @@ plan::Message messageOf(const plan::Plan& plan, DataType type, std::size_t partB
 std::size_t inputBytesOf(const plan::Plan& plan, const plan::Message& message, int rank);
 std::size_t outputBytesOf(const plan::Plan& plan, const plan::Message& message, int rank);
 
-/// The message of a call, whose sizes become those that the plan uses. Also throws if `rank`, as execute() was called
-/// with, is not that of the bootstrap, or if buffers overlap in a way that the plan is not made for.
-plan::Message requireValid(const ExecutionPlan& plan, PlanCall& call, int rank, Bootstrap& bootstrap);
+/// A rank of so many, as the communicator has them.
+struct RankOf {
+  int rank, ranks;
+};
+
+/// The message of a call, whose sizes become those that the plan uses. rank: with which execute() was called. Throws
+/// Error(InvalidUsage) with a sentence if that is not the caller's, if the sizes, addresses, type or operator do not
+/// fit the plan, or if buffers overlap in a way that it is not made for.
+plan::Message fitToPlan(const ExecutionPlan& plan, PlanCall& call, int rank, const RankOf& caller);
 
 /// The buffers of a valid call, and those of all ranks.
 BufferRequest bufferRequestOf(const ExecutionPlan& plan, const plan::Message& message, const PlanCall& call, int ranks);

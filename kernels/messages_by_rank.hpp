@@ -11,10 +11,10 @@
 
 namespace mscclpp::kernels {
 
-/// A message to and one from each rank.
-class VariableCountMessages {
+/// A message to and one from each rank, which have no values until they are set. ranks: at most maxTeamSize.
+class MessagesByRank {
  public:
-  explicit VariableCountMessages(std::size_t ranks) : ranks_(ranks) {}
+  explicit MessagesByRank(std::size_t ranks) : ranks_(ranks) {}
 
   std::span<SentMessage> sent() { return {sent_.data(), ranks_}; }
   std::span<const SentMessage> sent() const { return {sent_.data(), ranks_}; }
@@ -29,18 +29,18 @@ class VariableCountMessages {
   std::array<ReceivedMessage, maxTeamSize> received_;
 };
 
-/// Elements of an array for each rank, or from each: [r]: rank r's number, and where they begin.
-struct ElementsOfRanks {
+/// For each rank r: counts[r] elements, from element offsets[r] of an array on.
+struct PartsOfRanks {
   std::span<const std::size_t> counts, offsets;
 };
 
 /// Of rank `rank`; arguments as those of Collectives::allGatherV and allToAllV. Both throw Error(InvalidUsage) for
 /// wrong ones, also if data is received where other data is sent from. What a rank sends to itself may stay in its
-/// place. The messages of an exchange are not checked so: programs for NCCL send and receive data that they do not read
-/// at one place.
-VariableCountMessages messagesOfAllGather(int rank, int ranks, const void* input, void* output,
-                                          const ElementsOfRanks& elements, DataType type);
-VariableCountMessages messagesOfAllToAll(int rank, int ranks, const void* input, const ElementsOfRanks& sent,
-                                         void* output, const ElementsOfRanks& received, DataType type);
+/// place. Collectives::exchange() does not check its messages so: programs for NCCL send and receive data that they do
+/// not read at one place.
+MessagesByRank messagesOfAllGatherV(int rank, int ranks, const void* input, void* output, const PartsOfRanks& parts,
+                                    DataType type);
+MessagesByRank messagesOfAllToAllV(int rank, int ranks, const void* input, const PartsOfRanks& sent, void* output,
+                                   const PartsOfRanks& received, DataType type);
 
 }  // namespace mscclpp::kernels

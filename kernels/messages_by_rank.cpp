@@ -1,4 +1,4 @@
-#include "variable_counts.hpp"
+#include "messages_by_rank.hpp"
 
 #include <algorithm>
 #include <functional>
@@ -29,25 +29,23 @@ Byte* partOf(Memory* array, std::size_t offset) {
 
 /// Throws unless there is a count and an offset for each rank, and an array for what they count; returns the bytes of
 /// an element.
-std::size_t requireParts(const char* name, int ranks, const Array& array, const ElementsOfRanks& elements,
-                         DataType type) {
+std::size_t requireParts(const char* name, int ranks, const Array& array, const PartsOfRanks& parts, DataType type) {
   const auto fail = [&](const std::string& why) {
     throw Error(std::string(name) + ": " + why, ErrorCode::InvalidUsage);
   };
   const auto wanted = static_cast<std::size_t>(ranks);
-  if (elements.counts.size() != wanted || elements.offsets.size() != wanted) {
-    fail("there are " + std::to_string(elements.counts.size()) + " counts and " +
-         std::to_string(elements.offsets.size()) + " offsets; it takes one of each for each of " +
-         std::to_string(ranks) + " ranks");
+  if (parts.counts.size() != wanted || parts.offsets.size() != wanted) {
+    fail("there are " + std::to_string(parts.counts.size()) + " counts and " + std::to_string(parts.offsets.size()) +
+         " offsets; it takes one of each for each of " + std::to_string(ranks) + " ranks");
   }
   const std::size_t size = sizeOf(type);
   if (size == 0) fail(std::string("data type ") + nameOf(type) + " is not supported");
-  for (const auto numbers : {elements.counts, elements.offsets}) {
+  for (const auto numbers : {parts.counts, parts.offsets}) {
     if (*std::ranges::max_element(numbers) > std::numeric_limits<std::size_t>::max() / 8 / size) {
       fail("a count or offset is larger than the address space; was it a negative number?");
     }
   }
-  if (array.data == nullptr && *std::ranges::max_element(elements.counts) > 0) throwNullArray(name, array.name);
+  if (array.data == nullptr && *std::ranges::max_element(parts.counts) > 0) throwNullArray(name, array.name);
   return size;
 }
 
@@ -59,7 +57,7 @@ bool overlap(const SentMessage& sent, const ReceivedMessage& received) {
   return isBefore(from, to + received.bytes) && isBefore(to, from + sent.bytes);
 }
 
-/// own: what the rank sends to itself.
+/// Throws if data is received where other data is sent from. own: what the rank sends to itself.
 void requireSeparate(const char* name, int rank, const void* own, std::span<const SentMessage> sends,
                      std::span<const ReceivedMessage> receives) {
   for (const ReceivedMessage& received : receives) {
@@ -77,28 +75,29 @@ void requireSeparate(const char* name, int rank, const void* own, std::span<cons
 
 }  // namespace
 
-VariableCountMessages messagesOfAllGather(int rank, int ranks, const void* input, void* output,
-                                          const ElementsOfRanks& elements, DataType type) {
+MessagesByRank messagesOfAllGatherV(int rank, int ranks, const void* input, void* output, const PartsOfRanks& parts,
+                                    DataType type) {
   const char* const name = "all_gather_v";
-  const std::size_t size = requireParts(name, ranks, {"output", output}, elements, type);
-  const std::size_t own = elements.counts[static_cast<std::size_t>(rank)] * size;
+  const std::size_t size = requireParts(name, ranks, {"output", output}, parts, type);
+  const std::size_t own = parts.counts[static_cast<std::size_t>(rank)] * size;
   if (own > 0 && input == nullptr) throwNullArray(name, "input");
-  VariableCountMessages messages(static_cast<std::size_t>(ranks));
+  MessagesByRank messages(static_cast<std::size_t>(ranks));
   for (std::size_t r = 0; r < messages.sent().size(); ++r) {
     const int peer = static_cast<int>(r);
     messages.sent()[r] = {input, own, peer};
-    messages.received()[r] = {partOf<std::byte>(output, elements.offsets[r] * size), elements.counts[r] * size, peer};
+    messages.received()[r] = {partOf<std::byte>(output, parts.offsets[r] * size), parts.counts[r] * size, peer};
   }
+  // All send the same input.
   requireSeparate(name, rank, input, messages.sent().first(1), messages.received());
   return messages;
 }
 
-VariableCountMessages messagesOfAllToAll(int rank, int ranks, const void* input, const ElementsOfRanks& sent,
-                                         void* output, const ElementsOfRanks& received, DataType type) {
+MessagesByRank messagesOfAllToAllV(int rank, int ranks, const void* input, const PartsOfRanks& sent, void* output,
+                                   const PartsOfRanks& received, DataType type) {
   const char* const name = "all_to_all_v";
   const std::size_t size = requireParts(name, ranks, {"input", input}, sent, type);
   requireParts(name, ranks, {"output", output}, received, type);
-  VariableCountMessages messages(static_cast<std::size_t>(ranks));
+  MessagesByRank messages(static_cast<std::size_t>(ranks));
   for (std::size_t r = 0; r < messages.sent().size(); ++r) {
     const int peer = static_cast<int>(r);
     messages.sent()[r] = {partOf<const std::byte>(input, sent.offsets[r] * size), sent.counts[r] * size, peer};

@@ -1,4 +1,4 @@
-// The Port channels of an executor's plans: their proxy, and the memories that it reaches.
+// The proxy of the Port channels of an executor's plans, and the memories that it reaches.
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@
 
 namespace mscclpp::kernels {
 
-class PlanPorts {
+class PlanProxy {
  public:
   /// Starts the proxy, unless it runs.
   void start(DeviceType where);
-  /// Stops it, and forgets all memories: of a set-up that no call uses any more.
+  /// Stops the proxy and forgets all memories. No call in flight uses them.
   void reset();
   /// Null until start().
   const std::shared_ptr<WideProxyService>& service() const noexcept { return service_; }
@@ -30,7 +30,7 @@ class PlanPorts {
     const std::byte* begin;
   };
   using PlaceOf = std::function<Place(plan::BufferKind kind, int rank)>;
-  /// ExecutionArgs::memories of buffers, in memory of the backend. The proxy runs.
+  /// ExecutionArgs::memories of buffers, in memory of the backend. After start().
   std::shared_ptr<void> makeTable(const Backend& backend, int ranks, const PlaceOf& placeOf);
 
  private:

@@ -1,11 +1,12 @@
-#include "plan_ports.hpp"
+#include "plan_proxy.hpp"
 
+#include <cstdint>
 #include <iterator>
 #include <vector>
 
 namespace mscclpp::kernels {
 
-void PlanPorts::start(DeviceType where) {
+void PlanProxy::start(DeviceType where) {
   if (service_ != nullptr) return;
   ProxyServiceOptions options;
   if (where == DeviceType::CPU) options.thread.device = DeviceType::CPU;
@@ -13,13 +14,13 @@ void PlanPorts::start(DeviceType where) {
   service_->startProxy();
 }
 
-void PlanPorts::reset() {
+void PlanProxy::reset() {
   ids_.clear();
   if (service_ != nullptr) service_->stopProxy();
   service_.reset();
 }
 
-std::shared_ptr<void> PlanPorts::makeTable(const Backend& backend, int ranks, const PlaceOf& placeOf) {
+std::shared_ptr<void> PlanProxy::makeTable(const Backend& backend, int ranks, const PlaceOf& placeOf) {
   constexpr plan::BufferKind kinds[] = {plan::BufferKind::Scratch, plan::BufferKind::Input, plan::BufferKind::Output};
   std::vector<plan::PortMemory> memories(std::size(kinds) * static_cast<std::size_t>(ranks));
   for (int rank = 0; rank < ranks; ++rank) {
@@ -36,7 +37,7 @@ std::shared_ptr<void> PlanPorts::makeTable(const Backend& backend, int ranks, co
   return table;
 }
 
-MemoryId PlanPorts::idOf(int rank, const RegisteredMemory& memory) {
+MemoryId PlanProxy::idOf(int rank, const RegisteredMemory& memory) {
   const auto key = std::tuple(rank, memory.data(), memory.size());
   const auto known = ids_.find(key);
   if (known != ids_.end()) return known->second;
