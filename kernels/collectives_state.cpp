@@ -172,9 +172,9 @@ bool Collectives::State::takesRegisteredOutput(const CollectiveCall& call) const
 
 template <class Body>
 void Collectives::State::checked(const Body& body) {
-  if (monitor_->failed()) monitor_->check();
+  monitor_->check();
   body();
-  if (!onGpu_ && monitor_->failed()) monitor_->check();
+  if (!onGpu_) monitor_->check();
 }
 
 void Collectives::State::run(const CollectiveCall& call) {

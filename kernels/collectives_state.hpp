@@ -69,7 +69,7 @@ class Collectives::State {
   std::vector<kernels::AlgorithmInUse> agreeOnAlgorithms(Algorithms wanted,
                                                          const mscclpp::detail::GroupAgreement& agreement) const;
 
-  /// check() if a wait has failed; then body(); then, on CPUs, where its calls have ended by now, check() again.
+  /// check(); then body(); then, on CPUs, where its calls have ended by now, check() again.
   template <class Body>
   void checked(const Body& body);
 

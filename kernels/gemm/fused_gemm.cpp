@@ -4,9 +4,12 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "host/bootstrap/group_agreement.hpp"
 #include "kernels/rms_norm.hpp"
 #include "mscclpp/host/base/error.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 
 namespace mscclpp {
@@ -125,8 +128,10 @@ void requireSameLayer(const GemmLayer& layer, int rank, const GemmLayer& ofRank0
 
 }  // namespace kernels
 
-std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer, DeviceType deviceType,
-                                         std::shared_ptr<Collectives> collectives) {
+namespace {
+
+/// What is wrong with a layer whatever the other ranks make.
+void requireValidLayer(const GemmLayer& layer) {
   if (layer.maxRows == 0 || layer.width == 0 || layer.depth == 0) {
     throw Error("a FusedGemm needs the sizes of its layer: maxRows, width and depth above 0", ErrorCode::InvalidUsage);
   }
@@ -137,16 +142,10 @@ std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmL
                     std::to_string(mostFusedGemmRows) + " rows, and 2^31 - 1",
                 ErrorCode::InvalidUsage);
   }
-  if (deviceType == DeviceType::GPU && collectives != nullptr) {
-    if (collectives->deviceType() != DeviceType::GPU) {
-      throw Error("a FusedGemm for GPUs with Collectives of CPU ranks: pass those for DeviceType::GPU, or none",
-                  ErrorCode::InvalidUsage);
-    }
-    const auto bootstrap = communicator.bootstrap();
-    if (collectives->rank() != bootstrap->getRank() || collectives->ranks() != bootstrap->getNranks()) {
-      throw Error("a FusedGemm with Collectives of other ranks: pass those of the same communicator, or none",
-                  ErrorCode::InvalidUsage);
-    }
+  if (layer.maxBlocks < 0) {
+    throw Error(
+        "GemmLayer::maxBlocks is " + std::to_string(layer.maxBlocks) + ": pass 0 for as many as the GPU has room for",
+        ErrorCode::InvalidUsage);
   }
   if (layer.operands != DataType::BFLOAT16 && layer.operands != DataType::FLOAT8_E4M3FN) {
     throw Error(std::string("a FusedGemm of operands of ") + nameOf(layer.operands) +
@@ -169,8 +168,34 @@ std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmL
                     std::to_string(mostRmsNormElements) + ", in multiples of 16",
                 ErrorCode::InvalidUsage);
   }
-  return deviceType == DeviceType::GPU ? kernels::gpu::makeFusedGemm(communicator, layer, std::move(collectives))
-                                       : kernels::cpu::makeFusedGemm(communicator, layer);
+}
+
+/// collectives: given with a FusedGemm for GPUs.
+void requireOf(const Communicator& communicator, const Collectives& collectives) {
+  if (collectives.deviceType() != DeviceType::GPU) {
+    throw Error("a FusedGemm for GPUs with Collectives of CPU ranks: pass those for DeviceType::GPU, or none",
+                ErrorCode::InvalidUsage);
+  }
+  const auto bootstrap = communicator.bootstrap();
+  if (collectives.rank() != bootstrap->getRank() || collectives.ranks() != bootstrap->getNranks()) {
+    throw Error("a FusedGemm with Collectives of other ranks: pass those of the same communicator, or none",
+                ErrorCode::InvalidUsage);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer, DeviceType deviceType,
+                                         std::shared_ptr<Collectives> collectives) {
+  const bool onGpu = deviceType == DeviceType::GPU;
+  const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), "FusedGemm");
+  agreement.runStep("state its layer", [&] {
+    requireValidLayer(layer);
+    if (onGpu && collectives != nullptr) requireOf(communicator, *collectives);
+    return std::vector<char>();
+  });
+  return onGpu ? kernels::gpu::makeFusedGemm(communicator, layer, std::move(collectives))
+               : kernels::cpu::makeFusedGemm(communicator, layer);
 }
 
 }  // namespace mscclpp

@@ -57,8 +57,7 @@ class GpuFusedGemm : public FusedGemm {
     const int multiprocessors = gpu::multiprocessors();
     const int wanted = layer.maxBlocks > 0 ? std::min(layer.maxBlocks, multiprocessors) : multiprocessors;
     share_ = reserveOnAllRanks(*communicator.bootstrap(), gpu::currentBudget(), wanted, "FusedGemm");
-    agreeOnForms(*communicator.bootstrap(), std::move(collectives), preferred,
-                 cutlassGemmBlocks(share_->blocks(), multiprocessors));
+    agreeOnForms(*communicator.bootstrap(), std::move(collectives), preferred, multiprocessors);
     for (std::size_t rows = 0; rows <= layer.maxRows; ++rows) forms_.push_back(choose(rows));
     const auto makeKernels = layer.operands == DataType::BFLOAT16 ? makeGemmKernels<bf16> : makeGemmKernels<f8e4m3>;
     kernels_ = makeKernels(
@@ -88,7 +87,7 @@ class GpuFusedGemm : public FusedGemm {
 
   void run(const FusedGemmCall& given) const override {
     FusedGemmCall call = sized(given, layer_, rank_, ranks_);
-    requireSound();
+    check();
     if (call.rows == 0) return;
     RmsNormCall norm;
     if (layer_.hasNorm) {
@@ -104,7 +103,7 @@ class GpuFusedGemm : public FusedGemm {
     const bool isCutlass = form == GemmForm::Cutlass;
     const GemmKernel& kernel = isCutlass ? *cutlass_ : *std::find_if(kernels_.begin(), kernels_.end(), isFor)->kernel;
     CallOrder::Turn turn = share_->begin(call.stream);
-    kernel.run(call, isCutlass ? decisive_.cutlassBlocks : share_->blocks(), share_->start());
+    kernel.run(call, isCutlass ? decisive_.cutlassBlocks : decisive_.blocks, share_->start());
     turn.end();
   }
   GemmForm form(std::size_t rows) const override { return rows < forms_.size() ? forms_[rows] : choose(rows); }
@@ -114,15 +113,11 @@ class GpuFusedGemm : public FusedGemm {
   }
 
  private:
-  /// Whether no wait is known to have failed.
-  void requireSound() const {
-    if (monitor_->failed()) monitor_->check();
-  }
-
   /// What decides on the form of a call.
   struct Decisive {
     std::size_t rates;  ///< index in gemmRates
     GemmLayer layer;
+    int blocks;         ///< of the library's kernels
     int cutlassBlocks;  ///< 0: there are no kernels of CUTLASS
     bool hasSerial;
     std::size_t sharedBytes;  ///< the most of a block
@@ -135,13 +130,13 @@ class GpuFusedGemm : public FusedGemm {
                       formsOf(place(), decisive_.layer, rows, decisive_.hasSerial), decisive_.preferred);
   }
   GemmPlace place() const {
-    return {ratesFor(gemmRates[decisive_.rates], layer_), share_->blocks(), decisive_.cutlassBlocks, ranks_};
+    return {ratesFor(gemmRates[decisive_.rates], layer_), decisive_.blocks, decisive_.cutlassBlocks, ranks_};
   }
 
   /// All ranks take the same form of each call: one that all ranks have, by rank 0's rates and layer, of which other
-  /// ranks may have more or fewer columns.
+  /// ranks may have more or fewer columns, and by the fewest blocks of any rank.
   void agreeOnForms(Bootstrap& bootstrap, std::shared_ptr<Collectives> collectives, std::optional<GemmForm> preferred,
-                    int cutlassBlocks) {
+                    int multiprocessors) {
     const mscclpp::detail::GroupAgreement agreement(bootstrap, "FusedGemm");
     const auto all = agreement.gather("choose between kernels", [&] {
       if (layer_.operands == DataType::FLOAT8_E4M3FN) requireFp8();
@@ -151,7 +146,8 @@ class GpuFusedGemm : public FusedGemm {
                               cutlassAccepts(layer_);
       return Decisive{gemmRatesOf(gpuBackend().deviceName()),
                       layer_,
-                      hasCutlass ? cutlassBlocks : 0,
+                      share_->blocks(),
+                      hasCutlass ? cutlassGemmBlocks(share_->blocks(), multiprocessors) : 0,
                       serial_ != nullptr,
                       static_cast<std::size_t>(gpu::attribute(cudaDevAttrMaxSharedMemoryPerBlockOptin)),
                       preferred};
@@ -161,6 +157,7 @@ class GpuFusedGemm : public FusedGemm {
       const Decisive& of = all[rank];
       requireSameLayer(of.layer, static_cast<int>(rank), decisive_.layer);
       decisive_.hasSerial = decisive_.hasSerial && of.hasSerial;
+      decisive_.blocks = std::min(decisive_.blocks, of.blocks);
       decisive_.cutlassBlocks = std::min(decisive_.cutlassBlocks, of.cutlassBlocks);
       decisive_.sharedBytes = std::min(decisive_.sharedBytes, of.sharedBytes);
     }

@@ -1,4 +1,4 @@
-// Implementation of gemm_kernels.hpp.
+// Implementation of kernels.hpp.
 #pragma once
 
 #include <algorithm>

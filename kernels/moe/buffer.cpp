@@ -91,8 +91,10 @@ class Buffer::State {
       queryGpu();
     });
     if (where == DeviceType::GPU) {
-      share_ = kernels::reserveOnAllRanks(*communicator.bootstrap(), budget,
-                                          std::max(config.maxTokens > 0 ? blocks_ : 0, lowLatencyBlocks_), errorPrefix);
+      share_ = kernels::reserveOnAllRanks(
+          *communicator.bootstrap(), budget,
+          std::max(config.maxTokens > 0 ? blocks_ : 0, config.maxLowLatencyTokens > 0 ? lowLatencyBlocks_ : 0),
+          errorPrefix);
       blocks_ = std::min(blocks_, share_->blocks());
       lowLatencyBlocks_ = std::min(lowLatencyBlocks_, share_->blocks());
     }
@@ -119,6 +121,8 @@ class Buffer::State {
   }
   void check() const { monitor_->check(); }
 
+  /// Handle::identity of the dispatches of a form.
+  std::uint32_t identityOf(Form form) const { return 2 * number_ + static_cast<std::uint32_t>(form); }
   std::size_t handleBytes() const { return HandleParts(config_, ranks()).bytes; }
   /// The view of a handle in this memory.
   Handle handleIn(void* memory) const {
@@ -193,6 +197,7 @@ class Buffer::State {
     calls_.requireNext(form, arguments, phase);
     enqueue(call);
     handle->form = form;
+    handle->view.identity = identityOf(form);
     handle->tokens = tokens.tokens;
     handle->isComplete = phase != Phase::Send;
     return calls_.record(form, arguments, phase);
@@ -291,7 +296,6 @@ class Buffer::State {
   template <class Collective, class Scratch>
   std::unique_ptr<mscclpp::detail::CollectiveMemory> makeMemory(Communicator& communicator,
                                                                 const Dimensions& dimensions, const Scratch& scratch) {
-    require(scratch.isValid(), "maxTokens * hidden is too large");
     const mscclpp::detail::CollectiveStateRequest request{where_,
                                                           mscclpp::detail::typeNumber<Collective>(),
                                                           dimensions.maxTokens,
@@ -321,7 +325,7 @@ class Buffer::State {
     call.wait = wait();
     call.dimensions = sizes;
     call.handle = handle;
-    call.handle.identity = 2 * number_ + static_cast<std::uint32_t>(form);
+    call.handle.identity = identityOf(form);
     call.tokens = tokens;
     call.rowPacks = packs;
     call.phase = phase;
@@ -422,6 +426,7 @@ DispatchHandle Buffer::makeHandle(void* memory) const {
 DispatchHandle Buffer::restoreHandle(void* memory, Form form, std::uint32_t tokens) const {
   DispatchHandle handle = makeHandle(memory);
   handle.record_->form = form;
+  handle.record_->view.identity = state_->identityOf(form);
   handle.record_->tokens = tokens;
   handle.record_->isComplete = true;
   return handle;

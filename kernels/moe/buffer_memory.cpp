@@ -10,8 +10,26 @@ namespace mscclpp::moe {
 
 using namespace detail;
 
+namespace {
+
+/// Calls f(scratch of dispatches, scratch of combines) for each form that a buffer has.
+template <class F>
+void forEachScratch(const BufferConfig& config, int ranks, const F& f) {
+  const auto callFor = [&]<class Transport>(Form form, const FormCalls<Transport>&) {
+    const Dimensions dimensions = dimensionsOf(config, ranks, form);
+    if (dimensions.maxTokens == 0) return;
+    f(FormCalls<Transport>::dispatchScratch(config, dimensions),
+      FormCalls<Transport>::combineScratch(config, dimensions));
+  };
+  callFor(Form::Bandwidth, FormCalls<StoreTransport>{});
+  callFor(Form::LowLatency, FormCalls<kernels::LowLatencyRows>{});
+}
+
+}  // namespace
+
 void detail::requireValid(const BufferConfig& config, int ranks) {
-  require(ranks >= 1, "the number of ranks is " + std::to_string(ranks));
+  require(ranks >= 1 && ranks <= maxTeamSize,
+          "the number of ranks is " + std::to_string(ranks) + "; it is 1 to " + std::to_string(maxTeamSize));
   require(config.maxTokens > 0 || config.maxLowLatencyTokens > 0,
           "maxTokens and maxLowLatencyTokens are 0: give the most tokens of a call of either form");
   require(config.maxTokens <= 65535, "a call has at most 65535 tokens");
@@ -34,8 +52,13 @@ void detail::requireValid(const BufferConfig& config, int ranks) {
           "the number of blocks is negative");
   const Dimensions many{config.maxTokens, config.topk, config.experts, ranks};
   const auto few = std::uint64_t{config.maxLowLatencyTokens} * static_cast<std::uint64_t>(config.experts);
-  require(ExpertPlacement::largestCapacity(many, config.alignment) <= 0xffffffffu && few <= 0xffffffffu,
-          "the output would have more than 2^32 rows: give fewer tokens or experts, or a smaller alignment");
+  require(ExpertPlacement::largestCapacity(many, config.alignment) <= ExpertPlacement::mostRows &&
+              few <= ExpertPlacement::mostRows,
+          "the output would have 2^31 rows or more: give fewer tokens or experts, or a smaller alignment");
+  forEachScratch(config, ranks, [](const auto& dispatch, const auto& combine) {
+    require(dispatch.isValid() && combine.isValid(),
+            "a rank's rows of a call would have 2^32 packs of 16 bytes or more: give fewer tokens, or shorter rows");
+  });
 }
 
 std::size_t rowBytes(const BufferConfig& config) {
@@ -54,14 +77,10 @@ std::uint32_t defaultCapacity(const BufferConfig& config, int ranks) {
 BufferMemory memoryFor(const BufferConfig& config, int ranks) {
   requireValid(config, ranks);
   BufferMemory memory{};
-  const auto addForm = [&]<class Transport>(Form form, const FormCalls<Transport>&) {
-    const Dimensions dimensions = dimensionsOf(config, ranks, form);
-    if (dimensions.maxTokens == 0) return;
-    memory.dispatches += FormCalls<Transport>::dispatchScratch(config, dimensions).windowBytes();
-    memory.combines += FormCalls<Transport>::combineScratch(config, dimensions).windowBytes();
-  };
-  addForm(Form::Bandwidth, FormCalls<StoreTransport>{});
-  addForm(Form::LowLatency, FormCalls<kernels::LowLatencyRows>{});
+  forEachScratch(config, ranks, [&](const auto& dispatch, const auto& combine) {
+    memory.dispatches += dispatch.windowBytes();
+    memory.combines += combine.windowBytes();
+  });
   memory.workspace = WorkspaceParts(config, ranks, 0).bytes;
   memory.handle = HandleParts(config, ranks).bytes;
   if (config.maxTokens > 0) memory.output = defaultCapacity(config, ranks) * rowBytes(config);

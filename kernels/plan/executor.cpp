@@ -87,11 +87,10 @@ class Executor::State {
   }
 
   void check() const {
-    if (monitor_->failed()) monitor_->check();
+    monitor_->check();
     if (proxy_.service() != nullptr) {
       proxy_.service()->check();
-      const auto monitor = communicator_->monitor(where_);
-      if (monitor->failed()) monitor->check();
+      communicator_->monitor(where_)->check();
     }
   }
 

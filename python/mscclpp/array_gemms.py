@@ -24,9 +24,10 @@ class ArrayGemms:
     are multiplied by the scales of their row of the input and of the weight. The result is of bfloat16. use_fast_accum:
     as of torch._scaled_mm, on all ranks: faster, with fewer bits of sums (GemmLayer::fastAccumulation).
 
-    On GPUs a call is enqueued on `stream`: one kernel, which uses the whole GPU, or a GEMM of cuBLAS and a collective
-    where a model estimates that to be faster. Calls of a group do not overlap in time: use one stream. Calls raise
-    InvalidUsage for arrays that do not fit, RemoteError if another rank has failed, and Timeout.
+    On GPUs a call is enqueued on `stream`: one kernel, which uses the whole GPU, or, where a model estimates that to be
+    faster, a GEMM of cuBLAS and a collective, or copies beside GEMMs of cuBLAS (GemmForm). Calls of a group do not
+    overlap in time: use one stream. Calls raise InvalidUsage for arrays that do not fit, RemoteError if another rank
+    has failed, and Timeout.
     """
 
     nranks: int

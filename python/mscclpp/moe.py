@@ -85,7 +85,10 @@ class Buffer:
         return self._dispatch(x, topk_idx, topk_weights, low_latency=False)
 
     def combine(self, x: torch.Tensor, handle: Handle) -> torch.Tensor:
-        """The weighted sums of the experts' results x, bf16, which are placed as the rows of the dispatch were."""
+        """The weighted sums of the experts' results x, bf16, which are placed as the rows of the dispatch were.
+
+        x has as many rows as the output of the dispatch; those that no expert has may have any value.
+        """
         return self._combine(x, handle, low_latency=False)
 
     def _combine(self, x, handle, low_latency):
@@ -95,7 +98,10 @@ class Buffer:
     def low_latency_dispatch(self, x, topk_idx: torch.Tensor, topk_weights: torch.Tensor | None = None,
                              return_recv_hook: bool = False,
                              ) -> tuple[ExpertRows, Handle, Callable[[], None] | None]:  # fmt: skip
-        """The same for few tokens. With the hook the call only sends: what is enqueued before hook() runs meanwhile."""
+        """The same for few tokens. With the hook the call only sends: what is enqueued before hook() runs meanwhile.
+
+        hook() enqueues the rest on the stream of the call, whichever is current.
+        """
         if not return_recv_hook:
             return *self._dispatch(x, topk_idx, topk_weights, low_latency=True), None
         values, scales = x if isinstance(x, tuple) else (x, None)
@@ -137,7 +143,12 @@ class Buffer:
             self._empty(torch.uint8, self._buffer.handle_bytes),
         )
 
+    def _require_current(self):
+        if self.device.type == "cuda" and torch.cuda.current_device() != self.device.index:
+            raise InvalidUsage(f"the buffer is on {self.device}, not the current device: call torch.cuda.set_device()")
+
     def _stream(self):
+        self._require_current()
         return torch.cuda.current_stream(self.device).cuda_stream if self.device.type == "cuda" else 0
 
     def _require(self, tensor, dtype, name, columns):
@@ -193,8 +204,10 @@ class Buffer:
         return (output, hook) if returns_hook else output
 
 
-def _receive(hook, _uses):
+def _receive(hook, uses):
     # The buffer and the tensors that the call uses live as long as it can be made.
+    buffer, *_ = uses
+    buffer._require_current()
     hook()
 
 

@@ -14,7 +14,8 @@ import subprocess
 import tempfile
 
 # The kernel series is pinned: verbs behave differently in others.
-KERNEL_PACKAGE = re.compile(r"linux-image-6\.1\.0-\d+-amd64")
+# Whole lines: there is "-unsigned" behind some names, for a while also of a kernel whose signed package is yet to come.
+KERNEL_PACKAGE = re.compile(r"^linux-image-6\.1\.0-\d+-amd64$", re.MULTILINE)
 MODULES = (
     "virtio_pci virtio_console virtio_rng 9p 9pnet_virtio overlay dummy veth bridge sch_netem crc32_generic"
     " ib_uverbs rdma_ucm rdma_rxe"

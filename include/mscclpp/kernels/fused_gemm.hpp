@@ -31,7 +31,9 @@ struct GemmLayer {
   std::size_t maxRows = 0;  ///< of all ranks, in the longest call; at most mostFusedGemmRows
   std::size_t width = 0;    ///< rows of this rank's weights: columns of the output; with AllGather it may differ
   std::size_t depth = 0;    ///< columns of input and weights; with AllReduce and ReduceScatter it may differ
-  int maxBlocks = 0;  ///< the most blocks of a kernel, for calls beside others; 0: as many as the GPU has room for
+  /// The most blocks of a kernel, for calls beside others; 0: as many as the GPU has room for. It may differ between
+  /// ranks: the fewest count.
+  int maxBlocks = 0;
   /// Whether calls have a FusedGemmCall::norm: all of them or none. Not with AllGather. The width is then a multiple of
   /// 16, at most mostRmsNormElements; on GPUs one above mostFusedNormWidth is only that of an all-reduce in
   /// GemmForm::Serial.
@@ -116,10 +118,12 @@ class FusedGemm {
 };
 
 /// Collective: called by all ranks of the communicator, on GPUs each with its own one current, with the same layer.
-/// Allocates the scratch of the longest call (docs/fusing.md), on CPU ranks less than a MiB. Throws Error(InvalidUsage)
-/// on all ranks if they differ, or for sizes of 0 or above mostFusedGemmRows and 2^31 - 1, for operands of other types,
-/// for bfloat16 with fastAccumulation, for a norm of an all-gather or of rows of a width that GemmLayer::hasNorm does
-/// not allow, and for GPUs in a build without CUDA.
+/// Allocates the scratch of the longest call (docs/fusing.md), on CPU ranks less than a MiB, and on GPUs estimates the
+/// times of calls of 1 to maxRows rows. Throws on all ranks: Error(InvalidUsage) if their layers differ, for sizes of 0
+/// or above mostFusedGemmRows and 2^31 - 1, for a negative maxBlocks, for operands of other types, for bfloat16 with
+/// fastAccumulation, for a norm of an all-gather or of rows of a width that GemmLayer::hasNorm does not allow, for
+/// `collectives` of another kind of device or of other ranks, and for GPUs in a build without CUDA; Error(RemoteError)
+/// where only another rank's layer is wrong.
 ///
 /// Kernels of CUTLASS are those of the build option cutlass_gemms: for GPUs of compute capability 9.0 and layers whose
 /// width and depth are multiples of 8 on all ranks, with fp8 the depth of 16. They run where a model estimates that to

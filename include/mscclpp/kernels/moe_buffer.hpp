@@ -42,7 +42,7 @@ struct BufferConfig {
   int experts = 0;           ///< of all ranks, a multiple of their number
   std::uint32_t hidden = 0;  ///< elements of a row, a multiple of 8, for fp8 of 16
   RowFormat format = RowFormat::Bf16;
-  std::uint32_t alignment = 1;  ///< of the rows of an expert, as dispatch() places them
+  std::uint32_t alignment = 1;  ///< of the rows of an expert, as dispatch() places them: 1 to 65536
   int blocks = 0;               ///< the most blocks of a kernel; 0: one for each multiprocessor that is free
   int lowLatencyBlocks = 0;     ///< the same of low-latency calls; 0: 128, or all if there are fewer
   /// dispatch() sends rows that are not quantised by bulk copies, on GPUs of sm_90 and newer: for few blocks.
@@ -111,7 +111,8 @@ class Buffer;
 /// another dispatch, once the combine of the one before has been received. Copies are the same handle.
 class DispatchHandle {
  public:
-  /// The arrays. Throws Error(InvalidUsage) if the handle is empty.
+  /// The arrays; its identity is that of the dispatch that was enqueued last, before the first one 0. Throws
+  /// Error(InvalidUsage) if the handle is empty.
   const Handle& view() const;
 
  private:
@@ -120,9 +121,10 @@ class DispatchHandle {
   std::shared_ptr<Record> record_;
 };
 
-/// The second half of a low-latency call: what is enqueued before it is called runs while the rows travel. Called once,
-/// before the next call of the same kind and form, such as the next lowLatencyDispatch(): that one throws otherwise,
-/// and so does a second call of the hook, or one after the buffer is gone. Empty if the call was not split.
+/// The second half of a low-latency call, which it enqueues on the stream of the first: what is enqueued before it is
+/// called runs while the rows travel. The arrays of the call must live until it has run. Called once, before the next
+/// call of the same kind and form, such as the next lowLatencyDispatch(): that one throws otherwise, and so does a
+/// second call of the hook, or one after the buffer is gone. Empty if the call was not split.
 using ReceiveHook = std::function<void()>;
 
 /// Owns the scratch of dispatches and combines on all ranks. Each kind of call has its own, so that a dispatch may
@@ -137,8 +139,8 @@ using ReceiveHook = std::function<void()>;
 /// lowLatencyDispatch() begins expert e at row e * ranks * maxLowLatencyTokens.
 ///
 /// Methods throw Error(InvalidUsage) for wrong arguments and calls in a wrong order, CudaError, and after a failure
-/// what check() throws. One stream, or one thread, at a time. The object must outlive its calls, on all ranks:
-/// synchronise before it is destroyed.
+/// what check() throws. On GPUs calls are on one stream at a time, with the buffer's device current; on CPU ranks in
+/// one thread at a time. The object must outlive its calls, on all ranks: synchronise before it is destroyed.
 class Buffer {
  public:
   /// Collective: called by all ranks of the communicator, which are on one host; on GPUs this rank uses the current

@@ -160,7 +160,7 @@ MSCCLPP_INLINE void awaitPiece(Call& call, const Rows<Call>& rows, std::uint32_t
   call.session.warp().sync();
 }
 /// Receives the items of a queue. The rows of a token are loaded two items before it is received, and what this rank's
-/// own part needs one item before.
+/// own part needs one item before. Called by all lanes of a warp.
 template <class Call>
 MSCCLPP_INLINE void receivePieces(Call& call, ItemQueue queue) {
   const std::uint32_t perRow = call.itemsPerRow(), chunks = call.chunksPerItem();
@@ -194,7 +194,7 @@ MSCCLPP_INLINE void receivePieces(Call& call, ItemQueue queue) {
 
 // ---- as packets ----
 
-/// Receives the items first, first + stride, ...
+/// Receives the items first, first + stride, ... Called by all lanes of a warp.
 template <class Call>
 MSCCLPP_INLINE void receiveChunks(Call& call, std::uint32_t first, std::uint32_t stride) {
   const auto& args = call.args;

@@ -59,7 +59,8 @@ MSCCLPP_INLINE RowPiece take(const Call& call, ItemQueue& queue, std::uint32_t t
     if (turn < call.args.handle.received[to] * perRow) return {to, turn / perRow, turn % perRow};
   }
 }
-/// Sends items and publishes them. The entries of the next item are loaded before the results of one.
+/// Sends items and publishes them. The entries of the next item are loaded before the results of one. Called by all
+/// lanes of a warp.
 template <class Call>
 MSCCLPP_INLINE void sendPieces(Call& call, ItemQueue queue, PiecePublisher<typename Call::Session>& publisher) {
   using Entries = typename Call::Entries;
@@ -84,7 +85,7 @@ MSCCLPP_INLINE void sendPieces(Call& call, ItemQueue queue, PiecePublisher<typen
 
 // ---- as packets ----
 
-/// Sends the items first, first + stride, ..., before others have entered the call.
+/// Sends the items first, first + stride, ..., before others have entered the call. Called by all lanes of a warp.
 template <class Call>
 MSCCLPP_INLINE void sendChunks(Call& call, std::uint32_t first, std::uint32_t stride) {
   const auto& args = call.args;

@@ -115,7 +115,8 @@ struct DispatchCall {
       if (session.warp().any(gets)) f(to);
     }
   }
-  /// Calls f(rank, row) for the ranks that get a token.
+  /// Calls f(rank, row) for the ranks that get a token. Called by any lanes of a warp, also by one alone: it has no
+  /// operation of the warp.
   template <class F>
   MSCCLPP_INLINE void forEachRank(std::uint32_t token, const F& f) const {
     MSCCLPP_NO_UNROLL

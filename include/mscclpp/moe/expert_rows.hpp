@@ -28,12 +28,15 @@ struct ExpertPlacement {
   std::uint32_t* offsets;   ///< [expertsPerRank() + 1]; the last is the end of the rows, padding included
   RowOrigin* origins;       ///< [capacity]; may be null. Padding is not written.
 
+  /// Of an output: a negative number ends the rows of a token (Handle::positions).
+  static constexpr std::uint64_t mostRows = 0x7fffffff;
+
   MSCCLPP_HOST_DEVICE bool isValid(const Dimensions& dimensions) const {
     if (alignment == 0 || (stride > 0 && alignment != 1)) return false;
     const auto ranks = static_cast<std::uint64_t>(dimensions.ranks);
-    if (stride == 0) return largestCapacity(dimensions, alignment) <= 0xffffffffu;  // rows have 32-bit numbers
-    return stride >= ranks * dimensions.maxTokens &&
-           std::uint64_t{stride} * static_cast<std::uint64_t>(dimensions.expertsPerRank()) <= capacity;
+    if (stride == 0) return largestCapacity(dimensions, alignment) <= mostRows;
+    const std::uint64_t rows = std::uint64_t{stride} * static_cast<std::uint64_t>(dimensions.expertsPerRank());
+    return stride >= ranks * dimensions.maxTokens && rows <= mostRows && rows <= capacity;
   }
   /// So many rows with the padding of an expert.
   MSCCLPP_HOST_DEVICE std::uint32_t aligned(std::uint32_t rows) const {

@@ -26,7 +26,8 @@ inline constexpr bool hasInstruction =
 /// the transpose of B (columns x depth), accumulates in fp32 and has no C, as GemmRowExchange and AllGatherGemmKernel
 /// want it. Operand: of A and B; Output: of D, or void if there is none, since Fusion stores (ContributeTiles); every
 /// row begins at a multiple of 16 bytes. Fusion: what the epilogue makes of the accumulators. reservedBytes: shared
-/// memory that is left to others, for AllGatherGemmKernel gatherSharedBytes.
+/// memory that is left to others: for AllGatherGemmKernel gatherSharedBytes; for a GemmRowExchange that sums tiles
+/// exchangeSharedBytes, which of cutlassTiles those of 192 columns lack otherwise.
 template <CutlassTile tile, class Operand, class Output,
           class Fusion = cutlass::epilogue::fusion::LinearCombination<Output, float, void, float>,
           int reservedBytes = 0>

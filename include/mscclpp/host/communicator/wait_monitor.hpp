@@ -46,10 +46,10 @@ class WaitMonitor {
   /// Whether a wait has failed, abort was called, or a rank has failed. Cheap; any thread may call it.
   bool failed() const noexcept;
 
-  /// Returns if no wait has failed. Otherwise throws: Error(RemoteError), naming the rank that failed, or the one that
-  /// left while it was waited for; Error(Timeout) if a wait passed its deadline; Error(InvalidUsage) if a checked call
-  /// of a collective was wrong (collective/call_check.hpp); Error(Aborted) otherwise. The message gives the operation,
-  /// the waiting rank and the rank it waited for, the duration, and the expected and actual values.
+  /// Returns unless failed(), which is as cheap. Otherwise throws: Error(RemoteError), naming the rank that failed, or
+  /// the one that left while it was waited for; Error(Timeout) if a wait passed its deadline; Error(InvalidUsage) if a
+  /// checked call of a collective was wrong (collective/call_check.hpp); Error(Aborted) otherwise. The message gives
+  /// the operation, the waiting rank and the rank it waited for, the duration, and the expected and actual values.
   void check() const;
 
   /// States that the collectives which wait with this monitor run on a team of all ranks of the communicator, in order:
