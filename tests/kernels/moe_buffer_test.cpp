@@ -9,6 +9,7 @@
 #include "mscclpp/moe/routing_layout.hpp"
 #include "mscclpp/moe/row_table.hpp"
 #include "tests/host/spawned_ranks.hpp"
+#include "tests/kernels/invalid_usage.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::test;
@@ -131,6 +132,30 @@ TEST_CASE("the memory for a buffer is that which it takes") {
     CHECK(moe::memoryFor(config, 2).workspace ==
           both - roundUp(8 * 4, 128) - roundUp(2 * 4, 128) - roundUp(30 * 3 * 4, 128));
   });
+}
+
+TEST_CASE("the memory for a buffer that there cannot be") {
+  const auto expect = [](const char* part, int ranks, const std::function<void(moe::BufferConfig&)>& change) {
+    moe::BufferConfig config{.maxTokens = 4096, .topk = 8, .experts = 256, .hidden = 7168};
+    change(config);
+    expectInvalidUsage(part, [&] { moe::memoryFor(config, ranks); });
+  };
+  expect("2^31 rows or more", 64, [](moe::BufferConfig& config) {
+    config.experts = 64 * 65535;
+    config.alignment = 65536;
+  });
+  expect("2^31 rows or more", 64, [](moe::BufferConfig& config) {
+    config.experts = 64 * 65535;
+    config.maxTokens = 0;
+    config.maxLowLatencyTokens = 1024;
+  });
+  expect("2^32 packs", 8, [](moe::BufferConfig& config) {
+    config.maxTokens = 65535;
+    config.hidden = 1 << 20;
+  });
+  expect("number of ranks is 65", 65, [](moe::BufferConfig& config) { config.experts = 65; });
+  expect("number of ranks is 0", 0, [](moe::BufferConfig&) {});
+  expect("alignment is 0", 8, [](moe::BufferConfig& config) { config.alignment = 0; });
 }
 
 /// A number with a comma after the thousands.

@@ -329,6 +329,28 @@ TEST_CASE("fused GEMMs with arrays that are null or not aligned, and of too many
   });
 }
 
+TEST_CASE("a layer that is wrong on one CPU rank alone is an error on all of them") {
+  runAsThreads(2, [](const std::shared_ptr<Bootstrap>& bootstrap) {
+    Communicator communicator(bootstrap);
+    const GemmLayer right{.collective = GemmCollective::AllGather, .maxRows = 8, .width = 8, .depth = 8};
+    for (const int other : {0, 1}) {
+      GemmLayer layer = right;
+      if (bootstrap->getRank() == other) {
+        layer.width = 0;  // which may differ
+        expectInvalidUsage("above 0", [&] { makeFusedGemm(communicator, layer, DeviceType::CPU); });
+      } else {
+        expectError(ErrorCode::RemoteError, "rank " + std::to_string(other) + " failed to state its layer",
+                    [&] { makeFusedGemm(communicator, layer, DeviceType::CPU); });
+      }
+    }
+    GemmLayer negative = right;
+    negative.maxBlocks = -1;
+    expectInvalidUsage("maxBlocks is -1", [&] { makeFusedGemm(communicator, negative, DeviceType::CPU); });
+    makeFusedGemm(communicator, right, DeviceType::CPU);
+    bootstrap->barrier();
+  });
+}
+
 TEST_CASE("fused GEMMs for GPUs take no collectives of CPU ranks") {
   runAsThreads(1, [](const std::shared_ptr<Bootstrap>& bootstrap) {
     const auto communicator = std::make_shared<Communicator>(bootstrap);

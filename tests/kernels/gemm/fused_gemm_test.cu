@@ -248,6 +248,16 @@ void checkForms() {
       const auto fewBlocks = makeFusedGemm(*rank.communicator, small);
       for (const std::size_t rows : {64, 300, 512, 700}) checkCall<Operand>(rank, *fewBlocks, layer, rows);
     }
+    // Ranks with different numbers take the same forms, by the fewest blocks.
+    GemmLayer uneven = layer, fewest = layer;
+    uneven.maxBlocks = 5 + 40 * rank.rank;
+    fewest.maxBlocks = 5;
+    const auto unevenGemm = makeFusedGemm(*rank.communicator, uneven, DeviceType::GPU, collectives);
+    const auto fewestGemm = makeFusedGemm(*rank.communicator, fewest, DeviceType::GPU, collectives);
+    for (const std::size_t rows : {16, 64, 300, 700}) {
+      CHECK(unevenGemm->form(rows) == fewestGemm->form(rows));
+      checkCall<Operand>(rank, *unevenGemm, layer, rows);
+    }
     GemmLayer odd = layer;
     odd.maxRows = 90;
     odd.width = 77;
