@@ -249,7 +249,7 @@ inline void checkMoeMisuse(Communicator& communicator, const MoeMemory& memory) 
          [](moe::BufferConfig& config) { config.maxTokens = config.maxLowLatencyTokens = 0; });
   expect("maxLowLatencyTokens is 1025; a low-latency call has at most 1024",
          [](moe::BufferConfig& config) { config.maxLowLatencyTokens = 1025; });
-  expect("more than 2^32 rows", [&](moe::BufferConfig& config) {
+  expect("2^31 rows or more", [&](moe::BufferConfig& config) {
     config.experts = ranks * 65535;
     config.topk = 8;
     config.maxTokens = 65535;
