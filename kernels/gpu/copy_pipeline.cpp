@@ -24,7 +24,7 @@ void CopyPipeline::attempt(const Enqueue& enqueue) {
 }
 
 void CopyPipeline::begin(cudaStream_t stream) {
-  team_.requireSound();
+  team_.check();
   requireUsable();
   stream_ = stream;
   steps_ = 0;

@@ -81,7 +81,7 @@ class CopyEngineMover::State {
 
   void move(CollectiveType collective, const void* input, const Window<>& outputs, std::size_t bytes, int root,
             CUstream_st* stream) {
-    team_.requireSound();
+    team_.check();
     requireValid(collective, input, outputs, bytes, root);
     if (bytes == 0) return;
     const std::size_t pieceBytes =
@@ -89,7 +89,7 @@ class CopyEngineMover::State {
     team_.engine().use(stream);
     perform({collective, team_.ranks(), root, bytes, pieceBytes}, team_.rank(), static_cast<const std::byte*>(input),
             outputs, team_.engine());
-    if (!onGpu_) team_.requireSound();
+    if (!onGpu_) team_.check();
   }
 
   void check() const { team_.check(); }

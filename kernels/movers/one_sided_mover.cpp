@@ -43,7 +43,7 @@ OneSidedMover::OneSidedMover(Communicator& communicator, DeviceType deviceType, 
 }
 
 void OneSidedMover::throwIfFailed() const {
-  if (monitor_.failed()) monitor_.check();
+  monitor_.check();
 }
 
 SemaphoreHandle OneSidedMover::semaphore(int peer, int counter) const {

@@ -22,10 +22,7 @@ class TeamEngine {
   Engine& engine() { return *engine_; }
   int rank() const { return memory_.rank(); }
   int ranks() const { return memory_.nRanks(); }
-  /// Before and after calls: throws if a wait is known to have failed. check(): after a stream was synchronised.
-  void requireSound() const {
-    if (monitor_->failed()) monitor_->check();
-  }
+  /// Throws if a wait is known to have failed: before and after calls, and after a stream was synchronised.
   void check() const { monitor_->check(); }
 
  private:
