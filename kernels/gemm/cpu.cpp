@@ -174,7 +174,9 @@ void normalise(const RmsNormCall& call) {
     norm.forEachPack(threads, [&](int i, std::uint32_t pack) {
       const std::size_t first = row * call.hidden + pack * static_cast<std::size_t>(packSize<bf16>);
       packs[i] = arch::loadWide(static_cast<const bf16*>(call.input) + first);
-      if (arrays.residual != nullptr) packs[i] = addResidual<bf16>(packs[i], arch::loadWide(arrays.residual + first));
+      if (arrays.residual == nullptr) return;
+      const auto residual = fromWord<bf16>(arch::loadWide(arrays.residual + first));
+      packs[i] = toWord<bf16>(norm::addResidual<bf16>(fromWord<bf16>(packs[i]), residual));
     });
     const auto apply = [&]<Quantisation quantisation>() {
       norm.template apply<quantisation>(threads, static_cast<std::uint32_t>(row), true, packs, weights);

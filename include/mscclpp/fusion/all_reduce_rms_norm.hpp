@@ -366,7 +366,8 @@ struct AllReduceRmsNorm {
       }
       if (arrays.residual == nullptr) return;
       forEachPack([&](int i, std::uint32_t pack) {
-        h[i] = addResidual<T>(h[i], loadsResidualEarly ? own.residual[i] : residualAt(row, pack));
+        const auto residual = fromWord<T>(loadsResidualEarly ? own.residual[i] : residualAt(row, pack));
+        h[i] = toWord<T>(norm::addResidual<T>(fromWord<T>(h[i]), residual));
       });
     }
     template <class Call>

@@ -1,47 +1,16 @@
 // RMSNorm of rows in registers, and its quantisation: what a thread does with its packs of a row.
 #pragma once
 
-#include "mscclpp/arch/nan.hpp"
 #include "mscclpp/arch/rounding.hpp"
 #include "mscclpp/arch/wide.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/basic/vector.hpp"
 #include "mscclpp/config.hpp"
+#include "mscclpp/fusion/norm_pack.hpp"
 #include "mscclpp/fusion/quantise.hpp"
 #include "mscclpp/fusion/row_threads.hpp"
 
 namespace mscclpp {
-
-/// What follows the reduction. All arrays are in local memory at addresses that are multiples of 16; rows follow each
-/// other without gaps. Plain data, passed by value.
-template <class T>
-struct RmsNormArrays {
-  const T* weight;     ///< hidden elements
-  float epsilon;       ///< is added to the mean of the squares
-  const T* residual;   ///< rows x hidden, the same on all ranks; null: none
-  T* newResidual;      ///< rows x hidden: the rounded sum and the residual; may be `residual`; null: not written
-  T* normalised;       ///< rows x hidden; may be the array of the source; null: not written
-  void* quantised;     ///< rows x hidden values of one byte; null with Quantisation::None
-  float* scales;       ///< Fp8PerRow, Int8PerRow: one for each row. Fp8PerGroup: hidden / 128, rounded up, for each row
-  const float* scale;  ///< Fp8Static: one
-
-  /// Whether the addresses are as they have to be.
-  MSCCLPP_INLINE bool isAligned() const {
-    const auto bits = [](const void* address) { return reinterpret_cast<std::uintptr_t>(address); };
-    const std::uintptr_t all = bits(weight) | bits(residual) | bits(newResidual) | bits(normalised) | bits(quantised);
-    return all % sizeof(Word128) == 0;
-  }
-};
-
-/// The sum of a pack and that of the residual, rounded.
-template <class T>
-MSCCLPP_INLINE Word128 addResidual(const Word128& word, const Word128& residual) {
-  auto sums = fromWord<T>(word);
-  const auto added = fromWord<T>(residual);
-  MSCCLPP_UNROLL
-  for (int i = 0; i < packSize<T>; ++i) sums[i] = narrow<T>(arch::canonicalNan(widen<T>(sums[i]) + widen<T>(added[i])));
-  return toWord<T>(sums);
-}
 
 /// The RMSNorm of rows of `rowPacks` packs, of which a thread holds up to n.
 template <class T, int n>
@@ -74,25 +43,17 @@ struct RowNorm {
     if (isPresent) {
       forEachPack(threads, [&](int i, std::uint32_t pack) {
         if (arrays.newResidual != nullptr) arch::storeWide(arrays.newResidual + element(row, pack), h[i]);
-        const auto values = fromWord<T>(h[i]);
-        MSCCLPP_UNROLL
-        for (int k = 0; k < packSize<T>; ++k) {
-          squares[i] = arch::multiplyAdd(widen<T>(values[k]), widen<T>(values[k]), squares[i]);
-        }
+        squares[i] = norm::addSquares<T>(squares[i], fromWord<T>(h[i]));
       });
     }
-    const float mean = threads.sum(squares) / static_cast<float>(rowPacks * packSize<T>);
-    const float factor = arch::reciprocal(arch::squareRoot(mean + arrays.epsilon));
+    const float meanSquare = threads.sum(squares) / static_cast<float>(rowPacks * packSize<T>);
+    const float factor = norm::factor(meanSquare, arrays.epsilon);
     std::uint32_t largest[n] = {};
     if (isPresent) {
       forEachPack(threads, [&](int i, std::uint32_t pack) {
-        auto values = fromWord<T>(h[i]);
         const auto weight = fromWord<T>(keepsWeights ? weights[i] : weightAt(pack));
-        MSCCLPP_UNROLL
-        for (int k = 0; k < packSize<T>; ++k) {
-          values[k] = narrow<T>(arch::canonicalNan(widen<T>(values[k]) * factor * widen<T>(weight[k])));
-          largest[i] = quantise::larger(largest[i], quantise::magnitude(widen<T>(values[k])));
-        }
+        const auto values = norm::normalise<T>(fromWord<T>(h[i]), factor, weight);
+        largest[i] = quantise::largestMagnitude<T>(values);
         h[i] = toWord<T>(values);
         if (arrays.normalised != nullptr) arch::storeWide(arrays.normalised + element(row, pack), h[i]);
       });
@@ -127,13 +88,7 @@ struct RowNorm {
     }
     if (!isPresent) return;
     forEachPack(threads, [&](int i, std::uint32_t pack) {
-      const auto values = fromWord<T>(y[i]);
-      const float inverse = arch::reciprocal(scales[i]);
-      Vector<Q, packSize<T>> rounded;
-      MSCCLPP_UNROLL
-      for (int k = 0; k < packSize<T>; ++k) {
-        rounded[k] = quantise::round<Q>(widen<T>(values[k]) * inverse);
-      }
+      const auto rounded = quantise::round<Q, T>(fromWord<T>(y[i]), arch::reciprocal(scales[i]));
       arch::storePlain(static_cast<std::byte*>(arrays.quantised) + element(row, pack),
                        arch::bitCast<arch::WordFor<decltype(rounded)>>(rounded));
     });
@@ -146,7 +101,7 @@ struct RowNorm {
     constexpr int width = RowThreads<n, GridType>::width;
     static_assert(width == 1 || width >= static_cast<int>(groupPacks),
                   "scales per group need warps of 32 lanes, or of one");
-    const std::size_t rowGroups = (hidden() + quantisationGroup - 1) / quantisationGroup;
+    const std::size_t rowGroups = scalesOfRow(hidden(), quantisation);
     MSCCLPP_UNROLL
     for (int i = 0; i < n; ++i) {
       const std::uint32_t pack = threads.pack(i);

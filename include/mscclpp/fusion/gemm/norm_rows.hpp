@@ -2,7 +2,6 @@
 // delivery.
 #pragma once
 
-#include "mscclpp/arch/nan.hpp"
 #include "mscclpp/arch/rounding.hpp"
 #include "mscclpp/arch/wide.hpp"
 #include "mscclpp/basic/element.hpp"
@@ -10,8 +9,8 @@
 #include "mscclpp/basic/vector.hpp"
 #include "mscclpp/config.hpp"
 #include "mscclpp/fusion/gemm/row_result.hpp"
+#include "mscclpp/fusion/norm_pack.hpp"
 #include "mscclpp/fusion/quantise.hpp"
-#include "mscclpp/fusion/row_norm.hpp"
 
 namespace mscclpp {
 
@@ -54,28 +53,19 @@ struct AnyNormRows {
     packs.forEach([&](std::size_t column, Pack<T>& pack) {
       if (arrays.residual != nullptr) {
         const auto residual = fromWord<T>(arch::loadWide(arrays.residual + part.row * columns + column));
-        MSCCLPP_UNROLL
-        for (int i = 0; i < packSize<T>; ++i) pack[i] = narrow<T>(widen<T>(pack[i]) + widen<T>(residual[i]));
+        pack = norm::addResidual<T>(pack, residual);
       }
-      MSCCLPP_UNROLL
-      for (int i = 0; i < packSize<T>; ++i) {
-        squares = arch::multiplyAdd(widen<T>(pack[i]), widen<T>(pack[i]), squares);
-      }
+      squares = norm::addSquares<T>(squares, pack);
       write(column * sizeof(T), toWord<T>(pack));
     });
     for (int distance = 1; distance < warp.size(); distance *= 2) {
       squares += arch::bitCast<float>(warp.shuffle(arch::bitCast<std::uint32_t>(squares), warp.rank() ^ distance));
     }
-    const float mean = squares / static_cast<float>(columns);
-    const float factor = arch::reciprocal(arch::squareRoot(mean + arrays.epsilon));
+    const float factor = norm::factor(squares / static_cast<float>(columns), arrays.epsilon);
     std::uint32_t largest = 0;
     packs.forEach([&](std::size_t column, Pack<T>& pack) {
-      const auto weight = fromWord<T>(arch::loadWide(arrays.weight + column));
-      MSCCLPP_UNROLL
-      for (int i = 0; i < packSize<T>; ++i) {
-        pack[i] = narrow<T>(arch::canonicalNan(widen<T>(pack[i]) * factor * widen<T>(weight[i])));
-      }
-      largest = quantise::larger(largest, magnitudeOf(pack));
+      pack = norm::normalise<T>(pack, factor, fromWord<T>(arch::loadWide(arrays.weight + column)));
+      largest = quantise::larger(largest, quantise::largestMagnitude<T>(pack));
       if (!isQuantised()) write((columns + column) * sizeof(T), toWord<T>(pack));
     });
     if (isQuantised()) quantise(warp, packs, largest, write);
@@ -103,22 +93,6 @@ struct AnyNormRows {
   /// The byte of the first scale in a result.
   MSCCLPP_INLINE std::size_t firstScale() const { return columns * sizeof(T) + roundUp(columns, sizeof(Word128)); }
 
-  static MSCCLPP_INLINE std::uint32_t magnitudeOf(const Pack<T>& pack) {
-    std::uint32_t largest = 0;
-    MSCCLPP_UNROLL
-    for (int i = 0; i < packSize<T>; ++i) {
-      largest = quantise::larger(largest, quantise::magnitude(widen<T>(pack[i])));
-    }
-    return largest;
-  }
-  template <class Q>
-  static MSCCLPP_INLINE std::uint64_t rounded(const Pack<T>& pack, float factor) {
-    Vector<Q, packSize<T>> values;
-    MSCCLPP_UNROLL
-    for (int i = 0; i < packSize<T>; ++i) values[i] = quantise::round<Q>(widen<T>(pack[i]) * factor);
-    return arch::bitCast<std::uint64_t>(values);
-  }
-
   template <class Warp, class Packs, class Output>
   MSCCLPP_INLINE void quantise(const Warp& warp, Packs& packs, std::uint32_t largest, const Output& write) const {
     constexpr int groupLanes = quantisationGroup / packSize<T>;
@@ -140,14 +114,15 @@ struct AnyNormRows {
     }
     packs.forEachInAllLanes([&](std::size_t column, Pack<T>& pack, bool isPresent) {
       if (isPerGroup) {  // in lanes next to each other
-        const std::uint32_t own = isPresent ? magnitudeOf(pack) : 0;
+        const std::uint32_t own = isPresent ? quantise::largestMagnitude<T>(pack) : 0;
         const float scale =
             quantise::scaleFor(maxOverLanes<groupLanes>(warp, own), QuantisedType<Quantisation::Fp8PerGroup>::largest);
         inverse = arch::reciprocal(scale);
         if (isPresent && warp.rank() % groupLanes == 0) writeScale(column / quantisationGroup, scale);
       }
       // Two lanes have the bytes of a word.
-      const std::uint64_t own = isInt ? rounded<std::int8_t>(pack, inverse) : rounded<f8e4m3>(pack, inverse);
+      const auto own = isInt ? arch::bitCast<std::uint64_t>(quantise::round<std::int8_t, T>(pack, inverse))
+                             : arch::bitCast<std::uint64_t>(quantise::round<f8e4m3, T>(pack, inverse));
       const auto next = [&](std::uint64_t bits) {
         return warp.shuffle(static_cast<std::uint32_t>(bits), warp.rank() ^ 1);
       };

@@ -19,6 +19,7 @@
 #include "mscclpp/host/base/error.hpp"
 #include "mscclpp/host/memory/host_buffer.hpp"
 #include "mscclpp/host/transport/ib_devices.hpp"
+#include "verbs_pair.hpp"
 
 using namespace mscclpp;
 using namespace mscclpp::detail::ib;
@@ -176,7 +177,7 @@ TEST_CASE("a batch needs one doorbell and produces one completion") {
 
   ibv_wc completion{};
   int count = 0;
-  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  const auto end = std::chrono::steady_clock::now() + mscclpp::test::waitLimit;
   while (count == 0 && std::chrono::steady_clock::now() < end) count = ibv_poll_cq(queue.get(), 1, &completion);
   REQUIRE(count == 1);
   CHECK(completion.status == IBV_WC_SUCCESS);

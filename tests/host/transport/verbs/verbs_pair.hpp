@@ -79,10 +79,13 @@ inline EndpointConfig withMode(Ib::Mode mode) {
   return with([&](EndpointConfig& config) { config.ib.mode = mode; });
 }
 
+/// After this long nothing arrives any more. What is waited for takes milliseconds, or many seconds under
+/// AddressSanitizer in the emulated VM of a busy machine.
+inline constexpr std::chrono::seconds waitLimit{120};
+
 /// Waits until the word is at least `value`, as a peer waits for a signal.
-inline bool waitForWord(std::uint64_t& word, std::uint64_t value,
-                        std::chrono::seconds limit = std::chrono::seconds(20)) {
-  const auto end = std::chrono::steady_clock::now() + limit;
+inline bool waitForWord(std::uint64_t& word, std::uint64_t value) {
+  const auto end = std::chrono::steady_clock::now() + waitLimit;
   while (std::atomic_ref(word).load(std::memory_order_acquire) < value) {
     if (std::chrono::steady_clock::now() > end) return false;
     std::this_thread::yield();
