@@ -1,4 +1,6 @@
 // Mutants of dispatch and combine: each is wrong in one place, and the checks that the real ones pass must find it.
+#include "tests/backend/mutants.hpp"
+
 #include <utility>
 
 #include "tester.hpp"
@@ -8,11 +10,10 @@ namespace mscclpp::test {
 
 using SentinelPackets = moe::PacketTransport<Sentinel>;
 
-/// How often delays and timeouts have been doubled. What makes a mutant wrong is a rank or thread that is late, and on
-/// a busy machine the others may not get their turn before it goes on.
-inline unsigned doublings = 0;
+/// What all delays and timeouts are multiplied by.
+inline std::uint64_t delayFactor = 1;
 inline std::uint64_t scaled(std::uint64_t nanoseconds) {
-  return nanoseconds << doublings;
+  return nanoseconds * delayFactor;
 }
 
 /// Packets in one set of slots: they are written again before they have been read.
@@ -176,9 +177,11 @@ bool isDetected(WrongCounts wrongCounts = WrongCounts::None) {
 /// Whether a mutant is detected in one of several attempts, each with longer delays.
 template <class IsDetected>
 bool isFoundAtLast(const IsDetected& isDetected) {
-  bool isFound = false;
-  for (doublings = 0; doublings < 6 && !isFound; ++doublings) isFound = isDetected();
-  doublings = 0;
+  const bool isFound = isFoundWithLongerDelays([&](std::uint64_t factor) {
+    delayFactor = factor;
+    return isDetected();
+  });
+  delayFactor = 1;
   return isFound;
 }
 
