@@ -165,13 +165,13 @@ void normalise(const RmsNormCall& call) {
   constexpr int mostPacks = static_cast<int>(mostRmsNormElements / packSize<bf16>);
   const auto rowPacks = static_cast<std::uint32_t>(call.hidden / packSize<bf16>);
   const auto arrays = arraysOf<bf16>(call);
-  const RowNorm<bf16, mostPacks> norm{arrays, rowPacks};
+  const RowNorm<bf16, mostPacks> rowNorm{arrays, rowPacks};
   const mscclpp::cpu::SerialGrid grid;
   RowThreads<mostPacks, mscclpp::cpu::SerialGrid> threads(grid, rowPacks);
   const Word128 weights[mostPacks] = {};  // of rows as long as these are loaded where they are used
   Word128 packs[mostPacks] = {};
   for (std::size_t row = 0; row < call.rows; ++row) {
-    norm.forEachPack(threads, [&](int i, std::uint32_t pack) {
+    rowNorm.forEachPack(threads, [&](int i, std::uint32_t pack) {
       const std::size_t first = row * call.hidden + pack * static_cast<std::size_t>(packSize<bf16>);
       packs[i] = arch::loadWide(static_cast<const bf16*>(call.input) + first);
       if (arrays.residual == nullptr) return;
@@ -179,7 +179,7 @@ void normalise(const RmsNormCall& call) {
       packs[i] = toWord<bf16>(norm::addResidual<bf16>(fromWord<bf16>(packs[i]), residual));
     });
     const auto apply = [&]<Quantisation quantisation>() {
-      norm.template apply<quantisation>(threads, static_cast<std::uint32_t>(row), true, packs, weights);
+      rowNorm.template apply<quantisation>(threads, static_cast<std::uint32_t>(row), true, packs, weights);
       return 0;
     };
     if (call.quantisation == Quantisation::None) {

@@ -31,7 +31,7 @@ struct RmsNormArrays {
   }
 };
 
-/// The functions below are called by each thread with packs of its own. NaNs become the canonical one, so that all
+/// Called by each thread with what it holds of a row. NaNs become the canonical one, so that all
 /// ranks have the same bits.
 namespace norm {
 
@@ -39,8 +39,9 @@ namespace norm {
 template <class T>
 MSCCLPP_INLINE Pack<T> addResidual(Pack<T> sum, const Pack<T>& residual) {
   MSCCLPP_UNROLL
-  for (int i = 0; i < packSize<T>; ++i)
+  for (int i = 0; i < packSize<T>; ++i) {
     sum[i] = narrow<T>(arch::canonicalNan(widen<T>(sum[i]) + widen<T>(residual[i])));
+  }
   return sum;
 }
 

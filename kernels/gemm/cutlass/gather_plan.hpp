@@ -24,7 +24,10 @@ class CutlassGatherPlanner {
     if (!canGainBySending()) return best_;
     const int most = std::min(mostSendingBlocks, blocks_ / 4);
     for (const int tile : tiles_) {
-      forEachSendingBlocks(tile, leastSendingBlocks, most, [&](int sending) { offer(tile, sending); });
+      const int cluster = cutlassClusterBlocks(tile);
+      for (int sending = cluster; sending <= most; sending += cluster) {
+        if (sending >= leastSendingBlocks) offer(tile, sending);
+      }
     }
     return best_;
   }

@@ -22,7 +22,7 @@ struct CutlassGemmTiles {
 /// Those of all-gathers, or of reductions, which would gain little from others.
 constexpr CutlassGemmTiles cutlassGemmTiles(DataType operands, bool gathers) {
   return operands == DataType::BFLOAT16 ? CutlassGemmTiles{{0, 2, 4, 1}, gathers ? 4 : 2}
-                                        : CutlassGemmTiles{{5, 6, 7}, gathers ? 3 : 2};
+                                        : CutlassGemmTiles{{5, 6, 8, 7}, gathers ? 4 : 3};
 }
 inline constexpr int cutlassGemmTileRows = cutlassTiles[0].rows;
 static_assert(std::ranges::all_of(cutlassTiles,

@@ -8,6 +8,10 @@
 #include "kernels/gemm/cutlass/gemm_tiles.hpp"
 #include "kernels/gemm/rates.hpp"
 
+// nvcc and the host's compiler lay out the captures of a lambda differently if it calls member functions, and the linker
+// keeps one of their copies of a function template that it is passed to: so the planners, which sources of both include,
+// pass no such lambdas.
+
 namespace mscclpp::kernels {
 
 /// How a call runs in kernels of CUTLASS.
@@ -50,12 +54,9 @@ struct CutlassGemmSizes {
   }
 };
 
-/// Calls f(number) for the numbers of blocks in [least, most] that can only send: whole clusters of a tile.
-template <class F>
-void forEachSendingBlocks(int tile, int least, int most, const F& f) {
-  const CutlassTile& shape = cutlassTiles[tile];
-  const int cluster = shape.clusterRows * shape.clusterColumns;
-  for (int sending = (least + cluster - 1) / cluster * cluster; sending <= most; sending += cluster) f(sending);
+/// The blocks of a cluster of a tile. Blocks that only send are whole clusters.
+inline int cutlassClusterBlocks(int tile) {
+  return cutlassTiles[tile].clusterRows * cutlassTiles[tile].clusterColumns;
 }
 
 }  // namespace mscclpp::kernels

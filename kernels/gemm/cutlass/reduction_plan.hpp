@@ -29,13 +29,15 @@ class CutlassReductionPlanner {
     // By how much a plan with sending blocks is estimated to be shorter than one without does not matter to the form of
     // the call: where the link is about the bound, the estimate of narrow tiles without them is up to a third too low.
     if (best.sendingBlocks > 0) return withLastResults(best);
-    const CutlassGemmPlan ofWide = withLastRound(withoutSendingBlocks(wide()));
-    const CutlassGemmPlan ofNarrow = withLastRound(withoutSendingBlocks(narrow()));
-    return ofNarrow.time < ofWide.time ? ofNarrow : ofWide;
+    CutlassGemmPlan fastest = withLastRound(withoutSendingBlocks(tiles_.tiles[0]));
+    for (const int tile : tiles_) {
+      const CutlassGemmPlan of = withLastRound(withoutSendingBlocks(tile));
+      if (of.time < fastest.time) fastest = of;
+    }
+    return fastest;
   }
 
  private:
-  int wide() const { return tiles_.tiles[0]; }
   int narrow() const { return tiles_.tiles[1]; }
   double computing(int tile, int blocks) const {
     return sizes_.timeOf(tile, blocks, place_.rates, place_.rates.cutlassTiles);
@@ -55,7 +57,10 @@ class CutlassReductionPlanner {
     constexpr double leastWideTime = 100;
     CutlassGemmPlan best = plain;
     offerSendingBlocks(narrow(), plain, best);
-    if (isBoundByLink() && !reducesToAll_ && plain.time >= leastWideTime) offerSendingBlocks(wide(), plain, best);
+    if (!isBoundByLink() || reducesToAll_ || plain.time < leastWideTime) return best;
+    for (const int tile : tiles_) {
+      if (tile != narrow()) offerSendingBlocks(tile, plain, best);
+    }
     return best;
   }
   void offerSendingBlocks(int tile, const CutlassGemmPlan& plain, CutlassGemmPlan& best) const {
@@ -63,11 +68,12 @@ class CutlassReductionPlanner {
     const double gain = leastGain();
     // Most layers are spared the search, by which their calls begin: fewer blocks do not compute faster.
     if (plain.time < leastSendingTime || gain * computing(tile, blocks_) >= plain.time) return;
-    forEachSendingBlocks(tile, 1, blocks_ / 4, [&](int sending) {
+    const int cluster = cutlassClusterBlocks(tile);
+    for (int sending = cluster; sending <= blocks_ / 4; sending += cluster) {
       const double rate = std::min(gemmLinkBytes, sending * blockBytes);
       const double both = beside(computing(tile, blocks_ - sending), sizes_.bytes.sent / rate);
       if (both < best.time && gain * both < plain.time) best = {tile, sending, both};
-    });
+    }
   }
   /// What they have to gain in an all-reduce that the multiplication bounds, by an estimate that is too low for layers
   /// with much to multiply, and lower for narrow tiles of fp8 whose sums are added up in further registers.

@@ -28,7 +28,8 @@ inline constexpr CutlassTile fp8Tile{.rows = 128,
                                      .depth = 128,
                                      .clusterRows = 1,
                                      .clusterColumns = 2,
-                                     .schedule = CutlassSchedule::Cooperative};
+                                     .schedule = CutlassSchedule::Cooperative,
+                                     .operandBytes = 1};
 
 template <class Output>
 using ScaleTree = ScaledProduct<fp8Tile, Output>;

@@ -290,10 +290,10 @@ void checkFp8Plans() {
     std::size_t rows, width;
     int columns;
     bool sends;
-  } calls[] = {{GemmCollective::AllGather, 512, 10240, 160, false},
-               {GemmCollective::AllGather, 512, 2560, 128, true},
-               {GemmCollective::ReduceScatter, 512, 5120, 192, false},
-               {GemmCollective::ReduceScatter, 1024, 8192, 128, true}};
+  } calls[] = {
+      {GemmCollective::AllGather, 512, 10240, 160, false},    {GemmCollective::AllGather, 512, 2560, 128, true},
+      {GemmCollective::AllGather, 1024, 8192, 256, false},    {GemmCollective::ReduceScatter, 512, 5120, 192, false},
+      {GemmCollective::ReduceScatter, 512, 8192, 256, false}, {GemmCollective::ReduceScatter, 1024, 8192, 128, true}};
   for (const auto& call : calls) {
     CAPTURE(static_cast<int>(call.collective));
     CAPTURE(call.width);

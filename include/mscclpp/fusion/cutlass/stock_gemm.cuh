@@ -7,6 +7,7 @@
 #include <cutlass/gemm/kernel/gemm_universal.hpp>
 
 #include "mscclpp/fusion/cutlass/tile_choice.hpp"
+#include "mscclpp/fusion/cutlass/wide_fp8_mainloop.cuh"
 
 namespace mscclpp {
 
@@ -20,6 +21,7 @@ inline constexpr bool hasInstruction =
 #else
     columns == 64 || columns == 96 || columns == 128 || columns == 192 || columns == 256;
 #endif
+
 }  // namespace detail
 
 /// StockGemm<tile, Operand, Output>::Type is a cutlass::gemm::kernel::GemmUniversal that multiplies A (rows x depth) by
@@ -27,7 +29,8 @@ inline constexpr bool hasInstruction =
 /// want it. Operand: of A and B; Output: of D, or void if there is none, since Fusion stores (ContributeTiles); every
 /// row begins at a multiple of 16 bytes. Fusion: what the epilogue makes of the accumulators. reservedBytes: shared
 /// memory that is left to others: for AllGatherGemmKernel gatherSharedBytes; for a GemmRowExchange that sums tiles
-/// exchangeSharedBytes, which of cutlassTiles those of 192 columns lack otherwise.
+/// exchangeSharedBytes, which of cutlassTiles those of 192 columns lack otherwise. Wide tiles of fp8, for which CUTLASS
+/// has no registers, have the main loop WideFp8Mainloop.
 template <CutlassTile tile, class Operand, class Output,
           class Fusion = cutlass::epilogue::fusion::LinearCombination<Output, float, void, float>,
           int reservedBytes = 0>
@@ -42,6 +45,8 @@ class StockGemm {
                                        cutlass::gemm::KernelTmaWarpSpecializedCooperative>;
   using EpilogueSchedule = cute::conditional_t<isPingpong, cutlass::epilogue::TmaWarpSpecialized,
                                                cutlass::epilogue::TmaWarpSpecializedCooperative>;
+  static_assert(cutlass::sizeof_bits<Operand>::value == 8 * tile.operandBytes, "a tile for operands of another size");
+  static constexpr bool isWideFp8 = tile.operandBytes == 1 && tile.columns > 192;
   using RowMajor = cutlass::layout::RowMajor;
   using ColumnMajor = cutlass::layout::ColumnMajor;
   template <class Element>
@@ -52,12 +57,13 @@ class StockGemm {
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, TileShape, ClusterShape,
       cutlass::epilogue::collective::EpilogueTileAuto, float, float, void, RowMajor, alignment<Output>, Output,
       RowMajor, alignment<Output>, EpilogueSchedule, Fusion>::CollectiveOp;
-  using Mainloop = typename cutlass::gemm::collective::CollectiveBuilder<
+  using BuiltMainloop = typename cutlass::gemm::collective::CollectiveBuilder<
       cutlass::arch::Sm90, cutlass::arch::OpClassTensorOp, Operand, RowMajor, alignment<Operand>, Operand, ColumnMajor,
       alignment<Operand>, float, TileShape, ClusterShape,
       cutlass::gemm::collective::StageCountAutoCarveout<static_cast<int>(sizeof(typename Epilogue::SharedStorage)) +
                                                         reservedBytes>,
       Schedule>::CollectiveOp;
+  using Mainloop = cute::conditional_t<isWideFp8, WideFp8Mainloop<BuiltMainloop>, BuiltMainloop>;
 
  public:
   using Type = cutlass::gemm::kernel::GemmUniversal<cute::Shape<int, int, int, int>, Mainloop, Epilogue>;
