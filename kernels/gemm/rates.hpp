@@ -53,8 +53,9 @@ inline std::size_t gemmRatesOf(std::string_view gpuName) {
 }
 
 /// With GemmLayer::fastAccumulation: the speed of cuBLAS, and what the tiles of CUTLASS take, of those without
-/// (bench/results/h200_x2_gemm_fp8_fast.txt; tiles of 256 columns 0.94). Plans have the rates of calls without: the estimates of those without
-/// sending blocks are too low where the link is about the bound, the more the shorter the tiles are.
+/// (bench/results/h200_x2_gemm_fp8_fast.txt; tiles of 256 columns 0.94). Plans have the rates of calls without: the
+/// estimates of those without sending blocks are too low where the link is about the bound, the more the shorter the
+/// tiles are.
 inline constexpr double fastCublas = 1.07, fastCutlassTiles = 0.88;
 
 /// The rates for the operands of a layer.

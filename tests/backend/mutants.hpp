@@ -5,7 +5,7 @@
 
 namespace mscclpp::test {
 
-/// Whether a mutant is found in one of several attempts: isFound(factor) makes one with its delays and timeouts `factor`
+/// Whether a mutant is found in one of several attempts: isFound(factor) makes one with delays and timeouts `factor`
 /// times as long, 1, 2, 4 and so on to 32. On a busy machine the other ranks may not get their turn before a late one
 /// goes on.
 template <class IsFound>

@@ -8,9 +8,9 @@
 #include "kernels/gemm/cutlass/gemm_tiles.hpp"
 #include "kernels/gemm/rates.hpp"
 
-// nvcc and the host's compiler lay out the captures of a lambda differently if it calls member functions, and the linker
-// keeps one of their copies of a function template that it is passed to: so the planners, which sources of both include,
-// pass no such lambdas.
+// nvcc and the host's compiler lay out the captures of a lambda differently if it calls member functions, and the
+// linker keeps one of their copies of a function template that it is passed to: so the planners, which sources of both
+// include, pass no such lambdas.
 
 namespace mscclpp::kernels {
 

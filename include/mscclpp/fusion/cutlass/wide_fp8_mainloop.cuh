@@ -5,6 +5,8 @@
 #include <cute/tensor.hpp>
 #include <cutlass/gemm/collective/collective_mma.hpp>
 
+#include "mscclpp/arch/warp.hpp"
+
 namespace mscclpp {
 
 namespace detail {
@@ -63,7 +65,9 @@ class WideFp8Mainloop : public detail::WithTiledMma<Stock, detail::HalfTileMma<S
                           TensorStorage& shared, const Params& params) {
     using namespace cute;
     constexpr int groupThreads = cutlass::NumThreadsPerWarpGroup;
-    const int group = __shfl_sync(0xffffffffu, thread / groupThreads, 0);
+    // From one lane, so that descriptors are the warp's, in uniform registers.
+    const auto group = static_cast<int>(
+        arch::warpShuffle(0xffffffffu, static_cast<std::uint32_t>(thread / groupThreads), 0, arch::warpWidth));
     const auto slice = TiledMma().get_slice(group * groupThreads);
     const Tensor sharedA = make_tensor(make_smem_ptr(shared.smem_A.data()), typename Base::SmemLayoutA{});
     const Tensor sharedB = make_tensor(make_smem_ptr(shared.smem_B.data()), typename Base::SmemLayoutB{});
