@@ -28,12 +28,14 @@ class CutlassReductionPlanner {
     if (!reducesToAll_) return best;
     // By how much a plan with sending blocks is estimated to be shorter than one without does not matter to the form of
     // the call: where the link is about the bound, the estimate of narrow tiles without them is up to a third too low.
-    if (best.sendingBlocks > 0) return withLastResults(best);
+    const bool mayLose = isFp8_ && !addsUpSums_ && !isBoundByLink();  // leastGain() asks for nothing
+    if (best.sendingBlocks > 0 && !mayLose) return withLastResults(best);
     CutlassGemmPlan fastest = withLastRound(withoutSendingBlocks(tiles_.tiles[0]));
     for (const int tile : tiles_) {
       const CutlassGemmPlan of = withLastRound(withoutSendingBlocks(tile));
       if (of.time < fastest.time) fastest = of;
     }
+    if (best.sendingBlocks > 0 && withLastResults(best).time < fastest.time) fastest = withLastResults(best);
     return fastest;
   }
 
@@ -76,10 +78,11 @@ class CutlassReductionPlanner {
     }
   }
   /// What they have to gain in an all-reduce that the multiplication bounds, by an estimate that is too low for layers
-  /// with much to multiply, and lower for narrow tiles of fp8 whose sums are added up in further registers.
+  /// with much to multiply, and lower for narrow tiles of fp8 whose sums are added up in further registers; without
+  /// these narrow tiles are nearly as fast as wide ones, which the estimate has not.
   double leastGain() const {
     if (!reducesToAll_ || isBoundByLink()) return 1;
-    return addsUpSums_ ? 1.1 : 1.05;
+    return addsUpSums_ ? 1.1 : isFp8_ ? 1 : 1.05;
   }
 
   /// The last results of an all-reduce come to another rank from sending blocks.

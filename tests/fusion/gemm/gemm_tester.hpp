@@ -75,13 +75,26 @@ struct RankProduct {
   template <class T>
   static RankProduct of(const HostMatrix<T>& a, const HostMatrix<T>& b) {
     RankProduct result{b.rows, std::vector<double>(a.rows * b.rows), std::vector<double>(a.rows * b.rows)};
+    // Each element is converted once: host code for fp8 takes long.
+    const auto rowsOf = [](const HostMatrix<T>& matrix) {
+      std::vector<double> rows;
+      for (std::size_t r = 0; r < matrix.rows; ++r) {
+        for (std::size_t k = 0; k < matrix.columns; ++k) rows.push_back(matrix.at(r, k));
+      }
+      return rows;
+    };
+    const std::vector<double> rowsA = rowsOf(a), rowsB = rowsOf(b);
     for (std::size_t r = 0; r < a.rows; ++r) {
       for (std::size_t c = 0; c < b.rows; ++c) {
+        const double* const left = rowsA.data() + r * a.columns;
+        const double* const right = rowsB.data() + c * b.columns;
+        double value = 0, magnitude = 0;
         for (std::size_t k = 0; k < a.columns; ++k) {
-          const double term = a.at(r, k) * b.at(c, k);
-          result.values[r * b.rows + c] += term;
-          result.magnitudes[r * b.rows + c] += std::fabs(term);
+          value += left[k] * right[k];
+          magnitude += std::fabs(left[k] * right[k]);
         }
+        result.values[r * b.rows + c] = value;
+        result.magnitudes[r * b.rows + c] = magnitude;
       }
     }
     return result;
