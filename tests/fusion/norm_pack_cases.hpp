@@ -5,8 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
-#include <type_traits>
+#include <vector>
 
 #include "mscclpp/arch/wide.hpp"
 #include "mscclpp/fusion/norm_pack.hpp"

@@ -21,7 +21,6 @@ inline constexpr bool hasInstruction =
 #else
     columns == 64 || columns == 96 || columns == 128 || columns == 192 || columns == 256;
 #endif
-
 }  // namespace detail
 
 /// StockGemm<tile, Operand, Output>::Type is a cutlass::gemm::kernel::GemmUniversal that multiplies A (rows x depth) by
