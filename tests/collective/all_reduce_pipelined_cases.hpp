@@ -7,6 +7,7 @@
 
 #include "all_reduce_tester.hpp"
 #include "mscclpp/basic/data_type.hpp"
+#include "tests/backend/longer_delays.hpp"
 #include "tests/backend/sanitizer.hpp"
 
 namespace mscclpp::test {
@@ -137,18 +138,16 @@ void checkTooFewSlots(int slots) {
   CAPTURE(lookahead);
   CAPTURE(slots);
   const Shape shape{2, 1, 2};
-  const auto corrupted = [&](int ringSlots) {
+  const auto corrupted = [&](int ringSlots, std::uint64_t factor) {
     PipelinedTester<lookahead> run(2, PipelineShape{tilePacks, 1, ringSlots});
     run.faults.slowRank = 1;
-    run.faults.delay = 2'000'000;
+    run.faults.delay = factor * 2'000'000;
     const auto outcome = run.run(shape, {{tilesOf<float>(8, shape)}});
     CHECK_FALSE(outcome.record);
     return outcome.difference != "";
   };
-  bool caught = false;
-  for (int attempt = 0; attempt < 5 && !caught; ++attempt) caught = corrupted(slots);
-  CHECK(caught);
-  CHECK_FALSE(corrupted(slotsFor(lookahead)));
+  CHECK(isFoundWithLongerDelays([&](std::uint64_t factor) { return corrupted(slots, factor); }));
+  CHECK_FALSE(corrupted(slotsFor(lookahead), 1));
 }
 
 // A ring that is too small causes an intended data race.

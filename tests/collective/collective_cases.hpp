@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collective_tester.hpp"
+#include "tests/backend/longer_delays.hpp"
 #include "tests/backend/sanitizer.hpp"
 
 namespace mscclpp::test {
@@ -121,25 +122,23 @@ void checkDetectsTooFewSlots() {
   using Packets = Of<CollectiveConfig{Protocol::LL16}>;
   using T = typename Packets::Element;
   const std::size_t count = capacityPacks * packSize<T>;
-  const auto isWrong = [&](auto&& tester, int wrongSlots) {
-    bool wrong = false;
-    for (int attempt = 0; attempt < 5 && !wrong; ++attempt) {
-      tester.faults.slowRank = 1;
-      tester.faults.sinkDelay = 1'000'000;
-      tester.faults.wrongSlots = wrongSlots;
-      if (wrongSlots > 0) tester.timeout = 500'000'000;
+  const auto check = [&](auto&& tester, int wrongSlots) {
+    tester.faults.slowRank = 1;
+    const auto isWrong = [&](std::uint64_t factor) {
+      tester.faults.sinkDelay = factor * 1'000'000;
       const auto outcome = tester.run({2, 1, 1}, {{count}, {count}, {count}, {count}});
-      wrong = outcome.record || outcome.difference != "";
-      if (wrongSlots == 0) break;
-    }
-    return wrong;
+      return outcome.record || outcome.difference != "";
+    };
+    CHECK_FALSE(isWrong(1));
+    tester.faults.wrongSlots = wrongSlots;
+    CHECK(isFoundWithLongerDelays([&](std::uint64_t factor) {
+      tester.timeout = factor * 500'000'000;
+      return isWrong(factor);
+    }));
   };
-  CHECK(isWrong(TesterOf<Packets>(2, count, smallTiles), 1));
-  CHECK_FALSE(isWrong(TesterOf<Packets>(2, count, smallTiles), 0));
+  check(TesterOf<Packets>(2, count, smallTiles), 1);
   using Pipelined = Of<CollectiveConfig{Protocol::Simple, 0, 2}>;
-  const PipelineShape oneBlock{.tilePacks = 8, .blocks = 1, .slots = 4};
-  CHECK(isWrong(TesterOf<Pipelined>(2, count, oneBlock), 2));
-  CHECK_FALSE(isWrong(TesterOf<Pipelined>(2, count, oneBlock), 0));
+  check(TesterOf<Pipelined>(2, count, PipelineShape{.tilePacks = 8, .blocks = 1, .slots = 4}), 2);
 }
 
 }  // namespace mscclpp::test

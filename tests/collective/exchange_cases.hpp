@@ -8,6 +8,7 @@
 #include "collective_tester.hpp"
 #include "mscclpp/collective/exchange.hpp"
 #include "mscclpp/collective/send_receive.hpp"
+#include "tests/backend/longer_delays.hpp"
 #include "tests/backend/sanitizer.hpp"
 
 namespace mscclpp::test {
@@ -337,14 +338,12 @@ TEST_CASE("exchange: a slow block keeps its slots until it has read them") {
 TEST_CASE("exchange: these checks detect a credit for slots that another block still reads") {
   using namespace exchanges;
   Tester<MessagesWithoutEnd> tester(2, {.tilePacks = 8, .blocks = 1, .slots = 4});
-  tester.sinkDelay = 200'000'000;
-  tester.timeout = 1'000'000'000;
-  bool isDetected = false;
-  for (int i = 0; i < 5 && !isDetected; ++i) {
+  CHECK(isFoundWithLongerDelays([&](std::uint64_t factor) {
+    tester.sinkDelay = factor * 100'000'000;
+    tester.timeout = factor * 500'000'000;
     const auto outcome = tester.run({2, 2, 1}, manyMessages());
-    isDetected = outcome.record.has_value() || outcome.wrong;
-  }
-  CHECK(isDetected);
+    return outcome.record.has_value() || outcome.wrong;
+  }));
 }
 #endif
 

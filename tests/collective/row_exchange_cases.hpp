@@ -13,6 +13,7 @@
 #include "mscclpp/collective/row_exchange.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 #include "tests/backend/backend.hpp"
+#include "tests/backend/longer_delays.hpp"
 #include "tests/backend/sanitizer.hpp"
 #include "tests/backend/test_data.hpp"
 
@@ -289,19 +290,27 @@ TEST_CASE("row exchange: these checks detect missing waits") {
   for (std::size_t& rows : p.rows) rows = maxRows;
   p.slowRank = 1;
   SUBCASE("for parts") {
-    p.partDelay = 2'000'000;
-    CHECK_FALSE(runRows<RightRowScratch<RowDelivery::ToAll>>(2, 1, 1, p).wrong);
+    const auto isWrong = [&](std::uint64_t factor) {
+      p.partDelay = factor * 2'000'000;
+      return runRows<RightRowScratch<RowDelivery::ToAll>>(2, 1, 1, p).wrong;
+    };
+    CHECK_FALSE(isWrong(1));
     p.awaitedParts = 1;
-    CHECK(runRows<RightRowScratch<RowDelivery::ToAll>>(2, 1, 1, p).wrong);
+    CHECK(isFoundWithLongerDelays(isWrong));
   }
   SUBCASE("for the readers of a set") {
     p.transformDelay = 200'000;
     CHECK_FALSE(runRows<RightRowScratch<RowDelivery::Redundant>>(2, 1, 1, p).wrong);
-    CHECK(runRows<OneSetScratch>(2, 1, 1, p).wrong);
+    CHECK(isFoundWithLongerDelays([&](std::uint64_t factor) {
+      p.transformDelay = factor * 200'000;
+      return runRows<OneSetScratch>(2, 1, 1, p).wrong;
+    }));
   }
   SUBCASE("for arrivals that were not cleared") {
-    p.partDelay = 2'000'000;
-    CHECK(runRows<UnclearedScratch>(2, 1, 1, p).wrong);
+    CHECK(isFoundWithLongerDelays([&](std::uint64_t factor) {
+      p.partDelay = factor * 2'000'000;
+      return runRows<UnclearedScratch>(2, 1, 1, p).wrong;
+    }));
   }
 }
 #endif

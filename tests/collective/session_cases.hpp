@@ -12,6 +12,7 @@
 #include "mscclpp/collective/tile_pipeline.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 #include "tests/backend/backend.hpp"
+#include "tests/backend/longer_delays.hpp"
 #include "tests/backend/sanitizer.hpp"
 #include "tests/backend/test_data.hpp"
 
@@ -746,14 +747,14 @@ struct RightRings : TileRings<1, SlotReuse::ByData> {};
 // These have an intended data race.
 #if !MSCCLPP_TEST_TSAN
 TEST_CASE("tile pipeline: these checks detect calls back to back that overwrite tiles which were not read") {
-  const auto isWrong = [](auto kind) {
+  const auto isWrong = [](auto kind, std::uint64_t factor) {
     SessionTester<decltype(kind)> tester(2, 1);
     tester.p.slowRank = 1;
-    tester.p.sinkDelay = 1'000'000;
+    tester.p.sinkDelay = factor * 1'000'000;
     return tester.template run<AllGatherStages>(1, fromRootZero(12, sessionArrayPacks), expectAllGather).wrong;
   };
-  CHECK(isWrong(RingsKind<ShortGapRings>{}));
-  CHECK_FALSE(isWrong(RingsKind<RightRings>{}));
+  CHECK(isFoundWithLongerDelays([&](std::uint64_t factor) { return isWrong(RingsKind<ShortGapRings>{}, factor); }));
+  CHECK_FALSE(isWrong(RingsKind<RightRings>{}, 1));
 }
 TEST_CASE("tile pipeline: these checks detect credits that were not given") {
   PipelineTester<8> tester(2, 1);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "collective_cases.hpp"
+#include "tests/backend/longer_delays.hpp"
 #include "tests/backend/sanitizer.hpp"
 #include "variable_counts_tester.hpp"
 
@@ -179,17 +180,21 @@ struct GatherWithRule : EqualCounts<std::int32_t, config.common(), reuse> {
 #if !MSCCLPP_TEST_TSAN
 TEST_CASE("all-gather-v: these checks detect slots that are reused by the data although some ranks need none") {
   const std::size_t count = capacityPacks * packSize<std::int32_t>;
-  const auto isWrong = [&](auto&& tester, bool mustFail) {
+  const auto isWrong = [&](auto& tester, std::uint64_t factor, std::uint64_t timeout) {
     CallMaker calls(2, count, 1);
     tester.faults.slowRank = 1;
-    tester.faults.sinkDelay = 1'000'000;
-    if (mustFail) tester.timeout = 500'000'000;
+    tester.faults.sinkDelay = factor * 1'000'000;
+    tester.timeout = timeout;
     const auto outcome = tester.run({2, 1, 1}, std::vector<VariableCall>(8, calls.only(0, 0, count)));
     return outcome.record || outcome.difference != "";
   };
   constexpr CollectiveConfig config{Protocol::LL16};
-  CHECK(isWrong(VariableTesterOf<GatherWithRule<config, SlotReuse::ByData>>(2, count, smallTiles), true));
-  CHECK_FALSE(isWrong(VariableTesterOf<GatherWithRule<config, SlotReuse::ByCredits>>(2, count, smallTiles), false));
+  CHECK(isFoundWithLongerDelays([&](std::uint64_t factor) {
+    VariableTesterOf<GatherWithRule<config, SlotReuse::ByData>> tester(2, count, smallTiles);
+    return isWrong(tester, factor, factor * 500'000'000);
+  }));
+  VariableTesterOf<GatherWithRule<config, SlotReuse::ByCredits>> right(2, count, smallTiles);
+  CHECK_FALSE(isWrong(right, 1, waitTimeout));
 }
 #endif
 

@@ -28,7 +28,15 @@ namespace mscclpp::test {
 inline constexpr double soon = 15;
 
 /// One string per rank: the message of what it threw, or "".
-using Outcomes = std::vector<std::string>;
+struct Outcomes : std::vector<std::string> {
+  using vector::vector;
+  /// For the message of a failed comparison.
+  friend std::ostream& operator<<(std::ostream& stream, const Outcomes& outcomes) {
+    for (std::size_t rank = 0; rank < outcomes.size(); ++rank)
+      stream << (rank > 0 ? ", " : "") << "rank " << rank << ": \"" << outcomes[rank] << '"';
+    return stream;
+  }
+};
 
 inline Outcomes onThreads(int numRanks, const std::function<void(int)>& body) {
   Outcomes outcomes(numRanks);
@@ -184,6 +192,14 @@ inline int freePort() {
 
 inline double secondsSince(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// The seconds that an error gives behind `marker`; throws if it does not contain that. On a busy machine they are more
+/// than the timeout.
+inline double secondsBehind(const std::string& marker, const std::string& text) {
+  const std::size_t at = text.find(marker);
+  if (at == std::string::npos) throw std::runtime_error("\"" + text + "\" does not contain \"" + marker + '"');
+  return std::stod(text.substr(at + marker.size()));
 }
 
 }  // namespace mscclpp::test

@@ -1,9 +1,8 @@
 // Mutants of dispatch and combine: each is wrong in one place, and the checks that the real ones pass must find it.
-#include "tests/backend/mutants.hpp"
-
 #include <utility>
 
 #include "tester.hpp"
+#include "tests/backend/longer_delays.hpp"
 #include "tests/backend/races.hpp"
 
 namespace mscclpp::test {

@@ -1,17 +1,19 @@
 // Dispatch and combine through port channels, on emulated threads; and mutants, each wrong in one place.
 #include "port_transport_cases.hpp"
+#include "tests/backend/longer_delays.hpp"
 #include "tests/backend/races.hpp"
 
 namespace mscclpp::test {
 
 /// Flags that are put before their rows, which follow a while later.
 struct HastyPorts : moe::PortTransport {
+  static inline std::uint64_t delay = 0;
   template <class Warp, class Wait>
   static void putRow(const Warp& warp, const Channel& channel, const Put& row, const Put& flag, Wait& wait) {
     warp.sync();
     if (warp.rank() != 0) return;
     put(channel, flag, wait);
-    moeDelay(5'000'000);
+    moeDelay(delay);
     put(channel, row, wait);
   }
 };
@@ -38,7 +40,12 @@ bool isDetected() {
 
 TEST_CASE("moe ports: the checks detect flags before rows") {
   CHECK_FALSE(isDetected<moe::PortTransport>());
-  countRaces([] { CHECK(isDetected<HastyPorts>()); });
+  countRaces([] {
+    CHECK(isFoundWithLongerDelays([](std::uint64_t factor) {
+      HastyPorts::delay = factor * 5'000'000;
+      return isDetected<HastyPorts>();
+    }));
+  });
 }
 
 TEST_CASE("moe ports: ThreadSanitizer detects rows that are put too early") {

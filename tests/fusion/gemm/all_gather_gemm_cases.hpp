@@ -9,7 +9,7 @@
 #include "mscclpp/fusion/gemm/all_gather_gemm.hpp"
 #include "mscclpp/sync/grid_barrier.hpp"
 #include "random_shapes.hpp"
-#include "tests/backend/mutants.hpp"
+#include "tests/backend/longer_delays.hpp"
 #include "tests/backend/sanitizer.hpp"
 
 namespace mscclpp::test {

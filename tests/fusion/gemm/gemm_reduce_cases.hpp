@@ -7,6 +7,7 @@
 #include "gemm_reduce_tester.hpp"
 #include "mscclpp/fusion/gemm/gemm_reduce.hpp"
 #include "random_shapes.hpp"
+#include "tests/backend/longer_delays.hpp"
 #include "tests/backend/sanitizer.hpp"
 
 namespace mscclpp::test {
@@ -97,17 +98,20 @@ TEST_CASE("GEMM and all-reduce: the checks detect a tile that counts before it i
   using Scratch = RowScratch<bf16, RowDelivery::ToAll>;
   constexpr int parts = 2;
   const GemmCall call{16, parts * smallTile.columns, 16, 0, 1};
-  const auto run = [&](std::uint32_t counted) {
+  const auto run = [&](std::uint32_t counted, std::uint64_t factor) {
     return runGemmReduce<GemmReduce<bf16, smallGemm<RowDelivery::ToAll>>, bf16, SlowPairs<bf16>>(
-        2, 1, call, 1, 100'000'000, [&](auto& scratch, const Scratch& layout) {
+        2, 1, call, 1, factor * 100'000'000, [&](auto& scratch, const Scratch& layout) {
           const std::vector<std::uint32_t> arrived{counted};
           scratch.write(0, arrived, layout.arrivalOffset(Scratch::firstEpoch, 0, 1));
         });
   };
-  const auto right = run(0);
+  const auto right = run(0, 1);
   CHECK_MESSAGE(right.wrong.empty(), right.wrong);
-  CHECK_FALSE(run(1).wrong.empty());      // the last tile of rank 1 is not awaited
-  CHECK_FALSE(run(parts).wrong.empty());  // nor any of them
+  for (const int missed : {1, parts}) {  // tiles of rank 1 that are not awaited
+    CAPTURE(missed);
+    CHECK(isFoundWithLongerDelays(
+        [&](std::uint64_t factor) { return !run(static_cast<std::uint32_t>(missed), factor).wrong.empty(); }));
+  }
 }
 #endif
 
