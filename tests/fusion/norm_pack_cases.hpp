@@ -9,6 +9,7 @@
 
 #include "mscclpp/arch/wide.hpp"
 #include "mscclpp/fusion/norm_pack.hpp"
+#include "mscclpp/fusion/quantise.hpp"
 #include "tests/backend/backend.hpp"
 #include "tests/backend/test_data.hpp"
 

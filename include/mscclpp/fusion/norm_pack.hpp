@@ -1,4 +1,4 @@
-// RMSNorm and its quantisation for one pack of a row: what is the same however threads hold rows.
+// RMSNorm for one pack of a row: what is the same however threads hold rows.
 #pragma once
 
 #include "mscclpp/arch/nan.hpp"
@@ -6,7 +6,6 @@
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/basic/vector.hpp"
 #include "mscclpp/config.hpp"
-#include "mscclpp/fusion/quantise.hpp"
 
 namespace mscclpp {
 
@@ -69,27 +68,5 @@ MSCCLPP_INLINE Pack<T> normalise(Pack<T> pack, float factor, const Pack<T>& weig
 }
 
 }  // namespace norm
-
-namespace quantise {
-
-/// The largest magnitude() of the elements.
-template <class T>
-MSCCLPP_INLINE std::uint32_t largestMagnitude(const Pack<T>& pack) {
-  std::uint32_t largest = 0;
-  MSCCLPP_UNROLL
-  for (int i = 0; i < packSize<T>; ++i) largest = larger(largest, magnitude(widen<T>(pack[i])));
-  return largest;
-}
-
-/// The elements times `inverse`, the reciprocal of their scale, as values of Q.
-template <class Q, class T>
-MSCCLPP_INLINE Vector<Q, packSize<T>> round(const Pack<T>& pack, float inverse) {
-  Vector<Q, packSize<T>> values;
-  MSCCLPP_UNROLL
-  for (int i = 0; i < packSize<T>; ++i) values[i] = round<Q>(widen<T>(pack[i]) * inverse);
-  return values;
-}
-
-}  // namespace quantise
 
 }  // namespace mscclpp

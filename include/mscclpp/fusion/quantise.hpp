@@ -5,6 +5,7 @@
 #include "mscclpp/basic/concepts.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/basic/partition.hpp"
+#include "mscclpp/basic/vector.hpp"
 #include "mscclpp/config.hpp"
 
 namespace mscclpp {
@@ -72,6 +73,24 @@ MSCCLPP_INLINE Q round(float scaled) {
   } else {
     return narrow<Q>(scaled);
   }
+}
+
+/// The largest magnitude() of the elements.
+template <class T>
+MSCCLPP_INLINE std::uint32_t largestMagnitude(const Pack<T>& pack) {
+  std::uint32_t largest = 0;
+  MSCCLPP_UNROLL
+  for (int i = 0; i < packSize<T>; ++i) largest = larger(largest, magnitude(widen<T>(pack[i])));
+  return largest;
+}
+
+/// The elements times `inverse`, the reciprocal of their scale, as values of Q.
+template <class Q, class T>
+MSCCLPP_INLINE Vector<Q, packSize<T>> round(const Pack<T>& pack, float inverse) {
+  Vector<Q, packSize<T>> values;
+  MSCCLPP_UNROLL
+  for (int i = 0; i < packSize<T>; ++i) values[i] = round<Q>(widen<T>(pack[i]) * inverse);
+  return values;
 }
 
 }  // namespace quantise

@@ -110,21 +110,15 @@ struct QuantisedRows {
       MSCCLPP_UNROLL
       for (int i = first; i < first + passes; ++i) {
         MSCCLPP_UNROLL
-        for (int k = 0; k < 16; ++k) {
-          most = quantise::larger(most, quantise::magnitude(widen<T>(halves[i][k / 8][k % 8])));
-        }
+        for (const Pack<T>& half : halves[i]) most = quantise::larger(most, quantise::largestMagnitude<T>(half));
       }
       const float scale = quantise::scaleFor(maxOverLanes<lanes>(warp, most), largest);
       const float inverse = arch::reciprocal(scale);
       MSCCLPP_UNROLL
       for (int i = first; i < first + passes; ++i) {
         scales[i] = arch::bitCast<std::uint32_t>(scale);
-        Pack<f8e4m3> pack;
-        MSCCLPP_UNROLL
-        for (int k = 0; k < 16; ++k) {
-          pack[k] = quantise::round<f8e4m3>(widen<T>(halves[i][k / 8][k % 8]) * inverse);
-        }
-        words[i] = toWord<f8e4m3>(pack);
+        words[i] = {arch::bitCast<std::uint64_t>(quantise::round<f8e4m3, T>(halves[i][0], inverse)),
+                    arch::bitCast<std::uint64_t>(quantise::round<f8e4m3, T>(halves[i][1], inverse))};
       }
     }
     MSCCLPP_UNROLL
