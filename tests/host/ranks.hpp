@@ -25,7 +25,7 @@
 namespace mscclpp::test {
 
 /// Seconds. What must not wait for its timeout (30 s by default) ends within this time, on a machine as busy as may be.
-inline constexpr double soon = 15;
+inline constexpr double soon = 25;
 
 /// One string per rank: the message of what it threw, or "".
 struct Outcomes : std::vector<std::string> {
