@@ -25,8 +25,9 @@ struct Problem {
   std::uint32_t hidden;
   static constexpr int topk = 2;
 
-  /// Ranks have different numbers of tokens; the last one has none.
+  /// Ranks have different numbers of tokens; the last of several has none.
   std::uint32_t tokensOf(int rank) const {
+    if (ranks == 1) return tokens;
     return tokens * static_cast<std::uint32_t>(ranks - 1 - rank) / static_cast<std::uint32_t>(ranks - 1);
   }
   std::vector<std::int64_t> chosen(int rank) const {
@@ -34,7 +35,7 @@ struct Problem {
     for (std::uint32_t token = 0; token < tokensOf(rank); ++token) {
       const int first = static_cast<int>(token * 7 + static_cast<std::uint32_t>(rank) * 3) % experts;
       result.push_back(first);
-      result.push_back(token % 5 == 4 ? -1 : (first + 1 + static_cast<int>(token % 3)) % experts);  // -1: one choice
+      result.push_back(token % 5 == 4 ? -1 : (first + 1 + static_cast<int>(token % 2)) % experts);  // -1: one choice
     }
     return result;
   }

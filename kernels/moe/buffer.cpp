@@ -157,7 +157,7 @@ class Buffer::State {
     enqueue(call);
   }
 
-  /// Returns the number of the call, for receiveDispatch().
+  /// Returns the number of the call, for its hook.
   std::uint64_t dispatch(const Tokens& tokens, const ExpertBatch& batch, const std::shared_ptr<Record>& handle,
                          CUstream_st* stream, Phase phase, Form form) {
     check();

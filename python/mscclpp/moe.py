@@ -17,6 +17,23 @@ from .errors import InvalidUsage
 _FORMATS = {"bf16": MoeRowFormat.Bf16, "fp8": MoeRowFormat.Fp8, "quantise": MoeRowFormat.QuantiseBf16}
 _buffers: weakref.WeakValueDictionary[str, Buffer] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
+_order_tensors: dict[torch.device, torch.Tensor] = {}
+
+
+def _order_on(device):
+    """The tensor on a device that every dispatch and combine there claims to write.
+
+    So compilers keep all of these calls, in the order of the program. Without it they would drop one whose result a
+    rank does not use, and order others by their sizes, which differ between ranks.
+    """
+    if device not in _order_tensors:
+        import torch._dynamo  # takes a second
+
+        with torch.inference_mode(False):
+            order = torch.zeros(1, device=device)
+        torch._dynamo.mark_static_address(order)  # compiled CUDA graphs take it although it is written
+        _order_tensors[device] = order
+    return _order_tensors[device]
 
 
 class ExpertRows(NamedTuple):
@@ -59,6 +76,9 @@ class Buffer:
             raise InvalidUsage(f"format is {format!r}: use one of {', '.join(_FORMATS)}")
         if device not in ("cpu", "cuda"):
             raise InvalidUsage(f"device is {device!r}: use 'cpu' or 'cuda'")
+        if not 0 <= capacity < 1 << 31:
+            raise InvalidUsage(f"capacity is {capacity}: it is a number of rows below 2^31, or 0 for the default")
+        group._require_open()
         where = DeviceType.GPU if device == "cuda" else DeviceType.CPU
         self.group = group
         self.experts, self.hidden, self.topk, self.format = experts, hidden, topk, format
@@ -66,7 +86,14 @@ class Buffer:
         self._buffer = MoeBuffer(group.communicator, where, max_tokens, max_low_latency_tokens, topk, experts, hidden,
                                  _FORMATS[format], alignment, blocks, low_latency_blocks, bulk_copies)  # fmt: skip
         self.capacity = capacity or self._buffer.default_capacity
-        self.name = f"moe{next(_numbers)}"  # what the operators take
+        self._order = _order_on(self.device)
+        # What the operators take. Results of compilation are cached by it, also for later processes: so it has all that
+        # the shapes of outputs depend on.
+        self.name = "-".join(
+            str(part)
+            for part in (f"moe{next(_numbers)}", group.nranks, experts, hidden, format, self.capacity,
+                         self._buffer.low_latency_capacity, self._buffer.handle_bytes)
+        )  # fmt: skip
         _buffers[self.name] = self
 
     def get_dispatch_layout(self, topk_idx: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -93,7 +120,9 @@ class Buffer:
 
     def _combine(self, x, handle, low_latency):
         self._require_handle(handle, low_latency)
-        return torch.ops.mscclpp_moe.combine(x, handle.memory, handle.tokens, self.name, handle.low_latency)
+        return torch.ops.mscclpp_moe.combine(
+            self._order, x, handle.memory, handle.tokens, self.name, handle.low_latency
+        )
 
     def low_latency_dispatch(self, x, topk_idx: torch.Tensor, topk_weights: torch.Tensor | None = None,
                              return_recv_hook: bool = False,
@@ -124,7 +153,9 @@ class Buffer:
 
     def _dispatch(self, x, topk_idx, topk_weights, low_latency):
         values, scales = x if isinstance(x, tuple) else (x, None)
-        *rows, memory = torch.ops.mscclpp_moe.dispatch(values, scales, topk_idx, topk_weights, self.name, low_latency)
+        *rows, memory = torch.ops.mscclpp_moe.dispatch(
+            self._order, values, scales, topk_idx, topk_weights, self.name, low_latency
+        )
         return ExpertRows(*rows), Handle(memory, values.shape[0], low_latency, self.name)
 
     def _empty(self, dtype, *shape):
@@ -176,6 +207,8 @@ class Buffer:
             if scales is None:
                 raise InvalidUsage('format is "fp8": pass the pair (values, scales)')
             self._require(scales, torch.float32, "scales", self._buffer.scale_groups)
+        elif scales is not None:
+            raise InvalidUsage(f'x has scales, but format is "{self.format}": use "fp8", or pass the values alone')
         others = [tensor for tensor in (scales, topk_idx, topk_weights) if tensor is not None]
         if any(tensor.shape[0] != x.shape[0] for tensor in others):
             raise InvalidUsage(f"x has {x.shape[0]} tokens, topk_idx, the weights or the scales another number")
@@ -218,8 +251,9 @@ def _named(name: str) -> Buffer:
     return buffer
 
 
-@torch.library.custom_op("mscclpp_moe::dispatch", mutates_args=())
+@torch.library.custom_op("mscclpp_moe::dispatch", mutates_args=("order",))
 def _dispatch(
+    order: torch.Tensor,
     x: torch.Tensor,
     scales: torch.Tensor | None,
     topk_idx: torch.Tensor,
@@ -231,15 +265,17 @@ def _dispatch(
 
 
 @_dispatch.register_fake
-def _(x, scales, topk_idx, topk_weights, buffer, low_latency):
+def _(order, x, scales, topk_idx, topk_weights, buffer, low_latency):
     return _named(buffer)._outputs(low_latency)
 
 
-@torch.library.custom_op("mscclpp_moe::combine", mutates_args=())
-def _combine(x: torch.Tensor, handle: torch.Tensor, tokens: int, buffer: str, low_latency: bool) -> torch.Tensor:
+@torch.library.custom_op("mscclpp_moe::combine", mutates_args=("order",))
+def _combine(
+    order: torch.Tensor, x: torch.Tensor, handle: torch.Tensor, tokens: int, buffer: str, low_latency: bool
+) -> torch.Tensor:
     return _named(buffer)._run_combine(x, handle, tokens, low_latency, False)
 
 
 @_combine.register_fake
-def _(x, handle, tokens, buffer, low_latency):
+def _(order, x, handle, tokens, buffer, low_latency):
     return x.new_empty((tokens, x.shape[1]))

@@ -82,11 +82,12 @@ def test_fake_kernels_and_errors():
         comm, buffer = single(bootstrap)
         x, experts, weights = inputs(0, 1, 8)
         dispatch, combine = torch.ops.mscclpp_moe.dispatch, torch.ops.mscclpp_moe.combine
-        torch.library.opcheck(dispatch, (x, None, experts, weights, buffer.name, False),
+        order = torch.zeros(1)
+        torch.library.opcheck(dispatch, (order, x, None, experts, weights, buffer.name, False),
                               test_utils=("test_schema", "test_faketensor"))  # fmt: skip
         rows, handle = buffer.dispatch(x, experts)
         results = torch.zeros_like(rows.rows)
-        torch.library.opcheck(combine, (results, handle.memory, 8, buffer.name, False),
+        torch.library.opcheck(combine, (order, results, handle.memory, 8, buffer.name, False),
                               test_utils=("test_schema", "test_faketensor"))  # fmt: skip
         with pytest.raises(mscclpp.InvalidUsage, match="it must be a contiguous tensor of torch.bfloat16"):
             buffer.dispatch(x.float(), experts)
@@ -111,14 +112,67 @@ def test_fake_kernels_and_errors():
         with pytest.raises(mscclpp.InvalidUsage, match="of another buffer"):
             buffer.combine(results, handle._replace(buffer="moe-none"))
         with pytest.raises(mscclpp.InvalidUsage, match="the handle's memory is not that of a dispatch"):
-            combine(results, handle.memory[:-1], 8, buffer.name, False)
+            combine(order, results, handle.memory[:-1], 8, buffer.name, False)
         with pytest.raises(mscclpp.InvalidUsage, match="9 tokens, but the buffer is for 8"):
-            combine(results, handle.memory, 9, buffer.name, False)
+            combine(order, results, handle.memory, 9, buffer.name, False)
         with pytest.raises(mscclpp.InvalidUsage, match="no longer exists"):
-            combine(results, handle.memory, 8, "moe-none", False)
+            combine(order, results, handle.memory, 8, "moe-none", False)
         return True
 
     assert body(lone_bootstrap())
+
+
+def test_closed_group():
+    comm = mscclpp.CommGroup(bootstrap=lone_bootstrap())
+    comm.close()
+    with pytest.raises(mscclpp.InvalidUsage, match="closed"):
+        moe.Buffer(comm, experts=LOCAL, hidden=HIDDEN, topk=TOPK, max_tokens=8, device="cpu")
+
+
+def tokens_to_first_experts(count):
+    """As many tokens, each for the first expert of either rank."""
+    return torch.ones(count, HIDDEN, dtype=torch.bfloat16), torch.tensor([[0, 2]]).repeat(count, 1)
+
+
+def check_unused_results(comm):
+    buffer = moe.Buffer(comm, experts=4, hidden=HIDDEN, topk=2, max_tokens=8, device="cpu")
+    x, experts = tokens_to_first_experts(8)
+
+    def layer():
+        load = buffer.dispatch(x * 100, experts)[0].rows.float().sum()  # rank 0 alone returns it
+        rows, handle = buffer.dispatch(x, experts)
+        output = buffer.combine(rows.rows, handle)
+        return (output, load) if comm.my_rank == 0 else (output,)
+
+    for backend in ("aot_eager", "inductor"):
+        output = torch.compile(layer, fullgraph=True, backend=backend)()[0]
+        assert torch.equal(output, 2 * x), backend
+    buffer.check()
+    return True
+
+
+def check_order_of_sizes(comm):
+    buffer = moe.Buffer(comm, experts=4, hidden=HIDDEN, topk=2, max_tokens=4096, device="cpu")
+    first, second = (8, 4096) if comm.my_rank == 0 else (4096, 8)
+
+    def layers(x, experts, y, others):
+        u, v = x * 1.0, y * 2.0
+        rows, more = buffer.dispatch(u, experts)[0], buffer.dispatch(v, others)[0]
+        return rows.rows.float()[:16].sum(1), more.rows.float()[:16].sum(1), rows.counts + 0, more.counts + 0
+
+    sums, more, counts, others = torch.compile(layers, fullgraph=True)(
+        *tokens_to_first_experts(first), *tokens_to_first_experts(second)
+    )
+    assert torch.all(sums == HIDDEN) and torch.all(more == 2 * HIDDEN)
+    assert counts.tolist() == others.tolist() == [8 + 4096, 0]
+    buffer.check()
+    return True
+
+
+@pytest.mark.parametrize("check", [check_unused_results, check_order_of_sizes])
+def test_compiled_calls_are_those_of_the_program(check):
+    """On all ranks, whatever a rank uses of their results, and however many tokens it has."""
+    assert mscclpp.run(2, check, timeout=600) == [True, True]
 
 
 @pytest.mark.parametrize("wrong", ["buffer", "form", "tokens"])
@@ -129,15 +183,16 @@ def test_memory_of_another_handle(wrong):
     x, experts, weights = inputs(0, 1, 8)
     rows, handle = buffer.dispatch(x, experts, weights)
     results = torch.zeros(rows.rows.shape, dtype=torch.bfloat16)
-    combine = torch.ops.mscclpp_moe.combine
-    assert combine(results, handle.memory.clone(), 8, buffer.name, False).shape == x.shape  # a copy is the same handle
+    combine, order = torch.ops.mscclpp_moe.combine, torch.zeros(1)
+    # A copy is the same handle.
+    assert combine(order, results, handle.memory.clone(), 8, buffer.name, False).shape == x.shape
     memory = {
         "buffer": lambda: other.dispatch(x, experts, weights)[1].memory,
         "form": lambda: buffer.low_latency_dispatch(x, experts, weights)[1].memory,
         "tokens": lambda: handle.memory,
     }[wrong]()
     with pytest.raises(mscclpp.InvalidUsage, match="combines with a handle of another buffer or form, of a dispatch"):
-        combine(results, memory, 7 if wrong == "tokens" else 8, buffer.name, False)
+        combine(order, results, memory, 7 if wrong == "tokens" else 8, buffer.name, False)
 
 
 def test_order_of_calls_and_capacity():

@@ -484,6 +484,24 @@ def check_inductor(comm):
     return result.tolist()
 
 
+def check_unused_results(comm):
+    group = mscclpp.torch.register(comm, "unused")
+    x = torch.full((4, 8), comm.my_rank + 1.0, dtype=torch.bfloat16)
+    weight = torch.eye(8, dtype=torch.bfloat16)
+
+    def function(x):
+        load = ops.gemm_all_reduce(x * 100, weight, group) + ops.all_reduce(x * 100, group)  # rank 0 alone returns it
+        y = ops.gemm_all_reduce(x, weight, group) + ops.all_reduce(x, group)
+        return (y, load) if comm.my_rank == 0 else (y,)
+
+    return torch.all(torch.compile(function, fullgraph=True, backend="aot_eager")(x)[0] == 6).item()
+
+
+def test_unused_results():
+    """The calls that make them are compiled all the same: another rank waits for them."""
+    assert mscclpp.run(2, check_unused_results, timeout=600) == [True, True]
+
+
 def test_inductor():
     expected = [4 * x + 2 - x for x in range(6)]
     assert mscclpp.run(2, check_inductor, timeout=600) == [expected, expected]

@@ -229,14 +229,14 @@ struct AllReduceFp8 {
       std::uint32_t scales[groups];
       MSCCLPP_UNROLL
       for (int g = 0; g < groups; ++g) {
-        constexpr int group = static_cast<int>(groupWords);
+        constexpr int group = static_cast<int>(groupWords), lanes = width < group ? width : group;
         std::uint32_t magnitude = 0;
         MSCCLPP_UNROLL
         for (int i = 0; i < n; ++i) {  // words of the group that this lane has
           const bool isInGroup = wordOf(i) / groupWords == static_cast<std::uint32_t>(g);
           if (isInGroup) magnitude = quantise::larger(magnitude, most[i]);
         }
-        magnitude = maxOverLanes < width < group ? width : group > (warp, magnitude);
+        magnitude = maxOverLanes<lanes>(warp, magnitude);
         const std::uint32_t bits = arch::bitCast<std::uint32_t>(quantise::scaleFor(magnitude, largest));
         scales[g] = width < group ? bits : warp.shuffle(bits, g * group % width);
       }

@@ -79,7 +79,7 @@ struct AllReduceRmsNorm {
     // Divisions of 32 bits: those of 64 are slow on a GPU.
     const auto slices = isOneShot ? 1u : static_cast<std::uint32_t>(args.team.size());
     if (args.hidden == 0) return (static_cast<std::uint32_t>(packs) + slices - 1) / slices <= args.scratch.arrayPacks;
-    if (args.hidden % packSize<T> != 0 || args.hidden / packSize < T >> packs) return packs == 0;
+    if (args.hidden % packSize<T> != 0 || (args.hidden / packSize<T>) > packs) return packs == 0;
     const auto rowPacks = static_cast<std::uint32_t>(args.hidden / packSize<T>);
     const std::uint32_t rows = static_cast<std::uint32_t>(packs) / rowPacks;
     return rows * rowPacks == packs && rowPacks <= static_cast<std::uint32_t>(packsPerThread * shape.threads) &&

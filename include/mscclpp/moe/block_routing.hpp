@@ -69,7 +69,7 @@ class BlockRouting {
 
   /// The number of tokens for an expert or a rank. One thread, as the following.
   MSCCLPP_INLINE std::uint32_t countOfExpert(std::uint32_t expert, std::uint32_t tokens) const {
-    return bitsBefore(expert, tokens);
+    return countOfBin(expert, tokens);
   }
   MSCCLPP_INLINE std::uint32_t countOfRank(int rank, std::uint32_t tokens) const {
     return bitsBefore(rankBin(rank), tokens);

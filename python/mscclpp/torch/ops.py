@@ -137,3 +137,6 @@ for _name, _result_of in {"gemm_all_reduce": lambda product, group: product, "ge
         _FAKES[_name + _suffix] = _fake
 for _name, _fake in _FAKES.items():
     torch.library.register_fake(f"mscclpp::{_name}", _fake)
+    # Compilers keep a call whose result a rank does not use, since the others wait for it.
+    for _operator in (getattr(torch.ops.mscclpp, _name), getattr(torch.ops.mscclpp, _name).default):
+        torch.fx.node.has_side_effect(_operator)
