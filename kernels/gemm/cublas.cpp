@@ -12,6 +12,7 @@
 #include "host/cuda/gpu_backend.hpp"
 #include "host/cuda/gpu_owner.hpp"
 #include "kernels/gemm/cublas_fp8.hpp"
+#include "kernels/gemm/shared_cublas.hpp"
 #include "kernels/gemm/staged_matrix.hpp"
 #include "mscclpp/basic/partition.hpp"
 #include "mscclpp/host/base/error.hpp"
@@ -304,6 +305,13 @@ void Cublas::multiply(const void* input, const void* weight, void* output, std::
   fp8_->multiply(inputs.data(), weights.data(), outputs.data(), size, stream,
                  {static_cast<const float*>(inputScales.data()), static_cast<const float*>(weightScales.data())});
   outputs.copyBack();
+}
+
+std::shared_ptr<const Cublas> SharedCublas::get(DataType operands, bool fastAccumulation) {
+  std::weak_ptr<const Cublas>& made = made_[{operands, fastAccumulation}];
+  std::shared_ptr<const Cublas> cublas = made.lock();
+  if (cublas == nullptr) made = cublas = std::make_shared<const Cublas>("", operands, fastAccumulation);
+  return cublas;
 }
 
 }  // namespace mscclpp::kernels

@@ -185,8 +185,9 @@ void requireOf(const Communicator& communicator, const Collectives& collectives)
 
 }  // namespace
 
-std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer, DeviceType deviceType,
-                                         std::shared_ptr<Collectives> collectives) {
+std::unique_ptr<FusedGemm> kernels::makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
+                                                  DeviceType deviceType, std::shared_ptr<Collectives> collectives,
+                                                  std::shared_ptr<SharedCublas> cublas) {
   const bool onGpu = deviceType == DeviceType::GPU;
   const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), "FusedGemm");
   agreement.runStep("state its layer", [&] {
@@ -194,8 +195,13 @@ std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmL
     if (onGpu && collectives != nullptr) requireOf(communicator, *collectives);
     return std::vector<char>();
   });
-  return onGpu ? kernels::gpu::makeFusedGemm(communicator, layer, std::move(collectives))
-               : kernels::cpu::makeFusedGemm(communicator, layer);
+  return onGpu ? gpu::makeFusedGemm(communicator, layer, std::move(collectives), {}, std::move(cublas))
+               : cpu::makeFusedGemm(communicator, layer);
+}
+
+std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer, DeviceType deviceType,
+                                         std::shared_ptr<Collectives> collectives) {
+  return kernels::makeFusedGemm(communicator, layer, deviceType, std::move(collectives), nullptr);
 }
 
 }  // namespace mscclpp

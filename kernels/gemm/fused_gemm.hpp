@@ -33,13 +33,21 @@ class GemmKernel {
   virtual void run(const FusedGemmCall& call, int blocks, KernelStart start) const = 0;
 };
 
+class SharedCublas;
+
+/// mscclpp::makeFusedGemm(), with a Cublas that is shared, or null.
+std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer, DeviceType deviceType,
+                                         std::shared_ptr<Collectives> collectives,
+                                         std::shared_ptr<SharedCublas> cublas);
+
 // Of each backend: makeFusedGemm() for a layer with sizes above 0, and with operands that there are.
 namespace gpu {
 /// preferred: the form of all calls that can have it, rank 0's, for tests and measurements; others, and
 /// calls that cannot, take the form that is estimated to be the fastest.
 std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
                                          std::shared_ptr<Collectives> collectives,
-                                         std::optional<GemmForm> preferred = {});
+                                         std::optional<GemmForm> preferred = {},
+                                         std::shared_ptr<SharedCublas> cublas = nullptr);
 }  // namespace gpu
 namespace cpu {
 std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer);

@@ -49,10 +49,11 @@ void requireFp8() {
 class GpuFusedGemm : public FusedGemm {
  public:
   GpuFusedGemm(Communicator& communicator, const GemmLayer& layer, std::shared_ptr<Collectives> collectives,
-               std::optional<GemmForm> preferred)
+               std::optional<GemmForm> preferred, std::shared_ptr<SharedCublas> cublas)
       : layer_(layer),
         rank_(communicator.bootstrap()->getRank()),
         ranks_(communicator.bootstrap()->getNranks()),
+        cublas_(std::move(cublas)),
         monitor_(WaitMonitor::ofTeam(communicator, DeviceType::GPU)) {
     const int multiprocessors = gpu::multiprocessors();
     const int wanted = layer.maxBlocks > 0 ? std::min(layer.maxBlocks, multiprocessors) : multiprocessors;
@@ -95,15 +96,9 @@ class GpuFusedGemm : public FusedGemm {
       call.norm = &norm;
     }
     const GemmForm form = this->form(call.rows);
-    if (form == GemmForm::Serial) return serial_->run(call);
-    if (form == GemmForm::Overlapped) {
-      return overlapped_->run(call, planOverlappedGather(place(), decisive_.layer, call.rows).parts);
-    }
-    const auto isFor = [&](const GemmKernelOfRows& entry) { return call.rows <= entry.mostRows; };
-    const bool isCutlass = form == GemmForm::Cutlass;
-    const GemmKernel& kernel = isCutlass ? *cutlass_ : *std::find_if(kernels_.begin(), kernels_.end(), isFor)->kernel;
+    if (form == GemmForm::Serial) return serial_->run(call);  // its collective has a turn
     CallOrder::Turn turn = share_->begin(call.stream);
-    kernel.run(call, isCutlass ? decisive_.cutlassBlocks : decisive_.blocks, share_->start());
+    runAlone(call, form);
     turn.end();
   }
   GemmForm form(std::size_t rows) const override { return rows < forms_.size() ? forms_[rows] : choose(rows); }
@@ -125,6 +120,20 @@ class GpuFusedGemm : public FusedGemm {
   };
   static_assert(std::is_trivially_copyable_v<Decisive>);
 
+  /// A call, other than a serial one, in its turn. That of an overlapped one is for its barriers, which need room on
+  /// all ranks.
+  void runAlone(const FusedGemmCall& call, GemmForm form) const {
+    if (form == GemmForm::Overlapped) {
+      overlapped_->run(call, planOverlappedGather(place(), decisive_.layer, call.rows).parts);
+    } else if (form == GemmForm::Cutlass) {
+      cutlass_->run(call, decisive_.cutlassBlocks, share_->start());
+    } else {
+      const auto isFor = [&](const GemmKernelOfRows& entry) { return call.rows <= entry.mostRows; };
+      const GemmKernel& kernel = *std::find_if(kernels_.begin(), kernels_.end(), isFor)->kernel;
+      kernel.run(call, decisive_.blocks, share_->start());
+    }
+  }
+
   GemmForm choose(std::size_t rows) const {
     return chooseGemm(estimateGemm(place(), decisive_.layer, rows),
                       formsOf(place(), decisive_.layer, rows, decisive_.hasSerial), decisive_.preferred);
@@ -141,7 +150,9 @@ class GpuFusedGemm : public FusedGemm {
     const auto all = agreement.gather("choose between kernels", [&] {
       if (layer_.operands == DataType::FLOAT8_E4M3FN) requireFp8();
       const bool takesSerial = serialGemmAccepts(layer_, static_cast<std::size_t>(ranks_), ranks_);
-      if (collectives != nullptr && takesSerial) serial_ = SerialGemm::make(std::move(collectives), layer_, ranks_);
+      if (collectives != nullptr && takesSerial) {
+        serial_ = SerialGemm::make(std::move(collectives), layer_, ranks_, cublas_.get());
+      }
       const bool hasCutlass = findCutlassGemm(layer_.collective, ranks_, layer_.operands) != nullptr && isHopper() &&
                               cutlassAccepts(layer_);
       return Decisive{gemmRatesOf(gpuBackend().deviceName()),
@@ -180,6 +191,7 @@ class GpuFusedGemm : public FusedGemm {
 
   GemmLayer layer_;
   int rank_, ranks_;
+  std::shared_ptr<SharedCublas> cublas_;  ///< null: serial_ has its own
   std::shared_ptr<WaitMonitor> monitor_;  ///< of all waits but those of serial_
   std::unique_ptr<GpuBudget::Share> share_;
   std::unique_ptr<SerialGemm> serial_;  ///< null if no call takes it
@@ -194,8 +206,8 @@ class GpuFusedGemm : public FusedGemm {
 
 std::unique_ptr<FusedGemm> gpu::makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
                                               std::shared_ptr<Collectives> collectives,
-                                              std::optional<GemmForm> preferred) {
-  return std::make_unique<GpuFusedGemm>(communicator, layer, std::move(collectives), preferred);
+                                              std::optional<GemmForm> preferred, std::shared_ptr<SharedCublas> cublas) {
+  return std::make_unique<GpuFusedGemm>(communicator, layer, std::move(collectives), preferred, std::move(cublas));
 }
 
 }  // namespace mscclpp::kernels

@@ -11,10 +11,11 @@
 namespace mscclpp::kernels {
 
 std::unique_ptr<SerialGemm> SerialGemm::make(std::shared_ptr<Collectives> collectives, const GemmLayer& layer,
-                                             int ranks) {
+                                             int ranks, SharedCublas* shared) {
+  SharedCublas own;
   std::shared_ptr<const Cublas> cublas;
   try {
-    cublas = std::make_shared<const Cublas>("", layer.operands, layer.fastAccumulation);
+    cublas = (shared != nullptr ? *shared : own).get(layer.operands, layer.fastAccumulation);
     // Later, one rank alone would find out.
     for (const std::size_t rows : {std::size_t{1}, std::size_t{128}, layer.maxRows}) {
       cublas->prepare(std::min(rows, layer.maxRows), layer.width, layer.depth);

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "kernels/gemm/cublas.hpp"
+#include "kernels/gemm/shared_cublas.hpp"
 #include "mscclpp/host/cuda/gpu_memory.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 #include "mscclpp/kernels/fused_gemm.hpp"
@@ -13,8 +14,9 @@ namespace mscclpp::kernels {
 
 class SerialGemm {
  public:
-  /// Null where no cuBLAS is found that multiplies the operands.
-  static std::unique_ptr<SerialGemm> make(std::shared_ptr<Collectives> collectives, const GemmLayer& layer, int ranks);
+  /// Null where no cuBLAS is found that multiplies the operands. shared: whose Cublas it uses; null: one of its own.
+  static std::unique_ptr<SerialGemm> make(std::shared_ptr<Collectives> collectives, const GemmLayer& layer, int ranks,
+                                          SharedCublas* shared = nullptr);
 
   /// Before the first call: allocates what lies between the two kernels of calls of up to so many rows.
   void allocate(std::size_t rows);

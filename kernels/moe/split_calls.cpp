@@ -29,7 +29,8 @@ void SplitCalls::requireNext(Form form, const CallArguments& arguments, Phase ph
   } else {
     require(own.number == 0, "the " + kind +
                                  " before has been sent and not received: call its hook, or make the call with "
-                                 "Phase::Receive, before the next one of this form");
+                                 "Phase::Receive, before the next one of this form; if its hook is lost, make the "
+                                 "Buffer again, on all ranks");
   }
   for (const Sent& each : sent_) {
     if (each.number == 0 || (phase == Phase::Receive && &each == &own)) continue;

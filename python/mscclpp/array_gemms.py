@@ -17,7 +17,8 @@ class ArrayGemms:
     dimensions but the last are its rows. The other ranks' inputs have the same shape but for the depth
     (gemm_all_reduce, gemm_reduce_scatter), and their weights but for the width (all_gather_gemm). `out` does not
     overlap the operands. The first call with a width (a depth: all_gather_gemm), or with more rows than before,
-    allocates scratch on all ranks, for each type of operands. docs/fusing.md.
+    allocates scratch on all ranks, for each type of operands, and so does one whose depth (width: all_gather_gemm) is
+    the first with its power of two, on all ranks or none (FusedGemms in docs/fusing.md).
 
     On all ranks, input and weight are of bfloat16, without scales, or of float8_e4m3fn, with one float32 for each row:
     input_scales (rows,), (rows, 1) or (..., 1), weight_scales (width,), (width, 1) or (1, width). Elements of a product
@@ -25,9 +26,9 @@ class ArrayGemms:
     as of torch._scaled_mm, on all ranks: faster, with fewer bits of sums (GemmLayer::fastAccumulation).
 
     On GPUs a call is enqueued on `stream`: one kernel, which uses the whole GPU, or, where a model estimates that to be
-    faster, a GEMM of cuBLAS and a collective, or copies beside GEMMs of cuBLAS (GemmForm). Calls of a group do not
-    overlap in time: use one stream. Calls raise InvalidUsage for arrays that do not fit, RemoteError if another rank
-    has failed, and Timeout.
+    faster, a GEMM of cuBLAS and a collective, or copies beside GEMMs of cuBLAS (FusedGemms.form()). Calls of a group do
+    not overlap in time: use one stream. Calls raise InvalidUsage for arrays that do not fit, RemoteError if another
+    rank has failed, and Timeout.
     """
 
     nranks: int

@@ -1,17 +1,16 @@
-#include "fused_gemms.hpp"
+// Bindings of the matrix multiplications with a collective inside.
+#include "mscclpp/kernels/fused_gemms.hpp"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 
-#include <algorithm>
-#include <bit>
+#include <optional>
 
 #include "module.hpp"
 
 namespace mscclpp::python {
 
 namespace {
-
-constexpr std::size_t fewestRows = 64;  // scratch for fewer is not worth another set-up
 
 void runGemm(FusedGemms& self, GemmCollective collective, std::uintptr_t input, std::uintptr_t weight,
              std::uintptr_t output, std::size_t rows, std::size_t width, std::size_t depth, std::uintptr_t stream,
@@ -29,38 +28,25 @@ void runGemm(FusedGemms& self, GemmCollective collective, std::uintptr_t input, 
            operands, useFastAccum);
 }
 
+std::optional<GemmForm> formOf(const FusedGemms& self, GemmCollective collective, std::size_t rows, std::size_t width,
+                               std::size_t depth, DataType operands, bool useFastAccum, bool hasNorm) {
+  const RmsNormCall norm;
+  return self.form(collective, {.rows = rows, .width = width, .depth = depth, .norm = hasNorm ? &norm : nullptr},
+                   operands, useFastAccum);
+}
+
 }  // namespace
-
-void FusedGemms::run(GemmCollective collective, const FusedGemmCall& call, DataType operands, bool fastAccumulation) {
-  if (call.rows == 0) return;
-  const bool hasNorm = call.norm != nullptr;
-  const std::size_t columns = collective == GemmCollective::AllGather ? call.depth : call.width;
-  auto& bySize = gemms_[{collective, operands, fastAccumulation, columns, hasNorm}];
-  auto found = bySize.lower_bound(call.rows);
-  if (found == bySize.end()) {
-    const GemmLayer layer{.collective = collective,
-                          .maxRows = std::bit_ceil(std::max(call.rows, fewestRows)),
-                          .width = call.width,
-                          .depth = call.depth,
-                          .hasNorm = hasNorm,
-                          .operands = operands,
-                          .fastAccumulation = fastAccumulation};
-    found = bySize.emplace(layer.maxRows, makeFusedGemm(*communicator_, layer, deviceType_, collectives_)).first;
-  }
-  found->second->run(call);
-}
-
-void FusedGemms::check() const {
-  for (const auto& [key, bySize] : gemms_) {
-    for (const auto& [rows, gemm] : bySize) gemm->check();
-  }
-}
 
 void bindFusedGemms(nb::module_& module) {
   nb::enum_<GemmCollective>(module, "GemmCollective", "What a fused GEMM does with input * transpose of weight.")
       .value("all_reduce", GemmCollective::AllReduce, "Their sum over the ranks, on all ranks.")
       .value("reduce_scatter", GemmCollective::ReduceScatter, "Of that sum, rank r gets slice r of the rows.")
       .value("all_gather", GemmCollective::AllGather, "The inputs are slices of the rows, which all ranks multiply.");
+  nb::enum_<GemmForm>(module, "GemmForm", "How a fused GEMM is computed on GPUs.")
+      .value("fused", GemmForm::Fused, "By the library's kernels with the collective inside; also on CPU ranks.")
+      .value("cutlass", GemmForm::Cutlass, "By kernels of CUTLASS with the collective inside.")
+      .value("serial", GemmForm::Serial, "By a GEMM of cuBLAS and a collective.")
+      .value("overlapped", GemmForm::Overlapped, "An all-gather by the copy engines beside GEMMs of cuBLAS.");
   nb::class_<FusedGemms>(
       module, "FusedGemms",
       "Matrix multiplications of bfloat16 or fp8 with a collective inside, of one group and kind of device; "
@@ -83,6 +69,11 @@ void bindFusedGemms(nb::module_& module) {
           "of input and weight, bfloat16 or float8_e4m3fn; the output is bfloat16. With float8_e4m3fn element (r, c) "
           "of the product is multiplied by input_scales[r] * weight_scales[c], arrays of float32; all_gather: "
           "input_scales are those of this rank's input, and gathered with it. use_fast_accum: as of torch._scaled_mm.")
+      .def(
+          "form", &formOf, "collective"_a, "rows"_a, "width"_a, "depth"_a, "operands"_a = DataType::BFLOAT16,
+          "use_fast_accum"_a = false, "has_norm"_a = false,
+          "The GemmForm of calls of run() with these sizes, or with has_norm of the operators with a norm; None before "
+          "the first call of about these sizes, which sets it.")
       .def("check", &FusedGemms::check, Unlocked(),
            "Raises RemoteError, Timeout or Aborted if a wait of an earlier call failed; on GPUs synchronise the stream "
            "before.");

@@ -8,9 +8,9 @@
 #include <string>
 #include <string_view>
 
-#include "fused_gemms.hpp"
 #include "host/base/process_identity.hpp"
 #include "mscclpp/kernels/collectives.hpp"
+#include "mscclpp/kernels/fused_gemms.hpp"
 
 namespace mscclpp::python {
 

@@ -115,6 +115,11 @@ def check_addresses(comm):
     addresses = {key: each.data_ptr() for key, each in scales.items()}
     gemms.run(collective, *arguments, 0, FP8_TYPE, **addresses)
     assert torch.equal(found, wanted)
+    sizes = (collective, len(input), 24, 16)
+    fused = mscclpp.GemmForm.fused
+    assert gemms.form(*sizes, FP8_TYPE) == gemms.form(collective, 64, 24, 9, FP8_TYPE) == fused
+    assert gemms.form(*sizes, FP8_TYPE, has_norm=True) is None
+    assert gemms.form(collective, len(input), 24, 17, FP8_TYPE) is gemms.form(collective, 129, 24, 16, FP8_TYPE) is None
     check_errors(
         {
             "weightScales": lambda: gemms.run(collective, *arguments, 0, FP8_TYPE, addresses["input_scales"]),

@@ -1,0 +1,300 @@
+// Compiled GEMMs with a collective inside, of several layers and beside other objects, one process and GPU per rank.
+#include <doctest/doctest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <vector>
+
+#include "kernels/gemm/fused_gemm.hpp"
+#include "mscclpp/basic/element.hpp"
+#include "mscclpp/basic/partition.hpp"
+#include "mscclpp/kernels/collectives.hpp"
+#include "mscclpp/kernels/fused_gemms.hpp"
+#include "mscclpp/kernels/moe_buffer.hpp"
+#include "tests/kernels/checked_calls.cuh"
+#include "tests/kernels/gpu_rank.cuh"
+
+using namespace mscclpp;
+using namespace mscclpp::test;
+
+namespace {
+
+/// Elements of matrices whose products and sums of up to 8 ranks are exact in bf16, if the depth is a power of two.
+float inputAt(std::size_t row) {
+  return static_cast<float>(row % 4 + 1);
+}
+float weightAt(std::size_t column, int rank) {
+  return static_cast<float>((column % 2 + 1) * static_cast<std::size_t>(rank + 1));
+}
+
+/// Calls of one layer, of bf16. The results of each are kept.
+class ExactGemms {
+ public:
+  ExactGemms(const GpuRank& rank, const GemmLayer& layer, std::size_t rows, std::size_t calls)
+      : rank_(rank), layer_(layer), rows_(rows), calls_(calls) {
+    std::vector<bf16> input, weight;
+    const Range inputs = layer.collective == GemmCollective::AllGather ? own() : Range{0, rows};
+    for (std::size_t row = inputs.begin; row < inputs.end; ++row) {
+      input.insert(input.end(), layer.depth, narrow<bf16>(inputAt(row)));
+    }
+    for (std::size_t column = 0; column < layer.width; ++column) {
+      weight.insert(weight.end(), layer.depth, narrow<bf16>(weightAt(column, rank.rank)));
+    }
+    input_ = copyToGpu(input);
+    weight_ = copyToGpu(weight);
+    outputs_ = detail::gpuCallocUnique<bf16>(calls * outputElements());
+  }
+
+  /// The call, but for its stream, whose results are those of number `call`.
+  FusedGemmCall call(std::size_t call) const {
+    return {.input = input_.get(),
+            .weight = weight_.get(),
+            .output = outputs_.get() + call * outputElements(),
+            .rows = rows_,
+            .width = layer_.width,
+            .depth = layer_.depth};
+  }
+  /// Forgets the results of all calls.
+  void clear(cudaStream_t stream) {
+    MSCCLPP_CUDATHROW(cudaMemsetAsync(outputs_.get(), 0xff, calls_ * outputElements() * sizeof(bf16), stream));
+  }
+  std::size_t wrongElements() const {
+    std::vector<bf16> results(calls_ * outputElements());
+    gpuMemcpy(results.data(), outputs_.get(), results.size(), cudaMemcpyDeviceToHost);
+    const Range rows = layer_.collective == GemmCollective::ReduceScatter ? own() : Range{0, rows_};
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      const std::size_t row = rows.begin + i % outputElements() / layer_.width, column = i % layer_.width;
+      float factor = 0;
+      for (int r = 0; r < rank_.ranks; ++r) {
+        if (layer_.collective != GemmCollective::AllGather || r == rank_.rank) factor += weightAt(column, r);
+      }
+      if (widen<bf16>(results[i]) != static_cast<float>(layer_.depth) * inputAt(row) * factor) ++wrong;
+    }
+    return wrong;
+  }
+
+ private:
+  Range own() const {
+    const auto ranks = static_cast<std::size_t>(rank_.ranks);
+    return steppedPart(rows_, ceilDivide(rows_, ranks), static_cast<std::size_t>(rank_.rank));
+  }
+  std::size_t outputElements() const {
+    return (layer_.collective == GemmCollective::ReduceScatter ? own().size() : rows_) * layer_.width;
+  }
+
+  const GpuRank& rank_;
+  const GemmLayer layer_;
+  const std::size_t rows_, calls_;
+  detail::UniqueGpuPtr<bf16> input_, weight_, outputs_;
+};
+
+/// Dispatches whose experts return their rows as they are.
+class IdentityExperts {
+ public:
+  static constexpr std::uint32_t tokens = 300, hidden = 1024;
+  static constexpr int topk = 2;
+
+  explicit IdentityExperts(const GpuRank& rank)
+      : rank_(rank), buffer_(*rank.communicator, DeviceType::GPU, config(rank.ranks)) {
+    std::vector<bf16> rows;
+    std::vector<std::int64_t> experts;
+    for (std::size_t i = 0; i < std::size_t{tokens} * hidden; ++i) rows.push_back(narrow<bf16>(elementAt(i)));
+    for (std::uint32_t token = 0; token < tokens; ++token) {
+      for (std::uint32_t k = 0; k < topk; ++k) experts.push_back((token * 3 + k) % (2 * rank.ranks));
+    }
+    const std::uint32_t capacity = buffer_.largestCapacity();
+    rows_ = copyToGpu(rows);
+    experts_ = copyToGpu(experts);
+    batchRows_ = detail::gpuCallocUnique<bf16>(std::size_t{capacity} * hidden);
+    counts_ = detail::gpuCallocUnique<std::uint32_t>(2);
+    offsets_ = detail::gpuCallocUnique<std::uint32_t>(3);
+    output_ = detail::gpuCallocUnique<bf16>(rows.size());
+    handle_ = buffer_.makeHandle();
+    tokens_ = {.rows = rows_.get(), .experts = experts_.get(), .tokens = tokens};
+    batch_ = {.rows = batchRows_.get(), .counts = counts_.get(), .offsets = offsets_.get(), .capacity = capacity};
+  }
+
+  void enqueue(cudaStream_t stream) {
+    MSCCLPP_CUDATHROW(
+        cudaMemsetAsync(batchRows_.get(), 0xff, std::size_t{batch_.capacity} * hidden * sizeof(bf16), stream));
+    MSCCLPP_CUDATHROW(cudaMemsetAsync(output_.get(), 0xff, std::size_t{tokens} * hidden * sizeof(bf16), stream));
+    buffer_.dispatch(tokens_, batch_, handle_, stream);
+    buffer_.combine(batchRows_.get(), output_.get(), handle_, stream);
+  }
+  /// Of the last call.
+  std::size_t wrongElements() const {
+    buffer_.check();
+    std::vector<bf16> output(std::size_t{tokens} * hidden);
+    gpuMemcpy(output.data(), output_.get(), output.size(), cudaMemcpyDeviceToHost);
+    std::size_t wrong = 0;
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      if (widen<bf16>(output[i]) != topk * elementAt(i)) ++wrong;
+    }
+    return wrong;
+  }
+
+ private:
+  static moe::BufferConfig config(int ranks) {
+    return {.maxTokens = tokens, .topk = topk, .experts = 2 * ranks, .hidden = hidden};
+  }
+  float elementAt(std::size_t i) const { return static_cast<float>(i % 61 + static_cast<std::size_t>(rank_.rank)); }
+
+  const GpuRank& rank_;
+  moe::Buffer buffer_;
+  detail::UniqueGpuPtr<bf16> rows_, batchRows_, output_;
+  detail::UniqueGpuPtr<std::int64_t> experts_;
+  detail::UniqueGpuPtr<std::uint32_t> counts_, offsets_;
+  moe::DispatchHandle handle_;
+  moe::Tokens tokens_;
+  moe::ExpertBatch batch_;
+};
+
+constexpr std::size_t longest = 2'000'000;  // 8 MB: kernels with the most blocks
+constexpr std::size_t callsOfRound = 4;
+
+/// Calls of three objects, each on a stream of its own.
+struct ThreeStreams {
+  const GpuRank& rank;
+  const FusedGemm& gemm;
+  ExactGemms& products;
+  CheckedCalls& sums;
+  IdentityExperts& experts;
+  const std::uint64_t* round;  ///< of the delays
+  cudaStream_t ofGemm, ofExperts;
+
+  void enqueueProducts() const {
+    products.clear(ofGemm);
+    for (std::size_t i = 0; i < callsOfRound; ++i) {
+      delay(i, ofGemm);
+      FusedGemmCall call = products.call(i);
+      call.stream = ofGemm;
+      gemm.run(call);
+    }
+  }
+  void enqueueSums() const {
+    for (std::size_t i = 0; i < callsOfRound; ++i) {
+      sums.enqueue(i % 2 == 0 ? sumOf(longest, "pipelined") : sumOf(1000));
+    }
+    sums.enqueueNextRound();
+  }
+  void enqueueExperts() const {
+    delay(callsOfRound, ofExperts);
+    experts.enqueue(ofExperts);
+  }
+  void check() const {
+    CHECK(sums.wrongElements() == 0);
+    MSCCLPP_CUDATHROW(cudaStreamSynchronize(ofGemm));
+    MSCCLPP_CUDATHROW(cudaStreamSynchronize(ofExperts));
+    gemm.check();
+    CHECK(products.wrongElements() == 0);
+    CHECK(experts.wrongElements() == 0);
+  }
+
+ private:
+  void delay(std::size_t call, cudaStream_t stream) const {
+    randomDelay<<<1, 1, 0, stream>>>(round, 500 + static_cast<int>(call), rank.rank);
+  }
+};
+
+}  // namespace
+
+TEST_CASE("fused GEMMs of layers that differ in the size that scratch does not depend on") {
+  runOnAllGpus("a rank with several layers");
+}
+TEST_CASE("a rank with several layers" * doctest::skip()) {
+  const GpuRank rank;
+  const auto collectives = std::make_shared<Collectives>(rank.communicator, DeviceType::GPU);
+  FusedGemms gemms(rank.communicator, DeviceType::GPU, collectives);
+  const CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  for (const GemmCollective collective :
+       {GemmCollective::AllReduce, GemmCollective::ReduceScatter, GemmCollective::AllGather}) {
+    CAPTURE(static_cast<int>(collective));
+    const bool gathers = collective == GemmCollective::AllGather;
+    for (const std::size_t rows : {16, 1024}) {
+      for (const std::size_t other : {64, 1024, 8192}) {
+        CAPTURE(rows);
+        CAPTURE(other);
+        const GemmLayer layer{.collective = collective,
+                              .maxRows = rows,
+                              .width = gathers ? other : 1024,
+                              .depth = gathers ? 1024 : other};
+        ExactGemms products(rank, layer, rows, 1);
+        FusedGemmCall call = products.call(0);
+        call.stream = stream;
+        CHECK_FALSE(gemms.form(collective, call));
+        gemms.run(collective, call);
+        MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
+        gemms.check();
+        CHECK(products.wrongElements() == 0);
+        // As of an object for this layer alone, with the same room for rows.
+        GemmLayer alone = layer;
+        alone.maxRows = std::max<std::size_t>(rows, 64);
+        const auto gemm = makeFusedGemm(*rank.communicator, alone, DeviceType::GPU, collectives);
+        CHECK(gemms.form(collective, call) == gemm->form(rows));
+      }
+    }
+  }
+  rank.report("fused GEMMs of several layers");
+  rank.bootstrap->barrier();
+}
+
+TEST_CASE("fused GEMMs of each form, collectives and dispatches on three streams at once") {
+  runOnAllGpus("a rank with three streams");
+}
+TEST_CASE("a rank with three streams" * doctest::skip()) {
+  ::setenv("MSCCLPP_WAIT_TIMEOUT", "10", 1);  // before the library reads it: kernels that never meet their peers
+  const GpuRank rank;
+  const auto collectives = std::make_shared<Collectives>(rank.communicator, DeviceType::GPU);
+  CheckedCalls sums(rank, *collectives, longest);
+  IdentityExperts experts(rank);
+  const auto round = detail::gpuCallocUnique<std::uint64_t>(1);
+  const CudaStreamWithFlags ofGemm(cudaStreamNonBlocking), ofExperts(cudaStreamNonBlocking);
+  const std::size_t rows = 256 * static_cast<std::size_t>(rank.ranks);
+  for (const GemmCollective collective : {GemmCollective::AllReduce, GemmCollective::AllGather}) {
+    const GemmLayer layer{.collective = collective, .maxRows = rows, .width = 1024, .depth = 1024};
+    for (const GemmForm form : {GemmForm::Fused, GemmForm::Cutlass, GemmForm::Serial, GemmForm::Overlapped}) {
+      CAPTURE(static_cast<int>(collective));
+      CAPTURE(static_cast<int>(form));
+      const auto gemm = kernels::gpu::makeFusedGemm(*rank.communicator, layer, collectives, form);
+      if (gemm->form(rows) != form) continue;
+      ExactGemms products(rank, layer, rows, callsOfRound);
+      const ThreeStreams streams{rank, *gemm, products, sums, experts, round.get(), ofGemm, ofExperts};
+      // Loading a kernel may wait for running ones, so load all first.
+      streams.enqueueProducts();
+      streams.check();
+      streams.enqueueSums();
+      streams.check();
+      streams.enqueueExperts();
+      streams.check();
+      rank.bootstrap->barrier();
+      const auto enqueueRound = [&] {
+        streams.enqueueProducts();
+        streams.enqueueSums();
+        streams.enqueueExperts();
+        nextRound<<<1, 1, 0, ofExperts>>>(round.get());
+      };
+      constexpr int rounds = 20;
+      for (int i = 0; i < rounds; ++i) enqueueRound();
+      streams.check();
+      rank.bootstrap->barrier();
+      // In graphs, with eager calls between the launches. A serial call uses the collectives, whose launches of graphs
+      // are not ordered with their calls on another stream.
+      if (form == GemmForm::Serial) continue;
+      const Graph graphOfProducts(ofGemm, [&] { streams.enqueueProducts(); });
+      const Graph graphOfSums(sums.stream(), [&] { streams.enqueueSums(); });
+      const Graph graphOfExperts(ofExperts, [&] { streams.enqueueExperts(); });
+      for (int i = 0; i < rounds; ++i) {
+        graphOfProducts.launch();
+        graphOfSums.launch();
+        graphOfExperts.launch();
+        if (i % 3 == 0) enqueueRound();
+      }
+      streams.check();
+      rank.bootstrap->barrier();
+    }
+  }
+  rank.report("fused GEMMs, collectives and dispatches on three streams");
+  rank.bootstrap->barrier();
+}
