@@ -3,7 +3,10 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <functional>
+#include <initializer_list>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "kernels/gemm/fused_gemm.hpp"
@@ -154,48 +157,36 @@ class IdentityExperts {
 constexpr std::size_t longest = 2'000'000;  // 8 MB: kernels with the most blocks
 constexpr std::size_t callsOfRound = 4;
 
-/// Calls of three objects, each on a stream of its own.
-struct ThreeStreams {
-  const GpuRank& rank;
-  const FusedGemm& gemm;
-  ExactGemms& products;
-  CheckedCalls& sums;
-  IdentityExperts& experts;
-  const std::uint64_t* round;  ///< of the delays
-  cudaStream_t ofGemm, ofExperts;
+/// Calls of a layer on a stream of its own.
+class GemmStream {
+ public:
+  GemmStream(const GpuRank& rank, const GemmLayer& layer, std::unique_ptr<FusedGemm> gemm)
+      : rank_(rank.rank), gemm_(std::move(gemm)), products_(rank, layer, layer.maxRows, callsOfRound) {}
 
-  void enqueueProducts() const {
-    products.clear(ofGemm);
+  cudaStream_t stream() const { return stream_; }
+  const FusedGemm& gemm() const { return *gemm_; }
+  /// After random delays, of a round in memory of the GPU.
+  void enqueueRound(const std::uint64_t* round) {
+    products_.clear(stream_);
     for (std::size_t i = 0; i < callsOfRound; ++i) {
-      delay(i, ofGemm);
-      FusedGemmCall call = products.call(i);
-      call.stream = ofGemm;
-      gemm.run(call);
+      randomDelay<<<1, 1, 0, stream_>>>(round, 500 + static_cast<int>(i), rank_);
+      FusedGemmCall call = products_.call(i);
+      call.stream = stream_;
+      gemm_->run(call);
     }
   }
-  void enqueueSums() const {
-    for (std::size_t i = 0; i < callsOfRound; ++i) {
-      sums.enqueue(i % 2 == 0 ? sumOf(longest, "pipelined") : sumOf(1000));
-    }
-    sums.enqueueNextRound();
-  }
-  void enqueueExperts() const {
-    delay(callsOfRound, ofExperts);
-    experts.enqueue(ofExperts);
-  }
-  void check() const {
-    CHECK(sums.wrongElements() == 0);
-    MSCCLPP_CUDATHROW(cudaStreamSynchronize(ofGemm));
-    MSCCLPP_CUDATHROW(cudaStreamSynchronize(ofExperts));
-    gemm.check();
-    CHECK(products.wrongElements() == 0);
-    CHECK(experts.wrongElements() == 0);
+  /// Of the last round.
+  std::size_t wrongElements() const {
+    MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream_));
+    gemm_->check();
+    return products_.wrongElements();
   }
 
  private:
-  void delay(std::size_t call, cudaStream_t stream) const {
-    randomDelay<<<1, 1, 0, stream>>>(round, 500 + static_cast<int>(call), rank.rank);
-  }
+  int rank_;
+  CudaStreamWithFlags stream_{cudaStreamNonBlocking};
+  std::unique_ptr<FusedGemm> gemm_;
+  ExactGemms products_;
 };
 
 }  // namespace
@@ -240,61 +231,83 @@ TEST_CASE("a rank with several layers" * doctest::skip()) {
   rank.bootstrap->barrier();
 }
 
-TEST_CASE("fused GEMMs of each form, collectives and dispatches on three streams at once") {
-  runOnAllGpus("a rank with three streams");
+TEST_CASE("fused GEMMs of each form beside another one, collectives and dispatches, each on a stream of its own") {
+  runOnAllGpus("a rank with several streams");
 }
-TEST_CASE("a rank with three streams" * doctest::skip()) {
+TEST_CASE("a rank with several streams" * doctest::skip()) {
   ::setenv("MSCCLPP_WAIT_TIMEOUT", "10", 1);  // before the library reads it: kernels that never meet their peers
   const GpuRank rank;
   const auto collectives = std::make_shared<Collectives>(rank.communicator, DeviceType::GPU);
   CheckedCalls sums(rank, *collectives, longest);
   IdentityExperts experts(rank);
   const auto round = detail::gpuCallocUnique<std::uint64_t>(1);
-  const CudaStreamWithFlags ofGemm(cudaStreamNonBlocking), ofExperts(cudaStreamNonBlocking);
+  const CudaStreamWithFlags ofExperts(cudaStreamNonBlocking);
   const std::size_t rows = 256 * static_cast<std::size_t>(rank.ranks);
+  const auto make = [&](GemmCollective collective, GemmForm form, std::size_t width) {
+    const GemmLayer layer{.collective = collective, .maxRows = rows, .width = width, .depth = 1024};
+    return GemmStream(rank, layer, kernels::gpu::makeFusedGemm(*rank.communicator, layer, collectives, form));
+  };
+  // Where there are kernels of CUTLASS, one on every multiprocessor, whose registers it needs.
+  GemmStream others = make(GemmCollective::AllReduce, GemmForm::Cutlass, 8192);
   for (const GemmCollective collective : {GemmCollective::AllReduce, GemmCollective::AllGather}) {
-    const GemmLayer layer{.collective = collective, .maxRows = rows, .width = 1024, .depth = 1024};
     for (const GemmForm form : {GemmForm::Fused, GemmForm::Cutlass, GemmForm::Serial, GemmForm::Overlapped}) {
       CAPTURE(static_cast<int>(collective));
       CAPTURE(static_cast<int>(form));
-      const auto gemm = kernels::gpu::makeFusedGemm(*rank.communicator, layer, collectives, form);
-      if (gemm->form(rows) != form) continue;
-      ExactGemms products(rank, layer, rows, callsOfRound);
-      const ThreeStreams streams{rank, *gemm, products, sums, experts, round.get(), ofGemm, ofExperts};
-      // Loading a kernel may wait for running ones, so load all first.
-      streams.enqueueProducts();
-      streams.check();
-      streams.enqueueSums();
-      streams.check();
-      streams.enqueueExperts();
-      streams.check();
-      rank.bootstrap->barrier();
-      const auto enqueueRound = [&] {
-        streams.enqueueProducts();
-        streams.enqueueSums();
-        streams.enqueueExperts();
+      GemmStream gemms = make(collective, form, 1024);
+      if (gemms.gemm().form(rows) != form) continue;
+      const auto enqueueGemms = [&] { gemms.enqueueRound(round.get()); };
+      const auto enqueueOthers = [&] { others.enqueueRound(round.get()); };
+      const auto enqueueSums = [&] {
+        for (std::size_t i = 0; i < callsOfRound; ++i) {
+          sums.enqueue(i % 2 == 0 ? sumOf(longest, "pipelined") : sumOf(1000));
+        }
+        sums.enqueueNextRound();
+      };
+      const auto enqueueExperts = [&] {
+        randomDelay<<<1, 1, 0, ofExperts>>>(round.get(), 600, rank.rank);
+        experts.enqueue(ofExperts);
         nextRound<<<1, 1, 0, ofExperts>>>(round.get());
       };
+      const auto enqueueAll = [&] {
+        enqueueGemms();
+        enqueueOthers();
+        enqueueSums();
+        enqueueExperts();
+      };
+      const auto check = [&] {
+        CHECK(gemms.wrongElements() == 0);
+        CHECK(others.wrongElements() == 0);
+        CHECK(sums.wrongElements() == 0);
+        MSCCLPP_CUDATHROW(cudaStreamSynchronize(ofExperts));
+        CHECK(experts.wrongElements() == 0);
+      };
+      // Loading a kernel may wait for running ones, so load all first.
+      for (const std::function<void()>& enqueue :
+           std::initializer_list<std::function<void()>>{enqueueGemms, enqueueOthers, enqueueSums, enqueueExperts}) {
+        enqueue();
+        MSCCLPP_CUDATHROW(cudaDeviceSynchronize());
+      }
+      check();
+      rank.bootstrap->barrier();
       constexpr int rounds = 20;
-      for (int i = 0; i < rounds; ++i) enqueueRound();
-      streams.check();
+      for (int i = 0; i < rounds; ++i) enqueueAll();
+      check();
       rank.bootstrap->barrier();
       // In graphs, with eager calls between the launches. A serial call uses the collectives, whose launches of graphs
       // are not ordered with their calls on another stream.
       if (form == GemmForm::Serial) continue;
-      const Graph graphOfProducts(ofGemm, [&] { streams.enqueueProducts(); });
-      const Graph graphOfSums(sums.stream(), [&] { streams.enqueueSums(); });
-      const Graph graphOfExperts(ofExperts, [&] { streams.enqueueExperts(); });
+      const Graph graphs[] = {{gemms.stream(), enqueueGemms},
+                              {others.stream(), enqueueOthers},
+                              {sums.stream(), enqueueSums},
+                              {ofExperts, enqueueExperts}};
       for (int i = 0; i < rounds; ++i) {
-        graphOfProducts.launch();
-        graphOfSums.launch();
-        graphOfExperts.launch();
-        if (i % 3 == 0) enqueueRound();
+        for (const Graph& graph : graphs) graph.launch();
+        if (i % 3 == 0) enqueueAll();
       }
-      streams.check();
+      check();
       rank.bootstrap->barrier();
     }
   }
-  rank.report("fused GEMMs, collectives and dispatches on three streams");
+  rank.report("fused GEMMs, collectives and dispatches on several streams");
   rank.bootstrap->barrier();
 }
