@@ -2,6 +2,7 @@
 #include "mscclpp/host/cuda/gpu.hpp"
 
 #include <algorithm>
+#include <exception>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -49,16 +50,15 @@ void requireFp8() {
 class GpuFusedGemm : public FusedGemm {
  public:
   GpuFusedGemm(Communicator& communicator, const GemmLayer& layer, std::shared_ptr<Collectives> collectives,
-               std::optional<GemmForm> preferred, std::shared_ptr<SharedCublas> cublas)
+               std::optional<GemmForm> preferred, SharedCublas* cublas)
       : layer_(layer),
         rank_(communicator.bootstrap()->getRank()),
         ranks_(communicator.bootstrap()->getNranks()),
-        cublas_(std::move(cublas)),
         monitor_(WaitMonitor::ofTeam(communicator, DeviceType::GPU)) {
     const int multiprocessors = gpu::multiprocessors();
     const int wanted = layer.maxBlocks > 0 ? std::min(layer.maxBlocks, multiprocessors) : multiprocessors;
     share_ = reserveOnAllRanks(*communicator.bootstrap(), gpu::currentBudget(), wanted, "FusedGemm");
-    agreeOnForms(*communicator.bootstrap(), std::move(collectives), preferred, multiprocessors);
+    agreeOnForms(*communicator.bootstrap(), std::move(collectives), preferred, cublas, multiprocessors);
     for (std::size_t rows = 0; rows <= layer.maxRows; ++rows) forms_.push_back(choose(rows));
     const auto makeKernels = layer.operands == DataType::BFLOAT16 ? makeGemmKernels<bf16> : makeGemmKernels<f8e4m3>;
     kernels_ = makeKernels(
@@ -98,7 +98,15 @@ class GpuFusedGemm : public FusedGemm {
     const GemmForm form = this->form(call.rows);
     if (form == GemmForm::Serial) return serial_->run(call);  // its collective has a turn
     CallOrder::Turn turn = share_->begin(call.stream);
-    runAlone(call, form);
+    try {
+      runAlone(call, form);
+    } catch (...) {
+      try {
+        turn.end();                      // of what has been enqueued nevertheless
+      } catch (const std::exception&) {  // the first error says more
+      }
+      throw;
+    }
     turn.end();
   }
   GemmForm form(std::size_t rows) const override { return rows < forms_.size() ? forms_[rows] : choose(rows); }
@@ -145,13 +153,13 @@ class GpuFusedGemm : public FusedGemm {
   /// All ranks take the same form of each call: one that all ranks have, by rank 0's rates and layer, of which other
   /// ranks may have more or fewer columns, and by the fewest blocks of any rank.
   void agreeOnForms(Bootstrap& bootstrap, std::shared_ptr<Collectives> collectives, std::optional<GemmForm> preferred,
-                    int multiprocessors) {
+                    SharedCublas* cublas, int multiprocessors) {
     const mscclpp::detail::GroupAgreement agreement(bootstrap, "FusedGemm");
     const auto all = agreement.gather("choose between kernels", [&] {
       if (layer_.operands == DataType::FLOAT8_E4M3FN) requireFp8();
       const bool takesSerial = serialGemmAccepts(layer_, static_cast<std::size_t>(ranks_), ranks_);
       if (collectives != nullptr && takesSerial) {
-        serial_ = SerialGemm::make(std::move(collectives), layer_, ranks_, cublas_.get());
+        serial_ = SerialGemm::make(std::move(collectives), layer_, ranks_, cublas);
       }
       const bool hasCutlass = findCutlassGemm(layer_.collective, ranks_, layer_.operands) != nullptr && isHopper() &&
                               cutlassAccepts(layer_);
@@ -191,7 +199,6 @@ class GpuFusedGemm : public FusedGemm {
 
   GemmLayer layer_;
   int rank_, ranks_;
-  std::shared_ptr<SharedCublas> cublas_;  ///< null: serial_ has its own
   std::shared_ptr<WaitMonitor> monitor_;  ///< of all waits but those of serial_
   std::unique_ptr<GpuBudget::Share> share_;
   std::unique_ptr<SerialGemm> serial_;  ///< null if no call takes it
@@ -207,7 +214,7 @@ class GpuFusedGemm : public FusedGemm {
 std::unique_ptr<FusedGemm> gpu::makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
                                               std::shared_ptr<Collectives> collectives,
                                               std::optional<GemmForm> preferred, std::shared_ptr<SharedCublas> cublas) {
-  return std::make_unique<GpuFusedGemm>(communicator, layer, std::move(collectives), preferred, std::move(cublas));
+  return std::make_unique<GpuFusedGemm>(communicator, layer, std::move(collectives), preferred, cublas.get());
 }
 
 }  // namespace mscclpp::kernels

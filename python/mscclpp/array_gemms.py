@@ -17,8 +17,8 @@ class ArrayGemms:
     dimensions but the last are its rows. The other ranks' inputs have the same shape but for the depth
     (gemm_all_reduce, gemm_reduce_scatter), and their weights but for the width (all_gather_gemm). `out` does not
     overlap the operands. The first call with a width (a depth: all_gather_gemm), or with more rows than before,
-    allocates scratch on all ranks, for each type of operands, and so does one whose depth (width: all_gather_gemm) is
-    the first with its power of two, on all ranks or none (FusedGemms in docs/fusing.md).
+    allocates scratch on all ranks, for each type of operands, and so does the first whose depth (width:
+    all_gather_gemm) is rounded up to another power of two: on all ranks or on none, or calls time out. docs/fusing.md.
 
     On all ranks, input and weight are of bfloat16, without scales, or of float8_e4m3fn, with one float32 for each row:
     input_scales (rows,), (rows, 1) or (..., 1), weight_scales (width,), (width, 1) or (1, width). Elements of a product

@@ -7,6 +7,8 @@
 #include <optional>
 
 #include "module.hpp"
+#include "mscclpp/host/communicator/communicator.hpp"
+#include "mscclpp/kernels/collectives.hpp"
 
 namespace mscclpp::python {
 
@@ -69,11 +71,10 @@ void bindFusedGemms(nb::module_& module) {
           "of input and weight, bfloat16 or float8_e4m3fn; the output is bfloat16. With float8_e4m3fn element (r, c) "
           "of the product is multiplied by input_scales[r] * weight_scales[c], arrays of float32; all_gather: "
           "input_scales are those of this rank's input, and gathered with it. use_fast_accum: as of torch._scaled_mm.")
-      .def(
-          "form", &formOf, "collective"_a, "rows"_a, "width"_a, "depth"_a, "operands"_a = DataType::BFLOAT16,
-          "use_fast_accum"_a = false, "has_norm"_a = false,
-          "The GemmForm of calls of run() with these sizes, or with has_norm of the operators with a norm; None before "
-          "the first call of about these sizes, which sets it.")
+      .def("form", &formOf, "collective"_a, "rows"_a, "width"_a, "depth"_a, "operands"_a = DataType::BFLOAT16,
+           "use_fast_accum"_a = false, "has_norm"_a = false,
+           "The GemmForm of run() with these sizes; rows: of all ranks. has_norm: of the operators with a norm. None "
+           "before the first call that needs the same scratch.")
       .def("check", &FusedGemms::check, Unlocked(),
            "Raises RemoteError, Timeout or Aborted if a wait of an earlier call failed; on GPUs synchronise the stream "
            "before.");

@@ -15,8 +15,8 @@ from test_torch_ops import quantised_reference  # noqa: E402
 NAMES = ("gemm_all_reduce", "gemm_reduce_scatter", "all_gather_gemm")
 FP8, FP8_TYPE = torch.float8_e4m3fn, mscclpp.DataType.float8_e4m3fn
 TYPES = (torch.bfloat16, FP8)
-# Parts of rows (of a rank, where they are divided), width, depth. The second row shares the scratch of the first, the
-# fourth one needs more.
+# Parts of rows (of a rank, where they are divided), width, depth. The second row needs scratch of its own, the fourth
+# one for more rows.
 SHAPES = ((3, 24, 16), (1, 24, 40), (2, 7, 33), (90, 24, 16))
 
 

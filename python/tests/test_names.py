@@ -53,7 +53,7 @@ NAMES = {
     "mscclpp.plans": "compile make_algorithm library make",
     "mscclpp.Collectives": """run exchange check algorithms supports selected_algorithm register_buffer is_concurrent
         memory_bytes make_trace record""",
-    "mscclpp.FusedGemms": "run check",
+    "mscclpp.FusedGemms": "run form check",
 }  # fmt: skip
 # Modules whose inner functions have no types.
 UNTYPED = {"c10d", "kernels", "moe", "native", "native_cache", "native_toolchain"}

@@ -132,9 +132,9 @@ class FusedGemm {
 ///
 /// collectives: of the same communicator and kind of device, if given on all ranks, and if all of them find cuBLAS:
 /// then a call on GPUs runs as a GEMM of cuBLAS and a collective, or copies, where a model estimates that to be faster
-/// (docs/fusing.md). The order of calls with a collective is that of the other calls of `collectives`; those with
-/// copies (GemmForm::Overlapped) are apart from them. The bits of a call depend on which form it takes, and so on its
-/// number of rows; with copies those of a row also on where it is among the rows.
+/// (docs/fusing.md). The order of calls with a collective is that of the other calls of `collectives`. The bits of a
+/// call depend on which form it takes, and so on its number of rows; with copies (GemmForm::Overlapped) those of a row
+/// also on where it is among the rows.
 std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
                                          DeviceType deviceType = DeviceType::GPU,
                                          std::shared_ptr<Collectives> collectives = nullptr);

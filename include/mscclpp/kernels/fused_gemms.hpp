@@ -21,9 +21,9 @@ class SharedCublas;
 /// overlap in time: they use one stream, or are ordered by the caller. One thread at a time calls an object, which must
 /// outlive its calls on all ranks: synchronise before it is destroyed.
 ///
-/// There is an object for calls up to each power of two of rows, and for each power of two of the size that scratch
-/// does not depend on: depth, or width of an all-gather. So each call has the form (FusedGemm::form()) for about its
-/// sizes: layers that differ only in that size may be fastest in different ones.
+/// There is an object, with scratch of its own, for calls up to each power of two of rows, and for each power of two to
+/// which the size is rounded up that scratch does not depend on: depth, or width of an all-gather. It is made with the
+/// sizes of the first call that needs it, by which forms are chosen (FusedGemm::form()), and on which bits depend.
 class FusedGemms {
  public:
   /// collectives: makeFusedGemm()'s, or null.
@@ -36,8 +36,8 @@ class FusedGemms {
   /// FusedGemm::run(), for a GemmLayer with these operands and fastAccumulation. call.width and call.depth are above 0.
   /// Called by all ranks, in the same order, with the same operands, fastAccumulation and rows, the same width
   /// (AllReduce, ReduceScatter) or depth (AllGather), and all with a norm or none. The other one of the two sizes may
-  /// differ between ranks, but they need the same objects: where, rounded up to a power of two, it differs from that of
-  /// an earlier call on one rank, it does so on all of them. Where ranks do not agree on these, waits time out.
+  /// differ between ranks, if a call needs a new object on all ranks or on none: where shards of some ranks are above a
+  /// power of two and those of others are not, and in another call all are on one side, pad them. Else waits time out.
   ///
   /// The first call that needs an object makes it, with its scratch, on all ranks: it cannot be captured in a graph.
   /// Graphs of earlier calls stay fit for use, on the stream of the later ones. Throws what makeFusedGemm() and

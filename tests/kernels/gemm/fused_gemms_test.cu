@@ -2,6 +2,8 @@
 #include <doctest/doctest.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <functional>
 #include <initializer_list>
@@ -9,9 +11,12 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/gemm/cublas.hpp"
 #include "kernels/gemm/fused_gemm.hpp"
+#include "kernels/gemm/shared_cublas.hpp"
 #include "mscclpp/basic/element.hpp"
 #include "mscclpp/basic/partition.hpp"
+#include "mscclpp/host/base/error.hpp"
 #include "mscclpp/kernels/collectives.hpp"
 #include "mscclpp/kernels/fused_gemms.hpp"
 #include "mscclpp/kernels/moe_buffer.hpp"
@@ -88,8 +93,8 @@ class ExactGemms {
   }
 
   const GpuRank& rank_;
-  const GemmLayer layer_;
-  const std::size_t rows_, calls_;
+  GemmLayer layer_;
+  std::size_t rows_, calls_;
   detail::UniqueGpuPtr<bf16> input_, weight_, outputs_;
 };
 
@@ -199,6 +204,7 @@ TEST_CASE("a rank with several layers" * doctest::skip()) {
   const auto collectives = std::make_shared<Collectives>(rank.communicator, DeviceType::GPU);
   FusedGemms gemms(rank.communicator, DeviceType::GPU, collectives);
   const CudaStreamWithFlags stream(cudaStreamNonBlocking);
+  std::vector<std::pair<GemmCollective, ExactGemms>> allProducts;
   for (const GemmCollective collective :
        {GemmCollective::AllReduce, GemmCollective::ReduceScatter, GemmCollective::AllGather}) {
     CAPTURE(static_cast<int>(collective));
@@ -224,11 +230,40 @@ TEST_CASE("a rank with several layers" * doctest::skip()) {
         alone.maxRows = std::max<std::size_t>(rows, 64);
         const auto gemm = makeFusedGemm(*rank.communicator, alone, DeviceType::GPU, collectives);
         CHECK(gemms.form(collective, call) == gemm->form(rows));
+        allProducts.emplace_back(collective, std::move(products));
       }
     }
   }
+  // Objects that share what cuBLAS works in, one after the other.
+  for (int pass = 0; pass < 3; ++pass) {
+    for (auto& [collective, products] : allProducts) {
+      products.clear(stream);
+      FusedGemmCall call = products.call(0);
+      call.stream = stream;
+      gemms.run(collective, call);
+    }
+  }
+  MSCCLPP_CUDATHROW(cudaStreamSynchronize(stream));
+  gemms.check();
+  for (const auto& [collective, products] : allProducts) CHECK(products.wrongElements() == 0);
   rank.report("fused GEMMs of several layers");
   rank.bootstrap->barrier();
+}
+
+TEST_CASE("a shared Cublas is one object for each kind of operands, while it is in use") {
+  kernels::SharedCublas shared;
+  std::shared_ptr<const kernels::Cublas> first;
+  try {
+    first = shared.get(DataType::BFLOAT16, false);
+  } catch (const Error& error) {
+    MESSAGE("there is no cuBLAS: " << error.what());
+    return;
+  }
+  CHECK(shared.get(DataType::BFLOAT16, false) == first);
+  CHECK(kernels::SharedCublas().get(DataType::BFLOAT16, false) != first);
+  const std::weak_ptr<const kernels::Cublas> released = std::exchange(first, nullptr);
+  CHECK(released.expired());
+  CHECK(shared.get(DataType::BFLOAT16, false) != nullptr);
 }
 
 TEST_CASE("fused GEMMs of each form beside another one, collectives and dispatches, each on a stream of its own") {
@@ -243,18 +278,22 @@ TEST_CASE("a rank with several streams" * doctest::skip()) {
   const auto round = detail::gpuCallocUnique<std::uint64_t>(1);
   const CudaStreamWithFlags ofExperts(cudaStreamNonBlocking);
   const std::size_t rows = 256 * static_cast<std::size_t>(rank.ranks);
-  const auto make = [&](GemmCollective collective, GemmForm form, std::size_t width) {
+  const auto make = [&](GemmCollective collective, GemmForm form, std::size_t width,
+                        const std::shared_ptr<Collectives>& ofSerial) {
     const GemmLayer layer{.collective = collective, .maxRows = rows, .width = width, .depth = 1024};
-    return GemmStream(rank, layer, kernels::gpu::makeFusedGemm(*rank.communicator, layer, collectives, form));
+    return GemmStream(rank, layer, kernels::gpu::makeFusedGemm(*rank.communicator, layer, ofSerial, form));
   };
   // Where there are kernels of CUTLASS, one on every multiprocessor, whose registers it needs.
-  GemmStream others = make(GemmCollective::AllReduce, GemmForm::Cutlass, 8192);
+  GemmStream others = make(GemmCollective::AllReduce, GemmForm::Cutlass, 8192, nullptr);
   for (const GemmCollective collective : {GemmCollective::AllReduce, GemmCollective::AllGather}) {
     for (const GemmForm form : {GemmForm::Fused, GemmForm::Cutlass, GemmForm::Serial, GemmForm::Overlapped}) {
       CAPTURE(static_cast<int>(collective));
       CAPTURE(static_cast<int>(form));
-      GemmStream gemms = make(collective, form, 1024);
-      if (gemms.gemm().form(rows) != form) continue;
+      GemmStream gemms = make(collective, form, 1024, collectives);
+      if (gemms.gemm().form(rows) != form) {
+        MESSAGE("there is no such form");
+        continue;
+      }
       const auto enqueueGemms = [&] { gemms.enqueueRound(round.get()); };
       const auto enqueueOthers = [&] { others.enqueueRound(round.get()); };
       const auto enqueueSums = [&] {
