@@ -187,7 +187,7 @@ void requireOf(const Communicator& communicator, const Collectives& collectives)
 
 std::unique_ptr<FusedGemm> kernels::makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
                                                   DeviceType deviceType, std::shared_ptr<Collectives> collectives,
-                                                  std::shared_ptr<SharedCublas> cublas) {
+                                                  SharedCublas* cublas) {
   const bool onGpu = deviceType == DeviceType::GPU;
   const mscclpp::detail::GroupAgreement agreement(*communicator.bootstrap(), "FusedGemm");
   agreement.runStep("state its layer", [&] {
@@ -195,7 +195,7 @@ std::unique_ptr<FusedGemm> kernels::makeFusedGemm(Communicator& communicator, co
     if (onGpu && collectives != nullptr) requireOf(communicator, *collectives);
     return std::vector<char>();
   });
-  return onGpu ? gpu::makeFusedGemm(communicator, layer, std::move(collectives), {}, std::move(cublas))
+  return onGpu ? gpu::makeFusedGemm(communicator, layer, std::move(collectives), {}, cublas)
                : cpu::makeFusedGemm(communicator, layer);
 }
 

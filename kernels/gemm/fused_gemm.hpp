@@ -35,10 +35,9 @@ class GemmKernel {
 
 class SharedCublas;
 
-/// mscclpp::makeFusedGemm(), with a Cublas that is shared, or null.
+/// mscclpp::makeFusedGemm(). cublas: read while the object is made; null: it has a Cublas of its own.
 std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer, DeviceType deviceType,
-                                         std::shared_ptr<Collectives> collectives,
-                                         std::shared_ptr<SharedCublas> cublas);
+                                         std::shared_ptr<Collectives> collectives, SharedCublas* cublas);
 
 // Of each backend: makeFusedGemm() for a layer with sizes above 0, and with operands that there are.
 namespace gpu {
@@ -46,8 +45,7 @@ namespace gpu {
 /// calls that cannot, take the form that is estimated to be the fastest.
 std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
                                          std::shared_ptr<Collectives> collectives,
-                                         std::optional<GemmForm> preferred = {},
-                                         std::shared_ptr<SharedCublas> cublas = nullptr);
+                                         std::optional<GemmForm> preferred = {}, SharedCublas* cublas = nullptr);
 }  // namespace gpu
 namespace cpu {
 std::unique_ptr<FusedGemm> makeFusedGemm(Communicator& communicator, const GemmLayer& layer);

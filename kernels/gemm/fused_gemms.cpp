@@ -27,7 +27,7 @@ FusedGemms::FusedGemms(std::shared_ptr<Communicator> communicator, DeviceType de
     : communicator_(std::move(communicator)),
       deviceType_(deviceType),
       collectives_(std::move(collectives)),
-      cublas_(std::make_shared<kernels::SharedCublas>()) {
+      cublas_(std::make_unique<kernels::SharedCublas>()) {
   if (communicator_ == nullptr) throw Error("FusedGemms without a communicator: pass one", ErrorCode::InvalidUsage);
 }
 
@@ -52,7 +52,7 @@ void FusedGemms::run(GemmCollective collective, const FusedGemmCall& call, DataT
                           .hasNorm = call.norm != nullptr,
                           .operands = operands,
                           .fastAccumulation = fastAccumulation};
-    auto gemm = kernels::makeFusedGemm(*communicator_, layer, deviceType_, collectives_, cublas_);
+    auto gemm = kernels::makeFusedGemm(*communicator_, layer, deviceType_, collectives_, cublas_.get());
     found = bySize.emplace(layer.maxRows, std::move(gemm)).first;
   }
   found->second->run(call);

@@ -101,9 +101,10 @@ class GpuFusedGemm : public FusedGemm {
     try {
       runAlone(call, form);
     } catch (...) {
+      // What has been enqueued nevertheless has its turn, and the first error says more than the next one.
       try {
-        turn.end();                      // of what has been enqueued nevertheless
-      } catch (const std::exception&) {  // the first error says more
+        turn.end();
+      } catch (const std::exception&) {
       }
       throw;
     }
@@ -213,8 +214,8 @@ class GpuFusedGemm : public FusedGemm {
 
 std::unique_ptr<FusedGemm> gpu::makeFusedGemm(Communicator& communicator, const GemmLayer& layer,
                                               std::shared_ptr<Collectives> collectives,
-                                              std::optional<GemmForm> preferred, std::shared_ptr<SharedCublas> cublas) {
-  return std::make_unique<GpuFusedGemm>(communicator, layer, std::move(collectives), preferred, cublas.get());
+                                              std::optional<GemmForm> preferred, SharedCublas* cublas) {
+  return std::make_unique<GpuFusedGemm>(communicator, layer, std::move(collectives), preferred, cublas);
 }
 
 }  // namespace mscclpp::kernels

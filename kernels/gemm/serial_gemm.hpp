@@ -16,7 +16,7 @@ class SerialGemm {
  public:
   /// Null where no cuBLAS is found that multiplies the operands. shared: whose Cublas it uses; null: one of its own.
   static std::unique_ptr<SerialGemm> make(std::shared_ptr<Collectives> collectives, const GemmLayer& layer, int ranks,
-                                          SharedCublas* shared = nullptr);
+                                          SharedCublas* shared);
 
   /// Before the first call: allocates what lies between the two kernels of calls of up to so many rows.
   void allocate(std::size_t rows);

@@ -16,7 +16,7 @@ std::unique_ptr<TimedCall> gpuTimedCall(CUstream_st*, const Call&, const TimingO
 }
 
 std::unique_ptr<FusedGemm> gpu::makeFusedGemm(Communicator&, const GemmLayer&, std::shared_ptr<Collectives>,
-                                              std::optional<GemmForm>, std::shared_ptr<SharedCublas>) {
+                                              std::optional<GemmForm>, SharedCublas*) {
   mscclpp::detail::noCuda();
 }
 

@@ -61,7 +61,7 @@ class FusedGemms {
   std::shared_ptr<Communicator> communicator_;
   DeviceType deviceType_;
   std::shared_ptr<Collectives> collectives_;
-  std::shared_ptr<kernels::SharedCublas> cublas_;
+  std::unique_ptr<kernels::SharedCublas> cublas_;                           // of gemms_
   std::map<Key, std::map<std::size_t, std::unique_ptr<FusedGemm>>> gemms_;  // by the most rows
 };
 
